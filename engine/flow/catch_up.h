@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* catch_up.h — one ring that is far behind gets its batches from a second, small flow, while the
+/* catch_up.h — a ring that is far behind gets its batches from a small flow of its own, while the
  * flow itself serves the other rings.
  *
- * Neither plans, reads nor packs what the other delivers, so consumers of the other rings neither
- * wait for the one that is behind nor have anything read again for them.
+ * None of these flows plans, reads or packs what another delivers, so consumers of the other rings
+ * neither wait for the one that is behind nor have anything read again for them. Several rings may
+ * be behind at a time, each with a catch-up flow that knows nothing of the others. For each of
+ * them:
  *
  *     flow       rows of the ring  ──left out──────────────┐ joins at batch M ──packed──►
  *     catch-up   rows of the ring  ──from the ring's tail──┴─ends at batch M
  *
  *   1. BEHIND: pack_from of the ring is RP_PACK_NONE. The catch-up flow may deliver up to the
- *      highest tail of the other rings, but at least to the first batch of which the flow has
- *      planned rows for the ring since it was started. Whenever it gets there the limit is renewed.
+ *      highest tail of the rings that the flow itself serves, but at least to the first batch of
+ * which the flow has planned rows for the ring since it was started. Whenever it gets there the
+ * limit is renewed.
  *   2. JOINING, once it is at most a ring's length behind that limit X: pack_from is
  *      RP_PACK_JOIN(X), and the catch-up flow waits at X.
  *   3. JOINED: dispatch has replaced the word by M >= X, the first batch of which it plans rows for
@@ -21,8 +24,11 @@
  *
  * Invariants:
  *
- *   - One flow at a time reads and writes the words of a ring: the catch-up flow those of
- *     deliver.ring_aside, the flow those of all others.
+ *   - One flow at a time reads and writes the words of a ring: its catch-up flow where
+ *     deliver.aside of the ring is set, else the flow.
+ *   - At most RP_CATCH_UPS_MAX rings catch up, and the flow itself serves at least one ring: its
+ *     batches are what the others catch up with, and without one it would plan to the end of the
+ *     stream at once.
  *   - The tail of the ring is at most M, or X while M is not known. Packers of the flow cannot
  *     write to the ring before the catch-up flow is closed, because free_until is 0.
  *   - Tickets of batches below M may have transfers of the ring, which were planned before it was
@@ -34,7 +40,15 @@
 
 #include "flow/flow.h"
 
-/** Shared memory that the catch-up flow of a flow of these options takes; 0 where there is one
+#define RP_CATCH_UPS_MAX 4u
+
+/** So many of the rings of a flow may catch up at a time. */
+static inline uint32_t rp_flow_catch_ups_max(uint32_t rank_count)
+{
+    return rank_count - 1 < RP_CATCH_UPS_MAX ? rank_count - 1 : RP_CATCH_UPS_MAX;
+}
+
+/** Shared memory that one catch-up flow of a flow of these options takes; 0 where there is one
  * ring, which cannot fall behind others. Looks at what rp_flow_memory_bytes looks at. */
 uint64_t rp_flow_catch_up_memory_bytes(const struct rp_flow_options *flow);
 
@@ -49,11 +63,12 @@ RP_MUST_CHECK int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_f
 RP_MUST_CHECK int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t ring,
                                          struct rp_plan *plan, struct rp_plan *scout,
                                          struct rp_error *error);
-/** End the catch-up flow of a ring that is about to get new memory. Then, before packers are
- * resumed, another one has to be started for it, or the flow stopped. Only while packers are
- * paused. */
-void rp_flow_drop_catch_up(struct rp_flow *flow);
-/** The ring that catches up, or RP_NO_RING. */
-uint32_t rp_flow_catching_up(const struct rp_flow *flow);
+/** End the catch-up flow of a ring that is about to get new memory, if it has one. Then, before
+ * packers are resumed, another one has to be started for it, or the flow stopped. Only while
+ * packers are paused. */
+void rp_flow_drop_catch_up(struct rp_flow *flow, uint32_t ring);
+bool rp_flow_is_catching_up(const struct rp_flow *flow, uint32_t ring);
+/** How many rings catch up. */
+uint32_t rp_flow_catch_ups(const struct rp_flow *flow);
 
 #endif

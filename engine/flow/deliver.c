@@ -104,7 +104,7 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, uint64_t batch)
 static void publish_batch(struct rp_deliver *d, uint64_t batch)
 {
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
-        if (r == d->ring_aside || batch < d->rings[r].tail)
+        if (d->aside[r] || batch < d->rings[r].tail)
             continue; /* this ring has or gets it from another flow, or an earlier start */
         RP_ASSERT(batch == d->rings[r].tail);
         if (RP_DEFECT(publish_before_complete))
@@ -228,7 +228,7 @@ static int end_stream(struct rp_deliver *d, uint64_t batch, struct rp_error *err
     if (code <= 0)
         return code < 0 ? code : RP_FLOW_IDLE;
     for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (r != d->ring_aside)
+        if (!d->aside[r])
             rp_ring_set_status(&d->rings[r], RP_RING_END, batch, NULL);
     d->ended = true;
     retire(d);
@@ -280,10 +280,10 @@ bool rp_deliver_give_back(struct rp_deliver *d)
     return !worked && (ends || !is_left) && rp_a32_load_relaxed(&d->space_wanted) == 0;
 }
 
-static bool is_consumed(const struct rp_deliver *d, uint64_t batch)
+bool rp_deliver_is_consumed(const struct rp_deliver *d, uint64_t batch)
 {
     for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (r != d->ring_aside && d->rings[r].release < batch)
+        if (!d->aside[r] && d->rings[r].release < batch)
             return false;
     return true;
 }
@@ -302,7 +302,7 @@ static bool is_release_awaited(const struct rp_deliver *d, const struct rp_ring 
 static void ask_trainers(struct rp_deliver *d)
 {
     for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (r != d->ring_aside)
+        if (!d->aside[r])
             rp_ring_want_space(&d->rings[r], is_release_awaited(d, &d->rings[r]));
 }
 
@@ -354,7 +354,7 @@ void rp_deliver_as_packer(struct rp_deliver *d)
         else if (d->wake_at != UINT64_MAX)
             (void)rp_deliver_poll_space(d);
         next = d->next_ticket;
-        needs_engine = waits_for_engine(d) || is_consumed(d, d->wake_at) || is_at_end(d);
+        needs_engine = waits_for_engine(d) || rp_deliver_is_consumed(d, d->wake_at) || is_at_end(d);
         rp_turn_give_back(&d->turn);
     } while (!needs_engine && (is_packed(d->arena, next) || rp_a32_load_relaxed(&d->space_wanted)));
     if (needs_engine)
@@ -368,7 +368,7 @@ bool rp_deliver_poll_space(struct rp_deliver *d)
     bool moved = false;
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
         struct rp_ring *ring = &d->rings[r];
-        if (r == d->ring_aside)
+        if (d->aside[r])
             continue;
         (void)rp_ring_poll_release(ring); /* a violation quarantines a trainer: its seat stays */
         uint64_t released = d->held ? rp_min_u64(ring->release, d->held_batch) : ring->release;

@@ -27,8 +27,7 @@ struct rp_deliver {
     uint64_t wake_at;     /* wake the engine when every ring has released so many batches */
     /* of a catch-up flow: batches from here on are left to the flow beside it. Else UINT64_MAX */
     uint64_t end_batch;
-    /* a catch-up flow delivers to this ring, and this flow leaves its words alone; or RP_NO_RING */
-    uint32_t ring_aside;
+    bool *aside; /* [rank_count]: a catch-up flow delivers to the ring. This flow leaves it alone */
     bool space_awaited; /* a packer thread sleeps, and no slot was freed since it asked */
     bool ends;          /* all is packed, and the end waits for the last look at token files */
     bool ended;
@@ -43,6 +42,9 @@ RP_MUST_CHECK int rp_deliver_step(struct rp_deliver *deliver, struct rp_error *e
 /** Read every trainer's release word, and let packers write what it freed. True if anything moved.
  */
 bool rp_deliver_poll_space(struct rp_deliver *deliver);
+/** Have the trainers of all rings that this flow delivers to released the batches below this one?
+ */
+bool rp_deliver_is_consumed(const struct rp_deliver *deliver, uint64_t batch);
 /** Give the turn back before sleeping. False if there is work after all; the turn is gone all the
  * same. */
 bool rp_deliver_give_back(struct rp_deliver *deliver);

@@ -27,7 +27,7 @@ static int watch_filling(struct rp_flow *flow, struct rp_error *error)
     return rp_filler_check(&flow->filler, error);
 }
 
-/* ---- a ring that is behind (catch_up.h) ---------------------------------------------------- */
+/* ---- rings that are behind (catch_up.h) ---------------------------------------------------- */
 
 static struct rp_flow_options catch_up_options(const struct rp_flow_options *flow, uint32_t ring)
 {
@@ -61,19 +61,13 @@ int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_flow *flow, uin
     return code;
 }
 
-static struct rp_a64 *pack_from(const struct rp_flow *flow)
+/* Up to which batch the ring's catch-up flow may deliver: as far as the rings are that the flow
+ * itself serves, but at least to where this start of the flow has begun to plan rows for it. */
+static uint64_t catch_up_limit(const struct rp_flow *flow, uint32_t ring)
 {
-    return &flow->arena.pack_from[flow->deliver.ring_aside];
-}
-
-/* Up to which batch the catch-up flow may deliver: as far as the other rings are, but at least to
- * where this start of the flow has begun to plan rows for the ring. */
-static uint64_t catch_up_limit(const struct rp_flow *flow)
-{
-    uint32_t aside = flow->deliver.ring_aside;
-    uint64_t limit = rp_max_u64(flow->deliver.rings[aside].tail, flow->start_batch[aside]);
+    uint64_t limit = rp_max_u64(flow->deliver.rings[ring].tail, flow->start_batch[ring]);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        if (r != aside)
+        if (!flow->aside[r])
             limit = rp_max_u64(limit, flow->deliver.rings[r].tail);
     return limit;
 }
@@ -83,16 +77,15 @@ int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t 
 {
     struct rp_deliver *d = &flow->deliver;
     struct rp_ring *behind = &d->rings[ring];
-    RP_ASSERT(rp_flow_packers_are_paused(flow) && !flow->catch_up && !d->held);
-    flow->catch_up = made;
-    d->ring_aside = ring;
-    d->wake_at = UINT64_MAX;
-    rp_a64_store_relaxed(pack_from(flow), RP_PACK_NONE);
+    RP_ASSERT(rp_flow_packers_are_paused(flow) && !flow->catch_up[ring] && !d->held);
+    flow->catch_up[ring] = made;
+    flow->aside[ring] = true;
+    RP_ASSERT(rp_flow_catch_ups(flow) <= rp_flow_catch_ups_max(flow->options.rank_count));
+    rp_a64_store_relaxed(&flow->arena.pack_from[ring], RP_PACK_NONE);
     rp_a64_store_relaxed(&flow->arena.free_until[ring], 0);
     flow->unlabelled[ring] = 0; /* of a batch that was packed in part */
     int code = rp_flow_start(made, plan, scout, d->base_row, behind->tail, behind, error);
-    made->deliver.end_batch = catch_up_limit(flow);
-    made->deliver.wake_at = flow->wake_at;
+    made->deliver.end_batch = catch_up_limit(flow, ring);
     if (code >= 0)
         rp_log_event(RP_EVENT_behind,
                      "rank %" PRIu32 " is behind: its rows are read beside the others'",
@@ -100,15 +93,16 @@ int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t 
     return code;
 }
 
-static void drop_catch_up(struct rp_flow *flow)
+static void drop_catch_up(struct rp_flow *flow, uint32_t ring)
 {
+    struct rp_flow *catch_up = flow->catch_up[ring];
     struct rp_flow_counts counts, *sum = &flow->caught_up;
-    if (!flow->catch_up)
+    if (!catch_up)
         return;
-    rp_flow_stop(flow->catch_up); /* looks at its files */
+    rp_flow_stop(catch_up); /* looks at its files */
     if (flow->caught_up_error.code == 0)
-        (void)!rp_looks_result(&flow->catch_up->looks, &flow->caught_up_error);
-    rp_flow_counts(flow->catch_up, &counts);
+        (void)!rp_looks_result(&catch_up->looks, &flow->caught_up_error);
+    rp_flow_counts(catch_up, &counts);
     sum->batches += counts.batches;
     sum->rows += counts.rows;
     sum->tokens += counts.tokens;
@@ -118,78 +112,88 @@ static void drop_catch_up(struct rp_flow *flow)
     sum->read_retries += counts.read_retries;
     sum->taken_bytes += counts.taken_bytes;
     sum->unverified_bytes += counts.unverified_bytes;
-    rp_flow_close(flow->catch_up);
-    flow->catch_up = NULL;
+    rp_flow_close(catch_up);
+    flow->catch_up[ring] = NULL;
 }
 
 /* The flow itself delivers to the ring from now on. */
-static void end_catch_up(struct rp_flow *flow)
+static void end_catch_up(struct rp_flow *flow, uint32_t ring)
 {
-    const struct rp_ring *ring = &flow->deliver.rings[flow->deliver.ring_aside];
-    rp_log_event(RP_EVENT_caught_up, "rank %" PRIu32 " has caught up", ring->geometry.rank);
-    drop_catch_up(flow);
-    flow->deliver.ring_aside = RP_NO_RING;
-    flow->deliver.wake_at = flow->wake_at;
+    rp_log_event(RP_EVENT_caught_up, "rank %" PRIu32 " has caught up",
+                 flow->deliver.rings[ring].geometry.rank);
+    drop_catch_up(flow, ring);
+    flow->aside[ring] = false;
     (void)rp_deliver_poll_space(&flow->deliver);
 }
 
 /* The ring is as far as it may be, or nearly: BEHIND with another limit, or JOINING. */
-static void renew_limit(struct rp_flow *flow, const struct rp_ring *ring)
+static void renew_limit(struct rp_flow *flow, uint32_t ring)
 {
-    uint64_t limit = catch_up_limit(flow);
-    flow->catch_up->deliver.end_batch = limit;
-    if (limit - ring->tail > ring->geometry.slots)
+    const struct rp_ring *behind = &flow->deliver.rings[ring];
+    uint64_t limit = catch_up_limit(flow, ring);
+    flow->catch_up[ring]->deliver.end_batch = limit;
+    if (limit - behind->tail > behind->geometry.slots)
         return;
-    rp_a64_store_relaxed(pack_from(flow), RP_PACK_JOIN(limit));
+    rp_a64_store_relaxed(&flow->arena.pack_from[ring], RP_PACK_JOIN(limit));
     rp_event_signal(&flow->arena.words->retired_event);
 }
 
-void rp_flow_drop_catch_up(struct rp_flow *flow)
+void rp_flow_drop_catch_up(struct rp_flow *flow, uint32_t ring)
 {
     RP_ASSERT(rp_flow_packers_are_paused(flow));
-    drop_catch_up(flow);
-}
-
-uint32_t rp_flow_catching_up(const struct rp_flow *flow)
-{
-    return flow->catch_up ? flow->deliver.ring_aside : RP_NO_RING;
+    drop_catch_up(flow, ring);
 }
 
 /* The ring's pack_from. If all of the stream is planned, dispatch will not replace that word any
  * more: then it becomes a batch behind the end, and the catch-up flow delivers all that is left. */
-static uint64_t look_for_join(struct rp_flow *flow)
+static uint64_t look_for_join(struct rp_flow *flow, uint32_t ring)
 {
+    struct rp_a64 *pack_from = &flow->arena.pack_from[ring];
     uint64_t all = rp_a64_load_acquire(&flow->arena.words->planned_all); /* PAIRS planned-all */
-    uint64_t from = rp_a64_load_relaxed(pack_from(flow));
+    uint64_t from = rp_a64_load_relaxed(pack_from);
     if (!rp_pack_is_joined(from) && all > 0 && !RP_DEFECT(wait_to_join)) {
         from = all;
-        rp_a64_store_relaxed(pack_from(flow), from);
+        rp_a64_store_relaxed(pack_from, from);
     }
     return from;
 }
 
-static int deliver_catch_up(struct rp_flow *flow, struct rp_error *error)
+static int deliver_catch_up(struct rp_flow *flow, uint32_t ring, struct rp_error *error)
 {
-    struct rp_flow *catch_up = flow->catch_up;
-    const struct rp_ring *ring = &flow->deliver.rings[flow->deliver.ring_aside];
+    struct rp_flow *catch_up = flow->catch_up[ring];
+    const struct rp_ring *behind = &flow->deliver.rings[ring];
     int step = rp_flow_deliver(catch_up, error);
     RP_ASSERT(step != RP_FLOW_RESTART); /* it reads no blocks */
     if (step < 0)
         return step;
-    uint64_t from = look_for_join(flow);
+    uint64_t from = look_for_join(flow, ring);
     bool is_joined = rp_pack_is_joined(from);
-    RP_ASSERT(!is_joined || ring->tail <= from);
+    RP_ASSERT(!is_joined || behind->tail <= from);
     /* where the flow has ended before, only the catch-up flow can still end the ring */
-    bool has_caught_up = is_joined && ring->tail == from && !flow->deliver.ended;
+    bool has_caught_up = is_joined && behind->tail == from && !flow->deliver.ended;
     if (step == RP_FLOW_ENDED || has_caught_up) {
-        end_catch_up(flow);
+        end_catch_up(flow, ring);
         return RP_FLOW_WORKED;
     }
     if (is_joined)
         catch_up->deliver.end_batch = from;
     else if (from == RP_PACK_NONE &&
-             ring->tail + ring->geometry.slots >= catch_up->deliver.end_batch)
+             behind->tail + behind->geometry.slots >= catch_up->deliver.end_batch)
         renew_limit(flow, ring);
+    return step;
+}
+
+/* `step` is what the flow itself did. A ring that is behind has more to come. */
+static int deliver_catch_ups(struct rp_flow *flow, int step, struct rp_error *error)
+{
+    for (uint32_t r = 0; r < flow->options.rank_count; r++) {
+        if (!flow->catch_up[r])
+            continue;
+        int other = deliver_catch_up(flow, r, error);
+        if (other < 0)
+            return other;
+        step = step == RP_FLOW_WORKED ? step : other;
+    }
     return step;
 }
 
@@ -213,6 +217,8 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
     flow->wake_at = UINT64_MAX;
     for (uint32_t r = 0; r < o->rank_count; r++) {
         RP_ASSERT(batch <= rings[r].tail);
+        RP_ASSERT(!flow->catch_up[r]);
+        flow->aside[r] = false;
         flow->start_batch[r] = rings[r].tail;
         flow->unlabelled[r] = 0;
         rp_pack_target_init(&flow->targets[r], &rings[r]);
@@ -226,7 +232,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                              .turn.taken.value = 1, /* the engine's */
                              .wake_at = UINT64_MAX,
                              .end_batch = UINT64_MAX,
-                             .ring_aside = RP_NO_RING,
+                             .aside = flow->aside,
                              .arena = &flow->arena,
                              .rings = rings,
                              .files = &flow->files,
@@ -274,7 +280,8 @@ void rp_flow_stop(struct rp_flow *flow)
 {
     if (!flow->running)
         return;
-    drop_catch_up(flow);
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
+        drop_catch_up(flow, r);
     struct rp_arena_words *words = flow->arena.words;
     rp_looks_ask(&flow->looks);
     rp_a32_store_release(&words->stop, RP_ARENA_STOPS);
@@ -311,7 +318,7 @@ bool rp_flow_packers_are_paused(const struct rp_flow *flow)
 uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring)
 {
     /* of the next batch there may be tickets that are packed and retired already */
-    RP_ASSERT(ring < flow->options.rank_count && ring != flow->deliver.ring_aside);
+    RP_ASSERT(ring < flow->options.rank_count && !flow->aside[ring]);
     uint64_t first, last, end = flow->deliver.rings[ring].tail + 1;
     RP_ASSERT(rp_flow_packers_are_paused(flow));
     rp_flow_tickets(flow, &first, &last);
@@ -364,29 +371,50 @@ int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error)
     int step = rp_deliver_step(&flow->deliver, error);
     if (step == RP_FLOW_RESTART)
         flow->dispatch.reads.no_block_reads = true; /* read by nobody before the next start */
-    if (step < 0 || step == RP_FLOW_RESTART || !flow->catch_up)
+    if (step < 0 || step == RP_FLOW_RESTART)
         return step;
-    int other = deliver_catch_up(flow, error);
-    return other < 0 || step != RP_FLOW_WORKED ? other : step;
+    return deliver_catch_ups(flow, step, error);
 }
 
-/* A ring that catches up is the last to get there. */
 void rp_flow_wake_at(struct rp_flow *flow, uint64_t batch)
 {
-    struct rp_flow *last = flow->catch_up ? flow->catch_up : flow;
-    flow->wake_at = last->deliver.wake_at = batch;
+    flow->wake_at = flow->deliver.wake_at = batch;
+}
+
+/* Each flow wakes the sleeper when its own rings are as far as wake_at. While rings catch up, those
+ * that are there already are not to wake it again: the last one will. */
+static void share_wake_up(struct rp_flow *flow)
+{
+    bool is_alone = true;
+    for (uint32_t r = 0; r < flow->options.rank_count; r++) {
+        struct rp_flow *catch_up = flow->catch_up[r];
+        if (!catch_up)
+            continue;
+        is_alone = false;
+        bool is_there = rp_deliver_is_consumed(&catch_up->deliver, flow->wake_at);
+        rp_flow_wake_at(catch_up, is_there ? UINT64_MAX : flow->wake_at);
+    }
+    bool is_there = !is_alone && rp_deliver_is_consumed(&flow->deliver, flow->wake_at);
+    flow->deliver.wake_at = is_there ? UINT64_MAX : flow->wake_at;
 }
 
 bool rp_flow_park(struct rp_flow *flow)
 {
     struct rp_deliver *d = &flow->deliver;
     RP_ASSERT(!flow->is_parked);
+    share_wake_up(flow);
     rp_deliver_ask_for_space(d);
     rp_a32_store_relaxed(&flow->arena.words->parked, 1);
     rp_fence_seq_cst(); /* PAIRS deliver-park */
     flow->is_parked = true;
-    bool is_parked = rp_deliver_give_back(d);
-    return (!flow->catch_up || rp_flow_park(flow->catch_up)) && is_parked;
+    bool is_parked = rp_deliver_give_back(d), is_first = true;
+    for (uint32_t r = 0; r < flow->options.rank_count; r++) {
+        if (!flow->catch_up[r] || (RP_DEFECT(park_first_behind) && !is_first))
+            continue;
+        is_parked &= rp_flow_park(flow->catch_up[r]);
+        is_first = false;
+    }
+    return is_parked;
 }
 
 void rp_flow_unpark(struct rp_flow *flow)
@@ -394,12 +422,13 @@ void rp_flow_unpark(struct rp_flow *flow)
     if (!flow->is_parked)
         return;
     flow->is_parked = false;
-    if (flow->catch_up)
-        rp_flow_unpark(flow->catch_up);
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
+        if (flow->catch_up[r])
+            rp_flow_unpark(flow->catch_up[r]);
     rp_turn_take(&flow->deliver.turn);
     rp_a32_store_relaxed(&flow->arena.words->parked, 0);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        if (r != flow->deliver.ring_aside)
+        if (!flow->aside[r])
             rp_ring_want_space(&flow->deliver.rings[r], false);
 }
 
@@ -411,8 +440,9 @@ void rp_flow_ask_look(struct rp_flow *flow)
         return;
     rp_looks_ask(&flow->looks);
     rp_event_signal(&flow->arena.words->retired_event);
-    if (flow->catch_up)
-        rp_flow_ask_look(flow->catch_up);
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
+        if (flow->catch_up[r])
+            rp_flow_ask_look(flow->catch_up[r]);
 }
 
 int rp_flow_look_result(const struct rp_flow *flow, struct rp_error *error)
@@ -420,12 +450,10 @@ int rp_flow_look_result(const struct rp_flow *flow, struct rp_error *error)
     int result = caught_up_failure(flow, error);
     if (result == 0)
         result = rp_looks_result(&flow->looks, error);
-    return result <= 0 || !flow->catch_up ? result : rp_flow_look_result(flow->catch_up, error);
-}
-
-bool rp_flow_is_mapped(const struct rp_flow *flow)
-{
-    return rp_files_are_mapped(&flow->files);
+    for (uint32_t r = 0; r < flow->options.rank_count && result > 0; r++)
+        if (flow->catch_up[r])
+            result = rp_flow_look_result(flow->catch_up[r], error);
+    return result;
 }
 
 int rp_flow_packer_pidfd(const struct rp_flow *flow, uint32_t packer)
@@ -447,26 +475,4 @@ int rp_flow_replace_packer(struct rp_flow *flow, uint32_t packer, struct rp_erro
     rp_log_event(RP_EVENT_packer_replaced,
                  "packer process %u died; a new one does its ticket again", packer);
     return rp_packer_start(&flow->packers[packer], true, error);
-}
-
-void rp_flow_hold(struct rp_flow *flow, uint64_t batch)
-{
-    RP_ASSERT(!flow->is_parked && !flow->deliver.held);
-    flow->deliver.held_batch = batch;
-    flow->deliver.held_ticket = flow->deliver.next_ticket;
-    flow->deliver.held = true;
-    if (flow->catch_up)
-        rp_flow_hold(flow->catch_up, batch);
-}
-
-void rp_flow_release_hold(struct rp_flow *flow)
-{
-    flow->deliver.held = false;
-    if (flow->running) {
-        rp_a64_store_release(&flow->arena.words->retired, flow->deliver.next_ticket);
-        rp_event_signal(&flow->arena.words->retired_event);
-        (void)rp_deliver_poll_space(&flow->deliver);
-    }
-    if (flow->catch_up)
-        rp_flow_release_hold(flow->catch_up);
 }

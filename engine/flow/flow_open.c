@@ -125,6 +125,8 @@ void rp_flow_free(struct rp_flow *flow)
     free(flow->targets);
     free(flow->start_batch);
     free(flow->unlabelled);
+    free(flow->catch_up);
+    free(flow->aside);
     free(flow);
 }
 
@@ -146,8 +148,10 @@ int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *option
     flow->targets = rp_calloc(options->rank_count, sizeof *flow->targets);
     flow->start_batch = rp_calloc(options->rank_count, sizeof *flow->start_batch);
     flow->unlabelled = rp_calloc(options->rank_count, sizeof *flow->unlabelled);
+    flow->catch_up = rp_calloc(options->rank_count, sizeof *flow->catch_up);
+    flow->aside = rp_calloc(options->rank_count, sizeof *flow->aside);
     int code = flow->fetchers && flow->packers && flow->targets && flow->start_batch &&
-                       flow->unlabelled
+                       flow->unlabelled && flow->catch_up && flow->aside
                    ? open_files(flow, error)
                    : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
     if (code >= 0)

@@ -2,7 +2,26 @@
 /* flow_view.c — what a flow has, for checkpoints, trainers that attach, and status. */
 #include "base/bits.h"
 #include "base/defect.h"
+#include "flow/catch_up.h"
 #include "flow/flow_struct.h"
+
+bool rp_flow_is_mapped(const struct rp_flow *flow)
+{
+    return rp_files_are_mapped(&flow->files);
+}
+
+bool rp_flow_is_catching_up(const struct rp_flow *flow, uint32_t ring)
+{
+    return flow->catch_up[ring] != NULL;
+}
+
+uint32_t rp_flow_catch_ups(const struct rp_flow *flow)
+{
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
+        count += flow->catch_up[r] != NULL;
+    return count;
+}
 
 const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
                                        const struct rp_transfer *transfer)
@@ -12,24 +31,26 @@ const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
 
 /* An earlier start of the flow may have planned further than this one, and its states are still in
  * their slots. Dispatch may be overwriting any whose position is `state_count` or more ahead of
- * what is published; and, while a ring catches up, those so far behind that nobody else asks. */
+ * what is published; and, while any ring catches up, those so far behind that nobody else asks. */
 static bool may_be_overwritten(const struct rp_flow *flow, uint64_t position)
 {
     uint64_t lowest_tail = UINT64_MAX, count = flow->arena.state_count;
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        if (r != flow->deliver.ring_aside)
+        if (!flow->aside[r])
             lowest_tail = rp_min_u64(lowest_tail, flow->deliver.rings[r].tail);
     if (position >= lowest_tail)
         return position - lowest_tail >= count;
-    return flow->catch_up && lowest_tail - position + flow->arena.slot_count + 1 >= count;
+    return rp_flow_catch_ups(flow) > 0 &&
+           lowest_tail - position + flow->arena.slot_count + 1 >= count;
 }
 
 const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size_t *bytes_out,
                              uint64_t *next_row_out)
 {
-    const void *kept = flow->catch_up
-                           ? rp_flow_state_at(flow->catch_up, position, bytes_out, next_row_out)
-                           : NULL;
+    const void *kept = NULL;
+    for (uint32_t r = 0; r < flow->options.rank_count && !kept; r++)
+        if (flow->catch_up[r])
+            kept = rp_flow_state_at(flow->catch_up[r], position, bytes_out, next_row_out);
     if (kept || (flow->running && may_be_overwritten(flow, position)))
         return kept;
     return rp_arena_state_at(&flow->arena, position, bytes_out, next_row_out);
@@ -72,6 +93,32 @@ void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
     }
 }
 
+/* ---- what a checkpoint copies --------------------------------------------------------------- */
+
+void rp_flow_hold(struct rp_flow *flow, uint64_t batch)
+{
+    RP_ASSERT(!flow->is_parked && !flow->deliver.held);
+    flow->deliver.held_batch = batch;
+    flow->deliver.held_ticket = flow->deliver.next_ticket;
+    flow->deliver.held = true;
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
+        if (flow->catch_up[r])
+            rp_flow_hold(flow->catch_up[r], batch);
+}
+
+void rp_flow_release_hold(struct rp_flow *flow)
+{
+    flow->deliver.held = false;
+    if (flow->running) {
+        rp_a64_store_release(&flow->arena.words->retired, flow->deliver.next_ticket);
+        rp_event_signal(&flow->arena.words->retired_event);
+        (void)rp_deliver_poll_space(&flow->deliver);
+    }
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
+        if (flow->catch_up[r])
+            rp_flow_release_hold(flow->catch_up[r]);
+}
+
 /* ---- where the oldest ticket is -------------------------------------------------------------- */
 
 /* Of a ticket that is not read: does it wait for a server? What a cache has of objects is read from
@@ -92,7 +139,7 @@ static bool lacks_room(const struct rp_flow *flow, uint32_t ring, uint64_t batch
 {
     const struct rp_deliver *d = &flow->deliver;
     const struct rp_ring *own = &d->rings[ring];
-    if (ring == d->ring_aside || batch < rp_a64_load_relaxed(&flow->arena.pack_from[ring]))
+    if (d->aside[ring] || batch < rp_a64_load_relaxed(&flow->arena.pack_from[ring]))
         return false; /* another flow packs it */
     *by_save |= d->held && batch >= rp_min_u64(own->release, d->held_batch) + own->geometry.slots;
     return batch >= own->release + own->geometry.slots;
@@ -128,8 +175,8 @@ struct rp_oldest_ticket rp_flow_oldest_ticket(const struct rp_flow *flow, uint32
 {
     struct rp_oldest_ticket oldest = {.full_ring = RP_NO_RING};
     const struct rp_deliver *d = &flow->deliver;
-    if (flow->catch_up && ring == d->ring_aside && !is_at_limit(flow->catch_up)) {
-        oldest = rp_flow_oldest_ticket(flow->catch_up, 0);
+    if (flow->catch_up[ring] && !is_at_limit(flow->catch_up[ring])) {
+        oldest = rp_flow_oldest_ticket(flow->catch_up[ring], 0);
         oldest.full_ring = oldest.full_ring == RP_NO_RING ? RP_NO_RING : ring;
         return oldest;
     }

@@ -22,8 +22,10 @@ static void close_stream(struct rp_engine *engine)
         rp_ring_close(&engine->rings[r]);
     rp_plan_close(engine->plan);
     rp_plan_close(engine->scout);
-    rp_plan_close(engine->behind_plan);
-    rp_plan_close(engine->behind_scout);
+    for (uint32_t i = 0; i < RP_CATCH_UPS_MAX; i++) {
+        rp_plan_close(engine->catch_up_plans[i].plan);
+        rp_plan_close(engine->catch_up_plans[i].scout);
+    }
     rp_corpus_close(engine->corpus);
     rp_contents_free(engine->contents);
     free(engine->rings);

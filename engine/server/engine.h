@@ -12,6 +12,7 @@
 
 #include "base/contract.h"
 #include "checkpoint/checkpoint.h"
+#include "flow/catch_up.h"
 #include "flow/contents.h"
 #include "flow/flow.h"
 #include "flow/next_use.h"
@@ -157,14 +158,20 @@ struct rp_save_counts {
     char reason[sizeof(((struct rp_error *)0)->message)];
 };
 
+/* The plans of a ring's catch-up flow while it has one; they are kept for the next ring. */
+struct rp_catch_up_plans {
+    struct rp_plan *plan, *scout; /* NULL: not opened yet */
+    uint32_t ring;                /* that had them last */
+};
+
 struct rp_engine {
     const struct rp_engine_options *options;
     const struct rp_config *config;
     char *config_text; /* what checkpoints keep of the config */
 
     struct rp_corpus *corpus;
-    struct rp_plan *plan, *scout;               /* the flow's while it runs */
-    struct rp_plan *behind_plan, *behind_scout; /* of a catch-up flow; NULL until there is one */
+    struct rp_plan *plan, *scout; /* the flow's while it runs */
+    struct rp_catch_up_plans catch_up_plans[RP_CATCH_UPS_MAX];
     struct rp_plan *probe;         /* ours: checks tokens that trainers bring, and finds rows */
     struct rp_far_planner planner; /* finds rows that are far */
     struct rp_far_row *far; /* of the request that is served; NULL: it can have near rows only */

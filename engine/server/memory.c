@@ -7,8 +7,8 @@
  * needs them. Nor are the contents of a checkpoint, which lie on the heap for as long as the engine
  * runs: what was read ahead when it was saved, about as much as the rings of that engine held.
  *
- * A catch-up flow (flow/catch_up.h) exists only while a rank catches up, and at most one at a time,
- * so its memory is a number of its own. */
+ * A catch-up flow (flow/catch_up.h) exists only while a rank catches up, so the memory of one is a
+ * number of its own. Several ranks may catch up at a time, each with a flow. */
 #include "cache/cache.h"
 #include "flow/catch_up.h"
 #include "flow/descriptors.h"
@@ -70,7 +70,6 @@ uint32_t rp_engine_descriptors(const struct rp_config *config)
                    2 * (uint64_t)config->num_workers + 2 * (uint64_t)config->packers;
     if (config->cache_bytes)
         all += RP_PREFILL_DESCRIPTORS;
-    if (config->rank_count > 1)
-        all += DESCRIPTORS_OF_A_CATCH_UP;
+    all += DESCRIPTORS_OF_A_CATCH_UP * (uint64_t)rp_flow_catch_ups_max(config->rank_count);
     return (uint32_t)rp_min_u64(all, UINT32_MAX);
 }

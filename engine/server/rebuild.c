@@ -133,7 +133,7 @@ bool rp_engine_can_rebuild_running(const struct rp_engine *engine, uint32_t ring
 {
     const struct rp_ring *old = &engine->rings[ring];
     if (replica == RP_ALL_SEATS || !engine->flow_running ||
-        rp_flow_catching_up(engine->flow) == ring)
+        rp_flow_is_catching_up(engine->flow, ring))
         return false;
     uint64_t lowest = rp_seat_lowest_position(old, replica, batch);
     return lowest >= old->release && lowest <= old->tail;
@@ -179,19 +179,37 @@ bool rp_engine_can_catch_up(const struct rp_engine *engine, uint32_t ring, uint3
         engine->ring_count == 1 || RP_DEFECT(stop_to_catch_up))
         return false;
     uint64_t lowest = rp_seat_lowest_position(old, replica, batch);
-    uint32_t catching_up = rp_flow_catching_up(engine->flow);
-    return catching_up == ring ? lowest <= old->tail
-                               : catching_up == RP_NO_RING && lowest < old->release;
+    if (rp_flow_is_catching_up(engine->flow, ring))
+        return lowest <= old->tail;
+    uint32_t most = RP_DEFECT(stop_for_second_behind) ? 1
+                                                      : rp_flow_catch_ups_max(engine->ring_count);
+    return rp_flow_catch_ups(engine->flow) < most && lowest < old->release;
+}
+
+/* The plans for the ring's catch-up flow: those that it has already, or some that none has. */
+static struct rp_catch_up_plans *plans_for(struct rp_engine *engine, uint32_t ring)
+{
+    struct rp_catch_up_plans *unused = NULL;
+    for (uint32_t i = 0; i < RP_CATCH_UPS_MAX; i++) {
+        struct rp_catch_up_plans *plans = &engine->catch_up_plans[i];
+        if (plans->plan && plans->ring == ring)
+            return plans;
+        if (!plans->plan || !rp_flow_is_catching_up(engine->flow, plans->ring))
+            unused = plans;
+    }
+    RP_ASSERT(unused); /* rp_engine_can_catch_up */
+    return unused;
 }
 
 /* Open plans for a catch-up flow, and keep the state of the probe for them. */
-static int open_catch_up_plans(struct rp_engine *engine, struct rp_error *error)
+static int open_catch_up_plans(struct rp_engine *engine, struct rp_catch_up_plans *plans,
+                               struct rp_error *error)
 {
     int code = 0;
-    if (!engine->behind_plan)
-        code = rp_stream_open_plan(&engine->behind_plan, engine->config, engine->corpus, error);
-    if (code >= 0 && engine->scout && !engine->behind_scout)
-        code = rp_stream_open_plan(&engine->behind_scout, engine->config, engine->corpus, error);
+    if (!plans->plan)
+        code = rp_stream_open_plan(&plans->plan, engine->config, engine->corpus, error);
+    if (code >= 0 && engine->scout && !plans->scout)
+        code = rp_stream_open_plan(&plans->scout, engine->config, engine->corpus, error);
     return code < 0 ? code : rp_engine_keep_probe_state(engine, error);
 }
 
@@ -199,14 +217,16 @@ static int open_catch_up_plans(struct rp_engine *engine, struct rp_error *error)
 static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flow *catch_up,
                           struct rp_error *error)
 {
+    struct rp_catch_up_plans *plans = plans_for(engine, ring);
     const void *state = engine->kept_state;
     size_t bytes = engine->kept_bytes;
-    int code = rp_plan_load(engine->behind_plan, state, bytes, false, error);
-    if (code >= 0 && engine->behind_scout)
-        code = rp_plan_load(engine->behind_scout, state, bytes, false, error);
+    RP_ASSERT(plans->plan && plans->ring == ring);
+    int code = rp_plan_load(plans->plan, state, bytes, false, error);
+    if (code >= 0 && plans->scout)
+        code = rp_plan_load(plans->scout, state, bytes, false, error);
     if (code >= 0)
-        return rp_flow_start_catch_up(engine->flow, catch_up, ring, engine->behind_plan,
-                                      engine->behind_scout, error);
+        return rp_flow_start_catch_up(engine->flow, catch_up, ring, plans->plan, plans->scout,
+                                      error);
     rp_flow_close(catch_up);
     return code;
 }
@@ -216,10 +236,10 @@ static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flo
 static int rebuild_paused(struct rp_engine *engine, uint32_t ring, uint32_t replica, uint64_t batch,
                           struct rp_flow *catch_up, struct rp_error *error)
 {
-    bool was_behind = rp_flow_catching_up(engine->flow) == ring;
+    bool was_behind = rp_flow_is_catching_up(engine->flow, ring);
     rp_engine_finish_copy(engine); /* a save under way may be reading the old ring */
     rp_flow_pause_packers(engine->flow);
-    rp_flow_drop_catch_up(engine->flow);
+    rp_flow_drop_catch_up(engine->flow, ring);
     int code = rp_engine_rebuild_ring(engine, ring, replica, batch, error);
     if (code < 0)
         rp_flow_close(catch_up);
@@ -235,7 +255,9 @@ static int rebuild_behind(struct rp_engine *engine, uint32_t ring, uint32_t repl
                           struct rp_error *error)
 {
     struct rp_flow *catch_up;
-    int code = open_catch_up_plans(engine, error);
+    struct rp_catch_up_plans *plans = plans_for(engine, ring);
+    plans->ring = ring;
+    int code = open_catch_up_plans(engine, plans, error);
     if (code >= 0)
         code = rp_flow_make_catch_up(&catch_up, engine->flow, ring, error);
     if (code < 0)

@@ -178,8 +178,8 @@ int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error)
 {
     size_t bytes;
     uint64_t row, begin = rp_engine_lowest_tail(engine);
-    /* the states that a catch-up flow keeps are lost when it is stopped */
-    const void *state = rp_flow_catching_up(engine->flow) == RP_NO_RING
+    /* the states that catch-up flows keep are lost when they are stopped */
+    const void *state = rp_flow_catch_ups(engine->flow) == 0
                             ? NULL
                             : rp_flow_state_at(engine->flow, begin, &bytes, &row);
     int code = state ? rp_engine_keep_state(engine, row, state, bytes, error) : 0;

@@ -36,7 +36,7 @@ RP_MUST_CHECK int rp_engine_run(const struct rp_engine_options *options, struct 
  * flow_mapped where the page cache holds the corpus: token files are mapped then, and not read. */
 struct rp_engine_memory {
     uint64_t batch_rings, flow_reading, flow_mapped, process;
-    uint64_t catch_up; /* on top, while one rank catches up with the others; 0 with one rank */
+    uint64_t catch_up; /* on top, for each rank that catches up with the others; 0 with one rank */
 };
 /** Of an engine that begins at the plan's row. */
 struct rp_engine_memory rp_engine_memory(const struct rp_config *config,

@@ -24,6 +24,8 @@ static struct {
     struct rp_pack_target targets[RINGS_MAX];
     struct rp_ring rings[RINGS_MAX];
     uint64_t start_batch[RINGS_MAX], unlabelled[RINGS_MAX];
+    struct rp_flow *catch_up[RINGS_MAX];
+    bool aside[RINGS_MAX];
 } * shared;
 static struct {
     uint64_t taken;
@@ -33,6 +35,8 @@ static struct {
     struct rp_arena_words behind_words;
     struct rp_a64 behind_free_until, behind_pack_from;
     uint64_t behind_unlabelled, behind_packed;
+    struct rp_flow *behind_catch_up; /* NULL, and */
+    bool behind_aside;               /* false */
 } own;
 #define STATE .state = &own, .state_bytes = sizeof own
 
@@ -61,6 +65,8 @@ static void begin_with(uint32_t rings, uint32_t tickets, uint32_t slots, bool pr
     flow->targets = shared->targets;
     flow->start_batch = shared->start_batch;
     flow->unlabelled = shared->unlabelled;
+    flow->catch_up = shared->catch_up;
+    flow->aside = shared->aside;
     flow->wake_fd = MODEL_BELL_FD + ENGINE;
     uint32_t states = rings == 1 ? 2 : 4;
     MODEL_REQUIRE(
@@ -129,20 +135,21 @@ static void begin_behind(uint64_t first)
     begin_with(RINGS_MAX, 1, 4, false);
     struct rp_flow *flow = &shared->flow, *behind = &own.behind;
     flow->start_batch[1] = first;
-    flow->catch_up = behind;
-    flow->deliver.ring_aside = 1;
-    rp_a64_store_relaxed(pack_from(flow), RP_PACK_NONE);
+    flow->catch_up[1] = behind;
+    flow->aside[1] = true;
+    rp_a64_store_relaxed(&flow->arena.pack_from[1], RP_PACK_NONE);
     rp_a64_store_relaxed(&flow->arena.free_until[1], 0);
     fill_behind(&behind->arena);
     behind->options = (struct rp_flow_options){.rank_count = 1, .rows = 1};
+    behind->catch_up = &own.behind_catch_up;
     behind->running = true;
     behind->wake_fd = flow->wake_fd;
     behind->deliver = (struct rp_deliver){.options = &behind->options,
                                           .wake_fd = flow->wake_fd,
                                           .turn.taken.value = 1,
                                           .wake_at = UINT64_MAX,
-                                          .end_batch = catch_up_limit(flow),
-                                          .ring_aside = RP_NO_RING,
+                                          .end_batch = catch_up_limit(flow, 1),
+                                          .aside = &own.behind_aside,
                                           .arena = &behind->arena,
                                           .rings = &shared->rings[1],
                                           .files = &behind->files,
@@ -193,10 +200,10 @@ static void replace_packer(void)
 static int deliver(void)
 {
     struct rp_flow *behind = &own.behind;
-    if (shared->flow.catch_up)
+    if (shared->catch_up[1])
         pack_behind();
     int code = rp_flow_deliver(&shared->flow, NULL);
-    if (shared->flow.catch_up && rp_looks_are_asked_for(&behind->looks))
+    if (shared->catch_up[1] && rp_looks_are_asked_for(&behind->looks))
         rp_looks_answer(&behind->looks, &behind->files, 0, behind->wake_fd);
     return code;
 }

@@ -5,9 +5,9 @@
  *
  * Often the chosen row is so close to the end that all of the stream is planned when the trainer
  * restarts. While the rank catches up, the engine may be killed or stopped, a checkpoint may be
- * asked for, another rank may fall behind too, or the same trainer may die again and restart
- * further ahead or behind. A trainer restarts only from states between two steps, so steps are
- * counted from the same row whoever is attached. */
+ * asked for, another rank may fall behind too, and gets a catch-up flow of its own, or the same
+ * trainer may die again and restart further ahead or behind. A trainer restarts only from states
+ * between two steps, so steps are counted from the same row whoever is attached. */
 #include "base/clock.h"
 #include "director.h"
 
@@ -107,7 +107,12 @@ static void disturb_another(struct story *story, uint32_t number)
     struct trainer *trainer = &story->trainers[other];
     if (other == number || !is_running(trainer))
         return;
-    director_kill_soon(story, trainer->process);
+    if (story_chance(story, 700)) { /* at once, so that both are behind together */
+        sim_kill(trainer->process);
+        story->counts.kills++;
+    } else {
+        director_kill_soon(story, trainer->process);
+    }
     if (trainer->process->killed && !trainer->done)
         director_fall_back(story, other);
 }
@@ -125,6 +130,7 @@ static void disturb(struct story *story, uint32_t number)
             director_ask_checkpoint(story);
         break;
     case 3:
+    case 5:
         disturb_another(story, number);
         break;
     case 4:

@@ -68,6 +68,7 @@ struct trainer {
     uint64_t farthest;                /* the highest `at` of this life since the last rollback */
     uint64_t kill_row; /* it is killed soon after it has taken the rows below this one; 0 = not */
     bool falls_back;   /* it restarts from another token than the newest */
+    bool has_fallen_back; /* it has, in this life */
     bool done, failed, ended, detaches;
 };
 
@@ -80,9 +81,8 @@ struct life {
     uint32_t number;
     bool calm; /* the last one */
     /* Trainers may wait: for another engine, for an absent rank, for a replica that is behind, or
-     * because a second rank has fallen behind. */
+     * because all ranks have fallen behind. */
     bool may_wait;
-    const struct trainer *behind; /* the trainer that fell behind last */
     uint32_t world, batch, micro_batches;
     uint32_t rank_first, ranks;  /* the ranks that this node serves */
     uint32_t replicas, trainers; /* replicas of each rank; trainers of all ranks */

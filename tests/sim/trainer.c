@@ -100,6 +100,15 @@ static bool is_another_attached(const struct trainer *trainer)
     return false;
 }
 
+/* Has every rank fallen behind at some time? As long as one has not, the engine's flow goes on. */
+static bool have_all_fallen_back(const struct story *story)
+{
+    for (uint32_t r = 0; r < story->life.trainers; r++)
+        if (!story->trainers[r].has_fallen_back)
+            return false;
+    return true;
+}
+
 /* Check the row at which a trainer begins: the row of its state token or, without one, a row at
  * which the engine may be. All rows after the last one count as the end. */
 static void begin(struct trainer *trainer, uint64_t row)
@@ -120,10 +129,10 @@ static void begin(struct trainer *trainer, uint64_t row)
     trainer->story->rollback_pending = false;
     if (trainer->falls_back) {
         trainer->farthest = row;
+        trainer->has_fallen_back = true;
         trainer->story->row_now = 0;
         life->may_wait |= life->replicas > 1 || !is_another_attached(trainer) ||
-                          (life->behind && life->behind != trainer);
-        life->behind = trainer;
+                          have_all_fallen_back(trainer->story);
     }
     trainer->falls_back = false;
     note_progress(trainer->story);

@@ -18,7 +18,10 @@
 #include "shm/socket.h"
 
 #define ROWS 2u
+#ifndef RANKS /* a test may have more: then its engines need dp_world_size and global_batch_size   \
+               */
 #define RANKS 2u
+#endif
 #define SECOND 1000000000ll
 #define PATIENCE_NS (60 * SECOND) /* nothing takes that long when it works */
 
@@ -269,6 +272,31 @@ KIT void save_now(void)
     if (rp_run_checkpoint(run_dir, NULL, &text, &error) != 0)
         fail_msg("%s", error.message);
     rp_text_free(text);
+}
+
+/* By all flows of the engine since it started. */
+KIT uint64_t bytes_read(void)
+{
+    struct rp_error error;
+    char *text;
+    assert_int_equal(rp_run_stat(run_dir, NULL, &text, &error), 0);
+    const char *at = strstr(text, "\"read_bytes\":");
+    assert_non_null(at);
+    uint64_t bytes = strtoull(at + strlen("\"read_bytes\":"), NULL, 10);
+    rp_text_free(text);
+    return bytes;
+}
+
+/* Until the rings and the prefetch ring are full. */
+KIT uint64_t bytes_read_ahead(void)
+{
+    uint64_t before, bytes = bytes_read();
+    do {
+        before = bytes;
+        rp_sleep_ns(100000000);
+        bytes = bytes_read();
+    } while (bytes != before || bytes == 0);
+    return bytes;
 }
 
 KIT void forget_checkpoints(void)

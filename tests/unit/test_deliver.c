@@ -26,6 +26,7 @@ struct bench {
     struct rp_ring_view views[RINGS];
     struct rp_deliver deliver;
     uint64_t unlabelled[RINGS];
+    bool aside[RINGS];
     uint64_t next_ticket;
 };
 
@@ -92,7 +93,7 @@ static void bench_open(struct bench *bench)
                                          .unlabelled = bench->unlabelled,
                                          .base_row = BASE_ROW,
                                          .end_batch = UINT64_MAX,
-                                         .ring_aside = RP_NO_RING};
+                                         .aside = bench->aside};
 }
 
 static void bench_close(struct bench *bench)

@@ -303,30 +303,6 @@ static void a_row_behind_the_end_is_refused(void **state)
 
 /* ---- what was read ahead --------------------------------------------------------------------- */
 
-static uint64_t bytes_read(void)
-{
-    struct rp_error error;
-    char *text;
-    assert_int_equal(rp_run_stat(run_dir, NULL, &text, &error), 0);
-    const char *at = strstr(text, "\"read_bytes\":");
-    assert_non_null(at);
-    uint64_t bytes = strtoull(at + strlen("\"read_bytes\":"), NULL, 10);
-    rp_text_free(text);
-    return bytes;
-}
-
-/* Until the rings and the prefetch ring are full. */
-static uint64_t bytes_read_ahead(void)
-{
-    uint64_t before, bytes = bytes_read();
-    do {
-        before = bytes;
-        rp_sleep_ns(100000000);
-        bytes = bytes_read();
-    } while (bytes != before || bytes == 0);
-    return bytes;
-}
-
 /* Whether the last trainer of the seat has ended, or has left and may still read its ring: the next
  * one costs no read, and the other rank goes on. */
 static void a_return_reads_nothing_again(void **state)

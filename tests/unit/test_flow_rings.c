@@ -122,6 +122,76 @@ static void a_catch_up_flow_takes_the_memory_of_its_forecast(void **state)
     }
 }
 
+/* ---- rings that are behind ------------------------------------------------------------------- */
+
+#define BEHIND_AT 2u /* batch */
+
+/* The ring begins again at BEHIND_AT, and gets a catch-up flow. As the engine does it. */
+static void fall_behind(struct stream *s, uint32_t r, struct rp_plan *plan)
+{
+    const struct rp_geometry shape = s->rings[r].geometry;
+    const struct kit_row *at = &kit.rows[BEHIND_AT * shape.rows * shape.world];
+    struct rp_flow *made;
+    struct rp_error error;
+    if (rp_flow_make_catch_up(&made, s->flow, r, &error) != 0)
+        fail_msg("%s", error.message);
+    rp_flow_pause_packers(s->flow);
+    rp_ring_view_close(&s->views[r]);
+    rp_ring_close(&s->rings[r]);
+    stream_make_ring(s, r, BEHIND_AT, &shape);
+    if (rp_plan_load(plan, at->state, at->state_bytes, false, &error) != 0 ||
+        rp_flow_start_catch_up(s->flow, made, r, plan, NULL, &error) != 0 ||
+        rp_flow_resume_packers(s->flow, &error) != 0)
+        fail_msg("%s", error.message);
+    assert_true(rp_flow_is_catching_up(s->flow, r));
+}
+
+/* Its trainer gets as many batches as the ring has slots, and keeps them. */
+static void must_fill(struct stream *s, uint32_t r)
+{
+    struct rp_slot_header header;
+    struct rp_error error;
+    const uint8_t *slot;
+    for (uint32_t got = 0, tries = 0; got < s->options.batch_slots; tries++) {
+        if (rp_ring_view_take(&s->views[r], &slot, &header, &error) == RP_RING_TAKEN) {
+            check_batch(s, r, slot, &header);
+            got++;
+            continue;
+        }
+        if (tries == 10000)
+            fail_msg("ring %u: only %u batches while the caller of rp_flow_park sleeps", r, got);
+        poll(NULL, 0, 1);
+    }
+}
+
+/* Two of three rings are behind. While the engine sleeps their flows deliver, each on its own; and
+ * all three rings get every batch. */
+static void rings_behind_are_served_while_the_engine_sleeps(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct rp_error error;
+    struct rp_flow_options options = two_rings();
+    options.world = options.rank_count = 3;
+    options.global_batch_rows = 3;
+    stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
+    stream_start(&s);
+    struct rp_plan *plans[2] = {kit_plan(&kit), kit_plan(&kit)};
+    assert_true(stream_run(&s, 30, &error) >= 0);
+    for (uint32_t r = 0; r < 2; r++)
+        fall_behind(&s, r, plans[r]);
+    assert_int_equal(rp_flow_catch_ups(s.flow), 2);
+    (void)rp_flow_park(s.flow);
+    must_fill(&s, 0);
+    must_fill(&s, 1);
+    rp_flow_unpark(s.flow);
+    run_to_end(&s);
+    check_all_came(&s);
+    stream_close(&s);
+    rp_plan_close(plans[0]);
+    rp_plan_close(plans[1]);
+}
+
 static int enter(void **state)
 {
     int code = kit_enter(state);
@@ -141,6 +211,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_waits_for_a_skipped_seat),
         cmocka_unit_test(a_ring_is_replaced_while_the_flow_runs),
+        cmocka_unit_test(rings_behind_are_served_while_the_engine_sleeps),
         cmocka_unit_test(a_catch_up_flow_takes_the_memory_of_its_forecast),
     };
     return cmocka_run_group_tests(tests, enter, leave);

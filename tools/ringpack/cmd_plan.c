@@ -261,7 +261,7 @@ static void print_memory(const struct rp_engine_memory *memory)
     printf("  %-20s%s, where the page cache holds the corpus\n", "",
            rp_cmd_bytes_text(always + memory->flow_mapped, text));
     if (memory->catch_up)
-        printf("  %-20s%s more, while one rank catches up with the others\n", "",
+        printf("  %-20s%s more for each rank that catches up with the others\n", "",
                rp_cmd_bytes_text(memory->catch_up, text));
 }
 
