@@ -18,6 +18,7 @@
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
+    X(end_copy_late, "a new ring gets its place before the end of a save frees slots")             \
     X(evict_next_needed, "a full cache evicts what is needed next, not what is needed last")       \
     X(fetch_during_fill, "a reader asks a server for what is being fetched into the cache")        \
     X(forget_contract_field, "pad_id is left out when contracts are compared")                     \

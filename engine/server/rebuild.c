@@ -156,9 +156,12 @@ int rp_engine_rebuild_running(struct rp_engine *engine, uint32_t ring, uint32_t 
     }
     /* A save under way may be reading the old ring. Its end also frees slots of batches that were
      * released, so it comes before the new ring begins at `release`. */
-    rp_engine_finish_copy(engine);
+    if (!RP_DEFECT(end_copy_late))
+        rp_engine_finish_copy(engine);
     begin_at_release(&build.fresh, old);
     copy_slots(old, &build.fresh, rp_max_u64(build.from.tail, old->release), old->tail);
+    if (RP_DEFECT(end_copy_late))
+        rp_engine_finish_copy(engine);
     rp_flow_pause_packers(engine->flow);
     finish_build(engine, old, &build.fresh, replica, batch);
     rp_engine_swap_ring(engine, ring, &build.fresh);

@@ -209,6 +209,7 @@ static const char *const found_elsewhere[] = {
     "count_equal_saves",
     "count_steps_from_attach",
     "drop_exported_field",
+    "end_copy_late",
     "evict_next_needed",
     "fetch_during_fill",
     "forget_contract_field",
