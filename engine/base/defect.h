@@ -10,6 +10,7 @@
 /* The name of each defect, and what it breaks. tests/DEFECTS.md lists the tests that find it. */
 #define RP_DEFECTS(X)                                                                              \
     X(accept_other_stream, "a state token of another stream is accepted")                          \
+    X(alert_at_each_look, "an alert that is raised is raised again at each look")                  \
     X(ask_for_each_reader, "metrics asks an engine for each reader, however many there are")       \
     X(ask_silent_engines, "an engine that has not answered is asked again at each look")           \
     X(blame_next_stage, "waits for a read are blamed on packing")                                  \
@@ -32,6 +33,7 @@
     X(hurry_to_broken_disk, "the pause after failed writes of the cache does not grow")            \
     X(ignore_arrow_nulls, "rows and tokens that Arrow's bitmaps call null are taken")              \
     X(forget_indexes, "indexes and sidecars are not checked again once they are open")             \
+    X(ignore_alert_period, "commands of alerts are run however short ago the last one was")        \
     X(ignore_block_hash, "blocks of token files are not compared with their sidecar")              \
     X(ignore_changed_files, "token files are not checked again once they are open")                \
     X(ignore_directory_id, "the id of a checkpoint directory is not compared with the run record") \
@@ -97,6 +99,7 @@
     X(trust_scrubbed_once, "a kept checkpoint that is found damaged still counts as one")          \
     X(trust_seen_blocks, "a block of a mapped file is compared once and then trusted")             \
     X(trust_spans, "spans in a file of spans are not compared with the length of their document")  \
+    X(wait_for_alert_command, "the engine's thread waits for commands of alerts")                  \
     X(wait_to_join, "a ring that is behind waits to be joined when all of the stream is planned")  \
     X(write_beyond_struct, "a caller's struct is filled in beyond its struct_size")
 

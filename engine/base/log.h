@@ -36,6 +36,9 @@ enum rp_log_format {
     X(save_not_trusted, ERROR, "the disk does not return what it acknowledged; older ones stay")   \
     X(checkpoint_damaged, ERROR, "a kept checkpoint or copy has decayed; it stays, and is named")  \
     X(copy_failed, ERROR, "a checkpoint has no copy in the second location")                       \
+    X(alert, WARNING, "an alert is raised; its kind is named, and `alert_command` is run")         \
+    X(alert_cleared, INFO, "what it was raised for is over")                                       \
+    X(alert_command_failed, WARNING, "the command of an alert did not run, or was killed")         \
     X(packer_replaced, WARNING, "a packer process died; nothing is lost")                          \
     X(failed, ERROR, "the engine stops for this reason; batches before it are delivered")          \
     X(stream_ended, INFO, "every rank has had all batches; the engine ends")                       \

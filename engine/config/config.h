@@ -113,6 +113,12 @@ struct rp_config {
     bool checkpoint_contents;          /* true */
     char *checkpoint_copy_dir;         /* the second location; NULL = none */
     char *run_record_dir;              /* NULL = in the user's state home; "none" = no run record */
+
+    /* alerts (server/alert.h) */
+    char *alert_command;       /* program and arguments, separated by commas; NULL = none */
+    uint32_t alert_starved_ms; /* 0 = no alert; likewise: */
+    uint64_t alert_skew_rows;  /* of a rank */
+    uint64_t alert_disk_free;  /* bytes */
     enum rp_log_format log_format;
 
     /* For each key, in the order of rp_config_keys: the line of the file, RP_CONFIG_OPTION, or 0 if

@@ -54,7 +54,7 @@ int rp_config_note_given(struct rp_config *config, const struct rp_key *key, con
                          struct rp_error *error)
 {
     bool is_word = key->words && rp_word_index(key->words, text) >= 0;
-    bool is_path = key->kind == RP_KIND_PATH && !is_word;
+    bool is_path = (key->kind == RP_KIND_PATH && !is_word) || rp_key_is_program_path(key, text);
     char *value = key->kind == RP_KIND_SOURCES ? absolute_list(text)
                   : is_path                    ? absolute(text)
                                                : strdup(text);

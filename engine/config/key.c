@@ -295,6 +295,11 @@ char *rp_config_path_behind(const char *directory, const char *path)
     return rp_format("%s/%s", directory, path);
 }
 
+bool rp_key_is_program_path(const struct rp_key *key, const char *text)
+{
+    return key->kind == RP_KIND_COMMAND && memchr(text, '/', strcspn(text, ",")) != NULL;
+}
+
 static int set_text(const struct rp_key *key, void *object, const char *text,
                     struct rp_key_place place, struct rp_error *error)
 {
@@ -304,7 +309,8 @@ static int set_text(const struct rp_key *key, void *object, const char *text,
         return expected(place, key, "a path that is written out (~ and $ are not expanded)", text,
                         error);
     bool is_word = key->words && rp_word_index(key->words, text) >= 0;
-    bool beside_file = key->kind == RP_KIND_PATH && place.path && !is_word;
+    bool is_path = key->kind == RP_KIND_PATH || rp_key_is_program_path(key, text);
+    bool beside_file = is_path && place.path && !is_word;
     char *directory = beside_file ? rp_path_directory(place.path) : NULL;
     char *copy = beside_file && !directory ? NULL : rp_config_path_behind(directory, text);
     free(directory);
@@ -347,6 +353,7 @@ int rp_key_set(const struct rp_key *key, void *object, const char *text, struct 
     }
     case RP_KIND_TEXT:
     case RP_KIND_PATH:
+    case RP_KIND_COMMAND:
         return set_text(key, object, text, place, error);
     case RP_KIND_SHARDS:
     case RP_KIND_SOURCES:
@@ -359,7 +366,8 @@ int rp_key_set(const struct rp_key *key, void *object, const char *text, struct 
 /* Whether the value is on the heap. */
 static bool is_text(const struct rp_key *key)
 {
-    return key->kind == RP_KIND_TEXT || key->kind == RP_KIND_WORD || key->kind == RP_KIND_PATH;
+    return key->kind == RP_KIND_TEXT || key->kind == RP_KIND_WORD || key->kind == RP_KIND_PATH ||
+           key->kind == RP_KIND_COMMAND;
 }
 
 void rp_key_set_standards(const struct rp_key *table, size_t count, void *object)

@@ -27,6 +27,7 @@ enum rp_key_kind {
     RP_KIND_WEIGHT,   /* decimal number, stored in millionths */
     RP_KIND_RANKS,    /* `3` or `0-3` */
     RP_KIND_SECTIONS, /* list of section names */
+    RP_KIND_COMMAND,  /* list of a program and its arguments; a program with a slash is a path */
     RP_KIND_SHARDS,   /* list of paths and globs */
     RP_KIND_SOURCES,  /* list of sources */
 };
@@ -129,6 +130,14 @@ enum rp_key_kind {
       "also save the prefetched rows, so that a resumed run starts without reading the corpus")    \
     X(checkpoint_copy_dir, checkpoint_copy_dir, PATH, NULL, "(no copies)", 0, 0,                   \
       "second location: a directory where copies of checkpoints are written and verified")         \
+    X(alert_command, alert_command, COMMAND, NULL, "(alerts are logged only)", 0, 0,               \
+      "program run at each alert, with its arguments, without a shell; RINGPACK_ALERT... say why") \
+    X(alert_starved_ms, alert_starved_ms, COUNT, NULL, "0", 0, 86400000,                           \
+      "alert when a trainer waits so long for a batch; 0 = never")                                 \
+    X(alert_skew_rows, alert_skew_rows, COUNT, NULL, "0", 0, UINT64_MAX,                           \
+      "alert when ranks of this node are so many of their rows apart; 0 = never")                  \
+    X(alert_disk_free, alert_disk_free, BYTES, NULL, "0", 0, UINT64_MAX,                           \
+      "alert when less room is left for checkpoints, copies or the cache; 0 = never")              \
     X(log_format, log_format, CHOICE, "text|json|plain", "text", 0, 0,                             \
       "lines of the log: text with the time (systemd's journal has its own), json, plain")         \
     X(run_record_dir, run_record_dir, PATH, "none",                                                \
@@ -211,6 +220,9 @@ int rp_word_index(const char *words, const char *word);
 /** A copy of `path`, relative to `directory` (may be NULL) unless it is absolute. The caller frees
  * it. NULL when out of memory. */
 char *rp_config_path_behind(const char *directory, const char *path);
+
+/** Is it a command whose program is a path, and not a name to be looked for in PATH? */
+bool rp_key_is_program_path(const struct rp_key *key, const char *text);
 
 /** Note what an option has set, for rp_config_kept_text (given.c). */
 RP_MUST_CHECK int rp_config_note_given(struct rp_config *config, const struct rp_key *key,

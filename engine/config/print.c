@@ -29,6 +29,7 @@ static const char *type_text(const struct rp_key *key)
     case RP_KIND_RANKS:
         return "range";
     case RP_KIND_SECTIONS:
+    case RP_KIND_COMMAND:
     case RP_KIND_SHARDS:
     case RP_KIND_SOURCES:
         return "list";
@@ -128,6 +129,7 @@ static void print_value(const struct rp_key *key, const void *object, char *text
     case RP_KIND_TEXT:
     case RP_KIND_PATH:
     case RP_KIND_WORD:
+    case RP_KIND_COMMAND:
         string = *(char *const *)field;
         snprintf(text, bytes, "%s", string ? string : "");
         return;

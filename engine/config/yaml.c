@@ -23,6 +23,7 @@
 #define SOURCES_MAX 4096u
 #define DEPTH_MAX 16u /* libyaml takes quadratic time for deep nesting and for many anchors */
 #define ANCHORS_MAX 100u
+#define LIST_BYTES 4096
 
 /* A file that is being read. */
 struct reader {
@@ -164,11 +165,13 @@ static int read_sources(struct reader *reader, const yaml_node_t *node)
     return code;
 }
 
-/* A scalar, or the list of sections joined with commas as in an option. */
+/* A scalar, or the list of sections or of words of a command, joined with commas as in an option.
+ */
 static int joined_text(struct reader *reader, const yaml_node_t *node, const struct rp_key *key,
                        char *buffer, size_t bytes, const char **text)
 {
-    if (key->kind != RP_KIND_SECTIONS || node->type != YAML_SEQUENCE_NODE)
+    bool is_list = key->kind == RP_KIND_SECTIONS || key->kind == RP_KIND_COMMAND;
+    if (!is_list || node->type != YAML_SEQUENCE_NODE)
         return scalar_text(reader, node, key->name, text);
     size_t used = 0;
     buffer[0] = '\0';
@@ -180,6 +183,9 @@ static int joined_text(struct reader *reader, const yaml_node_t *node, const str
         int code = scalar_text(reader, element, key->name, &word);
         if (code < 0)
             return code;
+        if (key->kind == RP_KIND_COMMAND && strchr(word, ','))
+            return rp_key_fail(place, key->name, "put it into a script", reader->error,
+                               "a word of a command cannot contain a comma");
         int more = snprintf(buffer + used, bytes - used, "%s%s", used ? "," : "", word);
         if ((size_t)more >= bytes - used)
             return rp_key_fail(place, key->name, NULL, reader->error, "the list is too long");
@@ -210,7 +216,7 @@ static int read_document(struct reader *reader)
             return code;
         const yaml_node_t *value = node_at(reader, pair->value);
         struct rp_key_place place = place_of(reader, value);
-        char list[512];
+        char list[LIST_BYTES];
         const char *text;
         if (key->kind == RP_KIND_SOURCES)
             code = read_sources(reader, value);

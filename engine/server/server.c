@@ -25,6 +25,7 @@
 #include "base/stop.h"
 #include "flow/files.h"
 #include "io/io.h"
+#include "server/alerts.h"
 #include "server/attach.h"
 #include "server/caching.h"
 #include "server/close.h"
@@ -190,6 +191,8 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
     int code = open_descriptors(engine, error);
     if (code >= 0) /* before the directory is made, where it is not there */
         code = rp_engine_check_resume(engine, error);
+    if (code >= 0)
+        code = rp_engine_open_alerts(engine, error);
     if (code >= 0 && c->checkpoint_dir)
         code = rp_checkpoint_dir_open(&engine->checkpoints, c->checkpoint_dir, c->checkpoint_keep,
                                       c->checkpoint_copy_dir, error);
@@ -212,7 +215,9 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
         code = rp_listener_open(&engine->listener, c->run_dir, c->run, error);
     if (code >= 0)
         code = rp_engine_watch(engine, engine->listener.fd, RP_WATCH_LISTENER, 0);
-    return code < 0 ? code : open_flow(engine, error);
+    if (code >= 0)
+        code = open_flow(engine, error);
+    return code < 0 ? code : rp_engine_watch_disks(engine, error);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -402,6 +407,7 @@ static void run(void *argument)
             engine->saver.state == RP_SAVER_IDLE && engine->look != RP_LOOK_ASKED)
             engine->phase = RP_ENGINE_DONE;
     }
+    rp_engine_look_at_alerts(engine); /* at what the last save and the end have shown */
     for (uint32_t r = 0; r < engine->ring_count; r++)
         if (engine->rings[r].status == RP_RING_RUNNING && engine->rings[r].data.data)
             rp_ring_set_status(&engine->rings[r], RP_RING_STOPPED, engine->rings[r].tail, NULL);

@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "server/alerts.h"
 #include "server/caching.h"
 #include "server/seats.h"
 #include "server/speed.h"
@@ -119,6 +120,7 @@ char *rp_engine_stat(struct rp_engine *engine)
     rp_stat_add_speed(object, engine, &counts);
     rp_stat_add_saves(object, engine);
     rp_stat_add_memory(object, engine);
+    rp_stat_add_alerts(object, engine);
     add_verification(object, engine, &counts);
     rp_engine_add_cache(object, engine);
     rp_stat_add_ledger(object, engine);

@@ -34,6 +34,7 @@ class Run:
             "profile": "full",
             "checkpoint_dir": str(self.kept),
             "checkpoint_copy_dir": str(self.copied),
+            "alert_disk_free": "1k",
         }
         self.engine = Engine(program, folder, self.config)
 

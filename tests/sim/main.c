@@ -202,6 +202,7 @@ static int tell_many(void)
  * One a line, so that additions rarely conflict. */
 /* clang-format off */
 static const char *const found_elsewhere[] = {
+    "alert_at_each_look",
     "ask_for_each_reader",
     "ask_silent_engines",
     "blame_next_stage",
@@ -219,6 +220,7 @@ static const char *const found_elsewhere[] = {
     "forget_shard_stamp",
     "forget_spans",
     "hurry_to_broken_disk",
+    "ignore_alert_period",
     "ignore_arrow_nulls",
     "ignore_changed_files",
     "ignore_changed_objects",
@@ -265,6 +267,7 @@ static const char *const found_elsewhere[] = {
     "trust_table_extents",
     "trust_table_pages",
     "trust_unread_save",
+    "wait_for_alert_command",
     "write_beyond_struct",
 };
 /* clang-format on */

@@ -84,6 +84,10 @@ static const char *const every_key[][2] = {
     {"checkpoint_scrub_seconds", "60"},
     {"checkpoint_contents", "false"},
     {"checkpoint_copy_dir", "/d"},
+    {"alert_command", "/bin/page,--to,ops"},
+    {"alert_starved_ms", "500"},
+    {"alert_skew_rows", "64"},
+    {"alert_disk_free", "10g"},
     {"log_format", "json"},
     {"run_record_dir", "/r"},
 };
@@ -139,6 +143,10 @@ static void check_every_key(void)
     assert_int_equal(config.checkpoint_scrub_seconds, 60);
     assert_false(config.checkpoint_contents);
     assert_string_equal(config.checkpoint_copy_dir, "/d");
+    assert_string_equal(config.alert_command, "/bin/page,--to,ops");
+    assert_int_equal(config.alert_starved_ms, 500);
+    assert_int_equal(config.alert_skew_rows, 64);
+    assert_true(config.alert_disk_free == 10ull << 30);
     assert_int_equal(config.log_format, RP_LOG_JSON);
     assert_string_equal(config.run_record_dir, "/r");
 }

@@ -259,9 +259,22 @@ static void print_saves(const json_t *stat, const struct saves *keys)
                                                                 : text_of(stat, keys->error));
 }
 
+/* Alerts that are raised now. */
+static void print_alerts(const json_t *stat)
+{
+    const json_t *alerts = json_object_get(stat, "alerts");
+    for (size_t i = 0; i < json_array_size(alerts); i++) {
+        const json_t *alert = json_array_get(alerts, i);
+        if (json_is_true(json_object_get(alert, "raised")))
+            printf("%-10s%s, for %s: %s\n", "alert", text_of(alert, "alert"),
+                   seconds_word(alert, "age_seconds").text, text_of(alert, "message"));
+    }
+}
+
 static void print_safety(const json_t *stat)
 {
     putchar('\n');
+    print_alerts(stat);
     print_saves(stat, &saves_keys);
     if (count_of(stat, "copies") + count_of(stat, "copy_failures") > 0)
         print_saves(stat, &copies_keys);

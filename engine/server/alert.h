@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* alert.h — when an alert is raised, when its command is run, and when it is cleared: decided from
+ * what was seen at a look and from the time, and from nothing else.
+ *
+ *   kind           bad                                      good                 calm for
+ *   -------------  ---------------------------------------  -------------------  ---------
+ *   starved        a trainer waits for starved_ns           at most half of it   60 s
+ *   skew           for 1 s ranks are skew_rows apart        at most half of it   60 s
+ *   disk_free      less than free_bytes are free            a tenth more is      60 s
+ *   save_failed    the last save failed, or one since       neither              0
+ *   copy_failed    the last copy failed, or one since       neither              0
+ *   engine_failed  the engine stops with an error           it does not          0
+ *
+ * What is neither bad nor good, or is not known, neither raises nor clears. An alert is over at a
+ * good look, when no look was bad for so long as the last column says. So a value that moves about
+ * its limit, or is bad now and then, is one alert:
+ *
+ *   state   event                            state after   what is done
+ *   ------  -------------------------------  ------------  ------------------------------
+ *   QUIET   bad                              RAISED        a line in the log; the command
+ *   QUIET   bad, RP_ALERT_PERIOD_NS have     OWED          a line in the log
+ *           not passed since the command
+ *   OWED    they have passed                 RAISED        the command
+ *   others  it is over                       QUIET         a line in the log */
+#ifndef RP_SERVER_ALERT_H
+#define RP_SERVER_ALERT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum rp_alert_kind {
+    RP_ALERT_STARVED,
+    RP_ALERT_SKEW,
+    RP_ALERT_DISK_FREE,
+    RP_ALERT_SAVE_FAILED,
+    RP_ALERT_COPY_FAILED,
+    RP_ALERT_ENGINE_FAILED,
+    RP_ALERT_KINDS
+};
+
+/* The least time between two commands of one kind. */
+#define RP_ALERT_PERIOD_NS 300000000000u
+
+/* A kind without a limit (0) is never bad. */
+struct rp_alert_limits {
+    uint64_t starved_ns, skew_rows, free_bytes;
+};
+
+#define RP_FREE_UNKNOWN UINT64_MAX
+
+/* What was seen at a look. */
+struct rp_alert_view {
+    bool is_running; /* else nobody is served, and waits and skew say nothing */
+    uint64_t starved_ns, skew_rows;
+    uint64_t free_bytes; /* RP_FREE_UNKNOWN: no disk has answered of late */
+    bool save_failed, copy_failed, engine_failed;
+};
+
+enum rp_alert_sign { RP_SIGN_UNSURE, RP_SIGN_GOOD, RP_SIGN_BAD };
+
+enum rp_alert_state { RP_ALERT_QUIET, RP_ALERT_OWED, RP_ALERT_RAISED };
+
+/* Zero at the start. */
+struct rp_alert {
+    enum rp_alert_state state;
+    uint64_t bad_since_ns; /* 0 = the newest look was not bad */
+    uint64_t bad_ns;       /* the newest look that was; likewise, 0 = there was none: */
+    uint64_t raised_ns;    /* the newest alert */
+    uint64_t run_ns;       /* the newest command */
+    uint64_t times, commands;
+};
+
+enum rp_alert_step {
+    RP_ALERT_NOTHING,
+    RP_ALERT_RAISE,         /* log it */
+    RP_ALERT_RAISE_AND_RUN, /* log it, and run the command */
+    RP_ALERT_RUN,           /* run the command that was owed */
+    RP_ALERT_CLEAR          /* log that it is over */
+};
+
+/** "starved" and the like. */
+const char *rp_alert_name(enum rp_alert_kind kind);
+/** The table above. */
+enum rp_alert_sign rp_alert_sign(enum rp_alert_kind kind, const struct rp_alert_limits *limits,
+                                 const struct rp_alert_view *view);
+/** The state after a look at `now_ns`, which is not 0 and never goes back, and what is to be done.
+ */
+enum rp_alert_step rp_alert_look(struct rp_alert *alert, enum rp_alert_kind kind,
+                                 enum rp_alert_sign sign, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commands of alerts: what they get, and what becomes of those that hang, fail or are not there;
+ * and free space on a disk that does not answer. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "server/alert_command.h"
+#include "server/disk_watch.h"
+
+#define MS UINT64_C(1000000)
+
+static const struct rp_alert_patience long_patience = {60000 * MS, 60000 * MS},
+                                      short_patience = {200 * MS, 100 * MS};
+static char folder[] = "/tmp/rp-alert-XXXXXX";
+
+static char *path_of(const char *name)
+{
+    char *path = rp_format("%s/%s", folder, name);
+    assert_non_null(path);
+    return path;
+}
+
+/* A program of that name; the caller frees its path. */
+static char *write_program(const char *name, const char *text)
+{
+    char *path = path_of(name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    assert_int_equal(close(fd), 0);
+    return path;
+}
+
+/* The text of a file that a program renames to this name when it is whole. */
+static char *wait_for(const char *name)
+{
+    char *path = path_of(name), *text = NULL;
+    size_t bytes;
+    while (rp_file_read_all(path, 1 << 20, &text, &bytes, NULL) < 0)
+        rp_sleep_ns(5 * MS);
+    unlink(path);
+    free(path);
+    return text;
+}
+
+static struct rp_alert_command *open_command(const char *text,
+                                             const struct rp_alert_patience *patience)
+{
+    struct rp_alert_command *command = NULL;
+    struct rp_error error = {0};
+    if (rp_alert_command_open(&command, text, patience, &error) < 0)
+        fail_msg("%s", error.message);
+    return command;
+}
+
+static void run(struct rp_alert_command *command, enum rp_alert_kind kind)
+{
+    char **variables = calloc(3, sizeof *variables);
+    assert_non_null(variables);
+    variables[0] = rp_format("RINGPACK_ALERT=%s", rp_alert_name(kind));
+    variables[1] = rp_format("RINGPACK_ALERT_MESSAGE=%s", "it's $HOME; \"so\"");
+    rp_alert_command_run(command, kind, variables);
+}
+
+static void wait_failures(struct rp_alert_command *command, enum rp_alert_kind kind, uint64_t count)
+{
+    while (rp_alert_command_failures(command, kind) < count)
+        rp_sleep_ns(5 * MS);
+    assert_int_equal(rp_alert_command_failures(command, kind), count);
+}
+
+static void a_command_gets_what_it_needs_and_no_more(void **state)
+{
+    (void)state;
+    char *program = write_program(
+        "tell", "#!/bin/sh\ncd \"${0%/*}\"\n{ echo \"$#|$1|$2\"; env | grep RINGPACK | sort\n"
+                "test ! -e /proc/$$/fd/77 && readlink /proc/$$/fd/0\n"
+                "sed -nE 's/(SigBlk|SigIgn).*(.......)$/\\1 \\2/p' /proc/$$/status; } > new\n"
+                "mv new told\n");
+    char *text = rp_format("%s,a b;$(c),", program);
+    struct rp_alert_command *command = open_command(text, &long_patience);
+    assert_int_equal(setenv("RINGPACK_ALERT_OLD", "1", 1), 0);
+    assert_int_equal(dup2(STDIN_FILENO, 77), 77); /* without close-on-exec */
+    sigset_t term, before;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &term, &before);
+    signal(SIGPIPE, SIG_IGN);
+    run(command, RP_ALERT_SKEW);
+    char *told = wait_for("told");
+    signal(SIGPIPE, SIG_DFL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    close(77);
+    unsetenv("RINGPACK_ALERT_OLD");
+    const char *lines = "2|a b;$(c)|\n"
+                        "RINGPACK_ALERT=skew\nRINGPACK_ALERT_MESSAGE=it's $HOME; \"so\"\n"
+                        "/dev/null\nSigBlk 0000000\nSigIgn 0000000\n";
+    assert_string_equal(told, lines);
+    rp_alert_command_close(command);
+    free(told);
+    free(text);
+    free(program);
+}
+
+static void what_hangs_is_killed_with_its_children(void **state)
+{
+    (void)state;
+    char *program = write_program("hang", "#!/bin/sh\nsleep 1000 &\ncd \"${0%/*}\"\n"
+                                          "echo $! > new && mv new told\nwait\n");
+    struct rp_alert_command *command = open_command(program, &short_patience);
+    run(command, RP_ALERT_STARVED);
+    char *told = wait_for("told");
+    pid_t child = (pid_t)strtol(told, NULL, 10);
+    wait_failures(command, RP_ALERT_STARVED, 1);
+    char *path = rp_format("/proc/%d/cmdline", (int)child), *text = NULL;
+    for (size_t bytes = 1; bytes > 0; rp_sleep_ns(5 * MS)) { /* of a zombie it is empty */
+        bytes = 0;
+        free(text);
+        text = NULL;
+        (void)!rp_file_read_all(path, 4096, &text, &bytes, NULL);
+    }
+    run(command, RP_ALERT_STARVED); /* the next one is run all the same */
+    wait_failures(command, RP_ALERT_STARVED, 2);
+    free(told);
+    told = wait_for("told");
+    rp_alert_command_close(command);
+    free(text);
+    free(path);
+    free(told);
+    free(program);
+}
+
+static void an_engine_that_ends_starts_what_is_wanted_and_leaves_it(void **state)
+{
+    (void)state;
+    char *program = write_program("leave", "#!/bin/sh\ncd \"${0%/*}\"\nsleep 0.5\n"
+                                           "echo $RINGPACK_ALERT > new && mv new told\n");
+    struct rp_alert_command *command = open_command(program, &short_patience);
+    run(command, RP_ALERT_ENGINE_FAILED);
+    rp_alert_command_close(command);
+    char *told = wait_for("told");
+    assert_string_equal(told, "engine_failed\n");
+    free(told);
+    free(program);
+}
+
+static void a_program_that_cannot_be_run_is_named(void **state)
+{
+    static const char *const texts[] = {"no-such-program", "/no/such,-x", "", ",x", "mail -s x"};
+    struct rp_alert_command *command;
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct rp_error error = {0};
+        assert_int_equal(rp_alert_command_open(&command, texts[i], &long_patience, &error),
+                         -RP_E_CONFIG);
+        char *named = rp_format("no program `%.*s`", (int)strcspn(texts[i], ","), texts[i]);
+        assert_non_null(strstr(error.message, named));
+        free(named);
+    }
+    char *program = write_program("fails", "#!/bin/sh\nexit 3\n");
+    command = open_command(program, &long_patience);
+    run(command, RP_ALERT_SKEW);
+    wait_failures(command, RP_ALERT_SKEW, 1);
+    unlink(program);
+    run(command, RP_ALERT_SKEW);
+    wait_failures(command, RP_ALERT_SKEW, 2);
+    free(write_program("fails", "echo no shell\n"));
+    run(command, RP_ALERT_SKEW);
+    wait_failures(command, RP_ALERT_SKEW, 3);
+    assert_int_equal(rp_alert_command_failures(command, RP_ALERT_STARVED), 0);
+    rp_alert_command_close(command);
+    unlink(program);
+    free(program);
+}
+
+static sem_t asked, may_answer;
+
+static int hang(const char *path, uint64_t *bytes)
+{
+    *bytes = strlen(path);
+    sem_post(&asked);
+    while (sem_wait(&may_answer) < 0)
+        continue;
+    return 0;
+}
+
+static void nobody_waits_for_a_disk_that_hangs(void **state)
+{
+    struct rp_disk_watch *watch;
+    (void)state;
+    sem_init(&asked, 0, 0);
+    sem_init(&may_answer, 0, 1);
+    assert_int_equal(rp_disk_watch_open(&watch, "/away", MS, hang, NULL), 0);
+    sem_wait(&asked); /* the first look, which is answered */
+    sem_wait(&asked); /* the second one hangs */
+    assert_int_equal(rp_disk_watch_answer(watch).free_bytes, 5);
+    assert_true(rp_disk_watch_answer(watch).at_ns > 0);
+    rp_disk_watch_close(watch);
+    sem_post(&may_answer); /* the thread ends, and frees what it has */
+    rp_sleep_ns(20 * MS);
+}
+
+static int refuse(const char *path, uint64_t *bytes)
+{
+    (void)path;
+    *bytes = 1;
+    sem_post(&asked);
+    return -EIO;
+}
+
+static void a_look_that_fails_is_no_answer(void **state)
+{
+    struct rp_disk_watch *watch;
+    struct rp_disk_answer answer;
+    uint64_t bytes;
+    (void)state;
+    sem_init(&asked, 0, 0);
+    assert_int_equal(rp_disk_watch_open(&watch, "/", MS, refuse, NULL), 0);
+    sem_wait(&asked);
+    sem_wait(&asked);
+    assert_int_equal(rp_disk_watch_answer(watch).at_ns, 0);
+    rp_disk_watch_close(watch);
+    assert_int_equal(rp_disk_watch_open(&watch, "/", MS, rp_disk_free_bytes, NULL), 0);
+    while ((answer = rp_disk_watch_answer(watch)).at_ns == 0)
+        rp_sleep_ns(MS);
+    rp_disk_watch_close(watch);
+    assert_int_equal(rp_disk_free_bytes("/no/such", &bytes), -ENOENT);
+}
+
+static int open_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char *command = rp_format("rm -r %s", folder);
+    int status = command ? system(command) : -1;
+    free(command);
+    return status;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_command_gets_what_it_needs_and_no_more),
+        cmocka_unit_test(what_hangs_is_killed_with_its_children),
+        cmocka_unit_test(an_engine_that_ends_starts_what_is_wanted_and_leaves_it),
+        cmocka_unit_test(a_program_that_cannot_be_run_is_named),
+        cmocka_unit_test(nobody_waits_for_a_disk_that_hangs),
+        cmocka_unit_test(a_look_that_fails_is_no_answer),
+    };
+    return cmocka_run_group_tests(tests, open_folder, remove_folder);
+}
