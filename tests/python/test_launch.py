@@ -154,6 +154,17 @@ def test_kubernetes_is_given_what_it_knows(program):
     assert all(f"--{option}=" in known for option in options), options
 
 
+def test_compose_is_given_what_it_knows(program):
+    yaml = pytest.importorskip("yaml")
+    compose = yaml.safe_load((LAUNCH / "compose.yaml").read_text())
+    engine, trainer = (compose["services"][name] for name in ("engine", "trainer"))
+    assert engine["user"] == trainer["user"] and "uid=1000," in str(compose["volumes"]["run"])
+    assert "run:/run/ringpack" in engine["volumes"] and "run:/run/ringpack" in trainer["volumes"]
+    known = subprocess.run([program, "help", "serve"], capture_output=True, text=True).stdout
+    options = [word for word in engine["command"] if word.startswith("--")]
+    assert options and all(f"{option}=" in known for option in options), options
+
+
 SERVICES = """
 mount -t tmpfs ringpack /run && mkdir -p /run/systemd/system # or it says that nothing was booted
 exec /lib/systemd/systemd --user
