@@ -120,3 +120,8 @@ void rp_text_free(char *text)
 {
     free(text);
 }
+
+const char *rp_version(void)
+{
+    return RP_VERSION;
+}

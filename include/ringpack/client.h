@@ -232,6 +232,9 @@ RP_API RP_MUST_CHECK int rp_run_locate(const char *run_dir, const char *run,
 
 RP_API void rp_text_free(char *text);
 
+/** The version of the library that was loaded, such as "0.1.0". It belongs to the library. */
+RP_API const char *rp_version(void);
+
 /** A section of a batch; NULL if the run does not have it, or the library does not know it. */
 static inline const void *rp_batch_section(const struct rp_batch *batch, enum rp_section section)
 {

@@ -36,6 +36,8 @@ def compiler():
 def fake_path(compiler, tmp_path_factory):
     path = tmp_path_factory.mktemp("fake") / "libringpack-fake.so"
     source = Path(__file__).with_name("fake_client.c")
+    series = _library.SONAME.split(".so.")[1]
+    compiler = [*compiler, f'-DPACKAGE_SERIES="{series}"']
     subprocess.run([*compiler, "-g", "-shared", "-fPIC", "-o", path, source], check=True)
     return path
 

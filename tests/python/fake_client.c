@@ -339,3 +339,10 @@ void rp_text_free(char *text)
 {
     free(text);
 }
+
+/* Of the package that loads it, or that of another library: FAKE_VERSION of the environment. */
+const char *rp_version(void)
+{
+    const char *wanted = getenv("FAKE_VERSION");
+    return wanted ? wanted : PACKAGE_SERIES ".0";
+}

@@ -34,6 +34,26 @@ def ask_compiler(compiler, folder, prints):
     return subprocess.run([program], check=True, capture_output=True, text=True).stdout.splitlines()
 
 
+def test_the_version_is_that_of_the_library(program, compiler):
+    cmake = (ROOT / "CMakeLists.txt").read_text()
+    wanted = re.search(r"project\(ringpack VERSION ([\d.]+)", cmake)[1]
+    assert ringpack.__version__ == wanted
+    assert _library.SONAME == "libringpack.so." + wanted.rsplit(".", 1)[0]
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = ringpack.nonsense
+
+
+def test_a_library_of_another_version_is_refused(fake, monkeypatch):
+    series = _library.SONAME.split(".so.")[1]
+    monkeypatch.setenv("FAKE_VERSION", f"{series}0.3")
+    with pytest.raises(ringpack.RingpackError) as told:
+        _library.library()
+    assert f"is version {series}0.3, and this package needs {series}.*" in str(told.value)
+    assert "pip install" in told.value.hint
+    monkeypatch.setenv("FAKE_VERSION", f"{series}.7")
+    assert _library.version() == f"{series}.7"
+
+
 def test_structures_are_those_of_the_headers(compiler, tmp_path):
     ours, prints = [], []
     for name, twin in TWINS.items():

@@ -18,6 +18,7 @@ from typing import Any, Optional
 from . import errors
 from ._arguments import FilePath
 from ._library import ask_engine as _ask_engine
+from ._library import version as _library_version
 from ._state import export_state, import_state
 from .batch import Batch
 from .errors import *  # noqa: F403
@@ -27,7 +28,14 @@ from .replay import Replay, ReplayedBatch
 __all__ = ["Batch", "Loader", "Replay", "ReplayedBatch", "checkpoint", "stat"]
 __all__ += ["export_state", "import_state"]
 __all__ += errors.__all__
-__version__ = "0.1.0"
+__version__: str
+"""Version of the library that the package has loaded, or loads when this is asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _library_version()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def stat(run: str = "default", run_dir: Optional[FilePath] = None) -> dict[str, Any]:

@@ -140,6 +140,7 @@ _PROTOTYPES = {
         *(POINTER(c_void_p), POINTER(Error)),
     ),
     "rp_text_free": (None, c_void_p),
+    "rp_version": (c_char_p,),
 }
 
 
@@ -188,8 +189,24 @@ def library() -> Any:
             function.restype = result
             function.argtypes = None if name in _EVERY_STEP else arguments
             setattr(opened, name, function)
+        _check_version(opened)
         _loaded = opened
     return _loaded
+
+
+def _check_version(opened: Any) -> None:
+    """The structures above are those of one SONAME."""
+    found, series = opened.rp_version().decode("ascii"), SONAME.split(".so.")[1]
+    if not found.startswith(series + "."):
+        raise RingpackError(
+            f"{opened._name} is version {found}, and this package needs {series}.*",
+            "`pip install ./tools/python` brings both from one tree; unset RINGPACK_LIBRARY",
+        )
+
+
+def version() -> str:
+    """Of the library, such as "0.1.0"."""
+    return str(library().rp_version().decode("ascii"))
 
 
 def raise_error(code: int, error: Error) -> NoReturn:
