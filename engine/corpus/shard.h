@@ -28,6 +28,7 @@ struct rp_megatron {
     uint64_t sequences;
     unsigned width_shift;    /* a token has 1 << width_shift bytes */
     bool has_modes;          /* the optional tail of multimodal datasets */
+    bool exceeds_memory;     /* or half of it: looks are far between */
     const uint8_t *lengths;  /* i32[sequences], unaligned like the next two */
     const uint8_t *pointers; /* i64[sequences] */
     const uint8_t *first;    /* i64[documents + 1]: first sequence of each, then `sequences` */

@@ -231,7 +231,9 @@ void rp_megatron_learn(struct rp_opened *opened, uint64_t count)
     look_for_plain(opened, count);
 }
 
-/* What is not known to be plain is guessed to be. */
+/* What is not known to be plain is guessed to be. Of an index that does not fit in memory, pages
+ * that are not there are read side by side: many times faster than one after the other, at each
+ * look. */
 void rp_megatron_expect(const struct rp_opened *opened, uint64_t document)
 {
     const struct rp_megatron *megatron = &opened->megatron;
@@ -240,6 +242,11 @@ void rp_megatron_expect(const struct rp_opened *opened, uint64_t document)
         return;
     __builtin_prefetch(megatron->lengths + 4 * document);
     __builtin_prefetch(megatron->pointers + 8 * document);
+    if (!megatron->exceeds_memory)
+        return;
+    will_need(megatron->first, 8, document, 2);
+    will_need(megatron->lengths, 4, document, 1);
+    will_need(megatron->pointers, 8, document, 1);
 }
 
 void rp_megatron_expect_extent(const struct rp_opened *opened, uint64_t document)
@@ -291,9 +298,12 @@ static int sample_index(struct rp_megatron *megatron, int fd, const char *path,
 
 /* The kernel reads around a look into a mapped file, as far as the disk is set to: 8 MiB at times.
  * Where the file does not fit in memory, that throws out what was read before it is used. */
-static void expect_looks(const struct rp_map *map)
+static void expect_looks(struct rp_megatron *megatron)
 {
-    if (map->bytes >= LARGE_INDEX_BYTES && map->bytes > rp_memory_available().bytes / 2)
+    const struct rp_map *map = &megatron->map;
+    megatron->exceeds_memory = map->bytes >= LARGE_INDEX_BYTES &&
+                               map->bytes > rp_memory_available().bytes / 2;
+    if (megatron->exceeds_memory)
         (void)madvise((void *)(uintptr_t)map->data, (size_t)map->bytes, MADV_RANDOM);
 }
 
@@ -306,7 +316,7 @@ int rp_megatron_open(struct rp_opened *opened, struct rp_error *error)
     if (fd < 0)
         return fd;
     int code = rp_map_file(&opened->megatron.map, fd, bytes, path, error);
-    expect_looks(&opened->megatron.map);
+    expect_looks(&opened->megatron);
     if (code == 0)
         code = check_index(opened, error);
     if (code == 0)

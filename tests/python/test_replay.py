@@ -2,9 +2,11 @@
 """`ringpack.Replay`: the batches of any step again, byte for byte as runs delivered them that were
 killed and resumed as other shapes; and starts at any step."""
 
+import hashlib
 import json
 import os
 import random
+import shutil
 import subprocess
 
 import numpy
@@ -13,7 +15,8 @@ import ringpack
 from stream_kit import LONG, Corpus, Engine, Ranks, Stream, write_megatron
 
 SEED = int(os.environ.get("RP_SEED", "0")) or 23
-STEPS = 10000 if LONG else 60  # replayed in all
+STEPS = 10000 if LONG else 60  # replayed in all, of all packings
+LIVES, EPOCHS = (24, 120) if LONG else (6, 30)  # of each run
 SHAPES = [  # of the steps of 8 rows, and of those of 12
     {"dp_world_size": 2, "batch_size": 2, "global_batch_size": 8},
     {"dp_world_size": 1, "batch_size": 4, "global_batch_size": 8},
@@ -27,20 +30,30 @@ PACKINGS = {
 }
 
 
-def run_life(program, folder, config, shape, generator, taken, kill):
-    """Some steps of a run as one shape, ended by a kill or a stop; what was delivered goes to
-    `taken`, by (base row, shape, step)."""
-    engine = Engine(program, folder, {**config, **shape})
+def hash_of(batch):
+    """Of every array of a batch: its name, type, shape and bytes."""
+    hashed = hashlib.blake2b(digest_size=16)
+    for name, array in batch.items():
+        hashed.update(f"{name} {array.dtype} {array.shape} ".encode() + array.tobytes())
+    return hashed.hexdigest()
+
+
+def run_life(engine, number, generator, delivered, kill):
+    """Some steps of a run as one shape, ended by a kill or a stop. The hashes of what it delivered
+    go to `delivered`, by (base row, shape, step); what is delivered again must be the same."""
+    shape = SHAPES[number]
     world, rows = shape["dp_world_size"], shape["global_batch_size"]
     micro_batches = rows // (shape["batch_size"] * world)
     with Ranks(engine, world) as ranks:
         first = ranks.loaders[0].next_row
         base = first % rows
-        for step in range(generator.randrange(3, 14)):
-            found = [[batch.copy() for batch in turn] for turn in ranks.turns(micro_batches)]
+        for step in range(generator.randrange(3, 60 if LONG else 12)):
+            turns = ranks.turns(micro_batches)
+            found = [[hash_of(batch.copy()) for batch in turn] for turn in turns]
             if not found:
                 break
-            taken[base, SHAPES.index(shape), (first - base) // rows + step] = found
+            key = base, number, (first - base) // rows + step
+            assert delivered.setdefault(key, found) == found
         if generator.random() < 0.7:
             engine.checkpoint()
         if kill:
@@ -50,35 +63,74 @@ def run_life(program, folder, config, shape, generator, taken, kill):
 
 @pytest.fixture(scope="module", params=PACKINGS)
 def runs(program, request, tmp_path_factory):
-    """The config of a run, and the batches of each step that it delivered over its lives."""
+    """The config of a run, and the hashes of the batches of each step that it delivered over its
+    lives; then the same of the lives after a change of weights, and a checkpoint from there."""
     print(f"RP_SEED={SEED}")
     generator = random.Random(SEED)
     folder = tmp_path_factory.mktemp(request.param)
-    layout = [("megatron", "u16", 3, [60, 45]), ("npy", "u16", 1, [70])]
-    stream = Stream(
-        Corpus(folder, layout, SEED),
-        {"num_epochs": 3, "window": 6, "seed": SEED, **PACKINGS[request.param]},
-    )
+    corpus = Corpus(folder, [("megatron", "u16", 3, [60, 45]), ("npy", "u16", 1, [70])], SEED)
+    inputs = {"num_epochs": EPOCHS, "window": 6, "seed": SEED, **PACKINGS[request.param]}
+    stream = Stream(corpus, inputs)
     config = {**stream.config(), "checkpoint_dir": str(folder / "kept"), "profile": "full"}
-    taken = {}
-    for life in range(9):
-        shape = SHAPES[3] if life >= 6 else generator.choice(SHAPES[:3])
-        run_life(program, folder, config, shape, generator, taken, kill=generator.random() < 0.6)
-    return folder, config, taken
+    delivered = {}
+    for life in range(LIVES):
+        number = 3 if life >= 2 * LIVES // 3 else generator.randrange(3)
+        engine = Engine(program, folder, {**config, **SHAPES[number]})
+        run_life(engine, number, generator, delivered, kill=generator.random() < 0.6)
+    shutil.copytree(folder / "kept", folder / "early")
+    reweighted = {"path": folder / "after.rpc", "delivered": {}}
+    sources = [dict(source, weight=weight) for source, weight in zip(config["sources"], (2, 5))]
+    for life in range(LIVES // 3):
+        number = generator.randrange(len(SHAPES))
+        own = {**config, **SHAPES[number], "sources": sources}
+        engine = Engine(program, folder, own, "--accept-weights")
+        if life == 0:  # its first checkpoint is of a row behind the change
+            with Ranks(engine, SHAPES[number]["dp_world_size"]) as ranks:
+                for _ in ranks.turns(SHAPES[number]["global_batch_size"]):
+                    pass
+                engine.checkpoint()
+            engine.stop()
+            shutil.copy(max((folder / "kept").glob("*.rpc")), reweighted["path"])
+            continue
+        kill = generator.random() < 0.6
+        run_life(engine, number, generator, reweighted["delivered"], kill)
+    return folder, config, delivered, reweighted
 
 
-def equal(found, wanted):
-    """Every array of every batch has the bytes, the type and the shape of the other one."""
-    assert len(found) == len(wanted)
-    for micro_batch, (of_all, others) in enumerate(zip(found, wanted)):
-        assert len(of_all) == len(others)
-        for rank, (one, other) in enumerate(zip(of_all, others)):
-            assert list(one) == list(other)
-            assert (one.rank, one.micro_batch) == (rank, micro_batch)
-            for name in one:
-                assert one[name].dtype == other[name].dtype, name
-                assert one[name].shape == other[name].shape, name
-                assert one[name].tobytes() == other[name].tobytes(), name
+def places(delivered, count, generator):
+    """That many steps, by base row and shape: random ones, and after each some that follow."""
+    by_shape = {}
+    for base, number, step in delivered:
+        by_shape.setdefault((base, number), set()).add(step)
+    assert by_shape
+    for (base, number), steps in sorted(by_shape.items()):
+        left, ordered = count // len(by_shape) + 1, sorted(steps)
+        chosen = []
+        while len(chosen) < left:
+            step = generator.choice(ordered)
+            follow = generator.choice((1, 4, 11, 60) if LONG else (1, 4))
+            chosen += [n for n in range(step, step + follow) if n in steps]
+        yield base, number, chosen[:left]
+
+
+def replay_all(source, delivered, count, generator, program):
+    """Replay steps, and compare them with what was delivered. Returns how many."""
+    done = 0
+    for base, number, steps in places(delivered, count, generator):
+        shape = SHAPES[number]
+        with ringpack.Replay(source, base_row=base, program=program, **shape) as replay:
+            for step in steps:
+                found = [[hash_of(batch) for batch in of_all] for of_all in replay.step(step)]
+                assert found == delivered[base, number, step], f"step {step} of {shape}"
+            rank = generator.randrange(shape["dp_world_size"])
+            again = replay.step(steps[0], rank=rank)
+            wanted = delivered[base, number, steps[0]]
+            assert [hash_of(batch) for batch in again] == [of_all[rank] for of_all in wanted]
+            assert [(batch.rank, batch.micro_batch) for batch in again] == [
+                (rank, micro_batch) for micro_batch in range(len(wanted))
+            ]
+            done += len(steps)
+    return done
 
 
 def snapshot(folder):
@@ -86,44 +138,39 @@ def snapshot(folder):
 
 
 def test_every_step_is_what_was_delivered(runs, program):
-    folder, config, taken = runs
+    folder, config, delivered, _ = runs
     path = folder / "replay.yaml"
     path.write_text(json.dumps(config))
     before = snapshot(folder)
-    generator = random.Random(SEED)
-    by_shape = {}
-    for base, shape, step in taken:
-        by_shape.setdefault((base, shape), []).append(step)
-    count = STEPS // len(PACKINGS) // len(by_shape) + 1
-    for (base, shape), steps in sorted(by_shape.items()):
-        with ringpack.Replay(path, base_row=base, program=program, **SHAPES[shape]) as replay:
-            for _ in range(count):
-                step = generator.choice(steps)
-                equal(replay.step(step), taken[base, shape, step])
-            rank = generator.randrange(SHAPES[shape]["dp_world_size"])
-            one = replay.step(step, rank=rank)
-            wanted = [of_all[rank] for of_all in taken[base, shape, step]]
-            assert [b["input_ids"].tobytes() for b in one] == [
-                b["input_ids"].tobytes() for b in wanted
-            ]
+    count = replay_all(path, delivered, STEPS // 4, random.Random(SEED), program)
+    print(f"replayed {count} steps of {len(delivered)} that were delivered")
     assert snapshot(folder) == before, "a replay changed a file of the run"
+
+
+def test_steps_behind_a_change_of_weights(runs, program):
+    """From a checkpoint of there: the config alone does not say at which row that was."""
+    _, _, _, reweighted = runs
+    delivered = reweighted["delivered"]
+    count = replay_all(reweighted["path"], delivered, STEPS // 12, random.Random(SEED), program)
+    print(f"replayed {count} steps of {len(delivered)} that were delivered")
 
 
 def test_from_a_checkpoint(runs, program):
     """Of the last life: its directory, and each file in it, has the config and the shape."""
-    folder, _, taken = runs
-    newest = sorted((folder / "kept").glob("*.rpc"))[-1]
+    folder, _, delivered, _ = runs
+    newest = max((folder / "early").glob("*.rpc"))
     shown = subprocess.run([program, "checkpoint", "show", newest, "--json"], capture_output=True)
     shape = next(
         number for number, known in enumerate(SHAPES)
         if known["dp_world_size"] == json.loads(shown.stdout)["world"]
     )
-    (base,) = {b for b, s, _ in taken if s == shape}
-    steps = [step for b, s, step in taken if s == shape]
-    for source in newest, folder / "kept":
+    (base,) = {b for b, s, _ in delivered if s == shape}
+    steps = [step for b, s, step in delivered if s == shape]
+    for source in newest, folder / "early":
         with ringpack.Replay(source, base_row=base, program=program) as replay:
             for step in steps[0], steps[-1], steps[0]:
-                equal(replay.step(step), taken[base, shape, step])
+                found = [[hash_of(batch) for batch in of_all] for of_all in replay.step(step)]
+                assert found == delivered[base, shape, step]
 
 
 @pytest.mark.parametrize("drop_last", [False, True])

@@ -54,8 +54,9 @@ class Replay:
         config of their run. From a checkpoint of a run whose weights were changed only the rows
         from its position on can be given.
     corpus: as of Loader, in place of a config.
-    base_row: the row at which step 0 begins (0). For a run whose global batch was changed: the row
-        at which that happened, with the config of after it; steps are counted from there.
+    base_row: the row at which step 0 begins (default: row 0, if steps are counted from it). For a
+        run whose global batch was changed: the row at which that happened, with the config of after
+        it; steps are counted from there.
     profile, return_type, flat: as of Loader: what a batch has, and under which names.
     program: path of `ringpack`. start_timeout: seconds to wait for the private engine (600).
     options: other keys of the config, which replace those of the file: dp_world_size=8.
@@ -69,7 +70,7 @@ class Replay:
         config: Optional[FilePath] = None,
         *,
         corpus: Optional[Corpus] = None,
-        base_row: int = 0,
+        base_row: Optional[int] = None,
         profile: Optional[str] = None,
         return_type: str = "numpy",
         flat: bool = False,
@@ -165,7 +166,7 @@ class Replay:
             self._place = tempfile.TemporaryDirectory(prefix="ringpack-replay-")
         token = os.path.join(self._place.name, "token")
         wanted = [*self._arguments, "--step", str(step), "-o", token]
-        wanted += ["--base-row", str(self._base_row)] if self._base_row else []
+        wanted += ["--base-row", str(self._base_row)] if self._base_row is not None else []
         wanted += [self._checkpoint] if self._checkpoint else []
         said = ask_program("state", (wanted, self._text), self._program, self._folder)
         self._micro_batches = said["micro_batches"]
