@@ -55,7 +55,7 @@ static const struct argp_option own_options[] = {
      "current one and the next)",
      0},
     {"text", OPTION_TEXT, "TEXT", 0,
-     "of these rows or documents, only those that contain this text", 0},
+     "of these rows or documents, only those that contain this text; alone, of all documents", 0},
     {"tokenizer", OPTION_TOKENIZER, "FILE", 0,
      "decode with this tokenizer.json, or `bytes` (default: what PREFIX.tokens.json names)", 0},
     {"limit", OPTION_LIMIT, "N", 0,
@@ -93,12 +93,12 @@ static error_t parse_end(struct arguments *arguments, struct argp_state *state)
 {
     const struct rp_search *search = &arguments->search;
     int asked = search->step_given + search->rows.is_given + search->documents.is_given;
-    if (asked != 1)
-        argp_error(state, "expected one of --step, --row and --document");
+    if (asked > 1 || (asked == 0 && !search->text))
+        argp_error(state, "expected one of --step, --row and --document, or --text");
     if (search->rank_given && !search->step_given)
         argp_error(state, "--rank is of a --step");
-    if (search->epochs.is_given && !search->documents.is_given)
-        argp_error(state, "--epoch is of a --document");
+    if (search->epochs.is_given && (search->step_given || search->rows.is_given))
+        argp_error(state, "--epoch is of a --document, or of a --text");
     if (search->text && (!*search->text || arguments->limit == 0))
         argp_error(state, "--text: expected a text, and a --limit above 0");
     if (arguments->json && arguments->csv)

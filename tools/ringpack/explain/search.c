@@ -12,6 +12,7 @@
 
 #include "base/bits.h"
 #include "base/text.h"
+#include "interrupt.h"
 
 struct search {
     const struct rp_search *asked;
@@ -212,10 +213,30 @@ static int find_epochs(const struct search *search, uint32_t source, struct rp_r
     return 0;
 }
 
+/* Look through documents of a source, and show the rows of those that have the text. */
+static int show_among(const struct search *search, uint32_t source, uint64_t first, uint64_t last,
+                      struct rp_error *error)
+{
+    struct rp_range epochs;
+    struct rp_cmd_progress progress;
+    int code = find_epochs(search, source, &epochs, error);
+    rp_cmd_progress_begin(&progress, "searching documents", false);
+    for (uint64_t d = first; code >= 0 && d <= last; d++) {
+        code = rp_interrupt_check("nothing was changed", error);
+        code = code < 0 ? code : has_text(search, source, d, error);
+        rp_cmd_progress(&progress, d - first, last - first + 1);
+        for (uint64_t e = epochs.first; code > 0 && e <= epochs.last; e++) {
+            int shown = show_document(search, source, d, e, error);
+            code = shown < 0 ? shown : code;
+        }
+    }
+    rp_cmd_progress_end(&progress);
+    return code < 0 ? code : 0;
+}
+
 static int show_documents(const struct search *search, struct rp_error *error)
 {
     const struct rp_range *asked = &search->asked->documents;
-    struct rp_range epochs;
     uint32_t source;
     int code = find_source(search, &source, error);
     if (code < 0)
@@ -225,15 +246,17 @@ static int show_documents(const struct search *search, struct rp_error *error)
         return rp_fail(error, -RP_E_USAGE, "the first document is 0",
                        "source `%s` has no document %" PRIu64 ": it has %" PRIu64,
                        rp_source_name(of), asked->last, rp_source_documents(of));
-    code = find_epochs(search, source, &epochs, error);
-    for (uint64_t d = asked->first; code >= 0 && d <= asked->last; d++) {
-        code = has_text(search, source, d, error);
-        for (uint64_t e = epochs.first; code > 0 && e <= epochs.last; e++) {
-            int shown = show_document(search, source, d, e, error);
-            code = shown < 0 ? shown : code;
-        }
-    }
-    return code < 0 ? code : 0;
+    return show_among(search, source, asked->first, asked->last, error);
+}
+
+static int show_everywhere(const struct search *search, struct rp_error *error)
+{
+    const struct rp_corpus *corpus = search->walk->corpus;
+    int code = 0;
+    for (uint32_t i = 0; code == 0 && i < rp_corpus_source_count(corpus); i++)
+        code = show_among(search, i, 0, rp_source_documents(rp_corpus_source(corpus, i)) - 1,
+                          error);
+    return code;
 }
 
 /* --------------------------------------------------------------------------------------------- */
@@ -266,6 +289,8 @@ static void make_title(const struct rp_search *asked, char *title, size_t bytes)
         used = snprintf(title, bytes, "row %" PRIu64, rows->first);
     else if (rows->is_given)
         used = snprintf(title, bytes, "rows %" PRIu64 " to %" PRIu64, rows->first, rows->last);
+    else if (!documents->is_given)
+        used = snprintf(title, bytes, "all documents");
     else
         used = snprintf(title, bytes, "document %.100s:%" PRIu64, asked->source, documents->first);
     if (asked->rank_given && used > 0 && (size_t)used < bytes)
@@ -288,10 +313,12 @@ int rp_search_run(const struct rp_search *asked, struct rp_walk *walk, struct rp
                                          .seq_len = walk->config->seq_len};
     printer->head = &head;
     const char *wanted = maker->wanted;
-    maker->wanted = asked->documents.is_given ? NULL : wanted; /* of documents all of it is read */
-    int code = asked->step_given      ? show_step(&search, error)
-               : asked->rows.is_given ? show_row_range(&search, error)
-                                      : show_documents(&search, error);
+    bool by_row = asked->step_given || asked->rows.is_given;
+    maker->wanted = by_row ? wanted : NULL; /* of documents all of it is read */
+    int code = asked->step_given           ? show_step(&search, error)
+               : asked->rows.is_given      ? show_row_range(&search, error)
+               : asked->documents.is_given ? show_documents(&search, error)
+                                           : show_everywhere(&search, error);
     maker->wanted = wanted;
     if (code >= 0) {
         begin(printer);

@@ -10,7 +10,7 @@ struct rp_range {
     bool is_given;
 };
 
-/* One of step, rows and documents is given. */
+/* At most one of step, rows and documents is given. With none, all documents are searched. */
 struct rp_search {
     uint64_t step, rank;
     bool step_given, rank_given;
