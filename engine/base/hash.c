@@ -10,6 +10,7 @@
 
 #include "base/bits.h"
 #include "base/fail.h"
+#include "base/simd.h"
 
 #ifdef __x86_64__
 uint64_t rp_hash64_avx2(const void *data, size_t bytes); /* hash_avx2.c */
@@ -17,7 +18,7 @@ uint64_t rp_hash64_avx2(const void *data, size_t bytes); /* hash_avx2.c */
 /* Distributions build the library for SSE2, which is a third as fast. */
 uint64_t rp_hash64(const void *data, size_t bytes)
 {
-    return __builtin_cpu_supports("avx2") ? rp_hash64_avx2(data, bytes) : XXH3_64bits(data, bytes);
+    return rp_simd_has(RP_SIMD_AVX2) ? rp_hash64_avx2(data, bytes) : XXH3_64bits(data, bytes);
 }
 #else
 uint64_t rp_hash64(const void *data, size_t bytes)

@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+#include "base/simd.h"
+
 #define GROUP 64
 
 /* The bodies are compiled twice on x86-64: for every such processor, and for those with AVX2, which
@@ -72,7 +74,7 @@ static rp_document_scan_function *choose(enum rp_token_type type)
 #if defined(__x86_64__)
     static rp_document_scan_function *const avx2[9] = {
         [1] = scan_u8_avx2, [2] = scan_u16_avx2, [4] = scan_u32_avx2, [8] = scan_u64_avx2};
-    if (__builtin_cpu_supports("avx2"))
+    if (rp_simd_has(RP_SIMD_AVX2))
         return avx2[width];
 #endif
     return baseline[width];

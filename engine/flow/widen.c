@@ -14,6 +14,7 @@
 #endif
 
 #include "base/fail.h"
+#include "base/simd.h"
 
 #define SELECT_MAX(a, b) (((b) & (vector)((b) > (a))) | ((a) & ~(vector)((b) > (a))))
 
@@ -96,7 +97,7 @@ uint64_t rp_widen_fragment(const struct rp_widen_target *target, enum rp_dtype i
                            const void *source, uint32_t width, size_t n, const void *ahead)
 {
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2"))
+    if (rp_simd_has(RP_SIMD_AVX2))
         return widen_fragment(kernels_avx2, target, ids_dtype, source, width, n, ahead);
 #endif
     return widen_fragment(kernels, target, ids_dtype, source, width, n, ahead);

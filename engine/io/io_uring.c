@@ -29,6 +29,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/errno_name.h"
 #include "base/mem.h"
 #include "io/io.h"
 
@@ -132,7 +133,7 @@ static int explain_refusal(int code, struct rp_error *error)
         hint = "run on Linux 5.15 or later";
     }
     return rp_fail(error, code, hint, "io_uring cannot be used: %s (%s)", reason,
-                   strerrorname_np(-code));
+                   rp_errno_name(-code));
 }
 
 static int uring_open(void **self, const struct rp_io_options *options, struct rp_error *error)
@@ -223,7 +224,7 @@ static void uring_describe(const void *self, char *text, size_t text_bytes)
         snprintf(text, text_bytes, "io_uring (%s), buffers registered", ring->rung);
     else if (ring->region_refusal)
         snprintf(text, text_bytes, "io_uring (%s), buffers not registered (%s)", ring->rung,
-                 strerrorname_np(-ring->region_refusal));
+                 rp_errno_name(-ring->region_refusal));
     else
         snprintf(text, text_bytes, "io_uring (%s)", ring->rung);
 }

@@ -12,6 +12,7 @@
 
 #include "base/bits.h"
 #include "base/fail.h"
+#include "base/simd.h"
 
 static uint32_t low_word(uint64_t x)
 {
@@ -130,11 +131,11 @@ uint64_t rp_permute_inverse(const struct rp_permutation *p, uint64_t y)
 static void pass_here(const struct rp_permutation *p, uint64_t *values, uint32_t count)
 {
 #ifdef __x86_64__
-    if (count > 16 && __builtin_cpu_supports("avx512vl")) { /* its groups have 32 values */
+    if (count > 16 && rp_simd_has(RP_SIMD_AVX512VL)) { /* its groups have 32 values */
         pass_avx512(p, values, count);
         return;
     }
-    if (__builtin_cpu_supports("avx2")) {
+    if (rp_simd_has(RP_SIMD_AVX2)) {
         pass_avx2(p, values, count);
         return;
     }

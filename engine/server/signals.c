@@ -59,6 +59,11 @@ int rp_engine_take_signals(struct rp_engine *engine)
     return signalfd(-1, &engine->ending_signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+static const char *name_of(int ending) /* glibc has sigabbrev_np since 2.32 */
+{
+    return ending == SIGTERM ? "SIGTERM" : ending == SIGINT ? "SIGINT" : "SIGHUP";
+}
+
 void rp_engine_serve_signal(struct rp_engine *engine)
 {
     struct signalfd_siginfo info;
@@ -66,7 +71,7 @@ void rp_engine_serve_signal(struct rp_engine *engine)
         if (engine->signalled) /* the second one; the last checkpoint on disk stays intact */
             _exit(128 + (int)info.ssi_signo);
         engine->signalled = true;
-        rp_log_event(RP_EVENT_stopping, "SIG%s: stopping%s", sigabbrev_np((int)info.ssi_signo),
+        rp_log_event(RP_EVENT_stopping, "%s: stopping%s", name_of((int)info.ssi_signo),
                      engine->checkpoints ? " after a checkpoint" : "");
         rp_engine_begin_stop(engine, RP_ENDING_SIGNAL);
     }

@@ -26,6 +26,7 @@
 #include "../fakes/io_run.h"
 #include "base/available.h"
 #include "base/bits.h"
+#include "base/errno_name.h"
 
 static struct io_sample sample;
 
@@ -100,7 +101,7 @@ static const char *check_denied(void)
         return wrong;
     if (rp_io_choose(NULL, &method, why, sizeof why, &error) != 0 || method != &rp_io_method_pread)
         return "expected pread to be chosen";
-    if (!strstr(why, strerrorname_np(denied_errno)) || !strstr(why, "io_uring cannot be used"))
+    if (!strstr(why, rp_errno_name(denied_errno)) || !strstr(why, "io_uring cannot be used"))
         return "expected the reason in `why`";
     if (rp_io_choose("pread", &method, why, sizeof why, &error) != 0)
         return "expected pread to need no io_uring";
@@ -354,6 +355,20 @@ static void test_preference_for_direct(void **state)
     assert_true(rp_io_prefers_direct(UINT64_MAX));
 }
 
+static void test_errors_have_their_names(void **state)
+{
+    (void)state;
+    for (int number = 1; number < 200; number++) {
+        const char *name = strerrorname_np(number);
+        if (name && number != ENOTSUP) /* which is EOPNOTSUPP, too */
+            assert_string_equal(rp_errno_name(number), name);
+        else if (!name)
+            assert_string_equal(rp_errno_name(number), "unknown");
+    }
+    assert_string_equal(rp_errno_name(0), "unknown");
+    assert_string_equal(rp_errno_name(-1), "unknown");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_open_file),
         cmocka_unit_test(test_files_in_memory_stay_buffered),
         cmocka_unit_test(test_preference_for_direct),
+        cmocka_unit_test(test_errors_have_their_names),
     };
     return cmocka_run_group_tests(tests, make_sample, free_sample);
 }

@@ -10,6 +10,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/errno_name.h"
 #include "base/text.h"
 #include "cmd.h"
 
@@ -22,7 +23,7 @@ static const char *error_name(int code)
         RP_ERROR_CODES(RP_ERROR_NAME)
 #undef RP_ERROR_NAME
     default:
-        return strerrorname_np(-code) ? strerrorname_np(-code) : "unknown";
+        return rp_errno_name(-code);
     }
 }
 

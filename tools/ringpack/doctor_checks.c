@@ -3,7 +3,6 @@
  * read with it, make and seal shared memory, collapse its pages, make a socket in the run
  * directory. Versions and limits alone would not tell whether that works. A finding is `ok` unless
  * its check changes it. */
-#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -279,20 +278,22 @@ static void look_at_processors(const struct rp_doctor_needs *needs,
              "%u usable of %ld%s: trainer and engine take turns", usable, online, why);
 }
 
+#ifdef RP_JEMALLOC
+int mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes);
+#endif
+
 static void look_at_allocator(const struct rp_doctor_needs *needs,
                               struct rp_doctor_finding *finding)
 {
-    int (*mallctl)(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes);
-    void *symbol = dlsym(RTLD_DEFAULT, "mallctl"); /* jemalloc's, where it is linked */
+    (void)needs;
+    find(finding, RP_DOCTOR_WARN, "build without sanitizers",
+         "not jemalloc: only control work allocates, so little is lost");
+#ifdef RP_JEMALLOC
     const char *version = "?";
     size_t bytes = sizeof version;
-    (void)needs;
-    memcpy(&mallctl, &symbol, sizeof mallctl);
-    if (mallctl && mallctl("version", &version, &bytes, NULL, 0) == 0)
+    if (mallctl("version", &version, &bytes, NULL, 0) == 0)
         find(finding, RP_DOCTOR_OK, NULL, "jemalloc %s", version);
-    else
-        find(finding, RP_DOCTOR_WARN, "build with libjemalloc-dev installed and without sanitizers",
-             "not jemalloc: only control work allocates, so little is lost");
+#endif
 }
 
 static void look_at_corpus(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)

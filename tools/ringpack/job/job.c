@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -289,7 +290,8 @@ int rp_job_fork(struct rp_job *job, struct rp_child *child, const char *what,
     pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
         become_child(job, parent);
-        (void)close_range(STDERR_FILENO + 1, ~0u, 0); /* also the lifelines of engines */
+        /* Also the lifelines of engines. glibc has close_range since 2.34. */
+        (void)syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0);
         _exit(run(argument));
     }
     return forked(child, what, pid, error);
