@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 import ringpack
+import ringpack.__main__
 from refusal_kit import assert_refusal, options, refused, refused_serve, run, write_good
+from ringpack import _library
 from stream_kit import Corpus, Engine, Ranks, Stream, Taken
 
 IS_ROOT = os.geteuid() == 0
@@ -285,3 +287,39 @@ def test_signals_that_mean_nothing(program, folder, stream):
     finally:
         engine.process.send_signal(signal.SIGCONT)
         assert engine.stop() == 0
+
+
+def glibc(version):
+    def confstr(name):
+        if version is None:
+            raise ValueError("unrecognized configuration name")
+        return version
+
+    return confstr
+
+
+@pytest.mark.parametrize(
+    "patch, word",
+    [
+        (("os.confstr", glibc(None)), "musl"),
+        (("os.confstr", glibc("glibc 2.27")), "this system has glibc 2.27"),
+        (("sys.maxsize", 2**31 - 1), "32 bits"),
+        (("sys.platform", "darwin"), "runs on Linux"),
+    ],
+)
+def test_a_machine_that_no_wheel_is_for_is_named(patch, word, monkeypatch, tmp_path, capsys):
+    """Where the loader cannot take the library, and the program's own loader is not there."""
+    library, program = tmp_path / "libringpack.so", tmp_path / "ringpack"
+    library.write_bytes(b"\x7fELF of another machine")
+    program.write_text("#!/lib64/no-such-loader\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("RINGPACK_LIBRARY", str(library))
+    monkeypatch.setenv("RINGPACK", str(program))
+    monkeypatch.setattr(*patch)
+    with pytest.raises(ringpack.RingpackError, match="cannot be loaded") as caught:
+        _library._open()
+    assert word in caught.value.hint
+    with pytest.raises(SystemExit) as ended:
+        ringpack.__main__.main()
+    assert ended.value.code == 2
+    assert word in capsys.readouterr().err

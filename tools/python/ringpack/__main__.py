@@ -5,6 +5,7 @@ import os
 import sys
 
 from ._engine import find_program
+from ._machine import why_unsuitable
 from .errors import RingpackError
 
 
@@ -16,7 +17,9 @@ def main() -> None:
     except RingpackError as failure:
         print(f"ringpack: {failure}", file=sys.stderr)
     except OSError as failure:
-        print(f"ringpack: {program}: {failure.strerror}", file=sys.stderr)
+        # A program whose loader is missing is reported as a file that is missing.
+        reason = why_unsuitable() or failure.strerror
+        print(f"ringpack: {program} cannot be run: {reason}", file=sys.stderr)
     sys.exit(2)
 
 

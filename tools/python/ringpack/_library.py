@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, Optional
 
 from ._arguments import FilePath
+from ._machine import why_unsuitable
 from .errors import RingpackError, error_of
 
 SONAME = "libringpack.so.0.1"  # the structures below are those of this one
@@ -163,8 +164,9 @@ def _open() -> ctypes.CDLL:
         except OSError as failure:
             failures.append(str(failure))
     raise RingpackError(
-        "libringpack.so was not found: " + "; ".join(failures),
-        "`pip install ./tools/python` in a clone of ringpack builds it, or set RINGPACK_LIBRARY "
+        "libringpack.so cannot be loaded: " + "; ".join(failures),
+        why_unsuitable()
+        or "`pip install ./tools/python` in a clone of ringpack builds it, or set RINGPACK_LIBRARY "
         "to the file that CMake built",
     )
 
