@@ -27,6 +27,7 @@
     X(forget_queries, "objects that only the queries of their URLs tell apart share files")        \
     X(forget_shard_stamp, "the time of a shard is not compared with its manifest")                 \
     X(forget_names, "an engine does not recreate its files in the run directory")                  \
+    X(forget_waits_at_merge, "the history of waits loses half of them when its periods double")    \
     X(forget_packed_rows, "a ring that is rebuilt lacks what was packed but not published")        \
     X(forget_spans, "fingerprints do not cover tables of documents and spans")                     \
     X(forget_new_directory, "the name of a new directory is not synced")                           \

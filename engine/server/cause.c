@@ -2,6 +2,7 @@
 /* See cause.h. */
 #include "server/cause.h"
 
+#include "base/clock.h"
 #include "base/defect.h"
 #include "server/seats.h"
 
@@ -65,10 +66,13 @@ struct rp_seat_cause rp_seat_cause(const struct rp_engine *engine, const struct 
 
 void rp_engine_note_causes(struct rp_engine *engine, uint64_t passed_ns)
 {
+    rp_wait_history_begin(&engine->wait_history, rp_now_ns());
     for (uint32_t s = 0; s < engine->seat_count; s++) {
         struct rp_seat *seat = &engine->seats[s];
         enum rp_cause cause = rp_seat_cause(engine, seat).cause;
-        if (cause != RP_CAUSE_NONE)
-            seat->cause_ns[cause] += passed_ns;
+        if (cause == RP_CAUSE_NONE)
+            continue;
+        seat->cause_ns[cause] += passed_ns;
+        rp_wait_history_add(&engine->wait_history, cause, passed_ns);
     }
 }

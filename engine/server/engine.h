@@ -21,6 +21,7 @@
 #include "server/pace.h"
 #include "server/seat.h"
 #include "server/server.h"
+#include "server/wait_history.h"
 #include "shm/ring.h"
 #include "shm/socket.h"
 #include "shm/wait.h"
@@ -244,6 +245,7 @@ struct rp_engine {
     struct rp_error *error;
     uint64_t started_ns, failed_ns;
     struct rp_pace pace;
+    struct rp_wait_history wait_history;
     uint64_t absent_wait_ns; /* since then only seats without a consumer are waited for, or 0 */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
     bool skipping_absent;             /* a seat was skipped since the last attach */

@@ -126,6 +126,7 @@ char *rp_engine_stat(struct rp_engine *engine)
     rp_stat_add_ledger(object, engine);
     json_object_set_new(object, "masks", masks_array(engine));
     json_object_set_new(object, "ranks", rp_stat_ranks(engine));
+    rp_stat_add_wait_history(object, engine);
     json_object_set_new(object, "contract", contract_array(&engine->contract));
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);

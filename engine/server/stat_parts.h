@@ -24,6 +24,8 @@ void rp_stat_add_memory(json_t *object, const struct rp_engine *engine);
 /** What the rows before ledger_row took of each source: that is next_row, or the row of the start
  * where the state of next_row is not kept. */
 void rp_stat_add_ledger(json_t *object, const struct rp_engine *engine);
+/** What the trainers waited for, period after period since the engine started. */
+void rp_stat_add_wait_history(json_t *object, const struct rp_engine *engine);
 /** An object for each seat. */
 json_t *rp_stat_ranks(const struct rp_engine *engine);
 

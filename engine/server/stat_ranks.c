@@ -56,20 +56,24 @@ static void add_waits(json_t *object, const struct rp_seat *seat)
     json_decref(own);
 }
 
+static json_t *seconds_by_cause(const uint64_t ns[RP_CAUSES])
+{
+    json_t *seconds = json_object();
+    for (enum rp_cause cause = RP_CAUSE_NONE + 1; cause < RP_CAUSES; cause++)
+        json_object_set_new(seconds, rp_cause_name(cause), json_real(rp_stat_seconds(ns[cause])));
+    return seconds;
+}
+
 /* Why it waits now, and why it did. */
 static void add_causes(json_t *object, const struct rp_engine *engine, const struct rp_seat *seat)
 {
     struct rp_seat_cause now = rp_seat_cause(engine, seat);
-    json_t *seconds = json_object();
-    for (enum rp_cause cause = RP_CAUSE_NONE + 1; cause < RP_CAUSES; cause++)
-        json_object_set_new(seconds, rp_cause_name(cause),
-                            json_real(rp_stat_seconds(seat->cause_ns[cause])));
     json_object_set_new(object, "cause", json_string(rp_cause_name(now.cause)));
     json_object_set_new(object, "cause_rank",
                         now.holder ? json_integer(now.holder->ring->geometry.rank) : json_null());
     json_object_set_new(object, "cause_replica",
                         now.holder ? json_integer(now.holder->replica) : json_null());
-    json_object_set_new(object, "cause_seconds", seconds);
+    json_object_set_new(object, "cause_seconds", seconds_by_cause(seat->cause_ns));
 }
 
 json_t *rp_stat_ranks(const struct rp_engine *engine)
@@ -90,4 +94,15 @@ json_t *rp_stat_ranks(const struct rp_engine *engine)
         json_array_append_new(array, object);
     }
     return array;
+}
+
+void rp_stat_add_wait_history(json_t *object, const struct rp_engine *engine)
+{
+    const struct rp_wait_history *history = &engine->wait_history;
+    json_t *periods = json_array();
+    for (uint32_t i = 0; i < history->count; i++)
+        json_array_append_new(periods, seconds_by_cause(history->waited_ns[i]));
+    json_object_set_new(object, "wait_history_seconds",
+                        json_real(rp_stat_seconds(history->period_ns)));
+    json_object_set_new(object, "wait_history", periods);
 }

@@ -32,7 +32,9 @@ def served(program, tmp_path_factory):
     for name, source in zip(NAMES, corpus.sources):
         source["name"] = name
     shape = {"batch_size": 2, "dp_world_size": 2, "global_batch_size": 4, "num_epochs": 9}
-    engine = Engine(program, folder, {"sources": corpus.sources, "seq_len": 48, **shape})
+    limits = {"alert_skew_rows": 1000, "alert_command": "true"}
+    config = {"sources": corpus.sources, "seq_len": 48, **shape, **limits}
+    engine = Engine(program, folder, config)
     ranks = Ranks(engine, 2)
     for _ in ranks.turns(5):
         pass
@@ -73,6 +75,15 @@ def test_openmetrics_is_what_stat_says(served):
     waits = families["ringpack_rank_wait_seconds"].samples
     counts = {s.labels["rank"]: s.value for s in waits if s.name.endswith("_count")}
     assert counts == {str(r["rank"]): r["waits"] for r in stat["ranks"]}
+    causes = values(families, "ringpack_rank_wait_cause_seconds")
+    assert causes == {
+        (*key, cause): pytest.approx(seconds, abs=1e-6)
+        for key, rank in ranks.items()
+        for cause, seconds in rank["cause_seconds"].items()
+    }
+    assert {cause for _, _, cause in causes} >= {"disk", "network", "plan", "pack", "trainer"}
+    alerts = {(a["alert"],): a["raised"] for a in stat["alerts"]}
+    assert values(families, "ringpack_alert_raised") == alerts and len(alerts) == 6
     taken = {(s["source"],): s["documents"] for s in stat["ledger"]}
     assert values(families, "ringpack_source_taken_documents") == taken
     sources = {(s["source"],): s["tokens"] for s in stat["sources"]}

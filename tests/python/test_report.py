@@ -130,6 +130,8 @@ def test_hostile_answers(program, folder):
             save_error=word,
             next_row=-5,
             fill=None,
+            wait_history=[{word: 3, "disk": -5, "pack": 1e300}, 3, None, {"disk": word}],
+            wait_history_seconds=1e-300,
             ledger=[{"source": word, "tokens": "x"}, 3, None],
             contract={"a": 1},
         ),
@@ -137,6 +139,23 @@ def test_hostile_answers(program, folder):
     page = report(program, "odd", "--run-dir", folder)
     is_self_contained(page)
     assert "\x1b" not in page and "\u202e" not in page
+    engine.stop()
+
+
+def test_waits_by_cause_over_time(program, folder):
+    """A column for each period, a part for each cause, of the height of its share."""
+    history = [{"disk": 1.0, "pack": 0.5}, {"disk": 0, "pack": 0}, {"disk": 0.25, "pack": 0}]
+    told = stat_of("timed", wait_history=history, wait_history_seconds=2)
+    engine = FakeEngine(folder, "timed", told)
+    page = report(program, "timed", "--run-dir", folder)
+    is_self_contained(page)
+    part = r'<rect style="--h:(\d+)" x="([\d.]+)" y="([\d.]+)" width="333.33" height="([\d.]+)"/>'
+    found = [[float(number) for number in each] for each in re.findall(part, page)]
+    disk, pack = found[0][0], found[1][0]
+    assert disk != pack and len(found) == 3
+    assert found == [[disk, 0, 50, 100], [pack, 0, 0, 50], [disk, 666.67, 125, 25]]
+    assert "at most 75 % of the time" in page and "each column is 2.0 s" in page
+    assert "disk 1.2 s" in page or "disk 1.3 s" in page
     engine.stop()
 
 

@@ -17,7 +17,7 @@ from watch_kit import FakeEngine, stat_of
 
 ROWS, WORLD, STEP_ROWS = 2, 2, 8
 LAYOUT = [("megatron", "u16", 3, [90]), ("megatron", "u16", 1, [40, 30])]
-CONDITIONAL = ("cache_", "masks[].")  # there is no cache here, and no mask
+CONDITIONAL = ("cache_", "masks[].", "wait_history[].")  # no cache, no mask, too young
 
 
 class Run:
@@ -188,6 +188,12 @@ def test_waits(run):
         assert told[0]["waits"] > before[0]["waits"]
         assert told[0]["wait_max_seconds"] > 0.25
         assert sum(told[0]["wait_histogram"][18:]) >= 1, "longer than 2^17 us"
+    stat = run.stat()
+    for cause in "trainer", "disk", "pack":
+        past = sum(period[cause] for period in stat["wait_history"])
+        assert past == pytest.approx(sum(rank["cause_seconds"][cause] for rank in stat["ranks"]))
+    assert 0 < len(stat["wait_history"]) <= 64 and stat["wait_history_seconds"] >= 1
+    assert sum(period["trainer"] for period in stat["wait_history"]) > 0.1
     kept = waits_of(run, 0)
     assert kept["waits"] == told[0]["waits"], "they outlive the trainer"
 

@@ -34,7 +34,15 @@ def answer(run, speed, **more):
     known = {"next_row": 1234567, "step": 38580, "tokens_per_second_1s": speed, "unsaved_rows": 777}
     shares = {"token_share": 0.75, "weight_share": 0.7, "epochs": 1.25}
     ledger = [{"source": "web", "tokens": 5e6, **shares}]
-    ranks = [rank_of(0, 16, 8), rank_of(1, 16, 14), rank_of(2, 16, 16, attached=False)]
+    past = {"disk": 0.5, "trainer": 2.5}
+    now = {"cause": "trainer", "cause_rank": 2, "waiting_seconds": 3}
+    ranks = [
+        rank_of(0, 16, 8, cause="none", cause_seconds=past),
+        rank_of(1, 16, 14, **now),
+        rank_of(2, 16, 16, attached=False),
+    ]
+    starved = {"alert": "starved", "message": "rank 1 has waited", "age_seconds": 4, "raised": True}
+    more = {"alerts": [starved, {**starved, "alert": "skew", "raised": False}], **more}
     return stat_of(run, **saves, **known, **{"ledger": ledger, "ranks": ranks, **more})
 
 
@@ -132,6 +140,8 @@ def test_a_screen_of_80_by_24(program, folder, engines):
         assert "saves 12, 0 failed" in text
         assert "[###############]   8/8" in text and "[...............]   0/8" in text
         assert "[###............]   2/8" in text and "no trainer" in text and "1 ms" in text
+        assert "waits for" in text and "mostly trainer" in text and "trainer 2, 3." in text
+        assert "alert starved, 4." in text and "rank 1 has waited" in text and "skew" not in text
         assert "75.00 %" in text and "q quit" in text.split("\n")[-1]
         terminal.seen = b""
         began = time.monotonic()

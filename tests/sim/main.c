@@ -219,6 +219,7 @@ static const char *const found_elsewhere[] = {
     "forget_queries",
     "forget_shard_stamp",
     "forget_spans",
+    "forget_waits_at_merge",
     "hurry_to_broken_disk",
     "ignore_alert_period",
     "ignore_arrow_nulls",

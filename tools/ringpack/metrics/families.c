@@ -122,6 +122,21 @@ static const struct rp_family of_mask[] = {
      "Of these, documents whose trained part long_doc cut off or dropped."},
 };
 
+static const struct rp_family of_alert[] = {
+    {"alert_raised", RP_GAUGE, NULL, "raised", "1 while the engine's own alert is raised."},
+    {"alerts", RP_COUNTER, NULL, "times", "Alerts that the engine has raised."},
+    {"alert_commands", RP_COUNTER, NULL, "commands", "Commands that were run for alerts."},
+    {"alert_command_failures", RP_COUNTER, NULL, "command_failures",
+     "Of these, commands that could not be run, failed or were killed."},
+};
+
+static const struct rp_family of_disk[] = {
+    {"disk_free_bytes", RP_GAUGE, "bytes", "free_bytes",
+     "Room in a directory into which the engine writes."},
+    {"disk_answer_age_seconds", RP_GAUGE, "seconds", "age_seconds",
+     "Time since the disk of that directory last answered."},
+};
+
 #define GROUP(array, table, ...)                                                                   \
     {                                                                                              \
         array, {__VA_ARGS__}, table, RP_ARRAY_COUNT(table)                                         \
@@ -130,6 +145,7 @@ static const struct rp_family of_mask[] = {
 const struct rp_family_group rp_family_groups[] = {
     GROUP(NULL, of_engine, NULL),          GROUP("ranks", of_rank, "rank", "replica"),
     GROUP("sources", of_source, "source"), GROUP("ledger", of_ledger, "source"),
-    GROUP("masks", of_mask, "source"),
+    GROUP("masks", of_mask, "source"),     GROUP("alerts", of_alert, "alert"),
+    GROUP("disks", of_disk, "directory"),
 };
 const size_t rp_family_group_count = RP_ARRAY_COUNT(rp_family_groups);

@@ -156,6 +156,32 @@ static void put_waits(const struct writer *to, const struct rp_watch *watch)
     }
 }
 
+/* What the rank waited for: a sample for each cause that the engine names. */
+static void put_rank_causes(FILE *out, const char *run, const json_t *rank)
+{
+    json_t *causes = json_object_get(rank, "cause_seconds");
+    for (void *i = json_object_iter(causes); i; i = json_object_iter_next(causes, i)) {
+        fprintf(out, PREFIX "rank_wait_cause_seconds_total{run=\"%s\"", run);
+        put_label(out, "rank", json_object_get(rank, "rank"));
+        put_label(out, "replica", json_object_get(rank, "replica"));
+        fputs(",cause=\"", out);
+        put_escaped(out, json_object_iter_key(i));
+        fprintf(out, "\"} %.9g\n", json_number_value(json_object_iter_value(i)));
+    }
+}
+
+static void put_causes(const struct writer *to, const struct rp_watch *watch)
+{
+    put_head(to, "rank_wait_cause_seconds", &counter, "seconds",
+             "Time that the rank's trainers waited for a stage, as seen ten times a second.");
+    for (size_t i = 0; i < watch->count; i++) {
+        const struct rp_watched *run = &watch->runs[i];
+        const json_t *ranks = json_object_get(run->stat, "ranks");
+        for (size_t n = 0; run->state == RP_WATCH_RUNNING && n < json_array_size(ranks); n++)
+            put_rank_causes(to->out, run->run, json_array_get(ranks, n));
+    }
+}
+
 /* ---- families of the watch itself ------------------------------------------------------------ */
 
 static void put_states(const struct writer *to, const struct rp_watch *watch)
@@ -216,6 +242,7 @@ void rp_metrics_text(FILE *out, const struct rp_watch *watch, enum rp_metrics_fo
     put_info(&to, watch);
     put_times(&to, watch);
     put_waits(&to, watch);
+    put_causes(&to, watch);
     for (size_t g = 0; g < rp_family_group_count; g++)
         for (size_t f = 0; f < rp_family_groups[g].count; f++)
             put_family(&to, watch, &rp_family_groups[g], &rp_family_groups[g].families[f]);

@@ -10,9 +10,6 @@
 #include "report/report.h"
 #include "watch/watch.h"
 
-/* Colours far apart: steps of the golden angle around the circle. */
-#define HUE(source) ((uint64_t)(source)*137508 / 1000 % 360)
-
 static const char style[] =
     "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
@@ -33,6 +30,7 @@ static const char style[] =
     "td{overflow-wrap:anywhere}\n"
     "svg{width:100%;height:150px;display:block;border-bottom:1px solid var(--line)}"
     "path{fill:none;stroke:var(--ink);stroke-width:2;vector-effect:non-scaling-stroke}\n"
+    "rect{fill:hsl(var(--h) var(--s) var(--l))}"
     ".bar{display:flex;height:16px;margin:1px 0;border-radius:2px;overflow:hidden}"
     ".bar i,.legend i{background:hsl(var(--h) var(--s) var(--l))}.bar i{flex:none}"
     ".legend i{display:inline-block;width:.9em;height:.9em;border-radius:2px;margin:0 .35em 0 "
@@ -169,6 +167,7 @@ static void engine(FILE *out, const json_t *stat)
         {"cut_off", "cut off"},     {NULL, NULL}};
     single_values(out, stat);
     objects(out, "Waits of trainers", json_object_get(stat, "ranks"), ranks);
+    rp_report_waits(out, stat);
     objects(out, "Sources", json_object_get(stat, "ledger"), ledger);
     objects(out, "Labels", json_object_get(stat, "masks"), masks);
 }
@@ -187,7 +186,7 @@ static void mixture(FILE *out, const struct rp_report *report)
     const struct rp_report_point *last = &report->points[report->point_count - 1];
     fputs("<h3>Mixture, from save to save</h3>\n<p class=\"legend\">", out);
     for (uint32_t s = 0; s < last->source_count; s++) {
-        fprintf(out, "<i style=\"--h:%" PRIu64 "\"></i>", HUE(s));
+        fprintf(out, "<i style=\"--h:%" PRIu64 "\"></i>", RP_REPORT_HUE(s));
         rp_words_html(out, last->names[s] ? last->names[s] : "");
         fprintf(out, ", epoch %" PRIu64, last->sources[s].begun_epoch);
     }
@@ -205,7 +204,7 @@ static void mixture(FILE *out, const struct rp_report *report)
         }
         fprintf(out, "<div class=\"bar\" title=\"to row %" PRIu64 "\">", point->info.next_row);
         for (uint32_t s = 0; s < count && all > 0; s++)
-            fprintf(out, "<i style=\"--h:%" PRIu64 ";width:%.3f%%\"></i>", HUE(s),
+            fprintf(out, "<i style=\"--h:%" PRIu64 ";width:%.3f%%\"></i>", RP_REPORT_HUE(s),
                     100 * parts[s] / all);
         fputs("</div>\n", out);
     }

@@ -146,6 +146,7 @@ static void draw_engine(struct rp_screen *screen, int line, const struct rp_watc
 
 /* ---- all of one engine ----------------------------------------------------------------------- */
 
+/* What the rank waits for now and how long it does, or what it has mostly waited for. */
 static const char *trouble_of(const json_t *rank, char text[80])
 {
     char seconds[RP_CMD_TEXT_BYTES];
@@ -155,9 +156,16 @@ static const char *trouble_of(const json_t *rank, char text[80])
         return "others wait for it";
     if (!json_is_true(json_object_get(rank, "attached")))
         return "no trainer";
-    if (rp_watch_number(rank, "waiting_seconds") <= 0)
-        return "";
-    snprintf(text, 80, "waits, %s", seconds_of(rank, "waiting_seconds", seconds));
+    const char *cause = json_string_value(json_object_get(rank, "cause"));
+    bool waits = rp_watch_number(rank, "waiting_seconds") > 0 && cause;
+    const char *most = rp_watch_most_cause(rank);
+    if (waits && json_is_integer(json_object_get(rank, "cause_rank")))
+        snprintf(text, 80, "%.16s %.0f, %s", cause, rp_watch_number(rank, "cause_rank"),
+                 seconds_of(rank, "waiting_seconds", seconds));
+    else if (waits)
+        snprintf(text, 80, "%.16s, %s", cause, seconds_of(rank, "waiting_seconds", seconds));
+    else
+        snprintf(text, 80, "%s%.16s", most ? "mostly " : "", most ? most : "");
     return text;
 }
 
@@ -184,10 +192,25 @@ static int draw_ranks(struct rp_screen *screen, int line, const json_t *stat)
     const json_t *ranks = json_object_get(stat, "ranks");
     int room = rp_screen_columns(screen) - 65;
     int bar = room < BAR_LEAST ? BAR_LEAST : room > BAR_MOST ? BAR_MOST : room;
-    rp_screen_put(screen, line++, 2, RP_INK_DIM, "%-8s%-*s%9s%9s%9s%9s", "rank", bar + 2, "ring",
-                  "ready", "waits", "99 % in", "behind");
+    rp_screen_put(screen, line++, 2, RP_INK_DIM, "%-8s%-*s%9s%9s%9s%9s  %s", "rank", bar + 2,
+                  "ring", "ready", "waits", "99 % in", "behind", "waits for");
     for (size_t i = 0; i < json_array_size(ranks); i++)
         draw_rank(screen, line++, bar, json_array_get(ranks, i));
+    return line;
+}
+
+static int draw_alerts(struct rp_screen *screen, int line, const json_t *stat)
+{
+    const json_t *alerts = json_object_get(stat, "alerts");
+    char since[RP_CMD_TEXT_BYTES];
+    for (size_t i = 0; i < json_array_size(alerts); i++) {
+        const json_t *alert = json_array_get(alerts, i);
+        const char *name = json_string_value(json_object_get(alert, "alert"));
+        const char *message = json_string_value(json_object_get(alert, "message"));
+        if (name && message && json_is_true(json_object_get(alert, "raised")))
+            rp_screen_put(screen, line++, 2, RP_INK_ILL, "alert %s, %s: %s", name,
+                          seconds_of(alert, "age_seconds", since), message);
+    }
     return line;
 }
 
@@ -238,6 +261,7 @@ static void draw_detail(struct rp_screen *screen, int line, const struct rp_watc
                   short_of(run->stat, "tokens_per_second_1min", minute),
                   bytes_of(run->stat, "read_bytes_per_second_1s", read),
                   bytes_of(run->stat, "resident_bytes", memory));
+    line = draw_alerts(screen, line, run->stat);
     line = draw_saves(screen, line, run->stat);
     line = draw_ranks(screen, line, run->stat);
     draw_sources(screen, line + 1, run->stat);

@@ -295,6 +295,20 @@ double rp_watch_number(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : -1;
 }
 
+const char *rp_watch_most_cause(const json_t *rank)
+{
+    json_t *causes = json_object_get(rank, "cause_seconds");
+    const char *most = NULL;
+    double seconds = 0;
+    for (void *i = json_object_iter(causes); i; i = json_object_iter_next(causes, i)) {
+        if (json_number_value(json_object_iter_value(i)) <= seconds)
+            continue;
+        seconds = json_number_value(json_object_iter_value(i));
+        most = json_object_iter_key(i);
+    }
+    return most;
+}
+
 size_t rp_watch_attached(const json_t *stat)
 {
     const json_t *ranks = json_object_get(stat, "ranks");

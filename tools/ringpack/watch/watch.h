@@ -91,6 +91,9 @@ bool rp_watch_lives(const struct rp_watched *run);
 /** A number of an answer or of an object in it; -1 if there is none. */
 double rp_watch_number(const json_t *object, const char *key);
 
+/** The cause that a rank has waited for longest, as the engine names it; NULL if it has not. */
+const char *rp_watch_most_cause(const json_t *rank);
+
 /** How many trainers are attached, by an answer. */
 size_t rp_watch_attached(const json_t *stat);
 
