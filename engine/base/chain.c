@@ -21,7 +21,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 
-#define TAIL_BYTES (64u << 10)      /* of the file, in which the last entry is looked for first */
+#define TAIL_BYTES (16u << 10)      /* of the file, in which the last entry is looked for first */
 #define TAIL_BYTES_MAX (256u << 20) /* then up to here */
 #define HASH_DIGITS (RP_CHAIN_HASH_BYTES - 1)
 

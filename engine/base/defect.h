@@ -49,6 +49,7 @@
     X(keep_queries, "queries of URLs, which may be secrets, are kept in checkpoints")              \
     X(keep_slow_readers, "metrics keeps connections of readers that send a byte now and then")     \
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
+    X(leave_batch_out_of_digest, "the last batch of an interval is not in its content digest")     \
     X(leave_out_journal_stop, "the end of an engine is not written to the run journal")            \
     X(landmark_of_another_stream, "a landmark of a stream with other weights is loaded")           \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \

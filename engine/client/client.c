@@ -61,6 +61,7 @@ static void free_client(struct rp_client *client)
     pthread_mutex_destroy(&client->lock);
     free(client->run);
     free(client->run_dir);
+    free(client->digest.path);
     free(client->state);
     free(client->before);
     free(client->contract_text);
@@ -91,6 +92,9 @@ static int copy_options(struct rp_client *client, const struct rp_client_options
         return rp_fail(error, -RP_E_USAGE, "set the whole struct to 0 before its fields are set",
                        "struct rp_client_options: reserved: expected 0, found %" PRIu32,
                        options->reserved);
+    if (options->digest_log && options->digest_steps == 0)
+        return rp_fail(error, -RP_E_USAGE, "100 steps, for instance",
+                       "digest_log without digest_steps");
     if (!options->state != !options->state_bytes)
         return rp_fail(error, -RP_E_USAGE, "give both, or neither to begin at the seat's position",
                        "state without state_bytes, or state_bytes (%zu) without state",
@@ -99,7 +103,9 @@ static int copy_options(struct rp_client *client, const struct rp_client_options
     client->run_dir = options->run_dir ? rp_format("%s", options->run_dir) : NULL;
     client->state = malloc(options->state_bytes + 1);
     client->before = malloc(options->state_bytes + 1);
-    if (!client->run || !client->state || !client->before || (options->run_dir && !client->run_dir))
+    client->digest.path = options->digest_log ? rp_format("%s", options->digest_log) : NULL;
+    if (!client->run || !client->state || !client->before ||
+        (options->run_dir && !client->run_dir) || (options->digest_log && !client->digest.path))
         return rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
     if (options->state)
         memcpy(client->state, options->state, options->state_bytes);
@@ -124,6 +130,8 @@ int rp_client_attach(struct rp_client **client_out, const struct rp_client_optio
     if (code == 0)
         code = rp_client_join(
             client, deadline_after(rp_now_ns(), client->options.connect_timeout_ns), error);
+    if (code == 0)
+        code = rp_client_digest_begin(client, error);
     if (code < 0)
         free_client(client);
     else
@@ -135,6 +143,7 @@ void rp_client_detach(struct rp_client *client)
 {
     if (!client || client->forked)
         return; /* a child did not inherit the mappings; other memory may be at their addresses */
+    rp_client_digest_end(client);
     pthread_mutex_lock(&client->lock);
     client->detached = true;
     bool last = client->leases == 0;
@@ -242,6 +251,8 @@ static int look(struct rp_client *client, struct rp_batch *batch, struct rp_erro
     else if (code == RP_RING_TAKEN) /* it is refused again at each call, and never released */
         rp_ring_view_put_back(view);
     pthread_mutex_unlock(&client->lock);
+    if (code == RP_RING_TAKEN && checked == 0)
+        rp_client_digest_add(client, batch);
     if (code == RP_RING_TAKEN)
         return checked < 0 ? checked : RP_NEXT_BATCH;
     if (code == RP_RING_CLOSED)

@@ -32,6 +32,14 @@ struct rp_mapping {
     struct rp_mapping *older;
 };
 
+/* What is to be written to a file of digests (digest_log.c): the batches since its last entry. */
+struct rp_digest_log {
+    char *path;                  /* NULL: none is kept */
+    bool is_begun;               /* there are some: */
+    uint64_t first_row, end_row; /* global rows of those batches, padding of the end included */
+    uint64_t rows, tokens, sum[2];
+};
+
 struct rp_client {
     pid_t pid;   /* of the process that attached */
     bool forked; /* in a forked child of it. getpid would be a system call for each batch */
@@ -54,6 +62,7 @@ struct rp_client {
     uint64_t attach_row; /* to attach at: next_row, or farther in the padding behind the stream */
     uint64_t lost_ns;    /* when the engine was found dead; 0: a batch was taken since */
     struct rp_client_counts counts;
+    struct rp_digest_log digest;
     bool has_refused;   /* the monitor has; the batch is refused again at each call */
     uint64_t waited_ns; /* in calls that waited since the last batch */
 
@@ -86,6 +95,14 @@ RP_MUST_CHECK int rp_client_take_contract(struct rp_client *client, const struct
 RP_MUST_CHECK int rp_client_monitor(struct rp_client *client, const struct rp_geometry *g,
                                     const uint8_t *slot, const struct rp_slot_header *header,
                                     struct rp_error *error);
+/** The plan digest of a state token; false if it has none. */
+bool rp_client_token_digest(const uint8_t *token, size_t bytes, struct rp_hash128 *digest);
+/** Keep a file of digests, if options ask for one. An error: the file cannot be written. */
+RP_MUST_CHECK int rp_client_digest_begin(struct rp_client *client, struct rp_error *error);
+/** Add a batch that is lent now, and write an entry where an interval ends with it. */
+void rp_client_digest_add(struct rp_client *client, const struct rp_batch *batch);
+/** Write an entry for what was added since the last one. */
+void rp_client_digest_end(struct rp_client *client);
 /** Fail with a text of the engine: "message", or "message\nhint". */
 int rp_client_fail_text(struct rp_error *error, int code, const char *prefix, const char *text);
 

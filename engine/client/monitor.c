@@ -59,6 +59,14 @@ static bool has_digest(const uint8_t *token)
     return rp_load_u32(token + TOKEN_VERSION_AT) == TOKEN_WITH_DIGEST;
 }
 
+bool rp_client_token_digest(const uint8_t *token, size_t bytes, struct rp_hash128 *digest)
+{
+    if (!is_token(token, bytes) || !has_digest(token))
+        return false;
+    *digest = rp_hash128_load(token + bytes - 2 * HASH_BYTES);
+    return true;
+}
+
 /* The token behind the batch is of the stream of the token before it, and its plan digest has
  * changed if and only if there are rows between them. */
 static bool is_next_token(const uint8_t *was, size_t was_bytes, const uint8_t *is, size_t is_bytes,

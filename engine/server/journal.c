@@ -59,7 +59,9 @@ static void *write_queued(void *argument)
         if (journal->count == 0)
             break;
         json_t *entry = journal->queue[0];
-        memmove(journal->queue, journal->queue + 1, --journal->count * sizeof journal->queue[0]);
+        journal->count--;
+        for (size_t i = 0; i < journal->count; i++)
+            journal->queue[i] = journal->queue[i + 1];
         pthread_mutex_unlock(&journal->mutex);
         append(journal, entry);
         pthread_mutex_lock(&journal->mutex);

@@ -81,6 +81,11 @@ struct rp_client_options {
     uint64_t restart_timeout_ns;
     uint32_t monitor;  /* enum rp_monitor */
     uint32_t reserved; /* zero */
+    /* File to which the digests of this rank's batches are appended every digest_steps steps
+     * (tools/python/docs/proof.md); NULL = none. Only replica 0 writes. It costs a pass over the
+     * tokens of each batch. Give an absolute path, or never chdir. */
+    const char *digest_log;
+    uint64_t digest_steps; /* at least 1 if there is a digest_log */
 };
 
 /* A lease on one batch. Plain data; copies share the lease. Required: up to sections. */
@@ -186,6 +191,7 @@ struct rp_client_counts {
     /* Batches in which the monitor found that rows are missing, that a row is given twice, or that
      * they are of another stream. */
     uint64_t gaps, repeats, foreign;
+    uint64_t digest_failures; /* entries of digest_log that could not be written */
 };
 /** Fill in *counts. Returns 0, or -RP_E_USAGE if struct_size was not set. */
 RP_API int rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts);

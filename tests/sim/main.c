@@ -234,6 +234,7 @@ static const char *const found_elsewhere[] = {
     "keep_queries",
     "keep_slow_readers",
     "landmark_of_another_stream",
+    "leave_batch_out_of_digest",
     "leave_out_journal_stop",
     "leave_out_last_look",
     "map_small_files",

@@ -16,8 +16,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/row_digest.h"
 #include "base/text.h"
+#include "attach_row.h"
 #include "cmd.h"
 #include "cmd_options.h"
 #include "cmd_state.h"
@@ -27,7 +27,7 @@
 #define CHECK_NS 200000000 /* how often a waiting drain checks for Ctrl-C */
 #define SECOND_NS 1000000000u
 #define SILENCE_NS (5 * (uint64_t)SECOND_NS) /* time without a batch until a message says so */
-#define IDS_SHOWN 8u
+#define DIGEST_STEPS 100u                    /* between two entries of --digest-log */
 
 enum {
     OPTION_RANK = 0x1000,
@@ -39,6 +39,8 @@ enum {
     OPTION_SAVE_STATE,
     OPTION_SAVE_EVERY,
     OPTION_DIGEST,
+    OPTION_DIGEST_LOG,
+    OPTION_DIGEST_STEPS,
     OPTION_ROWS_LOG,
     OPTION_PRINT_ROWS,
     OPTION_HOLD,
@@ -59,6 +61,9 @@ static const struct argp_option options[] = {
      "at the end, write the state token after the last batch to FILE", 0},
     {"save-every", OPTION_SAVE_EVERY, "N", 0, "write the state token after every N batches too", 0},
     {"digest", OPTION_DIGEST, NULL, 0, "compute the digest of the rows", 0},
+    {"digest-log", OPTION_DIGEST_LOG, "FILE", 0,
+     "append digests of the rank's rows to FILE, for `ringpack audit`", 0},
+    {"digest-steps", OPTION_DIGEST_STEPS, "N", 0, "every N steps (default 100)", 0},
     {"rows-log", OPTION_ROWS_LOG, "FILE", 0, "append a line per row: row, fragments, tokens, hash",
      0},
     {"print-rows", OPTION_PRINT_ROWS, NULL, 0, "print a line per row, with its first ids", 0},
@@ -133,6 +138,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case OPTION_DIGEST:
         a->digest = true;
         return 0;
+    case OPTION_DIGEST_LOG:
+        a->client.digest_log = text;
+        return 0;
+    case OPTION_DIGEST_STEPS:
+        parse_number(state, "digest-steps", text, UINT32_MAX, &a->client.digest_steps);
+        return 0;
     case OPTION_ROWS_LOG:
         a->log_path = text;
         return 0;
@@ -179,53 +190,7 @@ struct drain {
     bool ended, interrupted;
 };
 
-/* One row of a batch and what identifies its content. */
-struct row_view {
-    struct rp_row_info info;
-    const uint8_t *ids;
-    enum rp_dtype dtype;
-    struct rp_hash128 hash;
-};
-
-static struct row_view view_row(const struct rp_geometry *g, const struct rp_batch *batch,
-                                uint32_t i)
-{
-    const struct rp_row_info *info = rp_batch_section(batch, RP_SECTION_ROWS);
-    const int32_t *lengths = rp_batch_section(batch, RP_SECTION_DOC_LENS);
-    const uint8_t *ids = rp_batch_section(batch, RP_SECTION_INPUT_IDS);
-    const struct rp_section_layout *layout = &g->sections[RP_SECTION_INPUT_IDS];
-    struct row_view row = {.info = info[i],
-                           .ids = ids + i * (layout->bytes / g->rows),
-                           .dtype = (enum rp_dtype)layout->dtype};
-    row.hash = rp_row_hash(lengths + (uint64_t)i * g->max_docs_per_row, row.info.fragments, row.ids,
-                           row.dtype);
-    return row;
-}
-
-static int64_t id_at(const struct row_view *row, uint32_t i)
-{
-    switch (row->dtype) {
-    case RP_DTYPE_U16:
-        return ((const uint16_t *)(const void *)row->ids)[i];
-    case RP_DTYPE_I32:
-        return ((const int32_t *)(const void *)row->ids)[i];
-    default:
-        return ((const int64_t *)(const void *)row->ids)[i];
-    }
-}
-
-static void print_row(const struct row_view *row)
-{
-    char hash[RP_HASH_HEX_BYTES];
-    printf("row %" PRIu64 "  fragments %" PRIu32 "  tokens %" PRIu32 "  hash %s  ids",
-           row->info.row, row->info.fragments, row->info.tokens, rp_hash128_hex(row->hash, hash));
-    uint32_t shown = row->info.tokens < IDS_SHOWN ? row->info.tokens : IDS_SHOWN;
-    for (uint32_t i = 0; i < shown; i++)
-        printf(" %" PRId64, id_at(row, i));
-    puts(shown < row->info.tokens ? " ..." : "");
-}
-
-static void note_row(struct drain *drain, const struct row_view *row)
+static void note_row(struct drain *drain, const struct rp_attach_row *row)
 {
     char hash[RP_HASH_HEX_BYTES];
     if (row->info.fragments)
@@ -234,7 +199,7 @@ static void note_row(struct drain *drain, const struct row_view *row)
         fprintf(drain->log, "%" PRIu64 " %" PRIu32 " %" PRIu32 " %s\n", row->info.row,
                 row->info.fragments, row->info.tokens, rp_hash128_hex(row->hash, hash));
     if (drain->arguments->print_rows)
-        print_row(row);
+        rp_attach_row_print(row);
 }
 
 static int save_state(const struct drain *drain, struct rp_error *error)
@@ -255,7 +220,7 @@ static int note_batch(struct drain *drain, const struct rp_batch *batch, uint64_
     const struct arguments *a = drain->arguments;
     const struct rp_geometry *g = rp_client_geometry(drain->client);
     for (uint32_t i = 0; (a->digest || drain->log || a->print_rows) && i < batch->rows; i++) {
-        struct row_view row = view_row(g, batch, i);
+        struct rp_attach_row row = rp_attach_row_view(g, batch, i);
         note_row(drain, &row);
     }
     uint64_t sum[2] = {drain->labelled.low, drain->labelled.high};
@@ -487,7 +452,8 @@ int rp_cmd_attach(int argc, char **argv)
         "Drain one rank of a running engine as a trainer would: tokens/s, waits, digest.\v"
         "Ctrl-C ends it with the summary. Exit status: 0 fine, 2 trouble.";
     const struct argp argp = {.options = options, .parser = parse, .args_doc = "[RUN]", .doc = doc};
-    struct arguments arguments = {.client = {.struct_size = sizeof arguments.client}};
+    struct arguments arguments = {
+        .client = {.struct_size = sizeof arguments.client, .digest_steps = DIGEST_STEPS}};
     if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     if (!arguments.client.run)

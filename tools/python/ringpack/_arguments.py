@@ -42,6 +42,19 @@ def monitor_of(word: Optional[str]) -> int:
     return words.index(word)
 
 
+def digest_file(
+    folder: Optional[FilePath], steps: int, rank: int, world: int
+) -> dict[str, Union[str, int, None]]:
+    """Options of the file of digests of a rank: in a folder, which is made; None: none."""
+    every = whole("digest_steps", steps)
+    if every is None or not 0 < every < 2**32:
+        raise ValueError(f"digest_steps is {steps!r}: expected 1 or more")
+    if folder is None:
+        return {"digest_log": None, "digest_steps": 0}
+    path = os.path.abspath(os.path.join(folder, f"rank-{rank:05}-of-{world:05}.jsonl"))
+    return {"digest_log": path, "digest_steps": every}
+
+
 def working_folder() -> Optional[str]:
     """Where relative paths begin, also for an engine that is started after a chdir; None where it
     has been removed."""

@@ -129,6 +129,8 @@ class Client:
         connect_timeout: Optional[float],
         restart_timeout: Optional[float],
         monitor: int,
+        digest_log: Optional[str],
+        digest_steps: int,
     ):
         self._c = library()
         self._take, self._release = self._c.rp_client_take, self._c.rp_client_release
@@ -157,7 +159,11 @@ class Client:
             connect_timeout_ns=_nanoseconds(connect_timeout),
             restart_timeout_ns=_nanoseconds(restart_timeout),
             monitor=monitor,
+            digest_log=None if digest_log is None else os.fsencode(digest_log),
+            digest_steps=digest_steps,
         )
+        if digest_log is not None:
+            os.makedirs(os.path.dirname(digest_log), exist_ok=True)
         c, client = self._c, self._client
         code = call_patiently(
             lambda _: c.rp_client_detach(client),  # NULL, where it failed

@@ -84,6 +84,8 @@ class ClientOptions(Structure):
         ("restart_timeout_ns", c_uint64),
         ("monitor", c_uint32),
         ("reserved", c_uint32),
+        ("digest_log", c_char_p),
+        ("digest_steps", c_uint64),
     ]
 
 
@@ -103,7 +105,7 @@ class Counts(Structure):
     _fields_ = [
         ("struct_size", c_uint64),
         *((name, c_uint64) for name in "batches rows tokens waits wait_ns reattaches".split()),
-        *((name, c_uint64) for name in "gaps repeats foreign".split()),
+        *((name, c_uint64) for name in "gaps repeats foreign digest_failures".split()),
     ]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
 from typing import Any, Optional, Union
 
-from ._arguments import Corpus, FilePath, check_form, monitor_of, whole, working_folder
+from ._arguments import Corpus, FilePath, check_form, digest_file, monitor_of, whole, working_folder
 from ._client import END, Client, Lease, Left
 from ._engine import Command, Engine, ServeCommand, count_steps, engine_commands, place_given
 from ._form import form_of
@@ -44,8 +44,7 @@ class Loader:
     config: path of a YAML config, for an engine that is started here.
     run: name of the run. run_dir: folder of its socket. Default: as the config says, else a name
         of this process or of the launcher's job, and the engine's default folder.
-    corpus: a path, a list of paths, or of dicts (name, path | shards, weight, format, dtype, eos,
-        column).
+    corpus: a path, a list of paths, or of dicts: the keys of a source in a config.
     seq_len, batch_size: tokens in a row; rows per batch of this rank. Checked against the engine.
     dp_rank, dp_world_size: default: from torchrun, Open MPI or Slurm, else 0 of 1.
     replicas: processes of this node that all need every batch of this rank, as tensor-, pipeline-
@@ -59,16 +58,15 @@ class Loader:
     start_engine: True: this process starts the engine; False: attach only; None (default): the
         first local rank starts it, if config or corpus is given.
     start_timeout: seconds to wait for an engine that starts here (600).
-    connect_timeout: seconds until a running one has placed this rank (10; when a local rank
-        starts it: 600).
+    connect_timeout: seconds until a running one has placed this rank (10, or start_timeout).
     restart_timeout: seconds to wait for the successor of a dead one (60).
     monitor: what to do with a batch that does not continue the one before it (a gap, a repeat,
         another stream): "raise" ProtocolError, "count" it in counts(); None: do not check.
+    digest_log: folder for digests of what each rank is given, every digest_steps steps (100).
     program: path of `ringpack`; default: RINGPACK, else beside the package, else in PATH.
     options: every other key of the config (seed=1, packing="best_fit", num_epochs=3, ...), for an
         engine that is started here, and its accept_weights=True, fresh=True, state="FILE" and
-        start_step=N (refused where a checkpoint is at another row). `ringpack help serve` lists
-        them.
+        start_step=N (refused where a checkpoint is at another row): see `ringpack help serve`.
 
     The engine is started, or attached to, at the first use, by ``with`` or by ``attach()``; before
     that a loader can be pickled. A second thread at a time, and a fork, get UsageError. Relative
@@ -114,6 +112,8 @@ class Loader:
         connect_timeout: Optional[float] = None,
         restart_timeout: Optional[float] = None,
         monitor: Optional[str] = "raise",
+        digest_log: Optional[FilePath] = None,
+        digest_steps: int = 100,
         program: Optional[FilePath] = None,
         **options: Any,
     ):
@@ -146,6 +146,7 @@ class Loader:
             seq_len=whole("seq_len", seq_len) or 0,
             restart_timeout=restart_timeout,
             monitor=monitor_of(monitor),
+            **digest_file(digest_log, digest_steps, ranks.rank, ranks.world),
         )
         self._profile, self._kind, self._flat = profile, return_type, bool(flat)
         self._pin_memory, self._keep, self._folder = pin_memory, keep, working_folder()
@@ -470,9 +471,8 @@ class Loader:
 
     @property
     def plan_digest(self) -> Optional[str]:
-        """Hash, in hexadecimal, of which documents are in all rows before next_row: where it is
-        equal in two runs at one row, they have had the same rows. None after a state of an older
-        version. To ask for it costs a copy of the state."""
+        """Hash, in hexadecimal, of which documents are in all rows before next_row. None after a
+        state of an older version. To ask for it costs a copy of the state."""
         return digest_of(self._place().state())
 
     @property

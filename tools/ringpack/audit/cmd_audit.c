@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "audit/digests.h"
 #include "audit/log.h"
 #include "cmd.h"
 #include "cmd_options.h"
@@ -261,18 +262,18 @@ int rp_cmd_audit(int argc, char **argv)
         .options = options,
         .parser = parse,
         .args_doc = "A B\n--log DIR|FILE|RUN",
-        .doc =
-            "Tell whether two positions have the same rows before them, or what happened to the "
-            "data of a run.\v"
-            "A and B are state tokens, checkpoints, directories of checkpoints (the newest is "
-            "taken) or configs. Plan digests in the tokens prove that all rows before a position "
-            "are equal, whoever delivered them, in however many lives of a run. Where the "
-            "positions are of different rows, or the digests differ, rows are planned again, "
-            "with the config that either side has or that `-c` gives. Nothing of a run is "
-            "changed. `--log` prints the journal that engines keep in the checkpoint directory: "
-            "starts, ends, kills, changes of the config, and what operators did. Exit status: 0 "
-            "the same rows, or a whole journal; 1 other rows, or a journal that is not whole; 2 "
-            "it cannot be told."};
+        .doc = "Tell whether two positions have the same rows before them, or what happened to the "
+               "data of a run.\v"
+               "A and B are state tokens, checkpoints, directories of checkpoints (the newest "
+               "is taken), configs, or folders of digests that trainers wrote (digest_log), "
+               "whose tokens are compared, too. Plan digests in the state tokens prove that all "
+               "rows before a position are equal, whoever delivered them, in however many lives "
+               "of a run. Where the positions are of different rows, or the digests differ, "
+               "rows are planned again, with the config that either side has or that `-c` "
+               "gives. Nothing of a run is changed. `--log` prints the journal that engines "
+               "keep in the checkpoint directory: starts, ends, kills, changes of the config, "
+               "and what operators did. Exit status: 0 the same rows, or a whole journal; 1 "
+               "other rows, or a journal that is not whole; 2 it cannot be told."};
     struct arguments arguments = {0};
     struct rp_audit audit = {.rows = 0};
     struct rp_error error = {0};
@@ -281,6 +282,8 @@ int rp_cmd_audit(int argc, char **argv)
     rp_interrupt_catch();
     if (arguments.log)
         return audit_log(&arguments);
+    if (rp_audit_is_digests(arguments.paths[0]) || rp_audit_is_digests(arguments.paths[1]))
+        return rp_audit_compare_digests(arguments.paths, arguments.config, arguments.json);
     int code = open_sides(&audit, &arguments, &error);
     if (code == 0)
         code = rp_audit_compare(&audit, &error);

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* digest_log.c — digests of the rows that this trainer was given, written to a file every so many
+ * steps (engine/plan/STREAM.md section 7; base/chain.h).
+ *
+ * An interval begins at the row of the first batch and ends behind the step at which the number of
+ * rows since row 0 passes a multiple of digest_steps steps. So the intervals of all ranks, and of
+ * runs with other numbers of ranks, end at the same rows, and their content digests add up.
+ *
+ * Invariant: an entry covers batches that follow each other. It is written before the batch behind
+ * them is given to the trainer, and lost if the trainer is killed before. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/chain.h"
+#include "base/defect.h"
+#include "base/mem.h"
+#include "client/core.h"
+
+static bool is_kept(const struct rp_client *client)
+{
+    return client->digest.path && client->options.replica == 0;
+}
+
+static int append(const struct rp_client *client, const char *members, struct rp_error *error)
+{
+    return rp_chain_append(client->digest.path, members, false, error);
+}
+
+int rp_client_digest_begin(struct rp_client *client, struct rp_error *error)
+{
+    char members[512], stream[RP_HASH_HEX_BYTES];
+    if (!is_kept(client))
+        return 0;
+    snprintf(members, sizeof members,
+             "\"event\":\"attached\",\"run\":\"%s\",\"rank\":%" PRIu32 ",\"world\":%" PRIu32
+             ",\"row\":%" PRIu64 ",\"stream\":\"%s\",\"steps\":%" PRIu64,
+             client->run, client->options.rank, client->geometry.world, client->attach_row,
+             rp_hash128_hex(rp_record_hash(&client->contract.stream), stream),
+             client->options.digest_steps);
+    return append(client, members, error);
+}
+
+/* Write what was added since the last entry. A failure is counted: it must not stop a trainer. */
+static void write_interval(struct rp_client *client)
+{
+    struct rp_digest_log *log = &client->digest;
+    struct rp_hash128 plan;
+    char members[512], content_hex[RP_HASH_HEX_BYTES], plan_hex[RP_HASH_HEX_BYTES] = "";
+    if (!log->is_begun)
+        return;
+    if (rp_client_token_digest(client->state, client->state_bytes, &plan))
+        rp_hash128_hex(plan, plan_hex);
+    struct rp_hash128 content = {log->sum[0], log->sum[1]};
+    snprintf(members, sizeof members,
+             "\"event\":\"digest\",\"rank\":%" PRIu32 ",\"world\":%" PRIu32
+             ",\"first_row\":%" PRIu64 ",\"row\":%" PRIu64 ",\"rows\":%" PRIu64
+             ",\"tokens\":%" PRIu64 ",\"plan_digest\":\"%s\",\"content_digest\":\"%s\"",
+             client->options.rank, client->geometry.world, log->first_row, client->next_row,
+             log->rows, log->tokens, plan_hex, rp_hash128_hex(content, content_hex));
+    client->counts.digest_failures += append(client, members, NULL) < 0;
+    *log = (struct rp_digest_log){.path = log->path};
+}
+
+void rp_client_digest_add(struct rp_client *client, const struct rp_batch *batch)
+{
+    struct rp_digest_log *log = &client->digest;
+    const struct rp_geometry *g = &client->geometry;
+    uint64_t end = client->attach_row, rows = (uint64_t)g->rows * g->world, every;
+    if (!is_kept(client) || client->next_row <= end - rows)
+        return; /* the batch is padding behind the stream, of every rank */
+    if (!rp_mul_u64(client->options.digest_steps, rows * g->micro_batches, &every))
+        every = UINT64_MAX;
+    if (log->is_begun && log->end_row != end - rows) /* the monitor is off, or counts gaps */
+        *log = (struct rp_digest_log){.path = log->path};
+    if (!log->is_begun)
+        log->first_row = end - rows;
+    log->is_begun = true;
+    log->end_row = end;
+    if (!RP_DEFECT(leave_batch_out_of_digest) || end / every == (end - rows) / every)
+        rp_batch_digest(g, batch, log->sum);
+    log->rows += batch->rows_real;
+    log->tokens += batch->tokens_real;
+    if (end / every != (end - rows) / every)
+        write_interval(client);
+}
+
+void rp_client_digest_end(struct rp_client *client)
+{
+    if (is_kept(client))
+        write_interval(client);
+}

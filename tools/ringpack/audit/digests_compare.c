@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* digests_compare.c — digests of one run against those of another, or against a position:
+ *
+ *   digests, digests             content and plan, at the rows at which intervals of both end
+ *   digests, token or checkpoint the plan at the row of that position, if an interval ends there;
+ *                                else as the config that a checkpoint keeps, or -c, plans it
+ *   digests, config              the plan at the end of each interval
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "audit/digests.h"
+#include "cmd.h"
+
+enum verdict { IDENTICAL, CONTENT_DIFFERS, PLAN_DIFFERS };
+
+/* What a comparison has found. */
+struct finding {
+    enum verdict verdict;
+    uint64_t first_row, row; /* the first interval that differs */
+    uint64_t rows, tokens;   /* that were compared and are equal */
+    uint64_t intervals;      /* the same */
+    uint64_t from, to;       /* rows of the first and behind the last of these */
+    uint64_t gaps;           /* places between them with rows that were not compared */
+    bool has_content;        /* tokens were compared, not the plan alone */
+};
+
+static bool is_known(struct rp_hash128 digest)
+{
+    return digest.low || digest.high;
+}
+
+static void count(struct finding *finding, uint64_t first_row, const struct rp_audit_interval *last)
+{
+    if (finding->intervals == 0)
+        finding->from = first_row;
+    else
+        finding->gaps += finding->to != first_row;
+    finding->to = last->row;
+    finding->rows += last->rows;
+    finding->tokens += last->tokens;
+    finding->intervals++;
+}
+
+/* ---- two runs -------------------------------------------------------------------------------- */
+
+/* The sum of some intervals that follow each other. */
+struct run {
+    const struct rp_audit_digests *digests;
+    size_t at;
+    struct rp_audit_interval sum;
+};
+
+/* Begin with the next interval. */
+static bool begin(struct run *run)
+{
+    if (run->at == run->digests->count)
+        return false;
+    run->sum = run->digests->intervals[run->at++];
+    return true;
+}
+
+/* Add the interval that follows; false at a gap. */
+static bool extend(struct run *run)
+{
+    const struct rp_audit_interval *next = run->digests->intervals + run->at;
+    if (run->at == run->digests->count || next->first_row != run->sum.row)
+        return false;
+    run->sum.row = next->row;
+    run->sum.rows += next->rows;
+    run->sum.tokens += next->tokens;
+    run->sum.content = rp_hash128_sum(run->sum.content, next->content);
+    run->sum.plan = next->plan;
+    run->at++;
+    return true;
+}
+
+/* Move both to the next rows that both have. False at the end of either. */
+static bool next_common(struct run *a, struct run *b)
+{
+    if (!begin(a) || !begin(b))
+        return false;
+    for (;;) {
+        struct run *early = a->sum.first_row < b->sum.first_row ? a : b;
+        if (a->sum.first_row != b->sum.first_row) {
+            if (!begin(early))
+                return false;
+            continue;
+        }
+        if (a->sum.row == b->sum.row)
+            return true;
+        struct run *shorter = a->sum.row < b->sum.row ? a : b;
+        if (!extend(shorter) && !begin(shorter))
+            return false;
+    }
+}
+
+static void compare_runs(const struct rp_audit_digests sides[2], struct finding *finding)
+{
+    struct run a = {.digests = &sides[0]}, b = {.digests = &sides[1]};
+    finding->has_content = true;
+    while (finding->verdict == IDENTICAL && next_common(&a, &b)) {
+        bool has_plans = is_known(a.sum.plan) && is_known(b.sum.plan);
+        if (has_plans && !rp_hash128_equal(a.sum.plan, b.sum.plan))
+            finding->verdict = PLAN_DIFFERS;
+        else if (!rp_hash128_equal(a.sum.content, b.sum.content) || a.sum.rows != b.sum.rows)
+            finding->verdict = CONTENT_DIFFERS;
+        else
+            count(finding, a.sum.first_row, &a.sum);
+        finding->first_row = a.sum.first_row;
+        finding->row = a.sum.row;
+    }
+}
+
+/* ---- a run and a position -------------------------------------------------------------------- */
+
+static void compare_plan(struct finding *finding, const struct rp_audit_interval *interval,
+                         struct rp_hash128 plan)
+{
+    bool is_equal = rp_hash128_equal(interval->plan, plan);
+    finding->verdict = is_equal ? IDENTICAL : PLAN_DIFFERS;
+    if (is_equal)
+        count(finding, interval->first_row, interval);
+    finding->first_row = interval->first_row;
+    finding->row = interval->row;
+}
+
+/* Plan the rows of the config again, up to each interval. */
+static int compare_config(const struct rp_audit_digests *digests, struct rp_audit_side *side,
+                          struct finding *finding, struct rp_error *error)
+{
+    int code = rp_audit_side_plan(side, error);
+    for (size_t i = 0; code == 0 && finding->verdict == IDENTICAL && i < digests->count; i++) {
+        const struct rp_audit_interval *interval = &digests->intervals[i];
+        if (!is_known(interval->plan))
+            continue;
+        code = rp_walk_to(&side->walk, interval->row, error);
+        struct rp_hash128 plan = code == 0 ? rp_plan_digest(side->walk.plan)
+                                           : (struct rp_hash128){0, 0};
+        if (code >= 0) /* 1: the stream of the config ends before */
+            compare_plan(finding, interval, plan);
+        code = code > 0 ? 0 : code;
+    }
+    return code;
+}
+
+static int compare_position(const struct rp_audit_digests *digests, struct rp_audit_side *side,
+                            struct finding *finding, struct rp_error *error)
+{
+    for (size_t i = 0; side->token && i < digests->count; i++)
+        if (digests->intervals[i].row == side->row && is_known(digests->intervals[i].plan) &&
+            is_known(side->digest)) {
+            compare_plan(finding, &digests->intervals[i], side->digest);
+            return 0;
+        }
+    if (side->has_config)
+        return compare_config(digests, side, finding, error);
+    return rp_fail(error, -RP_E_USAGE, "give the config of the run: `-c CONFIG`",
+                   "%s: no interval ends at row %" PRIu64 " of %s, so the two cannot be compared",
+                   digests->path, side->row, side->path);
+}
+
+/* ---- what is printed ------------------------------------------------------------------------- */
+
+static void print_notes(const struct rp_audit_digests *digests)
+{
+    char row[RP_CMD_TEXT_BYTES];
+    if (digests->damaged)
+        printf(
+            "  note: %s is not whole: `ringpack audit --log` says where; what is behind is used\n",
+            digests->damaged_name);
+    if (digests->twice)
+        printf("  note: %s: %zu intervals were given twice, with other tokens the second time, "
+               "from row %s on\n",
+               digests->path, digests->twice, rp_cmd_count_text(digests->twice_row, row));
+}
+
+static void print_text(const struct finding *finding)
+{
+    char from[RP_CMD_TEXT_BYTES], to[RP_CMD_TEXT_BYTES], tokens[RP_CMD_TEXT_BYTES];
+    if (finding->intervals > 0) {
+        rp_cmd_count_text(finding->from, from);
+        rp_cmd_count_text(finding->to, to);
+        printf("%s: rows %s to before %s, %s tokens, in %" PRIu64 " intervals%s%s\n",
+               finding->verdict == IDENTICAL ? "identical" : "identical so far", from, to,
+               rp_cmd_count_text(finding->tokens, tokens), finding->intervals,
+               finding->has_content ? ", by content" : ", by plan",
+               finding->gaps ? "; between them are rows that were not compared" : "");
+    }
+    rp_cmd_count_text(finding->first_row, from);
+    rp_cmd_count_text(finding->row, to);
+    if (finding->verdict == PLAN_DIFFERS)
+        printf("different: rows before row %s are other documents; the first interval that differs "
+               "begins at row %s\n"
+               "  next: `ringpack audit A.yaml B.yaml --row %" PRIu64
+               "` with both configs names the first row, source and document\n",
+               to, from, finding->row);
+    if (finding->verdict == CONTENT_DIFFERS)
+        printf("different: rows %s to before %s have other tokens, of the same documents\n"
+               "  next: `ringpack explain -c CONFIG --row %" PRIu64 "-%" PRIu64
+               "` lists these documents; `ringpack index` makes changes of the corpus noticed\n",
+               from, to, finding->first_row, finding->row - 1);
+}
+
+static void print_json(const struct finding *finding, const struct rp_audit_digests sides[2])
+{
+    static const char *const words[] = {[IDENTICAL] = "identical",
+                                        [CONTENT_DIFFERS] = "content_differs",
+                                        [PLAN_DIFFERS] = "plan_differs"};
+    bool differs = finding->verdict != IDENTICAL;
+    rp_cmd_print_json(
+        json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:I}", "verdict",
+                  words[finding->verdict], "by_content", finding->has_content, "first_row",
+                  (json_int_t)finding->from, "row", (json_int_t)finding->to, "rows",
+                  (json_int_t)finding->rows, "tokens", (json_int_t)finding->tokens, "intervals",
+                  (json_int_t)finding->intervals, "gaps", (json_int_t)finding->gaps, "differs_from",
+                  differs ? json_integer((json_int_t)finding->first_row) : json_null(),
+                  "differs_before", differs ? json_integer((json_int_t)finding->row) : json_null(),
+                  "twice", (json_int_t)sides[0].twice + (json_int_t)sides[1].twice, "damaged",
+                  (json_int_t)sides[0].damaged + (json_int_t)sides[1].damaged));
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+static int compare(const char *const paths[2], const char *config, struct rp_audit_digests sides[2],
+                   struct finding *finding, struct rp_error *error)
+{
+    struct rp_audit_side position = {.path = NULL};
+    bool has_position = false;
+    size_t read = 0;
+    int code = 0;
+    for (unsigned s = 0; s < 2 && code == 0; s++) {
+        if (rp_audit_is_digests(paths[s])) {
+            code = rp_audit_digests_open(&sides[read++], paths[s], error);
+        } else {
+            has_position = true;
+            code = rp_audit_side_open(&position, paths[s], config, error);
+        }
+    }
+    if (code == 0 && has_position)
+        code = compare_position(&sides[0], &position, finding, error);
+    else if (code == 0)
+        compare_runs(sides, finding);
+    if (has_position)
+        rp_audit_side_close(&position);
+    if (code == 0 && finding->verdict == IDENTICAL && finding->intervals == 0)
+        return rp_fail(error, -RP_E_USAGE,
+                       "use the same digest_steps, and the same global batch, or multiples",
+                       "%s and %s: no interval of rows that both have begins and ends at the same "
+                       "rows",
+                       paths[0], paths[1]);
+    return code;
+}
+
+int rp_audit_compare_digests(const char *const paths[2], const char *config, bool json)
+{
+    struct rp_audit_digests sides[2] = {{.path = NULL}, {.path = NULL}};
+    struct finding finding = {.verdict = IDENTICAL};
+    struct rp_error error = {0};
+    int code = compare(paths, config, sides, &finding, &error);
+    if (code == 0 && json)
+        print_json(&finding, sides);
+    else if (code == 0)
+        print_text(&finding);
+    for (unsigned s = 0; s < 2; s++) {
+        if (code == 0 && !json)
+            print_notes(&sides[s]);
+        rp_audit_digests_close(&sides[s]);
+    }
+    if (code < 0)
+        return rp_cmd_report(&error);
+    return finding.verdict == IDENTICAL ? RP_EXIT_FINE : RP_EXIT_DIFFERS;
+}
