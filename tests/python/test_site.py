@@ -33,6 +33,8 @@ def test_every_page_is_gathered_and_has_a_place_in_the_contents(program, tmp_pat
         if line.endswith(">") and "<" in line
     }
     assert listed == {page for page in pages if not page.startswith("source/")} - {"index.md"}
+    of_tree = {path.name for path in (ROOT / "tools" / "python" / "docs").glob("*.md")}
+    assert of_tree - {"README.md"} <= {Path(page).name for page in listed}
     reference = (tmp_path / "pages" / "reference" / "c.md").read_text()
     assert "### `rp_client_attach()`" in reference
     assert "resume: identical" in (tmp_path / "pages" / "index.md").read_text()

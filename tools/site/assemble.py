@@ -24,7 +24,10 @@ OWN = Path(__file__).resolve().parent / "pages"
 DOCS = "tools/python/docs/"
 PAGES = {  # page of the site: file of the tree
     "start/five-minutes.md": "tools/python/README.md",
-    **{f"start/{name}.md": f"{DOCS}{name}.md" for name in ("corpora", "moving", "comparison")},
+    **{
+        f"start/{name}.md": f"{DOCS}{name}.md"
+        for name in "install corpora moving comparison".split()
+    },
     **{
         f"frameworks/{name}.md": f"{DOCS}{name}.md"
         for name in "pytorch huggingface megatron torchtitan jax mpi launching".split()
