@@ -366,6 +366,8 @@ int rp_shard_open_for_index(struct rp_opened *opened, const char *path,
         if (*fd_out >= 0)
             close(*fd_out);
         rp_shard_close(opened);
+    } else {
+        rp_shard_read_through(opened);
     }
     return code;
 }

@@ -80,6 +80,9 @@ const char *rp_shard_spans(const struct rp_opened *opened, const struct rp_part 
                            struct rp_span *out, uint32_t *count_out);
 int rp_shard_has_span(const struct rp_opened *opened, uint64_t document);
 
+/** From here on all of its index is read from its beginning on, not document by document. */
+void rp_shard_read_through(struct rp_opened *opened);
+
 /** Prefetch what rp_shard_locate reads beyond rp_shard_length. */
 void rp_shard_expect_extent(const struct rp_opened *opened, uint64_t document);
 

@@ -307,6 +307,14 @@ static void expect_looks(struct rp_megatron *megatron)
         (void)madvise((void *)(uintptr_t)map->data, (size_t)map->bytes, MADV_RANDOM);
 }
 
+void rp_shard_read_through(struct rp_opened *opened)
+{
+    const struct rp_map *map = &opened->megatron.map;
+    if (opened->megatron.exceeds_memory)
+        (void)madvise((void *)(uintptr_t)map->data, (size_t)map->bytes, MADV_SEQUENTIAL);
+    opened->megatron.exceeds_memory = false;
+}
+
 /* The map and the sample are of one file, whatever happens to its name meanwhile. */
 int rp_megatron_open(struct rp_opened *opened, struct rp_error *error)
 {

@@ -51,6 +51,8 @@ static int open_shard(const struct rp_manifest_build *build, const struct rp_bui
                        "%s: changed while it was indexed", shard->path);
     if (code < 0)
         rp_shard_close(opened);
+    else
+        rp_shard_read_through(opened);
     return code;
 }
 
