@@ -100,8 +100,9 @@ static int add_documents(struct rp_opened *opened, const struct rp_probe *probe,
     memcpy(info->column, sink.layout.column, sizeof info->column);
     info->mask = sink.layout.mask;
     return code < 0 ? code
-                    : rp_mask_check(&opened->found.mask, sink.layout.has_spans ? &info->mask : NULL,
-                                    probe->path, error);
+                    : rp_readers_check_mask(info->format, &opened->found.mask,
+                                            sink.layout.has_spans ? &info->mask : NULL, probe->path,
+                                            error);
 }
 
 /* A format that has an index of its own: of the token file only blocks and the largest id. */

@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/text.h"
+#include "corpus/mask.h"
 
 /* The folders of raw are any *.bin and *.npy, so that it is asked last. */
 const struct rp_reader *const rp_readers[] = {
@@ -106,4 +107,20 @@ int rp_sink_document(struct rp_sink *sink, uint64_t byte, uint64_t tokens,
     sink->documents++;
     sink->tokens += tokens;
     return sink->keep(sink->context, byte, (uint32_t)tokens, spans, span_count, error);
+}
+
+int rp_readers_check_mask(enum rp_format format, const struct rp_mask_choice *choice,
+                          const struct rp_mask_origin *origin, const char *path,
+                          struct rp_error *error)
+{
+    const struct rp_reader *reader = rp_readers_of(format);
+    bool is_named = !rp_mask_is_none(choice) && !rp_mask_is_auto(choice);
+    if (!is_named || origin || !reader->holds_no_mask)
+        return rp_mask_check(choice, origin, path, error);
+    return rp_fail(
+        error, -RP_E_MISMATCH,
+        "leave the mask out, and every token is trained; or write the rows with a column "
+        "of that name as Parquet, and convert them: `ringpack convert -o PREFIX DIR`",
+        "%s: mask: expected %s, found %s, which has tokens alone", path, choice->name,
+        reader->what);
 }

@@ -79,6 +79,11 @@ RP_MUST_CHECK int rp_sink_document(struct rp_sink *sink, uint64_t byte, uint64_t
 RP_MUST_CHECK int rp_readers_check_type(const char *path, enum rp_token_type declared,
                                         enum rp_token_type found, struct rp_error *error);
 
+/** rp_mask_check of a shard of that format, which may have no masks at all. */
+RP_MUST_CHECK int rp_readers_check_mask(enum rp_format format, const struct rp_mask_choice *choice,
+                                        const struct rp_mask_origin *origin, const char *path,
+                                        struct rp_error *error);
+
 /* A file beside a token file: its name without `cut` at the end, which it must have, and with `add`
  * behind it. A `cut` of "/" stands for the whole last name. */
 struct rp_beside {
@@ -91,6 +96,7 @@ struct rp_reader {
     const char *folders; /* what a folder of this format holds, for people; NULL: no folder does */
     bool reads_tokens;   /* walk reads every token, so a large file needs a sidecar */
     bool claims_by_name; /* claim looks at names and not at bytes, so a sidecar knows better */
+    bool holds_no_mask;  /* neither it nor a file beside it says which tokens are trained */
 
     /* Files beside a token file without which walk cannot work, or knows less; ends with a NULL
      * `add`. NULL: there are none. */

@@ -174,7 +174,8 @@ static int take_mask(struct rp_opened *opened, const struct rp_find_options *opt
     opened->uses_spans = has_spans && !rp_mask_is_none(&opened->found.mask);
     opened->drops_unmasked = opened->uses_spans && options->hints && options->hints->drop_unmasked;
     opened->mask = has_spans ? origin : NULL;
-    return rp_mask_check(&opened->found.mask, opened->mask, opened->shard.path, error);
+    return rp_readers_check_mask(opened->found.format, &opened->found.mask, opened->mask,
+                                 opened->shard.path, error);
 }
 
 /* A mask that nobody has indexed would be ignored, and prompts would be trained. */

@@ -153,6 +153,18 @@ def test_refused_by_name(program, folder, name):
     assert_refused(program, make(folder), *words)
 
 
+@pytest.mark.parametrize("command", ["inspect", "index"])
+def test_a_mask_is_refused(program, folder, command):
+    """Its chunks have tokens alone, indexed or not; the message does not send to `index` again."""
+    chunk = write_dataset(folder / "d", make_documents(36, 4)) / "chunk-0-0.bin"
+    for _ in range(2):
+        words = ["mask: expected loss", "a chunk of litData, which has tokens alone"]
+        assert_refused(program, chunk, *words, declared=["--mask", "loss"], command=command)
+        assert not chunk.with_name("chunk-0-0.bin.rpx").exists() or command == "inspect"
+        if command == "inspect":
+            subprocess.run([program, "index", "-q", chunk], check=True, capture_output=True)
+
+
 def test_a_chunk_needs_its_index(program, folder):
     """Until a sidecar knows its type."""
     path = write_dataset(folder / "d", make_documents(35, 4)) / "chunk-0-0.bin"

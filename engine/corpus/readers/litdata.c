@@ -237,6 +237,7 @@ static const struct rp_beside beside[] = {{"/", "/index.json"}, {NULL, NULL}};
 const struct rp_reader rp_reader_litdata = {
     .format = RP_FORMAT_LITDATA,
     .what = "a chunk of litData",
+    .holds_no_mask = true,
     .folders = "index.json with chunk-*.bin (litData)",
     .claims_by_name = true,
     .beside = beside,

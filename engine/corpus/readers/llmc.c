@@ -73,6 +73,7 @@ const struct rp_reader rp_reader_llmc = {
     .format = RP_FORMAT_LLMC,
     .what = "a .bin of llm.c",
     .reads_tokens = true,
+    .holds_no_mask = true,
     .claim = claim,
     .walk = walk,
 };

@@ -278,6 +278,7 @@ static int claim(const struct rp_probe *probe, char why[256], struct rp_error *e
 const struct rp_reader rp_reader_mds = {
     .format = RP_FORMAT_MDS,
     .what = "an MDS shard",
+    .holds_no_mask = true,
     .folders = "index.json with *.mds (mosaicml-streaming)",
     .claim = claim,
     .expand = rp_mds_expand,

@@ -126,6 +126,7 @@ const struct rp_reader rp_reader_npy = {
     .format = RP_FORMAT_NPY,
     .what = "a numpy .npy file",
     .reads_tokens = true,
+    .holds_no_mask = true,
     .claim = claim,
     .walk = walk,
 };
