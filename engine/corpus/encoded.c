@@ -19,6 +19,7 @@ static const struct rp_encoded forms[] = {
     {"tfrecord", "TFRecord", {".tfrecord", ".tfrecords", ".tfrecord.gz"}, false},
     {"arrayrecord", "ArrayRecord", {".array_record", ".arrayrecord"}, false},
     {"lance", "Lance", {".lance"}, false},
+    {"levanter", "a cache of levanter", {"_ledger.json"}, false},
     {"arrow", "Feather", {".feather"}, false},
     {"mds", "compressed MDS", {".mds.zstd", ".mds.gz", ".mds.br", ".mds.snappy"}, false},
 };

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -245,3 +246,57 @@ def test_lance(program, tmp_path, wanted, monkeypatch):
     same_in_one_and_three(program, tmp_path, wanted[:180], BARE, place)
     convert(program, BARE, "-o", tmp_path / "named", place / "1.lance")
     assert documents(tmp_path / "named") == wanted[60:120]
+
+
+def write_jagged(tensorstore, place, rows, driver, metadata):
+    """As levanter's JaggedArrayStore lays it out, with room that was not used."""
+    ends = numpy.cumsum([len(row) for row in rows])
+    arrays = {"offsets": numpy.array([len(rows), *ends, 0, 0], "i8")}
+    arrays["data"] = numpy.array([*numpy.concatenate(rows), 0, 0, 0], "i4")
+    for name, values in arrays.items():
+        spec = {"driver": driver, "kvstore": f"file://{place}/{name}", "metadata": metadata}
+        made = tensorstore.open(spec, create=True, dtype=values.dtype, shape=values.shape).result()
+        made.write(values).result()
+
+
+LAYOUTS = {  # of zarr: version 2, and version 3 with compressed shards
+    "zarr": {"chunks": [256]},
+    "zarr3": {
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1024]}},
+        "codecs": [
+            {
+                "name": "sharding_indexed",
+                "configuration": {
+                    "chunk_shape": [256],
+                    "codecs": [{"name": "blosc", "configuration": {"cname": "zstd", "clevel": 5}}],
+                },
+            }
+        ],
+    },
+}
+
+
+def test_levanter(program, tmp_path, wanted, monkeypatch):
+    if not LONG:
+        pytest.skip("RP_LONG=1 runs it, after RP_LONG=1 tools/setup")
+    monkeypatch.syspath_prepend(str(LONG))
+    monkeypatch.setenv("PYTHONPATH", str(LONG))
+    tensorstore = pytest.importorskip("tensorstore")
+    place = tmp_path / "cache"
+    for number, (driver, metadata) in enumerate(LAYOUTS.items()):
+        rows = wanted[number * 100 : number * 100 + 100]
+        cache = place / f"train-{number}"
+        write_jagged(tensorstore, cache / "input_ids", rows, driver, metadata)
+        ledger = {"total_num_rows": len(rows), "is_finished": True}
+        (cache / "shard_ledger.json").write_text(json.dumps(ledger))
+    same_in_one_and_three(program, tmp_path, wanted, BARE, place)
+    lies = ({"total_num_rows": 101}, "found 100 rows"), ({"is_finished": False}, "a finished cache")
+    for change, word in lies:
+        (cache / "shard_ledger.json").write_text(json.dumps({**ledger, **change}))
+        refused(program, BARE, "-o", tmp_path / "x", cache, words=["shard_ledger.json", word])
+    (cache / "shard_ledger.json").write_text(json.dumps(ledger))
+    shutil.rmtree(cache / "input_ids" / "data")
+    write_jagged(tensorstore, cache / "short", wanted[:1], driver, metadata)
+    (cache / "short" / "data").rename(cache / "input_ids" / "data")
+    words = ["shard_ledger.json", "ends of rows"]
+    refused(program, BARE, "-o", tmp_path / "x", "--column", "input_ids", cache, words=words)

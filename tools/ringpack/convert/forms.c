@@ -35,6 +35,7 @@ static const struct rp_form forms[] = {
      NULL},
     {"arrayrecord", RP_READ_WORKER, {".array_record", ".arrayrecord"}, ".array_record-", NULL},
     {"lance", RP_READ_WORKER, {".lance"}, NULL, NULL},
+    {"levanter", RP_READ_WORKER, {"_ledger.json"}, NULL, NULL}, /* of its folder */
     {"pickle", RP_READ_REFUSED, {".pkl", ".pickle", ".pt", ".pth"}, NULL, PICKLE},
     {"npy",
      RP_READ_REFUSED,

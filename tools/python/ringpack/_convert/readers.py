@@ -144,6 +144,56 @@ def read_lance(request):
     yield from arrow_tables(request, batches, dataset.schema)
 
 
+# ---- levanter ----------------------------------------------------------------------------------
+
+
+def read_levanter(request):
+    """A cache, named by its ledger. A field is two arrays of zarr: `data`, and `offsets`, which are
+    the number of rows and the end of each. Both may be longer than that."""
+    path = request["path"]
+    with open(path, encoding="utf-8") as file:
+        ledger = json.load(file)
+    if not ledger.get("is_finished"):
+        raise Refused("format", f"{path}: expected a finished cache, found one without "
+                                "`is_finished`", "let levanter finish it")
+    folder, total = os.path.dirname(path), ledger["total_num_rows"]
+    fields = {
+        name: (open_zarr(folder, name, "offsets"), open_zarr(folder, name, "data"))
+        for name in sorted(os.listdir(folder))
+        if is_wanted(request, name) and os.path.isdir(os.path.join(folder, name, "offsets"))
+    }
+    for at in range(0, total, 1024):
+        end = min(at + 1024, total)
+        yield end / total, {
+            name: levanter_column(path, name, at, end, *arrays)
+            for name, arrays in fields.items()
+            if arrays[1].ndim == 1 and numpy.dtype(arrays[1].dtype.numpy_dtype).kind in "iub"
+        }
+
+
+def open_zarr(folder, *names):
+    place = os.path.abspath(os.path.join(folder, *names))
+    driver = "zarr3" if os.path.exists(os.path.join(place, "zarr.json")) else "zarr"
+    spec = {"driver": driver, "kvstore": {"driver": "file", "path": place + "/"}}
+    return need("tensorstore").open(spec, open=True, read=True).result()
+
+
+def levanter_column(path, name, at, end, offsets, data):
+    rows, bytes_end = int(offsets[0].read().result()), data.shape[0]
+    if end > min(rows, offsets.shape[0] - 1):
+        raise Refused("format", f"{path}: field `{name}`: expected a row {end - 1}, as the ledger "
+                                f"says, found {rows} rows", "let levanter make it again")
+    ends = numpy.array(offsets[at : end + 1].read().result())
+    if at == 0:
+        ends[0] = 0
+    lengths = numpy.diff(ends)
+    if ends[0] < 0 or (lengths < 0).any() or ends[-1] > bytes_end:
+        raise Refused("format", f"{path}: field `{name}`: expected ends of rows that ascend to at "
+                                f"most {bytes_end}, found others in rows {at} to {end - 1}",
+                      "let levanter make it again")
+    return lengths.astype("i8"), numpy.array(data[ends[0] : ends[-1]].read().result())
+
+
 # ---- HDF5 --------------------------------------------------------------------------------------
 
 
@@ -334,6 +384,7 @@ READERS = {
     "parquet": read_parquet,
     "arrow": read_arrow,
     "lance": read_lance,
+    "levanter": read_levanter,
     "mds": read_mds,
     "litdata": read_litdata,
     "hdf5": read_hdf5,
