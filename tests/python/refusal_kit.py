@@ -25,14 +25,14 @@ def options(folder, **changes):
     return [f"--{key.replace('_', '-')}={value}" for key, value in known.items()]
 
 
-def run(program, *arguments, prefix=(), **keywords):
+def run(program, *arguments, prefix=(), timeout=PATIENCE, **keywords):
     """The finished process; one that hangs fails the test."""
     command = [*prefix, program, *map(str, arguments)]
     return subprocess.run(
         command,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=timeout,
         stdin=subprocess.DEVNULL,
         **keywords,
     )

@@ -315,7 +315,8 @@ def test_ever_new_pages_are_refused(program, store, monkeypatch, name):
 @pytest.mark.skipif("RP_LONG" not in os.environ, reason="RP_LONG: a hundred thousand pages")
 def test_ever_new_pages_with_keys_are_refused(program, store, monkeypatch):
     endless = Endless(store, monkeypatch, "s3", entry="<Key>a</Key>")
-    refused(program, "inspect", endless.url, texts=["s3://b", "at most 100000 pages", "narrower"])
+    texts = ["s3://b", "at most 100000 pages", "narrower"]
+    refused(program, "inspect", endless.url, texts=texts, timeout=1200)
     assert endless.count == 100001
 
 
