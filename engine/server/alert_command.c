@@ -208,10 +208,9 @@ static void command_main(struct rp_side_thread *side)
     for (uint64_t end_ns = 0;;) {
         bool runs = look_after(command);
         pthread_mutex_lock(&side->mutex);
-        bool is_idle = !is_wanted(command);
-        if (is_idle && !side->stop)
+        if (!is_wanted(command) && !side->stop)
             (void)rp_side_thread_sleep_locked(side, runs ? LOOK_NS : IDLE_NS);
-        bool stop = side->stop;
+        bool is_idle = !is_wanted(command), stop = side->stop;
         pthread_mutex_unlock(&side->mutex);
         if (!stop)
             continue;

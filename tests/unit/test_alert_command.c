@@ -90,10 +90,11 @@ static void a_command_gets_what_it_needs_and_no_more(void **state)
 {
     (void)state;
     char *program = write_program(
-        "tell", "#!/bin/sh\ncd \"${0%/*}\"\n{ echo \"$#|$1|$2\"; env | grep RINGPACK | sort\n"
-                "test ! -e /proc/$$/fd/77 && readlink /proc/$$/fd/0\n"
-                "sed -nE 's/(SigBlk|SigIgn).*(.......)$/\\1 \\2/p' /proc/$$/status; } > new\n"
-                "mv new told\n");
+        "tell",
+        "#!/bin/sh\ncd \"${0%/*}\"\n{ echo \"$#|$1|$2\"; env | grep RINGPACK | LC_ALL=C sort\n"
+        "test ! -e /proc/$$/fd/77 && readlink /proc/$$/fd/0\n"
+        "sed -nE 's/(SigBlk|SigIgn).*(.......)$/\\1 \\2/p' /proc/self/status; } > new\n"
+        "mv new told\n");
     char *text = rp_format("%s,a b;$(c),", program);
     struct rp_alert_command *command = open_command(text, &long_patience);
     assert_int_equal(setenv("RINGPACK_ALERT_OLD", "1", 1), 0);
