@@ -66,6 +66,37 @@ wait $! || fail "an interrupt is not a failure: status $?"
 holds 'r["interrupted"] and r["limits"]["memcpy"]["tokens_per_second"] > 0'
 nothing_left 'an interrupted bench'
 
+# what saves cost: the parts are of the whole, nothing is left where checkpoints would be
+"$ringpack" bench -c c.yaml --checkpoint --seconds 0.3 --step-ms 1 --checkpoint-dir deep/kept \
+    --json >report
+holds 'not r["interrupted"] and r["saves"] >= 3 and r["bytes"] > 12288'
+holds 'set(r["parts_seconds"]) == {"copy", "write", "sync", "name", "read_back"}'
+holds 'all(r["parts_seconds"][p] < r["seconds"] for p in ("copy", "write", "sync", "name"))'
+holds '0 < r["seconds"] < r["busy_seconds"] and 0 < r["plain_write_seconds"]'
+for calls in next_without_save next_during_save; do
+    holds "r['$calls']['calls'] > 0"
+    holds "r['$calls']['median_seconds'] <= r['$calls']['p99_seconds']"
+    holds "r['$calls']['p99_seconds'] <= r['$calls']['longest_seconds']"
+done
+holds 'all(i["cost"] * i["seconds"] <= r["lost_seconds"] * 1.001 for i in r["intervals"])'
+holds 'r["costs_a_thousandth"]["seconds"] >= 999 * r["lost_seconds"]'
+holds 'r["costs_a_thousandth"]["seconds"] >= r["busy_seconds"] * 0.999'
+[ ! -e deep ] || fail "checkpoint_dir was made"
+"$ringpack" bench -c c.yaml --checkpoint --seconds 0.1 --step-ms 0 >report.txt
+for words in 'a checkpoint' read_back 'plain write' 'lost by a save' 'a save every' 'most 0.1 %'
+do
+    grep -q "$words" report.txt || fail "\`$words\` is not in: $(cat report.txt)"
+done
+grep -v checkpoint_dir c.yaml >without.yaml
+refuses 'has no checkpoint_dir' "$ringpack" bench -c without.yaml --checkpoint
+refuses 'whole number up to' "$ringpack" bench -c c.yaml --checkpoint --step-ms x
+"${as_in_a_terminal[@]}" "$ringpack" bench -c c.yaml --checkpoint --seconds 600 >report.txt &
+wait_for compgen -G '.ringpack-bench-*/checkpoint-*2.rpc' >/dev/null
+kill -INT $!
+wait $! || fail "an interrupt is not a failure: status $?"
+nothing_left 'interrupted saves'
+compgen -G '.ringpack-bench-*' >/dev/null && fail "a directory is left: $(echo .ringpack-bench-*)"
+
 # mistakes
 refuses 'expected a number from' "$ringpack" bench -c c.yaml --seconds nan
 refuses 'expected a number from' "$ringpack" bench -c c.yaml --seconds 0

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include "base/available.h"
+#include "base/text.h"
 #include "bench/bench.h"
+#include "bench/saves.h"
 #include "cmd.h"
 #include "stream.h"
 #include "interrupt.h"
@@ -18,13 +20,26 @@
 #define SECONDS_STANDARD 10.0
 #define SECONDS_MIN 0.05
 #define SECONDS_MAX 3600.0
+#define STEP_MS_STANDARD 10u
+#define STEP_MS_MAX 60000u
 
-enum { OPTION_SECONDS = 0x1000, OPTION_HOT, OPTION_COLD, OPTION_JSON };
+enum {
+    OPTION_SECONDS = 0x1000,
+    OPTION_HOT,
+    OPTION_COLD,
+    OPTION_JSON,
+    OPTION_CHECKPOINT,
+    OPTION_STEP
+};
 
 static const struct argp_option own_options[] = {
     {"seconds", OPTION_SECONDS, "S", 0, "measure each run for S seconds (10)", 0},
     {"hot", OPTION_HOT, NULL, 0, "only with the corpus in the page cache", 0},
     {"cold", OPTION_COLD, NULL, 0, "only with the corpus dropped from the page cache", 0},
+    {"checkpoint", OPTION_CHECKPOINT, NULL, 0,
+     "measure saves instead: their parts, the pauses of trainers, and what they cost by interval",
+     0},
+    {"step-ms", OPTION_STEP, "N", 0, "with --checkpoint: a trainer takes N ms for a batch (10)", 0},
     {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
     {"verbose", 'v', NULL, 0, "show what engine and trainers write", 0},
     {0},
@@ -33,7 +48,8 @@ static const struct argp_option own_options[] = {
 struct arguments {
     struct rp_cmd_config config;
     double seconds;
-    bool hot, cold, json, verbose;
+    uint64_t step_ms;
+    bool hot, cold, checkpoint, json, verbose;
 };
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -54,6 +70,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case OPTION_COLD:
         a->cold = true;
+        return 0;
+    case OPTION_CHECKPOINT:
+        a->checkpoint = true;
+        return 0;
+    case OPTION_STEP:
+        if (!rp_text_u64(text, &a->step_ms) || a->step_ms > STEP_MS_MAX)
+            argp_error(state, "--step-ms: expected a whole number up to %u, found `%s`",
+                       STEP_MS_MAX, text);
         return 0;
     case OPTION_JSON:
         a->json = true;
@@ -137,12 +161,40 @@ static int measure(struct rp_bench *bench, bool hot, bool cold, struct rp_error 
     return rp_interrupted() ? 0 : code;
 }
 
+/* With no save at all, an interrupt has ended it too early. */
+static int bench_saves(const struct arguments *arguments, struct rp_bench *bench,
+                       struct rp_error *error)
+{
+    struct rp_bench_saves saves = {.count = 0};
+    int code = rp_bench_measure_saves(bench, (double)arguments->step_ms / 1000, &saves, error);
+    if (code >= 0 && arguments->json)
+        rp_bench_print_saves_json(&saves);
+    else if (code >= 0)
+        rp_bench_print_saves(&saves);
+    return code;
+}
+
+static int bench_speed(const struct arguments *arguments, struct rp_bench *bench,
+                       struct rp_error *error)
+{
+    bool both = arguments->hot == arguments->cold;
+    const struct rp_shard *object = find_object(bench->corpus);
+    int code = check_files(arguments, object, error);
+    if (code >= 0)
+        code = object ? measure_store(bench, error)
+                      : measure(bench, both || arguments->hot, both || arguments->cold, error);
+    if (code >= 0 && arguments->json)
+        rp_bench_print_json(bench);
+    else if (code >= 0)
+        rp_bench_print(bench);
+    return code;
+}
+
 static int bench(void *argument, const struct rp_config *config)
 {
     struct arguments *arguments = argument;
     struct rp_error error = {0};
     struct rp_corpus *corpus = NULL;
-    bool both = arguments->hot == arguments->cold;
     struct rp_bench bench = {
         .arguments = &arguments->config,
         .config = config,
@@ -158,20 +210,13 @@ static int bench(void *argument, const struct rp_config *config)
                  [RP_BENCH_STORE] = {.name = "from stores"}}};
     int code = rp_stream_open_corpus(&corpus, config, false, &error);
     bench.corpus = corpus;
-    const struct rp_shard *object = code >= 0 ? find_object(corpus) : NULL;
-    if (code >= 0)
-        code = check_files(arguments, object, &error);
     if (code >= 0)
         code = count_corpus(&bench, &error);
     if (code >= 0)
         code = rp_job_open(&bench.job, NULL, arguments->verbose, &error);
     if (code >= 0) {
-        code = object ? measure_store(&bench, &error)
-                      : measure(&bench, both || arguments->hot, both || arguments->cold, &error);
-        if (code >= 0 && arguments->json)
-            rp_bench_print_json(&bench);
-        else if (code >= 0)
-            rp_bench_print(&bench);
+        code = arguments->checkpoint ? bench_saves(arguments, &bench, &error)
+                                     : bench_speed(arguments, &bench, &error);
         rp_job_close(&bench.job);
     }
     rp_corpus_close(corpus);
@@ -183,12 +228,17 @@ static const char doc[] =
     " of the same bytes, plain reads of the files, planning alone. Says what holds it back.\v"
     "Every local rank has a trainer that returns each batch at once. `cold` throws the token"
     " files out of the page cache first. A corpus in stores is measured once. Ctrl-C ends it with"
-    " what was measured so far.";
+    " what was measured so far.\n\n"
+    "With --checkpoint, the engine saves again and again for S seconds, to a directory of its own"
+    " beside checkpoint_dir (it is removed at the end), while trainers take a batch every"
+    " --step-ms. The report says how long each part of a save takes, how long next() takes"
+    " meanwhile, and which share of a run saves cost at which interval. `-c CHECKPOINT` takes the"
+    " config of a run.";
 
 int rp_cmd_bench(int argc, char **argv)
 {
     static const struct rp_cmd_verb verb = {
         .options = own_options, .parse = parse, .doc = doc, .run = bench};
-    struct arguments arguments = {.seconds = SECONDS_STANDARD};
+    struct arguments arguments = {.seconds = SECONDS_STANDARD, .step_ms = STEP_MS_STANDARD};
     return rp_cmd_config_run(&verb, &arguments, argc, argv);
 }
