@@ -78,7 +78,7 @@ struct rp_config {
     uint32_t replicas;    /* 1; consumers of this node that need the batches of one rank */
     bool drop_last;       /* false */
     int64_t pad_id;       /* 0 */
-    char *profile;        /* min | hf | megatron | grain | olmo | titan | full; default min */
+    char *profile;        /* of RP_PROFILES; default min */
     uint32_t sections;    /* `sections: [labels, …]`: bit per rp_section; overrides the profile */
     uint32_t token_dtype; /* `token_dtype`: i32 | i64 | u16 (enum rp_dtype), for input_ids, labels
                            * and position_ids (labels and position_ids are i32 when it is u16) */

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Profiles: the names, types and shapes that frameworks want, without a copy where none is told."""
 
+import re
+import subprocess
+
 import numpy
 import pytest
 import ringpack
@@ -38,6 +41,12 @@ WANTED = {  # profile -> name -> type and shape, or the type of a number
 }
 MADE = {"doc_lens", "label_mask"}  # of olmo: computed, not viewed
 KINDS = {"numpy": lambda array: array, "torch": lambda tensor: tensor.numpy(), "jax": numpy.asarray}
+
+
+def test_the_names_are_those_of_the_config(program):
+    keys = subprocess.run([program, "config", "keys"], capture_output=True, text=True, check=True)
+    [words] = re.findall(r"^  profile .*\n +(\S+) ", keys.stdout, re.MULTILINE)
+    assert set(words.split("|")) == set(ringpack.profiles.PROFILES) | {"min", "full"}
 
 
 def address(view, kind):

@@ -351,9 +351,11 @@ static void profiles_choose_sections(void **state)
     } expected[] = {
         {"min", 0x87, RP_DTYPE_I32, RP_LABELS_SHIFTED},
         {"hf", 0x9f, RP_DTYPE_I64, RP_LABELS_ALIGNED},
+        {"trl", 0x9f, RP_DTYPE_I64, RP_LABELS_ALIGNED},
         {"megatron", 0xdf, RP_DTYPE_I64, RP_LABELS_SHIFTED},
         {"grain", 0x37, RP_DTYPE_I32, RP_LABELS_SHIFTED},
         {"olmo", 0x47, RP_DTYPE_I64, RP_LABELS_SHIFTED},
+        {"torchtitan", 0x9f, RP_DTYPE_I64, RP_LABELS_SHIFTED},
         {"titan", 0x9f, RP_DTYPE_I64, RP_LABELS_SHIFTED},
         {"full", 0x1ff, RP_DTYPE_I32, RP_LABELS_SHIFTED},
     };

@@ -123,7 +123,7 @@ class Loader:
         if start_engine and not describes:
             raise UsageError("start_engine=True needs config or corpus", "Loader('config.yaml')")
         if profile is not None and (describes or profile not in PROFILES):
-            options["profile"] = PROFILES[profile].engine if profile in PROFILES else profile
+            options["profile"] = profile
         if options and not describes:
             raise TypeError(f"{', '.join(options)}: only an engine that starts here takes these")
         starts = describes and (ranks.local == 0 if start_engine is None else start_engine)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each framework calls the parts of a batch: the `profile` of a Loader.
 
-A profile says two things: which sections the engine is asked for (its own `profile`), and under
-which names and shapes a batch gives them. All of it lies in the engine's memory, but for what is
-marked "made": a small array that is computed when it is asked for, and is the caller's.
+A profile says two things: which sections the engine is asked for (its key `profile`, which has the
+same names), and under which names and shapes a batch gives them. All of it lies in the engine's
+memory, but for what is marked "made": a small array that is computed when it is asked for, and is
+the caller's.
 
 =========== ====================================================================================
 hf          input_ids, labels, position_ids int64 (batch_size, L); cu_seq_lens_q, cu_seq_lens_k
@@ -44,7 +45,6 @@ Field = Union[View, Callable[["Batch"], Any]]
 
 
 class Profile(NamedTuple):
-    engine: str  # the engine's name of it
     fields: Mapping[str, Field]
     labels: Optional[int] = None  # enum rp_label_mode that it needs, if any
     needs: frozenset[str] = frozenset()  # sections that its other fields read
@@ -89,7 +89,6 @@ def _label_mask(batch: "Batch") -> Any:
 
 
 _TORCHTITAN = Profile(
-    "titan",
     {
         "input": View("input_ids"),
         "positions": View("position_ids"),
@@ -99,7 +98,6 @@ _TORCHTITAN = Profile(
 )
 PROFILES: dict[str, Profile] = {
     "hf": Profile(
-        "hf",
         {
             "input_ids": View("input_ids"),
             "labels": View("labels"),
@@ -113,12 +111,10 @@ PROFILES: dict[str, Profile] = {
         needs=frozenset({"cu_seqlens"}),
     ),
     "trl": Profile(
-        "hf",
         {name: View(name, ONE_ROW) for name in ("input_ids", "labels", "position_ids")},
         labels=ALIGNED,
     ),
     "megatron": Profile(
-        "megatron",
         {
             "tokens": View("input_ids"),
             "labels": View("labels"),
@@ -130,7 +126,6 @@ PROFILES: dict[str, Profile] = {
         labels=SHIFTED,
     ),
     "olmo": Profile(
-        "olmo",
         {
             "input_ids": View("input_ids"),
             "doc_lens": _doc_lens,
@@ -140,9 +135,8 @@ PROFILES: dict[str, Profile] = {
         needs=frozenset({"doc_lens", "loss_mask"}),
     ),
     "torchtitan": _TORCHTITAN,
-    "titan": _TORCHTITAN,  # as the engine's config calls it
+    "titan": _TORCHTITAN,  # the older name
     "grain": Profile(
-        "grain",
         {
             "inputs": View("input_ids"),
             "inputs_segment_ids": View("segment_ids"),
@@ -155,7 +149,7 @@ PROFILES: dict[str, Profile] = {
 def check_sections(name: str, sections: tuple[str, ...], label_mode: int) -> None:
     """Refuse a run whose batches do not have what the profile gives."""
     profile = PROFILES[name]
-    hint = f"give the engine `profile: {profile.engine}`"
+    hint = f"give the engine `profile: {name}`"
     wanted = {field.section for field in profile.fields.values() if isinstance(field, View)}
     missing = sorted((wanted | profile.needs) - set(sections))
     if missing:

@@ -82,7 +82,7 @@ class Replay:
             raise UsageError("no stream was named", "Replay('config.yaml')")
         check_form(return_type, False, 1)
         if profile is not None:
-            options["profile"] = PROFILES[profile].engine if profile in PROFILES else profile
+            options["profile"] = profile
         self._checkpoint = os.fspath(config) if config is not None and is_kept(config) else None
         described = None if self._checkpoint else config
         keys = {**options, "run": _RUN}
