@@ -7,6 +7,18 @@ engine=
 trap 'kill $engine 2>/dev/null || :; rm -rf "$scratch"' EXIT
 
 # --- options that are misspelt
+# the help of a verb says of each key whether it may change, as the contract does
+"$ringpack" help serve | awk '/ Keys that /{ stays = /must stay/; next } / --[a-z-]+=VALUE/ {
+    sub(/^ *(-., )?--/, ""); sub(/=.*/, ""); gsub(/-/, "_")
+    print $1, stays ? "must stay" : "may change" }' | sort >said
+"$ringpack" config show --json | "$python" -c '
+import json, sys
+for name, key in json.load(sys.stdin).items():
+    print(name, key["at_resume"])' | sort >known
+[ "$(wc -l <known)" -gt 20 ] || fail "config show lists no keys"
+diff known said || fail "the help of serve groups keys otherwise"
+"$ringpack" help | grep -A9 '^Watch a run:$' | grep -q '^  top ' || fail "verbs are not grouped"
+refuses "did you mean \`torchtitan\`" "$ringpack" plan --sources x --profile torchtita
 refuses "unrecognized option '--seqlen'; did you mean \`--seq-len\`?|ringpack help serve" \
     "$ringpack" serve --seqlen 8
 refuses 'did you mean `--batches`?' "$ringpack" attach x --batch 3 --batchez=4

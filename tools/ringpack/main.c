@@ -18,41 +18,65 @@
  * -v`). */
 const char *malloc_conf = "narenas:1";
 
+/* What a user does with a verb. */
+enum group {
+    PREPARE,
+    RUN,
+    WATCH,
+    PROVE,
+};
+static const char *const titles[] = {
+    [PREPARE] = "Prepare a corpus and a config",
+    [RUN] = "Run, save and rewind",
+    [WATCH] = "Watch a run",
+    [PROVE] = "Know what is in a stream, and prove it",
+};
+
 struct verb {
+    enum group group;
     const char *name;
     int (*run)(int argc, char **argv);
     const char *help;
 };
 
+/* In the order of the groups. */
 static const struct verb verbs[] = {
-    {"demo", rp_cmd_demo, "make a corpus, serve it, kill everything, resume, compare: in a minute"},
-    {"index", rp_cmd_index,
+    {PREPARE, "demo", rp_cmd_demo,
+     "make a corpus, serve it, kill everything, resume, compare: in a minute"},
+    {PREPARE, "convert", rp_cmd_convert,
+     "turn text or JSONL into token files (Megatron .bin/.idx)"},
+    {PREPARE, "index", rp_cmd_index,
      "scan token files once, so that runs start at once and damage is noticed"},
-    {"convert", rp_cmd_convert, "turn text or JSONL into token files (Megatron .bin/.idx)"},
-    {"inspect", rp_cmd_inspect, "say what a path is and why, and how long its documents are"},
-    {"plan", rp_cmd_plan, "show how a config packs its corpus, without reading a token"},
-    {"serve", rp_cmd_serve, "feed the trainers of this machine"},
-    {"attach", rp_cmd_attach, "drain one rank as a trainer would: tokens/s, waits, digest"},
-    {"stat", rp_cmd_stat, "show what a running engine is doing"},
-    {"ps", rp_cmd_ps, "list the engines of this machine"},
-    {"top", rp_cmd_top, "watch engines, ranks and rings on a terminal"},
-    {"report", rp_cmd_report_page, "write what is known of a run to one page"},
-    {"metrics", rp_cmd_metrics, "serve what engines do to Prometheus, and as a live page"},
-    {"explain", rp_cmd_explain, "say which documents are in a step, a row or a text, and where"},
-    {"state", rp_cmd_state, "write the state token of any step or row"},
-    {"audit", rp_cmd_audit, "prove that two positions have the same rows before them"},
-    {"verify", rp_cmd_verify, "prove that a killed and resumed run gives the same rows"},
-    {"bench", rp_cmd_bench, "measure a config beside the limits of this machine"},
-    {"checkpoint", rp_cmd_checkpoint, "list, compare, export, rewind the checkpoints of a run"},
-    {"config", rp_cmd_config, "show, check, compare or write configs"},
-    {"doctor", rp_cmd_doctor, "check this machine and say what to change"},
+    {PREPARE, "inspect", rp_cmd_inspect,
+     "say what a path is and why, and how long its documents are"},
+    {PREPARE, "config", rp_cmd_config, "show, check, compare or write configs"},
+    {PREPARE, "plan", rp_cmd_plan, "show how a config packs its corpus, without reading a token"},
+    {PREPARE, "doctor", rp_cmd_doctor, "check this machine and say what to change"},
+    {PREPARE, "bench", rp_cmd_bench, "measure a config beside the limits of this machine"},
+    {RUN, "serve", rp_cmd_serve, "feed the trainers of this machine"},
+    {RUN, "attach", rp_cmd_attach, "drain one rank as a trainer would: tokens/s, waits, digest"},
+    {RUN, "checkpoint", rp_cmd_checkpoint,
+     "list, compare, export, rewind the checkpoints of a run"},
+    {WATCH, "ps", rp_cmd_ps, "list the engines of this machine"},
+    {WATCH, "stat", rp_cmd_stat, "show what a running engine is doing"},
+    {WATCH, "top", rp_cmd_top, "watch engines, ranks and rings on a terminal"},
+    {WATCH, "metrics", rp_cmd_metrics, "serve what engines do to Prometheus, and as a live page"},
+    {WATCH, "report", rp_cmd_report_page, "write what is known of a run to one page"},
+    {PROVE, "explain", rp_cmd_explain,
+     "say which documents are in a step, a row or a text, and where"},
+    {PROVE, "state", rp_cmd_state, "write the state token of any step or row"},
+    {PROVE, "audit", rp_cmd_audit, "prove that two positions have the same rows before them"},
+    {PROVE, "verify", rp_cmd_verify, "prove that a killed and resumed run gives the same rows"},
 };
 
 static void print_usage(FILE *out)
 {
-    fputs("Usage: ringpack VERB [arguments]\n\n", out);
-    for (size_t i = 0; i < RP_ARRAY_COUNT(verbs); i++)
+    fputs("Usage: ringpack VERB [arguments]\n", out);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(verbs); i++) {
+        if (i == 0 || verbs[i].group != verbs[i - 1].group)
+            fprintf(out, "\n%s:\n", titles[verbs[i].group]);
         fprintf(out, "  %-12s%s\n", verbs[i].name, verbs[i].help);
+    }
     fputs("\n`ringpack help VERB` explains a verb; `ringpack --version` prints the version.\n"
           "Exit status: 0 fine, 1 checked and it differs, 2 trouble.\n",
           out);
