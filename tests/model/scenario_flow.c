@@ -142,6 +142,7 @@ static void begin_behind(uint64_t first)
     fill_behind(&behind->arena);
     behind->options = (struct rp_flow_options){.rank_count = 1, .rows = 1};
     behind->catch_up = &own.behind_catch_up;
+    behind->aside = &own.behind_aside;
     behind->running = true;
     behind->wake_fd = flow->wake_fd;
     behind->deliver = (struct rp_deliver){.options = &behind->options,
@@ -149,7 +150,7 @@ static void begin_behind(uint64_t first)
                                           .turn.taken.value = 1,
                                           .wake_at = UINT64_MAX,
                                           .end_batch = catch_up_limit(flow, 1),
-                                          .aside = &own.behind_aside,
+                                          .aside = behind->aside,
                                           .arena = &behind->arena,
                                           .rings = &shared->rings[1],
                                           .files = &behind->files,
