@@ -158,7 +158,7 @@ static void must_fill(struct stream *s, uint32_t r)
             got++;
             continue;
         }
-        if (tries == 10000)
+        if (tries == 3000)
             fail_msg("ring %u: only %u batches while the caller of rp_flow_park sleeps", r, got);
         poll(NULL, 0, 1);
     }
