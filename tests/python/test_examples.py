@@ -216,8 +216,7 @@ def mpi_trainer(program, tmp_path_factory):
     return place
 
 
-def test_mpi(mpi_trainer, corpus, folder):
-    """A step of 12 rows has one loss, whatever ranks share it: counts are whole numbers."""
+def mpi_config(corpus, folder):
     config = folder / "config.yaml"
     config.write_text(f"sources: [{corpus}]\nseed: 1\nseq_len: 256\n")
     environment = {
@@ -225,6 +224,42 @@ def test_mpi(mpi_trainer, corpus, folder):
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
+    return config, environment
+
+
+OTHER_DIGEST = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+size_t rp_client_state(const void *client, unsigned char *buffer, size_t capacity)
+{
+    size_t (*real)(const void *, void *, size_t) = dlsym(RTLD_NEXT, "rp_client_state");
+    size_t bytes = real(client, buffer, capacity);
+    if (bytes <= capacity && atoi(getenv("OMPI_COMM_WORLD_RANK")) == 1)
+        buffer[bytes - 32] ^= 1;
+    return bytes;
+}
+"""
+
+
+def test_mpi_ranks_compare_plan_digests(mpi_trainer, corpus, folder):
+    """A rank whose state has another plan digest at the same row is refused."""
+    config, environment = mpi_config(corpus, folder)
+    (folder / "other.c").write_text(OTHER_DIGEST)
+    preload = folder / "other.so"
+    words = ["cc", "-shared", "-fPIC", folder / "other.c", "-ldl", "-o", preload]
+    subprocess.run(words, check=True)
+    command = ["mpirun", "--oversubscribe", "-np", 2, "-x", f"LD_PRELOAD={preload}"]
+    command += [mpi_trainer, config, folder / "state", 1, 6]
+    with start(command, folder / "log", **environment) as job:
+        job.wait_for(lambda output: "rank 1: plan_digest differs: rank 0 has" in output)
+        job.kill()
+    assert not (folder / "state").exists()
+
+
+def test_mpi(mpi_trainer, corpus, folder):
+    """A step of 12 rows has one loss, whatever ranks share it: counts are whole numbers."""
+    config, environment = mpi_config(corpus, folder)
 
     def run(ranks, steps, state):
         command = ["mpirun", "--oversubscribe", "-np", ranks, mpi_trainer, config, folder / state]

@@ -57,16 +57,44 @@ static void start_engine(const char *config, const char *run, const char *rows)
     }
 }
 
+/* The plan digest of all rows before those to come: in a state token of version 3 the 16 bytes
+ * before the last 16 (engine/plan/STREAM.md section 9). Zeros where an older token lacks it. */
+static void plan_digest(const struct rp_client *client, uint64_t digest[2])
+{
+    static char token[TOKEN_BYTES];
+    uint32_t version;
+    size_t bytes = rp_client_state(client, token, sizeof token);
+    memcpy(&version, token + 8, sizeof version);
+    if (version == 3 && bytes <= sizeof token)
+        memcpy(digest, token + bytes - 32, 16);
+}
+
+static void check_digest(const uint64_t mine[2], const uint64_t first[2])
+{
+    int is_known = (mine[0] || mine[1]) && (first[0] || first[1]);
+    if (!is_known || memcmp(mine, first, 16) == 0)
+        return;
+    fprintf(stderr,
+            "rank %d: plan_digest differs: rank 0 has %016llx%016llx, this one has %016llx%016llx; "
+            "the rows before this one were not the same\n"
+            "  next: load one state on every rank; `ringpack audit A B` compares two states\n",
+            rank, (unsigned long long)first[1], (unsigned long long)first[0],
+            (unsigned long long)mine[1], (unsigned long long)mine[0]);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
 /* Nodes share no memory: whether they read one stream, from one row and in the same steps, only the
  * job can tell. */
 static void check_ranks(const struct rp_client *client)
 {
     const struct rp_geometry *g = rp_client_geometry(client);
     uint64_t step_rows = (uint64_t)g->rows * g->world * g->micro_batches;
-    uint64_t mine[3] = {rp_client_contract(client, NULL, 0), rp_client_next_row(client),
+    uint64_t mine[5] = {rp_client_contract(client, NULL, 0), rp_client_next_row(client),
                         g->base_row % step_rows};
-    uint64_t first[3] = {mine[0], mine[1], mine[2]};
-    MPI_Bcast(first, 3, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    plan_digest(client, mine + 3);
+    uint64_t first[5];
+    memcpy(first, mine, sizeof first);
+    MPI_Bcast(first, 5, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     char *contract = malloc(mine[0]), *other = malloc(first[0]);
     struct rp_error error = {.message = "it begins at another row than rank 0, or in other steps"};
     if (!contract || !other) {
@@ -82,6 +110,7 @@ static void check_ranks(const struct rp_client *client)
         fprintf(stderr, "rank %d: %s\n", rank, error.message);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
+    check_digest(mine + 3, first + 3);
     free(contract);
     free(other);
 }
