@@ -19,7 +19,8 @@ RP_MUST_CHECK int rp_engine_rebuild_running(struct rp_engine *engine, uint32_t r
                                             struct rp_error *error);
 
 /** Can the ring be rebuilt with seat `replica` at `batch`, and be served by a catch-up flow from
- * there? It can if it is behind already; or if it falls behind, and not too many others are. */
+ * there? It can if it is behind already; or if it falls behind, and
+ * fewer than rp_flow_catch_ups_max rings are. */
 bool rp_engine_can_catch_up(const struct rp_engine *engine, uint32_t ring, uint32_t replica,
                             uint64_t batch);
 /** Do that. The probe is at rp_engine_tail_if_rebuilt. On failure nothing has changed, or

@@ -310,9 +310,44 @@ static void cases_by_name(void **state)
           WITH(f.position = 6, f.lowest_other = 2), RP_PLACEMENT_MOVE_ALL, none, 16, 4);
 }
 
+static void a_step_row_beside_a_token_is_not_looked_at(void **state)
+{
+    (void)state;
+    struct rp_rejoin_facts f;
+    check("a token, and a row at which no step begins",
+          WITH(f.row = 8, f.step_row = 6, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_ROW),
+          RP_PLACEMENT_KEEP, RP_REFUSAL_NONE, 8, 4);
+}
+
+/* Rows of a batch of two are even or odd, whether a base row is added or subtracted. Of three: */
+static void rows_are_counted_from_the_base_row(void **state)
+{
+    (void)state;
+    struct rp_rejoin_facts f = middle;
+    f.batch_rows = 3;
+    f.step_rows = 6;
+    f.release = f.position = 1;
+    f.asks_by = RP_ASKS_BY_ROW;
+    f.row = 7; /* batch 1, from base row 4 */
+    f.step_row = 4;
+    struct rp_placement p = rp_rejoin_decide(&f);
+    assert_int_equal(p.action, RP_PLACEMENT_KEEP);
+    assert_int_equal(p.batch, 1);
+    f.step_row = 1; /* a step began between two of ours */
+    p = rp_rejoin_decide(&f);
+    assert_int_equal(p.action, RP_PLACEMENT_MOVE_ALL);
+    assert_int_equal(p.base_row, 1);
+    f.row = 8;
+    f.others = RP_OTHERS_ELSEWHERE;
+    p = rp_rejoin_decide(&f);
+    assert_int_equal(p.refusal, RP_REFUSAL_NOT_NUMBERED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_row_beside_a_token_is_not_looked_at),
+        cmocka_unit_test(rows_are_counted_from_the_base_row),
         cmocka_unit_test(cases_by_name),
         cmocka_unit_test(every_small_world_is_as_specified),
     };
