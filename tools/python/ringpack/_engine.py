@@ -57,7 +57,8 @@ def find_program() -> str:
     if found is None:
         raise RingpackError(
             "the program `ringpack` was not found beside the package or in PATH",
-            "`pip install ./tools/python` in a clone of ringpack builds it, or set RINGPACK",
+            "`pip install --force-reinstall` of the wheel brings it back, `pip install "
+            "./tools/python` in a clone builds it; or set RINGPACK",
         )
     return found
 

@@ -168,8 +168,8 @@ def _open() -> ctypes.CDLL:
     raise RingpackError(
         "libringpack.so cannot be loaded: " + "; ".join(failures),
         why_unsuitable()
-        or "`pip install ./tools/python` in a clone of ringpack builds it, or set RINGPACK_LIBRARY "
-        "to the file that CMake built",
+        or "`pip install --force-reinstall` of the wheel brings it back, `pip install "
+        "./tools/python` in a clone builds it; or set RINGPACK_LIBRARY to what CMake built",
     )
 
 
