@@ -18,6 +18,8 @@
 #include "cmd_config.h"
 #include "explain/make_landmarks.h"
 #include "masked_tally.h"
+#include "page_file.h"
+#include "plan/picture.h"
 #include "server/server.h"
 #include "stream.h"
 
@@ -26,12 +28,13 @@
 #define SHARE_APART_RELATIVE 0.10 /* or by more than this part of the asked share */
 #define BUCKETS 26 /* of rows by documents: bucket b has b significant bits, seq_len <= 2^24 */
 
-enum { OPTION_ROWS = 0x1000, OPTION_LANDMARKS, OPTION_JSON };
+enum { OPTION_ROWS = 0x1000, OPTION_LANDMARKS, OPTION_JSON, OPTION_SVG };
 
 struct arguments {
     struct rp_cmd_config config;
     uint64_t rows; /* --rows; 0 = not given */
     bool landmarks, json;
+    const char *svg; /* NULL = no picture */
 };
 
 /* What was counted over the planned rows. */
@@ -41,6 +44,7 @@ struct tally {
     uint64_t histogram[BUCKETS];
     uint64_t *source_tokens; /* [sources] emitted */
     struct rp_masked_tally masks;
+    struct rp_picture *picture; /* NULL = none is wanted */
     const struct rp_corpus *corpus;
     bool complete; /* the stream ended */
     /* Documents after the last row, which the plan has not read. They are empty or dropped. */
@@ -59,6 +63,8 @@ static const struct argp_option own_options[] = {
      "Replay and starts at a step find any row at once. It goes on where it ended before",
      0},
     {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
+    {"svg", OPTION_SVG, "FILE", 0,
+     "draw the planned rows, too: mixture, padding, lengths of documents, cost by rank", 0},
     {0},
 };
 
@@ -76,6 +82,13 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case OPTION_JSON:
         arguments->json = true;
+        return 0;
+    case OPTION_SVG:
+        arguments->svg = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (arguments->svg && arguments->landmarks)
+            argp_error(state, "--svg and --landmarks: use one of them at a time");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -108,6 +121,8 @@ static int run_plan(struct rp_plan *plan, const struct rp_config *config, uint64
         if (code <= 0)
             break;
         tally_row(tally, &row);
+        if (tally->picture)
+            rp_picture_add(tally->picture, &row);
         if (tally->masks.is_masked)
             code = rp_masked_tally_add(&tally->masks, tally->corpus, &row, config->seq_len, is_cut,
                                        error);
@@ -173,19 +188,11 @@ static struct summary summarise(const struct rp_config *config, const struct tal
     };
 }
 
-static double asked_share(const struct rp_config *config, uint32_t source)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < config->source_count; i++)
-        sum += config->sources[i].weight;
-    return ratio((double)config->sources[source].weight, (double)sum);
-}
-
 /* Whether the share of a source is not the one that was asked for. The reason is that sources have
  * ended before the stream, and others have filled the rest. */
 static bool misses_share(const struct rp_config *config, const struct tally *tally, uint32_t source)
 {
-    double asked = asked_share(config, source), realised = realised_share(tally, source);
+    double asked = rp_picture_asked_share(config, source), realised = realised_share(tally, source);
     double apart = realised > asked ? realised - asked : asked - realised;
     return tally->complete && (apart > SHARE_APART || apart > SHARE_APART_RELATIVE * asked);
 }
@@ -197,7 +204,7 @@ static void print_mixture(const struct rp_config *config, const struct tally *ta
     printf("mixture                  asked  realised         tokens  times read (mean)\n");
     for (uint32_t i = 0; i < config->source_count; i++) {
         printf("  %-20.20s%7.3f %%%8.3f %% %14s%12.2f\n", config->sources[i].name,
-               100 * asked_share(config, i), 100 * realised_share(tally, i),
+               100 * rp_picture_asked_share(config, i), 100 * realised_share(tally, i),
                rp_cmd_count_text(tally->source_tokens[i], text), times_read(tally, i));
         misses |= misses_share(config, tally, i);
     }
@@ -349,7 +356,7 @@ static void print_json(const struct rp_config *config, const struct tally *tally
     for (uint32_t i = 0; i < config->source_count; i++)
         json_array_append_new(mixture, json_pack("{s:o, s:f, s:f, s:I, s:f, s:b}", "source",
                                                  rp_cmd_json_text(config->sources[i].name), "asked",
-                                                 asked_share(config, i), "realised",
+                                                 rp_picture_asked_share(config, i), "realised",
                                                  realised_share(tally, i), "tokens",
                                                  (json_int_t)tally->source_tokens[i], "times_read",
                                                  times_read(tally, i), "misses_share",
@@ -400,6 +407,41 @@ static int look_at_plan(struct tally *tally, const struct rp_config *config,
     return code;
 }
 
+static int count_rows(struct tally *tally, const struct arguments *arguments,
+                      const struct rp_config *config, struct rp_plan *plan, struct rp_error *error)
+{
+    int code = rp_masked_tally_open(&tally->masks, tally->corpus, config->seq_len, error);
+    if (code >= 0)
+        code = run_plan(plan, config, arguments->rows ? arguments->rows : ROWS_STANDARD, tally,
+                        error);
+    if (code >= 0 && tally->complete)
+        tally_trailing(tally, config, tally->corpus);
+    return code < 0 ? code : finish_masks(tally, config, tally->corpus, error);
+}
+
+/* Count the rows, for a picture too. Its file is opened before, so that a wrong path costs no
+ * time. */
+static int count_and_draw(struct tally *tally, const struct arguments *arguments,
+                          const struct rp_config *config, struct rp_plan *plan,
+                          struct rp_error *error)
+{
+    static struct rp_picture picture;
+    struct rp_page_file page;
+    if (!arguments->svg)
+        return count_rows(tally, arguments, config, plan, error);
+    int code = rp_page_file_open(&page, arguments->svg, error);
+    if (code < 0)
+        return code;
+    tally->picture = &picture;
+    code = rp_picture_open(&picture, config, tally->corpus, error);
+    if (code >= 0)
+        code = count_rows(tally, arguments, config, plan, error);
+    if (code >= 0)
+        code = rp_picture_draw(page.out, &picture, &tally->counts, tally->complete, error);
+    rp_picture_close(&picture);
+    return rp_page_file_close(&page, code, error);
+}
+
 static int show_plan(const struct arguments *arguments, const struct rp_config *config)
 {
     struct rp_error error = {0};
@@ -414,14 +456,7 @@ static int show_plan(const struct arguments *arguments, const struct rp_config *
     if (code >= 0)
         code = look_at_plan(&tally, config, corpus, plan, &error);
     if (code >= 0)
-        code = rp_masked_tally_open(&tally.masks, corpus, config->seq_len, &error);
-    if (code >= 0)
-        code = run_plan(plan, config, arguments->rows ? arguments->rows : ROWS_STANDARD, &tally,
-                        &error);
-    if (code >= 0 && tally.complete)
-        tally_trailing(&tally, config, corpus);
-    if (code >= 0)
-        code = finish_masks(&tally, config, corpus, &error);
+        code = count_and_draw(&tally, arguments, config, plan, &error);
     if (code >= 0 && arguments->json)
         print_json(config, &tally);
     else if (code >= 0)

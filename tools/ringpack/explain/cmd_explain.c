@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_explain.c — `ringpack explain`: the command line, and which rows are looked at. */
 #include <argp.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +9,12 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
 #include "explain/search.h"
 #include "interrupt.h"
+#include "page_file.h"
 
 #define LIMIT_STANDARD 400u
 #define COLUMNS_STANDARD 80u
@@ -230,25 +229,15 @@ static int search_into(struct arguments *arguments, const struct rp_config *conf
     return code;
 }
 
-/* A file takes the place of the old one when all of it is there. */
 static int search_into_file(struct arguments *arguments, const struct rp_config *config,
                             struct rp_error *error)
 {
-    struct rp_new_file file;
-    int code = rp_new_file_open(&file, arguments->output_path, error);
+    struct rp_page_file page;
+    int code = rp_page_file_open(&page, arguments->output_path, error);
     if (code < 0)
         return code;
-    int copy = dup(file.fd);
-    FILE *out = copy >= 0 ? fdopen(copy, "w") : NULL;
-    code = out ? search_into(arguments, config, out, error)
-               : rp_fail(error, -errno, NULL, "%s: %s", arguments->output, strerror(errno));
-    int failed = out ? ferror(out) : 0;
-    if (out && (fclose(out) != 0 || failed) && code == 0)
-        code = rp_fail(error, -EIO, NULL, "%s: could not be written", arguments->output);
-    if (code == 0)
-        return rp_new_file_publish(&file, error);
-    rp_new_file_discard(&file);
-    return code;
+    code = search_into(arguments, config, page.out, error);
+    return rp_page_file_close(&page, code, error);
 }
 
 static int run(void *argument, const struct rp_config *config)

@@ -6,9 +6,7 @@
 #include <string.h>
 
 #include "explain/explain.h"
-
-/* Colours far apart: steps of the golden angle around the circle. */
-#define HUE(source) ((uint64_t)(source)*137508 / 1000 % 360)
+#include "page_file.h"
 
 static const char head_text[] =
     "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -63,7 +61,7 @@ static void page_begin(struct rp_printer *printer)
     }
     fputs("</p>\n<div class=\"legend\">", out);
     for (uint32_t s = 0; s < head->config->source_count; s++) {
-        fprintf(out, "<span><i style=\"--h:%" PRIu64 "\"></i>", HUE(s));
+        fprintf(out, "<span><i style=\"--h:%" PRIu64 "\"></i>", RP_PAGE_HUE(s));
         rp_words_html(out, head->config->sources[s].name);
         fputs("</span>", out);
     }
@@ -80,7 +78,8 @@ static void page_piece(const struct rp_printer *printer, const struct rp_explain
     fprintf(out,
             "<a class=\"f%s\" href=\"#r%" PRIu64 "f%" PRIu32 "\" style=\"--h:%" PRIu64
             ";width:%.4f%%\" title=\"",
-            part->matches ? "" : " off", row->row, part->number, HUE(fragment->source), percent);
+            part->matches ? "" : " off", row->row, part->number, RP_PAGE_HUE(fragment->source),
+            percent);
     rp_words_html(out, part->source);
     fprintf(out,
             ":%" PRIu64 ", tokens %" PRIu64 " to %" PRIu64 ", epoch %" PRIu64

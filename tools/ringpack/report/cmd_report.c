@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_report.c — `ringpack report`: a run on one page. */
 #include <argp.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "cmd.h"
 #include "cmd_options.h"
+#include "page_file.h"
 #include "report/report.h"
 #include "watch/watch.h"
 
@@ -66,33 +65,18 @@ static int take_word(struct rp_report *report, const struct rp_watch_wanted *wan
     return code;
 }
 
-/* A file takes the place of the old one when all of it is there. */
 static int write_page(const struct rp_report *report, const char *path, struct rp_error *error)
 {
-    struct rp_new_file file;
+    struct rp_page_file page;
     if (!path) {
         rp_report_page(stdout, report);
         return 0;
     }
-    int code = rp_new_file_open(&file, path, error);
+    int code = rp_page_file_open(&page, path, error);
     if (code < 0)
         return code;
-    int copy = dup(file.fd);
-    FILE *out = copy >= 0 ? fdopen(copy, "w") : NULL;
-    if (!out) {
-        code = rp_fail(error, -errno, NULL, "%s: %s", path, strerror(errno));
-        if (copy >= 0)
-            close(copy);
-    } else {
-        rp_report_page(out, report);
-        int failed = ferror(out);
-        if (fclose(out) != 0 || failed)
-            code = rp_fail(error, -EIO, NULL, "%s: could not be written", path);
-    }
-    if (code == 0)
-        return rp_new_file_publish(&file, error);
-    rp_new_file_discard(&file);
-    return code;
+    rp_report_page(page.out, report);
+    return rp_page_file_close(&page, 0, error);
 }
 
 static int run(const struct arguments *arguments)

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "cmd.h"
 #include "explain/explain.h"
+#include "page_file.h"
 #include "report/report.h"
 #include "watch/watch.h"
 
@@ -186,7 +187,7 @@ static void mixture(FILE *out, const struct rp_report *report)
     const struct rp_report_point *last = &report->points[report->point_count - 1];
     fputs("<h3>Mixture, from save to save</h3>\n<p class=\"legend\">", out);
     for (uint32_t s = 0; s < last->source_count; s++) {
-        fprintf(out, "<i style=\"--h:%" PRIu64 "\"></i>", RP_REPORT_HUE(s));
+        fprintf(out, "<i style=\"--h:%" PRIu64 "\"></i>", RP_PAGE_HUE(s));
         rp_words_html(out, last->names[s] ? last->names[s] : "");
         fprintf(out, ", epoch %" PRIu64, last->sources[s].begun_epoch);
     }
@@ -204,7 +205,7 @@ static void mixture(FILE *out, const struct rp_report *report)
         }
         fprintf(out, "<div class=\"bar\" title=\"to row %" PRIu64 "\">", point->info.next_row);
         for (uint32_t s = 0; s < count && all > 0; s++)
-            fprintf(out, "<i style=\"--h:%" PRIu64 ";width:%.3f%%\"></i>", RP_REPORT_HUE(s),
+            fprintf(out, "<i style=\"--h:%" PRIu64 ";width:%.3f%%\"></i>", RP_PAGE_HUE(s),
                     100 * parts[s] / all);
         fputs("</div>\n", out);
     }

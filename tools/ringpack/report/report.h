@@ -39,9 +39,6 @@ void rp_report_free(struct rp_report *report);
 /** The page: one file without a script, which loads nothing, dark or light. */
 void rp_report_page(FILE *out, const struct rp_report *report);
 
-/* Colours far apart: steps of the golden angle around the circle. */
-#define RP_REPORT_HUE(number) ((uint64_t)(number)*137508 / 1000 % 360)
-
 /* waits.c */
 
 /** The waits of trainers by cause, over the life of the engine; nothing if nobody has waited. */

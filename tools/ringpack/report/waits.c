@@ -6,6 +6,7 @@
 
 #include "cmd.h"
 #include "explain/explain.h"
+#include "page_file.h"
 #include "report/report.h"
 #include "watch/watch.h"
 
@@ -42,7 +43,7 @@ static void legend(FILE *out, const json_t *periods)
         double seconds = 0;
         for (size_t p = 0; p < json_array_size(periods); p++)
             seconds += json_number_value(json_object_get(json_array_get(periods, p), cause));
-        fprintf(out, "<i style=\"--h:%" PRIu64 "\"></i>", RP_REPORT_HUE(number));
+        fprintf(out, "<i style=\"--h:%" PRIu64 "\"></i>", RP_PAGE_HUE(number));
         rp_words_html(out, cause);
         fprintf(out, " %s", rp_cmd_seconds_text(seconds, text));
     }
@@ -63,7 +64,7 @@ static void column(FILE *out, const json_t *periods, size_t place, double most)
             fprintf(out,
                     "<rect style=\"--h:%" PRIu64 "\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" "
                     "height=\"%.2f\"/>",
-                    RP_REPORT_HUE(number), width * (double)place, top, width, height);
+                    RP_PAGE_HUE(number), width * (double)place, top, width, height);
     }
 }
 

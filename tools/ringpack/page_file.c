@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* page_file.c — see page_file.h. */
+#include "page_file.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+int rp_page_file_open(struct rp_page_file *page, const char *path, struct rp_error *error)
+{
+    page->out = NULL;
+    int code = rp_new_file_open(&page->file, path, error);
+    if (code < 0)
+        return code;
+    int copy = dup(page->file.fd);
+    if (copy >= 0)
+        page->out = fdopen(copy, "w");
+    if (page->out)
+        return 0;
+    code = rp_file_fail(error, path, "open");
+    if (copy >= 0)
+        close(copy);
+    rp_new_file_discard(&page->file);
+    return code;
+}
+
+int rp_page_file_close(struct rp_page_file *page, int code, struct rp_error *error)
+{
+    errno = EIO; /* of a write that failed before this one */
+    if ((fflush(page->out) != 0 || ferror(page->out)) && code == 0)
+        code = rp_file_fail(error, page->file.path, "write");
+    if (fclose(page->out) != 0 && code == 0)
+        code = rp_file_fail(error, page->file.path, "write");
+    if (code == 0)
+        return rp_new_file_publish(&page->file, error);
+    rp_new_file_discard(&page->file);
+    return code;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* axes.c — what the panels of a picture share: titles, axes and bars. */
+#include <stdarg.h>
+
+#include "cmd.h"
+#include "plan/drawing.h"
+
+/* Of 1, 2 and 5 and their multiples by powers of ten, the least that is at least `value` > 0. */
+static double round_up(double value)
+{
+    double power = 1;
+    while (power > value)
+        power /= 10;
+    while (10 * power <= value)
+        power *= 10;
+    double digit = value / power;
+    return power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
+}
+
+void rp_panel_title(const struct rp_panel *panel, const char *title, const char *format, ...)
+{
+    va_list arguments;
+    fprintf(panel->out,
+            "<text class=\"t\" x=\"%.1f\" y=\"%.1f\">%s</text>\n<text class=\"d\" x=\"%.1f\" "
+            "y=\"%.1f\">",
+            panel->left, panel->top - 30, title, panel->left, panel->top - 12);
+    va_start(arguments, format);
+    vfprintf(panel->out, format, arguments);
+    va_end(arguments);
+    fputs("</text>\n", panel->out);
+}
+
+void rp_panel_shares(struct rp_panel *panel, double most, int parts_max)
+{
+    double step = round_up(most / parts_max);
+    int parts = 1;
+    while (parts < parts_max && parts * step < most)
+        parts++;
+    panel->y_end = parts * step;
+    for (int i = 0; i <= parts; i++) {
+        double y = rp_panel_y(panel, i * step);
+        fprintf(panel->out,
+                "<path class=\"g\" d=\"M%.1f,%.1fh%.1f\"/><text class=\"d e\" x=\"%.1f\" "
+                "y=\"%.1f\">%.3g %%</text>\n",
+                panel->left, y, panel->width, panel->left - 6, y + 4, 100 * i * step);
+    }
+}
+
+void rp_panel_rows(const struct rp_panel *panel)
+{
+    char text[RP_CMD_TEXT_BYTES];
+    uint64_t step = (uint64_t)round_up(rp_larger(panel->x_end / 8, 1));
+    for (uint64_t row = 0; (double)row <= panel->x_end; row += step)
+        fprintf(panel->out, "<text class=\"d m\" x=\"%.1f\" y=\"%.1f\">%s%s</text>\n",
+                rp_panel_x(panel, (double)row), panel->top + panel->height + 16,
+                row > 0 ? "" : "row ", rp_cmd_short_text((double)row, text));
+}
+
+void rp_panel_bar(const struct rp_panel *panel, const char *class, double from, double to,
+                  double value)
+{
+    double left = rp_panel_x(panel, from), top = rp_panel_y(panel, value);
+    fprintf(panel->out,
+            "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"><title>",
+            class, left, top, rp_panel_x(panel, to) - left, panel->top + panel->height - top);
+}
+
+void rp_panel_bar_end(const struct rp_panel *panel)
+{
+    fputs("</title></rect>\n", panel->out);
+}
