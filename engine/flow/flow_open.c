@@ -148,7 +148,7 @@ int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *option
     flow->targets = rp_calloc(options->rank_count, sizeof *flow->targets);
     flow->start_batch = rp_calloc(options->rank_count, sizeof *flow->start_batch);
     flow->unlabelled = rp_calloc(options->rank_count, sizeof *flow->unlabelled);
-    flow->catch_up = rp_calloc(options->rank_count, sizeof *flow->catch_up);
+    flow->catch_up = rp_calloc(options->rank_count, sizeof(struct rp_flow *));
     flow->aside = rp_calloc(options->rank_count, sizeof *flow->aside);
     int code = flow->fetchers && flow->packers && flow->targets && flow->start_batch &&
                        flow->unlabelled && flow->catch_up && flow->aside

@@ -135,7 +135,7 @@ def test_too_few_descriptors_for_all_seats(program, folder, stream):
     engine = Engine(program, folder, config, prefix=refusing, wait=False)
     assert_refusal(engine.wait(), engine.log(), "open files", "found 130", "ulimit -n")
     wanted = int(re.search(r"ulimit -n (\d+)", engine.log())[1])
-    assert 130 < wanted < 300
+    assert 130 < wanted < 400  # 64 seats, and rings that catch up
     engine = Engine(program, folder, config, prefix=["prlimit", f"--nofile={wanted}:{wanted}"])
     ranks = []
     try:

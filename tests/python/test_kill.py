@@ -257,7 +257,7 @@ def test_in_the_middle_of_checkpoints(program, folder, stream):
     assert engine.stop() == 0
     names = sorted(path.name for path in place.iterdir())
     hidden = [name for name in names if not name.endswith(".rpc")]
-    assert len(names) <= 5 and hidden == [".directory-id", ".lock"], names
+    assert len(names) <= 6 and hidden == [".directory-id", ".lock", "run-journal.jsonl"], names
     listed = subprocess.run(
         [program, "checkpoint", "verify", str(place)],
         capture_output=True,
