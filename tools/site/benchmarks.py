@@ -12,13 +12,13 @@ def page(folder):
     machine, when = run["machine"], datetime.strptime(run["date"], "%Y-%m-%dT%H:%M:%SZ")
     parts = [
         "# Benchmarks\n",
-        "What a run of `tools/bench` found, on one machine that others used too. "
+        "What a run of `tools/bench` found on one machine. "
         "[How it is measured](measuring.md) says what each number means; ratios within a run say "
         "more than times.\n",
         "![tokens per second at the trainer](../bench/results/chart.svg)\n",
         f"{when:%d %B %Y}, commit `{machine['commit']}`, {machine['cpu']} with {machine['cores']} "
-        f"cores, {machine['memory_bytes'] / 2**30:.0f} GiB, Linux {machine['kernel']}, "
-        f"{machine['compiler']}.\n",
+        f"cores, {machine['memory_bytes'] / 2**30:.0f} GiB, "
+        f"Linux {machine['kernel'].split('-')[0]}, {machine['compiler']}.\n",
         "## Every number\n",
         "| number | median | least | most |\n|---|---:|---:|---:|",
         *(row(name, found) for name, found in sorted(run["metrics"].items())),
