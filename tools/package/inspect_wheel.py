@@ -45,6 +45,7 @@ def faults(path):
     if foreign:
         yield f"libringpack.so exports {', '.join(sorted(foreign))} into the trainer's process"
     linked = [line.split()[0] for line in SOURCES.read_text().splitlines() if line[0] != "#"]
+    linked.append("zig")
     for licence in ["licenses/LICENSE", *(f"licenses/linked/{library}.txt" for library in linked)]:
         if not any(name.endswith(licence) for name in names):
             yield f"{licence} is missing"

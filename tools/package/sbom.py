@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is inside of a wheel, as a CycloneDX 1.6 document: sbom.py VERSION COMMIT.
 
-The libraries are those of sources.txt, which the wheel is linked with; each has the SHA-256 of its
-source."""
+The libraries are those of sources.txt, which the wheel is linked with, each with the SHA-256 of its
+source, and compiler_rt of the compiler, zig."""
 
 import json
 import re
@@ -29,17 +29,31 @@ def component(line):
         "type": "library",
         "name": name,
         "version": version,
-        "purl": f"pkg:deb/debian/{name}@{version}?arch=source",
+        "purl": f"pkg:generic/{name}@{version}?checksum=sha256:{digest}",
         "licenses": [{"expression": LICENCES[name]}],
         "hashes": [{"alg": "SHA-256", "content": digest}],
+    }
+
+
+def compiler():
+    version = re.search(r"^ziglang==(.+)$", (HERE / "requirements.txt").read_text(), re.M)[1]
+    return {
+        "type": "library",
+        "name": "zig",
+        "version": version,
+        "description": "its compiler_rt",
+        "purl": f"pkg:pypi/ziglang@{version}",
+        "licenses": [{"expression": "MIT"}],
     }
 
 
 def document(version, commit):
     lines = (HERE / "sources.txt").read_text().split("\n")
     parts = [component(line) for line in lines if line.strip() and not line.startswith("#")]
+    parts.append(compiler())
     main = {"type": "library", "bom-ref": "ringpack", "name": "ringpack", "version": version}
-    main |= {"purl": f"pkg:pypi/ringpack@{version}", "licenses": [{"expression": "Apache-2.0"}]}
+    main |= {"purl": f"pkg:generic/ringpack@{version}", "licenses": [{"expression": "Apache-2.0"}]}
+    main |= {"properties": [{"name": "ringpack:commit", "value": commit}]}
     for part in parts:
         part["bom-ref"] = part["purl"]
     return {
