@@ -44,14 +44,13 @@ within() { # DIRECTORY COMMAND...
                 DEBIAN_FRONTEND=noninteractive "$@"' bash "$@"
 }
 
-# The packages of this tree: made once, and again when one of its files is newer.
+# The packages of this tree: made once, and again after a commit, whose time they have, or a change.
 debs=$build/packages
 make_packages() {
-    local newer
-    newer=$(git ls-files -z .github engine include tools |
-        xargs -0 -I{} find {} -newer "$debs" 2>&1 | head -n 1)
-    [ -z "$newer" ] || {
-        rm -rf "$debs"
-        tools/package/deb "$debs" >/dev/null
-    }
+    local made_of
+    made_of=$(git rev-parse HEAD && git diff HEAD | sha256sum)
+    [ "$(cat "$build/made-of" 2>/dev/null)" != "$made_of" ] || return 0
+    rm -rf "$debs" "$build/made-of"
+    tools/package/deb "$debs" >/dev/null
+    echo "$made_of" >"$build/made-of"
 }
