@@ -12,8 +12,8 @@
  *
  *   1. BEHIND: pack_from of the ring is RP_PACK_NONE. The catch-up flow may deliver up to the
  *      highest tail of the rings that the flow itself serves, but at least to the first batch of
- * which the flow has planned rows for the ring since it was started. Whenever it gets there the
- * limit is renewed.
+ *      which the flow has planned rows for the ring since it was started. Whenever it gets there,
+ *      the limit is renewed.
  *   2. JOINING, once it is at most a ring's length behind that limit X: pack_from is
  *      RP_PACK_JOIN(X), and the catch-up flow waits at X.
  *   3. JOINED: dispatch has replaced the word by M >= X, the first batch of which it plans rows for

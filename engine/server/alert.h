@@ -63,10 +63,10 @@ enum rp_alert_state { RP_ALERT_QUIET, RP_ALERT_OWED, RP_ALERT_RAISED };
 /* Zero at the start. */
 struct rp_alert {
     enum rp_alert_state state;
-    uint64_t bad_since_ns; /* 0 = the newest look was not bad */
-    uint64_t bad_ns;       /* the newest look that was; likewise, 0 = there was none: */
-    uint64_t raised_ns;    /* the newest alert */
-    uint64_t run_ns;       /* the newest command */
+    uint64_t bad_since_ns; /* the first of the bad looks up to now; 0 = the newest was not bad */
+    uint64_t bad_ns;       /* the newest bad look; 0 = there was none */
+    uint64_t raised_ns;    /* the newest alert; 0 = there was none */
+    uint64_t run_ns;       /* the start of the newest command; 0 = there was none */
     uint64_t times, commands;
 };
 

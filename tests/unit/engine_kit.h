@@ -18,8 +18,8 @@
 #include "shm/socket.h"
 
 #define ROWS 2u
-#ifndef RANKS /* a test may have more: then its engines need dp_world_size and global_batch_size   \
-               */
+/* A test may have more ranks: then its engines need dp_world_size and global_batch_size. */
+#ifndef RANKS
 #define RANKS 2u
 #endif
 #define SECOND 1000000000ll
