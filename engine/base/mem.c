@@ -58,6 +58,12 @@ void rp_give_pages(void *memory, size_t bytes)
         munmap(memory, round_up(bytes));
 }
 
+void rp_withhold_pages(void *memory, size_t bytes)
+{
+    if (memory)
+        (void)madvise(memory, round_up(bytes), MADV_DONTFORK);
+}
+
 void rp_spare_pages(void *memory, size_t bytes)
 {
     if (memory)

@@ -22,6 +22,9 @@ void *rp_calloc_aligned(size_t alignment, size_t bytes);
  * when out of memory. Free it with rp_give_pages(memory, bytes); NULL is fine. */
 void *rp_take_pages(size_t bytes);
 void rp_give_pages(void *memory, size_t bytes);
+/** Processes that are forked from now on do not get the memory. Otherwise the first write to each
+ * page after a fork would copy it, and the old one would stay as long as the child. */
+void rp_withhold_pages(void *memory, size_t bytes);
 /** What the memory holds is not needed any more. The kernel may take its pages when it is short of
  * memory; those that it has not taken are written again without a page fault. */
 void rp_spare_pages(void *memory, size_t bytes);

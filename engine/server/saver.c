@@ -185,6 +185,7 @@ static uint8_t *take_room(struct rp_saver *saver, size_t bytes)
         rp_give_pages(saver->pages, saver->page_bytes);
         saver->page_bytes = bytes + bytes / 8;
         saver->pages = rp_take_pages(saver->page_bytes);
+        rp_withhold_pages(saver->pages, saver->page_bytes); /* packer processes are forked later */
         if (!saver->pages)
             saver->page_bytes = 0;
     }

@@ -8,8 +8,10 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -31,6 +33,22 @@ int __wrap_munmap(void *address, size_t bytes)
     return __real_munmap(address, bytes);
 }
 
+static struct {
+    void *address;
+    size_t bytes;
+    int advice;
+} last_advised;
+
+int __real_madvise(void *address, size_t bytes, int advice);
+int __wrap_madvise(void *address, size_t bytes, int advice);
+int __wrap_madvise(void *address, size_t bytes, int advice)
+{
+    last_advised.address = address;
+    last_advised.bytes = bytes;
+    last_advised.advice = advice;
+    return __real_madvise(address, bytes, advice);
+}
+
 long __real_sysconf(int name);
 long __wrap_sysconf(int name);
 long __wrap_sysconf(int name)
@@ -48,6 +66,9 @@ static void check(size_t bytes, size_t whole)
     }
     memset(memory, 5, bytes);
     rp_spare_pages(memory, bytes);
+    assert_ptr_equal(last_advised.address, memory);
+    assert_int_equal(last_advised.bytes, whole);
+    assert_int_equal(last_advised.advice, MADV_FREE);
     memset(memory, 6, bytes);
     assert_true(bytes == 0 || memory[bytes - 1] == 6);
     rp_give_pages(memory, bytes);
@@ -64,8 +85,32 @@ static void pages_are_given_back_whole(void **state)
     check(HUGE_PAGE_BYTES + 1, HUGE_PAGE_BYTES + PAGE_BYTES);
 }
 
+static void a_forked_child_has_no_withheld_pages(void **state)
+{
+    (void)state;
+    static unsigned char resident[2 * HUGE_PAGE_BYTES / 4096];
+    for (size_t bytes = PAGE_BYTES; bytes <= 2 * HUGE_PAGE_BYTES; bytes *= 64) {
+        uint8_t *memory = rp_take_pages(bytes);
+        int status;
+        assert_non_null(memory);
+        memset(memory, 5, bytes);
+        rp_withhold_pages(memory, bytes);
+        pid_t child = fork();
+        if (child == 0) /* ENOMEM: there are no such pages */
+            _exit(mincore(memory + bytes - PAGE_BYTES, PAGE_BYTES, resident) < 0 &&
+                          errno == ENOMEM && mincore(memory, PAGE_BYTES, resident) < 0
+                      ? 0
+                      : 1);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        assert_int_equal(memory[bytes - 1], 5);
+        rp_give_pages(memory, bytes);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pages_are_given_back_whole)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pages_are_given_back_whole),
+                                       cmocka_unit_test(a_forked_child_has_no_withheld_pages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
