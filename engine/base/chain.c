@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -268,6 +269,13 @@ static int open_file(const char *path, uint64_t *size, struct rp_error *error)
     return fd;
 }
 
+/* Closing it does not unlock it: a child that another thread has forked has the descriptor, too. */
+static void close_file(int fd)
+{
+    (void)flock(fd, LOCK_UN);
+    close(fd);
+}
+
 int rp_chain_append(const char *path, const char *members, bool is_durable, struct rp_error *error)
 {
     struct tail tail = {.text = NULL};
@@ -288,6 +296,6 @@ int rp_chain_append(const char *path, const char *members, bool is_durable, stru
         code = rp_dir_sync_parent(path, error);
     free(line);
     free(tail.text);
-    close(fd); /* which unlocks it */
+    close_file(fd);
     return code;
 }

@@ -246,6 +246,33 @@ static void processes_append_to_one_chain(void **state)
     assert_int_equal(reader.end, bytes);
 }
 
+static bool forks_at_sync;
+static pid_t heir;
+
+/* Of the C library, but for a moment at which another thread of the process may fork. */
+int fdatasync(int fd)
+{
+    if (forks_at_sync)
+        heir = fork();
+    while (forks_at_sync && heir == 0)
+        pause();
+    return fsync(fd);
+}
+
+static void a_child_that_was_forked_meanwhile_holds_no_lock(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    (void)unlink(PATH);
+    forks_at_sync = true;
+    assert_int_equal(rp_chain_append(PATH, "\"event\":\"one\"", true, &error), 0);
+    forks_at_sync = false;
+    int code = rp_chain_append(PATH, "\"event\":\"two\"", false, &error);
+    kill(heir, SIGKILL);
+    assert_int_equal(waitpid(heir, NULL, 0), heir);
+    assert_int_equal(code, 0);
+}
+
 /* The file may grow by a few bytes only, so a part of the line is written. */
 static void a_full_disk_costs_the_entry_only(void **state)
 {
@@ -297,6 +324,7 @@ int main(void)
         cmocka_unit_test(every_bit_that_flips_is_found),
         cmocka_unit_test(entries_that_are_removed_or_moved_are_found),
         cmocka_unit_test(processes_append_to_one_chain),
+        cmocka_unit_test(a_child_that_was_forked_meanwhile_holds_no_lock),
         cmocka_unit_test(a_full_disk_costs_the_entry_only),
         cmocka_unit_test(what_is_no_file_is_refused),
     };
