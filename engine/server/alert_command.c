@@ -160,12 +160,14 @@ static void follow(struct rp_alert_command *command, struct slot *slot)
     }
     if (slot->is_killed || rp_now_ns() - slot->began_ns < command->patience.run_ns)
         return;
-    (void)kill(-slot->pid, SIGKILL);
+    (void)kill(-slot->pid, SIGKILL);                /* its children */
+    bool is_killed = kill(slot->pid, SIGKILL) == 0; /* itself, if it has left its process group */
     slot->is_killed = true;
     note_failure(command, slot);
     rp_log_event(RP_EVENT_alert_command_failed,
-                 "alert_command: %s was killed: it had not ended after %.3g seconds",
-                 command->program, (double)command->patience.run_ns * 1e-9);
+                 "alert_command: %s had not ended after %.3g seconds, and %s", command->program,
+                 (double)command->patience.run_ns * 1e-9,
+                 is_killed ? "was killed" : "may not be killed: it runs as another user");
 }
 
 static char **take_wanted(struct rp_alert_command *command, struct slot *slot)

@@ -2,12 +2,14 @@
 /* alert_command.h — runs the command of an alert: a program and its arguments, without a shell.
  *
  * A thread of its own starts it, waits for it, and kills it, with all of its process group, when it
- * takes too long. So whoever asks for a command never waits, not even for a program on a disk that
- * hangs. At most one command of a kind runs at a time.
+ * takes too long: a child that has moved to another group is not killed. So whoever asks for a
+ * command never waits, not even for a program on a disk that hangs. At most one command of a kind
+ * runs at a time.
  *
  * The command gets the environment of the engine and the variables of the alert, no descriptor but
  * /dev/null as its input and the engine's log as its outputs, no signal that is ignored or blocked,
- * and a process group of its own. It goes on when the engine ends. */
+ * and a process group of its own. The engine does not kill it when it ends. But a service manager
+ * may: systemd ends all processes that are left in the control group of the service. */
 #ifndef RP_SERVER_ALERT_COMMAND_H
 #define RP_SERVER_ALERT_COMMAND_H
 

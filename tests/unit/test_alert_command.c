@@ -148,6 +148,21 @@ static void what_hangs_is_killed_with_its_children(void **state)
     free(program);
 }
 
+/* A second command of the kind is started once the first one has ended. */
+static void what_has_left_its_process_group_is_killed(void **state)
+{
+    (void)state;
+    char *program = write_program("leader", "#!/usr/bin/perl\nsetpgrp(0, getpgrp(getppid));\n"
+                                            "sleep 1000;\n");
+    struct rp_alert_command *command = open_command(program, &short_patience);
+    run(command, RP_ALERT_SKEW);
+    wait_failures(command, RP_ALERT_SKEW, 1);
+    run(command, RP_ALERT_SKEW);
+    wait_failures(command, RP_ALERT_SKEW, 2);
+    rp_alert_command_close(command);
+    free(program);
+}
+
 static void an_engine_that_ends_starts_what_is_wanted_and_leaves_it(void **state)
 {
     (void)state;
@@ -265,6 +280,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_command_gets_what_it_needs_and_no_more),
         cmocka_unit_test(what_hangs_is_killed_with_its_children),
+        cmocka_unit_test(what_has_left_its_process_group_is_killed),
         cmocka_unit_test(an_engine_that_ends_starts_what_is_wanted_and_leaves_it),
         cmocka_unit_test(a_program_that_cannot_be_run_is_named),
         cmocka_unit_test(nobody_waits_for_a_disk_that_hangs),
