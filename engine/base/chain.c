@@ -276,6 +276,16 @@ static void close_file(int fd)
     close(fd);
 }
 
+int rp_chain_check(const char *path, struct rp_error *error)
+{
+    uint64_t size;
+    int fd = open_file(path, &size, error);
+    if (fd < 0)
+        return fd;
+    close_file(fd);
+    return 0;
+}
+
 int rp_chain_append(const char *path, const char *members, bool is_durable, struct rp_error *error)
 {
     struct tail tail = {.text = NULL};

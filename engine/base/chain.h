@@ -40,6 +40,9 @@
 RP_MUST_CHECK int rp_chain_append(const char *path, const char *members, bool is_durable,
                                   struct rp_error *error);
 
+/** Find out whether entries can be appended to the file, which is made if it is not there. */
+RP_MUST_CHECK int rp_chain_check(const char *path, struct rp_error *error);
+
 enum rp_chain_link {
     RP_CHAIN_LINKED,  /* it follows the entry before it */
     RP_CHAIN_SKIPPED, /* the same, and bytes lie between the two: it names their hash */

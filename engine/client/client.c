@@ -126,6 +126,8 @@ int rp_client_attach(struct rp_client **client_out, const struct rp_client_optio
     pthread_mutex_init(&client->lock, NULL);
     int code = copy_options(client, options, error);
     if (code == 0)
+        code = rp_client_digest_check(client, error);
+    if (code == 0)
         code = rp_client_enlist(client, error);
     if (code == 0)
         code = rp_client_join(

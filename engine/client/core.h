@@ -97,7 +97,10 @@ RP_MUST_CHECK int rp_client_monitor(struct rp_client *client, const struct rp_ge
                                     struct rp_error *error);
 /** The plan digest of a state token; false if it has none. */
 bool rp_client_token_digest(const uint8_t *token, size_t bytes, struct rp_hash128 *digest);
-/** Keep a file of digests, if options ask for one. An error: the file cannot be written. */
+/** If options ask for a file of digests: whether it can be written. Before the engine is asked for
+ * anything, so that an attach that this ends changes nothing of the run. */
+RP_MUST_CHECK int rp_client_digest_check(const struct rp_client *client, struct rp_error *error);
+/** Begin that file. */
 RP_MUST_CHECK int rp_client_digest_begin(struct rp_client *client, struct rp_error *error);
 /** Add a batch that is lent now, and write an entry where an interval ends with it. */
 void rp_client_digest_add(struct rp_client *client, const struct rp_batch *batch);

@@ -28,6 +28,11 @@ static int append(const struct rp_client *client, const char *members, struct rp
     return rp_chain_append(client->digest.path, members, false, error);
 }
 
+int rp_client_digest_check(const struct rp_client *client, struct rp_error *error)
+{
+    return is_kept(client) ? rp_chain_check(client->digest.path, error) : 0;
+}
+
 int rp_client_digest_begin(struct rp_client *client, struct rp_error *error)
 {
     char members[512], stream[RP_HASH_HEX_BYTES];

@@ -262,6 +262,25 @@ static void says_what_is_wrong(void **state)
     fake_kill(engine);
 }
 
+/* The file that cannot be written is named, and not the engine that is not there: so the engine was
+ * not asked. */
+static void a_digest_log_is_refused_before_the_engine_is_asked(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_client *client;
+    struct rp_client_options options = fake_client_options();
+    options.connect_timeout_ns = SECOND / 100;
+    options.digest_log = "/no/such/folder/digests";
+    options.digest_steps = 1;
+    options.state = "state before row 42";
+    options.state_bytes = strlen(options.state);
+    assert_int_equal(rp_client_attach(&client, &options, &error), -ENOENT);
+    assert_non_null(strstr(error.message, options.digest_log));
+    options.replica = 1; /* which writes none */
+    assert_int_not_equal(rp_client_attach(&client, &options, &error), -ENOENT);
+}
+
 static void gives_up_in_time(void **state)
 {
     (void)state;
@@ -442,6 +461,7 @@ int main(void)
         cmocka_unit_test(follows_a_restarted_engine),
         cmocka_unit_test(follows_after_a_stop),
         cmocka_unit_test(says_what_is_wrong),
+        cmocka_unit_test(a_digest_log_is_refused_before_the_engine_is_asked),
         cmocka_unit_test(gives_up_in_time),
         cmocka_unit_test(killed_trainers_go_on),
         cmocka_unit_test(forked_children_are_refused),
