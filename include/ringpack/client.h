@@ -83,7 +83,8 @@ struct rp_client_options {
     uint32_t reserved; /* zero */
     /* File to which the digests of this rank's batches are appended every digest_steps steps
      * (tools/python/docs/proof.md); NULL = none. Only replica 0 writes. It costs a pass over the
-     * tokens of each batch. Give an absolute path, or never chdir. */
+     * tokens of each batch. Give an absolute path, or never chdir. rp_client_next writes to it, so
+     * it belongs on a local disk: one that hangs holds the trainer. */
     const char *digest_log;
     uint64_t digest_steps; /* at least 1 if there is a digest_log */
 };
