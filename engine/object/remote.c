@@ -305,6 +305,8 @@ int rp_remotes_open(struct rp_remote **remotes_out, const char *const *urls, siz
     }
     free(looks);
     free(chosen);
+    if (code == 0)
+        code = rp_remotes_check(remotes, count, error);
     if (code < 0) {
         rp_remotes_close(remotes, count);
         remotes = NULL;

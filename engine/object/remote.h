@@ -40,6 +40,12 @@ RP_MUST_CHECK int rp_remotes_open(struct rp_remote **remotes_out, const char *co
                                   size_t count, const char *directory, struct rp_error *error);
 void rp_remotes_close(struct rp_remote *remotes, size_t count); /* NULL is fine */
 
+/** Refuse URLs of one id that may be of different objects: a parameter that is taken for a right to
+ * read, as `token`, can be what names the object on some servers. URLs of one id are fine if they
+ * are the same, or if the server tells the same identity of both. */
+RP_MUST_CHECK int rp_remotes_check(const struct rp_remote *remotes, size_t count,
+                                   struct rp_error *error);
+
 /** Fetch one object whole into `directory` (as above), where its name is made of its URL and its
  * identity; *path_out is the caller's. It is not fetched where it is already, and then *is_new is
  * false. */

@@ -13,8 +13,9 @@
 #include <cmocka.h>
 
 #include "base/bits.h"
-#include "object/reply.h"
 #include "base/sha256.h"
+#include "object/remote.h"
+#include "object/reply.h"
 #include "object/sign.h"
 #include "object/url.h"
 
@@ -182,6 +183,31 @@ static void test_queries_tell_objects_apart_and_signatures_do_not(void **state)
     free(other);
     for (size_t i = 0; i < RP_ARRAY_COUNT(objects); i++)
         free(ids[i]);
+}
+
+static void test_urls_of_one_id_must_be_of_one_object(void **state)
+{
+    static char token_a[] = "https://h/x?token=a", token_b[] = "https://h/x?token=b",
+                name[] = "https://h/x", other_name[] = "https://h/y", tag[] = "tag",
+                other_tag[] = "other", none[] = "";
+    const struct rp_remote a = {.url = token_a, .name = name, .id = name, .identity = tag};
+    struct rp_remote b = a, y = a;
+    struct rp_error error = {0};
+    (void)state;
+    b.url = token_b;
+    y.url = y.name = y.id = other_name;
+    assert_int_equal(rp_remotes_check((struct rp_remote[]){a, y, b, a}, 4, &error), 0);
+    b.bytes = 1;
+    assert_int_equal(rp_remotes_check((struct rp_remote[]){a, y, b}, 3, &error), -RP_E_CONFIG);
+    assert_null(strstr(error.message, "token=a"));
+    b.bytes = 0;
+    b.identity = other_tag;
+    assert_int_equal(rp_remotes_check((struct rp_remote[]){b, y, a}, 3, &error), -RP_E_CONFIG);
+    struct rp_remote unknown[] = {a, b};
+    unknown[0].identity = unknown[1].identity = none;
+    assert_int_equal(rp_remotes_check(unknown, 2, &error), -RP_E_CONFIG);
+    unknown[1].url = token_a;
+    assert_int_equal(rp_remotes_check(unknown, 2, &error), 0);
 }
 
 static void test_bad_urls_are_refused(void **state)
@@ -381,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_where_a_url_leads),
         cmocka_unit_test(test_the_query_of_a_url_is_not_shown),
         cmocka_unit_test(test_queries_tell_objects_apart_and_signatures_do_not),
+        cmocka_unit_test(test_urls_of_one_id_must_be_of_one_object),
         cmocka_unit_test(test_bad_urls_are_refused),
         cmocka_unit_test(test_replies),
         cmocka_unit_test(test_replies_to_the_first_look),
