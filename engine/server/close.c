@@ -56,6 +56,7 @@ void rp_engine_close(struct rp_engine *engine)
             close(fds[i]);
     rp_engine_know_saved(engine, NULL, 0, NULL);
     rp_give_pages(engine->saver.pages, engine->saver.page_bytes);
+    free(engine->checkpoint_path);
     free(engine->started_from);
     free(engine->kept_state);
     free(engine->zero_state);

@@ -224,7 +224,8 @@ struct rp_engine {
         ending_signals; /* those of SIGTERM, SIGINT and SIGHUP that were not ignored at start */
 
     struct rp_checkpoint_dir *checkpoints;
-    struct rp_recorder *recorder;      /* NULL: no run record is kept */
+    char *checkpoint_path;        /* of their directory, absolute; NULL: none, or it is not known */
+    struct rp_recorder *recorder; /* NULL: no run record is kept */
     struct rp_engine_journal *journal; /* NULL: no run journal is kept */
     char *started_from;                /* the checkpoint that the run began at; NULL: none */
     bool started_reweighted;           /* with other weights than that state's */

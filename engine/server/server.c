@@ -196,6 +196,8 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0 && c->checkpoint_dir)
         code = rp_checkpoint_dir_open(&engine->checkpoints, c->checkpoint_dir, c->checkpoint_keep,
                                       c->checkpoint_copy_dir, error);
+    if (code >= 0 && engine->checkpoints) /* once: later, the disk may hang */
+        engine->checkpoint_path = realpath(c->checkpoint_dir, NULL);
     uint64_t history_rows;
     if (!rp_mul_u64(c->checkpoint_keep_every, c->global_batch_size, &history_rows))
         history_rows = UINT64_MAX;

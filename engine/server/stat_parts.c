@@ -3,6 +3,8 @@
 #include "server/stat_parts.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/available.h"
 #include "base/bits.h"
@@ -157,12 +159,11 @@ static void add_scrubs(json_t *object, const struct rp_engine *engine)
 /* Absolute, for programs that do not know where the engine was started. */
 static json_t *directory_text(const struct rp_engine *engine)
 {
-    const char *path = engine->config->checkpoint_dir;
-    char *absolute = path ? realpath(path, NULL) : NULL;
-    if (absolute)
-        rp_text_make_utf8(absolute);
-    json_t *text = absolute ? json_string(absolute) : json_null();
-    free(absolute);
+    char *path = engine->checkpoint_path ? strdup(engine->checkpoint_path) : NULL;
+    if (path)
+        rp_text_make_utf8(path);
+    json_t *text = path ? json_string(path) : json_null();
+    free(path);
     return text;
 }
 

@@ -243,6 +243,15 @@ def test_saves_and_copies(program, run):
     assert "1 failed; the last try: succeeded" in page
 
 
+def test_the_checkpoint_directory_is_not_looked_for_again(run):
+    """A disk that hangs must not hold the engine's thread, so its path is that of the start."""
+    away = run.folder / "away"
+    run.kept.rename(away)
+    named = run.stat()["checkpoint_dir"]
+    away.rename(run.kept)
+    assert named == str(run.kept)
+
+
 def test_a_reason_that_is_missing_is_no_success(program, folder):
     FakeEngine(folder, "odd", stat_of("odd", saves=1, save_failures=3))
     shown = types.SimpleNamespace(engine=types.SimpleNamespace(run="odd"), folder=folder)
