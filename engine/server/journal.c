@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See journal.h.
  *
- * Threads: `queue`, `count`, `lost`, `stop` and `has_ended` are under the mutex; `has_failed` is
- * that of the writing thread once there is one; all else is the engine's thread's. */
+ * Threads: `queue` and `count` are guarded by the mutex of `side`; `has_failed` is that of the
+ * writing thread once there is one; all else is the engine's thread's. */
 #include "server/journal.h"
 
 #include <errno.h>
@@ -10,8 +10,9 @@
 #include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/defect.h"
@@ -19,22 +20,19 @@
 #include "base/mem.h"
 #include "checkpoint/run_journal.h"
 #include "server/seats.h"
+#include "server/side_thread.h"
 
-#define CLOSE_SECONDS 5
+#define CLOSE_NS UINT64_C(5000000000)
 #define QUEUE_MAX 64u /* entries that wait for the disk; more of them are lost, and counted */
 
 struct rp_engine_journal {
-    const char *directory;
-    bool has_failed; /* the last entry could not be written, and that was logged */
-
-    pthread_t thread;
+    struct rp_side_thread side; /* the first member: write_queued() casts back from it */
     bool thread_runs;
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
+    char *directory; /* a copy: the thread may outlive the config */
+    bool has_failed; /* the last entry could not be written, and that was logged */
     json_t *queue[QUEUE_MAX];
     size_t count;
     uint64_t lost; /* entries since the last one that was queued */
-    bool stop, has_ended;
 };
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -49,36 +47,50 @@ static void append(struct rp_engine_journal *journal, json_t *entry)
     journal->has_failed = code < 0;
 }
 
-static void *write_queued(void *argument)
+/* Once the thread is left, the directory is not locked for this engine any more: what is queued is
+ * not written then. */
+static void write_queued(struct rp_side_thread *side)
 {
-    struct rp_engine_journal *journal = argument;
-    pthread_mutex_lock(&journal->mutex);
+    struct rp_engine_journal *journal = (struct rp_engine_journal *)side;
+    prctl(PR_SET_NAME, "journal");
+    pthread_mutex_lock(&side->mutex);
     for (;;) {
-        while (journal->count == 0 && !journal->stop)
-            pthread_cond_wait(&journal->changed, &journal->mutex);
-        if (journal->count == 0)
+        while (journal->count == 0 && !side->stop)
+            pthread_cond_wait(&side->changed, &side->mutex);
+        if (journal->count == 0 || side->is_left)
             break;
         json_t *entry = journal->queue[0];
         journal->count--;
         for (size_t i = 0; i < journal->count; i++)
             journal->queue[i] = journal->queue[i + 1];
-        pthread_mutex_unlock(&journal->mutex);
+        pthread_mutex_unlock(&side->mutex);
         append(journal, entry);
-        pthread_mutex_lock(&journal->mutex);
+        pthread_mutex_lock(&side->mutex);
     }
-    journal->has_ended = true;
-    pthread_cond_broadcast(&journal->changed);
-    pthread_mutex_unlock(&journal->mutex);
-    return NULL;
+    pthread_mutex_unlock(&side->mutex);
+}
+
+static void free_journal(struct rp_side_thread *side)
+{
+    struct rp_engine_journal *journal = (struct rp_engine_journal *)side;
+    for (size_t i = 0; i < journal->count; i++)
+        json_decref(journal->queue[i]);
+    free(journal->directory);
+    free(journal);
 }
 
 /* Give an entry to the thread, which is started for the first one. */
 static void queue(struct rp_engine_journal *journal, json_t *entry)
 {
     if (!journal->thread_runs)
-        journal->thread_runs = pthread_create(&journal->thread, NULL, write_queued, journal) == 0;
-    pthread_mutex_lock(&journal->mutex);
-    if (journal->count == QUEUE_MAX || !journal->thread_runs || !entry) {
+        journal->thread_runs = rp_side_thread_start(&journal->side) == 0;
+    if (!journal->thread_runs || !entry) {
+        journal->lost++;
+        json_decref(entry);
+        return;
+    }
+    pthread_mutex_lock(&journal->side.mutex);
+    if (journal->count == QUEUE_MAX) {
         journal->lost++;
         json_decref(entry);
     } else {
@@ -87,8 +99,8 @@ static void queue(struct rp_engine_journal *journal, json_t *entry)
         journal->lost = 0;
         journal->queue[journal->count++] = entry;
     }
-    pthread_cond_broadcast(&journal->changed);
-    pthread_mutex_unlock(&journal->mutex);
+    pthread_cond_broadcast(&journal->side.changed);
+    pthread_mutex_unlock(&journal->side.mutex);
 }
 
 /* ---- the start ------------------------------------------------------------------------------- */
@@ -168,15 +180,15 @@ static json_t *describe_start(const struct rp_engine *engine)
 static struct rp_engine_journal *make(const char *directory)
 {
     struct rp_engine_journal *journal = rp_calloc(1, sizeof *journal);
-    if (!journal)
+    char *copy = strdup(directory);
+    if (!journal || !copy) {
+        free(journal);
+        free(copy);
         return NULL;
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&journal->changed, &clock);
-    pthread_condattr_destroy(&clock);
-    pthread_mutex_init(&journal->mutex, NULL);
-    journal->directory = directory;
+    }
+    journal->side.main = write_queued;
+    journal->side.release = free_journal;
+    journal->directory = copy;
     return journal;
 }
 
@@ -239,24 +251,6 @@ static json_t *describe_end(const struct rp_engine *engine)
     return entry;
 }
 
-static bool stop_thread(struct rp_engine_journal *journal)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += CLOSE_SECONDS;
-    pthread_mutex_lock(&journal->mutex);
-    journal->stop = true;
-    pthread_cond_broadcast(&journal->changed);
-    int failed = 0;
-    while (!journal->has_ended && failed == 0)
-        failed = pthread_cond_timedwait(&journal->changed, &journal->mutex, &until);
-    bool has_ended = journal->has_ended;
-    pthread_mutex_unlock(&journal->mutex);
-    if (has_ended)
-        pthread_join(journal->thread, NULL);
-    return has_ended;
-}
-
 void rp_engine_journal_close(struct rp_engine *engine)
 {
     struct rp_engine_journal *journal = engine->journal;
@@ -265,12 +259,9 @@ void rp_engine_journal_close(struct rp_engine *engine)
     engine->journal = NULL;
     if (!RP_DEFECT(leave_out_journal_stop))
         queue(journal, describe_end(engine));
-    if (journal->thread_runs && !stop_thread(journal)) {
+    if (!journal->thread_runs)
+        free_journal(&journal->side);
+    else if (!rp_side_thread_end(&journal->side, CLOSE_NS))
         rp_log(RP_LOG_WARNING, "the run journal lacks the end of this engine: writing it takes "
                                "longer than 5 seconds");
-        return; /* the memory is the thread's */
-    }
-    pthread_cond_destroy(&journal->changed);
-    pthread_mutex_destroy(&journal->mutex);
-    free(journal);
 }

@@ -9,6 +9,8 @@
  *     save, and the end of the engine by 5 seconds.
  *   - The entry of the end is the last one, and written while the directory is locked. Who kills
  *     the engine prevents it, and the next start says so.
+ *   - No entry is begun after the engine has waited those 5 seconds, because the directory may be
+ *     that of the next engine by then. Only the entry in which the disk hangs may follow later.
  *   - A journal that cannot be written is a warning. The engine goes on without it. */
 #ifndef RP_SERVER_JOURNAL_H
 #define RP_SERVER_JOURNAL_H

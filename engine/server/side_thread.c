@@ -72,7 +72,7 @@ bool rp_side_thread_sleep(struct rp_side_thread *side, uint64_t ns)
     return stop;
 }
 
-void rp_side_thread_end(struct rp_side_thread *side, uint64_t patience_ns)
+bool rp_side_thread_end(struct rp_side_thread *side, uint64_t patience_ns)
 {
     struct timespec until = moment(patience_ns);
     pthread_mutex_lock(&side->mutex);
@@ -87,8 +87,9 @@ void rp_side_thread_end(struct rp_side_thread *side, uint64_t patience_ns)
     pthread_mutex_unlock(&side->mutex);
     if (!has_ended) {
         pthread_detach(thread);
-        return;
+        return false;
     }
     pthread_join(thread, NULL);
     release(side);
+    return true;
 }

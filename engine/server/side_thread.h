@@ -30,7 +30,7 @@ bool rp_side_thread_sleep(struct rp_side_thread *side, uint64_t ns);
 /** The same with the mutex held, before and after. */
 bool rp_side_thread_sleep_locked(struct rp_side_thread *side, uint64_t ns);
 /** Tell the thread to end, and wait for it, but not for longer than `patience_ns`. The block is not
- * the caller's any more. */
-void rp_side_thread_end(struct rp_side_thread *side, uint64_t patience_ns);
+ * the caller's any more. False: the thread was left, with side->is_left set. */
+bool rp_side_thread_end(struct rp_side_thread *side, uint64_t patience_ns);
 
 #endif

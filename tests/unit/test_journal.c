@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The run journal of an engine that ends while the disk hangs: its thread uses nothing of the
+ * engine any more, and writes nothing that was queued. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <jansson.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "server/journal.h"
+
+static sem_t hangs, may_go_on;
+static int entries;
+static char directory_found[32];
+
+/* Of checkpoint/run_journal.c: the disk hangs at the second entry, which is the thread's first. */
+int __wrap_rp_checkpoint_journal_append(const char *directory, json_t *entry,
+                                        struct rp_error *error);
+int __wrap_rp_checkpoint_journal_append(const char *directory, json_t *entry,
+                                        struct rp_error *error)
+{
+    (void)error;
+    json_decref(entry);
+    if (__atomic_add_fetch(&entries, 1, __ATOMIC_SEQ_CST) == 2) {
+        sem_post(&hangs);
+        while (sem_wait(&may_go_on) < 0)
+            continue;
+        memcpy(directory_found, directory, strlen(directory) + 1);
+        sem_post(&hangs);
+    }
+    return 0;
+}
+
+/* Nobody waits 5 seconds here: the time is over at once. */
+int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                                  const struct timespec *until);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                                  const struct timespec *until)
+{
+    (void)condition;
+    (void)mutex;
+    (void)until;
+    return ETIMEDOUT;
+}
+
+static void wait_for(sem_t *event)
+{
+    while (sem_wait(event) < 0)
+        continue;
+}
+
+static void a_disk_that_hangs_at_the_end_gets_nothing_more(void **state)
+{
+    (void)state;
+    char name[] = "/no/such/checkpoints", run[] = "test", text[] = "";
+    static struct rp_config config;
+    static struct rp_engine engine;
+    const struct rp_engine_options options = {.keep_journal = true};
+    sem_init(&hangs, 0, 0);
+    sem_init(&may_go_on, 0, 0);
+    config.run = run;
+    config.checkpoint_dir = strdup(name);
+    assert_non_null(config.checkpoint_dir);
+    engine.config = &config;
+    engine.options = &options;
+    engine.config_text = text;
+    engine.start_row = 1;
+    rp_engine_journal_start(&engine);
+    assert_int_equal(entries, 1);
+    rp_engine_journal_rollback(&engine, 7);
+    wait_for(&hangs);
+    rp_engine_journal_rollback(&engine, 8);
+    rp_engine_journal_close(&engine);
+    memset(config.checkpoint_dir, 'x', strlen(name));
+    free(config.checkpoint_dir);
+    sem_post(&may_go_on);
+    wait_for(&hangs);
+    rp_sleep_ns(20000000); /* enough for a thread that would write more */
+    assert_string_equal(directory_found, name);
+    assert_int_equal(__atomic_load_n(&entries, __ATOMIC_SEQ_CST), 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_disk_that_hangs_at_the_end_gets_nothing_more),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
