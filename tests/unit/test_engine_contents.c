@@ -49,6 +49,25 @@ static unsigned check_records(const char *path, uint32_t width)
     return count;
 }
 
+/* Does the process have private memory that the children it forks do not get? */
+static bool withholds_memory(pid_t pid)
+{
+    char path[64], *line = NULL;
+    size_t bytes = 0;
+    bool is_private = false, does = false;
+    snprintf(path, sizeof path, "/proc/%d/smaps", (int)pid);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    while (getline(&line, &bytes, file) > 0)
+        if (strncmp(line, "VmFlags:", 8) == 0)
+            does = does || (is_private && strstr(line, " dc"));
+        else if (strchr(line, '-') && strchr("0123456789abcdef", line[0]))
+            is_private = strstr(line, " rw-p ") != NULL;
+    free(line);
+    fclose(file);
+    return does;
+}
+
 /* `more` is about the tokens; a few batches are taken first. */
 static void check_save(const char *const *more, uint32_t width)
 {
@@ -68,6 +87,7 @@ static void check_save(const char *const *more, uint32_t width)
         records = check_records(path, width);
         rp_text_free(path);
     }
+    assert_true(withholds_memory(engine.pid)); /* what the next save will copy to */
     for (uint32_t rank = 0; rank < RANKS; rank++)
         rp_client_detach(clients[rank]);
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
