@@ -27,7 +27,7 @@ int rp_remotes_check(const struct rp_remote *remotes, size_t count, struct rp_er
     for (size_t i = 0; sorted && i < count; i++)
         sorted[i] = &remotes[i];
     if (sorted)
-        qsort(sorted, count, sizeof *sorted, compare);
+        qsort(sorted, count, sizeof(struct rp_remote *), compare);
     for (size_t i = 1; i < count && code == 0; i++)
         if (may_differ(sorted[i - 1], sorted[i]))
             code = rp_fail(error, -RP_E_CONFIG,
