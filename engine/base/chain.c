@@ -173,6 +173,20 @@ static int read_tail(struct tail *tail, int fd, const char *path, uint64_t size,
     return 0;
 }
 
+/* Whether a file without an entry can be a chain whose first write a kill or a power cut ended: it
+ * begins as a first entry does, with empty lines or unwritten bytes, which are zeros, before it. A
+ * file of the user that got the name of a chain by mistake does not. */
+static bool is_torn_first_write(const struct tail *tail)
+{
+    char first[sizeof begin_text + sizeof after_text + sizeof first_after];
+    size_t length = (size_t)snprintf(first, sizeof first, "%s1%s%s", begin_text, after_text,
+                                     first_after);
+    size_t at = 0;
+    while (at < tail->bytes && (tail->text[at] == 0 || tail->text[at] == '\n'))
+        at++;
+    return memcmp(tail->text + at, first, rp_min_u64(length, tail->bytes - at)) == 0;
+}
+
 /* Look further back until there is an entry, or all of the file was read. */
 static int find_tail(struct tail *tail, int fd, const char *path, uint64_t size,
                      struct rp_error *error)
@@ -180,8 +194,14 @@ static int find_tail(struct tail *tail, int fd, const char *path, uint64_t size,
     for (uint64_t bytes = TAIL_BYTES;; bytes *= 8) {
         uint64_t all = rp_min_u64(size, bytes);
         int code = read_tail(tail, fd, path, size, (size_t)all, error);
-        if (code < 0 || tail->reader.number > 0 || all == size)
+        if (code < 0 || tail->reader.number > 0)
             return code;
+        if (all == size && (is_torn_first_write(tail) || RP_DEFECT(append_to_any_file)))
+            return 0;
+        if (all == size)
+            return rp_fail(error, -RP_E_FORMAT,
+                           "move it away, or give the name of a file that is not there",
+                           "%s: expected a chained log, found another file", path);
         if (bytes >= TAIL_BYTES_MAX)
             return rp_fail(error, -RP_E_CORRUPT, "rename it: then a new file is begun",
                            "%s: no entry in its last %" PRIu64 " bytes", path, all);

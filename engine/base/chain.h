@@ -35,8 +35,8 @@
 
 /** Append an entry to the file, which is made if it is not there. `members`: members of a JSON
  * object, without braces, in printable ASCII. is_durable: it is on the disk when the call returns.
- * Several processes may append at the same time. On failure the file is as it was, or ends with a
- * part of a line, or has the entry, which may not be durable. */
+ * Several processes may append at the same time. A file that is no chain is refused. On failure the
+ * file is as it was, or ends with a part of a line, or has the entry, which may not be durable. */
 RP_MUST_CHECK int rp_chain_append(const char *path, const char *members, bool is_durable,
                                   struct rp_error *error);
 

@@ -142,10 +142,38 @@ static void any_bytes_are_continued(void **state)
         struct found found = look(&grown);
         assert_true(is_whole(found) && found.entries == ENTRIES + 1 && found.skipped == 2);
     }
-    put("no chain at all\n", 16);
-    append("\"event\":\"first\"");
-    load(&grown);
-    assert_true(is_whole(look(&grown)) && look(&grown).entries == 1);
+}
+
+/* A file without an entry is continued where it can be the first write of a chain that was cut, and
+ * any other file stays as it is. */
+static void a_file_of_another_kind_is_left_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t bytes;
+    } torn[] = {{"\n", 1},
+                {"\0\0\0", 3},
+                {"{", 1},
+                {"{\"entry\":1,\"after\":\"0000", 24},
+                {"\0\n{\"entry\":1", 12}},
+      others[] = {{"seq_len: 8\n", 11}, {"{}\n", 3}, {"{\"entry\":2", 10}, {"\0\0\1", 3}, {"x", 1}};
+    struct rp_error error;
+    struct content content;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(torn); i++) {
+        put(torn[i].text, torn[i].bytes);
+        append("\"event\":\"first\"");
+        load(&content);
+        assert_true(is_whole(look(&content)) && look(&content).entries == 1);
+        assert_memory_equal(content.text, torn[i].text, torn[i].bytes);
+    }
+    for (size_t i = 0; i < RP_ARRAY_COUNT(others); i++) {
+        put(others[i].text, others[i].bytes);
+        assert_int_equal(rp_chain_append(PATH, "\"a\":1", false, &error), -RP_E_FORMAT);
+        load(&content);
+        assert_int_equal(content.bytes, others[i].bytes);
+        assert_memory_equal(content.text, others[i].text, others[i].bytes);
+    }
 }
 
 /* More bytes of no entry than are looked at first. */
@@ -320,6 +348,7 @@ int main(void)
         cmocka_unit_test(it_is_read_as_it_was_written),
         cmocka_unit_test(a_cut_anywhere_is_continued),
         cmocka_unit_test(any_bytes_are_continued),
+        cmocka_unit_test(a_file_of_another_kind_is_left_alone),
         cmocka_unit_test(the_last_entry_is_found_far_back),
         cmocka_unit_test(every_bit_that_flips_is_found),
         cmocka_unit_test(entries_that_are_removed_or_moved_are_found),
