@@ -140,6 +140,9 @@ def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setenv("RINGPACK_LIBRARY", "/nowhere/libringpack.so")
     with pytest.raises(ringpack.RingpackError, match=r"/nowhere/libringpack\.so"):
         ringpack.stat()
+    assert getattr(ringpack, "__version__", None) is None  # as pydoc and others ask
+    with pytest.raises(AttributeError, match=r"/nowhere/libringpack\.so"):
+        _ = ringpack.__version__
 
 
 def test_a_foreign_library_is_refused(monkeypatch):

@@ -34,7 +34,10 @@ __version__: str
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return _library_version()
+        try:
+            return _library_version()
+        except errors.RingpackError as failure:  # what getattr() with a default expects
+            raise AttributeError(str(failure)) from failure
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
