@@ -227,6 +227,30 @@ def test_a_batch_is_not_explained_by_another_config(program, folder, corpus):
     engine.stop()
 
 
+@pytest.mark.parametrize("profile", ["full", "min"])
+def test_a_config_with_another_seed_is_refused(program, folder, corpus, profile):
+    """In full rows of long documents the counts are those of any seed; the tokens are not."""
+    keys = {"num_epochs": 1, "seq_len": 8, **STREAMS["concat"]}
+    stream = Stream(corpus, {**keys, "long_doc": "split"})
+    config = {**stream.config(), **SHAPE, "profile": profile}
+    other = folder / "other.yaml"
+    other.write_text(json.dumps({**config, "seed": config["seed"] + 1}))
+    engine, refused = Engine(program, folder, config), 0
+    with Ranks(engine, 2) as ranks:
+        for batches in ranks.turns(4):
+            for batch in batches:
+                known = batch.explain()
+                try:
+                    again = batch.explain(other)
+                except ringpack.RingpackError as error:
+                    refused += "does not have document" in str(error)
+                    assert "of this run" in error.hint
+                else:
+                    assert again == known  # by chance
+    engine.stop()
+    assert refused >= 4
+
+
 def assert_earlier_rows_are_refused(program, folder):
     running = "--run", "e2e", "--run-dir", folder, "--row", 3
     said = explain(program, *running, status=2)

@@ -43,6 +43,10 @@ def _copy(view: Any) -> Any:
     return view.copy() if jax is not None and isinstance(view, jax.Array) else view
 
 
+def _of_another_run(what: str) -> RingpackError:
+    return RingpackError(what, "give the config, or a checkpoint, of this run: explain(config)")
+
+
 class Form(NamedTuple):
     """What `batch[name]` gives, the same for all batches of a loader."""
 
@@ -237,6 +241,8 @@ class Batch(Mapping[str, Any]):
         places = {int(row["row"]): place for place, row in enumerate(rows) if row["fragments"]}
         if not places:
             return []  # padding behind the end of the stream
+        has_parts = "provenance" in self._form.sections
+        parts = self.view("provenance", flat=False, kind="numpy") if has_parts else None
         assert self._lease is not None
         told = self._lease.client.explain(min(places), max(places), config, program)
         records = []
@@ -244,15 +250,25 @@ class Batch(Mapping[str, Any]):
             of_row = {key: row[key] for key in ("row", "step", "micro_batch", "rank")}
             info, tokens = rows[places[row["row"]]], ids[places[row["row"]]]
             if (row["tokens"], len(row["fragments"])) != (info["tokens"], info["fragments"]):
-                raise RingpackError(
+                raise _of_another_run(
                     f"row {row['row']} has {info['fragments']} fragments and {info['tokens']} "
                     f"tokens, and by {config or 'the config of the engine'} "
-                    f"{len(row['fragments'])} and {row['tokens']}",
-                    "give the config, or a checkpoint, of this run: explain(config)",
+                    f"{len(row['fragments'])} and {row['tokens']}"
                 )
             for part in row["fragments"]:
                 end = part["place"] + part["tokens"]
                 own = tokens[part["place"] : end].tolist()
+                is_same = part["ids"] in (None, own)  # None: an object in a store
+                if parts is not None:
+                    names = ("document", "offset", "source_number", "tokens")
+                    place = parts[places[row["row"]]][part["fragment"]]
+                    is_same = is_same and place.item() == tuple(part[name] for name in names)
+                if not is_same:
+                    raise _of_another_run(
+                        f"row {row['row']} does not have document {part['document']} of source "
+                        f"{part['source']} at token {part['place']}, where it is by "
+                        f"{config or 'the config of the engine'}"
+                    )
                 records.append({**of_row, **part, "ids": own})
         return records
 
