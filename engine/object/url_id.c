@@ -21,11 +21,13 @@ static const struct {
 } rights[] = {
     {"X-Amz-Signature", {"X-Amz-"}},
     {"X-Goog-Signature", {"X-Goog-"}},
-    {"x-oss-signature", {"x-oss-"}},
-    {"q-signature", {"q-"}},
+    {"x-oss-signature", /* not x-oss-process, which chooses other bytes */
+     {"x-oss-signature-version", "x-oss-credential", "x-oss-date", "x-oss-expires",
+      "x-oss-additional-headers", "x-oss-security-token"}},
+    {"q-signature", {"q-", "x-cos-security-token"}},
     {"Signature",
-     {"AWSAccessKeyId", "GoogleAccessId", "OSSAccessKeyId", "Expires", "Policy", "Key-Pair-Id",
-      "x-amz-security-token", "security-token"}},
+     {"AWSAccessKeyId", "GoogleAccessId", "OSSAccessKeyId", "AccessKeyId", "Policy", "Key-Pair-Id",
+      "x-amz-security-token", "x-obs-security-token", "security-token"}},
     {"sig", /* Azure: a SAS of an account, a service or a user's delegation */
      {"sv",  "ss",    "srt",   "sr",  "st",  "se",  "sp",  "sip",   "spr",   "si",   "ses",
       "sdd", "skoid", "sktid", "skt", "ske", "sks", "skv", "saoid", "suoid", "scid", "tn"}},
@@ -34,7 +36,17 @@ static const struct {
 };
 
 /* Headers of the answer that the one who signed has chosen: they change no byte of it. */
-static const char *const headers[] = {"response-", "rscc", "rscd", "rsce", "rscl", "rsct"};
+static const char *const headers[] = {"response-content-type",
+                                      "response-content-language",
+                                      "response-expires",
+                                      "response-cache-control",
+                                      "response-content-disposition",
+                                      "response-content-encoding",
+                                      "rscc",
+                                      "rscd",
+                                      "rsce",
+                                      "rscl",
+                                      "rsct"};
 
 static bool is_named(const char *parameter, size_t length, const char *name)
 {
@@ -61,8 +73,9 @@ static bool is_of_right(const char *query, size_t bytes, const char *parameter, 
     for (size_t i = 0; i < RP_ARRAY_COUNT(headers); i++)
         if (is_named(parameter, length, headers[i]))
             return true;
+    bool is_expiry = is_named(parameter, length, "Expires"); /* of a signature of any kind */
     for (size_t i = 0; i < RP_ARRAY_COUNT(rights); i++) {
-        bool is_it = is_named(parameter, length, rights[i].signature);
+        bool is_it = is_expiry || is_named(parameter, length, rights[i].signature);
         for (const char *const *other = rights[i].others; *other && !is_it; other++)
             is_it = is_named(parameter, length, *other);
         if (is_it && has_parameter(query, bytes, rights[i].signature))

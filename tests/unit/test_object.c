@@ -151,6 +151,10 @@ static void test_queries_tell_objects_apart_and_signatures_do_not(void **state)
         "https://h/x.bin?AWSAccessKeyId=a&Signature=b&Expires=1",
         "https://h/x.bin?Expires=1&Policy=a&Signature=b&Key-Pair-Id=c",
         "https://h/x.bin?X-Goog-Signature=a&X-Goog-Credential=b&&",
+        "https://h/x.bin?x-oss-signature=a&x-oss-date=b&x-oss-expires=1&x-oss-security-token=c",
+        "https://h/x.bin?q-sign-time=1&q-signature=a&x-cos-security-token=b&expires=2",
+        "https://h/x.bin?AccessKeyId=a&Expires=1&Signature=b&x-obs-security-token=c",
+        "https://h/x.bin?response-expires=1&response-cache-control=a&response-content-encoding=b",
         "https://h/x.bin?token=S3CR3T"};
     static const char *const objects[] = {
         bare,
@@ -162,6 +166,12 @@ static void test_queries_tell_objects_apart_and_signatures_do_not(void **state)
         "https://h/x.bin?f=S3CR3T",
         "https://h/x.bin?f=S3CR3T&g",
         "https://h/x.bin?X-Amz-Date=9",
+        "https://h/x.bin?response-format=json", /* of a program, not of a store */
+        "https://h/x.bin?response-format=binary",
+        "https://h/x.bin?x-oss-signature=a&x-oss-process=image/resize,w_1",
+        "https://h/x.bin?x-oss-signature=a&x-oss-process=image/resize,w_2",
+        "https://h/x.bin?expires=1", /* of no signature */
+        "https://h/x.bin?expires=2",
         "https://h/y.bin",
         "s3://b/x.bin?a",
         "s3://b/x.bin?b"};
