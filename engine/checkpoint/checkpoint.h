@@ -256,7 +256,8 @@ RP_MUST_CHECK int rp_checkpoint_set_asides(const char *directory, struct rp_set_
 
 /** For a run that starts at row 0 again: move all checkpoints of the directory into a new directory
  * set-aside-DATE-N inside it, where nothing prunes them, and the copies in the second location
- * likewise. Call it before the first save. */
+ * likewise. Call it before the first save. Returns the number of checkpoints, without the copies.
+ */
 RP_MUST_CHECK int rp_checkpoint_set_aside_all(struct rp_checkpoint_dir *dir,
                                               struct rp_error *error);
 

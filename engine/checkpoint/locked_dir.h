@@ -78,7 +78,8 @@ void rp_locked_dir_judge(struct rp_locked_dir *locked, uint64_t sequence, bool i
  */
 void rp_locked_dir_prune(struct rp_locked_dir *locked, uint64_t newest_copied);
 
-/** Move all checkpoints into a new directory set-aside-DATE-N inside it (set_aside.c). */
+/** Move all checkpoints into a new directory set-aside-DATE-N inside it (set_aside.c). Returns
+ * their number. */
 RP_MUST_CHECK int rp_locked_dir_set_aside(const struct rp_locked_dir *locked,
                                           struct rp_error *error);
 

@@ -13,6 +13,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -85,6 +86,7 @@ int rp_locked_dir_set_aside(const struct rp_locked_dir *locked, struct rp_error 
     struct rp_listing listing;
     char name[RP_SET_ASIDE_NAME_BYTES];
     int code = rp_listing_open(&listing, locked->dir, locked->path, error);
+    size_t count = code == 0 ? listing.count : 0;
     if (code == 0 && listing.count > 0) {
         code = make_directory(locked, name, error);
         if (code == 0)
@@ -94,7 +96,7 @@ int rp_locked_dir_set_aside(const struct rp_locked_dir *locked, struct rp_error 
                    locked->path, name);
     }
     rp_listing_free(&listing);
-    return code;
+    return code < 0 ? code : (int)rp_min_u64(count, INT_MAX);
 }
 
 int rp_set_aside_list(int dir, const char *path, struct rp_set_aside **list_out, size_t *count_out,

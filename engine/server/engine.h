@@ -229,6 +229,7 @@ struct rp_engine {
     struct rp_engine_journal *journal; /* NULL: no run journal is kept */
     char *started_from;                /* the checkpoint that the run began at; NULL: none */
     bool started_reweighted;           /* with other weights than that state's */
+    int set_aside;                     /* checkpoints that the fresh start moved away */
     char *newest_path;                 /* of the newest checkpoint, if its state is known */
     struct rp_saver saver;
     bool save_wanted;

@@ -174,6 +174,8 @@ static json_t *describe_start(const struct rp_engine *engine)
         set_digest(entry, engine->start_state, engine->start_bytes);
     if (entry && engine->started_reweighted)
         json_object_set_new(entry, "reweighted", json_true());
+    if (entry && engine->set_aside > 0)
+        json_object_set_new(entry, "set_aside", json_integer(engine->set_aside));
     return entry;
 }
 

@@ -185,8 +185,10 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
     if (!directory || engine->options->state)
         return 0;
     *saved_row = 0;
-    if (is_fresh(engine))
-        return rp_checkpoint_set_aside_all(engine->checkpoints, error);
+    if (is_fresh(engine)) {
+        engine->set_aside = rp_checkpoint_set_aside_all(engine->checkpoints, error);
+        return engine->set_aside < 0 ? engine->set_aside : 0;
+    }
     int code = rp_checkpoint_newest(out, directory, true, error);
     bool has_own = code == 1;
     if (has_own)

@@ -67,7 +67,7 @@ def run(program, stream, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     kept = folder / "c"
     base = {**stream.config(), "batch_size": 1, "checkpoint_dir": str(kept)}
-    first = life(program, folder, base)
+    first = life(program, folder, base, "--fresh")
     two = {**base, "dp_world_size": 2, "global_batch_size": 2}
     second = life(program, folder, two, "--resume", "required")
     life(program, folder, two, token=first[0], kill=True)
@@ -101,7 +101,9 @@ def test_everything_that_happened_is_told(run):
     assert [start["before"] for start in starts] == [
         "none", "stopped", "stopped", "killed", "stopped", "stopped", "stopped"]
     assert [start["policy"] for start in starts] == [
-        "auto", "required", "auto", "auto", "auto", "state", "fresh"]
+        "fresh", "required", "auto", "auto", "auto", "state", "fresh"]
+    assert [start.get("set_aside") for start in starts[:-1]] == [None] * 6
+    assert starts[-1]["set_aside"] == len(list((folder / "c").glob("set-aside-*/*"))) > 0
     assert starts[0]["from"] == starts[-1]["from"] == "row 0"
     assert starts[5]["from"] == "state token" and starts[5]["reweighted"] is True
     assert "missing" not in starts[5] and re.fullmatch(r"checkpoint-\d{12}\.rpc", starts[1]["from"])
@@ -112,12 +114,13 @@ def test_everything_that_happened_is_told(run):
 def test_one_page_says_it(program, run):
     folder, told = run
     page = audit(program, folder / "c")
-    for text in ("started at row 0 from row 0 (resume: auto)", "stopped (signal) at row 3, saved",
+    for text in ("started at row 0 from row 0 (resume: fresh)", "stopped (signal) at row 3, saved",
                  "dp_world_size 1 to 2", "batch_size 1 to 2", "was killed",
                  "trainers attached from a state of row 3", "was exported to",
                  "rewound by an operator to row 3", "rows 3 to 12 are given again, as the rewind",
                  "with other weights", "were set aside"):
         assert text in page, text
+    assert page.count("were set aside") == 1  # the first fresh start found nothing
     assert "PROBLEM" not in page and page.splitlines()[-1].startswith("whole: ")
     said = json.loads(audit(program, folder / "c", "--json"))
     assert said["whole"] and said["entries"] == checked(folder / "c" / NAME)

@@ -194,8 +194,10 @@ static void follow_start(struct page *page, size_t index, const struct rp_audit_
             "%s, which the stop had saved, is not there any more: removed, moved or renamed by "
             "hand, or another directory",
             shown(e, "missing"));
-    if (strcmp(shown(e, "policy"), "fresh") == 0)
-        add(page, page->remarks, index, at, "checkpoints that were here were set aside");
+    json_int_t set_aside = rp_audit_log_number(e, "set_aside", 0);
+    if (set_aside > 0)
+        add(page, page->remarks, index, at,
+            "%" JSON_INTEGER_FORMAT " checkpoints that were here were set aside", set_aside);
     page->start = e;
     page->stop = NULL;
     page->was_rewound = false;
