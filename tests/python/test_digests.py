@@ -137,6 +137,53 @@ def test_other_plans_and_positions(program, stream, runs, tmp_path):
         audit(program, path, runs / "of4", status=status)
     assert audit(program, path, runs / "of4", "-c", tmp_path / "one.yaml")["intervals"] > 4
 
+    said = audit(program, tmp_path / "32.token", runs / "of4")
+    assert (said["first_row"], said["row"], said["gaps"]) == (0, 32, 0)
+    text = subprocess.run([program, "audit", tmp_path / "32.token", runs / "of4"],
+                          capture_output=True, text=True).stdout
+    assert text == "identical: all rows before row 32, by plan\n"
+
+
+def cut_out(logs, to, *entries):
+    """A copy of the file of one rank without some of its digests, of which the first is 0."""
+    to.mkdir()
+    (path,) = logs.iterdir()
+    lines = path.read_text().splitlines(keepends=True)
+    places = [place for place, line in enumerate(lines) if json.loads(line)["event"] == "digest"]
+    left_out = [places[entry] for entry in entries]
+    kept = [line for place, line in enumerate(lines) if place not in left_out]
+    (to / path.name).write_text("".join(kept))
+
+
+def test_only_an_interval_whose_rows_before_are_equal_is_the_first(program, stream, runs, tmp_path):
+    """With another seed every row differs, so no interval but that of row 0 may be named."""
+    keys = {"batch_size": 4, "global_batch_size": STEP}
+    other = {**stream.config(), "seed": stream.config()["seed"] + 1}
+    assert stream.rows[0] != Stream(Corpus(tmp_path, SOURCES, SEED), {
+        "num_epochs": 1, "seed": other["seed"]}).rows[0]
+    for name, config in ("one", stream.config()), ("other", other):
+        (tmp_path / f"{name}.yaml").write_text(json.dumps({**config, **keys}))
+    token = tmp_path / "32.token"
+    command = [program, "state", "-c", tmp_path / "other.yaml", "--row", "32", "-o", token]
+    subprocess.run(command, check=True, capture_output=True)
+
+    def place(*words):
+        said = audit(program, *words, status=1)
+        assert said["verdict"] == "plan_differs"
+        return said["differs_from"], said["differs_before"]
+
+    every = EVERY * STEP
+    assert place(runs / "of4", token) == (None, 32)
+    assert place(runs / "of4", token, "-c", tmp_path / "other.yaml") == (0, every)
+    # a config that does not plan the rows of the token says nothing about them
+    assert place(runs / "of4", token, "-c", tmp_path / "one.yaml") == (None, 32)
+    text = subprocess.run([program, "audit", runs / "of4", token], capture_output=True, text=True)
+    assert "different: some rows before row 32 are other documents\n" in text.stdout
+    train(program, tmp_path, other, tmp_path / "logs", 1, turns=16)
+    assert place(runs / "of4", tmp_path / "logs") == (0, every)
+    cut_out(tmp_path / "logs", tmp_path / "late", 0)
+    assert place(runs / "of1", tmp_path / "late") == (None, 2 * every)
+    assert place(tmp_path / "late", tmp_path / "one.yaml") == (None, 2 * every)
 
 def test_files_that_lack_something(program, runs, tmp_path):
     shutil.copytree(runs / "of4", tmp_path / "torn")

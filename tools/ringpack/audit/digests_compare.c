@@ -3,8 +3,12 @@
  *
  *   digests, digests             content and plan, at the rows at which intervals of both end
  *   digests, token or checkpoint the plan at the row of that position, if an interval ends there;
- *                                else as the config that a checkpoint keeps, or -c, plans it
+ *                                else, and to find the first interval that differs, as the config
+ *                                that a checkpoint keeps, or -c, plans it
  *   digests, config              the plan at the end of each interval
+ *
+ * A plan digest covers all rows before its row. So equal ones prove all of these rows, and
+ * different ones name an interval only if all rows before that interval are known to be equal.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,6 +17,7 @@
 
 #include "audit/digests.h"
 #include "cmd.h"
+#include "interrupt.h"
 
 enum verdict { IDENTICAL, CONTENT_DIFFERS, PLAN_DIFFERS };
 
@@ -20,6 +25,8 @@ enum verdict { IDENTICAL, CONTENT_DIFFERS, PLAN_DIFFERS };
 struct finding {
     enum verdict verdict;
     uint64_t first_row, row; /* the first interval that differs */
+    bool is_somewhere;       /* what differs is somewhere before `row`: first_row is not known */
+    uint64_t proven;         /* all rows before this one are equal */
     uint64_t rows, tokens;   /* that were compared and are equal */
     uint64_t intervals;      /* the same */
     uint64_t from, to;       /* rows of the first and behind the last of these */
@@ -97,20 +104,33 @@ static bool next_common(struct run *a, struct run *b)
     }
 }
 
+/* The plans at `row`, the end of an interval, differ. */
+static void set_plan_differs(struct finding *finding, uint64_t first_row, uint64_t row)
+{
+    finding->verdict = PLAN_DIFFERS;
+    finding->is_somewhere = finding->proven != first_row;
+    finding->first_row = first_row;
+    finding->row = row;
+}
+
 static void compare_runs(const struct rp_audit_digests sides[2], struct finding *finding)
 {
     struct run a = {.digests = &sides[0]}, b = {.digests = &sides[1]};
     finding->has_content = true;
     while (finding->verdict == IDENTICAL && next_common(&a, &b)) {
+        uint64_t first_row = a.sum.first_row;
         bool has_plans = is_known(a.sum.plan) && is_known(b.sum.plan);
-        if (has_plans && !rp_hash128_equal(a.sum.plan, b.sum.plan))
-            finding->verdict = PLAN_DIFFERS;
-        else if (!rp_hash128_equal(a.sum.content, b.sum.content) || a.sum.rows != b.sum.rows)
+        if (has_plans && !rp_hash128_equal(a.sum.plan, b.sum.plan)) {
+            set_plan_differs(finding, first_row, a.sum.row);
+        } else if (!rp_hash128_equal(a.sum.content, b.sum.content) || a.sum.rows != b.sum.rows) {
             finding->verdict = CONTENT_DIFFERS;
-        else
-            count(finding, a.sum.first_row, &a.sum);
-        finding->first_row = a.sum.first_row;
-        finding->row = a.sum.row;
+            finding->first_row = first_row;
+            finding->row = a.sum.row;
+        } else {
+            count(finding, first_row, &a.sum);
+            if (has_plans || first_row == finding->proven)
+                finding->proven = a.sum.row;
+        }
     }
 }
 
@@ -119,20 +139,23 @@ static void compare_runs(const struct rp_audit_digests sides[2], struct finding 
 static void compare_plan(struct finding *finding, const struct rp_audit_interval *interval,
                          struct rp_hash128 plan)
 {
-    bool is_equal = rp_hash128_equal(interval->plan, plan);
-    finding->verdict = is_equal ? IDENTICAL : PLAN_DIFFERS;
-    if (is_equal)
-        count(finding, interval->first_row, interval);
-    finding->first_row = interval->first_row;
-    finding->row = interval->row;
+    if (!rp_hash128_equal(interval->plan, plan)) {
+        set_plan_differs(finding, interval->first_row, interval->row);
+        return;
+    }
+    count(finding, interval->first_row, interval);
+    finding->proven = interval->row;
+    finding->from = 0;
+    finding->gaps = 0;
 }
 
-/* Plan the rows of the config again, up to each interval. */
-static int compare_config(const struct rp_audit_digests *digests, struct rp_audit_side *side,
-                          struct finding *finding, struct rp_error *error)
+/* Plan the rows of the config again, up to each of the first `intervals` intervals. */
+static int compare_config(const struct rp_audit_digests *digests, size_t intervals,
+                          struct rp_audit_side *side, struct finding *finding,
+                          struct rp_error *error)
 {
     int code = rp_audit_side_plan(side, error);
-    for (size_t i = 0; code == 0 && finding->verdict == IDENTICAL && i < digests->count; i++) {
+    for (size_t i = 0; code == 0 && finding->verdict == IDENTICAL && i < intervals; i++) {
         const struct rp_audit_interval *interval = &digests->intervals[i];
         if (!is_known(interval->plan))
             continue;
@@ -146,17 +169,37 @@ static int compare_config(const struct rp_audit_digests *digests, struct rp_audi
     return code;
 }
 
+/* The interval `at` ends at the row of the token. */
+static int compare_token(const struct rp_audit_digests *digests, size_t at,
+                         struct rp_audit_side *side, struct finding *finding,
+                         struct rp_error *error)
+{
+    const struct rp_audit_interval *interval = &digests->intervals[at];
+    if (rp_hash128_equal(interval->plan, side->digest)) {
+        for (size_t i = 0; i < at; i++)
+            count(finding, digests->intervals[i].first_row, &digests->intervals[i]);
+        compare_plan(finding, interval, side->digest);
+        return 0;
+    }
+    int code = side->has_config ? compare_config(digests, at + 1, side, finding, error) : 0;
+    if (code < 0 && rp_interrupted())
+        return code;
+    if (code < 0 || finding->verdict == IDENTICAL) { /* the config does not plan what differs */
+        *finding = (struct finding){.verdict = IDENTICAL};
+        set_plan_differs(finding, interval->first_row, interval->row);
+    }
+    return 0;
+}
+
 static int compare_position(const struct rp_audit_digests *digests, struct rp_audit_side *side,
                             struct finding *finding, struct rp_error *error)
 {
     for (size_t i = 0; side->token && i < digests->count; i++)
         if (digests->intervals[i].row == side->row && is_known(digests->intervals[i].plan) &&
-            is_known(side->digest)) {
-            compare_plan(finding, &digests->intervals[i], side->digest);
-            return 0;
-        }
+            is_known(side->digest))
+            return compare_token(digests, i, side, finding, error);
     if (side->has_config)
-        return compare_config(digests, side, finding, error);
+        return compare_config(digests, digests->count, side, finding, error);
     return rp_fail(error, -RP_E_USAGE, "give the config of the run: `-c CONFIG`",
                    "%s: no interval ends at row %" PRIu64 " of %s, so the two cannot be compared",
                    digests->path, side->row, side->path);
@@ -177,26 +220,37 @@ static void print_notes(const struct rp_audit_digests *digests)
                digests->path, digests->twice, rp_cmd_count_text(digests->twice_row, row));
 }
 
-static void print_text(const struct finding *finding)
+static void print_equal(const struct finding *finding)
 {
     char from[RP_CMD_TEXT_BYTES], to[RP_CMD_TEXT_BYTES], tokens[RP_CMD_TEXT_BYTES];
-    if (finding->intervals > 0) {
-        rp_cmd_count_text(finding->from, from);
-        rp_cmd_count_text(finding->to, to);
-        printf("%s: rows %s to before %s, %s tokens, in %" PRIu64 " intervals%s%s\n",
-               finding->verdict == IDENTICAL ? "identical" : "identical so far", from, to,
-               rp_cmd_count_text(finding->tokens, tokens), finding->intervals,
-               finding->has_content ? ", by content" : ", by plan",
+    const char *verdict = finding->verdict == IDENTICAL ? "identical" : "identical so far";
+    rp_cmd_count_text(finding->from, from);
+    rp_cmd_count_text(finding->to, to);
+    if (finding->has_content)
+        printf("%s: rows %s to before %s, %s tokens, in %" PRIu64 " intervals, by content%s\n",
+               verdict, from, to, rp_cmd_count_text(finding->tokens, tokens), finding->intervals,
                finding->gaps ? "; between them are rows that were not compared" : "");
-    }
+    else
+        printf("%s: all rows before row %s, by plan\n", verdict, to);
+}
+
+static void print_text(const struct finding *finding)
+{
+    char from[RP_CMD_TEXT_BYTES], to[RP_CMD_TEXT_BYTES];
+    if (finding->intervals > 0)
+        print_equal(finding);
     rp_cmd_count_text(finding->first_row, from);
     rp_cmd_count_text(finding->row, to);
-    if (finding->verdict == PLAN_DIFFERS)
+    if (finding->verdict == PLAN_DIFFERS && finding->is_somewhere)
+        printf("different: some rows before row %s are other documents\n", to);
+    else if (finding->verdict == PLAN_DIFFERS)
         printf("different: rows before row %s are other documents; the first interval that differs "
-               "begins at row %s\n"
-               "  next: `ringpack audit A.yaml B.yaml --row %" PRIu64
+               "begins at row %s\n",
+               to, from);
+    if (finding->verdict == PLAN_DIFFERS)
+        printf("  next: `ringpack audit A.yaml B.yaml --row %" PRIu64
                "` with both configs names the first row, source and document\n",
-               to, from, finding->row);
+               finding->row);
     if (finding->verdict == CONTENT_DIFFERS)
         printf("different: rows %s to before %s have other tokens, of the same documents\n"
                "  next: `ringpack explain -c CONFIG --row %" PRIu64 "-%" PRIu64
@@ -209,14 +263,14 @@ static void print_json(const struct finding *finding, const struct rp_audit_dige
     static const char *const words[] = {[IDENTICAL] = "identical",
                                         [CONTENT_DIFFERS] = "content_differs",
                                         [PLAN_DIFFERS] = "plan_differs"};
-    bool differs = finding->verdict != IDENTICAL;
+    bool differs = finding->verdict != IDENTICAL, has_first = differs && !finding->is_somewhere;
     rp_cmd_print_json(
         json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:I}", "verdict",
                   words[finding->verdict], "by_content", finding->has_content, "first_row",
                   (json_int_t)finding->from, "row", (json_int_t)finding->to, "rows",
                   (json_int_t)finding->rows, "tokens", (json_int_t)finding->tokens, "intervals",
                   (json_int_t)finding->intervals, "gaps", (json_int_t)finding->gaps, "differs_from",
-                  differs ? json_integer((json_int_t)finding->first_row) : json_null(),
+                  has_first ? json_integer((json_int_t)finding->first_row) : json_null(),
                   "differs_before", differs ? json_integer((json_int_t)finding->row) : json_null(),
                   "twice", (json_int_t)sides[0].twice + (json_int_t)sides[1].twice, "damaged",
                   (json_int_t)sides[0].damaged + (json_int_t)sides[1].damaged));
