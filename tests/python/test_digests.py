@@ -197,6 +197,9 @@ def test_files_that_lack_something(program, runs, tmp_path):
     said = audit(program, runs / "of1", tmp_path / "torn")
     assert said["damaged"] == 1 and said["gaps"] == 1
     path.unlink()
+    for content in b"", b"no chain\n":  # the other ranks count where this one is not needed
+        (tmp_path / "torn" / "rank-00000-of-00001.jsonl").write_bytes(content)
+        assert audit(program, runs / "of1", tmp_path / "torn")["damaged"] == 2
     error = audit(program, runs / "of1", tmp_path / "torn", status=2)
     assert "no rows of which every rank has a digest" in error
     (tmp_path / "file").write_text("")

@@ -251,6 +251,10 @@ static int audit_log(const struct arguments *arguments)
     if (code == 0 && !arguments->json)
         rp_audit_log_make_printable(&log);
     int status = code < 0 ? rp_cmd_report(&error)
+    if (code == -RP_E_EMPTY && rp_audit_is_digests(arguments->paths[0]))
+        code = rp_fail(&error, code, "give one of its files",
+                       "%s: expected a run journal, found a folder of digests",
+                       arguments->paths[0]);
                           : rp_audit_log_print(&log, arguments->expected, arguments->json);
     rp_audit_log_close(&log);
     return status;

@@ -136,12 +136,15 @@ static int read_file(struct rp_audit_digests *digests, struct parts *parts, cons
     struct rp_audit_log log;
     struct part part;
     int code = rp_audit_log_open(&log, path, NULL, error);
+    bool is_empty = code == -RP_E_FORMAT && log.text; /* it was read, and has no entry */
+    code = is_empty ? 0 : code;
     parts->begin = parts->count;
     for (size_t i = 0; code == 0 && i < log.count; i++)
         if (rp_audit_log_is(&log.entries[i], "digest") && parse_part(&log.entries[i], &part))
             code = add_part(digests, parts, &part, error);
     digests->files++;
-    if (code == 0 && (log.whole < log.count || log.end < log.bytes) && digests->damaged++ == 0)
+    bool is_damaged = is_empty || log.whole < log.count || log.end < log.bytes;
+    if (code == 0 && is_damaged && digests->damaged++ == 0)
         snprintf(digests->damaged_name, sizeof digests->damaged_name, "%.255s", path);
     rp_audit_log_close(&log);
     return code;
@@ -316,6 +319,11 @@ int rp_audit_digests_open(struct rp_audit_digests *digests, const char *path,
             next++;
         code = add_world(digests, &room, &parts.list[i], &parts.list[next], error);
     }
+    if (code == 0 && parts.count == 0)
+        code = rp_fail(error, -RP_E_FORMAT,
+                       "give what trainers wrote with digest_log; `ringpack audit --log` says what "
+                       "is in a chained file",
+                       "%s: none of its entries is a digest", path);
     free(parts.list);
     if (digests->count > 0)
         qsort(digests->intervals, digests->count, sizeof *digests->intervals, compare_intervals);
