@@ -2,6 +2,7 @@
 """Digests that trainers write while they train: they are those of the oracle, add up over any
 number of ranks, kills and rollbacks, and `ringpack audit` names the first rows that differ."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -213,6 +214,20 @@ def test_a_log_that_cannot_be_written_stops_nobody(program, stream, tmp_path):
 
     def fail():
         shutil.rmtree(logs)
+def test_control_characters_do_not_reach_the_terminal(program, runs, tmp_path):
+    head = '{"entry":1,"after":"%s","time":"2026-01-31T08:15:00.000Z","event":"%s"'
+    head %= ("0" * 64, r"a\u009b31m\u0085\u001b\u007f\u00e9")
+    log = tmp_path / "log"
+    log.write_text(f'{head},"hash":"{hashlib.sha256(head.encode()).hexdigest()}"}}\n')
+    said = subprocess.run([program, "audit", "--log", log], capture_output=True, check=True).stdout
+    assert "a??31m????é\n".encode() in said
+    shutil.copytree(runs / "of1", tmp_path / "\x9b31m")
+    (tmp_path / "\x9b31m" / "rank-9.jsonl").touch()
+    command = [program, "audit", runs / "of1", "\x9b31m"]
+    said = subprocess.run(command, capture_output=True, check=True, cwd=tmp_path).stdout
+    assert b"note: ??31m/rank-9.jsonl is not whole" in said
+
+
         logs.write_text("a file")
 
     _, (counts,) = train(program, tmp_path, stream.config(), logs, 1, turns=12, fail=fail)

@@ -144,8 +144,10 @@ static int read_file(struct rp_audit_digests *digests, struct parts *parts, cons
             code = add_part(digests, parts, &part, error);
     digests->files++;
     bool is_damaged = is_empty || log.whole < log.count || log.end < log.bytes;
-    if (code == 0 && is_damaged && digests->damaged++ == 0)
+    if (code == 0 && is_damaged && digests->damaged++ == 0) {
         snprintf(digests->damaged_name, sizeof digests->damaged_name, "%.255s", path);
+        rp_audit_make_printable(digests->damaged_name);
+    }
     rp_audit_log_close(&log);
     return code;
 }

@@ -35,7 +35,9 @@ json_int_t rp_audit_log_number(const struct rp_audit_log_entry *entry, const cha
                                json_int_t otherwise);
 bool rp_audit_log_is(const struct rp_audit_log_entry *entry, const char *event);
 
-/** Put question marks in the place of control characters, which a terminal would obey. */
+/** Put question marks in the place of control characters, which a terminal would obey: of a text,
+ * or of all texts of a log. */
+void rp_audit_make_printable(char *text);
 void rp_audit_log_make_printable(struct rp_audit_log *log);
 
 /** Print what happened, line by line, and what is wrong. `expected`: a hash that one of the entries

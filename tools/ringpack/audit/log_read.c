@@ -115,6 +115,18 @@ void rp_audit_log_close(struct rp_audit_log *log)
     free(log->path);
 }
 
+void rp_audit_make_printable(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        if (*c < 0x20 || *c == 0x7f) {
+            *c = '?';
+        } else if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f) { /* U+0080 to U+009F in UTF-8 */
+            *c++ = '?';
+            *c = '?';
+        }
+    }
+}
+
 void rp_audit_log_make_printable(struct rp_audit_log *log)
 {
     const char *key;
@@ -123,10 +135,10 @@ void rp_audit_log_make_printable(struct rp_audit_log *log)
         json_object_foreach(log->entries[i].value, key, value)
         {
             char *copy = json_is_string(value) ? strdup(json_string_value(value)) : NULL;
-            for (char *c = copy; c && *c; c++)
-                *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c;
-            if (copy)
+            if (copy) {
+                rp_audit_make_printable(copy);
                 json_string_set(value, copy);
+            }
             free(copy);
         }
     }
