@@ -90,6 +90,8 @@ done
 grep -v checkpoint_dir c.yaml >without.yaml
 refuses 'has no checkpoint_dir' "$ringpack" bench -c without.yaml --checkpoint
 refuses 'whole number up to' "$ringpack" bench -c c.yaml --checkpoint --step-ms x
+refuses '--step-ms goes with --checkpoint' "$ringpack" bench -c c.yaml --step-ms 5
+refuses '--hot and --cold do not go with' "$ringpack" bench -c c.yaml --checkpoint --cold
 "${as_in_a_terminal[@]}" "$ringpack" bench -c c.yaml --checkpoint --seconds 600 >report.txt &
 wait_for compgen -G '.ringpack-bench-*/checkpoint-*2.rpc' >/dev/null
 kill -INT $!

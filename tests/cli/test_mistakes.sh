@@ -22,6 +22,7 @@ refuses "did you mean \`torchtitan\`" "$ringpack" plan --sources x --profile tor
 refuses "unrecognized option '--seqlen'; did you mean \`--seq-len\`?|ringpack help serve" \
     "$ringpack" serve --seqlen 8
 refuses 'did you mean `--batches`?' "$ringpack" attach x --batch 3 --batchez=4
+refuses '--digest-steps needs --digest-log' "$ringpack" attach x --digest-steps 3
 refuses 'did you mean `--force`?' "$ringpack" convert --forec -o x y
 refuses 'did you mean `--scan`?' "$ringpack" inspect --scna x
 refuses "unrecognized option '--zzzzzzzzzz'|ringpack help stat" "$ringpack" stat --zzzzzzzzzz

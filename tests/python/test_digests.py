@@ -137,7 +137,6 @@ def test_other_plans_and_positions(program, stream, runs, tmp_path):
         subprocess.run(command, check=True, capture_output=True)
         audit(program, path, runs / "of4", status=status)
     assert audit(program, path, runs / "of4", "-c", tmp_path / "one.yaml")["intervals"] > 4
-
     said = audit(program, tmp_path / "32.token", runs / "of4")
     assert (said["first_row"], said["row"], said["gaps"]) == (0, 32, 0)
     text = subprocess.run([program, "audit", tmp_path / "32.token", runs / "of4"],
@@ -186,6 +185,7 @@ def test_only_an_interval_whose_rows_before_are_equal_is_the_first(program, stre
     assert place(runs / "of1", tmp_path / "late") == (None, 2 * every)
     assert place(tmp_path / "late", tmp_path / "one.yaml") == (None, 2 * every)
 
+
 def test_files_that_lack_something(program, runs, tmp_path):
     shutil.copytree(runs / "of4", tmp_path / "torn")
     path = tmp_path / "torn" / "rank-00002-of-00004.jsonl"
@@ -197,23 +197,23 @@ def test_files_that_lack_something(program, runs, tmp_path):
     path.write_bytes(b"".join(lines[:3] + lines[4:]))
     said = audit(program, runs / "of1", tmp_path / "torn")
     assert said["damaged"] == 1 and said["gaps"] == 1
-    path.unlink()
     for content in b"", b"no chain\n":  # the other ranks count where this one is not needed
         (tmp_path / "torn" / "rank-00000-of-00001.jsonl").write_bytes(content)
         assert audit(program, runs / "of1", tmp_path / "torn")["damaged"] == 2
+    path.unlink()
     error = audit(program, runs / "of1", tmp_path / "torn", status=2)
     assert "no rows of which every rank has a digest" in error
+    error = audit(program, "--log", tmp_path / "torn", status=2)
+    assert "found a folder of digests" in error and "give one of its files" in error
+    for words in ("--row", 16), ("--step", 2), ("-c", tmp_path / "none.yaml"):
+        assert "leave it out" in audit(program, runs / "of1", runs / "of4", *words, status=2)
+        assert "do not go with --log" in audit(program, "--log", path, *words, status=2)
     (tmp_path / "file").write_text("")
     for arguments in ({"digest_log": tmp_path / "file"}, {"digest_log": "x", "digest_steps": 0}):
         with pytest.raises((OSError, ValueError, ringpack.RingpackError)):
             ringpack.Loader(run="none", connect_timeout=0.1, **arguments).attach()
 
 
-def test_a_log_that_cannot_be_written_stops_nobody(program, stream, tmp_path):
-    logs = tmp_path / "logs"
-
-    def fail():
-        shutil.rmtree(logs)
 def test_control_characters_do_not_reach_the_terminal(program, runs, tmp_path):
     head = '{"entry":1,"after":"%s","time":"2026-01-31T08:15:00.000Z","event":"%s"'
     head %= ("0" * 64, r"a\u009b31m\u0085\u001b\u007f\u00e9")
@@ -228,6 +228,11 @@ def test_control_characters_do_not_reach_the_terminal(program, runs, tmp_path):
     assert b"note: ??31m/rank-9.jsonl is not whole" in said
 
 
+def test_a_log_that_cannot_be_written_stops_nobody(program, stream, tmp_path):
+    logs = tmp_path / "logs"
+
+    def fail():
+        shutil.rmtree(logs)
         logs.write_text("a file")
 
     _, (counts,) = train(program, tmp_path, stream.config(), logs, 1, turns=12, fail=fail)

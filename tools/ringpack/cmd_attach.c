@@ -79,7 +79,7 @@ struct arguments {
     struct rp_client_options client;
     const char *state_path, *save_path, *log_path;
     uint64_t batches, save_every, hold;
-    bool digest, print_rows, json;
+    bool digest, digest_steps_given, print_rows, json;
 };
 
 static void parse_number(struct argp_state *state, const char *option, const char *text,
@@ -103,6 +103,15 @@ static uint64_t parse_seconds(struct argp_state *state, const char *option, cons
     uint64_t seconds = 0;
     parse_number(state, option, text, UINT32_MAX, &seconds);
     return seconds ? seconds * SECOND_NS : 1;
+}
+
+/* Options that say nothing without another one. */
+static void check_pairs(const struct arguments *a, struct argp_state *state)
+{
+    if (a->save_every && !a->save_path)
+        argp_error(state, "--save-every needs --save-state");
+    if (a->digest_steps_given && !a->client.digest_log)
+        argp_error(state, "--digest-steps needs --digest-log");
 }
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -142,6 +151,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->client.digest_log = text;
         return 0;
     case OPTION_DIGEST_STEPS:
+        a->digest_steps_given = true;
         parse_number(state, "digest-steps", text, UINT32_MAX, &a->client.digest_steps);
         return 0;
     case OPTION_ROWS_LOG:
@@ -168,8 +178,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->client.run = text;
         return 0;
     case ARGP_KEY_END:
-        if (a->save_every && !a->save_path)
-            argp_error(state, "--save-every needs --save-state");
+        check_pairs(a, state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

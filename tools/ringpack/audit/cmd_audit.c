@@ -64,6 +64,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         if (arguments->log && (!arguments->paths[0] || arguments->paths[1]))
             argp_error(state,
                        "--log: expected one path: a checkpoint directory, a journal or a run");
+        if (arguments->log &&
+            (arguments->config || arguments->wanted.row_given || arguments->wanted.step_given))
+            argp_error(state, "--config, --row and --step do not go with --log");
         if (!arguments->log && (arguments->expected || arguments->run_dir))
             argp_error(state, "--expect and --run-dir go with --log");
         if (!arguments->log && !arguments->paths[1])
@@ -248,16 +251,29 @@ static int audit_log(const struct arguments *arguments)
     struct rp_error error = {0};
     struct rp_audit_log log;
     int code = rp_audit_log_open(&log, arguments->paths[0], arguments->run_dir, &error);
-    if (code == 0 && !arguments->json)
-        rp_audit_log_make_printable(&log);
-    int status = code < 0 ? rp_cmd_report(&error)
     if (code == -RP_E_EMPTY && rp_audit_is_digests(arguments->paths[0]))
         code = rp_fail(&error, code, "give one of its files",
                        "%s: expected a run journal, found a folder of digests",
                        arguments->paths[0]);
+    if (code == 0 && !arguments->json)
+        rp_audit_log_make_printable(&log);
+    int status = code < 0 ? rp_cmd_report(&error)
                           : rp_audit_log_print(&log, arguments->expected, arguments->json);
     rp_audit_log_close(&log);
     return status;
+}
+
+/* At least one side is digests: they have rows of their own, and two of them need no plan. */
+static int audit_digests(const struct arguments *arguments, bool are_both)
+{
+    struct rp_error error = {0};
+    bool has_row = arguments->wanted.row_given || arguments->wanted.step_given;
+    if (!has_row && !(are_both && arguments->config))
+        return rp_audit_compare_digests(arguments->paths, arguments->config, arguments->json);
+    (void)rp_fail(&error, -RP_E_USAGE, "leave it out: all rows that both sides have are compared",
+                  "%s: not with %s", has_row ? "--row or --step" : "--config",
+                  has_row ? "digests" : "digests on both sides");
+    return rp_cmd_report(&error);
 }
 
 int rp_cmd_audit(int argc, char **argv)
@@ -286,8 +302,10 @@ int rp_cmd_audit(int argc, char **argv)
     rp_interrupt_catch();
     if (arguments.log)
         return audit_log(&arguments);
-    if (rp_audit_is_digests(arguments.paths[0]) || rp_audit_is_digests(arguments.paths[1]))
-        return rp_audit_compare_digests(arguments.paths, arguments.config, arguments.json);
+    bool is_digests[] = {rp_audit_is_digests(arguments.paths[0]),
+                         rp_audit_is_digests(arguments.paths[1])};
+    if (is_digests[0] || is_digests[1])
+        return audit_digests(&arguments, is_digests[0] && is_digests[1]);
     int code = open_sides(&audit, &arguments, &error);
     if (code == 0)
         code = rp_audit_compare(&audit, &error);

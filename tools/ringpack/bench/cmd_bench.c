@@ -49,7 +49,7 @@ struct arguments {
     struct rp_cmd_config config;
     double seconds;
     uint64_t step_ms;
-    bool hot, cold, checkpoint, json, verbose;
+    bool hot, cold, checkpoint, step_given, json, verbose;
 };
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -75,6 +75,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->checkpoint = true;
         return 0;
     case OPTION_STEP:
+        a->step_given = true;
         if (!rp_text_u64(text, &a->step_ms) || a->step_ms > STEP_MS_MAX)
             argp_error(state, "--step-ms: expected a whole number up to %u, found `%s`",
                        STEP_MS_MAX, text);
@@ -84,6 +85,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case 'v':
         a->verbose = true;
+        return 0;
+    case ARGP_KEY_END:
+        if (a->step_given && !a->checkpoint)
+            argp_error(state, "--step-ms goes with --checkpoint");
+        if (a->checkpoint && (a->hot || a->cold))
+            argp_error(state, "--hot and --cold do not go with --checkpoint");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
