@@ -298,12 +298,15 @@ static void close_file(int fd)
 
 int rp_chain_check(const char *path, struct rp_error *error)
 {
-    uint64_t size;
+    struct tail tail = {.text = NULL};
+    uint64_t size = 0;
     int fd = open_file(path, &size, error);
     if (fd < 0)
         return fd;
+    int code = find_tail(&tail, fd, path, size, error);
+    free(tail.text);
     close_file(fd);
-    return 0;
+    return code;
 }
 
 int rp_chain_append(const char *path, const char *members, bool is_durable, struct rp_error *error)

@@ -40,7 +40,8 @@
 RP_MUST_CHECK int rp_chain_append(const char *path, const char *members, bool is_durable,
                                   struct rp_error *error);
 
-/** Find out whether entries can be appended to the file, which is made if it is not there. */
+/** Find out whether entries can be appended to the file, which is made if it is not there. It fails
+ * where an append would. */
 RP_MUST_CHECK int rp_chain_check(const char *path, struct rp_error *error);
 
 enum rp_chain_link {

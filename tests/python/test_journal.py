@@ -9,9 +9,10 @@ import random
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
-from stream_kit import Corpus, Engine, Ranks, Stream, token_of
+from stream_kit import Corpus, Engine, Ranks, Stream, token_of, wait_until
 
 SEED = int(os.environ.get("RP_SEED", "0")) or 43
 NAME = "run-journal.jsonl"
@@ -54,6 +55,9 @@ def life(program, folder, config, *options, turns=3, token=None, kill=False):
         with Ranks(engine, config.get("dp_world_size", 1), token) as ranks:
             list(ranks.turns(turns))
             state = token_of(ranks.loaders[0]), ranks.loaders[0].plan_digest
+            if kill:  # a thread writes what happened, and a kill does not wait for it
+                journal = Path(config["checkpoint_dir"]) / NAME
+                wait_until(lambda: b'"rolled_back"' in journal.read_bytes(), "the entry")
     finally:
         assert kill or engine.stop() == 0, engine.log()
         engine.kill()

@@ -277,6 +277,14 @@ static void a_digest_log_is_refused_before_the_engine_is_asked(void **state)
     options.state_bytes = strlen(options.state);
     assert_int_equal(rp_client_attach(&client, &options, &error), -ENOENT);
     assert_non_null(strstr(error.message, options.digest_log));
+    char others[] = "/tmp/rp-others-XXXXXX";
+    int fd = mkstemp(others);
+    assert_int_equal(write(fd, "a: config\n", 10), 10);
+    options.digest_log = others;
+    assert_int_equal(rp_client_attach(&client, &options, &error), -RP_E_FORMAT);
+    assert_int_equal(lseek(fd, 0, SEEK_END), 10);
+    close(fd);
+    unlink(others);
     options.replica = 1; /* which writes none */
     assert_int_not_equal(rp_client_attach(&client, &options, &error), -ENOENT);
 }
