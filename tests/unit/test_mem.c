@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -85,10 +85,20 @@ static void pages_are_given_back_whole(void **state)
     check(HUGE_PAGE_BYTES + 1, HUGE_PAGE_BYTES + PAGE_BYTES);
 }
 
+/* Asked of the kernel. Something else may be mapped there by now, as a sanitizer does in a child.
+ */
+static bool holds(const uint8_t *address, uint8_t value)
+{
+    int ends[2];
+    uint8_t found = (uint8_t)~value;
+    if (pipe(ends) < 0)
+        return true;
+    return write(ends[1], address, 1) == 1 && read(ends[0], &found, 1) == 1 && found == value;
+}
+
 static void a_forked_child_has_no_withheld_pages(void **state)
 {
     (void)state;
-    static unsigned char resident[2 * HUGE_PAGE_BYTES / 4096];
     for (size_t bytes = PAGE_BYTES; bytes <= 2 * HUGE_PAGE_BYTES; bytes *= 64) {
         uint8_t *memory = rp_take_pages(bytes);
         int status;
@@ -96,11 +106,8 @@ static void a_forked_child_has_no_withheld_pages(void **state)
         memset(memory, 5, bytes);
         rp_withhold_pages(memory, bytes);
         pid_t child = fork();
-        if (child == 0) /* ENOMEM: there are no such pages */
-            _exit(mincore(memory + bytes - PAGE_BYTES, PAGE_BYTES, resident) < 0 &&
-                          errno == ENOMEM && mincore(memory, PAGE_BYTES, resident) < 0
-                      ? 0
-                      : 1);
+        if (child == 0)
+            _exit(holds(memory, 5) || holds(memory + bytes - 1, 5) ? 1 : 0);
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_int_equal(status, 0);
         assert_int_equal(memory[bytes - 1], 5);
