@@ -100,11 +100,12 @@ static bool is_another_attached(const struct trainer *trainer)
     return false;
 }
 
-/* Has every rank fallen behind at some time? As long as one has not, the engine's flow goes on. */
+/* Has every rank that is attached fallen behind at some time? As long as one has not, the engine's
+ * flow goes on. One that has ended is absent, and the others may wait until it is skipped. */
 static bool have_all_fallen_back(const struct story *story)
 {
     for (uint32_t r = 0; r < story->life.trainers; r++)
-        if (!story->trainers[r].has_fallen_back)
+        if (!story->trainers[r].has_fallen_back && !story->trainers[r].ended)
             return false;
     return true;
 }
