@@ -4,7 +4,6 @@ and what readers can do to it, and not to engines."""
 
 import contextlib
 import json
-import os
 import re
 import resource
 import shutil
@@ -14,6 +13,7 @@ import time
 import urllib.request
 
 import pytest
+from browser_kit import SCHEMES, browse
 import ringpack
 from conftest import ROOT
 from stream_kit import LONG, PATIENCE, Corpus, Engine, Ranks, wait_until
@@ -110,20 +110,13 @@ def test_other_places(served):
 
 
 @pytest.mark.skipif(not LONG, reason="needs RP_LONG=1")
-@pytest.mark.parametrize("scheme", [0, 1])
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_page_in_a_browser(served, tmp_path, scheme):
     """Dark and light: its script runs, and nothing is said in the console."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("needs chromium")
     engine, _, metrics = served
-    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
-    command += [f"--blink-settings=preferredColorScheme={scheme}", "--virtual-time-budget=3000"]
-    command += ["--dump-dom", f"http://127.0.0.1:{metrics.port}/"]
-    known = {**os.environ, "HOME": str(tmp_path)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=known)
-    assert "CONSOLE" not in done.stderr, done.stderr
-    assert f"<h2>{engine.run}</h2>" in done.stdout and "running: the engine answers" in done.stdout
+    options = "--virtual-time-budget=3000", "--dump-dom"
+    shown = browse(f"http://127.0.0.1:{metrics.port}/", tmp_path, scheme, *options)
+    assert f"<h2>{engine.run}</h2>" in shown and "running: the engine answers" in shown
 
 
 def test_a_port_is_taken_and_bad_arguments(program, folder, served):

@@ -3,12 +3,12 @@
 
 import html
 import json
-import os
 import re
 import shutil
 import subprocess
 
 import pytest
+from browser_kit import SCHEMES, browse
 import ringpack
 from stream_kit import LONG, Corpus, Engine, Ranks
 from watch_kit import FakeEngine, stat_of
@@ -160,20 +160,11 @@ def test_waits_by_cause_over_time(program, folder):
 
 
 @pytest.mark.skipif(not LONG, reason="needs RP_LONG=1")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_in_a_browser(program, saved, folder, scheme):
     """Nothing is said in the console, and the page is drawn in the colours of the scheme."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("needs chromium")
     engine, kept, _ = saved
     report(program, engine.run, kept, "--run-dir", engine.folder, "-o", folder / "run.html")
-    number = ["dark", "light"].index(scheme)
-    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu"]
-    command += [f"--blink-settings=preferredColorScheme={number}"]
-    command += ["--enable-logging=stderr", f"--screenshot={folder}/page.png"]
-    command += ["--window-size=1100,1600", f"file://{folder}/run.html"]
-    environment = {**os.environ, "HOME": str(folder)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
-    assert "CONSOLE" not in done.stderr, done.stderr
+    options = f"--screenshot={folder}/page.png", "--window-size=1100,1600"
+    browse(f"file://{folder}/run.html", folder, scheme, *options)
     assert (folder / "page.png").stat().st_size > 10000

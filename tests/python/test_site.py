@@ -4,7 +4,6 @@ browser shows it from disk, at desktop and phone width, in both colour schemes, 
 its search finds what is there."""
 
 import html.parser
-import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 import pytest
+from browser_kit import browse
 from conftest import ROOT
 from stream_kit import LONG
 
@@ -97,29 +97,18 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_a_network(built):
                 assert anchor in pages[place].names, f"{path}: {wanted}"
 
 
-def browse(address, folder, width, scheme, *more):
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("needs chromium")
-    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-    command += [f"--blink-settings=preferredColorScheme={['dark', 'light'].index(scheme)}"]
-    command += ["--enable-logging=stderr", "--virtual-time-budget=5000", *more]
-    command += [f"--window-size={width},1600", address]
-    environment = {**os.environ, "HOME": str(folder)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
-    assert "CONSOLE" not in done.stderr, done.stderr
-    return done.stdout
-
-
 @pytest.mark.parametrize("width", [1400, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_shows_it(built, tmp_path, width, scheme):
     for page in "index", "start/concepts", "reference/c", "evidence/benchmarks":
         picture = tmp_path / "page.png"
-        browse(f"file://{built}/{page}.html", tmp_path, width, scheme, f"--screenshot={picture}")
+        size = ["--hide-scrollbars", f"--window-size={width},1600", "--virtual-time-budget=5000"]
+        address = f"file://{built}/{page}.html"
+        browse(address, tmp_path, scheme, *size, f"--screenshot={picture}")
         assert picture.stat().st_size > 10000
 
 
 def test_the_search_works_from_disk(built, tmp_path):
-    found = browse(f"file://{built}/search.html?q=lease", tmp_path, 1400, "light", "--dump-dom")
+    options = "--virtual-time-budget=5000", "--dump-dom"
+    found = browse(f"file://{built}/search.html?q=lease", tmp_path, "light", *options)
     assert "found" in found and "The Python package" in found
