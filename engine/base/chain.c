@@ -296,34 +296,49 @@ static void close_file(int fd)
     close(fd);
 }
 
-int rp_chain_check(const char *path, struct rp_error *error)
+/* Open the file, locked, and find its end. Returns the descriptor, which close_file closes; then
+ * tail->text is the caller's. */
+static int open_tail(struct tail *tail, const char *path, uint64_t *size, struct rp_error *error)
 {
-    struct tail tail = {.text = NULL};
-    uint64_t size = 0;
-    int fd = open_file(path, &size, error);
+    *tail = (struct tail){.text = NULL};
+    int fd = open_file(path, size, error);
     if (fd < 0)
         return fd;
-    int code = find_tail(&tail, fd, path, size, error);
-    free(tail.text);
+    int code = find_tail(tail, fd, path, *size, error);
+    if (code >= 0)
+        return fd;
+    free(tail->text);
     close_file(fd);
     return code;
 }
 
-int rp_chain_append(const char *path, const char *members, bool is_durable, struct rp_error *error)
+int rp_chain_check(const char *path, struct rp_error *error)
 {
-    struct tail tail = {.text = NULL};
-    uint64_t size = 0;
-    int fd = open_file(path, &size, error);
+    struct tail tail;
+    uint64_t size;
+    int fd = open_tail(&tail, path, &size, error);
     if (fd < 0)
         return fd;
-    int code = find_tail(&tail, fd, path, size, error);
-    char *line = code < 0 ? NULL : compose(&tail, members);
-    if (code == 0 && !line)
+    free(tail.text);
+    close_file(fd);
+    return 0;
+}
+
+int rp_chain_append(const char *path, const char *members, bool is_durable, struct rp_error *error)
+{
+    struct tail tail;
+    uint64_t size;
+    int fd = open_tail(&tail, path, &size, error);
+    if (fd < 0)
+        return fd;
+    int code = 0;
+    char *line = compose(&tail, members);
+    if (!line)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a line", path);
-    if (code == 0 && strlen(line) > RP_CHAIN_LINE_MAX)
+    else if (strlen(line) > RP_CHAIN_LINE_MAX)
         code = rp_fail(error, -RP_E_USAGE, NULL, "%s: an entry of %zu bytes is too long", path,
                        strlen(line));
-    if (code == 0)
+    else
         code = write_line(fd, path, size, line, is_durable, error);
     if (code == 0 && is_durable && size == 0)
         code = rp_dir_sync_parent(path, error);
