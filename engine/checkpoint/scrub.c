@@ -20,6 +20,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/image.h"
@@ -151,11 +152,7 @@ int rp_scrubber_open(struct rp_scrubber **out, struct rp_locked_dir *const dirs[
     struct rp_scrubber *scrubber = rp_calloc(1, sizeof *scrubber);
     if (!scrubber)
         return rp_fail(error, -ENOMEM, NULL, "no memory to read checkpoints again");
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&scrubber->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    rp_cond_init(&scrubber->changed);
     pthread_mutex_init(&scrubber->mutex, NULL);
     scrubber->storage = rp_storage_system;
     scrubber->storage.read = slow_read;

@@ -11,6 +11,7 @@
 #include <sys/sysmacros.h>
 #include <time.h>
 
+#include "base/cond.h"
 #include "base/defect.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -81,11 +82,7 @@ static struct rp_recorder *make_recorder(const char *record_dir, const struct rp
     struct rp_recorder *recorder = rp_calloc(1, sizeof *recorder);
     if (!recorder)
         return NULL;
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&recorder->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    rp_cond_init(&recorder->changed);
     pthread_mutex_init(&recorder->mutex, NULL);
     recorder->path = rp_checkpoint_run_record_path(record_dir, config->run, config->checkpoint_dir);
     recorder->run = strdup(config->run);

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/cond.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 
@@ -43,11 +44,7 @@ static void *thread_main(void *argument)
 
 int rp_side_thread_start(struct rp_side_thread *side)
 {
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&side->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    rp_cond_init(&side->changed);
     pthread_mutex_init(&side->mutex, NULL);
     side->stop = side->has_ended = side->is_left = false;
     int failed = pthread_create(&side->thread, NULL, thread_main, side);
