@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -21,6 +20,7 @@
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "base/text.h"
+#include "base/utc.h"
 
 #define TAIL_BYTES (16u << 10)      /* of the file, in which the last entry is looked for first */
 #define TAIL_BYTES_MAX (256u << 20) /* then up to here */
@@ -208,23 +208,12 @@ static int find_tail(struct tail *tail, int fd, const char *path, uint64_t size,
     }
 }
 
-static void format_time(char text[32])
-{
-    struct timespec now;
-    struct tm utc = {0};
-    char seconds[24];
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &utc);
-    strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(text, 32, "%.20s.%03uZ", seconds, (unsigned)(now.tv_nsec / 1000000) % 1000);
-}
-
 /* Compose the line that follows the tail, with the newline that a line before it lacks. NULL when
  * out of memory. */
 static char *compose(const struct tail *tail, const char *members)
 {
     const struct rp_chain_reader *reader = &tail->reader;
-    char time[32], hash[RP_CHAIN_HASH_BYTES], skipped[160] = "";
+    char time[RP_UTC_BYTES], hash[RP_CHAIN_HASH_BYTES], skipped[160] = "";
     size_t left = reader->bytes - reader->end; /* an entry without a newline leaves none */
     if (left > 0) {
         left += tail->is_open;
@@ -232,7 +221,7 @@ static char *compose(const struct tail *tail, const char *members)
         snprintf(skipped, sizeof skipped, "%s%zu%s%s\"", skipped_text, left, skipped_hash_text,
                  hash);
     }
-    format_time(time);
+    rp_utc_now(time);
     char *text = rp_format("%s%" PRIu64 "%s%s\"%s,\"time\":\"%s\",%s", begin_text,
                            reader->number + 1, after_text,
                            reader->number ? reader->hash : first_after, skipped, time, members);

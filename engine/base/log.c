@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/utc.h"
+
 #define MESSAGE_BYTES 1360
-#define TIME_BYTES 64
 #define LINE_BYTES 2800 /* a JSON line, whose message may have escapes; longer ones are cut */
 
 struct name {
@@ -54,26 +54,6 @@ void rp_log_set_format(enum rp_log_format format)
     form = format == RP_LOG_TEXT && is_journal() ? RP_LOG_JOURNAL : format;
 }
 
-/* UTC, in the proleptic Gregorian calendar: gmtime_r takes a lock, which a process that was forked
- * from several threads must not. Years of 400 begin on March 1, so that February ends them. */
-static void format_time(char text[TIME_BYTES])
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    unsigned long long seconds = (unsigned long long)now.tv_sec;
-    unsigned long long days = seconds / 86400 + 719468; /* since 0000-03-01 */
-    unsigned of_day = (unsigned)(seconds % 86400);
-    unsigned long long era = days / 146097, of_era = days % 146097;
-    unsigned long long year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
-    unsigned of_year = (unsigned)(of_era - (365 * year + year / 4 - year / 100));
-    unsigned month = (5 * of_year + 2) / 153; /* from March */
-    unsigned day = of_year - (153 * month + 2) / 5 + 1;
-    year += era * 400 + (month >= 10);
-    snprintf(text, TIME_BYTES, "%04llu-%02u-%02uT%02u:%02u:%02u.%03uZ", year,
-             month < 10 ? month + 3 : month - 9, day, of_day / 3600, of_day / 60 % 60, of_day % 60,
-             (unsigned)(now.tv_nsec / 1000000));
-}
-
 /* A JSON string without its quotes. Bytes above 127, which need not be UTF-8, become question
  * marks.
  */
@@ -96,9 +76,9 @@ static size_t format_line(char line[LINE_BYTES], enum rp_log_level level, const 
     static const char *const prefixes[] = {"error: ", "warning: ", ""};
     static const char *const levels[] = {"error", "warning", "info"};
     static const int priorities[] = {3, 4, 6}; /* of syslog(3) */
-    char time[TIME_BYTES] = "", escaped[LINE_BYTES - 200];
+    char time[RP_UTC_BYTES] = "", escaped[LINE_BYTES - 200];
     if (form == RP_LOG_TEXT || form == RP_LOG_JSON)
-        format_time(time);
+        rp_utc_now(time);
     int used = 0;
     switch (form) {
     case RP_LOG_JSON:
