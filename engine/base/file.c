@@ -22,9 +22,11 @@
 #include "base/defect.h"
 #include "base/mapped.h"
 #include "base/mem.h"
+#include "base/stop.h"
 
 #define LOCK_PATIENCE_NS 500000000u
 #define LOCK_RETRY_NS 2000000u
+#define HASH_PIECE_BYTES (4u << 20) /* a few milliseconds from memory */
 
 int(rp_file_fail)(struct rp_error *error, const char *path, const char *verb)
 {
@@ -330,6 +332,20 @@ void rp_map_close(struct rp_map *map)
     else
         free(data);
     *map = (struct rp_map){0};
+}
+
+int rp_map_hash(const struct rp_map *map, struct rp_hash128 *hash, struct rp_error *error)
+{
+    struct rp_hasher hasher;
+    int code = 0;
+    rp_hasher_begin(&hasher);
+    for (uint64_t at = 0; at < map->bytes && code == 0; at += HASH_PIECE_BYTES) {
+        rp_hasher_add(&hasher, map->data + at,
+                      (size_t)rp_min_u64(HASH_PIECE_BYTES, map->bytes - at));
+        code = rp_stop_check(error);
+    }
+    *hash = rp_hasher_finish(&hasher);
+    return code;
 }
 
 char *rp_path_directory(const char *path)

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "base/fail.h"
+#include "base/hash.h"
 #include "base/stamp.h"
 
 /** A hint if /proc is not mounted, without which a nameless file cannot be given a name; NULL if it
@@ -107,6 +108,9 @@ RP_MUST_CHECK int rp_map_file(struct rp_map *map, int fd, uint64_t bytes, const 
  * not affect. */
 RP_MUST_CHECK int rp_map_detach(struct rp_map *map, const char *path, struct rp_error *error);
 void rp_map_close(struct rp_map *map);
+/** rp_hash128 of all bytes. It looks between two pieces whether the process is to end (stop.h). */
+RP_MUST_CHECK int rp_map_hash(const struct rp_map *map, struct rp_hash128 *hash,
+                              struct rp_error *error);
 
 /** Where what may be made again is kept: `given`, or $XDG_CACHE_HOME/ringpack, ~/.cache/ringpack or
  * /tmp/ringpack-UID-cache. The caller frees it; NULL when out of memory. */

@@ -122,7 +122,8 @@ static int add_tokens(struct rp_opened *opened, const struct rp_probe *probe,
     info->table = (struct rp_table_shape){.documents = opened->shard.documents};
     info->index_bytes = index->bytes;
     info->index_sample = opened->megatron.sample;
-    info->index_content = rp_hash128(index->data, (size_t)index->bytes);
+    if (code == 0)
+        code = rp_map_hash(index, &info->index_content, error);
     if (code == 0)
         code = rp_megatron_mask(opened, probe->fd, writer, &info->mask, error);
     info->table.has_spans = code == 1;

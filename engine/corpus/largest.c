@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "base/stop.h"
 
 int rp_largest_begin(struct rp_largest *largest, const struct rp_probe *probe,
                      enum rp_token_type type, struct rp_error *error)
@@ -31,6 +32,8 @@ static int scan_run(struct rp_largest *largest, struct rp_error *error)
             (void)rp_document_scan_add(&largest->scan, largest->buffer, bytes / largest->width,
                                        largest->starts);
         largest->first += bytes;
+        if (code == 0)
+            code = rp_stop_check(error);
     }
     return code;
 }

@@ -87,4 +87,30 @@ equals 'odd?.bin' "$(field odd.json path)"
 "$ringpack" plan --sources "$odd" --seq-len 64 --batch-size 1 --rows 10 --json >odd.json
 equals "['odd?']" "$("$python" -c "import json
 print([part['source'] for part in json.load(open('odd.json'))['mixture']])")"
+
+# An index of 12 GB, nearly all of it a hole, takes many seconds to hash. SIGTERM ends the command
+# meanwhile, and leaves nothing in half.
+mkdir large && printf '\0\0' >large/x.bin
+"$python" - <<'PYTHON'
+import struct
+count = 600_000_000
+with open("large/x.idx", "wb") as index:
+    index.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, count, count + 1))
+    lengths = index.tell()
+    index.seek(lengths + 4 * (count - 1))
+    index.write(struct.pack("<I", 1))
+    index.seek(lengths + 12 * count + 8 * count)
+    index.write(struct.pack("<Q", count))
+PYTHON
+"$ringpack" index large/x.bin >said 2>&1 &
+ticks_of() { echo $(($(cut -d ' ' -f 14-15 "/proc/$1/stat" | tr ' ' +))); }
+has_hashed() { [ "$(ticks_of "$1")" -gt 20 ]; } # for 0.2 seconds
+wait_for has_hashed $!
+kill -TERM $!
+found=0
+wait $! || found=$?
+[ "$found" = 2 ] || fail "expected status 2, found $found: $(cat said)"
+says said interrupted
+equals 'x.bin x.idx' "$(ls large | xargs)"
+rm -r large
 echo 'all of index and inspect holds'

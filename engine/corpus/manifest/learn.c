@@ -61,12 +61,13 @@ static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
 {
     const struct rp_sidecar *sidecar = &opened->found.sidecar;
     const struct rp_map *index = &opened->megatron.map;
+    struct rp_hash128 content;
     int code = rp_sidecar_check_blocks(sidecar, opened->shard.path, error);
     if (code == 0)
         code = rp_sidecar_check_table(sidecar, opened->shard.path, error);
-    if (code == 0 && index->bytes &&
-        !rp_hash128_equal(rp_hash128(index->data, (size_t)index->bytes),
-                          sidecar->info.index_content))
+    if (code == 0)
+        code = rp_map_hash(index, &content, error);
+    if (code == 0 && index->bytes && !rp_hash128_equal(content, sidecar->info.index_content))
         code = rp_fail(error, -RP_E_CHANGED, "index it again",
                        "%s: differs from what its sidecar describes", opened->found.index_path);
     return code;
