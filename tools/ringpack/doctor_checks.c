@@ -90,9 +90,7 @@ static void look_at_io_uring(const struct rp_doctor_needs *needs, struct rp_doct
         find(finding, RP_DOCTOR_OK, NULL, "%s", why);
     else if (rp_io_choose(rp_io_method_uring.name, &method, why, sizeof why, &error) < 0)
         find(finding, RP_DOCTOR_WARN, error.hint,
-             "%s; pread threads are used instead: same rows, up to three times the processor time "
-             "for cold reads",
-             error.message);
+             "%s; pread threads are used instead, and the rows are the same", error.message);
 }
 
 static bool may_lock_without_limit(void)

@@ -234,7 +234,10 @@ class Batch(Mapping[str, Any]):
         source_number, document, offset, epoch, file, byte_offset, file_row, and the text, where a
         tokenizer is known; ids are the tokens of this batch. That program is asked, about the
         engine of this run, or about a config or a checkpoint that is given: where the engine's own
-        config cannot be read (another container), or the run has ended. Text may hold whatever the
+        config cannot be read (another container), or the run has ended. What it says is compared
+        with this batch, by the tokens of each fragment and by provenance, if the batch has that
+        section; tokens of objects in a store are not read, so without provenance only the number of
+        fragments and of tokens of each of their rows is compared. Text may hold whatever the
         documents hold: escape it before it is shown. program: path of `ringpack`."""
         rows = self.view("rows", kind="numpy")
         ids = self.view("input_ids", flat=False, kind="numpy")
