@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy
 import pytest
 import xxhash
-from stream_kit import Corpus, Engine, Ranks, Stream, token_of, write_megatron
+from stream_kit import PATIENCE, Corpus, Engine, Ranks, Stream, token_of, write_megatron
 
 SEED = int(os.environ.get("RP_SEED", "0")) or 41
 ROWS = 25000  # so that there are landmarks
@@ -168,7 +168,7 @@ def test_an_interrupt_ends_it_while_it_plans(program, folder):
             while ticks < 20 and process.poll() is None:  # of its processor: it plans by then
                 ticks = int(Path(f"/proc/{process.pid}/stat").read_text().split()[13])
             process.send_signal(signal.SIGINT)
-            error = process.communicate(timeout=20)[1]
+            error = process.communicate(timeout=PATIENCE)[1]
         finally:
             process.kill()
     assert process.returncode == 2 and "interrupted; nothing was changed" in error, error

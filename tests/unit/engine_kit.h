@@ -222,7 +222,7 @@ KIT int ask_for_row(uint32_t rank, uint64_t row)
 {
     struct rp_request request = attach_request(rank, row);
     struct rp_error error;
-    int fd = rp_socket_connect(run_dir, "default", &error);
+    int fd = rp_socket_connect_within(run_dir, "default", PATIENCE_NS, &error);
     assert_true(fd >= 0);
     assert_int_equal(rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error), 0);
     return fd;
@@ -257,7 +257,7 @@ KIT void stat_must_work(void)
     struct rp_error error;
     char *text;
     int code = -RP_E_GONE;
-    for (int i = 0; i < 5000 && code == -RP_E_GONE; i++, rp_sleep_ns(1000000))
+    for (int i = 0; i < 60000 && code == -RP_E_GONE; i++, rp_sleep_ns(1000000))
         code = rp_run_stat(run_dir, NULL, &text, &error);
     if (code != 0)
         fail_msg("%s", error.message);

@@ -144,7 +144,7 @@ static void a_ring_that_cannot_be_made_changes_nothing(void **state)
     struct rp_batch batch = {.struct_size = sizeof batch};
     stat.kind = RP_REQUEST_STAT;
     take_batches(client, 0, 0, 2);
-    int fd = rp_socket_connect(run_dir, "default", &error);
+    int fd = rp_socket_connect_within(run_dir, "default", PATIENCE_NS, &error);
     exchange(fd, stat);
     rp_client_detach(client);
     exchange(fd, stat); /* now it has seen both */
@@ -270,7 +270,7 @@ static void a_request_for_another_run_is_refused(void **state)
     static uint8_t message[RP_MESSAGE_BYTES_MAX];
     struct rp_request request = attach_request(0, RP_NEXT_ROW_ANY);
     struct rp_error error;
-    int fds[2], fd = rp_socket_connect(run_dir, "default", &error);
+    int fds[2], fd = rp_socket_connect_within(run_dir, "default", PATIENCE_NS, &error);
     strcpy(request.run, "defaults");
     assert_int_equal(rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error), 0);
     assert_true(rp_socket_receive(fd, message, sizeof message, fds, 60000, &error) > 0);
@@ -297,7 +297,7 @@ static void garbage_is_refused(void **state)
                 &seed);
         if (request.next_row != RP_NEXT_ROW_ANY) /* that is the test before this one */
             request.next_row %= 1000;
-        int fd = rp_socket_connect(run_dir, "default", &error);
+        int fd = rp_socket_connect_within(run_dir, "default", PATIENCE_NS, &error);
         assert_true(fd >= 0);
         ssize_t sent = send(fd, bytes, sizeof request - (i % 5 == 0) * (size_t)(i % 90), 0);
         assert_true(sent >= 0);
@@ -323,7 +323,7 @@ static void a_thousand_connections(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     struct engine engine = engine_start(options);
     for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++) {
-        fds[i] = rp_socket_connect(run_dir, "default", &error);
+        fds[i] = rp_socket_connect_within(run_dir, "default", PATIENCE_NS, &error);
         if (fds[i] < 0)
             fail_msg("connection %zu: %s", i, error.message);
     }

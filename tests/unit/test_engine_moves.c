@@ -340,7 +340,7 @@ static void who_died_ringing_is_absent(void **state)
     while (send(rings, "r", 1, MSG_DONTWAIT) == 1) {
     }
     close(rings);
-    int back = rp_socket_connect(run_dir, "default", &error);
+    int back = rp_socket_connect_within(run_dir, "default", PATIENCE_NS, &error);
     assert_int_equal(
         rp_socket_send(back, &request, sizeof request, token, request.state_bytes, NULL, 0, &error),
         0);

@@ -98,7 +98,7 @@ static void nobodys_lease_changes(void **state)
     struct rp_batch lease = {.struct_size = sizeof lease};
     take_some(comes, 0, 1);
     size_t bytes = rp_client_state(comes, token, sizeof token);
-    assert_int_equal(rp_client_next(stays, 20 * SECOND, &lease, &error), RP_NEXT_BATCH);
+    assert_int_equal(rp_client_next(stays, PATIENCE_NS, &lease, &error), RP_NEXT_BATCH);
     uint64_t hash = hash_of(stays, &lease);
     rp_client_detach(comes);
     comes = replica_trainer(0, 1, token, bytes);
@@ -285,10 +285,10 @@ static void a_liar_hurts_nobody_else(void **state)
     struct rp_request request = attach_request(0, RP_NEXT_ROW_ANY);
     struct rp_error error;
     static uint8_t message[RP_MESSAGE_BYTES_MAX];
-    int fds[2], fd = rp_socket_connect(run_dir, "default", &error);
+    int fds[2], fd = rp_socket_connect_within(run_dir, "default", PATIENCE_NS, &error);
     request.replica = 1;
     assert_int_equal(rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error), 0);
-    assert_true(rp_socket_receive(fd, message, sizeof message, fds, 20000, &error) > 0);
+    assert_true(rp_socket_receive(fd, message, sizeof message, fds, 60000, &error) > 0);
     struct rp_client *client = replica_trainer(0, 0, NULL, 0);
     struct rp_ring_control *page = mmap(NULL, RP_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
                                         fds[1], 0);

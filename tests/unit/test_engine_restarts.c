@@ -217,7 +217,7 @@ static void a_save_that_is_due_outlives_a_move(void **state)
     struct engine engine = begin(UINT64_MAX);
     struct quiet quiet = be_welcome(ask_for_row(0, RP_NEXT_ROW_ANY));
     struct rp_error error;
-    int again = rp_socket_connect(run_dir, "default", &error);
+    int again = rp_socket_connect_within(run_dir, "default", PATIENCE_NS, &error);
     stat_must_work(); /* it has been let in */
     take_a_step(&quiet);
     hold_engine();

@@ -66,7 +66,8 @@ static void a_long_message_arrives(void **state)
     if (rp_socket_send(ends[0], "head", 4, body, sizeof body, NULL, 0, &error) != 0)
         fail_msg("%s", error.message);
     assert_int_equal(made, 1);
-    assert_int_equal(rp_socket_receive_message(ends[1], &heard, fds, 1000, &error), 4 + BODY_BYTES);
+    assert_int_equal(rp_socket_receive_message(ends[1], &heard, fds, 60000, &error),
+                     4 + BODY_BYTES);
     assert_memory_equal(heard + 4, body, sizeof body);
     free(heard);
     close(ends[0]);
