@@ -40,12 +40,25 @@ def told_by(program, *arguments):
     return json.loads(done.stdout)
 
 
-def test_import_brings_no_large_package():
-    told = told_by("import ringpack; print(json.dumps(sorted(sys.modules)))")
-    large = {"numpy", "torch", "jax", "pyarrow", "difflib", "multiprocessing", "asyncio"}
-    large |= {"tempfile", "shutil"}
-    assert "ringpack.loader" in told
-    assert large.isdisjoint(told)
+# Each of these costs more than a module of the package, or brings others that do.
+COSTLY = {
+    *("numpy", "torch", "jax", "pyarrow", "asyncio", "multiprocessing", "subprocess", "logging"),
+    *("json", "inspect", "ast", "dataclasses", "difflib", "pathlib", "tempfile", "shutil"),
+    *("socket", "selectors", "traceback", "textwrap", "tokenize", "importlib.metadata"),
+    *("datetime", "signal", "ctypes.util", "decimal", "random", "urllib", "email"),
+    *("pickle", "string", "locale"),
+}
+
+
+def test_import_brings_no_costly_module():
+    program = "import sys\nbefore = set(sys.modules)\nimport ringpack\n"
+    program += "print(*set(sys.modules) - before)"
+    environment = dict(os.environ, PYTHONPATH=str(ROOT / "tools" / "python"))
+    command = [sys.executable, "-S", "-c", program]
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    brought = set(told.stdout.split())
+    assert "ringpack.loader" in brought, told.stderr
+    assert COSTLY.isdisjoint(brought)
 
 
 def test_import_leaves_the_process_as_it_was():

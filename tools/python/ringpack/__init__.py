@@ -12,7 +12,6 @@ See Loader for how it finds or starts its engine, Batch for what a batch holds a
 Replay for the batches of any step again.
 """
 
-import json
 from typing import Any, Optional
 
 from . import errors
@@ -46,6 +45,8 @@ def stat(run: str = "default", run_dir: Optional[FilePath] = None) -> dict[str, 
 
     run_dir: folder of its socket, when it is not the default one. EngineGoneError: no such engine.
     """
+    import json
+
     told: dict[str, Any] = json.loads(_ask_engine("rp_run_stat", run, run_dir))
     return told
 

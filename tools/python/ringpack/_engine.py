@@ -3,33 +3,35 @@
 
 It is told of our end by a pipe (--lifeline) that only this process holds open, so it also ends
 after a kill -9. What it logs goes to the logger "ringpack.engine"; its last lines explain its end.
+
+Functions import json, logging, shutil, signal and subprocess: at the top of the file these would
+take a third of the time of `import ringpack`.
 """
 
 import errno
-import json
-import logging
 import os
 import re
 import select
-import signal
-import subprocess
 import threading
 import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import IO, Any, Optional
+from typing import IO, TYPE_CHECKING, Any, Optional
 
 from ._arguments import Corpus, FilePath, Source, whole
+from ._log import logger
 from .errors import EngineGoneError, EngineTimeoutError, RingpackError, UsageError, error_named
+
+if TYPE_CHECKING:
+    import subprocess
 
 Command = tuple[list[str], Optional[str]]
 """Arguments of the program, and the text of a config that has no file."""
 ServeCommand = tuple[list[str], Optional[str], list[str]]
 """The same for `serve`, and what only its first start is told."""
 
-logger = logging.getLogger("ringpack.engine")
+_LOGGER = "ringpack.engine"
 _CORPORA = (".bin", ".idx", ".npy", ".jsonl", ".json.gz", ".parquet", ".arrow", ".txt")
-_LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "debug": logging.DEBUG}
 _CHECKPOINT = b"RPCHECK\0"  # how a checkpoint begins
 _TEXT_LIMIT = 1 << 30  # characters of a fragment, which are all of them
 _MFD_NOEXEC_SEAL = 0x0008  # some machines allow no memfd without it (vm.memfd_noexec)
@@ -50,7 +52,7 @@ def find_program() -> str:
     named = os.environ.get("RINGPACK")
     if named:
         return named
-    import shutil  # here, as difflib below: together a fifth of what `import ringpack` takes
+    import shutil
 
     beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "ringpack")
     found = beside if os.path.exists(beside) else shutil.which("ringpack")
@@ -129,6 +131,8 @@ def _sources(corpus: Corpus) -> Command:
     sources = [corpus] if isinstance(corpus, (str, os.PathLike, Mapping)) else list(corpus)
     if not any(isinstance(source, Mapping) or "," in os.fspath(source) for source in sources):
         return [text for source in sources for text in ("--source", os.fspath(source))], None
+    import json
+
     lines = [json.dumps(_absolute(source), default=os.fspath) for source in sources]
     return [], '{"sources": [%s]}' % ",\n".join(lines)  # JSON is YAML; errors tell the line
 
@@ -203,6 +207,8 @@ def _told(
     folder: Optional[FilePath],
 ) -> Any:
     """What the program prints as JSON about a config."""
+    import json
+
     arguments, config_text = engine_command
     words, passed = [*words, *arguments], []
     if config_text is not None:
@@ -222,6 +228,8 @@ def run_program(
     folder: Optional[FilePath] = None,
 ) -> str:
     """What the program prints; its error is raised."""
+    import subprocess
+
     command = [os.fspath(program) if program is not None else find_program(), *words]
     try:
         done = subprocess.run(
@@ -261,6 +269,8 @@ def explain_rows(
 ) -> list[dict[str, Any]]:
     """The rows of `ringpack explain --json`, with whole texts: of a config or a checkpoint, or of
     the engine of a run (its name and run_dir)."""
+    import json
+
     words = ["explain", "--json", "--row", f"{first}-{last}", "--limit", str(_TEXT_LIMIT)]
     if config is not None:
         words += [os.fspath(config)] if is_kept(config) else ["-c", os.fspath(config)]
@@ -339,6 +349,10 @@ class Engine:
 
     def _spawn(self, ready_end: int, life_end: int) -> "subprocess.Popen[bytes]":
         """The child process; it takes both pipe ends."""
+        import subprocess
+
+        # stop() may run while the interpreter ends, when nothing can be imported any more.
+        self._late, self._logger = subprocess.TimeoutExpired, logger(_LOGGER)
         passed, arguments = [ready_end, life_end], [*self.arguments, *self.once]
         arguments += ["--ready-fd", str(ready_end), "--lifeline", str(life_end)]
         arguments += ["--log-format", "plain"]  # the logger has the time, and the level
@@ -389,12 +403,15 @@ class Engine:
             return printed
         how = f"exited with status {status}"
         if status < 0:
+            import signal
+
             how = f"was killed by {signal.Signals(-status).name}"
         said = "; its last words:\n" + "\n".join(lines[-5:]) if lines else ""
         return EngineGoneError(f"the engine (pid {self.process.pid}) {how} {when}{said}")
 
     def _no_such_key(self, name: str) -> UsageError:
         import difflib
+        import subprocess
 
         command = [self.program, "help", "serve"]
         text = subprocess.run(command, capture_output=True, text=True).stdout
@@ -417,8 +434,8 @@ class Engine:
             return
         try:
             child.wait(timeout)
-        except subprocess.TimeoutExpired:
-            logger.warning(
+        except self._late:
+            self._logger.warning(
                 "engine %d took more than %g s to end: killed", child.pid, timeout
             )
             child.kill()
@@ -432,9 +449,12 @@ class Engine:
             os.close(lifeline)
 
     def _read_log(self, stream: IO[bytes]) -> None:
+        from logging import DEBUG, ERROR, INFO, WARNING
+
+        levels = {"error": ERROR, "warning": WARNING, "debug": DEBUG}
         with stream:
             for raw in stream:
                 line = raw.decode("utf-8", "replace").rstrip("\n")
                 self._lines.append(line)
                 match = re.match(r"ringpack: (error|warning|debug)\b", line)
-                logger.log(_LEVELS[match[1]] if match else logging.INFO, "%s", line)
+                self._logger.log(levels[match[1]] if match else INFO, "%s", line)

@@ -14,13 +14,12 @@ A copy on any other stream cannot be seen from here: a view that was made before
 torch.cuda.stream(s):` and copied inside it. tools/python/docs/pytorch.md says what to do then.
 """
 
-import logging
 from collections import deque
 from typing import Any
 
+from ._log import logger
 from ._views import import_torch
 
-logger = logging.getLogger("ringpack")
 _PORTABLE_READ_ONLY = 0x01 | 0x08  # cudaHostRegisterPortable | cudaHostRegisterReadOnly
 
 
@@ -56,7 +55,7 @@ class Pins:
         if int(status) == 0:
             self._address = address
         else:
-            logger.warning(
+            logger().warning(
                 "the ring was not page-locked (cudaHostRegister: %s): copies to the GPU are "
                 "complete when they return",
                 status,
@@ -118,4 +117,4 @@ def pin_ring(client: Any) -> None:
     if torch.cuda.is_available():
         client.pins = Pins(torch)
     else:
-        logger.warning("pin_memory=True: torch has no GPU here, nothing is page-locked")
+        logger().warning("pin_memory=True: torch has no GPU here, nothing is page-locked")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loader: an endless or finite iterator of batches whose position can be saved and restored."""
 
-import logging
 import os
 import time
 import weakref
@@ -14,6 +13,7 @@ from ._arguments import Corpus, FilePath, check_form, digest_file, monitor_of, w
 from ._client import END, Client, Lease, Left
 from ._engine import Command, Engine, ServeCommand, count_steps, engine_commands, place_given
 from ._form import form_of
+from ._log import logger
 from ._pin import pin_ring
 from ._ranks import check_agreement, find_ranks, torch_all_gather
 from ._state import STATE_KEY, digest_of, epochs_of, import_state, state_of, text_of, token_of
@@ -22,7 +22,6 @@ from .batch import Batch
 from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackError, UsageError
 from .profiles import PROFILES
 
-_logger = logging.getLogger("ringpack")
 _SLICE_NS = 100_000_000  # a wait is cut into these, so that Ctrl-C and dead engines are noticed
 _TRY_S = 0.5  # likewise for attaching; an engine logs each try that it refuses. It grows where the
 # engine takes longer than that to place the trainer
@@ -180,7 +179,7 @@ class Loader:
             if self._pin_memory:
                 pin_ring(client)
             self._client, self._left, self._ended, self._moving = client, None, False, False
-            _logger.info("%s, row %d", self, client.next_row())
+            logger().info("%s, row %d", self, client.next_row())
             return self
         finally:
             self._user = before
@@ -216,7 +215,7 @@ class Loader:
                     attempt *= 2
                 if not told and time.monotonic() - begin > _SILENCE_S:
                     told = True
-                    _logger.warning("not attached for %g s: %s", _SILENCE_S, failure)
+                    logger().warning("not attached for %g s: %s", _SILENCE_S, failure)
 
     def _start_engine(self) -> None:
         if self._engine is None:
@@ -274,7 +273,7 @@ class Loader:
     def __iter__(self) -> "Loader":
         """The loader itself: a second loop goes on where the first one stopped."""
         if self._ended:
-            _logger.warning("the stream has ended: a loop over it gives nothing (see num_epochs)")
+            logger().warning("the stream has ended: a loop over it gives nothing (see num_epochs)")
         return self
 
     def __next__(self) -> Batch:
@@ -336,7 +335,7 @@ class Loader:
             self._revive()
             if not told and time.monotonic() - begin > _SILENCE_S:
                 told = True
-                _logger.warning("no batch for %g s: %s", _SILENCE_S, self._where_to_look())
+                logger().warning("no batch for %g s: %s", _SILENCE_S, self._where_to_look())
             left = _SLICE_NS if deadline is None else 1e9 * (deadline - time.monotonic())
             lease = client.next(int(max(0, min(left, _SLICE_NS))))
             if lease is None and deadline is not None and time.monotonic() >= deadline:
@@ -344,7 +343,7 @@ class Loader:
         if lease is END:
             if not self._ended and not client.counts()["batches"]:
                 row = client.next_row()
-                _logger.warning("the stream ends at row %d: nothing to read (see num_epochs)", row)
+                logger().warning("the stream ends at row %d: nothing to read (see num_epochs)", row)
             self._ended = True
             return None
         taken: Lease = lease
@@ -365,7 +364,7 @@ class Loader:
         if self._restarts == _RESTARTS_MAX:
             raise self._engine.failure(f"{_RESTARTS_MAX + 1} times in a row")
         self._restarts += 1
-        _logger.warning("%s", self._engine.failure("and is started again"))
+        logger().warning("%s", self._engine.failure("and is started again"))
         self._engine.start(self._start_timeout)
 
     def __bool__(self) -> bool:
