@@ -86,10 +86,13 @@ int rp_key_find(const struct rp_key *table, size_t count, const char *name,
     struct rp_text_near near = {.word = wanted};
     for (size_t i = 0; i < count; i++)
         rp_text_offer(&near, table[i].name);
-    const char *hint = "`ringpack help serve` lists the keys";
     if (near.best)
-        return rp_key_fail(place, name, hint, error, "unknown key; did you mean `%s`?", near.best);
-    return rp_key_fail(place, name, hint, error, "unknown key");
+        return rp_key_fail(place, name, "`ringpack help serve` lists the keys", error,
+                           "unknown key; did you mean `%s`?", near.best);
+    return rp_key_fail(place, name,
+                       "`ringpack help serve` lists the keys of this version, " RP_VERSION
+                       "; a config of a newer version may have others",
+                       error, "unknown key");
 }
 
 int rp_word_index(const char *words, const char *word)

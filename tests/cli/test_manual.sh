@@ -30,6 +30,16 @@ for name in $(sed -nE 's/^RP_API[^(]*[ *](rp_[a-z_]+)\(.*/\1/p' "$root"/include/
 done
 grep -q 'Returns the length in bytes' page || fail "ringpack(3) has no comments of the headers"
 mandoc -T lint -W error pages/man?/* || fail "a page is not well formed"
+
+# Narrow, without colours and without a known terminal, pages and help have the same words.
+words() { env -u TERM -u COLUMNS NO_COLOR=1 "$@" | sed 's/.\x08//g' | tr -s ' \n' ' '; }
+page=pages/man1/ringpack-serve.1
+words mandoc -T ascii -O width=24 $page >narrow
+for option in $("$ringpack" help serve | grep -oE -e '--[a-z-]+' | sort -u); do
+    grep -qF -e "$option" narrow || fail "$option is not in a page of 24 columns"
+done
+! grep -q $'\x1b' narrow || fail "a page has escape sequences without a terminal"
+equals "$("$ringpack" help serve | tr -s ' \n' ' ')" "$(COLUMNS=20 words "$ringpack" help serve)"
 echo '.NOSUCH request' >pages/man1/broken.1 # control
 ! mandoc -T lint -W error pages/man1/broken.1 >/dev/null || fail "a broken page passes"
 rm pages/man1/broken.1
@@ -55,6 +65,9 @@ completes "none document block" ringpack serve --shuffle =
 completes "true" ringpack serve --drop-last = t
 completes "" ringpack serve --seq-len = 1
 completes "" ringpack nonsense --x
+script=$root/tools/completion/ringpack.bash
+without=$(env -i "$(command -v bash)" bash_asks "$script" "$ringpack" se)
+equals "serve" "$without"
 
 # ---- fish
 asks_fish() {

@@ -239,6 +239,8 @@ static void mistakes_in_options_and_files_are_told(void **state)
     must(read_text(MINIMAL));
     must_fail(rp_config_set(&config, "batch-sise", "1", &error),
               "batch-sise: unknown key; did you mean `batch_size`?");
+    must_fail(rp_config_set(&config, "xyzzy", "1", &error), "xyzzy: unknown key");
+    assert_non_null(strstr(error.hint, RP_VERSION "; a config of a newer version"));
     must_fail(rp_config_set(&config, "sources", "a,,b", &error),
               "sources: expected paths separated by commas, found `a,,b`");
     must_fail(rp_config_set(&config, "io", "uring", &error),
