@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ringpack delivers to a trainer, beside what the machine could do at most.
 
-Flow: every repetition runs every task once, in an order that turns by one each time, so a busy
-moment of the machine strikes all of them alike; what is reported is the median, with the least and
-the most beside it, and ratios are taken within a repetition. Nothing is left out: a task that fails
-ends the run, one that cannot be done here leaves a note.
+Flow: every repetition runs every task once, in an order that turns by one each time. What is
+compared with something takes turns with it (slices.py), with new processes in each repetition.
+Reported are medians over the values of all repetitions, with an interval (intervals.py). Nothing
+is left out: a task that fails ends the run, one that cannot be done here leaves a note.
 
 Invariant: every run of the engine is checked. What a timed trainer was given is counted against
-`ringpack plan`; a second run of the same config digests every row, and its digest must be that of
+`ringpack plan`; another run of the same config digests every row, and its digest must be that of
 the plain loop, which shares only the plan with the engine.
 
 Called by tools/bench; README.md says what each number means.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import platform
@@ -26,6 +25,7 @@ from pathlib import Path
 
 from corpora.token_corpus import make_corpus, make_index
 from engine import Bench, summarise
+from intervals import Rounds
 from tasks.cold import Cold
 from tasks.hand_over import HandOver
 from tasks.hot import Hot
@@ -85,55 +85,39 @@ def run_repetitions(tasks, repeats):
     return samples
 
 
-def over(above, below):
-    return lambda sample: sample[above] / sample[below]
+def summary_of(found):
+    """Of what repetitions found: numbers, lists of them (pairs), or rounds."""
+    if isinstance(found[0], Rounds):
+        return Rounds.summarise(found)
+    return summarise([value for each in found
+                      for value in (each if isinstance(each, list) else [each])])
 
 
-def cpu_over_limit(ours, fio):
-    """The limit of delivering from the disk: what fio takes to read, and one pass that widens."""
-    return lambda sample: sample[ours] / (sample[fio] + sample["widen_cpu"])
+def metrics_of(samples):
+    names = dict.fromkeys(name for sample in samples for name in sample)
+    return {name: summary_of([s[name] for s in samples if name in s]) for name in names}
 
 
-RATIOS = {
-    "hot_min_per_loop": over("hot_min", "loop_min"),
-    "hot_hf_per_loop": over("hot_hf", "loop_hf"),
-    "hot_min_per_loop_cpu": over("loop_min_cpu", "hot_min_cpu"),
-    "hot_hf_per_loop_cpu": over("loop_hf_cpu", "hot_hf_cpu"),
-    "mapped_verify_per_off": over("mapped_verify_on", "mapped_verify_off"),
-    "mapped_verify_cpu_per_off": over("mapped_verify_on_cpu", "mapped_verify_off_cpu"),
-    "pread_verify_per_off": over("pread_verify_on", "pread_verify_off"),
-    "pread_verify_cpu_per_off": over("pread_verify_on_cpu", "pread_verify_off_cpu"),
-    "cold_block_per_fio": over("cold_block", "fio_sequential"),
-    "cold_document_per_fio": over("cold_document", "fio_random"),
-    "cold_block_cpu_per_limit": cpu_over_limit("cold_block_cpu", "fio_sequential_cpu"),
-    "cold_document_cpu_per_limit": cpu_over_limit("cold_document_cpu", "fio_random_cpu"),
-    "ring_take_per_bare": over("ring_take_ns", "bare_ring_take_ns"),
-    "ring_read_per_bare": over("ring_read_ns", "bare_ring_read_ns"),
-}
-
-
-def add_ratios(samples):
-    for sample in samples:
-        for name, ratio in RATIOS.items():
-            with contextlib.suppress(KeyError):  # a task was left out
-                sample[name] = ratio(sample)
-
-
+# In each repetition: `pairs` of slices, `starts` of an engine for each way to start, `saves` of a
+# checkpoint, `hand_overs` of a full ring.
 SIZES = {
     "full": {
-        "repeats": 5, "tokens": 200_000_000, "epochs": 10, "index_documents": 16_000_000,
+        "repeats": 5, "pairs": 6, "slice_ms": 1000, "starts": 4, "saves": 16, "hand_overs": 5,
+        "tokens": 200_000_000, "epochs": 10, "index_documents": 16_000_000,
         "positions": [0, 1_000_000, 4_000_000, 16_000_000, 64_000_000],
         "memory_documents": [10_000, 4_000_000], "resume_rows": [1_000_000, 4_000_000, 16_000_000],
         "manifest_shards": [1, 1000, 20_000], "manifest_documents": [10_000, 10_000_000],
     },
     "quick": {
-        "repeats": 3, "tokens": 50_000_000, "epochs": 4, "index_documents": 1_000_000,
+        "repeats": 2, "pairs": 6, "slice_ms": 250, "starts": 5, "saves": 6, "hand_overs": 3,
+        "tokens": 200_000_000, "epochs": 2, "index_documents": 1_000_000,
         "positions": [0, 1_000_000], "memory_documents": [10_000, 1_000_000],
         "resume_rows": [100_000, 1_000_000],
         "manifest_shards": [1, 1000], "manifest_documents": [10_000, 1_000_000],
     },
     "once": {
-        "repeats": 1, "tokens": 8_200_000, "epochs": 2, "index_documents": 10_000,
+        "repeats": 1, "pairs": 1, "slice_ms": 20, "starts": 1, "saves": 1, "hand_overs": 1,
+        "tokens": 8_200_000, "epochs": 2, "index_documents": 10_000,
         "positions": [0, 10_000], "memory_documents": [1_000, 10_000],
         "resume_rows": [10_000],
         "manifest_shards": [1, 50], "manifest_documents": [10_000],
@@ -147,8 +131,8 @@ def parse_arguments():
     parser.add_argument("--data", required=True, help="folder for corpora and scratch files")
     parser.add_argument("--output", required=True, help="JSON file to write")
     parser.add_argument("--size", choices=SIZES, default="full", help="quick: less of everything,"
-                        " under a minute; once: the least of everything, to see that all runs")
-    parser.add_argument("--repeats", type=int, help="repetitions (5; with --size quick 3)")
+                        " under two minutes; once: the least of everything, to see that all runs")
+    parser.add_argument("--repeats", type=int, help="repetitions (5; with --size quick 2)")
     parser.add_argument("--no-cold", action="store_true", help="leave out what reads the disk")
     parser.add_argument("--peers", action="store_true", help="measure the peers too")
     parser.add_argument("--only-start", action="store_true",
@@ -191,26 +175,24 @@ def main():
     turning = [resume.checkpoint, resume.start, Memory(bench).engine]
     if not arguments.only_start:
         hot.check()
-        turning += [hot.limits, hot.trainer_min, hot.trainer_hf, hot.verification, hand_over.next,
+        turning += [hot.limits, hot.min, hot.hf, hot.verification, hot.digested, hand_over.next,
                     hand_over.ring, hand_over.state_token, save.steps, save.flat_out]
     if not arguments.no_cold and not arguments.only_start:
         cold = Cold(bench)
-        turning += [cold.fio, cold.block, cold.document]
+        turning += [cold.block, cold.document]
     samples = run_repetitions(turning, settings["repeats"])
     positions = resume.positions()
     manifests = Manifest(bench).starts()
     peers = Peers(bench, settings["quick"]).run() if arguments.peers else None
-    add_ratios(samples)
-    names = dict.fromkeys(name for sample in samples for name in sample)
     result = {
-        "format": 1,
+        "format": 2,
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": describe_machine(),
         "load": {"before": load_before, "after": os.getloadavg()},
         "settings": settings,
         "checks": bench.checks,
         "notes": bench.notes,
-        "metrics": {name: summarise([s[name] for s in samples if name in s]) for name in names},
+        "metrics": metrics_of(samples),
         "positions": positions,
         "manifests": manifests,
         "peers": peers,

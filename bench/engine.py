@@ -12,6 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+from intervals import interval_of_median
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools" / "python"))
 
 PATIENCE = 120  # seconds until something that should have happened is an error
@@ -23,7 +25,7 @@ class Failed(Exception):
 
 def summarise(values):
     return {"median": statistics.median(values), "min": min(values), "max": max(values),
-            "values": values}
+            "interval": interval_of_median(values), "count": len(values), "values": values}
 
 
 class Engine:
@@ -32,11 +34,12 @@ class Engine:
     def __init__(self, bench, keys, *options):
         read, write = os.pipe()
         life_end, self.lifeline = os.pipe()  # so that it ends with this process, however that ends
+        keys = {"run": "bench", "run_dir": bench.run_dir, **keys}
         command = [bench.program, "serve", "--ready-fd", str(write), *options]
         command += ["--lifeline", str(life_end)]
-        for key, value in {"run": "bench", "run_dir": bench.run_dir, **keys}.items():
+        for key, value in keys.items():
             command += [f"--{key.replace('_', '-')}", str(value)]
-        self.log = open(bench.scratch / "engine.log", "w+b")
+        self.log = open(bench.scratch / f"{keys['run']}.log", "w+b")
         self.begin = time.monotonic()
         self.process = subprocess.Popen(
             command, stdout=self.log, stderr=self.log, pass_fds=[write, life_end]
@@ -57,6 +60,10 @@ class Engine:
     def said(self):
         self.log.seek(0)
         return self.log.read().decode(errors="replace").strip()
+
+    def first_words(self):
+        """The first line of its log, without the time."""
+        return self.said().splitlines()[0].partition("ringpack: ")[2]
 
     def end(self):
         """Wait for its own end."""

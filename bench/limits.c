@@ -4,89 +4,34 @@
  *     ringpack_limits memcpy,plan,pack,concat sources=c.bin seq_len=4096 batch_size=8 profile=hf
  *     ringpack_limits seek sources=c.bin seq_len=4096 batch_size=8 row=100000 state=FILE
  *
- * One process, one thread, private memory on huge pages; the token files are read into it first.
- * The keys are those of `ringpack serve`, so both are given the same task. Each stage goes over the
- * whole stream once:
+ * One process, one thread, private memory on huge pages; the token files are read into it first,
+ * or, with `mapped=1`, mapped from the page cache. The keys are those of `ringpack serve`, so both
+ * are given the same task. Each stage goes over the whole stream once:
  *
  *     memcpy   the bytes of the token files, once per epoch
  *     plan     which fragments make up each row; no token is touched
  *     pack     the plain loop: plan, then widen every document into a batch with the sections of
- *              the profile; `slots` batches are filled in turn (1: it stays in the cache)
+ *              the profile (loop.h); `slots` batches are filled in turn (1: it stays in the cache)
+ *     slices   pack, for so long as standard input says (slice.h)
  *     concat   the same with packing: concat
  *     digest   pack, not timed, with the digest that `ringpack attach --digest` prints
  *     seek     plan up to `row`, then write the state token to the file `state`
  *
- * The loop shares the plan with the engine, and nothing else: no ring, no reads, no checks. Its
- * digest shows that it does the same work. It is compiled for this very machine. */
-#include <errno.h>
-#include <inttypes.h>
+ * It is compiled for this very machine. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/mem.h"
-#include "base/row_digest.h"
-#include "base/text.h"
-#include "stream.h"
+#include "loop.h"
+#include "slice.h"
 
 #define SECOND_NS 1e9
-#define LABEL_IGNORED (-100)
-#define SECTIONS_MIN (1u << RP_SECTION_CU_SEQLENS)
-#define SECTIONS_HF (SECTIONS_MIN | 1u << RP_SECTION_LABELS | 1u << RP_SECTION_POSITION_IDS)
-#define SECTIONS_ALWAYS                                                                            \
-    (1u << RP_SECTION_ROWS | 1u << RP_SECTION_DOC_LENS | 1u << RP_SECTION_INPUT_IDS)
-
-static void check(int code, const struct rp_error *error)
-{
-    if (code >= 0)
-        return;
-    fprintf(stderr, "ringpack_limits: %s\n", error->message);
-    exit(2);
-}
-
-static void refuse(const char *text)
-{
-    fprintf(stderr, "ringpack_limits: %s\n", text);
-    exit(2);
-}
-
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-/* Private memory with every page in place, on huge pages where the kernel has them. */
-static void *take_memory(size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        refuse("out of memory: the corpus must fit");
-    madvise(memory, bytes, MADV_HUGEPAGE);
-    memset(memory, 0, bytes);
-    return memory;
-}
-
-/* ---- what is measured ------------------------------------------------------------------------ */
-
-struct batch {
-    void *ids, *labels, *positions; /* [rows][seq_len]; the last two NULL in `min` */
-    int32_t *ends;                  /* [rows * (D + 1) + 1] cu_seqlens */
-    int32_t *lengths;               /* [rows][D] */
-    struct rp_row_info *rows;
-};
-
-struct bench {
-    struct rp_config config;
-    struct rp_corpus *corpus;
-    uint8_t **shards; /* the token files, in private memory */
-    uint64_t bytes;
-    struct batch *batches;
-    uint64_t batch_count;
-};
 
 struct result {
     double seconds, cpu_seconds;
@@ -114,155 +59,6 @@ static void stop_clock(struct result *result)
     result->cpu_seconds = cpu_now() - result->cpu_seconds;
 }
 
-static void load_shards(struct bench *b)
-{
-    struct rp_error error;
-    uint32_t count = rp_corpus_shard_count(b->corpus);
-    b->shards = rp_calloc(count, sizeof *b->shards);
-    for (uint32_t i = 0; b->shards && i < count; i++) {
-        const struct rp_shard *shard = rp_corpus_shard(b->corpus, i);
-        if (shard->type != RP_TOKEN_U16)
-            refuse("the loop is written for u16 tokens");
-        b->shards[i] = take_memory(shard->bytes + 1);
-        FILE *file = fopen(shard->path, "rbe");
-        if (!file || fread(b->shards[i], 1, shard->bytes, file) != shard->bytes)
-            check(rp_fail(&error, -EIO, NULL, "%s: cannot be read", shard->path), &error);
-        else
-            fclose(file);
-        b->bytes += shard->bytes;
-    }
-}
-
-static void make_batches(struct bench *b)
-{
-    const struct rp_config *c = &b->config;
-    uint64_t positions = (uint64_t)c->batch_size * c->seq_len;
-    size_t width = c->token_dtype == RP_DTYPE_I64 ? 8 : 4;
-    uint64_t fragments = (uint64_t)c->batch_size * c->max_docs_per_row;
-    bool more = (c->sections & SECTIONS_HF) == SECTIONS_HF;
-    if (more && c->label_mode != RP_LABELS_ALIGNED)
-        refuse("the loop is written for aligned labels");
-    if ((c->sections & ~SECTIONS_ALWAYS) != (more ? SECTIONS_HF : SECTIONS_MIN) ||
-        (c->token_dtype != RP_DTYPE_I32 && c->token_dtype != RP_DTYPE_I64))
-        refuse("the loop is written for the profiles `min` and `hf`");
-    b->batches = rp_calloc(b->batch_count, sizeof *b->batches);
-    for (uint64_t i = 0; b->batches && i < b->batch_count; i++)
-        b->batches[i] = (struct batch){
-            .ids = take_memory(positions * width),
-            .labels = more ? take_memory(positions * width) : NULL,
-            .positions = more ? take_memory(positions * width) : NULL,
-            .ends = take_memory((fragments + c->batch_size + 1) * sizeof(int32_t)),
-            .lengths = take_memory(fragments * sizeof(int32_t)),
-            .rows = take_memory(c->batch_size * sizeof(struct rp_row_info)),
-        };
-}
-
-/* ---- the plain loop -------------------------------------------------------------------------- */
-
-#define DEFINE_PUT(type)                                                                           \
-    static void put_##type(type *restrict ids, const uint16_t *restrict source, size_t n)          \
-    {                                                                                              \
-        for (size_t i = 0; i < n; i++)                                                             \
-            ids[i] = source[i];                                                                    \
-    }                                                                                              \
-    static void put_all_##type(type *restrict ids, type *restrict labels,                          \
-                               type *restrict positions, const uint16_t *restrict source,          \
-                               size_t n)                                                           \
-    {                                                                                              \
-        for (size_t i = 0; i < n; i++) {                                                           \
-            ids[i] = source[i];                                                                    \
-            labels[i] = source[i];                                                                 \
-            positions[i] = (type)i;                                                                \
-        }                                                                                          \
-        labels[0] = LABEL_IGNORED;                                                                 \
-    }                                                                                              \
-    static void pad_##type(type *restrict ids, type *restrict labels, type *restrict positions,    \
-                           type pad, size_t n)                                                     \
-    {                                                                                              \
-        for (size_t i = 0; i < n; i++)                                                             \
-            ids[i] = pad;                                                                          \
-        for (size_t i = 0; labels && i < n; i++) {                                                 \
-            labels[i] = LABEL_IGNORED;                                                             \
-            positions[i] = (type)i;                                                                \
-        }                                                                                          \
-    }                                                                                              \
-    static void row_##type(const struct bench *b, const struct batch *batch,                       \
-                           const struct rp_row *row, uint64_t at)                                  \
-    {                                                                                              \
-        type *ids = (type *)batch->ids + at, *labels = NULL, *positions = NULL;                    \
-        if (batch->labels) {                                                                       \
-            labels = (type *)batch->labels + at;                                                   \
-            positions = (type *)batch->positions + at;                                             \
-        }                                                                                          \
-        uint32_t done = 0;                                                                         \
-        for (uint32_t f = 0; f < row->count; f++) {                                                \
-            const uint16_t *source = tokens_of(b, &row->fragments[f]);                             \
-            uint32_t n = row->fragments[f].length;                                                 \
-            if (labels)                                                                            \
-                put_all_##type(ids + done, labels + done, positions + done, source, n);            \
-            else                                                                                   \
-                put_##type(ids + done, source, n);                                                 \
-            done += n;                                                                             \
-        }                                                                                          \
-        pad_##type(ids + done, labels ? labels + done : NULL, positions ? positions + done : NULL, \
-                   (type)b->config.pad_id, b->config.seq_len - done);                              \
-    }
-
-static const uint16_t *tokens_of(const struct bench *b, const struct rp_fragment *fragment)
-{
-    struct rp_extent extent;
-    struct rp_error error;
-    check(rp_source_extent(rp_corpus_source(b->corpus, fragment->source), fragment->document,
-                           &extent, &error),
-          &error);
-    const uint8_t *bytes = b->shards[extent.shard] + extent.byte_offset + 2 * fragment->offset;
-    return (const uint16_t *)(const void *)bytes;
-}
-
-DEFINE_PUT(int32_t)
-DEFINE_PUT(int64_t)
-
-/* Lengths, the row's line, and its ends in cu_seqlens; returns how many ends there are now. */
-static uint32_t put_boundaries(const struct bench *b, const struct batch *batch,
-                               const struct rp_row *row, uint32_t i, uint32_t ends)
-{
-    uint32_t most = b->config.max_docs_per_row, seq_len = b->config.seq_len;
-    int32_t *lengths = batch->lengths + (uint64_t)i * most;
-    int32_t end = (int32_t)(i * seq_len);
-    for (uint32_t f = 0; f < row->count; f++) {
-        lengths[f] = (int32_t)row->fragments[f].length;
-        end += lengths[f];
-        batch->ends[++ends] = end;
-    }
-    memset(lengths + row->count, 0, (most - row->count) * sizeof *lengths);
-    if (row->tokens < seq_len)
-        batch->ends[++ends] = (int32_t)((i + 1) * seq_len);
-    batch->rows[i] = (struct rp_row_info){row->row, row->count, row->tokens};
-    return ends;
-}
-
-static void finish_batch(const struct bench *b, const struct batch *batch, uint32_t ends)
-{
-    uint32_t capacity = b->config.batch_size * (b->config.max_docs_per_row + 1);
-    int32_t end = (int32_t)(b->config.batch_size * b->config.seq_len);
-    for (uint32_t i = ends + 1; i <= capacity; i++)
-        batch->ends[i] = end;
-}
-
-static void add_digest(const struct bench *b, const struct batch *batch, uint32_t rows,
-                       struct rp_hash128 *digest)
-{
-    const struct rp_config *c = &b->config;
-    for (uint32_t i = 0; i < rows; i++) {
-        const uint8_t *ids = batch->ids;
-        size_t row_bytes = c->seq_len * (c->token_dtype == RP_DTYPE_I64 ? 8u : 4u);
-        struct rp_hash128 hash = rp_row_hash(batch->lengths + (uint64_t)i * c->max_docs_per_row,
-                                             batch->rows[i].fragments, ids + i * row_bytes,
-                                             (enum rp_dtype)c->token_dtype);
-        *digest = rp_hash128_sum(*digest, rp_row_digest(batch->rows[i].row, hash));
-    }
-}
-
 static struct rp_plan *open_plan(const struct bench *b)
 {
     struct rp_error error;
@@ -282,33 +78,33 @@ static void close_plan(struct rp_plan *plan, struct result *result)
 static struct result run_pack(const struct bench *b, bool digest)
 {
     struct result result = {0};
-    struct rp_error error;
-    struct rp_row row;
-    struct rp_plan *plan = open_plan(b);
-    uint32_t rows = b->config.batch_size;
-    bool wide = b->config.token_dtype == RP_DTYPE_I64;
+    struct loop loop = {.plan = open_plan(b)};
     start_clock(&result);
-    for (uint64_t k = 0, left = 1; left;) {
-        const struct batch *batch = &b->batches[k++ % b->batch_count];
-        uint32_t i = 0, ends = 0;
-        for (; i < rows && left; i += left != 0) {
-            int code = rp_plan_next(plan, &row, &error);
-            check(code, &error);
-            left = (uint64_t)code;
-            if (!left)
-                break;
-            (wide ? row_int64_t : row_int32_t)(b, batch, &row, (uint64_t)i * b->config.seq_len);
-            ends = put_boundaries(b, batch, &row, i, ends);
-            result.tokens += row.tokens;
-        }
-        finish_batch(b, batch, ends);
-        if (digest)
-            add_digest(b, batch, i, &result.digest);
-        result.rows += i;
-    }
+    while (pack_batch(b, &loop, digest))
+        ;
     stop_clock(&result);
-    close_plan(plan, &result);
+    result.tokens = loop.tokens;
+    result.rows = loop.rows;
+    result.digest = loop.digest;
+    close_plan(loop.plan, &result);
     return result;
+}
+
+static void run_slices(const struct bench *b)
+{
+    struct loop loop = {.plan = open_plan(b)};
+    struct slice slice;
+    while (slice_begin(&slice)) {
+        uint64_t tokens = loop.tokens, rows = loop.rows;
+        while (slice_lasts(&slice))
+            if (!pack_batch(b, &loop, false))
+                refuse("slices need num_epochs=endless");
+        slice_end(&slice);
+        slice.tokens = loop.tokens - tokens;
+        slice.rows = loop.rows - rows;
+        slice_report(&slice);
+    }
+    rp_plan_close(loop.plan);
 }
 
 static struct result run_plan(const struct bench *b)
@@ -352,7 +148,7 @@ static struct result run_memcpy(const struct bench *b)
 
 struct arguments {
     const char *stages, *state;
-    uint64_t row, slots;
+    uint64_t row, slots, mapped;
     char **keys; /* key=value, of the config */
     int key_count;
 };
@@ -420,6 +216,10 @@ static void run_stage(struct bench *b, const char *stage, const struct arguments
         load_shards(b);
     if (!strcmp(stage, "memcpy")) {
         result = run_memcpy(b);
+    } else if (!strcmp(stage, "slices")) {
+        make_batches(b);
+        run_slices(b);
+        exit(0);
     } else if (!strcmp(stage, "pack") || !strcmp(stage, "concat") || !strcmp(stage, "digest")) {
         if (!b->batches)
             make_batches(b);
@@ -430,7 +230,7 @@ static void run_stage(struct bench *b, const char *stage, const struct arguments
         }
         result = run_pack(&other, !strcmp(stage, "digest"));
     } else {
-        refuse("the stages are memcpy, plan, pack, concat, digest and seek");
+        refuse("the stages are memcpy, plan, pack, concat, digest, slices and seek");
     }
     json_t *entry = as_json(&result, b);
     if (!strcmp(stage, "digest"))
@@ -446,12 +246,14 @@ int main(int argc, char **argv)
             a.row = strtoull(argv[i] + 4, NULL, 10);
         else if (!strncmp(argv[i], "slots=", 6))
             a.slots = strtoull(argv[i] + 6, NULL, 10);
+        else if (!strncmp(argv[i], "mapped=", 7))
+            a.mapped = strtoull(argv[i] + 7, NULL, 10);
         else if (!strncmp(argv[i], "state=", 6))
             a.state = argv[i] + 6;
         else
             a.keys[a.key_count++] = argv[i];
     }
-    struct bench b = {.batch_count = rp_max_u64(a.slots, 1)};
+    struct bench b = {.batch_count = rp_max_u64(a.slots, 1), .mapped = a.mapped != 0};
     struct rp_error error;
     read_config(&b.config, &a, NULL);
     check(rp_stream_open_corpus(&b.corpus, &b.config, false, &error), &error);

@@ -5,6 +5,7 @@
  *     ringpack_trainer attach run_dir=DIR batches=200 warm=256 rest_ms=300 read=131072
  *     ringpack_trainer attach run_dir=DIR batches=200 warm=256 rest_ms=300 strict=1
  *     ringpack_trainer attach run_dir=DIR batches=2000 states=FILE back=200
+ *     ringpack_trainer slices run_dir=DIR engine=PID
  *     ringpack_trainer bare slots=256 slot_bytes=196608 batches=200 warm=256 read=131072
  *
  * attach: take, look at and return so many batches of a running engine, after `warm` ones (pages of
@@ -16,6 +17,12 @@
  * and exit (seccomp), from the second batch on. `states` keeps the state tokens of the newest
  * batches in a file that outlives the process; `back` attaches from the token of so many batches
  * before the newest one there.
+ *
+ * slices: take batches for so long as standard input says, and answer with JSON (slice.h). A slice
+ * begins and ends with full rings and an engine that is asleep: when its time is over the trainer
+ * stops taking, and waits until the engine has used no CPU time for QUIET_NS; the slice ended where
+ * that began. So what the engine did within a slice is the work for as many tokens as were taken,
+ * whatever it had read and packed ahead.
  *
  * bare: what any two processes pay that hand slots over through shared memory: a child fills the
  * ring, the parent takes. One word each way, no checks, nobody sleeps; the memory is
@@ -39,15 +46,17 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "ringpack/client.h"
 #include "shm/segment.h"
+#include "slice.h"
 
 struct arguments {
-    const char *run_dir, *log, *states;
-    uint64_t batches, warm, rest_ms, think_us, read, strict, slots, slot_bytes, rank, back;
+    const char *run, *run_dir, *log, *states;
+    uint64_t batches, warm, rest_ms, think_us, read, strict, slots, slot_bytes, rank, back, engine;
 };
 
 /* State tokens in a file: that of the state after batch k is in slot k mod STATES_KEPT. */
@@ -213,11 +222,71 @@ static void drain(struct rp_client *client, const struct arguments *a, struct st
     report(&result);
 }
 
-static void attach(const struct arguments *a)
+/* ---- in slices ------------------------------------------------------------------------------- */
+
+#define POLL_NS 1000000u
+#define WORK_NS 20000u /* of a poll: less is the engine's housekeeping */
+#define QUIET_NS 20000000u
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    if (clock_gettime(clock, &t) < 0)
+        refuse("the engine is gone");
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Wait until the engine sleeps. Returns when it last worked. */
+static uint64_t await_quiet(clockid_t engine)
+{
+    uint64_t worked = rp_now_ns(), cpu = clock_ns(engine);
+    for (uint64_t now = worked; now - worked < QUIET_NS;) {
+        rp_sleep_ns(POLL_NS);
+        now = rp_now_ns();
+        uint64_t used = clock_ns(engine);
+        if (used - cpu > WORK_NS)
+            worked = now;
+        cpu = used;
+    }
+    return worked;
+}
+
+static void take_for_slice(struct rp_client *client, struct slice *slice)
+{
+    struct rp_batch batch = {.struct_size = sizeof batch};
+    struct rp_error error;
+    if (rp_client_next(client, -1, &batch, &error) != RP_NEXT_BATCH)
+        refuse("slices need num_epochs=endless");
+    const struct rp_row_info *rows = batch.sections[RP_SECTION_ROWS];
+    for (uint32_t i = 0; i < batch.rows; i++)
+        slice->tokens += rows[i].tokens;
+    slice->rows += batch.rows;
+    rp_client_release(client, &batch);
+}
+
+_Noreturn static void slices(struct rp_client *client, const struct arguments *a)
+{
+    clockid_t engine;
+    if (clock_getcpuclockid((pid_t)a->engine, &engine) != 0)
+        refuse("slices need engine=PID");
+    await_quiet(engine);
+    for (struct slice slice; slice_begin(&slice);) {
+        slice.engine_cpu_ns = clock_ns(engine);
+        while (slice_lasts(&slice))
+            take_for_slice(client, &slice);
+        slice_end(&slice);
+        slice.end_ns = rp_max_u64(slice.end_ns, await_quiet(engine));
+        slice.engine_cpu_ns = clock_ns(engine) - slice.engine_cpu_ns;
+        slice_report(&slice);
+    }
+    exit(0);
+}
+
+static void attach(const struct arguments *a, bool in_slices)
 {
     struct rp_client_options options = {
         .struct_size = sizeof options,
-        .run = "bench",
+        .run = a->run ? a->run : "bench",
         .run_dir = a->run_dir,
         .rank = (uint32_t)a->rank,
     };
@@ -237,6 +306,8 @@ static void attach(const struct arguments *a)
         refuse("out of memory");
     if (rp_client_attach(&client, &options, &error) < 0)
         refuse(error.message);
+    if (in_slices)
+        slices(client, a);
     drain(client, a, states, log);
 }
 
@@ -315,7 +386,8 @@ int main(int argc, char **argv)
                    {"rest_ms=", &a.rest_ms}, {"think_us=", &a.think_us},
                    {"read=", &a.read},       {"strict=", &a.strict},
                    {"slots=", &a.slots},     {"slot_bytes=", &a.slot_bytes},
-                   {"rank=", &a.rank},       {"back=", &a.back}};
+                   {"rank=", &a.rank},       {"back=", &a.back},
+                   {"engine=", &a.engine}};
     for (int i = 2; i < argc; i++) {
         bool known = false;
         for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
@@ -323,6 +395,8 @@ int main(int argc, char **argv)
                 known = rp_text_count(strchr(argv[i], '=') + 1, numbers[k].value);
         if (!strncmp(argv[i], "run_dir=", 8))
             a.run_dir = argv[i] + 8;
+        else if (!strncmp(argv[i], "run=", 4))
+            a.run = argv[i] + 4;
         else if (!strncmp(argv[i], "log=", 4))
             a.log = argv[i] + 4;
         else if (!strncmp(argv[i], "states=", 7))
@@ -331,8 +405,11 @@ int main(int argc, char **argv)
             refuse("an argument is not understood");
     }
     if (argc > 1 && !strcmp(argv[1], "attach") && a.run_dir)
-        attach(&a);
+        attach(&a, false);
+    else if (argc > 1 && !strcmp(argv[1], "slices") && a.run_dir)
+        attach(&a, true);
     else if (argc > 1 && !strcmp(argv[1], "bare"))
         bare(&a);
-    refuse("expected `attach run_dir=DIR batches=N` or `bare slots=N slot_bytes=N batches=N`");
+    refuse("expected `attach run_dir=DIR batches=N`, `slices run_dir=DIR engine=PID` or "
+           "`bare slots=N slot_bytes=N batches=N`");
 }

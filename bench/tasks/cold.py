@@ -4,17 +4,17 @@
 import contextlib
 import json
 import os
-import resource
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 from corpora.token_corpus import aligned_reads
 from engine import Engine, Failed
+from slices import EngineSide, LoopSide, cpu, rates, ratios, side_by_side, take_turns
 
 BLOCK = 4096
-FIO_SECONDS = 2
+FIO_MS = 300  # of a run that chooses the size of reads
+PARTS = 2  # of a slice: each starts fio anew
 HUGE_PAGES = 64
 SIZES_MAX = 60  # fio takes at most 64 in a bssplit
 
@@ -28,6 +28,29 @@ def split_of(reads):
         size = max(kept, key=lambda s: exact[s] - kept[s])
         kept[size] += 1
     return ":".join(f"{size}/{share}" for size, share in list(kept.items())[:SIZES_MAX])
+
+
+class FioSide:
+    """fio by turns with others. Its clock and CPU time are those of its own thread that reads, so
+    what it needs to start is not counted."""
+
+    def __init__(self, name, cold, options, bytes_per_token):
+        self.name, self.cold, self.options = name, cold, options
+        self.bytes_per_token = bytes_per_token
+
+    def run(self, ms):
+        job = self.cold.run_fio(ms, self.options)
+        read, busy = job["read"], (job["usr_cpu"] + job["sys_cpu"]) / 100
+        seconds = read["runtime"] / 1000
+        return {"tokens": read["io_bytes"] / self.bytes_per_token, "seconds": seconds,
+                "cpu_seconds": busy * seconds, "bytes": read["io_bytes"],
+                "reads": read["total_ios"]}
+
+    def check(self):
+        """fio has no tokens that could be checked."""
+
+    def close(self):
+        """It ends after each slice."""
 
 
 class Cold:
@@ -66,27 +89,22 @@ class Cold:
 
     # ---- fio -------------------------------------------------------------------------------------
 
-    def _run_fio(self, memory, options):
+    def _try_fio(self, memory, ms, options):
         command = [self.fio_program, "--name=bench", f"--filename={self.corpus}", "--readonly",
                    "--ioengine=io_uring", "--direct=1", f"--iomem={memory}", "--time_based",
-                   f"--runtime={FIO_SECONDS}", "--output-format=json", *options]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                   f"--runtime={ms}ms", "--output-format=json", *options]
         done = subprocess.run(command, capture_output=True, text=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         start = done.stdout.find("{")
         try:
             job = json.loads(done.stdout[start:])["jobs"][0]
         except (ValueError, KeyError):
             return None
-        if done.returncode or job["error"]:
-            return None
-        cpu = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
-        return job["read"], cpu
+        return None if done.returncode or job["error"] else job
 
-    def _best_fio(self, options):
+    def run_fio(self, ms, options):
         """With huge-page buffers where the machine has any, ordinary ones where it has not."""
         for memory in [self.memory] if self.memory else ["shmhuge", "mmap"]:
-            found = self._run_fio(memory, options)
+            found = self._try_fio(memory, ms, options)
             if found:
                 self.memory = memory
                 if memory != "shmhuge":
@@ -95,57 +113,60 @@ class Cold:
                 return found
         raise Failed("fio cannot read the corpus by io_uring with --direct=1")
 
-    def fio(self):
-        if not self.fio_program:
-            return {}
-        with self.huge_pages():
-            return self._limits_of_disk()
+    def _sequential(self):
+        """The better of two sizes."""
+        options = [["--rw=read", f"--bs={size}", "--iodepth=32"] for size in ("256k", "1m")]
+        best = max(options, key=lambda each: self.run_fio(FIO_MS, each)["read"]["bw_bytes"])
+        return FioSide("fio, sequential", self, best, 2)
 
-    def _limits_of_disk(self):
-        sample = {}
-        runs = [self._best_fio(["--rw=read", f"--bs={size}", "--iodepth=32"])
-                for size in ("256k", "1m")]
-        read, cpu = max(runs, key=lambda run: run[0]["bw_bytes"])
-        sample["fio_sequential"] = read["bw_bytes"] / 2
-        sample["fio_sequential_bytes_per_second"] = read["bw_bytes"]
-        sample["fio_sequential_cpu"] = 1e9 * cpu / (read["io_bytes"] / 2)
-        split = split_of(self.reads)
-        read, cpu = self._best_fio(["--rw=randread", f"--bssplit={split}", f"--blockalign={BLOCK}",
-                                    "--iodepth=64"])
-        sample["fio_random"] = read["bw_bytes"] / self.bytes_per_token
-        sample["fio_random_iops"] = read["iops"]
-        sample["fio_random_cpu"] = 1e9 * cpu / (read["io_bytes"] / self.bytes_per_token)
-        return sample
+    def _random(self):
+        options = ["--rw=randread", f"--bssplit={split_of(self.reads)}", f"--blockalign={BLOCK}",
+                   "--iodepth=64"]
+        return FioSide("fio, random", self, options, self.bytes_per_token)
 
     # ---- ringpack --------------------------------------------------------------------------------
 
-    def _run(self, keys, *options):
-        """A trainer's report, the seconds that it took and the CPU seconds of the engine."""
-        self._forget()
-        with Engine(self.bench, keys, "--fresh") as engine:
-            with self.bench.trainer(*options) as report:
-                found = report()
-                seconds = time.monotonic() - engine.ready
-            engine.end()
-            self.bench.note(f"past it: {engine.said().splitlines()[0]}")
-            return found, seconds, engine.cpu_seconds
-
-    def _drain(self, shuffle, **more):
-        bench = self.bench
-        keys = bench.task(shuffle=shuffle, profile="min", direct="on", **more)
-        found, seconds, cpu = self._run(keys)
-        digest = self._run(keys, "--digest")[0]["digest"]
-        name = f"digest, cold, shuffle {shuffle}"
+    def _digest(self, shuffle, epochs):
+        """A whole run at a trainer that hashes; the plain loop has the same digest."""
+        bench, name = self.bench, f"digest, cold, shuffle {shuffle}"
+        keys = bench.task(shuffle=shuffle, profile="min", num_epochs=epochs)
         if name not in bench.checks:
-            loop = bench.limits("digest", {k: v for k, v in keys.items() if k != "direct"})
-            bench.check(name, loop["digest"]["digest"], digest)
-        else:
-            bench.check(name, bench.checks[name]["value"], digest)
-        return {f"cold_{shuffle}": found["tokens"] / seconds,
-                f"cold_{shuffle}_cpu": 1e9 * cpu / found["tokens"]}
+            bench.checks[name] = {"value": bench.limits("digest", keys)["digest"]["digest"],
+                                  "times": 0}
+        self._forget()
+        with Engine(bench, {**keys, "direct": "on"}, "--fresh"):
+            with bench.trainer("--digest") as report:
+                bench.check(name, bench.checks[name]["value"], report()["digest"])
+
+    def _beside_fio(self, shuffle, make_fio, fio_name):
+        """The engine, fio, and the plain loop, whose CPU time is the rest of the limit."""
+        bench, settings = self.bench, self.bench.settings
+        keys = bench.task(shuffle=shuffle, profile="min", num_epochs="endless")
+        self._digest(shuffle, 1)
+        self._forget()
+        makers = [lambda: EngineSide(bench, f"engine, cold, {shuffle}", keys, direct="on"),
+                  lambda: LoopSide(bench, f"loop, {shuffle}", keys)]
+        if self.fio_program:
+            makers.insert(1, make_fio)
+        with self.huge_pages(), side_by_side(*makers) as sides:
+            found = take_turns(sides, settings["pairs"], settings["slice_ms"], PARTS)
+            bench.note(f"past it: {sides[0].engine.first_words()}")
+        engine, *fio, loop = found.values()
+        engine_cpu = cpu(engine, "engine_cpu_seconds")
+        sample = {f"cold_{shuffle}": rates(engine), f"cold_{shuffle}_cpu": engine_cpu}
+        for slices in fio:
+            limit = [a + b for a, b in zip(cpu(slices), cpu(loop))]
+            sample |= {
+                fio_name: rates(slices), f"{fio_name}_cpu": cpu(slices),
+                f"{fio_name}_bytes_per_second": [s["bytes"] / s["seconds"] for s in slices],
+                f"{fio_name}_iops": [s["reads"] / s["seconds"] for s in slices],
+                f"cold_{shuffle}_per_fio": ratios(rates(engine), rates(slices)),
+                f"cold_{shuffle}_cpu_per_limit": ratios(engine_cpu, limit),
+            }
+        return sample
 
     def block(self):
-        return self._drain("block")
+        return self._beside_fio("block", self._sequential, "fio_sequential")
 
     def document(self):
-        return self._drain("document", num_epochs=1)
+        return self._beside_fio("document", self._random, "fio_random")

@@ -10,11 +10,13 @@ from pathlib import Path
 
 from corpora.token_corpus import make_corpus
 from engine import Engine, Failed
+from slices import ratios
 
 BATCHES = 2000  # small ones
 SLOTS = 256  # of the task's own batches
 SMALL_TOKENS = 8_200_000  # 251 of them: the second lap is the end, and the engine rests then
-SECOND_LAP = {"warm": SLOTS, "rest_ms": 300, "batches": 240}
+SECOND_LAP = {"warm": SLOTS, "rest_ms": 200, "batches": 240}
+FILL_SECONDS = 0.3  # until all of the small ones are there
 PACKAGE = Path(__file__).resolve().parents[2] / "tools" / "python"
 
 # Runs in a process of its own, as a trainer would. The ring is full before the first next().
@@ -57,9 +59,9 @@ with loader:
         first = number % 2 == 0
         one, other = round_of(steps, first), round_of(steps, not first)
         ratios.append(one / other if not first else other / one)
+middle = [statistics.median(us[at : at + batches]) for at in range(0, len(us), batches)]
 us.sort()
-print(json.dumps({"ratio": statistics.median(ratios), "us": statistics.median(us),
-                  "us_p99": us[len(us) * 99 // 100]}))
+print(json.dumps({"ratios": ratios, "us": middle, "us_p99": us[len(us) * 99 // 100]}))
 """
 
 
@@ -93,42 +95,70 @@ class HandOver:
     def _attach(self, **options):
         return self.bench.trainer_of("attach", run_dir=self.bench.run_dir, **options)
 
-    def next(self):
-        """ns per next() and release of small batches, in C and in Python."""
-        bench = self.bench
+    # ---- small batches, in C and in Python -------------------------------------------------------
+
+    def _next_c(self):
         with self._filled():
-            time.sleep(0.5)  # the ring fills
+            time.sleep(FILL_SECONDS)
             found = self._attach(warm=1, batches=BATCHES - 1)
         if found["waits"]:
-            bench.note(f"hand-over: the C trainer waited {found['waits']} times")
-        sample = {"next_c_ns": found["cpu_ns"]}
-        for name, looks in ("next_python_ns", "skip"), ("next_python_look_ns", "look"):
-            with self._filled():
-                time.sleep(0.5)
-                sample[name] = self._python(PYTHON_TRAINER, BATCHES, looks)
-        sample["next_python_overhead_ns"] = sample["next_python_ns"] - sample["next_c_ns"]
-        return sample
+            self.bench.note(f"hand-over: the C trainer waited {found['waits']} times")
+        return found["cpu_ns"]
+
+    def _next_python(self, looks="skip"):
+        with self._filled():
+            time.sleep(FILL_SECONDS)
+            return self._python(PYTHON_TRAINER, BATCHES, looks)
+
+    def next(self):
+        """ns per next() and release of small batches, in C and in Python."""
+        in_c, in_python = self._by_turns(self._next_c, self._next_python)
+        return {"next_c_ns": in_c, "next_python_ns": in_python,
+                "next_python_overhead_ns": [p - c for p, c in zip(in_python, in_c)],
+                "next_python_look_ns": self._next_python("look")}
+
+    def _by_turns(self, *sides):
+        """What each side finds, in pairs of runs."""
+        found = [[] for _ in sides]
+        turn = list(zip(sides, found))
+        for _ in range(self.bench.settings["hand_overs"]):
+            for side, values in turn:
+                values.append(side())
+            turn.reverse()
+        return found
+
+    # ---- batches of the task, beside a bare ring -------------------------------------------------
+
+    def _take(self, **options):
+        with self._two_laps():
+            found = self._attach(**options, **SECOND_LAP)
+        self.slot_bytes = found["slot_bytes"]
+        return found
+
+    def _take_awake(self, read):
+        found = self._take(read=read)
+        for key in "waits", "switches":
+            self.bench.check(f"{key} of a trainer while all batches are ready", 0, found[key])
+        return found["cpu_ns"]
+
+    def _take_bare(self, read):
+        return self.bench.trainer_of("bare", slots=SLOTS, slot_bytes=self.slot_bytes, read=read,
+                                     **SECOND_LAP)["cpu_ns"]
 
     def ring(self):
         """Batches of the task, taken only and read whole, beside a bare ring with slots of the same
         size; and with system calls forbidden."""
-        bench, settings = self.bench, self.bench.settings
-        bytes_of_ids = 4 * settings["seq_len"] * settings["batch_size"]
-        sample = {}
-        for name, read in ("take", 0), ("read", bytes_of_ids):
-            with self._two_laps():
-                ours = self._attach(read=read, **SECOND_LAP)
-            bare = bench.trainer_of("bare", slots=SLOTS, slot_bytes=ours["slot_bytes"],
-                                    read=read, **SECOND_LAP)
-            sample[f"ring_{name}_ns"] = ours["cpu_ns"]
-            sample[f"bare_ring_{name}_ns"] = bare["cpu_ns"]
-            for key in "waits", "switches":
-                bench.check(f"{key} of a trainer while all batches are ready", 0, ours[key])
-        with self._two_laps():
-            found = self._attach(strict=1, **SECOND_LAP)
-            bench.check("batches taken and returned where a system call is death",
-                        SECOND_LAP["batches"], found["batches"])
+        settings, sample = self.bench.settings, {}
+        for name, read in ("take", 0), ("read", 4 * settings["seq_len"] * settings["batch_size"]):
+            ours, bare = self._by_turns(lambda: self._take_awake(read),
+                                        lambda: self._take_bare(read))
+            sample |= {f"ring_{name}_ns": ours, f"bare_ring_{name}_ns": bare,
+                       f"ring_{name}_per_bare": ratios(ours, bare)}
+        self.bench.check("batches taken and returned where a system call is death",
+                         SECOND_LAP["batches"], self._take(strict=1)["batches"])
         return sample
+
+    # ---- state tokens ----------------------------------------------------------------------------
 
     def state_token(self):
         """A state token after every step against never, by turns in one process."""
@@ -138,4 +168,4 @@ class HandOver:
             rounds, batches = (6, 200) if bench.settings["quick"] else (20, 500)
             found = self._python(TOKEN_TRAINER, rounds, batches)
         return {"state_dict_us": found["us"], "state_dict_p99_us": found["us_p99"],
-                "state_dict_time_ratio": found["ratio"]}
+                "state_dict_time_ratio": found["ratios"]}

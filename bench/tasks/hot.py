@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The corpus in the page cache: one core alone, and the engine with one trainer."""
+"""The corpus in the page cache: the plain loop and the engine with one trainer, by turns."""
 
 import time
 
 from engine import Engine
+from slices import EngineSide, LoopSide, cpu, rates, ratios, side_by_side, take_turns
 
 VERIFIED = "mapped", "pread"  # ways to read a corpus in the page cache: mapped, and by calls
+SLOTS = 8  # batches that the fair loop writes in turn
+PLANS = 3  # passes of `plan` in a repetition
 
 
 class Hot:
@@ -19,58 +22,67 @@ class Hot:
         plan = bench.plan(bench.task())
         self.expected = {"tokens": plan["tokens"], "next_row": plan["rows"]}
         for profile in "min", "hf":
-            loop = bench.limits("digest", bench.task(profile=profile))["digest"]
-            self.expected.setdefault("digest", loop["digest"])
-            bench.check("digest, plain loop", self.expected["digest"], loop["digest"])
-            bench.check("rows, plain loop against ringpack plan", plan["rows"], loop["rows"])
-            self._drain(profile, "--digest")
-        for io in VERIFIED:
-            self._drain("min", "--digest", **self._indexed(io, "on"))
+            for more in {"slots": SLOTS}, {"slots": SLOTS, "mapped": 1}:
+                loop = bench.limits("digest", bench.task(profile=profile, **more))["digest"]
+                self.expected.setdefault("digest", loop["digest"])
+                bench.check("digest, plain loop", self.expected["digest"], loop["digest"])
+                bench.check("rows, plain loop against ringpack plan", plan["rows"], loop["rows"])
 
     def limits(self):
-        sample = {}
-        for profile in "min", "hf":
-            stages = "pack,concat" + (",memcpy,plan" if profile == "min" else "")
-            found = self.bench.limits(stages, self.bench.task(profile=profile))
-            for stage, name in ("pack", "loop"), ("concat", "loop_concat"):
-                loop = found[stage]
-                sample[f"{name}_{profile}"] = loop["tokens_per_second"]
-                sample[f"{name}_{profile}_cpu"] = 1e9 * loop["cpu_seconds"] / loop["tokens"]
-            slots = self.bench.limits("pack", self.bench.task(profile=profile, slots=8))
-            sample[f"loop_{profile}_8_batches"] = slots["pack"]["tokens_per_second"]
-            if profile == "min":
-                sample["memcpy"] = found["memcpy"]["tokens_per_second"]
-                sample["plan"] = found["plan"]["tokens_per_second"]
-                sample["plan_ns_per_document"] = (
-                    1e9 * found["plan"]["seconds"] / found["plan"]["documents"])
-                plan_cpu = 1e9 * found["plan"]["cpu_seconds"] / found["plan"]["tokens"]
-                sample["widen_cpu"] = sample["loop_min_cpu"] - plan_cpu
-                sample["fill"] = found["plan"]["fill"]
-        return sample
+        found = self.bench.limits("memcpy,concat", self.bench.task(profile="min"))
+        sample = {"memcpy": found["memcpy"]["tokens_per_second"],
+                  "loop_concat_min": found["concat"]["tokens_per_second"]}
+        plans = [self.bench.limits("plan", self.bench.task())["plan"] for _ in range(PLANS)]
+        return {
+            **sample,
+            "plan": [plan["tokens_per_second"] for plan in plans],
+            "plan_ns_per_document": [1e9 * p["seconds"] / p["documents"] for p in plans],
+            "fill": plans[0]["fill"],
+        }
 
-    def _drain(self, profile, *options, **keys):
-        """One run of the whole stream: (tokens a second from `ready` on, CPU s of the engine)."""
-        bench = self.bench
+    # ---- beside the plain loop -------------------------------------------------------------------
+
+    def _beside_loop(self, profile):
+        """The fair loop, the engine, the fair loop over the page cache, and over one batch."""
+        bench, settings = self.bench, self.bench.settings
+        keys = bench.task(profile=profile, num_epochs="endless")
         bench.warm()
-        with Engine(bench, bench.task(profile=profile, **keys), "--fresh") as engine:
-            with bench.trainer(*options) as report:
-                found = report()
-                seconds = time.monotonic() - engine.ready
-            engine.end()
-            cpu = engine.cpu_seconds
-            bench.note(f"page cache: {engine.said().splitlines()[0]}")
-        name = " digested" if options else ""
-        for key in "tokens", "next_row":
-            bench.check(f"{key} at the trainer{name}", self.expected[key], found[key])
-        if options:
-            bench.check("digest, ringpack", self.expected["digest"], found["digest"])
-        return found["tokens"] / seconds, 1e9 * cpu / found["tokens"]
+        with side_by_side(
+            lambda: LoopSide(bench, f"loop, {profile}", keys, slots=SLOTS),
+            lambda: EngineSide(bench, f"engine, {profile}", keys),
+            lambda: LoopSide(bench, f"loop, page cache, {profile}", keys, slots=SLOTS, mapped=1),
+            lambda: LoopSide(bench, f"loop, one batch, {profile}", keys, slots=1),
+        ) as sides:
+            found = take_turns(sides, settings["pairs"], settings["slice_ms"])
+            bench.note(f"page cache: {sides[1].engine.first_words()}")
+        loop, engine, mapped, one = found.values()
+        loop_cpu, mapped_cpu = cpu(loop), cpu(mapped)
+        engine_cpu = cpu(engine, "engine_cpu_seconds")
+        sample = {
+            "loop": rates(one), "loop_cpu": cpu(one),
+            "loop_8_batches": rates(loop), "loop_8_batches_cpu": loop_cpu,
+            "loop_mapped": rates(mapped), "loop_mapped_cpu": mapped_cpu,
+            "hot": rates(engine), "hot_cpu": engine_cpu, "hot_trainer_cpu": cpu(engine),
+            "hot_per_loop": ratios(rates(engine), rates(loop)),
+            "hot_per_loop_cpu": ratios(loop_cpu, engine_cpu),
+            "hot_per_mapped_loop_cpu": ratios(mapped_cpu, engine_cpu),
+            "mapped_per_loop_cpu": ratios(loop_cpu, mapped_cpu),
+        }
+        return {self._name(name, profile): values for name, values in sample.items()}
 
-    def _trainer(self, profile):
-        rate, cpu = self._drain(profile)
-        digested, _ = self._drain(profile, "--digest")
-        return {f"hot_{profile}": rate, f"hot_{profile}_cpu": cpu,
-                f"hot_{profile}_digested": digested}
+    @staticmethod
+    def _name(name, profile):
+        """hot_per_loop: hot_min_per_loop"""
+        first, *rest = name.split("_")
+        return "_".join([first, profile, *rest])
+
+    def min(self):
+        return self._beside_loop("min")
+
+    def hf(self):
+        return self._beside_loop("hf")
+
+    # ---- comparing blocks ------------------------------------------------------------------------
 
     def _indexed(self, io, verify):
         """The task with sidecars, which lie in a folder of their own: no other task finds them."""
@@ -80,17 +92,45 @@ class Hot:
         return {"io": io, "direct": "off", "index_dir": folder, "verify_blocks": verify}
 
     def verification(self):
-        """Each block compared with its hash as it is used, and the same without."""
-        sample = {}
+        """Each block compared with its hash as it is used, beside the same without."""
+        bench, settings, sample = self.bench, self.bench.settings, {}
+        keys = bench.task(profile="min", num_epochs="endless")
+        bench.warm()
         for io in VERIFIED:
-            for verify in "on", "off":
-                rate, cpu = self._drain("min", **self._indexed(io, verify))
-                sample[f"{io}_verify_{verify}"] = rate
-                sample[f"{io}_verify_{verify}_cpu"] = cpu
+            with side_by_side(*(
+                lambda verify=verify: EngineSide(bench, f"engine, {io}, compared {verify}", keys,
+                                                 **self._indexed(io, verify))
+                for verify in ("on", "off")
+            )) as sides:
+                on, off = take_turns(sides, settings["pairs"], settings["slice_ms"]).values()
+            name, whose = f"{io}_verify", "engine_cpu_seconds"
+            sample |= {
+                f"{name}_on": rates(on), f"{name}_on_cpu": cpu(on, whose),
+                f"{name}_off": rates(off), f"{name}_off_cpu": cpu(off, whose),
+                f"{name}_per_off": ratios(rates(on), rates(off)),
+                f"{name}_cpu_per_off": ratios(cpu(on, whose), cpu(off, whose)),
+            }
         return sample
 
-    def trainer_min(self):
-        return self._trainer("min")
+    # ---- the digests -----------------------------------------------------------------------------
 
-    def trainer_hf(self):
-        return self._trainer("hf")
+    def _drain(self, profile, **keys):
+        """The whole stream at a trainer that hashes every row: tokens a second from `ready` on."""
+        bench = self.bench
+        bench.warm()
+        with Engine(bench, bench.task(profile=profile, **keys), "--fresh") as engine:
+            with bench.trainer("--digest") as report:
+                found = report()
+                seconds = time.monotonic() - engine.ready
+            engine.end()
+        for key in "tokens", "next_row":
+            bench.check(f"{key} at the trainer", self.expected[key], found[key])
+        bench.check("digest, ringpack", self.expected["digest"], found["digest"])
+        return found["tokens"] / seconds
+
+    def digested(self):
+        """Every config that is timed, with the digest that the plain loop has."""
+        for io in VERIFIED:
+            for verify in "on", "off":
+                self._drain("min", **self._indexed(io, verify))
+        return {f"hot_{profile}_digested": self._drain(profile) for profile in ("min", "hf")}

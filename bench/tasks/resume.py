@@ -32,13 +32,27 @@ class Resume:
         subprocess.run([self.bench.program, "--version"], stdout=subprocess.DEVNULL, check=True)
         return 1000 * (time.monotonic() - begin)
 
+    def _beside_empty(self, first_batch):
+        """(ms to the first batch, ms of an empty process, the difference), each of several."""
+        ours, empty = [], []
+        for number in range(self.bench.settings["starts"]):
+            for side in (1, 0) if number % 2 else (0, 1):
+                (ours if side else empty).append(first_batch() if side else self._empty_process())
+        return ours, empty, [a - b for a, b in zip(ours, empty)]
+
     def start(self):
         """At row 0 of the corpus, beside a process that does nothing."""
-        self.bench.warm()
-        ms, digest, _ = self._first_batch(self.bench.task(), "--fresh")
-        known = self.bench.checks.get("first batch", {"value": digest})
-        self.bench.check("first batch", known["value"], digest)
-        return {"first_batch_ms": ms, "empty_process_ms": self._empty_process()}
+        bench = self.bench
+        bench.warm()
+
+        def first_batch():
+            ms, digest, _ = self._first_batch(bench.task(), "--fresh")
+            known = bench.checks.get("first batch", {"value": digest})
+            bench.check("first batch", known["value"], digest)
+            return ms
+
+        ours, empty, above = self._beside_empty(first_batch)
+        return {"first_batch_ms": ours, "empty_process_ms": empty, "first_batch_above_ms": above}
 
     # ---- a full checkpoint -----------------------------------------------------------------------
 
@@ -65,13 +79,18 @@ class Resume:
                     batch = next(steps)
                     following[batch.first_row] = batch.digest()
         size = Path(path).stat().st_size
-        ms, digest, row = self._first_batch(keys)
-        if row in following:
-            bench.check("first batch after a checkpoint", True, digest == following[row])
-        else:
-            bench.note(f"resume from a checkpoint: row {row} was before what was compared")
+
+        def first_batch():
+            ms, digest, row = self._first_batch(keys)
+            if row in following:
+                bench.check("first batch after a checkpoint", True, digest == following[row])
+            else:
+                bench.note(f"resume from a checkpoint: row {row} was before what was compared")
+            return ms
+
+        ours, _, above = self._beside_empty(first_batch)
         return {"checkpoint_bytes": size, "checkpoint_seconds": seconds,
-                "resume_checkpoint_ms": ms}
+                "resume_checkpoint_ms": ours, "resume_checkpoint_above_ms": above}
 
     # ---- deep positions --------------------------------------------------------------------------
 
@@ -83,7 +102,7 @@ class Resume:
         row = int(documents / per_row) // size * size
         seek = bench.limits("seek", {**keys, "row": row, "state": token})["seek"]
         return {"documents": documents, "row": row, "token_bytes": seek["state_bytes"],
-                "plan_ms": 1000 * seek["seconds"], "with_token_ms": []}, token
+                "plan_ms": 1000 * seek["seconds"], "with_token_ms": [], "above_ms": []}, token
 
     def positions(self):
         """ms to the first batch, by documents that lie behind: with the token of that row, and
@@ -97,17 +116,24 @@ class Resume:
         probe = bench.limits("seek", {**keys, "row": 10000, "state": bench.scratch / "token"})
         per_row = probe["seek"]["documents"] / 10000
         found = [self._seek(keys, documents, per_row) for documents in settings["positions"]]
-        for repeat in range(settings["repeats"]):
+        rounds = settings["repeats"] * settings["starts"]
+        for repeat in range(rounds):
             turn = repeat % len(found)
             for entry, token in found[turn:] + found[:turn]:
                 ms, digest, row = self._first_batch(keys, "--state", str(token))
                 bench.check("row of a token", True, row == entry["row"])
                 bench.check(f"first batch at row {row}", digests.setdefault(row, digest), digest)
                 entry["with_token_ms"].append(ms)
-            print(f"  resume.positions {repeat + 1}/{settings['repeats']}", file=sys.stderr)
-        for entry, _ in found:
-            plan_ms = entry.pop("plan_ms")
-            entry["without_token_ms"] = summarise([ms + plan_ms for ms in entry["with_token_ms"]])
-            entry["with_token_ms"] = summarise(entry["with_token_ms"])
-            entry["plan_ms"] = summarise([plan_ms])
-        return [entry for entry, _ in found]
+                entry["above_ms"].append(ms - self._empty_process())
+        print(f"  resume.positions {rounds} times", file=sys.stderr)
+        row_0 = found[0][0]["with_token_ms"]
+        return [self._summary(entry, row_0) for entry, _ in found]
+
+    @staticmethod
+    def _summary(entry, row_0):
+        times, plan_ms = entry["with_token_ms"], entry["plan_ms"]
+        return {**entry, "with_token_ms": summarise(times),
+                "above_ms": summarise(entry["above_ms"]),
+                "over_first_ms": summarise([a - b for a, b in zip(times, row_0)]),
+                "without_token_ms": summarise([ms + plan_ms for ms in times]),
+                "plan_ms": summarise([plan_ms])}

@@ -4,7 +4,8 @@
 A trainer logs when it called next() and how long that took. Meanwhile, again and again: nothing for
 as long as a checkpoint takes, a checkpoint, and the same bytes written plainly to the same
 directory: through the page cache, and past it and read back, by us, who have nothing to do with the
-engine. So each call of next() fell into one of these, and they are compared within one run.
+engine; then the same in the other order. So each call of next() fell into one of these, and they
+are compared within a round.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import numpy
 from engine import PATIENCE, Engine, Failed
+from intervals import Rounds
 
 PAUSE_SECONDS_MIN = 0.05
 WRITE_BYTES = 1 << 20
@@ -34,8 +36,15 @@ def huge_pages(size):
     return numpy.frombuffer(memory, numpy.uint8)
 
 
-def median_of(values):
-    return float(numpy.median(list(values)))
+def percentile_of(what, percent):
+    """Of the calls that fell into a part of all rounds."""
+    return lambda rounds: float(
+        numpy.percentile(numpy.concatenate([calls[what] for calls in rounds]), percent))
+
+
+def ratio_of(what, percent):
+    above, below = percentile_of(what, percent), percentile_of("quiet", percent)
+    return lambda rounds: above(rounds) / below(rounds)
 
 
 class Save:
@@ -43,7 +52,7 @@ class Save:
         self.ringpack, self.bench = bench.client(), bench
         self.folder = bench.scratch / "saves"
         self.data = self.buffer = b""
-        self.rounds = 4 if bench.settings["quick"] else 16
+        self.rounds = bench.settings["saves"]
 
     @contextlib.contextmanager
     def _plain_file(self, flags=0):
@@ -107,6 +116,12 @@ class Save:
                 trainer.kill()
                 trainer.wait()
 
+    @staticmethod
+    def _quiet(seconds):
+        begin = time.monotonic()
+        time.sleep(max(PAUSE_SECONDS_MIN, seconds))
+        return begin, time.monotonic()
+
     def _save(self):
         begin = time.monotonic()
         path = self.ringpack.checkpoint("bench", self.bench.run_dir)
@@ -115,20 +130,21 @@ class Save:
     def _rounds(self):
         """Before each of the four there is a pause, for what the one before leaves to be done."""
         (begin, end), size = self._save()
-        found = []
-        for _ in range(self.rounds):
+        seconds, found = end - begin, []
+        for number in range(self.rounds):
             self._need_memory(size)
-            time.sleep(PAUSE_SECONDS_MIN)
-            quiet = time.monotonic()
-            time.sleep(max(PAUSE_SECONDS_MIN, end - begin))
-            quiet = quiet, time.monotonic()
-            (begin, end), size = self._save()
-            time.sleep(PAUSE_SECONDS_MIN)
-            buffered = self._buffered_write(size)
-            time.sleep(PAUSE_SECONDS_MIN)
-            first, written, last = self._direct_write(size)
-            found.append(Round(size, quiet, (begin, end), (first, last), buffered, written - first,
-                               last - written))
+            parts = [("quiet", lambda: self._quiet(seconds)), ("save", self._save),
+                     ("buffered", lambda: self._buffered_write(size)),
+                     ("plain", lambda: self._direct_write(size))]
+            took = {}
+            for name, part in parts[:: 1 if number % 2 == 0 else -1]:
+                time.sleep(PAUSE_SECONDS_MIN)
+                took[name] = part()
+            (begin, end), size = took["save"]
+            seconds = end - begin
+            first, written, last = took["plain"]
+            found.append(Round(size, took["quiet"], (begin, end), (first, last), took["buffered"],
+                               written - first, last - written))
         return found
 
     def _calls(self, name, **options):
@@ -143,38 +159,33 @@ class Save:
                 raise Failed(f"the trainer: {complaint.strip()}")
         calls = numpy.fromfile(log, "<u8").reshape(-1, 2)
         begins = calls[:, 0] / 1e9
+        found = [{what: calls[slice(*numpy.searchsorted(begins, getattr(r, what))), 1]
+                  for what in ("quiet", "save", "plain")} for r in rounds]
         sample = {}
-        for percent in 50, 99:
-            found = {}
-            for what in "quiet", "save", "plain":
-                inside = numpy.zeros(len(calls), bool)
-                for begin, end in (getattr(r, what) for r in rounds):
-                    inside |= (begins >= begin) & (begins < end)
-                found[what] = float(numpy.percentile(calls[inside, 1], percent))
-            sample[f"next_{name}_p{percent}_ns"] = found["quiet"]
-            sample[f"next_{name}_saving_p{percent}_ns"] = found["save"]
-            sample[f"next_{name}_p{percent}_ratio"] = found["save"] / found["quiet"]
-            sample[f"next_{name}_plain_p{percent}_ratio"] = found["plain"] / found["quiet"]
+        for p in 50, 99:
+            for metric, statistic in (f"p{p}_ns", percentile_of("quiet", p)), \
+                                     (f"saving_p{p}_ns", percentile_of("save", p)), \
+                                     (f"p{p}_ratio", ratio_of("save", p)), \
+                                     (f"plain_p{p}_ratio", ratio_of("plain", p)):
+                sample[f"next_{name}_{metric}"] = Rounds(found, statistic)
         return sample, rounds
 
     def steps(self):
         """A trainer that takes a batch every millisecond or so: the ring is full all the time."""
         sample, rounds = self._calls("steps", think_us=1000)
         saves = [end - begin for begin, end in (r.save for r in rounds)]
+        pairs = list(zip(rounds, saves))
         return sample | {
             "save_bytes": rounds[-1].size,
-            "save_bytes_per_second": median_of(r.size / s for r, s in zip(rounds, saves)),
-            "buffered_write_bytes_per_second": median_of(
-                r.size / r.buffered_seconds for r in rounds),
-            "plain_write_bytes_per_second": median_of(r.size / r.written_seconds for r in rounds),
-            "plain_read_bytes_per_second": median_of(r.size / r.read_seconds for r in rounds),
-            "save_per_buffered_write": median_of(
-                r.buffered_seconds / s for r, s in zip(rounds, saves)),
-            "save_per_plain_write": median_of(r.written_seconds / s for r, s in zip(rounds, saves)),
-            "save_per_checked_write": median_of(
-                (r.written_seconds + r.read_seconds) / s for r, s in zip(rounds, saves)),
-            "checked_per_plain_write": median_of(
-                r.written_seconds / (r.written_seconds + r.read_seconds) for r in rounds),
+            "save_bytes_per_second": [r.size / s for r, s in pairs],
+            "buffered_write_bytes_per_second": [r.size / r.buffered_seconds for r in rounds],
+            "plain_write_bytes_per_second": [r.size / r.written_seconds for r in rounds],
+            "plain_read_bytes_per_second": [r.size / r.read_seconds for r in rounds],
+            "save_per_buffered_write": [r.buffered_seconds / s for r, s in pairs],
+            "save_per_plain_write": [r.written_seconds / s for r, s in pairs],
+            "save_per_checked_write": [(r.written_seconds + r.read_seconds) / s for r, s in pairs],
+            "checked_per_plain_write": [r.written_seconds / (r.written_seconds + r.read_seconds)
+                                        for r in rounds],
         }
 
     def flat_out(self):

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The statistics of the bench: intervals that hold the true value, slices that add up, and
+verdicts that noise does not move. No clock is read here."""
+
+import os
+import random
+import statistics
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(os.environ["RP_SOURCE_DIR"]) / "bench"
+sys.path[:0] = [str(BENCH), str(BENCH / "report")]
+
+from engine import Failed, summarise  # noqa: E402
+from goals import MET, NOT_MEASURED, NOT_MET, UNDECIDED, Found, exactly, goals  # noqa: E402
+from intervals import (  # noqa: E402
+    Rounds, interval_by_rounds, interval_of_median, rank_of_interval,
+)
+from slices import PARTS, Side, rates, ratios, take_turns  # noqa: E402
+
+SEED = 20
+print(f"seed {SEED}")
+
+
+# ---- intervals ----------------------------------------------------------------------------------
+
+
+def test_ranks_are_those_of_the_tables():
+    """Of the binomial distribution with p = 1/2, at 95 %."""
+    known = {5: 0, 6: 1, 8: 1, 9: 2, 11: 2, 12: 3, 15: 4, 20: 6, 25: 8, 30: 10, 50: 18, 100: 40}
+    assert {count: rank_of_interval(count) for count in known} == known
+
+
+def test_interval_of_a_known_sample():
+    assert interval_of_median([5, 1, 4, 2, 3]) is None
+    assert interval_of_median([9, 1, 8, 2, 7, 3, 6, 4, 5]) == [2, 8]
+
+
+def test_interval_holds_the_median_as_often_as_it_says():
+    """Of a skewed distribution, whose median is 1."""
+    source, held, tries = random.Random(SEED), 0, 2000
+    for _ in range(tries):
+        low, high = interval_of_median([source.lognormvariate(0, 1) for _ in range(12)])
+        held += low <= 1 <= high
+    assert 0.95 <= held / tries <= 0.98  # 0.961 by the binomial distribution
+
+
+def test_bootstrap_draws_rounds():
+    """Rounds that are all alike leave no doubt, whatever is in them; rounds that differ do."""
+    alike, differ = [[1, 2, 90]] * 8, [[k, k, k] for k in range(8)]
+
+    def most(rounds):
+        return max(max(found) for found in rounds)
+
+    def mean(rounds):
+        return statistics.mean(value for found in rounds for value in found)
+
+    assert interval_by_rounds(alike, most) == [90, 90]
+    low, high = interval_by_rounds(differ, mean)
+    assert low < 2.5 and high > 4.5
+    assert interval_by_rounds(differ[:5], mean) is None
+    parts = [Rounds(differ[:4], mean), Rounds(differ[4:], mean)]
+    found = Rounds.summarise(parts)
+    assert (found["median"], found["min"], found["max"], found["count"]) == (3.5, 1.5, 5.5, 8)
+
+
+# ---- verdicts -----------------------------------------------------------------------------------
+
+
+def verdict_of(values, sense=">=", bound=0.8):
+    return Found(summarise(values)).verdict(sense, bound)
+
+
+def test_a_bound_within_the_interval_is_not_judged():
+    around = [0.79, 0.83, 0.80, 0.81, 0.82, 0.79]
+    assert verdict_of(around) == UNDECIDED
+    assert verdict_of(around, bound=0.785) == MET
+    assert verdict_of(around, bound=0.84) == NOT_MET
+    assert verdict_of(around, "<=", 0.84) == MET
+    assert verdict_of(around, "<=", 0.785) == NOT_MET
+    assert verdict_of(around, "<=", 0.81) == UNDECIDED
+    assert verdict_of([2.0] * 5) == UNDECIDED  # too few values, however good they are
+    assert exactly(0.8).verdict(">=", 0.8) == MET
+    assert exactly(None).verdict(">=", 0.8) == NOT_MEASURED
+
+
+def test_results_of_an_unknown_format_are_refused():
+    with pytest.raises(SystemExit, match="format 3"):
+        goals({"format": 3})
+
+
+# ---- slices -------------------------------------------------------------------------------------
+
+
+class Machine:
+    """Its speed moves by a quarter within minutes, and by a few percent from one call to the next;
+    a clock that is not the real one says how far it is."""
+
+    def __init__(self, seed):
+        self.source, self.seconds = random.Random(seed), 0.0
+        self.steps = [self.source.choice([0.75, 1.0]) for _ in range(1000)]
+
+    def speed(self):
+        return self.steps[int(self.seconds / 90)] * self.source.gauss(1, 0.03)
+
+
+class SimulatedSide(Side):
+    def __init__(self, machine, name, tokens_per_second):
+        self.machine, self.name, self.rate = machine, name, tokens_per_second
+        self.tokens = self.rows = 0
+
+    def run(self, ms):
+        seconds = ms / 1000
+        tokens = self.rate * seconds * self.machine.speed()
+        self.machine.seconds += seconds
+        self.tokens += tokens
+        return {"tokens": tokens, "seconds": seconds, "ms": ms}
+
+    def check(self):
+        pass
+
+
+TRUE_RATIO, BOUND = 0.88, 0.8
+TRIES = 40
+
+
+def test_verdicts_of_pairs_do_not_move_where_those_of_sequential_medians_do():
+    paired, sequential = [], []
+    for seed in range(SEED, SEED + TRIES):
+        machine = Machine(seed)
+        sides = SimulatedSide(machine, "loop", 1e9), SimulatedSide(machine, "engine",
+                                                                   TRUE_RATIO * 1e9)
+        found = take_turns(sides, 12, 1000)
+        values = ratios(rates(found["engine"]), rates(found["loop"]))
+        paired.append(verdict_of(values, bound=BOUND))
+        loop, ours = ([side.run(1000)["tokens"] for _ in range(90)] for side in sides)
+        sequential.append(statistics.median(ours) / statistics.median(loop) >= BOUND)
+    assert paired == [MET] * TRIES
+    assert True in sequential and False in sequential, "the noise of this test flips no verdict"
+
+
+class ScriptedSide(SimulatedSide):
+    """Records the order, and drifts: each part of it is faster than the one before."""
+
+    def __init__(self, log, name, factor):
+        super().__init__(None, name, factor)
+        self.log = log
+
+    def run(self, ms):
+        self.log.append((self.name, ms))
+        tokens = self.rate * (1000 + len(self.log))
+        self.tokens += tokens
+        return {"tokens": tokens, "seconds": ms / 1000}
+
+
+def test_slices_add_up_and_drift_cancels():
+    log = []
+    sides = ScriptedSide(log, "A", 1), ScriptedSide(log, "B", 2)
+    found = take_turns(sides, 3, 400)
+    assert [name for name, _ in log[:10]] == [*"AB", *"ABBAABBA"]
+    assert {ms for _, ms in log} == {400 // PARTS}
+    for side in sides:
+        first = next(at for at, (name, _) in enumerate(log) if name == side.name)
+        warm = side.rate * (1001 + first)
+        assert sum(part["tokens"] for part in found[side.name]) + warm == side.tokens
+    assert ratios(rates(found["B"]), rates(found["A"])) == [2, 2, 2]
+
+
+class Plan:
+    """What Side.check asks, of a stream with 7 tokens a row."""
+
+    checks = {}
+
+    def plan(self, keys, rows):
+        return {"tokens": 7 * rows}
+
+    def check(self, name, expected, found):
+        if expected != found:
+            raise Failed(name)
+
+
+def test_a_slice_that_is_lost_or_counted_twice_ends_the_run():
+    side = Side(Plan(), "side", {}, ["sh", "-c", """
+        while read ms; do echo '{"tokens": 14, "rows": 2, "seconds": 1}'; done"""])
+    side.run(1)
+    side.run(1)
+    side.check()
+    side.tokens += 14
+    with pytest.raises(Failed, match="tokens of all slices"):
+        side.check()
+    side.close()
+
+
+def test_a_side_that_dies_is_named_with_what_it_said():
+    side = Side(Plan(), "the loop", {}, ["sh", "-c", "echo no corpus >&2; exit 2"])
+    with pytest.raises(Failed, match="the loop: no corpus"):
+        side.run(1)
+    side.close()
