@@ -155,6 +155,19 @@ static bool is_planned(const struct rp_fetcher *f, uint64_t number)
            rp_ticket_word(number, RP_TICKET_PLANNED); /* PAIRS ticket-state */
 }
 
+/* Submit every read that is planned, as far as there is room. Tickets without reads lie between
+ * those of block reads: behind them it goes on, or few reads would be in flight. */
+static void submit_planned(struct rp_fetcher *f)
+{
+    for (;;) {
+        if (f->next_read == 0)
+            skip_ready(f);
+        if (!is_planned(f, f->next_ticket) || !submit_ticket(f, f->next_ticket))
+            return;
+        f->next_ticket += f->options->readers;
+    }
+}
+
 static void sleep_until_planned(struct rp_fetcher *f)
 {
     struct rp_event *planned = &f->arena->words->planned;
@@ -196,10 +209,7 @@ static void fetch_all(struct rp_fetcher *f)
     bool is_remote = f->options->method == rp_io_objects();
     while (!rp_arena_stopping(f->arena)) {
         use_region(f);
-        if (f->next_read == 0)
-            skip_ready(f);
-        while (is_planned(f, f->next_ticket) && submit_ticket(f, f->next_ticket))
-            f->next_ticket += f->options->readers;
+        submit_planned(f);
         if (is_remote)
             rp_a32_store_relaxed(&f->at_server, rp_io_at_server(f->io));
         if (rp_io_in_flight(f->io) == 0) {

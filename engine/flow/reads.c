@@ -292,6 +292,17 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *tra
 
 /* ---- block reads ----------------------------------------------------------------------------- */
 
+/* Length of the pieces in which so many bytes are read: as equal as can be, and about as long as
+ * the file wants them. A short last piece would take a place among the reads in flight and bring
+ * little.
+ */
+static uint64_t piece_bytes(const struct rp_file *file, uint64_t bytes)
+{
+    uint64_t wanted = file->object.read_bytes;
+    uint64_t pieces = rp_max_u64(1, (bytes + wanted / 2) / wanted);
+    return rp_align_up(rp_div_up(bytes, pieces), RP_BLOCK_BYTES);
+}
+
 /* Give each run the place in its file that is read, and count what reading all of them takes.
  * False if that is too much for one ticket. */
 static bool round_runs(const struct rp_reads *reads, const struct rp_file *file,
@@ -306,7 +317,8 @@ static bool round_runs(const struct rp_reads *reads, const struct rp_file *file,
         run->last = rp_min_u64(range.last, range.file_bytes);
         run->data_offset = *bytes; /* in the region */
         *bytes += rp_align_up(range.last - range.first, RP_BLOCK_BYTES);
-        read_count += rp_div_up(range.last - range.first, file->object.read_bytes);
+        uint64_t length = range.last - range.first;
+        read_count += rp_div_up(length, piece_bytes(file, length));
     }
     return read_count <= RP_TICKET_TRANSFERS_MAX && *bytes <= reads->data_ring.bytes / 8;
 }
@@ -368,10 +380,10 @@ void rp_reads_fill_block(struct rp_reads *reads, struct rp_ticket *ticket,
     const struct rp_file *file = &reads->files->files[block_read->shard];
     RP_ASSERT(ticket->read_count == 0 && block_read->ticket == reads->number);
     ticket->is_block_read = 1;
-    uint32_t piece = file->object.read_bytes;
     for (uint32_t i = 0; i < block_read->run_count; i++) {
         const struct rp_block_run *run = &block_read->runs[i];
         struct range range = file_range(reads, file, block_read->shard, run->first, run->last);
+        uint64_t piece = piece_bytes(file, range.last - range.first);
         for (uint64_t at = range.first; at < range.last; at += piece) {
             RP_ASSERT(ticket->read_count < RP_TICKET_TRANSFERS_MAX);
             struct rp_read *read = &ticket->reads[ticket->read_count++];

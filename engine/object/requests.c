@@ -26,7 +26,8 @@
 #define CONNECT_MS 10000L
 #define STALL_BYTES 1024L /* a second */
 #define REDIRECTS_MAX 8L
-#define PROGRESS_BYTES (64u << 10) /* less than this is no reason to go on for longer */
+#define BODY_BUFFER_BYTES (512L << 10) /* libcurl takes no more */
+#define PROGRESS_BYTES (64u << 10)     /* less than this is no reason to go on for longer */
 #define POLL_MS 100
 #define QUIET_NS (10ull * 1000 * MS)  /* between two lines in the log */
 #define SWALLOW_BYTES_MAX (64u << 10) /* of a refusal, so that its connection can be kept */
@@ -149,7 +150,7 @@ static void set_options(struct exchange *x)
     curl->easy_setopt(x->easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
     curl->easy_setopt(x->easy, CURLOPT_LOW_SPEED_LIMIT, STALL_BYTES);
     curl->easy_setopt(x->easy, CURLOPT_LOW_SPEED_TIME, (long)x->owner->patience.stall_s);
-    curl->easy_setopt(x->easy, CURLOPT_BUFFERSIZE, 256L << 10);
+    curl->easy_setopt(x->easy, CURLOPT_BUFFERSIZE, BODY_BUFFER_BYTES);
     curl->easy_setopt(x->easy, CURLOPT_HEADERFUNCTION, take_header);
     curl->easy_setopt(x->easy, CURLOPT_HEADERDATA, x);
     curl->easy_setopt(x->easy, CURLOPT_WRITEFUNCTION, take_body);
