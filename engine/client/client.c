@@ -7,7 +7,9 @@
  *             only after the slot is written.
  *
  *   release   Leases are released in any order, and the ring needs them in order: the release
- *             watermark advances over the slots on which no lease is held. */
+ *             watermark advances over the slots on which no lease is held.
+ *
+ * state.c tells where the client stands. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -34,7 +36,6 @@ enum { NEXT_LOST = 0 };
 /* What the calls need of the caller's structs, which client.h calls "required". */
 #define RP_OPTIONS_REQUIRED RP_SIZE_WITH(rp_client_options, rank)
 #define RP_BATCH_REQUIRED RP_SIZE_WITH(rp_batch, sections)
-#define RP_COUNTS_REQUIRED RP_SIZE_WITH(rp_client_counts, struct_size)
 
 static int refuse_child(const struct rp_client *client, struct rp_error *error)
 {
@@ -459,34 +460,12 @@ int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch
     return held;
 }
 
-/* ---- state ----------------------------------------------------------------------------------- */
-
-static size_t copy_token(const uint8_t *token, size_t bytes, void *buffer, size_t capacity)
+int rp_client_step(struct rp_client *client, const struct rp_batch *done, struct rp_batch *batch,
+                   struct rp_error *error)
 {
-    if (buffer && capacity >= bytes)
-        memcpy(buffer, token, bytes);
-    return bytes;
-}
-
-size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capacity)
-{
-    return copy_token(client->state, client->state_bytes, buffer, capacity);
-}
-
-size_t rp_client_state_before(const struct rp_client *client, void *buffer, size_t capacity)
-{
-    return copy_token(client->before, client->before_bytes, buffer, capacity);
-}
-
-uint64_t rp_client_next_row(const struct rp_client *client)
-{
-    return client->next_row;
-}
-
-int rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts)
-{
-    int code = rp_sized_check(counts->struct_size, RP_COUNTS_REQUIRED, "rp_client_counts", NULL);
-    if (code == 0)
-        rp_sized_write(counts, &client->counts, sizeof client->counts);
-    return code;
+    int code = rp_client_release(client, done);
+    return code < 0 && !client->forked
+               ? rp_fail(error, code, "give each lease to one call of step or release",
+                         "batch %" PRIu64 " is not on lease", done->number)
+               : rp_client_take(client, batch, error);
 }

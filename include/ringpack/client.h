@@ -145,6 +145,12 @@ RP_API RP_MUST_CHECK int rp_client_take(struct rp_client *client, struct rp_batc
  * frees the client, so releasing that one twice is undefined. */
 RP_API int rp_client_release(struct rp_client *client, const struct rp_batch *batch);
 
+/** One step of a loop in one call: release the lease `done`, then rp_client_take. The structs may
+ * be the same one. Returns what rp_client_take returns, and then the lease is released, also when
+ * no batch was ready; -RP_E_USAGE when `done` is not on lease, and then nothing is taken. */
+RP_API RP_MUST_CHECK int rp_client_step(struct rp_client *client, const struct rp_batch *done,
+                                        struct rp_batch *batch, struct rp_error *error);
+
 /** 1 while the lease is held, otherwise 0. Undefined after the client was detached and its last
  * lease released. */
 RP_API int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch);

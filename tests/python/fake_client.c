@@ -227,6 +227,13 @@ int rp_client_release(struct rp_client *client, const struct rp_batch *batch)
     return result;
 }
 
+int rp_client_step(struct rp_client *client, const struct rp_batch *done, struct rp_batch *batch,
+                   struct rp_error *error)
+{
+    int code = rp_client_release(client, done);
+    return code < 0 ? code : rp_client_take(client, batch, error);
+}
+
 int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch)
 {
     return client->held[batch->number % SLOTS] == batch->number + 1;

@@ -116,7 +116,7 @@ def test_control_a_released_slot_is_poisoned(loader):
     batch = next(loader)
     view = batch["input_ids"]
     client = batch._lease.client
-    client._release(client._client, batch._lease.argument)
+    client._release(client._client, batch._lease.held.argument)
     assert (view == POISON).all()
     client.give_back = lambda *_: None  # once is enough
     del batch, view

@@ -100,11 +100,49 @@ static void leaves_the_successor_to_next(void **state)
     fake_kill(engine);
 }
 
+/* The lease before is over with each step, in one struct or in two, and also where nothing follows.
+ */
+static void a_step_releases_one_batch_and_takes_the_next(void **state)
+{
+    (void)state;
+    struct fake_options with_end = engine_options;
+    with_end.stop_at = 0;
+    with_end.batches = 50;
+    pid_t engine = fake_start(with_end);
+    struct rp_client *client = attach();
+    struct rp_batch batches[2] = {{.struct_size = sizeof *batches},
+                                  {.struct_size = sizeof *batches}};
+    assert_int_equal(rp_client_next(client, -1, &batches[0], NULL), RP_NEXT_BATCH);
+    unsigned at = 0;
+    for (uint64_t row = FAKE_ROWS; row < 50 * FAKE_ROWS; row += FAKE_ROWS) {
+        unsigned to = row % (3 * FAKE_ROWS) ? !at : at;
+        struct rp_batch done = batches[at];
+        int code = rp_client_step(client, &batches[at], &batches[to], NULL);
+        assert_false(rp_client_holds(client, &done));
+        if (code == RP_NEXT_EMPTY)
+            code = rp_client_next(client, -1, &batches[to], NULL);
+        assert_int_equal(code, RP_NEXT_BATCH);
+        assert_true(rp_client_holds(client, &batches[to]));
+        assert_true(fake_batch_holds(&batches[to], row));
+        assert_states(client, row + FAKE_ROWS);
+        assert_int_equal(rp_client_step(client, &done, &done, NULL), -RP_E_USAGE);
+        at = to;
+    }
+    int code = rp_client_step(client, &batches[at], &batches[!at], NULL);
+    if (code == RP_NEXT_EMPTY)
+        code = rp_client_next(client, -1, &batches[!at], NULL);
+    assert_int_equal(code, RP_NEXT_END);
+    assert_false(rp_client_holds(client, &batches[at]));
+    rp_client_detach(client);
+    fake_kill(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_what_is_ready_and_never_waits),
         cmocka_unit_test(leaves_the_successor_to_next),
+        cmocka_unit_test(a_step_releases_one_batch_and_takes_the_next),
     };
     return cmocka_run_group_tests(tests, fake_enter, fake_leave);
 }

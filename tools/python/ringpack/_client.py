@@ -6,15 +6,15 @@ Invariants
       be on any thread, which the C library allows; all else is done by one thread at a time.
   C2  A forked child never enters the client of its parent: not to read, not to release.
   C3  An exception that comes from outside while a batch is taken (Ctrl-C) costs no batch: `taking`
-      has its lease until the caller has it, the state stays before it, the next call gives it.
+      has its lease until the caller has it, the state stays before it, the next call gives it. What
+      `step` was to return is in `passing` until it is returned.
 
-`next` runs in every step of a training loop: when a batch is ready it is one call of the library,
-no system call, and no lock but Python's own.
+`step` runs in every step of a training loop, or `next` where views of the batch before are alive:
+when a batch is ready it is one call of the library, no system call, and no lock but Python's own.
 """
 
 import ctypes
 import gc
-import math
 import os
 import threading
 import weakref
@@ -22,12 +22,9 @@ from ctypes import byref
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._library import (
-    DTYPES,
     NEXT_BATCH,
     NEXT_EMPTY,
     NEXT_END,
-    RECORDS,
-    SECTIONS,
     BatchInfo,
     ClientOptions,
     Counts,
@@ -39,18 +36,15 @@ from ._library import (
 )
 from ._arguments import FilePath
 from ._engine import explain_rows
+from ._lease import Held, Lease, Place, layout_of, new_batch
 from ._state import digest_of
 from .errors import LeaseError, UsageError
 
 if TYPE_CHECKING:
     from ._pin import Pins
 
-Layout = dict[str, tuple[int, tuple[tuple[int, ...], ...], dict[str, Any]]]
-"""Of each section that a run has: its number, the shapes of its views, its type for numpy."""
 END = object()
 """What Client.next returns at the end of the stream."""
-_EMPTY = bytes(BatchInfo(struct_size=ctypes.sizeof(BatchInfo)))
-_new_batch = BatchInfo.from_buffer_copy
 
 _process = os.getpid()
 
@@ -61,54 +55,6 @@ def _note_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_note_fork)
-
-
-class Memory:
-    """One section of one lease, as numpy takes it: the base object of every array over it."""
-
-    __slots__ = ("__array_interface__", "__weakref__", "lease")
-    __array_interface__: dict[str, Any]
-    lease: "Lease"
-
-
-class Lease:
-    """The right to read one batch. Its end returns the batch to the engine (C1)."""
-
-    __slots__ = ("__weakref__", "argument", "client", "exports", "info")
-
-    def __init__(self, client: "Client", info: BatchInfo):
-        self.client: Client = client
-        self.info: BatchInfo = info
-        self.argument: Any = byref(info)  # as the library takes it
-        # (name, shape, writable) -> the memory, while a view of it lives
-        self.exports: dict[tuple[str, int, bool], weakref.ref[Memory]] = {}
-
-    def __del__(self) -> None:
-        self.client.give_back(self.info, self.argument)
-
-    def memory(self, name: str, shape: int, writable: bool) -> Memory:
-        """A section as an object that numpy makes an array of. `writable` is what the array claims:
-        torch accepts no other; the memory itself is always read-only."""
-        key = (name, shape, writable)
-        known = self.exports.get(key)
-        memory = known() if known is not None else None
-        if memory is None:
-            section, shapes, description = self.client.layout[name]
-            memory = Memory()
-            memory.lease = self
-            memory.__array_interface__ = {
-                "version": 3,
-                "data": (self.info.sections[section], not writable),
-                "shape": shapes[shape],
-                **description,
-            }
-            self.exports[key] = weakref.ref(memory)
-        return memory
-
-    def viewed(self) -> list[str]:
-        """Names of the sections of which views are alive."""
-        alive = {name for (name, _, _), view in list(self.exports.items()) if view() is not None}
-        return [name for name in SECTIONS if name in alive]
 
 
 class Client:
@@ -134,12 +80,14 @@ class Client:
     ):
         self._c = library()
         self._take, self._release = self._c.rp_client_take, self._c.rp_client_release
+        self._step = self._c.rp_client_step
         self._process = _process
         self._lock = threading.Lock()  # of what waits without Python's lock, and of the state
-        self._leases: dict[int, tuple[weakref.ref[Lease], BatchInfo]] = {}  # by id of a BatchInfo
+        self._out: dict[int, Held] = {}  # by id: of the leases that are out
         self.pins: Optional[Pins] = None  # of a ring that a GPU reads
         # C3; whoever gets a lease from next() clears it when the lease is safe
         self.taking: Optional[Lease] = None
+        self._passing: Any = None  # C3: argument of the library for what a step returns
         self._run = run, run_dir
         self._error = Error()
         self._error_argument = byref(self._error)
@@ -176,7 +124,7 @@ class Client:
             raise_error(code, self._error)
         self.geometry: Any = self._c.rp_client_geometry(self._client).contents
         self.state_bytes: int = self.geometry.state_bytes
-        self.layout: Layout = _layout(self.geometry)
+        self.layout: dict[str, Place] = layout_of(self.geometry)
 
     # ---- batches --------------------------------------------------------------------------------
 
@@ -184,25 +132,53 @@ class Client:
         """A new Lease, None when nothing came in time, or END."""
         if self._process != _process:
             self._check_process()
+        if self._passing is not None:
+            self._return_passing()
         lease = self.taking
         if lease is None:
-            info = _new_batch(_EMPTY)
-            lease = Lease(self, info)
-            self._leases[id(info)] = weakref.ref(lease), info
+            held = Held(new_batch())
+            lease = Lease(self, held)
+            held.lease = weakref.ref(lease)
+            self._out[id(held)] = held
             self.taking = lease
-        info = lease.info
+        held = lease.held
         if self.pins is not None:
             self._release_passed(self.pins)
-        if not info.rows:  # the library has not filled it: no batch has 0 rows
+        if not held.info.rows:  # the library has not filled it: no batch has 0 rows
             if self.geometry is None:
                 raise self._closed()
-            code = self._take(self._client, lease.argument, self._error_argument)
+            code = self._take(self._client, held.argument, self._error_argument)
             if code != NEXT_BATCH:
-                code = self._next_slowly(code, timeout_ns, lease.argument)
+                code = self._next_slowly(code, timeout_ns, held.argument)
             if code != NEXT_BATCH:
                 return self._no_batch(code)
         if self.pins is not None:
-            self.pins.cover(self.geometry, info)
+            self.pins.cover(self.geometry, held.info)
+        return lease
+
+    def step(self, lease: Lease, timeout_ns: int) -> Any:
+        """next(), after the end of a lease that nobody but the caller has: the same object becomes
+        the next one, and one call of the library returns a batch and takes the next."""
+        if self._process != _process or self.taking is not None or self.pins is not None:
+            self.give_back(lease.held)
+            return self.next(timeout_ns)
+        if self._passing is not None:
+            self._return_passing()
+        if self.geometry is None:
+            raise self._closed()
+        held = lease.held
+        info = new_batch()
+        argument = byref(info)
+        passing = self._passing = held.argument
+        held.info = info  # from here on `passing` alone returns the batch before
+        held.argument = argument
+        self.taking = lease
+        code = self._step(self._client, passing, argument, self._error_argument)
+        self._passing = None
+        if code != NEXT_BATCH:
+            code = self._next_slowly(code, timeout_ns, argument)
+            if code != NEXT_BATCH:
+                return self._no_batch(code)
         return lease
 
     def _next_slowly(self, code: int, timeout_ns: int, argument: Any) -> Any:
@@ -244,39 +220,46 @@ class Client:
 
     # ---- returning them -------------------------------------------------------------------------
 
-    def give_back(self, info: BatchInfo, argument: Any) -> None:
+    def give_back(self, held: Held) -> None:
         """Return a lease, once however often it is called. Any thread.
 
         It is forgotten last: where the end of a lease is cut short, _return_dead finds it. Should
         both return it at once, the library refuses the second."""
-        key = id(info)
-        if self._process == _process and key in self._leases:
-            if info.rows:
+        key = id(held)
+        if self._process == _process and key in self._out:
+            if held.info.rows:
                 if self.pins is None:
-                    self._release(self._client, argument)
+                    self._release(self._client, held.argument)
                 else:
-                    self.pins.mark(info)
-            self._leases.pop(key, None)
+                    self.pins.mark(held.info)
+            self._out.pop(key, None)
 
     def _release_passed(self, pins: "Pins", wait: bool = False) -> None:
         for info in pins.passed(wait):
             self._release(self._client, byref(info))
 
+    def _return_passing(self) -> None:
+        """What a step that was cut short had returned already, the library refuses."""
+        self._release(self._client, self._passing)
+        self._passing = None
+
     def _return_dead(self) -> None:
         """Return the leases whose end was cut short by an exception from outside (C3)."""
-        for reference, info in list(self._leases.values()):
-            if reference() is None:
-                self.give_back(info, byref(info))
+        if self._passing is not None:
+            self._return_passing()
+        for held in list(self._out.values()):
+            if held.lease is not None and held.lease() is None:
+                self.give_back(held)
 
     def _held(self) -> str:
         """The leases that are out, for messages."""
-        held = []
-        for reference, info in list(self._leases.values()):
-            lease = reference()
+        told = []
+        for held in list(self._out.values()):
+            lease, info = held.lease(), held.info
             if lease is not None and lease is not self.taking and info.rows:
                 views = ", ".join(lease.viewed())
-                held.append(f"batch {info.number} ({f'views of {views}' if views else 'open'})")
-        return ", ".join(held) + " still on lease" if held else ""
+                told.append(f"batch {info.number} ({f'views of {views}' if views else 'open'})")
+        return ", ".join(told) + " still on lease" if told else ""
 
     def check_all_returned(self) -> None:
         """The engine gives the rank's ring to nobody else while leases on it are out."""
@@ -294,7 +277,7 @@ class Client:
 
     def _pending(self) -> Optional[BatchInfo]:
         """The batch that the library has lent and the caller has not got yet."""
-        info = self.taking.info if self.taking is not None else None
+        info = self.taking.held.info if self.taking is not None else None
         return info if info is not None and info.rows else None
 
     def state(self) -> bytes:
@@ -372,6 +355,8 @@ class Client:
         """Detach. Leases that are out stay readable; the last one frees the memory and the rank."""
         if self.is_ours():
             self.taking = None
+            if self._passing is not None:
+                self._return_passing()
             pins, self.pins = self.pins, None
             if pins is not None:
                 for info in pins.close():
@@ -419,29 +404,3 @@ def _nanoseconds(seconds: Optional[float]) -> int:
     if seconds is None:
         return 0
     return 2**64 - 1 if seconds == float("inf") else max(1, int(seconds * 1e9))
-
-
-def _layout(geometry: Any) -> Layout:
-    """Name -> (number, shapes of its views, type) of the sections that the run has."""
-    rows, length, documents = geometry.rows, geometry.seq_len, geometry.max_docs_per_row
-    usual = {
-        "rows": (rows,),
-        "cu_seqlens": (rows * (documents + 1) + 1,),
-        "doc_lens": (rows, documents),
-        "provenance": (rows, documents),
-    }
-    layout: Layout = {}
-    for number, name in enumerate(SECTIONS):
-        section = geometry.sections[number]
-        if not section.offset:
-            continue
-        shape = usual.get(name, (rows, length))
-        count = math.prod(shape)
-        shapes = shape, (count,), (1, count)  # ROWS, FLAT, ONE_ROW
-        if name in RECORDS:
-            size = section.bytes // count if count else 0
-            description: dict[str, Any] = {"typestr": f"|V{size}", "descr": RECORDS[name]}
-        else:
-            description = {"typestr": DTYPES[section.dtype]}
-        layout[name] = (number, shapes, description)
-    return layout

@@ -30,7 +30,8 @@ def form_of(client: Client, keep: int, profile: Optional[str], kind: str, flat: 
         fields = PROFILES[profile].fields
     return Form(
         kind=kind,
-        array=numpy.asarray,
+        asarray=numpy.asarray,
+        ndarray=numpy.ndarray,
         tensor=None if kind == "numpy" else tensor_of(kind),
         shape=FLAT if flat else ROWS,
         sections=sections,

@@ -111,14 +111,21 @@ class Counts(Structure):
 
 # These never wait, so Python's lock is kept: a call costs half, and no other thread gets a turn
 # (which it may keep for milliseconds) in the middle of a training step.
-_PROMPT = {"rp_client_take", "rp_client_release", "rp_client_state", "rp_client_state_before"}
+_PROMPT = {
+    *("rp_client_take", "rp_client_step", "rp_client_release"),
+    *("rp_client_state", "rp_client_state_before"),
+}
 # Their arguments are not converted, which would cost more than the call: give them as they are.
-_EVERY_STEP = {"rp_client_take", "rp_client_release"}
+_EVERY_STEP = {"rp_client_take", "rp_client_step", "rp_client_release"}
 _PROTOTYPES = {
     "rp_client_attach": (c_int, POINTER(c_void_p), POINTER(ClientOptions), POINTER(Error)),
     "rp_client_geometry": (POINTER(Geometry), c_void_p),
     "rp_client_next": (c_int, c_void_p, c_int64, POINTER(BatchInfo), POINTER(Error)),
     "rp_client_take": (c_int, c_void_p, POINTER(BatchInfo), POINTER(Error)),
+    "rp_client_step": (
+        *(c_int, c_void_p, POINTER(BatchInfo), POINTER(BatchInfo)),
+        POINTER(Error),
+    ),
     "rp_client_release": (c_int, c_void_p, POINTER(BatchInfo)),
     "rp_client_state": (c_size_t, c_void_p, c_void_p, c_size_t),
     "rp_client_state_before": (c_size_t, c_void_p, c_void_p, c_size_t),

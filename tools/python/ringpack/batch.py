@@ -23,8 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ._arguments import FilePath
-from ._client import Lease
-from ._library import RECORDS
+from ._lease import Lease
 from ._views import FLAT, ROWS, import_jax, import_torch, tensor_of
 from .errors import LeaseError, ReleasedError, RingpackError
 
@@ -51,7 +50,8 @@ class Form(NamedTuple):
     """What `batch[name]` gives, the same for all batches of a loader."""
 
     kind: str
-    array: Callable[[Any], Any]  # numpy.asarray
+    asarray: Callable[[Any], Any]  # numpy.asarray
+    ndarray: Any  # numpy.ndarray
     tensor: Optional[Callable[[Any], Any]]  # of a numpy array; None: that is what is wanted
     shape: int  # of the view of a section: ROWS, FLAT
     sections: tuple[str, ...]  # that the run has
@@ -137,7 +137,7 @@ class Batch(Mapping[str, Any]):
 
     def __init__(self, lease: Lease, form: Form):
         self._lease: Optional[Lease] = lease
-        self._info, self._form, self._why = lease.info, form, ""
+        self._info, self._form, self._why = lease.held.info, form, ""
 
     def view(self, name: str, *, flat: Optional[bool] = None, kind: Optional[str] = None) -> Any:
         """One section, by the names above. flat: 1-D, otherwise a row of the batch is a row of the
@@ -155,19 +155,21 @@ class Batch(Mapping[str, Any]):
             raise ReleasedError(
                 f"batch {self.number} {self._why}", "take views, or copies, before that"
             )
-        if name not in self._form.sections:
+        client = lease.client
+        place = client.layout.get(name)
+        if place is None:
             raise KeyError(
                 f"{name}: the run has {', '.join(self._form.sections)}; "
                 "`profile` or `sections` of its config adds others"
             )
-        pins = lease.client.pins
-        if pins is not None:
-            pins.note(self._info)
-        if tensor is None or name in RECORDS:
-            return self._form.array(lease.memory(name, shape, False))
+        if client.pins is not None:
+            client.pins.note(self._info)
+        if tensor is None or place.dtype is None:
+            return self._form.asarray(lease.memory(name, shape))
         # The array claims to be writable, because torch warns about every one that is not, and
         # DLPack as JAX asks for it knows no other.
-        return tensor(self._form.array(lease.memory(name, shape, True)))
+        buffer = lease.buffer(name, place)
+        return tensor(self._form.ndarray(place.shapes[shape], place.dtype, buffer))
 
     def adopt(self, array: Any) -> Any:
         """A numpy array of the caller's as the kind of tensor that `batch[name]` gives."""
@@ -302,8 +304,14 @@ class Batch(Mapping[str, Any]):
 
     def close(self, why: str = "was closed") -> None:
         """Give no more views; the slot goes back when the last view is gone. Twice is once."""
-        if self._lease is not None:
+        self.end(why)
+
+    def end(self, why: str) -> Optional[Lease]:
+        """close(), for a caller who sees to the lease."""
+        lease = self._lease
+        if lease is not None:
             self._lease, self._why = None, why
+        return lease
 
     @property
     def closed(self) -> bool:

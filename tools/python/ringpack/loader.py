@@ -10,9 +10,10 @@ from threading import get_ident
 from typing import Any, Optional, Union
 
 from ._arguments import Corpus, FilePath, check_form, digest_file, monitor_of, whole, working_folder
-from ._client import END, Client, Lease, Left
+from ._client import END, Client, Left
 from ._engine import Command, Engine, ServeCommand, count_steps, engine_commands, place_given
 from ._form import form_of
+from ._lease import ONE_LOCAL, getrefcount
 from ._log import logger
 from ._pin import pin_ring
 from ._ranks import check_agreement, find_ranks, torch_all_gather
@@ -23,8 +24,7 @@ from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackErr
 from .profiles import PROFILES
 
 _SLICE_NS = 100_000_000  # a wait is cut into these, so that Ctrl-C and dead engines are noticed
-_TRY_S = 0.5  # likewise for attaching; an engine logs each try that it refuses. It grows where the
-# engine takes longer than that to place the trainer
+_TRY_S = 0.5  # likewise for attaching; it grows where an engine takes longer to place the trainer
 _SILENCE_S = 30.0  # without a batch, before a loop that waits for ever says so
 _RESTARTS_MAX = 3  # of our own engine, without a batch in between
 _serial = iter(range(1 << 62))
@@ -137,6 +137,7 @@ class Loader:
             self._config, self._command = both if starts else (both[0], None)
         if starts or connect_timeout is None:
             connect_timeout = start_timeout if describes else 10.0
+        self._ranks = ranks
         self._connection: dict[str, Any] = dict(
             run=run,
             run_dir=os.path.abspath(run_dir) if run_dir else None,
@@ -147,9 +148,8 @@ class Loader:
             monitor=monitor_of(monitor),
             **digest_file(digest_log, digest_steps, ranks.rank, ranks.world),
         )
-        self._profile, self._kind, self._flat = profile, return_type, bool(flat)
-        self._pin_memory, self._keep, self._folder = pin_memory, keep, working_folder()
-        self._program, self._ranks = program, ranks
+        self._profile, self._kind, self._flat, self._keep = profile, return_type, bool(flat), keep
+        self._pin_memory, self._folder, self._program = pin_memory, working_folder(), program
         self._start_timeout, self._connect_timeout = start_timeout, connect_timeout
         self._token: Optional[bytes] = None  # where to attach
         self._left: Optional[Left] = None  # what the client said at its end, if that is the place
@@ -287,17 +287,24 @@ class Loader:
 
         Closes the batch before it (with keep=n, the n-th before it). Waits at most `timeout`
         seconds (None: until there is one), then raises EngineTimeoutError; nothing is lost."""
-        before = self._enter()
+        before = self._user and self._enter()
+        self._user = get_ident()
         try:
             client = self._client
             if client is None:
                 client = self.attach()._client
-            opened, form = self._open, self._form
+            opened, form, lease = self._open, self._form, None
             while len(opened) >= self._keep:
-                opened.popleft().close(form.went_on)
+                lease = None  # of an older batch
+                lease = opened.popleft().end(form.went_on)
             if self._ended:
                 return None
-            lease: Any = client.next(_SLICE_NS if timeout is None else 0)
+            wait_ns = _SLICE_NS if timeout is None else 0
+            if lease is None or getrefcount(lease) != ONE_LOCAL:
+                lease = None  # views of it are alive, and return the batch when they die
+                lease = client.next(wait_ns)
+            else:
+                lease = client.step(lease, wait_ns)
             if lease is None or lease is END:
                 lease = self._wait(client, lease, timeout)
                 if lease is None:
@@ -327,7 +334,7 @@ class Loader:
         finally:
             self._user = before
 
-    def _wait(self, client: Client, lease: Any, timeout: Optional[float]) -> Optional[Lease]:
+    def _wait(self, client: Client, lease: Any, timeout: Optional[float]) -> Any:
         """Wait for a lease; None at the end of the stream."""
         begin = time.monotonic()
         deadline, told = None if timeout is None else begin + timeout, timeout is not None
@@ -346,8 +353,7 @@ class Loader:
                 logger().warning("the stream ends at row %d: nothing to read (see num_epochs)", row)
             self._ended = True
             return None
-        taken: Lease = lease
-        return taken
+        return lease
 
     def _where_to_look(self) -> str:
         return f"`ringpack stat {self.run}` tells what the engine waits for"
@@ -378,8 +384,8 @@ class Loader:
                 raise TypeError("the length is not known: the engine's config is not this loader's")
             if epochs_of(self.attach()._client.state()) == 0:
                 raise TypeError("an endless stream has no length")
-            steps = count_steps(self._config, self._program, self._folder)
-            self._length = steps * self._client.geometry.micro_batches
+            micro_batches = self._client.geometry.micro_batches
+            self._length = micro_batches * count_steps(self._config, self._program, self._folder)
         return self._length
 
     def set_epoch(self, epoch: int) -> None:
@@ -404,10 +410,9 @@ class Loader:
         length for one stream, so that torch.distributed.checkpoint can load in place. text=True
         gives a string instead, for JSON. The copy is the caller's. Also after close()."""
         place = self._place()
-        token = place.state()
         if text:
-            return text_of(token)
-        state = state_of(token, place.state_bytes)
+            return text_of(place.state())
+        state = state_of(place.state(), place.state_bytes)
         if self._kind == "torch":
             state[STATE_KEY] = import_torch().from_numpy(state[STATE_KEY])
         return state
@@ -440,9 +445,7 @@ class Loader:
         """state_dict(text=True), as Grain's checkpoints ask for it."""
         return self.state_dict(text=True)
 
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """load_state_dict(), as Grain's checkpoints ask for it."""
-        self.load_state_dict(state)
+    set_state = load_state_dict  # as Grain's checkpoints ask for it
 
     def check_ranks(
         self, all_gather: Optional[Callable[[dict[str, Any]], Iterable[dict[str, Any]]]] = None
@@ -453,13 +456,12 @@ class Loader:
         gives every process the objects of all, in one order (default: torch.distributed's). Raises
         CheckpointMismatchError on every rank, with what differs and both values. Returns "whole"
         where all corpora are indexed (their whole content was compared), else "sampled"."""
-        facts = self.attach()._client.facts()
-        return check_agreement(list((all_gather or torch_all_gather)(facts)))
+        gather = all_gather or torch_all_gather
+        return check_agreement(list(gather(self.attach()._client.facts())))
 
     def contract(self) -> str:
         """What all processes of a job must agree on: lines of named fields."""
-        client: Client = self.attach()._client
-        return client.contract()
+        return str(self.attach()._client.contract())
 
     # ---- what is going on -----------------------------------------------------------------------
 
@@ -489,11 +491,10 @@ class Loader:
         return self._place().counts()
 
     def __repr__(self) -> str:
-        ranks, engine = self._ranks, "not attached"
-        if self._engine is not None and self._engine.process is not None:
-            engine = f"engine started here, pid {self._engine.process.pid}"
-        elif self._form is not None:
-            engine = "engine already running"
+        ranks = self._ranks
+        engine = "not attached" if self._form is None else "engine already running"
+        if self.engine_pid is not None:
+            engine = f"engine started here, pid {self.engine_pid}"
         which = f", replica {ranks.replica} of {ranks.replicas}" if ranks.replicas > 1 else ""
         said = f"rank {ranks.rank} of {ranks.world}{which} ({ranks.said_by})"
         return f"{said}, run {self.run}, {engine}"

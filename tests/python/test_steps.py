@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The step of a loop that uses the lease of the batch before again, on fake_client.c: it poisons a
+slot as soon as that is given back."""
+
+import sys
+
+import numpy
+import pytest
+import ringpack
+
+ROWS, LENGTH, SLOTS = 2, 8, 4
+POISON = 0x5A5A5A5A
+
+
+def tokens(k):
+    return (k * 1000 + numpy.arange(ROWS * LENGTH, dtype=numpy.int32)).reshape(ROWS, LENGTH)
+
+
+@pytest.fixture
+def loader(fake):
+    with ringpack.Loader(run="x") as loader:
+        yield loader
+
+
+def test_a_step_uses_the_lease_again_only_when_nothing_else_refers_to_it(fake, loader):
+    batch = next(loader)
+    lease = id(batch._lease)
+    assert id(next(loader)._lease) == lease  # else the cases below would show nothing
+    holders = {
+        "array": lambda batch: batch["input_ids"],
+        "part of an array": lambda batch: batch["input_ids"][1:],
+        "tensor": lambda batch: batch.view("input_ids", kind="torch"),
+        "part of a tensor": lambda batch: batch.view("input_ids", kind="torch")[0, 1:3],
+        "array of a tensor": lambda batch: batch.view("input_ids", kind="torch").numpy(),
+        "storage": lambda batch: batch.view("labels", kind="torch").untyped_storage(),
+        "lease": lambda batch: batch._lease,  # as in a thread that is inside batch.view()
+    }
+    for name, hold in holders.items():
+        batch, released = next(loader), fake.fake_released()
+        number, holder = batch.number, hold(batch)
+        for _ in range(SLOTS - 1):
+            batch = next(loader)
+        assert (batch.view("input_ids") == tokens(number + SLOTS - 1)).all()
+        assert fake.fake_released() - released == SLOTS - 2, name
+        if name in ("array", "tensor"):
+            assert (numpy.asarray(holder) == tokens(number)).all()
+        del holder
+        assert fake.fake_released() - released == SLOTS - 1, name
+
+
+def test_control_a_lease_that_is_used_again_under_a_view_is_seen(loader, monkeypatch):
+    """Were the references counted wrong, the tests here would see it."""
+    view = next(loader)["input_ids"]
+    monkeypatch.setattr("ringpack.loader.getrefcount", lambda _: ringpack.loader.ONE_LOCAL)
+    next(loader)
+    assert (view == POISON).all()
+
+
+def test_a_python_that_does_not_count_references(fake, loader, monkeypatch):
+    monkeypatch.setattr("ringpack.loader.getrefcount", lambda _: 0)
+    before = fake.fake_released()
+    for number in range(3 * SLOTS):
+        batch = next(loader)
+        assert batch.number == number and (batch["input_ids"] == tokens(number)).all()
+    assert fake.fake_released() - before == 3 * SLOTS - 1
+
+
+def test_an_interrupt_at_each_line_of_a_step_costs_no_batch(fake, monkeypatch):
+    """An exception before the n-th line that Client.step and what it calls run, for each n."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    reached = 0
+
+    def trace(frame, event, _):
+        nonlocal left
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        is_part = frame.f_code.co_filename.endswith(("_client.py", "_lease.py"))
+        return trace if is_part and frame.f_code.co_name != "__del__" else None
+
+    for line in range(1, 100):
+        with ringpack.Loader(run="x") as loader:
+            next(loader)
+            left, before = line, fake.fake_released()
+            sys.settrace(trace)
+            try:
+                batch = loader.next()
+            except KeyboardInterrupt:
+                assert loader.next_row == ROWS
+                batch = loader.next()
+            finally:
+                sys.settrace(None)
+            for number in range(1, 3 * SLOTS):  # every slot comes back
+                assert batch.number == number and (batch["input_ids"] == tokens(number)).all()
+                batch = next(loader)
+            assert fake.fake_released() - before == 3 * SLOTS
+        if left > 0:
+            break
+        reached = line
+    assert reached >= 12, "the lines of a step"
