@@ -10,7 +10,6 @@ the ratios to the .bin within a round. A run whose digest differs from that of t
 measurement.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -23,8 +22,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import numpy  # noqa: E402
-from corpora.token_corpus import make_corpus  # noqa: E402
-from engine import Bench, Engine, Failed, summarise  # noqa: E402
+from alone import run_alone  # noqa: E402
+from engine import Engine, summarise  # noqa: E402
 
 SHARD_BYTES = 64 << 20  # of MDS and litData, as their libraries have it
 ARROW_ROWS, ARROW_BYTES = 1000, 500 << 20  # of a batch and of a file, as datasets has it
@@ -159,7 +158,10 @@ def serve(bench, place, *options):
     return found, found["tokens"] / seconds, 1e9 * engine.cpu_seconds / found["tokens"]
 
 
-def measure(bench, places, rounds):
+def measure(bench, corpus, rounds):
+    tokens, ends = documents_of(corpus)
+    folder = bench.scratch.parent
+    places = {"bin": corpus, **{n: make(folder, n, corpus, tokens, ends) for n in FORMS}}
     names, samples = list(places), []
     for place in places.values():
         found, *_ = serve(bench, place, "--digest")
@@ -173,7 +175,7 @@ def measure(bench, places, rounds):
                 _, sample[name, state], sample[name, f"{state}_cpu"] = serve(bench, places[name])
         samples.append(sample)
         print(f"round {number + 1} of {rounds}", file=sys.stderr)
-    return samples
+    return {"forms": report(places, samples)}
 
 
 def report(places, samples):
@@ -192,29 +194,5 @@ def report(places, samples):
     return result
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--build", default="build")
-    parser.add_argument("--data", default="build/bench", help="where corpora are kept")
-    parser.add_argument("--tokens", type=int, default=100_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    data = Path(arguments.data).resolve()
-    corpus = make_corpus(data, arguments.tokens)
-    tokens, ends = documents_of(corpus)
-    settings = {"corpus": corpus, "seq_len": 4096, "batch_size": 8, "packing": "lookahead",
-                "epochs": 2}
-    bench = Bench(arguments.build, data, settings)
-    places = {"bin": corpus, **{n: make(data, n, corpus, tokens, ends) for n in FORMS}}
-    before = os.getloadavg()
-    try:
-        samples = measure(bench, places, arguments.rounds)
-    except Failed as failure:
-        sys.exit(f"in_place.py: {failure}")
-    result = {"load": [before, os.getloadavg()], "checks": bench.checks,
-              "forms": report(places, samples)}
-    (data / "in_place.json").write_text(json.dumps(result, indent=1))
-
-
 if __name__ == "__main__":
-    main()
+    run_alone(__doc__, 100_000_000, 5, 2, measure)

@@ -11,8 +11,6 @@ median of the ratios within a round. The engine's figures have all that it does 
 packs them and hands them to a trainer. Its clock runs from `ready` to the trainer's end.
 """
 
-import argparse
-import json
 import multiprocessing
 import os
 import re
@@ -25,8 +23,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from corpora.token_corpus import make_corpus  # noqa: E402
-from engine import Bench, Engine, Failed, summarise  # noqa: E402
+from alone import run_alone  # noqa: E402
+from engine import Engine, summarise  # noqa: E402
 
 RANGE_BYTES, DEPTH = 8 << 20, 16
 DELAYS_MS = 0, 50
@@ -110,7 +108,10 @@ def engine(bench, url, size, expected):
     return size / seconds, 1e9 * served.cpu_seconds / size
 
 
-def measure(bench, program, corpus, rounds):
+def measure(bench, corpus, rounds):
+    os.environ["XDG_CACHE_HOME"] = str(bench.scratch / "cache")
+    program = str(Path(bench.program).parent / "ringpack_ranges")
+    bench.warm()
     size, samples = corpus.stat().st_size, []
     expected = bench.plan(bench.task(shuffle="block"))["tokens"]
     for number in range(rounds):
@@ -127,7 +128,7 @@ def measure(bench, program, corpus, rounds):
                 server.close()
         samples.append(sample)
         print(f"round {number + 1} of {rounds}", file=sys.stderr)
-    return samples
+    return {"by_delay": report(samples)}
 
 
 def report(samples):
@@ -147,30 +148,5 @@ def report(samples):
     return result
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--build", default="build")
-    parser.add_argument("--data", default="build/bench", help="where corpora are kept")
-    parser.add_argument("--tokens", type=int, default=200_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    data = Path(arguments.data).resolve()
-    corpus = make_corpus(data, arguments.tokens)
-    settings = {"corpus": corpus, "seq_len": 4096, "batch_size": 8, "packing": "lookahead",
-                "epochs": 3}
-    bench = Bench(arguments.build, data, settings)
-    os.environ["XDG_CACHE_HOME"] = str(bench.scratch / "cache")
-    program = str(Path(arguments.build).resolve() / "bin" / "ringpack_ranges")
-    bench.warm()
-    before = os.getloadavg()
-    try:
-        samples = measure(bench, program, corpus, arguments.rounds)
-    except Failed as failure:
-        sys.exit(f"remote.py: {failure}")
-    result = {"load": [before, os.getloadavg()], "checks": bench.checks,
-              "by_delay": report(samples)}
-    (data / "remote.json").write_text(json.dumps(result, indent=1))
-
-
 if __name__ == "__main__":
-    main()
+    run_alone(__doc__, 200_000_000, 5, 3, measure)
