@@ -58,6 +58,8 @@
     X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \
     X(lose_digest_at_resume, "the plan digest is not taken from the token of a resume")            \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
+    X(keep_lost_stretches, "stretches that the page cache has lost stay mapped")                   \
+    X(map_from_stretch, "a mapped token is looked for from its stretch, not from its file")        \
     X(map_small_files, "each index has a mapping of its own, however small")                       \
     X(mask_before_bos, "spans of converted documents do not move with a token put before them")    \
     X(mask_one_off_at_cut, "spans of a fragment that continues a document lie one token off")      \

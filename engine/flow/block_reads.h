@@ -34,6 +34,7 @@ struct rp_block_run {
 
 struct rp_block_read {
     uint32_t source, shard;
+    bool past_cache; /* by direct reads, of a file that also has buffered ones (files.h) */
     uint64_t number; /* of the block in its source */
     uint64_t epoch;  /* in which the block is used; the next epoch needs another read of it */
     uint64_t region, ticket;

@@ -28,6 +28,12 @@ int rp_descriptors_limit(struct rp_descriptors *descriptors, uint32_t open_max,
                                        descriptors->file_count);
 }
 
+bool rp_descriptors_allow(uint64_t all)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_NOFILE, &limit) != 0 || all <= limit.rlim_cur;
+}
+
 int rp_descriptors_open(struct rp_descriptors *descriptors, uint32_t file_count, uint32_t others,
                         struct rp_error *error)
 {

@@ -35,6 +35,8 @@ struct rp_descriptors {
  * that is less than the least number. */
 RP_MUST_CHECK int rp_descriptors_open(struct rp_descriptors *descriptors, uint32_t file_count,
                                       uint32_t others, struct rp_error *error);
+/** Does the limit of descriptors allow so many? */
+bool rp_descriptors_allow(uint64_t all);
 /** At most `open_max` files at once. Before any is open. */
 RP_MUST_CHECK int rp_descriptors_limit(struct rp_descriptors *descriptors, uint32_t open_max,
                                        struct rp_error *error);

@@ -121,12 +121,14 @@ static bool submit_ticket(struct rp_fetcher *f, uint64_t number)
             if (rp_io_room(f->io) == 0)
                 return false;
             const struct rp_file *file = &f->files->files[read->shard];
+            const struct rp_io_object *object = read->past_cache ? &file->direct_object
+                                                                 : &file->object;
             RP_ASSERT(rp_range_inside(read->data_offset, read->bytes, f->arena->data_bytes));
             RP_ASSERT(read->bytes_needed > 0 && read->bytes_needed <= read->bytes);
-            struct rp_io_read request = {.object = file->object.handle,
+            struct rp_io_read request = {.object = object->handle,
                                          .bytes = read->bytes,
                                          .bytes_needed = read->bytes_needed,
-                                         .alignment = file->direct ? file->alignment : 1,
+                                         .alignment = object->alignment,
                                          .offset = read->offset,
                                          .buffer = f->arena->data + read->data_offset,
                                          .tag = tag_of(number, f->next_read)};

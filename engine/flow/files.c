@@ -60,6 +60,9 @@ static void close_object(struct rp_files *files, uint32_t shard)
     struct rp_file *file = &files->files[shard];
     if (file->is_open)
         files->method->close_object(&file->object);
+    if (file->direct_alignment > 1)
+        files->method->close_object(&file->direct_object);
+    file->direct_alignment = 0;
     file->is_open = false;
 }
 
@@ -67,6 +70,7 @@ void rp_files_close(struct rp_files *files)
 {
     if (!files->files)
         return;
+    rp_residency_close(&files->residency);
     if (files->has_mappings)
         unmap_all(files);
     uint32_t count = files->descriptors.list ? 0 : rp_corpus_shard_count(files->corpus);
@@ -100,16 +104,49 @@ static int check_opened(struct rp_file *file, const struct rp_shard *shard, stru
     return rp_shard_check(shard, &file->stamp, file->object.fd, error);
 }
 
+static struct rp_io_place place_of(const struct rp_files *files, uint32_t shard, bool direct)
+{
+    const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
+    return (struct rp_io_place){.path = info->url ? info->url : info->path,
+                                .direct = direct,
+                                .bytes = info->bytes,
+                                .identity = info->identity,
+                                .cache = files->cache,
+                                .number = shard};
+}
+
+static int map_file(struct rp_files *files, uint32_t index, struct rp_error *error)
+{
+    const struct rp_shard *shard = rp_corpus_shard(files->corpus, index);
+    struct rp_file *file = &files->files[index];
+    void *map = mmap(NULL, shard->bytes, PROT_READ, MAP_SHARED, file->object.fd, 0);
+    if (map == MAP_FAILED)
+        return rp_fail(error, -errno, NULL, "%s: cannot be mapped: %s", shard->path,
+                       rp_strerror(-errno));
+    file->map = map;
+    file->mapping = rp_mapped_add(map, shard->bytes, shard->path);
+    return file->mapping
+               ? 0
+               : rp_fail(error, -ENOMEM, NULL, "%s: out of memory for its name", shard->path);
+}
+
+/* A file that cannot be mapped is read. */
+static void watch_file(struct rp_files *files, uint32_t index)
+{
+    const struct rp_shard *shard = rp_corpus_shard(files->corpus, index);
+    struct rp_file *file = &files->files[index];
+    if (file->map || shard->bytes == 0 || map_file(files, index, NULL) < 0)
+        return;
+    const struct rp_page_cache_file watched = {
+        .fd = file->object.fd, .is_direct = file->direct, .map = file->map, .bytes = shard->bytes};
+    file->stretches = rp_residency_add(&files->residency, index, &watched);
+}
+
 static int open_file(struct rp_files *files, uint32_t shard, struct rp_error *error)
 {
     struct rp_file *file = &files->files[shard];
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
-    const struct rp_io_place place = {.path = info->url ? info->url : info->path,
-                                      .direct = files->direct,
-                                      .bytes = info->bytes,
-                                      .identity = info->identity,
-                                      .cache = files->cache,
-                                      .number = shard};
+    const struct rp_io_place place = place_of(files, shard, files->direct);
     int code = files->method->open_object(&file->object, &place, error);
     if (code < 0)
         return code;
@@ -124,7 +161,30 @@ static int open_file(struct rp_files *files, uint32_t shard, struct rp_error *er
     file->alignment = file->checked ? RP_BLOCK_BYTES : file->object.alignment;
     RP_ASSERT(file->object.alignment <= RP_BLOCK_BYTES);
     rp_descriptors_add(&files->descriptors, shard);
+    if (files->adapts)
+        watch_file(files, shard);
     return 0;
+}
+
+bool rp_files_need_direct(struct rp_files *files, uint32_t shard)
+{
+    struct rp_file *file = &files->files[shard];
+    RP_DASSERT(file->is_open && !file->direct);
+    if (file->direct_alignment)
+        return file->direct_alignment > 1;
+    const struct rp_io_place place = place_of(files, shard, true);
+    struct rp_error ignored;
+    file->direct_alignment = 1;
+    if (files->method->open_object(&file->direct_object, &place, &ignored) < 0)
+        return false;
+    bool is_same = rp_shard_check(rp_corpus_shard(files->corpus, shard), &file->stamp,
+                                  file->direct_object.fd, &ignored) == 0;
+    if (!is_same || file->direct_object.alignment == 1) {
+        files->method->close_object(&file->direct_object);
+        return false;
+    }
+    file->direct_alignment = file->checked ? RP_BLOCK_BYTES : file->direct_object.alignment;
+    return true;
 }
 
 /* Check that a file is still what was opened. It is called before the file is closed, too. */
@@ -165,6 +225,12 @@ void rp_files_use(struct rp_files *files, uint32_t shard, uint64_t ticket)
 static void add(struct rp_a64 *count, uint64_t bytes)
 {
     rp_a64_store_relaxed(count, rp_a64_load_relaxed(count) + bytes);
+}
+
+void rp_files_count(struct rp_files *files, enum rp_read_way way, uint64_t bytes)
+{
+    RP_DASSERT(way != RP_READ_MAPPED);
+    add(way == RP_READ_DIRECT ? &files->direct_bytes : &files->buffered_bytes, bytes);
 }
 
 void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket, uint64_t bytes)
@@ -271,24 +337,6 @@ int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offse
 
 /* ---- mapped ---------------------------------------------------------------------------------- */
 
-static int map_file(struct rp_files *files, uint32_t index, struct rp_error *error)
-{
-    const struct rp_shard *shard = rp_corpus_shard(files->corpus, index);
-    struct rp_file *file = &files->files[index];
-    int code = file->is_open ? 0 : open_file(files, index, error);
-    if (code < 0)
-        return code;
-    void *map = mmap(NULL, shard->bytes, PROT_READ, MAP_SHARED, file->object.fd, 0);
-    if (map == MAP_FAILED)
-        return rp_fail(error, -errno, NULL, "%s: cannot be mapped: %s", shard->path,
-                       rp_strerror(-errno));
-    file->map = map;
-    file->mapping = rp_mapped_add(map, shard->bytes, shard->path);
-    return file->mapping
-               ? 0
-               : rp_fail(error, -ENOMEM, NULL, "%s: out of memory for its name", shard->path);
-}
-
 int rp_files_map(struct rp_files *files, struct rp_error *error)
 {
     uint32_t count = rp_corpus_shard_count(files->corpus);
@@ -298,11 +346,79 @@ int rp_files_map(struct rp_files *files, struct rp_error *error)
                        files->descriptors.open_max, count);
     int code = rp_mapped_check_room(count, error);
     files->has_mappings = true;
-    for (uint32_t i = 0; i < count && code >= 0; i++)
-        code = map_file(files, i, error);
+    for (uint32_t i = 0; i < count && code >= 0; i++) {
+        code = files->files[i].is_open ? 0 : open_file(files, i, error);
+        if (code >= 0)
+            code = map_file(files, i, error);
+    }
     if (code < 0)
         unmap_all(files);
+    files->are_mapped = code >= 0;
     return code;
+}
+
+/* Does the kernel say what the page cache holds of the corpus? Its first file stands for all. */
+static bool can_ask(const struct rp_files *files, const struct rp_page_cache *page_cache)
+{
+    const struct rp_shard *shard = rp_corpus_shard(files->corpus, 0);
+    struct rp_page_cache_file file = {.fd = rp_file_open_read(shard->path, NULL, NULL)};
+    bool can = file.fd >= 0 && page_cache->find_way(&file) != RP_PAGE_CACHE_SILENT;
+    if (file.fd >= 0)
+        close(file.fd);
+    return can;
+}
+
+static int check_adapt(const struct rp_files *files, const struct rp_flow_options *options,
+                       struct rp_error *why)
+{
+    uint32_t count = rp_corpus_shard_count(files->corpus);
+    if (files->descriptors.list ||
+        !rp_descriptors_allow(2 * (uint64_t)count + options->other_descriptors))
+        return rp_fail(why, -RP_E_RESOURCE, "raise the limit of open files (`ulimit -n`)",
+                       "there are not two descriptors for each of %" PRIu32 " token files", count);
+    if (options->packer_processes && rp_corpus_manifest_path(files->corpus) &&
+        count > RP_FILES_AT_START)
+        return rp_fail(why, -RP_E_RESOURCE, "leave packer_processes out",
+                       "packer processes take only what is mapped before they are forked, and of a "
+                       "corpus with a manifest that is nothing");
+    int code = rp_mapped_check_room(count, why);
+    if (code >= 0 && !can_ask(files, options->page_cache))
+        code = rp_fail(why, -RP_E_RESOURCE, NULL,
+                       "the file system does not say what the page cache holds");
+    return code;
+}
+
+static void stop_adapting(struct rp_files *files)
+{
+    unmap_all(files);
+    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++)
+        files->files[i].stretches = NULL;
+    rp_residency_close(&files->residency);
+    files->adapts = false;
+}
+
+bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *options,
+                    struct rp_error *why)
+{
+    uint32_t count = rp_corpus_shard_count(files->corpus);
+    const struct rp_residency_options residency = {.page_cache = options->page_cache,
+                                                   .corpus_bytes = rp_corpus_bytes(files->corpus),
+                                                   .is_held = options->mapped,
+                                                   .may_fill = options->may_fill,
+                                                   .may_direct = options->may_direct};
+    int code = check_adapt(files, options, why);
+    if (code >= 0)
+        code = rp_residency_open(&files->residency, &residency, count, &files->taken_bytes, why);
+    if (code < 0)
+        return false;
+    files->adapts = files->has_mappings = true;
+    files->direct = !options->may_fill;
+    /* packer processes have the mappings that there are when they are forked */
+    for (uint32_t i = 0; i < count && code >= 0 && options->packer_processes; i++)
+        code = open_file(files, i, why);
+    if (code < 0)
+        stop_adapting(files);
+    return code >= 0;
 }
 
 struct rp_block_range rp_files_blocks(const struct rp_files *files,
@@ -317,10 +433,10 @@ struct rp_block_range rp_files_blocks(const struct rp_files *files,
 
 bool rp_files_have_hashes(const struct rp_files *files)
 {
-    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++)
-        if (files->files[i].checked)
-            return true;
-    return false;
+    bool any = files->adapts && files->verify_blocks; /* they are opened later */
+    for (uint32_t i = 0; files->are_mapped && !any && i < rp_corpus_shard_count(files->corpus); i++)
+        any = files->files[i].checked;
+    return any;
 }
 
 #define PLACES 64u

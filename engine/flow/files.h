@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.h — the token files of a flow, which are either all read or all mapped.
+/* files.h — the token files of a flow, which are read, mapped, or both.
  *
  * Files that are read: each is opened when a read of it is planned (descriptors.h). Dispatch writes
  * its entry; readers see the entry through the PLANNED store of a ticket that uses it.
@@ -9,13 +9,18 @@
  * processes are forked) and packers take tokens from the mapping, of a file that has hashes through
  * a copy of their own (verified.h). Nothing else differs: same plan, same tickets, same bytes. A
  * packer that meets a mapped file cut short ends there (base/mapped.h): the stream stops with the
- * file's name, and trainers keep what they hold. */
+ * file's name, and trainers keep what they hold.
+ *
+ * Files that are both: each is also mapped when it is opened, and for each document or block
+ * dispatch asks which of the ways suits its part of the file now (residency.h). A second
+ * descriptor is opened for direct reads beside buffered ones, when the first of them is planned. */
 #ifndef RP_FLOW_FILES_H
 #define RP_FLOW_FILES_H
 
 #include "base/mapped.h"
 #include "flow/descriptors.h"
 #include "flow/flow.h"
+#include "flow/residency.h"
 
 struct rp_file {
     struct rp_io_object object;
@@ -26,6 +31,11 @@ struct rp_file {
     bool checked;       /* blocks are compared with the sidecar's hashes, at each use */
     const uint8_t *map; /* the whole file, or NULL */
     struct rp_mapped_file *mapping;
+    struct rp_stretch *stretches; /* how each is read, or NULL: all are mapped, or read */
+    /* A second descriptor, for direct reads beside buffered ones. 0: not tried yet; 1: the file
+     * refuses them, and all its reads are buffered; else as `alignment`. */
+    uint32_t direct_alignment;
+    struct rp_io_object direct_object;
     bool is_known;         /* it was open before, so it has a stamp */
     struct rp_stamp stamp; /* of a file that is not checked: what it is known to be */
     bool is_watched;       /* in rp_files.watched */
@@ -40,10 +50,14 @@ struct rp_files {
     struct rp_descriptors descriptors;
     bool direct, verify_blocks;
     bool has_mappings; /* or had, before one of them failed */
+    bool are_mapped;   /* all, and none is read */
+    bool adapts;       /* each stretch is read or mapped */
+    struct rp_residency residency;
     /* Files without hashes whose tokens were used since they were last looked at. */
     uint32_t *watched, watched_count;
     /* Written by dispatch: rp_flow_counts. */
     struct rp_a64 taken_bytes, unverified_bytes;
+    struct rp_a64 buffered_bytes, direct_bytes; /* of taken_bytes; the others lie in mappings */
 };
 
 /** Where a transfer's tokens are: in the prefetch ring's data, or in a mapped file. */
@@ -102,14 +116,32 @@ RP_MUST_CHECK int rp_files_verify(const struct rp_files *files, uint32_t shard, 
 int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offset,
                      const uint8_t *data, uint64_t bytes, struct rp_error *error);
 
+/** How bytes [first, last) of a file that is open are taken. */
+static inline enum rp_read_way rp_files_way(const struct rp_file *file, uint64_t first,
+                                            uint64_t last)
+{
+    if (file->stretches)
+        return rp_residency_way(file->stretches, first, last);
+    return file->map ? RP_READ_MAPPED : file->direct ? RP_READ_DIRECT : RP_READ_BUFFERED;
+}
+/** A direct read of the file, which is open for buffered ones, is planned: is there a descriptor
+ * for it? */
+bool rp_files_need_direct(struct rp_files *files, uint32_t shard);
+/** So many tokens' bytes are read this way. */
+void rp_files_count(struct rp_files *files, enum rp_read_way way, uint64_t bytes);
+
 /** Map every file. On failure (one is missing, say) none is, and the caller reads them instead. */
 RP_MUST_CHECK int rp_files_map(struct rp_files *files, struct rp_error *error);
 
-/** Are they? All are, or none. */
+/** Are all of them mapped, and none read? */
 static inline bool rp_files_are_mapped(const struct rp_files *files)
 {
-    return files->files[0].map != NULL;
+    return files->are_mapped;
 }
+/** Decide for each stretch of each file how it is taken. False, and *why says so, where that is not
+ * possible. Before any file is open. */
+RP_MUST_CHECK bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *options,
+                                  struct rp_error *why);
 
 /** The bytes of its file, in whole blocks, that a transfer in a mapped file lies in. */
 struct rp_block_range {
@@ -117,7 +149,7 @@ struct rp_block_range {
 };
 struct rp_block_range rp_files_blocks(const struct rp_files *files,
                                       const struct rp_transfer *transfer);
-/** Has any mapped file hashes? */
+/** May any mapped file have hashes? */
 bool rp_files_have_hashes(const struct rp_files *files);
 /** Does a transfer lie in a mapped file that has hashes? Then its tokens are taken by verified.h.
  */

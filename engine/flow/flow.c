@@ -18,10 +18,18 @@
 #define CATCH_UP_BYTES (512u << 10)
 #endif
 
+/* Is the data of the prefetch ring in use? Not while all that is taken lies in mappings. */
+static bool is_reading(const struct rp_flow *flow)
+{
+    return !flow->files.adapts || rp_a64_load_relaxed(&flow->files.buffered_bytes) ||
+           rp_a64_load_relaxed(&flow->files.direct_bytes);
+}
+
 /* Filling starts after the first batch, which it would delay. */
 static int watch_filling(struct rp_flow *flow, struct rp_error *error)
 {
-    bool is_due = flow->deliver.batches > 0 && !rp_a32_load_relaxed(&flow->arena.filled);
+    bool is_due = flow->deliver.batches > 0 && is_reading(flow) &&
+                  !rp_a32_load_relaxed(&flow->arena.filled);
     if (is_due && !flow->filler.started)
         return rp_filler_start(&flow->filler, &flow->arena, flow->wake_fd, error);
     return rp_filler_check(&flow->filler, error);
@@ -34,7 +42,7 @@ static struct rp_flow_options catch_up_options(const struct rp_flow_options *flo
     struct rp_flow_options options = *flow;
     RP_ASSERT(ring < options.rank_count && options.rank_count > 1);
     options.readers = options.packers = 1;
-    options.packer_processes = options.mapped = false;
+    options.packer_processes = options.mapped = options.adapts = false;
     options.rank_first += ring;
     options.rank_count = 1;
     options.prefetch_bytes = CATCH_UP_BYTES;
@@ -112,6 +120,8 @@ static void drop_catch_up(struct rp_flow *flow, uint32_t ring)
     sum->read_retries += counts.read_retries;
     sum->taken_bytes += counts.taken_bytes;
     sum->unverified_bytes += counts.unverified_bytes;
+    sum->buffered_bytes += counts.buffered_bytes;
+    sum->direct_bytes += counts.direct_bytes;
     rp_flow_close(catch_up);
     flow->catch_up[ring] = NULL;
 }
@@ -271,6 +281,8 @@ int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *sc
         code = rp_fetcher_start(&flow->fetchers[i], error);
     if (code >= 0)
         code = rp_dispatch_start(&flow->dispatch, error);
+    if (code >= 0)
+        rp_residency_start(&flow->files.residency);
     if (code < 0)
         rp_flow_stop(flow);
     return code;
@@ -290,6 +302,7 @@ void rp_flow_stop(struct rp_flow *flow)
     rp_event_signal(&words->retired_event);
     rp_event_signal(&words->space);
     rp_dispatch_join(&flow->dispatch);
+    rp_residency_stop(&flow->files.residency);
     for (uint32_t i = 0; i < flow->options.readers; i++)
         rp_fetcher_join(&flow->fetchers[i]);
     for (uint32_t i = 0; i < flow->options.packers; i++)

@@ -32,7 +32,8 @@
 
 /* Tokens of rows that a checkpoint brought along, found by row. */
 struct rp_contents;
-struct rp_next_use; /* next_use.h */
+struct rp_next_use;   /* next_use.h */
+struct rp_page_cache; /* page_cache.h */
 
 /* What stays the same over all starts of a flow. */
 /* What masks left of a source's documents that were planned for this node, ahead of what is
@@ -53,9 +54,14 @@ struct rp_flow_options {
     struct rp_next_use *next_use; /* told what has been read; NULL = nobody asks */
     uint32_t readers, packers, io_depth;
     bool packer_processes;
-    bool mapped;        /* take tokens from mapped files: for a corpus that the page cache holds */
-    bool direct;        /* open token files with O_DIRECT where they allow it */
-    bool verify_blocks; /* check what is read against sidecar hashes, where there are any */
+    bool mapped; /* take tokens from mapped files: for a corpus that the page cache holds */
+    bool direct; /* open token files with O_DIRECT where they allow it */
+    /* Decide for each stretch anew (residency.h), where that is possible; `mapped` and `direct` say
+     * how the start is, and hold where it is not. */
+    bool adapts;
+    bool may_fill, may_direct;              /* if it adapts: which reads are allowed */
+    const struct rp_page_cache *page_cache; /* NULL: the kernel's */
+    bool verify_blocks;   /* check what is read against sidecar hashes, where there are any */
     uint64_t token_limit; /* token ids must be below it */
     int64_t pad_id;
     uint32_t world, rank_first, rank_count, rows; /* rows = of one rank in a micro-batch */
@@ -137,7 +143,7 @@ void rp_flow_unpark(struct rp_flow *flow);
  * the flow is started anew. */
 void rp_flow_wake_at(struct rp_flow *flow, uint64_t batch);
 
-/** Are tokens taken from mapped files, and not read? */
+/** Are tokens taken from mapped files, and not read? If both: is that so for most of them? */
 bool rp_flow_is_mapped(const struct rp_flow *flow);
 
 /** Packer processes: pidfds to watch (-1 where there is none). A dead one is replaced by
@@ -179,6 +185,7 @@ struct rp_flow_counts {
     /* Bytes of the tokens that were taken from files, read or mapped, and of those of them that are
      * compared with no hash. */
     uint64_t taken_bytes, unverified_bytes;
+    uint64_t buffered_bytes, direct_bytes; /* of taken_bytes; the others lie in mappings */
     uint64_t packers_replaced;
 };
 void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts);

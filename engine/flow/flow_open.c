@@ -32,8 +32,16 @@ static uint32_t choose_slots(const struct rp_flow_options *o, uint64_t data_byte
 static int open_files(struct rp_flow *flow, struct rp_error *error)
 {
     struct rp_error why;
-    int code = rp_files_open(&flow->files, &flow->options, error);
-    if (code >= 0 && flow->options.mapped && rp_files_map(&flow->files, &why) < 0)
+    struct rp_flow_options *o = &flow->options;
+    int code = rp_files_open(&flow->files, o, error);
+    if (!o->page_cache)
+        o->page_cache = &rp_page_cache_of_kernel;
+    if (code < 0 || (o->adapts && rp_files_adapt(&flow->files, o, &why)))
+        return code;
+    if (o->adapts)
+        rp_log(RP_LOG_INFO, "how token files are read stays as it is at the start: %s",
+               why.message);
+    if (o->mapped && rp_files_map(&flow->files, &why) < 0)
         rp_log(RP_LOG_WARNING, "token files are read, not mapped: %s", why.message);
     return code;
 }
@@ -48,7 +56,7 @@ static uint64_t transfer_bytes_max(const struct rp_flow_options *o)
 static int open_verified(struct rp_flow *flow, struct rp_error *error)
 {
     const struct rp_flow_options *o = &flow->options;
-    if (!rp_files_are_mapped(&flow->files) || !rp_files_have_hashes(&flow->files))
+    if (!rp_files_have_hashes(&flow->files))
         return 0;
     flow->verified = rp_calloc(o->packers, sizeof *flow->verified);
     int code = flow->verified ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for packers");

@@ -7,7 +7,12 @@
 
 bool rp_flow_is_mapped(const struct rp_flow *flow)
 {
-    return rp_files_are_mapped(&flow->files);
+    const struct rp_files *files = &flow->files;
+    uint64_t taken = rp_a64_load_relaxed(&files->taken_bytes);
+    uint64_t read = rp_a64_load_relaxed(&files->buffered_bytes) +
+                    rp_a64_load_relaxed(&files->direct_bytes);
+    return files->adapts ? (taken ? read < taken / 2 : flow->options.mapped)
+                         : rp_files_are_mapped(files);
 }
 
 bool rp_flow_is_catching_up(const struct rp_flow *flow, uint32_t ring)
@@ -83,6 +88,8 @@ void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
     counts->tokens += d->tokens;
     counts->taken_bytes += rp_a64_load_relaxed(&flow->files.taken_bytes);
     counts->unverified_bytes += rp_a64_load_relaxed(&flow->files.unverified_bytes);
+    counts->buffered_bytes += rp_a64_load_relaxed(&flow->files.buffered_bytes);
+    counts->direct_bytes += rp_a64_load_relaxed(&flow->files.direct_bytes);
     counts->packers_replaced = flow->packers_replaced;
     for (uint32_t i = 0; i < flow->options.readers; i++) {
         const struct rp_fetcher *f = &flow->fetchers[i];

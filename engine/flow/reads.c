@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "flow/contents.h"
 #include "flow/next_use.h"
 
@@ -96,6 +97,7 @@ uint64_t rp_reads_room_at(const struct rp_reads *reads)
 struct range {
     uint32_t shard;
     uint32_t alignment;
+    bool past_cache;      /* as in struct rp_read */
     uint64_t first, last; /* [first, last) in the file */
     uint64_t file_bytes;  /* where the file ends */
     bool beyond_end;      /* O_DIRECT: ask past the end rather than for an unaligned length */
@@ -103,16 +105,18 @@ struct range {
 };
 
 static struct range file_range(const struct rp_reads *reads, const struct rp_file *file,
-                               uint32_t shard, uint64_t first, uint64_t last)
+                               uint32_t shard, bool past_cache, uint64_t first, uint64_t last)
 {
+    uint32_t alignment = past_cache ? file->direct_alignment : file->alignment;
     struct range range = {.shard = shard,
-                          .alignment = file->alignment,
-                          .first = rp_align_down(first, file->alignment),
-                          .last = rp_align_up(last, file->alignment),
+                          .alignment = alignment,
+                          .past_cache = past_cache,
+                          .first = rp_align_down(first, alignment),
+                          .last = rp_align_up(last, alignment),
                           .file_bytes = rp_corpus_shard(reads->options->corpus, shard)->bytes,
-                          .beyond_end = file->direct,
+                          .beyond_end = past_cache || file->direct,
                           .wanted = first};
-    if (!file->direct)
+    if (!range.beyond_end)
         range.last = rp_min_u64(range.last, range.file_bytes);
     return range;
 }
@@ -133,7 +137,8 @@ static bool extend_last_read(struct rp_reads *reads, const struct range *range,
 {
     struct rp_ticket *ticket = reads->ticket;
     struct rp_read *read = ticket->read_count ? &ticket->reads[ticket->read_count - 1] : NULL;
-    if (!read || read->shard != range->shard || range->first < read->offset)
+    if (!read || read->shard != range->shard || read->past_cache != range->past_cache ||
+        range->first < read->offset)
         return false;
     uint64_t end = read->offset + rp_align_up(read->bytes, range->alignment);
     if (range->first > end + COALESCE_GAP_BYTES)
@@ -165,7 +170,10 @@ static bool place_range(struct rp_reads *reads, const struct range *range, uint6
                            reads->number, !is_first, retired(reads), &start))
         return false;
     struct rp_read *read = &ticket->reads[ticket->read_count++];
-    *read = (struct rp_read){.offset = range->first, .shard = range->shard, .data_offset = start};
+    *read = (struct rp_read){.offset = range->first,
+                             .shard = range->shard,
+                             .past_cache = range->past_cache,
+                             .data_offset = start};
     set_read_end(read, range, range->last);
     reads->ticket_bytes += bytes;
     *data_offset = start + (range->wanted - range->first);
@@ -203,6 +211,8 @@ static bool place_in_block_read(struct rp_reads *reads, uint32_t shard, uint64_t
             continue;
         transfer->data_offset = run->data_offset + (first - run->first);
         transfer->loaded_by = block_read->ticket;
+        rp_files_count(reads->files, block_read->past_cache ? RP_READ_DIRECT : RP_READ_BUFFERED,
+                       last - first);
         rp_data_ring_use(&reads->data_ring, block_read->region, reads->number);
         return true;
     }
@@ -224,6 +234,40 @@ static int fragment_extent(const struct rp_reads *reads, const struct rp_fragmen
                    "expected at least %" PRIu64 " tokens, found %" PRIu64,
                    rp_source_name(source), fragment->document, fragment->offset + fragment->length,
                    extent->tokens);
+}
+
+static void place_mapped(const struct rp_reads *reads, const struct rp_file *file, uint32_t shard,
+                         uint64_t first, struct rp_transfer *transfer)
+{
+    transfer->mapped_shard = shard + 1;
+    transfer->data_offset = RP_DEFECT(map_from_stretch) ? first % RP_STRETCH_BYTES : first;
+    if (!file->checked)
+        return;
+    struct rp_block_range blocks = rp_files_blocks(reads->files, transfer);
+    transfer->expected = rp_files_expected(reads->files, shard, blocks.first,
+                                           blocks.end - blocks.first);
+}
+
+/* Is a read past the page cache by the second descriptor of the file? */
+static bool goes_past_cache(const struct rp_reads *reads, const struct rp_file *file,
+                            enum rp_read_way way, uint32_t shard)
+{
+    return way == RP_READ_DIRECT && !file->direct && rp_files_need_direct(reads->files, shard);
+}
+
+static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum rp_read_way way,
+                        uint32_t shard, uint64_t first, uint64_t last, struct rp_transfer *transfer)
+{
+    bool past_cache = goes_past_cache(reads, file, way, shard);
+    struct range range = file_range(reads, file, shard, past_cache, first, last);
+    if (!place_range(reads, &range, &transfer->data_offset))
+        return false;
+    if (file->stretches)
+        rp_residency_want(file->stretches, first, last);
+    rp_files_count(reads->files, range.beyond_end ? RP_READ_DIRECT : RP_READ_BUFFERED,
+                   last - first);
+    rp_files_use(reads->files, shard, reads->number);
+    return true;
 }
 
 static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
@@ -251,25 +295,15 @@ static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer
     reads->room_at = 0;
     uint64_t first = extent->byte_offset + fragment->offset * extent->width;
     uint64_t last = first + (uint64_t)fragment->length * extent->width;
-    rp_files_note_use(reads->files, extent->shard, reads->number, last - first);
     transfer->width = (uint16_t)extent->width;
-    if (file->map) {
-        transfer->mapped_shard = extent->shard + 1;
-        transfer->data_offset = first;
-        if (file->checked) {
-            struct rp_block_range blocks = rp_files_blocks(reads->files, transfer);
-            transfer->expected = rp_files_expected(reads->files, extent->shard, blocks.first,
-                                                   blocks.end - blocks.first);
-        }
-        return RP_READS_PLACED;
-    }
     reads->from_corpus = true;
-    if (place_in_block_read(reads, extent->shard, first, last, transfer))
-        return RP_READS_PLACED;
-    struct range range = file_range(reads, file, extent->shard, first, last);
-    if (!place_range(reads, &range, &transfer->data_offset))
+    enum rp_read_way way = rp_files_way(file, first, last);
+    if (way == RP_READ_MAPPED)
+        place_mapped(reads, file, extent->shard, first, transfer);
+    else if (!place_in_block_read(reads, extent->shard, first, last, transfer) &&
+             !place_alone(reads, file, way, extent->shard, first, last, transfer))
         return RP_READS_FULL;
-    rp_files_use(reads->files, extent->shard, reads->number);
+    rp_files_note_use(reads->files, extent->shard, reads->number, last - first);
     return RP_READS_PLACED;
 }
 
@@ -312,7 +346,8 @@ static bool round_runs(const struct rp_reads *reads, const struct rp_file *file,
     *bytes = 0;
     for (uint32_t i = 0; i < block_read->run_count; i++) {
         struct rp_block_run *run = &block_read->runs[i];
-        struct range range = file_range(reads, file, block_read->shard, run->first, run->last);
+        struct range range = file_range(reads, file, block_read->shard, block_read->past_cache,
+                                        run->first, run->last);
         run->first = range.first;
         run->last = rp_min_u64(range.last, range.file_bytes);
         run->data_offset = *bytes; /* in the region */
@@ -334,38 +369,69 @@ static bool next_due(struct rp_reads *reads, const struct rp_plan *plan,
            rp_block_reads_due(&reads->block_reads, &reads->data_ring, plan, block);
 }
 
+/* A block that is to be read, and the part of it that lies in one shard. */
+struct due {
+    struct rp_plan_block block, part;
+    bool is_rest; /* it is what was left of the last block */
+    uint64_t bytes;
+};
+
+static void leave_rest(struct rp_reads *reads, const struct due *due)
+{
+    reads->rest = due->block;
+    reads->rest.first_document += due->part.documents;
+    reads->rest.documents -= due->part.documents;
+}
+
+/* Find the next block that is due and not mapped. False if there is none, or it cannot be read as a
+ * whole. */
+static bool find_block(struct rp_reads *reads, const struct rp_plan *plan,
+                       struct rp_block_read *block_read, struct due *due)
+{
+    struct rp_error ignored;
+    const struct rp_file *file;
+    uint64_t room_at;
+    for (;;) {
+        due->is_rest = reads->rest.documents > 0;
+        if (!next_due(reads, plan, &due->block))
+            return false;
+        due->part = due->block;
+        if (!rp_block_runs_find(reads->options->corpus, &due->part, block_read) ||
+            rp_files_get(reads->files, block_read->shard, retired(reads), &file, &room_at,
+                         &ignored) != RP_FILES_OPEN)
+            break;
+        enum rp_read_way way = rp_files_way(file, block_read->runs[0].first,
+                                            block_read->runs[block_read->run_count - 1].last);
+        block_read->past_cache = goes_past_cache(reads, file, way, block_read->shard);
+        if (way != RP_READ_MAPPED && round_runs(reads, file, block_read, &due->bytes))
+            return true;
+        if (way != RP_READ_MAPPED)
+            break;
+        leave_rest(reads, due);
+    }
+    reads->rest.documents = 0;
+    return false;
+}
+
 enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_plan *plan,
                                         uint64_t number, struct rp_block_read *block_read)
 {
-    struct rp_plan_block block, part;
-    struct rp_error ignored;
-    const struct rp_file *file;
-    uint64_t room_at, bytes, data_offset;
-    bool is_rest = reads->rest.documents > 0;
+    struct due due;
+    uint64_t data_offset;
     reads->room_at = 0;
-    if (!next_due(reads, plan, &block))
+    if (!find_block(reads, plan, block_read, &due))
         return RP_READS_NO_BLOCK;
-    part = block;
-    if (!rp_block_runs_find(reads->options->corpus, &part, block_read) ||
-        rp_files_get(reads->files, block_read->shard, retired(reads), &file, &room_at, &ignored) !=
-            RP_FILES_OPEN ||
-        !round_runs(reads, file, block_read, &bytes)) {
-        reads->rest.documents = 0;
-        return RP_READS_NO_BLOCK;
-    }
-    block_read->source = block.source;
-    block_read->number = block.number;
-    block_read->epoch = block.epoch;
+    block_read->source = due.block.source;
+    block_read->number = due.block.number;
+    block_read->epoch = due.block.epoch;
     block_read->ticket = number;
-    if (!rp_data_ring_take(&reads->data_ring, bytes, RP_BLOCK_BYTES, number, false, retired(reads),
-                           &data_offset)) {
-        bool waits = is_rest ? rp_block_reads_is_wanted(&reads->block_reads, plan)
-                             : rp_block_reads_put_back(&reads->block_reads, plan);
+    if (!rp_data_ring_take(&reads->data_ring, due.bytes, RP_BLOCK_BYTES, number, false,
+                           retired(reads), &data_offset)) {
+        bool waits = due.is_rest ? rp_block_reads_is_wanted(&reads->block_reads, plan)
+                                 : rp_block_reads_put_back(&reads->block_reads, plan);
         return waits ? RP_READS_BLOCK_WAITS : RP_READS_NO_BLOCK;
     }
-    reads->rest = block;
-    reads->rest.first_document += part.documents;
-    reads->rest.documents -= part.documents;
+    leave_rest(reads, &due);
     for (uint32_t i = 0; i < block_read->run_count; i++)
         block_read->runs[i].data_offset += data_offset;
     rp_files_use(reads->files, block_read->shard, number);
@@ -380,15 +446,20 @@ void rp_reads_fill_block(struct rp_reads *reads, struct rp_ticket *ticket,
     const struct rp_file *file = &reads->files->files[block_read->shard];
     RP_ASSERT(ticket->read_count == 0 && block_read->ticket == reads->number);
     ticket->is_block_read = 1;
+    if (block_read->past_cache) /* buffered reads fill the page cache themselves */
+        rp_residency_want(file->stretches, block_read->runs[0].first,
+                          block_read->runs[block_read->run_count - 1].last);
     for (uint32_t i = 0; i < block_read->run_count; i++) {
         const struct rp_block_run *run = &block_read->runs[i];
-        struct range range = file_range(reads, file, block_read->shard, run->first, run->last);
+        struct range range = file_range(reads, file, block_read->shard, block_read->past_cache,
+                                        run->first, run->last);
         uint64_t piece = piece_bytes(file, range.last - range.first);
         for (uint64_t at = range.first; at < range.last; at += piece) {
             RP_ASSERT(ticket->read_count < RP_TICKET_TRANSFERS_MAX);
             struct rp_read *read = &ticket->reads[ticket->read_count++];
             *read = (struct rp_read){.offset = at,
                                      .shard = block_read->shard,
+                                     .past_cache = range.past_cache,
                                      .data_offset = run->data_offset + (at - range.first)};
             set_read_end(read, &range, rp_min_u64(at + piece, range.last));
         }

@@ -2,7 +2,7 @@
 /* reads.h — where the tokens of a transfer come from, and the reads of a ticket that bring them.
  *
  *     a checkpoint's contents  ── copied by the reader
- *     a mapped token file      ── stay where they are
+ *     a mapped token file, or stretch of one (residency.h)  ── stay where they are
  *     a block read (block_reads.h)          ── stay in the region of the ticket that read it
  *     else                     ── a read of this ticket, or part of one: a range that begins inside
  *                                 or just behind the last read extends it

@@ -138,9 +138,9 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
     engine->direct = c->direct == RP_SWITCH_ON ||
                      (c->direct == RP_SWITCH_AUTO &&
                       rp_io_prefers_direct(rp_corpus_bytes(engine->corpus)));
-    bool mapped = engine->method != rp_io_objects() &&
-                  (c->io == RP_IO_MAPPED ||
-                   (c->io == RP_IO_AUTO && !engine->direct && rp_files_are_cached(engine->corpus)));
+    bool is_local = engine->method != rp_io_objects(), adapts = is_local && c->io == RP_IO_AUTO;
+    bool mapped = is_local &&
+                  (c->io == RP_IO_MAPPED || (adapts && rp_files_are_cached(engine->corpus)));
     if (mapped)
         rp_log(RP_LOG_INFO, "%s: token files are mapped",
                c->io == RP_IO_MAPPED ? "io: mapped" : "the page cache holds the corpus");
@@ -157,6 +157,9 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
                                       .packer_processes = c->packer_processes,
                                       .mapped = mapped,
                                       .direct = engine->direct,
+                                      .adapts = adapts,
+                                      .may_fill = c->direct != RP_SWITCH_ON,
+                                      .may_direct = c->direct != RP_SWITCH_OFF,
                                       .verify_blocks = c->verify_blocks != RP_SWITCH_OFF,
                                       .token_limit = token_limit(c),
                                       .pad_id = c->pad_id,

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* page_cache — see page_cache.h. */
+#include "flow/page_cache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/available.h"
+#include "base/bits.h"
+#include "io/io.h"
+
+#ifndef SYS_cachestat
+#define SYS_cachestat 451 /* the same number on every architecture */
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+#define PROBES 16u
+#define PAGES_A_CALL 512u
+
+/* As in <linux/mman.h> of Linux 6.5. */
+struct range {
+    uint64_t offset, bytes;
+};
+struct counts {
+    uint64_t cached, dirty, writeback, evicted, recently_evicted;
+};
+
+static uint64_t page_bytes(void)
+{
+    return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool count_cached(int fd, uint64_t first, uint64_t bytes, uint64_t *pages)
+{
+    struct range range = {first, bytes};
+    struct counts counts = {0};
+    if (syscall(SYS_cachestat, fd, &range, &counts, 0) != 0)
+        return false;
+    *pages = counts.cached;
+    return true;
+}
+
+/* Does mincore tell this process which pages of the file there are? */
+static bool is_told(int fd)
+{
+    struct stat info;
+    return fstat(fd, &info) == 0 &&
+           (info.st_uid == geteuid() || faccessat(fd, "", W_OK, AT_EMPTY_PATH | AT_EACCESS) == 0);
+}
+
+static bool probe(int fd, uint64_t at, bool *is_cached)
+{
+    uint8_t byte;
+    struct iovec vector = {&byte, 1};
+    *is_cached = preadv2(fd, &vector, 1, (off_t)at, RWF_NOWAIT) == 1;
+    return *is_cached || errno == EAGAIN;
+}
+
+static enum rp_page_cache_way find_way(const struct rp_page_cache_file *file)
+{
+    uint64_t pages;
+    bool is_cached;
+    uint8_t listed;
+    if (rp_io_lies_in_memory(file->fd))
+        return RP_PAGE_CACHE_WHOLE;
+    if (count_cached(file->fd, 0, 1, &pages))
+        return RP_PAGE_CACHE_COUNTED;
+    if (is_told(file->fd) && mincore((void *)(uintptr_t)file->map, 1, &listed) == 0)
+        return RP_PAGE_CACHE_LISTED;
+    if (!file->is_direct && probe(file->fd, 0, &is_cached))
+        return RP_PAGE_CACHE_PROBED;
+    return RP_PAGE_CACHE_SILENT;
+}
+
+static uint64_t missing_pages(const struct rp_page_cache_file *file, uint64_t first, uint64_t bytes)
+{
+    uint64_t page = page_bytes(), missing = 0;
+    uint8_t listed[PAGES_A_CALL];
+    for (uint64_t at = first; at < first + bytes; at += PAGES_A_CALL * page) {
+        uint64_t length = rp_min_u64(PAGES_A_CALL * page, first + bytes - at);
+        uint64_t pages = rp_div_up(length, page);
+        if (mincore((void *)(uintptr_t)(file->map + at), length, listed) != 0)
+            return bytes;
+        for (uint64_t i = 0; i < pages; i++)
+            missing += !(listed[i] & 1);
+    }
+    return missing * page;
+}
+
+static uint64_t missing_probes(const struct rp_page_cache_file *file, uint64_t first,
+                               uint64_t bytes)
+{
+    uint64_t missing = 0;
+    for (uint64_t i = 0; i < PROBES; i++) {
+        bool is_cached;
+        (void)probe(file->fd, first + (bytes - 1) * i / (PROBES - 1), &is_cached);
+        missing += !is_cached;
+    }
+    return bytes * missing / PROBES;
+}
+
+static uint64_t missing(const struct rp_page_cache_file *file, uint64_t first, uint64_t bytes)
+{
+    uint64_t pages, page = page_bytes();
+    switch (file->way) {
+    case RP_PAGE_CACHE_COUNTED:
+        if (!count_cached(file->fd, first, bytes, &pages))
+            return bytes;
+        return (rp_div_up(bytes, page) - rp_min_u64(pages, rp_div_up(bytes, page))) * page;
+    case RP_PAGE_CACHE_LISTED:
+        return missing_pages(file, first, bytes);
+    case RP_PAGE_CACHE_PROBED:
+        return missing_probes(file, first, bytes);
+    case RP_PAGE_CACHE_WHOLE:
+        return 0;
+    case RP_PAGE_CACHE_SILENT:
+        break;
+    }
+    return bytes;
+}
+
+static void read_ahead(const struct rp_page_cache_file *file, uint64_t first, uint64_t bytes)
+{
+    (void)posix_fadvise(file->fd, (off_t)first, (off_t)bytes, POSIX_FADV_WILLNEED);
+}
+
+/* Whatever goes wrong is met again, and named, by the packer that takes the tokens. */
+static void settle(const struct rp_page_cache_file *file, uint64_t first, uint64_t bytes)
+{
+    (void)madvise((void *)(uintptr_t)(file->map + first), bytes, MADV_POPULATE_READ);
+}
+
+static uint64_t available(void)
+{
+    return rp_memory_available().bytes;
+}
+
+const struct rp_page_cache rp_page_cache_of_kernel = {.find_way = find_way,
+                                                      .missing = missing,
+                                                      .read_ahead = read_ahead,
+                                                      .settle = settle,
+                                                      .available = available};

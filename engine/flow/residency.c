@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* residency — see residency.h. */
+#include "flow/residency.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/defect.h"
+#include "base/mem.h"
+
+/* Of the available memory, what the page cache may hold of the corpus: three quarters. */
+#define ROOM_SHARE(bytes) ((bytes) / 4 * 3)
+#define ROOM_NS 250000000u /* from one look at memory to the next */
+#define HALVINGS_MAX 4u
+#define HALVED_NS 10000000000u /* for so long at least */
+#define SOON_SECONDS 10u
+/* A stretch is mapped when at most this share of it is missing, and until more is. */
+#define MISSING_TO_MAP 256u
+#define MISSING_TO_KEEP 64u
+/* What is read in: at most so many times as much as was taken, and this much more. */
+#define READ_IN_TIMES 16u
+#define READ_IN_BYTES (64u << 20)
+#define READ_IN_STRETCHES 16u /* at a time: a disk is busy with them */
+/* The watcher takes at most a hundredth of a processor, or a tenth after a change. */
+#define SLICE_NS 200000u
+#define CALM_SHARE 100u
+#define BUSY_SHARE 10u
+#define CALM_NS 100000000u
+
+static uint64_t stretch_bytes(const struct rp_resident_file *file, uint32_t index)
+{
+    uint64_t first = (uint64_t)index * RP_STRETCH_BYTES;
+    return rp_min_u64(RP_STRETCH_BYTES, file->file.bytes - first);
+}
+
+static uint32_t seconds(const struct rp_residency *r)
+{
+    return 1 + (uint32_t)((rp_now_ns() - r->began_ns) / 1000000000u);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void look_at_memory(struct rp_residency *r)
+{
+    uint64_t now = rp_now_ns();
+    if (r->room_ns && now - r->room_ns < ROOM_NS)
+        return;
+    r->room_ns = now;
+    if (r->halvings && now - r->halved_ns >= HALVED_NS) {
+        r->halvings--;
+        r->halved_ns = now;
+    }
+    r->room = ROOM_SHARE(r->options.page_cache->available()) >> r->halvings;
+    rp_a64_store_relaxed(&r->room_bytes, r->room);
+}
+
+/* Stretchs that were read in are lost at once: the room is less than memory says. */
+static void judge_losses(struct rp_residency *r)
+{
+    if (r->lost_soon > r->room / 16 && r->halvings < HALVINGS_MAX) {
+        r->halvings++;
+        r->halved_ns = rp_now_ns();
+        r->room_ns = 0;
+    }
+    r->lost_soon = 0;
+}
+
+/* Has memory room for a stretch? One that has it keeps it, until the room is an eighth too small.
+ */
+static bool has_room(const struct rp_residency *r, const struct rp_stretch *stretch, uint64_t bytes)
+{
+    bool had_room = rp_a32_load_relaxed(&stretch->way) != RP_READ_DIRECT;
+    uint64_t others = r->claimed_bytes - stretch->claimed;
+    uint64_t room = had_room ? r->room + r->room / 8 : r->room;
+    if (r->options.corpus_bytes <= room)
+        return true;
+    return (had_room || rp_a32_load_relaxed(&stretch->wanted)) && others + bytes <= room;
+}
+
+/* ---- stretches ------------------------------------------------------------------------------- */
+
+static enum rp_read_way choose_way(const struct rp_residency *r, const struct rp_stretch *stretch,
+                                   uint64_t bytes, uint64_t missing)
+{
+    bool was_mapped = rp_a32_load_relaxed(&stretch->way) == RP_READ_MAPPED;
+    if ((was_mapped && RP_DEFECT(keep_lost_stretches)) ||
+        missing <= bytes / (was_mapped ? MISSING_TO_KEEP : MISSING_TO_MAP))
+        return RP_READ_MAPPED;
+    if (!r->options.may_fill)
+        return RP_READ_DIRECT;
+    return !r->options.may_direct || has_room(r, stretch, bytes) ? RP_READ_BUFFERED
+                                                                 : RP_READ_DIRECT;
+}
+
+static void set_stretch(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes,
+                        uint64_t missing)
+{
+    enum rp_read_way way = choose_way(r, stretch, bytes, missing);
+    uint32_t was = rp_a32_load_relaxed(&stretch->way);
+    if (was == RP_READ_MAPPED && way != RP_READ_MAPPED && stretch->read_in_at &&
+        seconds(r) - stretch->read_in_at <= SOON_SECONDS)
+        r->lost_soon += bytes;
+    r->has_changed |= was != (uint32_t)way;
+    r->held_bytes += bytes - missing - stretch->held;
+    stretch->held = (uint32_t)(bytes - missing);
+    uint32_t claim = way == RP_READ_DIRECT ? stretch->held : (uint32_t)bytes;
+    r->claimed_bytes += claim - (uint64_t)stretch->claimed;
+    stretch->claimed = claim;
+    rp_a32_store_relaxed(&stretch->way, way);
+}
+
+static bool may_read_in(const struct rp_residency *r)
+{
+    return r->options.may_fill &&
+           r->read_in <= READ_IN_BYTES + READ_IN_TIMES * rp_a64_load_relaxed(r->taken_bytes);
+}
+
+struct batch {
+    struct place {
+        struct rp_resident_file *file;
+        uint32_t stretch;
+    } places[READ_IN_STRETCHES];
+    uint32_t count;
+};
+
+static void look_at_stretch(struct rp_residency *r, struct rp_resident_file *file, uint32_t index,
+                            struct batch *batch)
+{
+    struct rp_stretch *stretch = &file->stretches[index];
+    uint64_t bytes = stretch_bytes(file, index);
+    uint64_t first = (uint64_t)index * RP_STRETCH_BYTES;
+    set_stretch(r, stretch, bytes, r->options.page_cache->missing(&file->file, first, bytes));
+    bool is_wanted = rp_a32_load_relaxed(&stretch->wanted);
+    rp_a32_store_relaxed(&stretch->wanted, 0);
+    if (is_wanted && rp_a32_load_relaxed(&stretch->way) == RP_READ_BUFFERED && may_read_in(r)) {
+        batch->places[batch->count++] = (struct place){file, index};
+        r->read_in += bytes - stretch->held;
+    }
+}
+
+/* Read the stretches of a batch into the page cache, all at a time. */
+static void read_in(struct rp_residency *r, struct batch *batch)
+{
+    const struct rp_page_cache *cache = r->options.page_cache;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        const struct place *place = &batch->places[i];
+        cache->read_ahead(&place->file->file, (uint64_t)place->stretch * RP_STRETCH_BYTES,
+                          stretch_bytes(place->file, place->stretch));
+    }
+    for (uint32_t i = 0; i < batch->count; i++) {
+        const struct place *place = &batch->places[i];
+        struct rp_stretch *stretch = &place->file->stretches[place->stretch];
+        uint64_t bytes = stretch_bytes(place->file, place->stretch);
+        uint64_t first = (uint64_t)place->stretch * RP_STRETCH_BYTES;
+        cache->settle(&place->file->file, first, bytes);
+        stretch->read_in_at = seconds(r);
+        set_stretch(r, stretch, bytes, cache->missing(&place->file->file, first, bytes));
+    }
+    rp_a64_store_relaxed(&r->read_in_bytes, r->read_in);
+    batch->count = 0;
+}
+
+static void end_pass(struct rp_residency *r)
+{
+    judge_losses(r);
+    r->is_calm = !r->has_changed;
+    r->has_changed = false;
+    rp_a64_store_relaxed(&r->cached_bytes, r->held_bytes);
+}
+
+/* Look at the next stretch of an open file. False at the end of a pass. */
+static bool look_at_next(struct rp_residency *r, struct batch *batch)
+{
+    while (r->at_file < r->file_count) {
+        struct rp_resident_file *file = &r->files[r->at_file];
+        bool is_open = rp_a32_load_acquire(&file->is_open); /* PAIRS resident-file */
+        if (is_open && r->at_stretch < file->stretch_count) {
+            look_at_stretch(r, file, r->at_stretch++, batch);
+            return true;
+        }
+        r->at_file++;
+        r->at_stretch = 0;
+    }
+    r->at_file = 0;
+    end_pass(r);
+    return false;
+}
+
+/* ---- the watcher ----------------------------------------------------------------------------- */
+
+static bool is_stopping(const struct rp_residency *r)
+{
+    return rp_a32_load_acquire(&r->stop);
+}
+
+void rp_residency_look(struct rp_residency *r)
+{
+    struct batch batch = {.count = 0};
+    look_at_memory(r);
+    while (look_at_next(r, &batch))
+        if (batch.count == READ_IN_STRETCHES)
+            read_in(r, &batch);
+    read_in(r, &batch);
+}
+
+/* For a slice of time, or to the end of a pass. Returns how long to sleep after it. */
+static uint64_t look_for_a_slice(struct rp_residency *r)
+{
+    struct batch batch = {.count = 0};
+    uint64_t begin = rp_now_ns(), spent = 0;
+    bool has_more = true;
+    look_at_memory(r);
+    while (has_more && spent < SLICE_NS && batch.count < READ_IN_STRETCHES) {
+        has_more = look_at_next(r, &batch);
+        spent = rp_now_ns() - begin;
+    }
+    if (batch.count) {
+        read_in(r, &batch);
+        return 0;
+    }
+    uint64_t pause = spent * (r->is_calm ? CALM_SHARE : BUSY_SHARE);
+    return has_more ? pause : rp_max_u64(pause, r->is_calm ? CALM_NS : CALM_NS / 10);
+}
+
+static void sleep_for(struct rp_residency *r, uint64_t ns)
+{
+    uint32_t epoch = rp_event_prepare(&r->wake);
+    if (ns == 0 || is_stopping(r))
+        rp_event_cancel(&r->wake);
+    else
+        rp_event_sleep(&r->wake, epoch, ns);
+}
+
+static void *watch(void *argument)
+{
+    prctl(PR_SET_NAME, "watch");
+    struct rp_residency *r = argument;
+    while (!is_stopping(r)) {
+        uint64_t taken = rp_a64_load_relaxed(r->taken_bytes);
+        bool is_idle = r->is_calm && taken == r->taken;
+        r->taken = taken;
+        sleep_for(r, is_idle ? CALM_NS : look_for_a_slice(r));
+    }
+    return NULL;
+}
+
+void rp_residency_start(struct rp_residency *r)
+{
+    if (!r->files)
+        return;
+    rp_a32_store_relaxed(&r->stop, 0);
+    r->started = pthread_create(&r->thread, NULL, watch, r) == 0;
+}
+
+void rp_residency_stop(struct rp_residency *r)
+{
+    if (!r->started)
+        return;
+    rp_a32_store_release(&r->stop, 1);
+    rp_event_signal(&r->wake);
+    pthread_join(r->thread, NULL);
+    r->started = false;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+int rp_residency_open(struct rp_residency *r, const struct rp_residency_options *options,
+                      uint32_t file_count, const struct rp_a64 *taken_bytes, struct rp_error *error)
+{
+    RP_ASSERT(options->may_fill || options->may_direct);
+    *r = (struct rp_residency){.options = *options,
+                               .files = rp_calloc(file_count, sizeof *r->files),
+                               .file_count = file_count,
+                               .taken_bytes = taken_bytes,
+                               .began_ns = rp_now_ns()};
+    if (!r->files)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a table of token files");
+    look_at_memory(r);
+    return 0;
+}
+
+void rp_residency_close(struct rp_residency *r)
+{
+    RP_ASSERT(!r->started);
+    for (uint32_t i = 0; r->files && i < r->file_count; i++)
+        free(r->files[i].stretches);
+    free(r->files);
+    r->files = NULL;
+}
+
+static enum rp_read_way first_way(const struct rp_residency *r)
+{
+    const struct rp_residency_options *o = &r->options;
+    if (o->is_held)
+        return RP_READ_MAPPED;
+    bool has_room = o->corpus_bytes <= rp_a64_load_relaxed(&r->room_bytes);
+    return o->may_fill && (has_room || !o->may_direct) ? RP_READ_BUFFERED : RP_READ_DIRECT;
+}
+
+struct rp_stretch *rp_residency_add(struct rp_residency *r, uint32_t shard,
+                                    const struct rp_page_cache_file *opened)
+{
+    struct rp_resident_file *file = &r->files[shard];
+    RP_ASSERT(shard < r->file_count && !file->stretches && opened->map);
+    uint64_t count = rp_div_up(opened->bytes, RP_STRETCH_BYTES);
+    file->file = *opened;
+    file->file.way = r->options.page_cache->find_way(opened);
+    if (file->file.way == RP_PAGE_CACHE_SILENT || count > UINT32_MAX)
+        return NULL;
+    struct rp_stretch *stretches = rp_calloc(count, sizeof *stretches);
+    enum rp_read_way way = first_way(r);
+    for (uint64_t i = 0; stretches && i < count; i++)
+        rp_a32_store_relaxed(&stretches[i].way, way);
+    file->stretches = stretches;
+    file->stretch_count = stretches ? (uint32_t)count : 0;
+    rp_a32_store_release(&file->is_open, stretches != NULL); /* PAIRS resident-file */
+    return stretches;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* residency.h — how each stretch of the token files is read, decided anew as the page cache
+ * changes.
+ *
+ * A stretch is 2 MiB of a file. Its word says how dispatch reads the tokens in it:
+ *
+ *     mapped    the page cache holds the stretch: packers take the tokens from the mapping
+ *     buffered  it does not, but memory has room for it: reads go through the page cache
+ *     direct    memory has no room for it: reads go past the page cache, which would only lose
+ *               other stretches for it
+ *
+ * A thread of its own, the watcher, asks which stretches the page cache holds (page_cache.h), again
+ * and again, and writes the words. Of stretches that are to be buffered and of which documents are
+ * wanted, it reads the whole into the page cache: a few documents of each become one long read,
+ * and are mapped from then on.
+ *
+ * Memory has room for what the page cache holds of the corpus, as long as that is at most a share
+ * of the memory that is available to the engine (ROOM_SHARE). So of a corpus that is larger, a part
+ * is kept, and the rest is read past it. Where stretches that were read in are lost again soon, the
+ * room is halved, and grows again slowly.
+ *
+ * Invariant: a word is only advice. Whatever it says, the bytes are the same: a page that was lost
+ * since is read again by the packer that touches it. Threads: the watcher writes words; dispatch
+ * reads them, and marks what it wants. */
+#ifndef RP_FLOW_RESIDENCY_H
+#define RP_FLOW_RESIDENCY_H
+
+#include <pthread.h>
+
+#include "base/atomic.h"
+#include "base/fail.h"
+#include "flow/page_cache.h"
+#include "shm/wait.h"
+
+#ifdef RP_SIMULATION /* so small that short files have several */
+#define RP_STRETCH_BYTES (16u << 10)
+#else
+#define RP_STRETCH_BYTES (2u << 20)
+#endif
+
+enum rp_read_way { RP_READ_BUFFERED, RP_READ_DIRECT, RP_READ_MAPPED };
+
+struct rp_stretch {
+    struct rp_a32 way;    /* enum rp_read_way. Writer: the watcher. All accesses are relaxed */
+    struct rp_a32 wanted; /* 1: dispatch has planned a read of a document. The watcher clears it */
+    /* Of the watcher alone: bytes that the page cache had, and bytes claimed of the room. */
+    uint32_t held, claimed;
+    uint32_t read_in_at; /* second of the watcher in which it was read in; 0: it was not */
+};
+
+/* What is known of one token file. */
+struct rp_resident_file {
+    struct rp_page_cache_file file; /* written by dispatch before is_open */
+    struct rp_stretch *stretches;   /* [stretch_count] */
+    uint32_t stretch_count;
+    struct rp_a32 is_open; /* PAIRS resident-file */
+};
+
+struct rp_residency_options {
+    const struct rp_page_cache *page_cache;
+    uint64_t corpus_bytes;
+    bool is_held;    /* the page cache is known to hold the corpus now */
+    bool may_fill;   /* buffered reads are allowed */
+    bool may_direct; /* direct reads are allowed */
+};
+
+struct rp_residency {
+    struct rp_residency_options options;
+    struct rp_resident_file *files; /* [file_count] */
+    uint32_t file_count;
+
+    pthread_t thread;
+    bool started;
+    struct rp_a32 stop;
+    struct rp_event wake;
+
+    /* Of the watcher. */
+    uint32_t at_file, at_stretch; /* looked at next */
+    uint64_t held_bytes;          /* that the page cache held when they were looked at */
+    uint64_t claimed_bytes;       /* the same, and all of the stretches that are to be read in */
+    uint64_t room;                /* how many bytes may be claimed */
+    uint64_t began_ns, room_ns, halved_ns; /* the start; the last look at memory; at the room */
+    uint64_t lost_soon; /* bytes of stretches in this pass that were read in and lost again soon */
+    uint64_t read_in;   /* bytes that were read into the page cache */
+    uint64_t taken;     /* taken_bytes when it was looked at last */
+    uint32_t halvings;  /* of the room */
+    bool has_changed;   /* a word, in this pass */
+    bool is_calm;       /* no word has changed in the last pass */
+
+    const struct rp_a64
+        *taken_bytes; /* of files, by dispatch: what is read in is kept in relation */
+    struct rp_a64 room_bytes, cached_bytes, read_in_bytes; /* of the above, for stat */
+};
+
+RP_MUST_CHECK int rp_residency_open(struct rp_residency *residency,
+                                    const struct rp_residency_options *options, uint32_t file_count,
+                                    const struct rp_a64 *taken_bytes, struct rp_error *error);
+void rp_residency_close(struct rp_residency *residency);
+
+/** A file is open and mapped. Its stretches are watched from now on; they are NULL where the kernel
+ * says nothing about it, or memory is short: such a file is read as before. By dispatch, or before
+ * it runs. */
+struct rp_stretch *rp_residency_add(struct rp_residency *residency, uint32_t shard,
+                                    const struct rp_page_cache_file *file);
+
+/** The watcher runs between these. Without a thread to be had, words stay what they are. */
+void rp_residency_start(struct rp_residency *residency);
+void rp_residency_stop(struct rp_residency *residency);
+
+/** One turn of the watcher, for tests: looks at every stretch once. */
+void rp_residency_look(struct rp_residency *residency);
+
+/** How bytes [first, last) of a file with these stretches are read now. */
+static inline enum rp_read_way rp_residency_way(const struct rp_stretch *stretches, uint64_t first,
+                                                uint64_t last)
+{
+    uint32_t way = RP_READ_MAPPED;
+    for (uint64_t at = first / RP_STRETCH_BYTES; at * RP_STRETCH_BYTES < last; at++) {
+        uint32_t its = rp_a32_load_relaxed(&stretches[at].way);
+        if (its != RP_READ_MAPPED && way != RP_READ_DIRECT)
+            way = its;
+    }
+    return (enum rp_read_way)way;
+}
+
+/** A document in bytes [first, last) is to be read alone. */
+static inline void rp_residency_want(struct rp_stretch *stretches, uint64_t first, uint64_t last)
+{
+    for (uint64_t at = first / RP_STRETCH_BYTES; at * RP_STRETCH_BYTES < last; at++)
+        rp_a32_store_relaxed(&stretches[at].wanted, 1);
+}
+
+#endif
