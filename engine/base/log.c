@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/escape.h"
 #include "base/utc.h"
 
 #define MESSAGE_BYTES 1360
@@ -89,12 +90,14 @@ static size_t format_line(char line[LINE_BYTES], enum rp_log_level level, const 
                         time, levels[level], event, (long)getpid(), escaped);
         break;
     case RP_LOG_JOURNAL:
-        used = snprintf(line, LINE_BYTES, "<%d>%s\n", priorities[level], message);
+        rp_escape(escaped, sizeof escaped, message, "");
+        used = snprintf(line, LINE_BYTES, "<%d>%s\n", priorities[level], escaped);
         break;
     case RP_LOG_TEXT:
     case RP_LOG_PLAIN:
+        rp_escape(escaped, sizeof escaped, message, "");
         used = snprintf(line, LINE_BYTES, "%s%sringpack: %s%s\n", time, time[0] ? " " : "",
-                        prefixes[level], message);
+                        prefixes[level], escaped);
         break;
     }
     return (size_t)used;

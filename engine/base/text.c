@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "base/bits.h"
+#include "base/escape.h"
 
 /* The digits at the start of `text`; *rest is what follows them. */
 static bool leading_digits(const char *text, uint64_t *value, const char **rest)
@@ -126,6 +127,24 @@ static bool is_plain(const char *text)
     return at > text && !*at;
 }
 
+/* In the form of quotes that has escapes, which bash, zsh and ksh know. */
+static const char *quote_controls(struct rp_text_shell *word, const char *before, const char *text)
+{
+    size_t bytes = sizeof word->text, used = (size_t)snprintf(word->text, bytes, "$'%s", before);
+    while (*text && used + RP_ESCAPE_BYTES_MAX + 2 < bytes) {
+        size_t controls = rp_control_bytes(text);
+        for (size_t i = 0; i < controls; i++)
+            used += (size_t)snprintf(word->text + used, bytes - used, "\\%03o",
+                                     (unsigned char)text[i]);
+        if (controls == 0)
+            used += (size_t)snprintf(word->text + used, bytes - used,
+                                     strchr("'\\", *text) ? "\\%c" : "%c", *text);
+        text += controls ? controls : 1;
+    }
+    snprintf(word->text + used, bytes - used, "'");
+    return word->text;
+}
+
 static const char *quote(struct rp_text_shell *word, const char *before, const char *text)
 {
     size_t bytes = sizeof word->text, used;
@@ -133,6 +152,9 @@ static const char *quote(struct rp_text_shell *word, const char *before, const c
         snprintf(word->text, bytes, "%s%s", before, text);
         return word->text;
     }
+    for (const char *at = text; *at; at++)
+        if (rp_control_bytes(at))
+            return quote_controls(word, before, text);
     used = (size_t)snprintf(word->text, bytes, "'%s", before);
     for (; *text && used + 6 < bytes; text++) /* a quote takes four bytes, and then the end two */
         used += (size_t)snprintf(word->text + used, bytes - used, *text == '\'' ? "'\\''" : "%c",

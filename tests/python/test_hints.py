@@ -36,6 +36,17 @@ def test_paths_in_hints_are_words_of_a_shell(program, folder, name):
     subprocess.run([program, *command[1:], "-q"], check=True)
 
 
+def test_a_path_with_control_characters_is_a_word_of_a_shell(program, folder):
+    """As bash has it, whose quotes with escapes shlex does not know."""
+    lines = folder / "a\033[31m\nit's\\b \u009b.jsonl"
+    lines.write_text('{"text": "x"}\n')
+    done = run(program, "inspect", lines)
+    [command] = re.findall(r"`ringpack ([^`]*)`", done.stderr)
+    words = ["bash", "-c", f"printf '%s\\0' {command}"]
+    done_by_shell = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done_by_shell.stdout.split("\0")[-2] == str(lines)
+
+
 def test_a_path_that_is_too_long_for_a_hint(program, folder):
     """A command that is cut would be another; the message has the path."""
     place = folder / ("it's " * 40) / ("long " * 40)

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/escape.h"
 #include "base/text.h"
 
 static void whole_numbers(void **state)
@@ -87,11 +88,12 @@ static void a_suffix_has_something_before_it(void **state)
 }
 
 /* What a shell makes of the word: the path. */
-static void check_shell(const char *path)
+static void check_shell(const char *name, const char *path)
 {
     struct rp_text_shell word;
-    char command[sizeof word + 32], found[sizeof word + 8];
-    snprintf(command, sizeof command, "printf %%s %s", rp_text_shell(&word, path));
+    char command[sizeof word + 64], found[sizeof word + 8];
+    snprintf(command, sizeof command, "exec %s <<'END'\nprintf %%s %s\nEND\n", name,
+             rp_text_shell(&word, path));
     FILE *shell = popen(command, "r");
     assert_non_null(shell);
     found[fread(found, 1, sizeof found - 1, shell)] = 0;
@@ -117,21 +119,21 @@ static void a_path_is_one_word_of_a_command(void **state)
                                           "a;b",
                                           "$(x)`y`",
                                           "\"q\" 'r'",
-                                          "a\nb",
                                           "\\",
                                           "''",
                                           "'",
                                           "*?[]{}!#&|<>()",
                                           "\xc3\xa9t\xc3\xa9"};
     for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++)
-        check_shell(hostile[i]);
+        check_shell("sh", hostile[i]);
+    check_shell("bash", "a\n\033[31m'b\\\\c \xc2\x9bm"); /* sh need not know these quotes */
     char quotes[4096];
     memset(quotes, '\'', sizeof quotes - 1);
     quotes[sizeof quotes - 1] = 0;
     const char *cut = RP_TEXT_SHELL(quotes); /* and still one word */
     assert_true(strlen(cut) < sizeof(struct rp_text_shell) && cut[strlen(cut) - 1] == '\'');
     quotes[200] = 0;
-    check_shell(quotes);
+    check_shell("sh", quotes);
     char path[RP_HINT_PATH_BYTES + 2];
     memset(path, 'a', sizeof path - 1);
     path[sizeof path - 1] = 0;
@@ -164,6 +166,33 @@ static void a_text_becomes_utf8(void **state)
     }
 }
 
+static void control_characters_are_escaped(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *kept, *escaped;
+    } cases[] = {{"", "", ""},
+                 {"plain \\ \xc3\xa9 \xe2\x82\xac", "", "plain \\ \xc3\xa9 \xe2\x82\xac"},
+                 {"a\033[2J\r\nb\177", "", "a\\033[2J\\015\\012b\\177"},
+                 {"a\tb\nc\a", "\n\t", "a\tb\nc\\007"},
+                 {"\xc2\x9bm\xc2\xa0", "", "\\302\\233m\xc2\xa0"}, /* U+009B; U+00A0 is a blank */
+                 {"cut \xc2", "", "cut \xc2"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char out[RP_ESCAPED_BYTES(64)];
+        rp_escape(out, sizeof out, cases[i].text, cases[i].kept);
+        assert_string_equal(out, cases[i].escaped);
+    }
+    char all[257] = "", out[RP_ESCAPED_BYTES(sizeof all)];
+    memset(all, 0x1b, sizeof all - 1);
+    for (size_t room = 1; room < sizeof out; room++) { /* whatever fits, and whole escapes */
+        memset(out, 'x', sizeof out);
+        rp_escape(out, room, all, "");
+        assert_true(strlen(out) < room && strlen(out) % 4 == 0);
+        assert_true(room == sizeof out - 1 || out[room] == 'x');
+    }
+    assert_int_equal(strlen(out), 4 * 256);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +203,7 @@ int main(void)
         cmocka_unit_test(a_suffix_has_something_before_it),
         cmocka_unit_test(a_path_is_one_word_of_a_command),
         cmocka_unit_test(a_text_becomes_utf8),
+        cmocka_unit_test(control_characters_are_escaped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/errno_name.h"
+#include "base/escape.h"
 #include "base/text.h"
 #include "cmd.h"
 
@@ -59,8 +60,12 @@ int rp_cmd_report(const struct rp_error *error)
 {
     fflush(stdout);
     const char *message = error->message[0] ? error->message : rp_strerror(error->code);
-    fprintf(stderr, "ringpack: error %s: %s\n", error_name(error->code), message);
-    fprintf(stderr, "  next: %s\n", error->hint[0] ? error->hint : usual_hint(error->code));
+    const char *hint = error->hint[0] ? error->hint : usual_hint(error->code);
+    char shown[RP_ESCAPED_BYTES(sizeof error->message + sizeof error->hint)];
+    rp_escape(shown, sizeof shown, message, "");
+    fprintf(stderr, "ringpack: error %s: %s\n", error_name(error->code), shown);
+    rp_escape(shown, sizeof shown, hint, "");
+    fprintf(stderr, "  next: %s\n", shown);
     return RP_EXIT_TROUBLE;
 }
 
@@ -68,12 +73,13 @@ int rp_cmd_misuse(const char *verb, const char *format, ...)
 {
     fflush(stdout);
     if (format) {
+        char mistake[2048], shown[RP_ESCAPED_BYTES(sizeof mistake)];
         va_list arguments;
         va_start(arguments, format);
-        fprintf(stderr, "ringpack: error RP_E_USAGE: %s: ", verb);
-        vfprintf(stderr, format, arguments);
-        fputc('\n', stderr);
+        vsnprintf(mistake, sizeof mistake, format, arguments);
         va_end(arguments);
+        rp_escape(shown, sizeof shown, mistake, "");
+        fprintf(stderr, "ringpack: error RP_E_USAGE: %s: %s\n", verb, shown);
     }
     fprintf(stderr, "  next: `ringpack help %s` shows what %s understands\n", verb, verb);
     return RP_EXIT_TROUBLE;
@@ -180,7 +186,7 @@ void rp_cmd_progress(void *context, uint64_t done, uint64_t total)
     progress->drawn_ns = now;
     double seconds = (double)(now - progress->started_ns) / 1e9;
     uint64_t rate = seconds > 0 ? (uint64_t)((double)done / seconds) : 0;
-    char done_text[RP_CMD_TEXT_BYTES], rate_text[RP_CMD_TEXT_BYTES], percent[16] = "";
+    char done_text[RP_CMD_TEXT_BYTES], rate_text[RP_CMD_TEXT_BYTES], percent[16] = "", label[1024];
     if (total)
         snprintf(percent, sizeof percent, "%3.0f %%  ", 100.0 * (double)done / (double)total);
     if (progress->bytes) {
@@ -190,7 +196,8 @@ void rp_cmd_progress(void *context, uint64_t done, uint64_t total)
         rp_cmd_short_text((double)done, done_text);
         rp_cmd_short_text((double)rate, rate_text);
     }
-    fprintf(stderr, "\r\033[K%s  %s%s  %s/s", progress->label, percent, done_text, rate_text);
+    rp_escape(label, sizeof label, progress->label, "");
+    fprintf(stderr, "\r\033[K%s  %s%s  %s/s", label, percent, done_text, rate_text);
     fflush(stderr);
 }
 

@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/escape.h"
 #include "base/mapped.h"
 #include "base/text.h"
 #include "cmd.h"
+#include "terminal.h"
 
 /* jemalloc reads this at its start. One arena is enough, because threads allocate little after
  * their start, and jemalloc 5.3 crashes in a thread that has no memory for its own arena (`ulimit
@@ -90,7 +92,9 @@ static const struct verb *find_verb(const char *name)
     struct rp_text_near near = {.word = name};
     for (size_t i = 0; i < RP_ARRAY_COUNT(verbs); i++)
         rp_text_offer(&near, verbs[i].name);
-    fprintf(stderr, "ringpack: error RP_E_USAGE: there is no verb `%s`", name);
+    char shown[RP_ESCAPED_BYTES(256)];
+    rp_escape(shown, sizeof shown, name, "");
+    fprintf(stderr, "ringpack: error RP_E_USAGE: there is no verb `%s`", shown);
     if (near.best)
         fprintf(stderr, "; did you mean `%s`?", near.best);
     fputs("\n  next: `ringpack help` lists the verbs\n", stderr);
@@ -105,6 +109,8 @@ static int run_verb(const char *name, int argc, char **argv)
     char full_name[32]; /* getopt and argp begin their messages with it */
     snprintf(full_name, sizeof full_name, "ringpack %s", verb->name);
     argv[0] = full_name;
+    if (verb->run != rp_cmd_top)
+        rp_terminal_guard();
     return verb->run(argc, argv);
 }
 

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* escape.h — control characters in texts that a terminal shows. Names of files, sources and keys
+ * may hold any, and a terminal would obey them. No function takes a lock. */
+#ifndef RP_BASE_ESCAPE_H
+#define RP_BASE_ESCAPE_H
+
+#include <stddef.h>
+
+/** Bytes of the control character that a text begins with: one of ASCII, or one of U+0080 to
+ * U+009F, which terminals obey, too. 0 if it begins with none. */
+size_t rp_control_bytes(const char *text);
+
+/** Copy a text to `out`, with an escape of its octal digits ("\033") in the place of each byte of a
+ * control character; those in `kept` stay. What finds no room is cut. */
+void rp_escape(char *out, size_t room, const char *text, const char *kept);
+/* Enough room for any text of so many bytes, its NUL included. */
+#define RP_ESCAPED_BYTES(bytes) (4 * (bytes) + 8)
+#define RP_ESCAPE_BYTES_MAX 8 /* of one control character */
+
+#endif

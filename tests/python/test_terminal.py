@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What names of files and sources hold reaches no terminal as a control character."""
+
+import json
+import os
+import pty
+import subprocess
+
+import numpy
+import pytest
+from stream_kit import Engine, write_megatron
+
+EVIL = "a\033]0;owned\007\r\u009b31m\nb"
+SHOWN = r"a\033]0;owned\007\015\302\23331m"
+
+
+def controls(text):
+    return [letter for letter in text if ord(letter) < 32 or 127 <= ord(letter) < 160]
+
+
+def on_terminal(*command):
+    """What a command writes to a terminal, which is its stdout and its stderr."""
+    master, slave = pty.openpty()
+    with subprocess.Popen([*map(str, command)], stdin=slave, stdout=slave, stderr=slave):
+        os.close(slave)
+        parts = []
+        while True:
+            try:
+                parts.append(os.read(master, 1 << 16))
+            except OSError:  # the last process has closed it
+                break
+    os.close(master)
+    return b"".join(parts).decode().replace("\r\n", "\n")
+
+
+@pytest.fixture
+def corpus(folder):
+    place = folder / EVIL
+    place.mkdir()
+    write_megatron(place / EVIL, numpy.split(numpy.arange(3000), 6), "u16")
+    return place / f"{EVIL}.bin"
+
+
+def plan_of(corpus, *options):
+    source = f"--sources={corpus}"
+    return ["plan", source, "--seq-len", "64", "--batch-size", "1", "--rows", "9", *options]
+
+
+def test_names_with_control_characters(program, corpus):
+    commands = [
+        ["inspect", corpus],
+        ["index", corpus],  # with a line of its progress
+        plan_of(corpus),
+        plan_of(corpus, "--json"),
+        plan_of(corpus, "--no-such-option=\033[2J"),
+        ["inspect", f"{corpus}.gone"],
+        ["config", "show", f"--sources={corpus}"],
+        ["\033c"],
+    ]
+    for command in commands:
+        said = on_terminal(program, *command).replace("\r\033[K", "")
+        assert set(controls(said)) <= {"\n", "\t"}, (command, said)
+    assert SHOWN in on_terminal(program, "inspect", corpus)
+
+
+def test_a_pipe_gets_names_as_they_are(program, corpus):
+    done = subprocess.run([program, "inspect", corpus], capture_output=True, check=True)
+    assert str(corpus).encode() in done.stdout
+    done = subprocess.run([program, "inspect", "--json", corpus], capture_output=True, check=True)
+    assert json.loads(done.stdout)[0]["path"] == str(corpus)
+
+
+def test_the_log_of_an_engine(program, folder, corpus):
+    config = {"sources": [{"path": str(corpus)}], "seq_len": 64, "batch_size": 1}
+    config["checkpoint_dir"] = str(folder / EVIL / "checkpoints")
+    engine = Engine(program, folder, config)
+    engine.stop()
+    log = engine.log()
+    assert SHOWN in log and not set(controls(log)) - {"\n"}
