@@ -21,7 +21,8 @@
     X(save_failed, "engine", "a save failed, or was not read back; the one before had succeeded")  \
     X(stopped, "engine", "an engine ended in order; this is the newest position that it saved")    \
     X(rewound, "operator", "`checkpoint rewind` made an older checkpoint the newest")              \
-    X(exported, "operator", "`checkpoint export` took the state out of a checkpoint")
+    X(exported, "operator", "`checkpoint export` took the state out of a checkpoint")              \
+    X(imported, "operator", "`checkpoint import` put a state token into the directory")
 
 /** The path of a directory's journal; the caller frees it. NULL when out of memory. */
 char *rp_checkpoint_journal_path(const char *directory);

@@ -76,6 +76,9 @@ def run(program, stream, tmp_path_factory):
     second = life(program, folder, two, "--resume", "required")
     life(program, folder, two, token=first[0], kill=True)
     subprocess.run([program, "checkpoint", "export", kept, "-o", folder / "x.json"], check=True)
+    imported = [program, "checkpoint", "import", folder / "x.json", "-o"]
+    subprocess.run([*imported, kept / "x.token"], check=True)
+    subprocess.run([*imported, folder / "x.token"], check=True)  # of no run: told nowhere
     third = life(program, folder, {**base, "batch_size": 2}, turns=2)
     subprocess.run([program, "checkpoint", "rewind", kept, "--to-row", "3"], check=True)
     fourth = life(program, folder, base, turns=1)
@@ -89,7 +92,7 @@ def run(program, stream, tmp_path_factory):
     told = [("started", 0, zero), ("stopped", 3, first[1]),
             ("started", 3, first[1]), ("stopped", 9, second[1]),
             ("started", 9, second[1]), ("rolled_back", 3, None),
-            ("exported", 9, second[1]),
+            ("exported", 9, second[1]), ("imported", 9, second[1]),
             ("started", 9, second[1]), ("stopped", 13, third[1]),
             ("rewound", 3, None), ("started", 3, first[1]), ("stopped", 4, fourth[1]),
             ("started", 3, first[1]), ("stopped", 4, fifth[1]),
@@ -121,6 +124,7 @@ def test_one_page_says_it(program, run):
     for text in ("started at row 0 from row 0 (resume: fresh)", "stopped (signal) at row 3, saved",
                  "dp_world_size 1 to 2", "batch_size 1 to 2", "was killed",
                  "trainers attached from a state of row 3", "was exported to",
+                 "the state of row 9 was imported from",
                  "rewound by an operator to row 3", "rows 3 to 12 are given again, as the rewind",
                  "with other weights", "were set aside"):
         assert text in page, text

@@ -90,6 +90,9 @@ static void print_other(const struct rp_audit_log_entry *e)
         printf("rewound by an operator to row %s, %s", row, shown(e, "checkpoint"));
     else if (rp_audit_log_is(e, "exported"))
         printf("the state of row %s was exported to %s", row, shown(e, "output"));
+    else if (rp_audit_log_is(e, "imported"))
+        printf("the state of row %s was imported from %s to %s", row, shown(e, "input"),
+               shown(e, "output"));
     else
         printf("%s", shown(e, "event"));
 }

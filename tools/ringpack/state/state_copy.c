@@ -42,17 +42,18 @@ static char *directory_of(const char *path)
     return is_directory ? strdup(path) : rp_path_directory(path);
 }
 
-static void journal_export(const char *directory, const struct rp_saved_copy *copy,
-                           const struct rp_state_info *info)
+/* An export is told in the directory that the state is of, an import in the one that it goes to. */
+static void journal_copy(const char *directory, const struct rp_saved_copy *copy,
+                         const struct rp_state_info *info)
 {
     char hex[RP_HASH_HEX_BYTES];
-    if (directory)
-        rp_checkpoint_journal_add_act(directory,
-                                      json_pack("{s:s, s:I, s:s, s:o, s:I}", "event", "exported",
-                                                "row", (json_int_t)info->next_row, "plan_digest",
-                                                rp_hash128_hex(info->digest, hex), "output",
-                                                rp_checkpoint_journal_text(copy->output), "uid",
-                                                (json_int_t)getuid()));
+    json_t *entry = json_pack(
+        "{s:s, s:I, s:s, s:o, s:I}", "event", copy->is_import ? "imported" : "exported", "row",
+        (json_int_t)info->next_row, "plan_digest", rp_hash128_hex(info->digest, hex), "output",
+        rp_checkpoint_journal_text(copy->output), "uid", (json_int_t)getuid());
+    if (copy->is_import)
+        json_object_set_new(entry, "input", rp_checkpoint_journal_text(copy->path));
+    rp_checkpoint_journal_add_act(directory, entry);
 }
 
 static void report(const struct rp_saved_copy *copy, const struct rp_state_info *info)
@@ -83,10 +84,10 @@ int rp_saved_copy(const struct rp_saved_copy *copy)
     if (code >= 0)
         code = copy->is_import ? rp_file_replace(copy->output, token, bytes, &error)
                                : rp_saved_write(copy->output, token, bytes, &error);
-    if (code >= 0 && !copy->run && !copy->is_import)
-        directory = directory_of(copy->path);
-    if (code >= 0 && !copy->is_import)
-        journal_export(directory, copy, &info);
+    if (code >= 0 && !copy->run)
+        directory = copy->is_import ? rp_path_directory(copy->output) : directory_of(copy->path);
+    if (code >= 0 && directory)
+        journal_copy(directory, copy, &info);
     if (code >= 0)
         report(copy, &info);
     free(directory);
