@@ -22,10 +22,13 @@
 #ifndef RANKS
 #define RANKS 2u
 #endif
+#ifndef DOCUMENTS
+#define DOCUMENTS 1500u /* about 170 rows */
+#endif
 #define SECOND 1000000000ll
 #define PATIENCE_NS (60 * SECOND) /* nothing takes that long when it works */
 
-static const struct kit_source tomes = {"tomes", 8, 2, 1500};
+static const struct kit_source tomes = {"tomes", 8, 2, DOCUMENTS};
 static struct kit kit;
 static char run_dir[64];
 
