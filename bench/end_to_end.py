@@ -31,7 +31,6 @@ from tasks.hand_over import HandOver
 from tasks.hot import Hot
 from tasks.manifest import Manifest
 from tasks.memory import Memory
-from tasks.peers import Peers
 from tasks.resume import Resume
 from tasks.save import Save
 
@@ -105,21 +104,19 @@ SIZES = {
         "repeats": 5, "pairs": 6, "slice_ms": 1000, "starts": 4, "saves": 16, "hand_overs": 5,
         "tokens": 200_000_000, "epochs": 10, "index_documents": 16_000_000,
         "positions": [0, 1_000_000, 4_000_000, 16_000_000, 64_000_000],
-        "memory_documents": [10_000, 4_000_000], "resume_rows": [1_000_000, 4_000_000, 16_000_000],
+        "memory_documents": [10_000, 4_000_000],
         "manifest_shards": [1, 1000, 20_000], "manifest_documents": [10_000, 10_000_000],
     },
     "quick": {
         "repeats": 2, "pairs": 6, "slice_ms": 250, "starts": 5, "saves": 6, "hand_overs": 3,
         "tokens": 200_000_000, "epochs": 2, "index_documents": 1_000_000,
         "positions": [0, 1_000_000], "memory_documents": [10_000, 1_000_000],
-        "resume_rows": [100_000, 1_000_000],
         "manifest_shards": [1, 1000], "manifest_documents": [10_000, 1_000_000],
     },
     "once": {
         "repeats": 1, "pairs": 1, "slice_ms": 20, "starts": 1, "saves": 1, "hand_overs": 1,
         "tokens": 8_200_000, "epochs": 2, "index_documents": 10_000,
         "positions": [0, 10_000], "memory_documents": [1_000, 10_000],
-        "resume_rows": [10_000],
         "manifest_shards": [1, 50], "manifest_documents": [10_000],
     },
 }
@@ -134,7 +131,6 @@ def parse_arguments():
                         " under two minutes; once: the least of everything, to see that all runs")
     parser.add_argument("--repeats", type=int, help="repetitions (5; with --size quick 2)")
     parser.add_argument("--no-cold", action="store_true", help="leave out what reads the disk")
-    parser.add_argument("--peers", action="store_true", help="measure the peers too")
     parser.add_argument("--only-start", action="store_true",
                         help="starts, positions and memory only")
     parser.add_argument("--documents", type=int, help="in the index of `positions`, 20 bytes each,"
@@ -183,7 +179,6 @@ def main():
     samples = run_repetitions(turning, settings["repeats"])
     positions = resume.positions()
     manifests = Manifest(bench).starts()
-    peers = Peers(bench, settings["quick"]).run() if arguments.peers else None
     result = {
         "format": 2,
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -195,7 +190,6 @@ def main():
         "metrics": metrics_of(samples),
         "positions": positions,
         "manifests": manifests,
-        "peers": peers,
         "harness_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
     Path(arguments.output).parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,8 @@ class Corpus:
             if magic != b"MMIDIDX\0\0" or dtype != 8:
                 raise SystemExit(f"{path}: expected a Megatron index of u16 tokens")
             self.lengths = numpy.fromfile(file, "<i4", documents)
-        self.ids = numpy.memmap(self.path, "<u2", "r")
+        mapped = numpy.memmap(self.path, "<u2", "r")
+        self.ids = mapped.view(numpy.ndarray)  # whose slices cost a tenth of a memmap's
 
     @property
     def tokens(self):
@@ -45,6 +46,38 @@ class Corpus:
 
     def window(self, seq_len, index):
         return self.ids[index * seq_len : (index + 1) * seq_len]
+
+
+class PieceList:
+    """Pieces by number, one or many: what random access reads. A process that is handed one opens
+    the files itself."""
+
+    def __init__(self, path, seq_len):
+        self.path, self.seq_len = path, seq_len
+        self._open()
+
+    def _open(self):
+        corpus = Corpus(self.path)
+        self.ids = corpus.ids
+        self.starts, self.lengths = corpus.pieces(self.seq_len)
+
+    def __getstate__(self):
+        return {"path": self.path, "seq_len": self.seq_len}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._open()
+
+    def __len__(self):
+        return len(self.starts)
+
+    def __getitem__(self, index):
+        start = self.starts[index]
+        return self.ids[start : start + self.lengths[index]]
+
+    def __getitems__(self, indices):
+        pairs = zip(self.starts[indices].tolist(), self.lengths[indices].tolist())
+        return [self.ids[start : start + length] for start, length in pairs]
 
 
 class Tally:

@@ -5,8 +5,8 @@
 
 A goal is judged by the median and its interval (../intervals.py): `met` or `NOT MET` if the whole
 interval is on one side of the bound, else `undecided`, and so are too few values for an interval.
-Sizes and counts are judged as they are. What a run left out (--no-cold, no --peers) is `not
-measured`, and meets nothing.
+Sizes and counts are judged as they are. What a run left out (--no-cold) is `not measured`, and
+meets nothing. peers.py judges what other loaders are compared by.
 """
 
 import json
@@ -119,31 +119,13 @@ def of_manifests(result):
                "<=", 10, "ms")
 
 
-def time_of(entry):
-    return entry["process_ms"]["median"] if entry["process_ms"] else entry["more_than_ms"]
-
-
-def of_peers(result):
-    peers = result.get("peers") or {"ratios": {}, "resume": []}
-    for name in [f"{kind}, {who}" for kind in ("lognormal", "text")
-                 for who in ("whole documents", "any")]:
-        yield (f"peers, {name}: tokens/s / best", exactly(peers["ratios"].get(name)), ">=", 40,
-               "x")
-    rows = max((entry["rows"] for entry in peers["resume"]), default=0)
-    ours = [time_of(e) for e in peers["resume"] if e["rows"] == rows and "ringpack" in e["name"]]
-    others = [time_of(e) for e in peers["resume"]
-              if e["rows"] == rows and "ringpack" not in e["name"]]
-    yield (f"peers, resume at {rows:,d} samples: best / ringpack's",
-           exactly(min(others) / min(ours) if ours and others else None), ">=", 5, "x")
-
-
 def goals(result):
     """[(label, what was found, sense, bound, unit, verdict)]"""
     if result["format"] > FORMAT:
         sys.exit(f"goals.py: the result has format {result['format']}, and this program reads up to"
                  f" {FORMAT}: use the bench/report of the commit that made it")
     return [(label, found, sense, bound, unit, found.verdict(sense, bound))
-            for part in (of_metrics, of_positions, of_manifests, of_peers)
+            for part in (of_metrics, of_positions, of_manifests)
             for label, found, sense, bound, unit in part(result)]
 
 

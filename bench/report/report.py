@@ -14,7 +14,6 @@ from pathlib import Path
 from chart import (BOUND, INK, LOOP, OURS, RULE, SOFT, WIDTH, documents_text, line, number, svg,
                    text, time_text)
 from goals import print_goals
-from peers import draw_peers, print_peers
 
 def beside_loop(profile):
     """Rows of what takes turns with the plain loop."""
@@ -300,21 +299,12 @@ def draw(result):
     return svg(parts, HEIGHT)
 
 
-def draw_charts(result, target):
-    target.write_text(draw(result))
-    if result.get("peers"):
-        footer = f"{machine_line(result)}, {result['date'][:10]}; {load_text(result)}"
-        target.with_name("peers.svg").write_text(draw_peers(result, footer))
-
-
 def main():
     result = json.loads(Path(sys.argv[1]).read_text())
     print_table(result)
-    if result.get("peers"):
-        print_peers(result["peers"])
     print_goals(result)
     if len(sys.argv) > 2:
-        draw_charts(result, Path(sys.argv[2]))
+        Path(sys.argv[2]).write_text(draw(result))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of benchmarks, from bench/results/latest.json."""
+"""The page of benchmarks, from bench/results/latest.json and peers.json."""
 
 import json
 from datetime import datetime
@@ -8,7 +8,7 @@ from datetime import datetime
 
 
 def page(folder):
-    run = json.loads((folder / "latest.json").read_text())
+    run, peers = (json.loads((folder / f"{name}.json").read_text()) for name in ("latest", "peers"))
     machine, when = run["machine"], datetime.strptime(run["date"], "%Y-%m-%dT%H:%M:%SZ")
     parts = [
         "# Benchmarks\n",
@@ -28,11 +28,12 @@ def page(folder):
         *(position(found) for found in run["positions"]),
         "\n## Other loaders\n",
         "The same corpus at one consumer, in a Python loop on the same two cores; each with the "
-        "number of workers at which it is fastest. [Comparison](../start/comparison.md) has what "
-        "they promise.\n",
+        "number of workers at which it is fastest. Classes are not to be compared: who packs by "
+        "itself, who is given a packer, and windows of a corpus, which nobody packs. "
+        "[Comparison](../start/comparison.md) has what they promise.\n",
         "![tokens per second and resume of several loaders](../bench/results/peers.svg)\n",
-        "| loader | what it delivers | workers | Mtok/s |\n|---|---|---:|---:|",
-        *(peer(found) for found in speeds(run)),
+        "| class | loader | what it delivers | workers | Mtok/s |\n|---|---|---|---:|---:|",
+        *(peer(found) for found in speeds(peers)),
     ]
     return "\n".join(parts) + "\n"
 
@@ -54,11 +55,11 @@ def position(found):
 
 
 def speeds(run):
-    found = run["peers"]["speed"]
-    return sorted(found, key=lambda peer: -peer["tokens_per_second"]["median"])
+    return sorted(run["speed"], key=lambda peer: (peer["kind"], peer["corpus"],
+                                                  -peer["tokens_per_second"]["median"]))
 
 
 def peer(found):
     speed = found["tokens_per_second"]["median"] / 1e6
     name = f"{found['name']} ({found['corpus']})"
-    return f"| {name} | {found['delivers']} | {found['workers']} | {speed:,.0f} |"
+    return f"| {found['kind']} | {name} | {found['delivers']} | {found['workers']} | {speed:,.0f} |"
