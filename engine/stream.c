@@ -135,23 +135,28 @@ static struct rp_plan_source *plan_sources_of(const struct rp_config *config,
     return sources;
 }
 
-int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *config,
-                        const struct rp_corpus *corpus, struct rp_error *error)
+int rp_stream_open_plan_with(struct rp_plan **plan_out, const struct rp_config *config,
+                             const struct rp_corpus *corpus, const struct rp_docs_per_row *found,
+                             struct rp_error *error)
 {
     struct rp_plan_config plan_config = plan_config_of(config, corpus);
     struct rp_plan_source *sources = plan_sources_of(config, corpus, error);
     if (!sources)
         return -ENOMEM;
-    int code = 0;
-    if (plan_config.max_docs_per_row == 0) {
-        struct rp_docs_per_row found;
-        code = rp_docs_per_row(&found, &plan_config, sources, config->source_count, error);
-        plan_config.max_docs_per_row = code < 0 ? 0 : found.standard;
-    }
-    if (code >= 0)
-        code = rp_plan_open(plan_out, &plan_config, sources, config->source_count, error);
+    if (plan_config.max_docs_per_row == 0)
+        plan_config.max_docs_per_row = found->standard;
+    int code = rp_plan_open(plan_out, &plan_config, sources, config->source_count, error);
     free(sources);
     return code;
+}
+
+int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *config,
+                        const struct rp_corpus *corpus, struct rp_error *error)
+{
+    struct rp_docs_per_row found = {0};
+    bool given = config->max_docs_per_row != 0;
+    int code = given ? 0 : rp_stream_docs_per_row(&found, config, corpus, error);
+    return code < 0 ? code : rp_stream_open_plan_with(plan_out, config, corpus, &found, error);
 }
 
 static void add_masks(struct rp_record_writer *writer, const struct rp_config *config,

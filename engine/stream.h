@@ -44,6 +44,14 @@ RP_MUST_CHECK int rp_stream_choose_io(const struct rp_io_method **method_out,
 RP_MUST_CHECK int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *config,
                                       const struct rp_corpus *corpus, struct rp_error *error);
 
+/** The same, with what rp_stream_docs_per_row found: which looks at thousands of documents, and
+ * would do so again for each plan. */
+RP_MUST_CHECK int rp_stream_open_plan_with(struct rp_plan **plan_out,
+                                           const struct rp_config *config,
+                                           const struct rp_corpus *corpus,
+                                           const struct rp_docs_per_row *found,
+                                           struct rp_error *error);
+
 /** The contract of a run (base/contract.h): the plan's stream record and the config's delivery
  * record. *contract_out is a view of *text_out, which the caller frees. */
 RP_MUST_CHECK int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,

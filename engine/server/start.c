@@ -21,17 +21,24 @@
 
 #define WEIGHTS_HOLD_PERCENT 90 /* warn if a source ends before this part of the stream */
 
-static int open_plans(struct rp_engine *engine, struct rp_error *error)
+static int open_plan(const struct rp_engine *engine, const struct rp_docs_per_row *docs_per_row,
+                     struct rp_plan **plan_out, struct rp_error *error)
+{
+    return rp_stream_open_plan_with(plan_out, engine->config, engine->corpus, docs_per_row, error);
+}
+
+static int open_plans(struct rp_engine *engine, const struct rp_docs_per_row *docs_per_row,
+                      struct rp_error *error)
 {
     const struct rp_config *config = engine->config;
-    int code = rp_stream_open_plan(&engine->plan, config, engine->corpus, error);
+    int code = open_plan(engine, docs_per_row, &engine->plan, error);
     if (code >= 0)
-        code = rp_stream_open_plan(&engine->probe, config, engine->corpus, error);
+        code = open_plan(engine, docs_per_row, &engine->probe, error);
     if (code >= 0)
-        code = rp_stream_open_plan(&engine->planner.plan, config, engine->corpus, error);
+        code = open_plan(engine, docs_per_row, &engine->planner.plan, error);
     engine->planner.accept_weights = engine->options->accept_weights;
     if (code >= 0 && config->drop_last && config->num_epochs)
-        code = rp_stream_open_plan(&engine->scout, config, engine->corpus, error);
+        code = open_plan(engine, docs_per_row, &engine->scout, error);
     return code;
 }
 
@@ -59,15 +66,12 @@ static void warn_of_weights(const struct rp_config *config, const struct rp_corp
                config->sources[source].name, percent);
 }
 
-static int warn_of_docs_per_row(const struct rp_config *config, const struct rp_corpus *corpus,
-                                struct rp_error *error)
+static void warn_of_docs_per_row(const struct rp_config *config,
+                                 const struct rp_docs_per_row *docs_per_row)
 {
-    struct rp_docs_per_row found;
     char text[512];
-    int code = rp_stream_docs_per_row(&found, config, corpus, error);
-    if (code >= 0 && rp_stream_docs_per_row_text(&found, config, text, sizeof text))
+    if (rp_stream_docs_per_row_text(docs_per_row, config, text, sizeof text))
         rp_log(RP_LOG_WARNING, "%s", text);
-    return code;
 }
 
 /* Log the settings in which this run differs from the run that wrote the checkpoint. All of these
@@ -287,6 +291,7 @@ static void know_start_state(struct rp_engine *engine)
 int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint = NULL;
+    struct rp_docs_per_row docs_per_row;
     uint64_t saved_row;
     if (engine->checkpoints)
         rp_recorder_open(&engine->recorder, engine->config);
@@ -298,10 +303,12 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
         code = rp_stream_open_corpus(&engine->corpus, engine->config, has_contents, error);
     }
     if (code >= 0)
-        code = open_plans(engine, error);
+        code = rp_stream_docs_per_row(&docs_per_row, engine->config, engine->corpus, error);
+    if (code >= 0)
+        code = open_plans(engine, &docs_per_row, error);
     if (code >= 0) {
         warn_of_weights(engine->config, engine->corpus);
-        code = warn_of_docs_per_row(engine->config, engine->corpus, error);
+        warn_of_docs_per_row(engine->config, &docs_per_row);
     }
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);
