@@ -46,6 +46,8 @@ def parse_arguments():
     parser.add_argument("--python", type=Path, help="that has the peers (build/peers-venv)")
     parser.add_argument("--alone", type=shlex.split, default=[], metavar="PREFIX",
                         help="put before each command that measures, where the machine is shared")
+    parser.add_argument("--beside", type=shlex.split, default=[], metavar="PREFIX",
+                        help="put before each command that is not timed")
     return parser.parse_args()
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One measurement of one peer, in a process of its own; prints one line of JSON.
+"""Measurements of one peer, in a process of its own; prints lines of JSON.
 
-    measure.py PEER speed --corpus C --folder F --workers W ...
-                                 rows a second that reach this process, for each number of workers
+    measure.py PEER serve --corpus C --folder F ...
+                                 rows a second that reach this process: for each line of standard
+                                 input, `WORKERS SECONDS`, a line of JSON
     measure.py PEER verify ...   an epoch: every token once, rows of seq_len; and the batch behind a
                                  saved state
     measure.py PEER state ... --position ROWS --state FILE
@@ -21,6 +22,7 @@ import importlib
 import itertools
 import json
 import pickle
+import sys
 import time
 from pathlib import Path
 
@@ -60,21 +62,27 @@ def speed_of_epoch(peer, workers, seconds):
     return rows, end - begin
 
 
-def speed_with(task, workers):
+def speed(task, workers, wanted):
     """Rows a second; more epochs where one is shorter than the time. Opening is not counted."""
     peer, rows, seconds = prepared(task), 0, 0
     for _ in range(EPOCHS_MAX):
-        more, spent = speed_of_epoch(peer, workers, task.seconds - seconds)
+        more, spent = speed_of_epoch(peer, workers, wanted - seconds)
         rows, seconds = rows + more, seconds + spent
-        if seconds >= task.seconds:
+        if seconds >= wanted:
             break
     if not rows:
         raise SystemExit("the corpus is too small to be timed")
     return rows / seconds
 
 
-def speed(task):
-    return {workers: speed_with(task, workers) for workers in task.workers}
+def serve(task):
+    prepared(task)
+    print(json.dumps({"ready": task.peer}), flush=True)
+    for line in sys.stdin:
+        workers, seconds = line.split()
+        rate = speed(task, int(workers), float(seconds))
+        print(json.dumps({"rows_per_second": rate}), flush=True)
+    return {}
 
 
 def ids_of(peer, batch):
@@ -85,7 +93,7 @@ def check_state(task):
     """Whether a loader that is given the state goes on with the batch that came next; and where
     positions can be made up, whether the made up one is the true one."""
     states, batches = [], []
-    peer, workers = make_peer(task), task.workers[0]
+    peer, workers = make_peer(task), task.workers
     for number, batch in enumerate(peer.open(workers)):
         batches.append(ids_of(peer, batch))
         if number + 1 in (SAVED_AT, LATER):
@@ -107,7 +115,7 @@ def check_state(task):
 def verify(task):
     corpus = Corpus(task.corpus)
     wanted, found, peer = tally_of(corpus, task.seq_len), Tally(), prepared(task)
-    for batch in peer.open(task.workers[0]):
+    for batch in peer.open(task.workers):
         ids = numpy.asarray(peer.ids(batch))
         if ids.ndim != 2 or ids.shape[1] != task.seq_len:
             raise SystemExit(f"{task.peer}: rows of {ids.shape}, expected {task.seq_len} tokens")
@@ -147,14 +155,13 @@ def resume(task):
 def parse_arguments():
     parser = argparse.ArgumentParser(description="Measure one peer.")
     parser.add_argument("peer", choices=PEERS)
-    parser.add_argument("action", choices=["speed", "verify", "state", "resume"])
+    parser.add_argument("action", choices=["serve", "verify", "state", "resume"])
     parser.add_argument("--corpus", required=True)
     parser.add_argument("--folder", required=True, help="for converted corpora and scratch files")
     parser.add_argument("--run-dir", help="of ringpack's sockets")
     parser.add_argument("--seq-len", type=int, default=4096)
     parser.add_argument("--batch-size", type=int, default=8)
-    parser.add_argument("--workers", type=int, nargs="+", default=[0])
-    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=0, help="of ringpack; 0: endless")
     parser.add_argument("--position", type=int, default=0, help="rows")
     parser.add_argument("--state", help="file of a state")

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measurements that belong together, one after another, each in a process of its own.
 
-    round.py LIMIT < [[ARGUMENT, ...], ...]     what measure.py is given, as JSON; `best` is the
-                                                number of workers that the last `speed` found best
+    round.py LIMIT < [[ARGUMENT, ...], ...]     what measure.py is given, as JSON
     [{"found": ...} or {"failed": "why"}, ...]  on standard output
 
-One command for a whole round, so that a machine that is shared can be had for the round: compare.py
---alone PREFIX puts PREFIX before it. A measurement that fails or takes too long is an answer, too.
+One command for several measurements, so that a machine that is shared can be had for them:
+compare.py puts a prefix before it. A measurement that fails or takes too long is an answer, too.
 """
 
 import json
@@ -37,13 +36,8 @@ def measure(arguments, limit):
 
 
 def main():
-    limit, best, answers = float(sys.argv[1]), "0", []
-    for arguments in json.load(sys.stdin):
-        answer = measure([best if word == "best" else word for word in arguments], limit)
-        if arguments[1] == "speed" and "found" in answer:
-            best = max(answer["found"], key=answer["found"].get)
-        answers.append(answer)
-    print(json.dumps(answers))
+    limit = float(sys.argv[1])
+    print(json.dumps([measure(arguments, limit) for arguments in json.load(sys.stdin)]))
 
 
 if __name__ == "__main__":

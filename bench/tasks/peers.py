@@ -28,15 +28,17 @@ HERE = Path(__file__).resolve().parent.parent / "peers"
 WORKERS = [0, 1, 2]
 RESUME_SEQ_LEN = 512  # so that 16 M rows lie in 16 M documents
 RESUMES = 3  # from each state
-LIMIT_SECONDS = 60  # for one measurement
+LIMIT_SECONDS = 200  # for one measurement
 LOOKED_AT_TOKENS = 20_000_000  # of an epoch that is looked at, of documents as in the one task
-ROUNDS_MAX = {"lognormal": 99, "text": 1}  # the second corpus shows whether the first is odd
+RESUMED_AT_ONCE = 4  # peers in one piece of time
+PIECE_SECONDS = 55
 
 
 class Peers:
     def __init__(self, bench, options):
         self.bench, self.settings = bench, bench.settings
-        self.python, self.alone, self.names = options.python, options.alone, options.names
+        self.python, self.names = options.python, options.names
+        self.alone, self.beside = options.alone, options.beside
         self.seconds = options.seconds
         self.folder = Path(options.data).resolve() / "peers"
         self.folder.mkdir(exist_ok=True)
@@ -47,22 +49,31 @@ class Peers:
         if options.text:
             self.corpora["text"] = self.looked_at["text"] = make_text_corpus(
                 bench.program, options.data, self.settings["text_tokens"])
-        self.failed = {}
+        self.failed, self.workers, self.by_workers, self.epochs = {}, {}, {}, {}
 
-    def _ask(self, tasks):
-        """What each measurement found, by turns; None for one that failed, whose reason is kept."""
+    def _run(self, program, given, *options, prefix=()):
+        """A program of the peers' folder; `prefix` is how it is had alone, or beside others."""
         environment = {**os.environ, "RINGPACK": self.bench.program,
                        "RINGPACK_LIBRARY": self.bench.library,
                        "RINGPACK_LIMITS": self.bench.limits_program, "PYTHONWARNINGS": "ignore"}
-        common = ["--folder", self.folder, "--run-dir", self.bench.run_dir, "--seconds",
-                  self.seconds, "--seq-len", self.settings["seq_len"]]
-        tasks = [[str(word) for word in (*task[:2], *common, *task[2:])] for task in tasks]
-        command = [*self.alone, self.python, HERE / "round.py", LIMIT_SECONDS]
-        done = subprocess.run(list(map(str, command)), input=json.dumps(tasks), text=True,
+        command = [*prefix, self.python, HERE / program, *options]
+        done = subprocess.run(list(map(str, command)), input=json.dumps(given), text=True,
                               capture_output=True, env=environment)
         if done.returncode:
-            raise Failed(f"a round of {[task[0] for task in tasks]}: {done.stderr.strip()[-2000:]}")
-        answers = json.loads(done.stdout.strip().splitlines()[-1])
+            raise Failed(f"{program}: {done.stderr.strip()[-2000:]}")
+        return json.loads(done.stdout.strip().splitlines()[-1])
+
+    def _arguments(self, name, corpus):
+        return [name, "--corpus", str(self.corpora[corpus]), *self._common()]
+
+    def _common(self):
+        return ["--folder", str(self.folder), "--run-dir", str(self.bench.run_dir), "--seq-len",
+                str(self.settings["seq_len"])]
+
+    def _ask(self, tasks, prefix):
+        """What each measurement found, by turns; None for one that failed, whose reason is kept."""
+        tasks = [[str(word) for word in (*task[:2], *self._common(), *task[2:])] for task in tasks]
+        answers = self._run("round.py", tasks, LIMIT_SECONDS, prefix=prefix)
         for task, answer in zip(tasks, answers):
             if "failed" in answer and not answer.get("slow"):
                 self._drop(task[0], f"{task[1]}: {answer['failed']}")
@@ -81,108 +92,124 @@ class Peers:
 
     # ---- tokens a second -------------------------------------------------------------------------
 
-    def _look_at(self, name):
-        """An epoch of each corpus, and how many workers are best; None where it fails."""
-        tried = WORKERS if PEERS[name].kind else [0]
-        speed = (name, "speed", "--corpus", self.corpora["lognormal"], "--workers", *tried)
-        rates, *epochs = self._ask([speed, *((name, "verify", "--corpus", corpus, "--workers",
-                                              "best") for corpus in self.looked_at.values())])
-        if rates is None or None in epochs:
-            self._drop(name, f"it took more than {LIMIT_SECONDS} s")
-            return None
-        best = int(max(rates, key=rates.get))
-        print(f"  peers: {name:18s} workers {best}", file=sys.stderr)
-        return {"workers": best, "by_workers": rates, "epochs": dict(zip(self.corpora, epochs))}
+    def _look(self, names):
+        """{name: {corpus: what an epoch of it is like}} of those that deliver what they should."""
+        tasks = [(name, corpus) for name in names for corpus in self.looked_at]
+        answers = self._ask([(name, "verify", "--corpus", self.looked_at[corpus], "--workers",
+                              self.workers.get(name, 0)) for name, corpus in tasks], self.beside)
+        found = {}
+        for (name, corpus), answer in zip(tasks, answers):
+            if answer is None:
+                self._drop(name, f"an epoch took more than {LIMIT_SECONDS} s")
+            else:
+                found.setdefault(name, {})[corpus] = answer
+        return {name: epochs for name, epochs in found.items() if name not in self.failed}
 
-    def _round(self, kind, corpus, entries, number):
-        """{name: tokens a second of it, of ringpack around it}"""
+    def _piece(self, kind, corpus, rounds):
+        """Some more rounds of a class, as many as fit into one piece of time."""
         names = self._standing(kind)
-        turn = number % len(names)
-        order = [OURS[kind], *names[turn:], *names[:turn], OURS[kind]]
-        rows = self._ask([(name, "speed", "--corpus", self.corpora[corpus], "--workers",
-                           entries[name]["workers"]) for name in order])
-        rates = [found and rate_of(found) * entries[name]["epochs"][corpus]["fill"]
-                 * self.settings["seq_len"] for name, found in zip(order, rows)]
-        if None in (rates[0], rates[-1]):
-            raise Failed(f"{OURS[kind]} was not measured")
-        ours = statistics.fmean((rates[0], rates[-1]))
-        return {name: (rate, ours) for name, rate in zip(order[1:-1], rates[1:-1]) if rate}
+        found = self._run("rounds.py", {
+            "ours": self._arguments(OURS[kind], corpus), "tried": WORKERS,
+            "members": [self._arguments(name, corpus) for name in names],
+            "workers": {name: self.workers[name] for name in names if name in self.workers},
+            "seconds": self.seconds, "budget": PIECE_SECONDS, "first": len(rounds),
+            "most": self.settings["repeats"] - len(rounds)}, prefix=self.alone)
+        for name, reason in found["failed"].items():
+            self._drop(name, reason)
+        for name, rates in found["by_workers"].items():
+            self.by_workers[name] = rates
+            self.workers[name] = int(max(rates, key=rates.get))
+        rounds += found["rounds"]
+        print(f"  peers: {len(rounds)} rounds of {corpus}, {kind}", file=sys.stderr)
 
     def speeds(self, save):
-        entries = {}
-        for name in self.names:
-            entry = self._look_at(name)
-            if entry:
-                entries[name] = entry
         rounds = {(corpus, kind): [] for corpus in self.corpora for kind in CLASSES}
-        for number in range(self.settings["repeats"]):
-            for (corpus, kind), found in rounds.items():
-                if self._standing(kind) and number < ROUNDS_MAX[corpus]:
-                    found.append(self._round(kind, corpus, entries, number))
-            print(f"  peers: round {number + 1}", file=sys.stderr)
-            save(self._result(self._entries(rounds, entries), ratios(rounds), []))
-        return self._entries(rounds, entries), ratios(rounds)
+        for (corpus, kind), found in rounds.items():
+            if self._standing(kind):
+                self._piece(kind, corpus, found)
+        self.epochs = self._look(self._standing())
+        while self._lacking(rounds):
+            save(self._result(rounds, []))
+            for kind, corpus, found in self._lacking(rounds):
+                self._piece(kind, corpus, found)
+        return rounds
 
-    def _entries(self, rounds, entries):
-        members = [self._entry(name, corpus, entries[name], found)
+    def _lacking(self, rounds):
+        return [(kind, corpus, found) for (corpus, kind), found in rounds.items()
+                if self._standing(kind) and len(found) < self.settings["repeats"]]
+
+    def _entries(self, rounds):
+        members = [self._entry(name, corpus, found)
                    for (corpus, kind), found in rounds.items() if found
                    for name in self._standing(kind)]
-        return members + self._of_ringpack(rounds, entries)
+        return members + self._of_ringpack(rounds)
 
-    def _entry(self, name, corpus, entry, rounds):
+    def _entry(self, name, corpus, rounds):
         pairs = [found[name] for found in rounds if name in found]
-        fill = self.settings["seq_len"] * entry["epochs"]["lognormal"]["fill"]
+        epoch, ours = self.epochs[name][corpus], self.epochs[OURS[PEERS[name].kind]][corpus]
+        tokens, better = epoch["fill"] * self.settings["seq_len"], ours["fill"] / epoch["fill"]
         return {"corpus": corpus, "name": name, "kind": PEERS[name].kind,
-                "delivers": PEERS[name].delivers, "workers": entry["workers"],
-                "by_workers": {w: rate * fill for w, rate in entry["by_workers"].items()},
-                "tokens_per_second": summarise([rate for rate, _ in pairs]),
-                "ringpack_per_this": with_interval([ours / rate for rate, ours in pairs]),
-                **entry["epochs"][corpus]}
+                "delivers": PEERS[name].delivers, "workers": self.workers[name],
+                "by_workers": {w: rate * tokens for w, rate in self.by_workers[name].items()},
+                "tokens_per_second": summarise([rate * tokens for rate, _ in pairs]),
+                "ringpack_per_this": with_interval([better * mine / rate for rate, mine in pairs]),
+                **epoch}
 
-    def _of_ringpack(self, rounds, entries):
+    def _of_ringpack(self, rounds):
         """Its own entries: of each corpus and class in whose rounds it ran."""
         found = []
         for (corpus, kind), each in rounds.items():
-            if each:
+            rates = [next(iter(pairs.values()))[1] for pairs in each if pairs]
+            if rates:
                 name = OURS[kind]
-                ours = [next(iter(pairs.values()))[1] for pairs in each]
+                epoch = self.epochs[name][corpus]
+                tokens = epoch["fill"] * self.settings["seq_len"]
                 found.append({"corpus": corpus, "name": name, "kind": kind, "workers": 0,
                               "delivers": PEERS[name].delivers, "ours": True,
-                              "tokens_per_second": summarise(ours),
-                              **entries[name]["epochs"][corpus]})
+                              "tokens_per_second": summarise([rate * tokens for rate in rates]),
+                              **epoch})
         return found
+
+    def _in_tokens(self, rounds):
+        """Rounds of rows a second, in real tokens a second."""
+        size = self.settings["seq_len"]
+        return {(corpus, kind): [{
+            name: (rate * size * self.epochs[name][corpus]["fill"],
+                   ours * size * self.epochs[OURS[kind]][corpus]["fill"])
+            for name, (rate, ours) in pairs.items() if name not in self.failed} for pairs in each]
+            for (corpus, kind), each in rounds.items()}
 
     # ---- time to resume --------------------------------------------------------------------------
 
-    def _resume(self, name, corpus, rows):
-        options = ["--corpus", corpus, "--seq-len", RESUME_SEQ_LEN, "--repeated", "--state",
-                   self.folder / "state"]
-        made = self._ask([(name, "state", "--position", rows, *options)])
+    def _resume(self, names, corpus, rows):
+        """Of several peers: their states, then the resumes by turns."""
+        options = {name: ["--corpus", corpus, "--seq-len", RESUME_SEQ_LEN, "--repeated", "--state",
+                          self.folder / f"state-{name.replace(' ', '-')}"] for name in names}
+        states = [(name, "state", *options[name], "--position", rows) for name in names]
+        resumes = [(name, "resume", *options[name]) for name in names] * RESUMES
+        self._ask(states, self.beside)
+        answers = self._ask(resumes, self.alone)
+        return [self._resume_entry(name, rows, answers[at :: len(names)])
+                for at, name in enumerate(names) if name not in self.failed]
+
+    def _resume_entry(self, name, rows, found):
         entry = {"name": name, "kind": PEERS[name].kind, "rows": rows}
-        if made == [None]:
-            return None
-        asked = [(name, "resume", *options)]
-        first = self._ask(asked)
-        if first == [None]:
+        if None in found:
             return {**entry, "process_ms": None, "more_than_ms": 1000 * LIMIT_SECONDS}
-        few = first[0]["process_seconds"] > LIMIT_SECONDS / 10
-        more = [] if few else self._ask(asked * (RESUMES - 1))
-        times = [found for found in first + more if found]
-        return {**entry, **{f"{key}_ms": summarise([1000 * found[f"{key}_seconds"]
-                                                   for found in times])
+        return {**entry, **{f"{key}_ms": summarise([1000 * each[f"{key}_seconds"]
+                                                   for each in found])
                             for key in ("process", "load")}}
 
-    def resumes(self):
+    def resumes(self, save, rounds):
         """By rows that lie behind. States so deep are made from one of the beginning, except those
         of ringpack, which plans up to the row."""
         corpus = make_index(self.folder.parent, self.settings["index_documents"]).resolve()
+        names = [name for name in self._standing() if not PEERS[name].no_deep_resume]
         entries = []
-        for name in self._standing():
-            for rows in self.settings["resume_rows"] if not PEERS[name].no_deep_resume else []:
-                entry = self._resume(name, corpus, rows)
-                if entry:
-                    entries.append(entry)
-        return entries
+        for rows in self.settings["resume_rows"]:
+            for first in range(0, len(names), RESUMED_AT_ONCE):
+                entries += self._resume(names[first : first + RESUMED_AT_ONCE], corpus, rows)
+                save(self._result(rounds, entries))
 
     # ---- how full the rows are -------------------------------------------------------------------
 
@@ -195,24 +222,22 @@ class Peers:
             for kind, corpus in self.corpora.items()}
 
     def run(self, save):
-        """Hand over what is found after each round, and at the end."""
-        entries, found = self.speeds(save)
-        save(self._result(entries, found, self.resumes()))
+        """Hand over what is found as it comes."""
+        rounds = self.speeds(save)
+        save(self._result(rounds, []))
+        self.resumes(save, rounds)
 
-    def _result(self, entries, found, resumes):
+    def _result(self, rounds, resumes):
         absent = [{"name": name, "kind": kind, "reason": reason}
                   for name, (kind, reason) in ABSENT.items()]
-        return {"speed": entries, "ratios": found, "resume": resumes, "fills": self.fills(),
+        rounds = {key: [pairs for pairs in each if pairs] for key, each in rounds.items()}
+        return {"speed": self._entries(rounds), "ratios": ratios(self._in_tokens(rounds)),
+                "resume": resumes, "fills": self.fills(),
                 "failed": absent + [{"name": name, "kind": PEERS[name].kind, "reason": reason}
                                     for name, reason in self.failed.items()],
                 "no_deep_resume": {name: PEERS[name].no_deep_resume for name in self._standing()
                                    if PEERS[name].no_deep_resume},
                 "versions": versions()}
-
-
-def rate_of(found):
-    (rate,) = found.values()
-    return rate
 
 
 def versions():
