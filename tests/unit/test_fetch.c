@@ -82,7 +82,7 @@ static void reads_behind_tickets_without_reads_are_submitted_at_once(void **stat
     struct rp_flow_options options = small_flow(&disk_method);
     options.corpus = kit.corpus;
     options.io_depth = TICKETS;
-    struct rp_file file = {.alignment = 1};
+    struct rp_file file = {.alignment = 1, .object.alignment = 1};
     struct rp_files files = {.files = &file};
     assert_int_equal(rp_arena_create(&arena, false, 1, TICKETS, READ_BYTES, 16, 64, &error), 0);
     plan_tickets(&arena);
