@@ -140,7 +140,7 @@ struct rp_ring_view {
     uint64_t next;              /* next batch to take */
     uint64_t tail;              /* last tail seen; may be below next until the ring reaches next */
     uint64_t release;           /* last release stored */
-    uint32_t waits_in_vain;     /* how many ended in sleep */
+    uint32_t waits_in_vain;     /* how many ended in sleep since a long spin found something */
     enum rp_ring_status status; /* last one seen by rp_ring_view_take, and its `end` */
     uint64_t end;
 };

@@ -192,15 +192,19 @@ static bool nothing_new(const struct rp_ring_view *view)
 }
 
 /* A batch takes tens of microseconds to pack, so a trainer that takes batches without a pause spins
- * for that long: a wake-up would cost the packer more. After a spin that found nothing, because
- * batches are rarer or other threads need the CPUs, only every eighth wait spins that long again.
- */
+ * for that long: a wake-up would cost the packer more. A spin that finds nothing costs as much as a
+ * sleep, and takes the CPU from whoever packs the batch where there are more trainers than CPUs. So
+ * after a long spin in vain the next ones are short, and after WAITS_A_TRY waits in vain the
+ * trainer sleeps at once. Every WAITS_A_TRY-th wait in vain is followed by a long spin again; one
+ * that finds something makes all of them long. */
 #define LONG_SPIN_NS 50000u
 #define WAITS_A_TRY 8u
 
 static uint32_t spin_limit(const struct rp_ring_view *view)
 {
-    return view->waits_in_vain % WAITS_A_TRY == 0 ? LONG_SPIN_NS : RP_SPIN_NS;
+    if (view->waits_in_vain % WAITS_A_TRY == 0)
+        return LONG_SPIN_NS;
+    return view->waits_in_vain < WAITS_A_TRY ? RP_SPIN_NS : 0;
 }
 
 void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns)
@@ -208,7 +212,7 @@ void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns)
     struct rp_ring_control *control = control_words(view);
     uint32_t limit_ns = spin_limit(view);
     for (uint32_t spins = 0; nothing_new(view);) {
-        if (rp_spin(&spins, limit_ns))
+        if (limit_ns > 0 && rp_spin(&spins, limit_ns))
             continue;
         view->waits_in_vain++;
         rp_a32_store_relaxed(&control->want_data, 1);
@@ -218,6 +222,8 @@ void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns)
         rp_a32_store_relaxed(&control->want_data, 0);
         return;
     }
+    if (limit_ns == LONG_SPIN_NS)
+        view->waits_in_vain = 0;
 }
 
 bool rp_ring_view_release(struct rp_ring_view *view, uint64_t release)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a trainer looks before it sleeps: longer only while that finds something. Its looks are
- * the test's (tests/CMakeLists.txt wraps rp_spin), so no clock has a say. */
+/* How long a trainer looks before it sleeps: longer only while that finds something, and not at all
+ * while nothing does. Its looks are the test's (tests/CMakeLists.txt wraps rp_spin), so no clock
+ * has a say. */
 #include "ring_pair.h"
 
 #include "shm/wait.h"
 
-#define WAITS_A_TRY 8u /* a long look in vain makes all but the last of so many waits short */
+#define WAITS_A_TRY                                                                                \
+    8u /* a long look in vain makes all but the last of so many waits short or none */
 
 static struct {
     struct rp_ring *finds; /* a batch is published at the first look; NULL: nothing comes */
@@ -24,8 +26,10 @@ bool __wrap_rp_spin(uint32_t *spins, uint32_t limit_ns)
     return spin.finds != NULL;
 }
 
-/* One wait, which finds a batch or ends in sleep. Was it a long one? */
-static bool waits_long(struct pair *pair, bool finds)
+enum look { NONE, SHORT, LONG };
+
+/* One wait, which finds a batch if it looks for one, or ends in sleep. How long was its look? */
+static enum look look_of_a_wait(struct pair *pair, bool finds)
 {
     struct rp_error error;
     spin.finds = finds ? &pair->ring : NULL;
@@ -33,14 +37,15 @@ static bool waits_long(struct pair *pair, bool finds)
     if (finds)
         fill(&pair->ring, pair->ring.tail);
     rp_ring_view_wait(&pair->view, 0);
-    assert_int_equal(spin.looks, 1);
-    assert_int_equal(take(pair, &error), finds ? RP_RING_TAKEN : RP_RING_EMPTY);
-    if (finds) {
+    bool found = finds && spin.looks > 0;
+    assert_true(spin.looks <= 1);
+    assert_int_equal(take(pair, &error), found ? RP_RING_TAKEN : RP_RING_EMPTY);
+    if (found) {
         (void)rp_ring_view_release(&pair->view, pair->view.next);
         assert_int_equal(rp_ring_poll_release(&pair->ring), 0);
     }
-    assert_true(spin.limit_ns >= RP_SPIN_NS);
-    return spin.limit_ns > RP_SPIN_NS;
+    assert_true(spin.looks == 0 || spin.limit_ns >= RP_SPIN_NS);
+    return spin.looks == 0 ? NONE : spin.limit_ns > RP_SPIN_NS ? LONG : SHORT;
 }
 
 static void looks_that_find_something_stay_long(void **state)
@@ -49,18 +54,21 @@ static void looks_that_find_something_stay_long(void **state)
     struct pair pair;
     pair_open(&pair, 4, 0);
     for (unsigned i = 0; i < 3 * WAITS_A_TRY; i++)
-        assert_true(waits_long(&pair, true));
+        assert_int_equal(look_of_a_wait(&pair, true), LONG);
     pair_close(&pair);
 }
 
-/* Nothing comes for a long time: every eighth wait tries it. */
-static void waits_in_vain_are_short(void **state)
+/* Nothing comes for a long time: the looks are short, then there are none, and every eighth wait
+ * tries it. */
+static void waits_in_vain_are_short_and_then_sleep_at_once(void **state)
 {
     (void)state;
     struct pair pair;
     pair_open(&pair, 4, 0);
     for (unsigned i = 0; i < 5 * WAITS_A_TRY; i++)
-        assert_int_equal(waits_long(&pair, false), i % WAITS_A_TRY == 0);
+        assert_int_equal(look_of_a_wait(&pair, false), i % WAITS_A_TRY == 0 ? LONG
+                                                       : i < WAITS_A_TRY    ? SHORT
+                                                                            : NONE);
     pair_close(&pair);
 }
 
@@ -70,13 +78,13 @@ static void short_looks_that_find_something_change_nothing(void **state)
     (void)state;
     struct pair pair;
     pair_open(&pair, 4, 0);
-    assert_true(waits_long(&pair, false));
+    assert_int_equal(look_of_a_wait(&pair, false), LONG);
     for (unsigned i = 1; i < WAITS_A_TRY; i++) {
         for (unsigned k = 0; k < 2 * WAITS_A_TRY; k++)
-            assert_false(waits_long(&pair, true));
-        assert_false(waits_long(&pair, false));
+            assert_int_equal(look_of_a_wait(&pair, true), SHORT);
+        assert_int_equal(look_of_a_wait(&pair, false), SHORT);
     }
-    assert_true(waits_long(&pair, false));
+    assert_int_equal(look_of_a_wait(&pair, false), LONG);
     pair_close(&pair);
 }
 
@@ -87,13 +95,13 @@ static void a_try_that_finds_something_is_believed(void **state)
     struct pair pair;
     pair_open(&pair, 4, 0);
     for (unsigned i = 0; i < 2 * WAITS_A_TRY; i++)
-        (void)waits_long(&pair, false);
-    assert_true(waits_long(&pair, true));
-    assert_true(waits_long(&pair, true));
-    assert_true(waits_long(&pair, false));
+        (void)look_of_a_wait(&pair, false);
+    assert_int_equal(look_of_a_wait(&pair, true), LONG);
+    assert_int_equal(look_of_a_wait(&pair, true), LONG);
+    assert_int_equal(look_of_a_wait(&pair, false), LONG);
     for (unsigned i = 1; i < WAITS_A_TRY; i++) /* and forgotten as before */
-        assert_false(waits_long(&pair, false));
-    assert_true(waits_long(&pair, true));
+        assert_int_equal(look_of_a_wait(&pair, false), SHORT);
+    assert_int_equal(look_of_a_wait(&pair, true), LONG);
     pair_close(&pair);
 }
 
@@ -123,7 +131,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(looks_that_find_something_stay_long),
-        cmocka_unit_test(waits_in_vain_are_short),
+        cmocka_unit_test(waits_in_vain_are_short_and_then_sleep_at_once),
         cmocka_unit_test(short_looks_that_find_something_change_nothing),
         cmocka_unit_test(a_try_that_finds_something_is_believed),
         cmocka_unit_test(news_need_no_look),
