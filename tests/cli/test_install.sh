@@ -65,5 +65,5 @@ declared=$(grep -oh 'RP_API[^;(]*(' -r usr/include/ringpack |
 [ "$(printf '%s\n' "$exported" | sed 's/@.*//' | sort)" = "$declared" ] ||
     fail "declared, and not all exported: $declared"
 soname=$(readelf -d "$libdir/libringpack.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
-[ "$soname" = libringpack.so.0.1 ] && [ -e "$libdir/$soname" ] || fail "SONAME: $soname"
+[ "$soname" = libringpack.so.0.2 ] && [ -e "$libdir/$soname" ] || fail "SONAME: $soname"
 echo "installed and used: needs $needed"

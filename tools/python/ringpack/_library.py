@@ -27,7 +27,7 @@ from ._arguments import FilePath
 from ._machine import why_unsuitable
 from .errors import RingpackError, error_of
 
-SONAME = "libringpack.so.0.1"  # the structures below are those of this one
+SONAME = "libringpack.so.0.2"  # the structures below are those of this one
 SECTIONS = (  # enum rp_section
     "rows",
     "doc_lens",
