@@ -67,6 +67,7 @@
     X(pad_after_end, "a trainer that begins at the end of the stream gets batches of padding")     \
     X(provenance_off_by_one, "explain gives each fragment the provenance of the next one")         \
     X(park_first_behind, "of several catch-up flows only one learns that the engine sleeps")       \
+    X(print_control_characters, "names with control characters are printed as they are")           \
     X(prune_before_copy, "a checkpoint is removed although it has not been copied")                \
     X(publish_before_complete, "tail is stored before the slot is complete")                       \
     X(ready_before_read, "a ticket is READY, and its memory free, while reads are in flight")      \
@@ -82,6 +83,7 @@
     X(skip_padding_in_digest, "the plan digest does not cover rows of padding only")               \
     X(stop_for_second_behind, "the flow is stopped for a second ring that falls behind")           \
     X(stop_to_catch_up, "the flow is stopped and starts again for a ring that falls behind")       \
+    X(take_failed_look, "a look at free space that failed counts as an answer")                    \
     X(take_ignored_signals, "a signal that was ignored at start ends the engine")                  \
     X(trust_arrow_offsets, "offsets in an Arrow file are not held against its buffers")            \
     X(take_short_read, "a short read is taken for a complete one")                                 \

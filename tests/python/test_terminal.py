@@ -46,7 +46,7 @@ def plan_of(corpus, *options):
     return ["plan", source, "--seq-len", "64", "--batch-size", "1", "--rows", "9", *options]
 
 
-def test_names_with_control_characters(program, corpus):
+def check(program, corpus):
     commands = [
         ["inspect", corpus],
         ["index", corpus],  # with a line of its progress
@@ -63,6 +63,10 @@ def test_names_with_control_characters(program, corpus):
     assert SHOWN in on_terminal(program, "inspect", corpus)
 
 
+def test_names_with_control_characters(program, corpus):
+    check(program, corpus)
+
+
 def test_a_pipe_gets_names_as_they_are(program, corpus):
     done = subprocess.run([program, "inspect", corpus], capture_output=True, check=True)
     assert str(corpus).encode() in done.stdout
@@ -77,3 +81,9 @@ def test_the_log_of_an_engine(program, folder, corpus):
     engine.stop()
     log = engine.log()
     assert SHOWN in log and not set(controls(log)) - {"\n"}
+
+
+def test_controls_are_found(broken, corpus, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", "print_control_characters")
+    with pytest.raises(AssertionError):
+        check(broken, corpus)

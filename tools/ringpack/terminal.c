@@ -30,7 +30,7 @@ static bool write_all(const char *text, size_t bytes)
 /* Returns what stdio expects: the bytes that were taken, 0 after an error. */
 static ssize_t put(void *cookie, const char *bytes, size_t count)
 {
-    char text[BUFFER_BYTES + 2], escaped[RP_ESCAPED_BYTES(sizeof text)];
+    char text[BUFFER_BYTES + 2] = "", escaped[RP_ESCAPED_BYTES(sizeof text)];
     size_t part = count < BUFFER_BYTES ? count : BUFFER_BYTES, used = 0;
     (void)cookie;
     if (is_held)
