@@ -275,8 +275,7 @@ def draw_positions(result, top, bottom):
 
 def draw(result):
     s = result["settings"]
-    tokens = s["tokens"] * s["epochs"]
-    about = [f"{tokens / 1e9:.1f} G u16 tokens, documents of lognormal length (median 400), "
+    about = [f"{s['tokens'] / 1e6:.0f} M u16 tokens, documents of lognormal length (median 400), "
              f"shuffled, packed to rows of {s['seq_len']} from the page cache.",
              "Bars are medians of slices that take turns, whiskers the least and the most. "
              "Loop and memcpy: one thread; private memory, or where it is said the page cache."]

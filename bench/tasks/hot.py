@@ -46,20 +46,21 @@ class Hot:
         """The fair loop, the engine, the fair loop over the page cache, and over one batch."""
         bench, settings = self.bench, self.bench.settings
         keys = bench.task(profile=profile, num_epochs="endless")
-        bench.warm()
-        with side_by_side(
+        makers = [
             lambda: LoopSide(bench, f"loop, {profile}", keys, slots=SLOTS),
             lambda: EngineSide(bench, f"engine, {profile}", keys),
             lambda: LoopSide(bench, f"loop, page cache, {profile}", keys, slots=SLOTS, mapped=1),
-            lambda: LoopSide(bench, f"loop, one batch, {profile}", keys, slots=1),
-        ) as sides:
+        ]
+        if not settings["only_goals"]:
+            makers.append(lambda: LoopSide(bench, f"loop, one batch, {profile}", keys, slots=1))
+        bench.warm()
+        with side_by_side(*makers) as sides:
             found = take_turns(sides, settings["pairs"], settings["slice_ms"])
             bench.note(f"page cache: {sides[1].engine.first_words()}")
-        loop, engine, mapped, one = found.values()
+        loop, engine, mapped, *one = found.values()
         loop_cpu, mapped_cpu = cpu(loop), cpu(mapped)
         engine_cpu = cpu(engine, "engine_cpu_seconds")
         sample = {
-            "loop": rates(one), "loop_cpu": cpu(one),
             "loop_8_batches": rates(loop), "loop_8_batches_cpu": loop_cpu,
             "loop_mapped": rates(mapped), "loop_mapped_cpu": mapped_cpu,
             "hot": rates(engine), "hot_cpu": engine_cpu, "hot_trainer_cpu": cpu(engine),
@@ -68,6 +69,8 @@ class Hot:
             "hot_per_mapped_loop_cpu": ratios(mapped_cpu, engine_cpu),
             "mapped_per_loop_cpu": ratios(loop_cpu, mapped_cpu),
         }
+        for slices in one:
+            sample |= {"loop": rates(slices), "loop_cpu": cpu(slices)}
         return {self._name(name, profile): values for name, values in sample.items()}
 
     @staticmethod
@@ -130,7 +133,7 @@ class Hot:
 
     def digested(self):
         """Every config that is timed, with the digest that the plain loop has."""
-        for io in VERIFIED:
+        for io in () if self.bench.settings["only_goals"] else VERIFIED:
             for verify in "on", "off":
                 self._drain("min", **self._indexed(io, verify))
         return {f"hot_{profile}_digested": self._drain(profile) for profile in ("min", "hf")}

@@ -20,7 +20,7 @@ def page(folder):
         f"cores, {machine['memory_bytes'] / 2**30:.0f} GiB, "
         f"Linux {machine['kernel'].split('-')[0]}, {machine['compiler']}.\n",
         "## Every number\n",
-        "| number | median | least | most |\n|---|---:|---:|---:|",
+        "| number | median | least | most | 95 % interval |\n|---|---:|---:|---:|---:|",
         *(row(name, found) for name, found in sorted(run["metrics"].items())),
         "\n## First batch after a resume\n",
         "| row | documents before it | state token | with the token | planned from row 0 |",
@@ -40,7 +40,8 @@ def page(folder):
 
 def row(name, found):
     values = " | ".join(value(found[key]) for key in ("median", "min", "max"))
-    return f"| `{name}` | {values} |"
+    ends = "–".join(value(end) for end in found.get("interval") or [])
+    return f"| `{name}` | {values} | {ends} |"
 
 
 def value(number):
