@@ -88,6 +88,12 @@ uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const str
  * and state_bytes only. */
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped);
 
+/* What the watcher of a flow that adapts (residency.h) has found. */
+struct rp_flow_page_cache {
+    bool is_watched; /* false: the flow does not adapt, and the rest is 0 */
+    uint64_t corpus_bytes, held_bytes, room_bytes;
+};
+
 #define RP_NO_RING UINT32_MAX
 
 struct rp_flow;
@@ -145,6 +151,8 @@ void rp_flow_wake_at(struct rp_flow *flow, uint64_t batch);
 
 /** Are tokens taken from mapped files, and not read? If both: is that so for most of them? */
 bool rp_flow_is_mapped(const struct rp_flow *flow);
+
+struct rp_flow_page_cache rp_flow_page_cache(const struct rp_flow *flow);
 
 /** Packer processes: pidfds to watch (-1 where there is none). A dead one is replaced by
  * rp_flow_replace_packer, which leaves a living one alone. */

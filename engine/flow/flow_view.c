@@ -15,6 +15,17 @@ bool rp_flow_is_mapped(const struct rp_flow *flow)
                          : rp_files_are_mapped(files);
 }
 
+struct rp_flow_page_cache rp_flow_page_cache(const struct rp_flow *flow)
+{
+    const struct rp_residency *r = &flow->files.residency;
+    if (!flow->files.adapts)
+        return (struct rp_flow_page_cache){.is_watched = false};
+    return (struct rp_flow_page_cache){.is_watched = true,
+                                       .corpus_bytes = r->options.corpus_bytes,
+                                       .held_bytes = rp_a64_load_relaxed(&r->cached_bytes),
+                                       .room_bytes = rp_a64_load_relaxed(&r->room_bytes)};
+}
+
 bool rp_flow_is_catching_up(const struct rp_flow *flow, uint32_t ring)
 {
     return flow->catch_up[ring] != NULL;

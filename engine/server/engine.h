@@ -247,6 +247,9 @@ struct rp_engine {
     struct rp_error *error;
     uint64_t started_ns, failed_ns;
     struct rp_pace pace;
+    /* The sample at which it was last looked how tokens are taken, and at which the log said it. */
+    uint64_t looked_reading_ns, told_reading_ns;
+    uint32_t told_reading; /* enum rp_read_way: what it said */
     struct rp_wait_history wait_history;
     uint64_t absent_wait_ns; /* since then only seats without a consumer are waited for, or 0 */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */

@@ -11,9 +11,12 @@
 #define RP_PACE_SAMPLES 640u /* a minute, and some more */
 
 enum rp_pace_counter {
-    RP_PACE_TOKENS,     /* published */
-    RP_PACE_BATCHES,    /* micro-batches that all local ranks have released */
-    RP_PACE_READ_BYTES, /* from files or stores */
+    RP_PACE_TOKENS,         /* published */
+    RP_PACE_BATCHES,        /* micro-batches that all local ranks have released */
+    RP_PACE_READ_BYTES,     /* from files or stores */
+    RP_PACE_TAKEN_BYTES,    /* of tokens, read or mapped */
+    RP_PACE_BUFFERED_BYTES, /* of those, read through the page cache, or from a store */
+    RP_PACE_DIRECT_BYTES,   /* of those, read past the page cache */
     RP_PACE_COUNTERS
 };
 

@@ -35,6 +35,7 @@
 #include "server/last_look.h"
 #include "server/notify.h"
 #include "server/probe.h"
+#include "server/reading.h"
 #include "server/recorder.h"
 #include "server/rejoin.h"
 #include "server/rings.h"
@@ -144,7 +145,7 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
     if (mapped)
         rp_log(RP_LOG_INFO, "%s: token files are mapped",
                c->io == RP_IO_MAPPED ? "io: mapped" : "the page cache holds the corpus");
-    else
+    if (!mapped || adapts)
         rp_log(RP_LOG_INFO, "%s; %s reads", why, engine->direct ? "direct" : "buffered");
     struct rp_flow_options options = {.corpus = engine->corpus,
                                       .method = engine->method,
@@ -323,6 +324,7 @@ static void look(struct rp_engine *engine, int timeout_ms)
         rp_engine_accept(engine);
     look_after_names(engine);
     rp_engine_note_pace(engine);
+    rp_engine_note_reading(engine);
 }
 
 /* A checkpoint every so many steps, counted in what trainers consumed. */

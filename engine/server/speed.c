@@ -21,7 +21,10 @@ struct rp_pace_sample rp_engine_pace_sample(const struct rp_engine *engine)
         .at_ns = rp_now_ns(),
         .counts = {[RP_PACE_TOKENS] = counts.tokens,
                    [RP_PACE_BATCHES] = rp_engine_consumed(engine),
-                   [RP_PACE_READ_BYTES] = counts.read_bytes},
+                   [RP_PACE_READ_BYTES] = counts.read_bytes,
+                   [RP_PACE_TAKEN_BYTES] = counts.taken_bytes,
+                   [RP_PACE_BUFFERED_BYTES] = counts.buffered_bytes,
+                   [RP_PACE_DIRECT_BYTES] = counts.direct_bytes},
     };
 }
 

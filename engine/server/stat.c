@@ -10,6 +10,7 @@
 #include "server/alerts.h"
 #include "server/caching.h"
 #include "server/seats.h"
+#include "server/reading.h"
 #include "server/speed.h"
 #include "server/stat.h"
 #include "server/stat_parts.h"
@@ -91,18 +92,17 @@ static json_t *run_object(const struct rp_engine *engine)
                      (json_int_t)config->seq_len, "base_row", (json_int_t)engine->base_row);
 }
 
-/* What it has delivered, and how it reads. */
+/* What it has delivered. */
 static json_t *counts_object(const struct rp_engine *engine, const struct rp_flow_counts *counts)
 {
     uint64_t capacity = counts->rows * engine->config->seq_len;
-    return json_pack("{s:I, s:I, s:I, s:f, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:b, s:b}", "batches",
+    return json_pack("{s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:b, s:b}", "batches",
                      (json_int_t)counts->batches, "rows", (json_int_t)counts->rows, "tokens",
                      (json_int_t)counts->tokens, "fill",
-                     capacity ? (double)counts->tokens / (double)capacity : 0.0, "io",
-                     rp_flow_is_mapped(engine->flow) ? "mapped" : engine->method->name, "direct",
-                     engine->direct, "reads", (json_int_t)counts->reads, "read_bytes",
-                     (json_int_t)counts->read_bytes, "short_reads", (json_int_t)counts->short_reads,
-                     "read_retries", (json_int_t)counts->read_retries, "packers_replaced",
+                     capacity ? (double)counts->tokens / (double)capacity : 0.0, "reads",
+                     (json_int_t)counts->reads, "read_bytes", (json_int_t)counts->read_bytes,
+                     "short_reads", (json_int_t)counts->short_reads, "read_retries",
+                     (json_int_t)counts->read_retries, "packers_replaced",
                      (json_int_t)counts->packers_replaced, "reweighted", engine->is_reweighted,
                      "ended", engine->flow_ended);
 }
@@ -117,6 +117,7 @@ char *rp_engine_stat(struct rp_engine *engine)
     json_t *own = counts_object(engine, &counts);
     (void)json_object_update(object, own);
     json_decref(own);
+    rp_stat_add_reading(object, engine, &counts);
     rp_stat_add_speed(object, engine, &counts);
     rp_stat_add_saves(object, engine);
     rp_stat_add_memory(object, engine);

@@ -271,6 +271,17 @@ static void print_alerts(const json_t *stat)
     }
 }
 
+/* How tokens were taken of late. */
+static void print_ways(const json_t *stat)
+{
+    if (json_is_number(json_object_get(stat, "mapped_share")))
+        printf("%-10s%.0f %% mapped, %.0f %% through the page cache, %.0f %% past it: %s\n", "",
+               100 * json_number_value(json_object_get(stat, "mapped_share")),
+               100 * json_number_value(json_object_get(stat, "buffered_share")),
+               100 * json_number_value(json_object_get(stat, "direct_share")),
+               text_of(stat, "io_reason"));
+}
+
 static void print_safety(const json_t *stat)
 {
     putchar('\n');
@@ -282,6 +293,7 @@ static void print_safety(const json_t *stat)
     printf("%-10s%s; %s read; %s of the corpus is verified as it is read\n", "reading",
            text_of(stat, "io"), bytes_word(stat, "read_bytes").text,
            json_number_value(json_object_get(stat, "unverified_share")) > 0 ? "a part" : "all");
+    print_ways(stat);
     if (json_object_get(stat, "cache_bytes_max"))
         printf("%-10s%s of at most %s; %s hits, %s misses, %s evicted\n", "cache",
                bytes_word(stat, "cache_held_bytes").text, bytes_word(stat, "cache_bytes_max").text,

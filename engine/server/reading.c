@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See reading.h. */
+#include "server/reading.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "flow/residency.h"
+#include "server/speed.h"
+
+#define OF_LATE_NS UINT64_C(10000000000)
+#define LOG_NS UINT64_C(10000000000) /* from one line to the next at least */
+
+/* Bytes a second of late, by enum rp_read_way. */
+struct speeds {
+    double of[RP_READ_MAPPED + 1], all;
+};
+
+static struct speeds speeds_of_late(const struct rp_engine *engine)
+{
+    struct rp_pace_sample now = rp_engine_pace_sample(engine);
+    const struct rp_pace *pace = &engine->pace;
+    struct speeds s = {.all = rp_pace_speed(pace, &now, RP_PACE_TAKEN_BYTES, OF_LATE_NS)};
+    double buffered = rp_pace_speed(pace, &now, RP_PACE_BUFFERED_BYTES, OF_LATE_NS);
+    double direct = rp_pace_speed(pace, &now, RP_PACE_DIRECT_BYTES, OF_LATE_NS);
+    s.of[RP_READ_BUFFERED] = buffered;
+    s.of[RP_READ_DIRECT] = direct;
+    s.of[RP_READ_MAPPED] = s.all > buffered + direct ? s.all - buffered - direct : 0;
+    return s;
+}
+
+static enum rp_read_way first_way(const struct rp_engine *engine)
+{
+    return rp_flow_is_mapped(engine->flow) ? RP_READ_MAPPED
+           : engine->direct                ? RP_READ_DIRECT
+                                           : RP_READ_BUFFERED;
+}
+
+/* How most tokens are taken. */
+static enum rp_read_way main_way(const struct rp_engine *engine, const struct speeds *speeds)
+{
+    if (!rp_flow_page_cache(engine->flow).is_watched || speeds->all <= 0)
+        return first_way(engine);
+    enum rp_read_way way = RP_READ_MAPPED;
+    for (enum rp_read_way other = RP_READ_BUFFERED; other < RP_READ_MAPPED; other++)
+        way = speeds->of[other] > speeds->of[way] ? other : way;
+    return way;
+}
+
+static void explain(const struct rp_engine *engine, char *text, size_t text_bytes)
+{
+    struct rp_flow_page_cache cache = rp_flow_page_cache(engine->flow);
+    if (cache.is_watched)
+        snprintf(text, text_bytes,
+                 "the page cache holds %.0f MB of the corpus' %.0f MB, and memory has room for "
+                 "%.0f MB of it",
+                 (double)cache.held_bytes * 1e-6, (double)cache.corpus_bytes * 1e-6,
+                 (double)cache.room_bytes * 1e-6);
+    else if (engine->config->io == RP_IO_AUTO)
+        snprintf(text, text_bytes, "chosen at the start: the page cache cannot be watched");
+    else
+        snprintf(text, text_bytes, "as `io` and `direct` say");
+}
+
+void rp_engine_note_reading(struct rp_engine *engine)
+{
+    static const char *const words[] = {
+        [RP_READ_BUFFERED] = "read through the page cache",
+        [RP_READ_DIRECT] = "read past the page cache",
+        [RP_READ_MAPPED] = "taken from mapped files",
+    };
+    uint64_t now = rp_pace_last_ns(&engine->pace);
+    if (now == engine->looked_reading_ns || !rp_flow_page_cache(engine->flow).is_watched)
+        return;
+    if (engine->looked_reading_ns == 0) /* the start has said it */
+        engine->told_reading = first_way(engine);
+    engine->looked_reading_ns = now;
+    struct speeds speeds = speeds_of_late(engine);
+    enum rp_read_way way = main_way(engine, &speeds);
+    if (way == engine->told_reading ||
+        (engine->told_reading_ns && now - engine->told_reading_ns < LOG_NS))
+        return;
+    char why[160];
+    explain(engine, why, sizeof why);
+    rp_log(RP_LOG_INFO, "most tokens are %s now: %s", words[way], why);
+    engine->told_reading = way;
+    engine->told_reading_ns = now;
+}
+
+void rp_stat_add_reading(json_t *object, const struct rp_engine *engine,
+                         const struct rp_flow_counts *counts)
+{
+    static const char *const keys[] = {
+        [RP_READ_BUFFERED] = "buffered_share",
+        [RP_READ_DIRECT] = "direct_share",
+        [RP_READ_MAPPED] = "mapped_share",
+    };
+    struct rp_flow_page_cache cache = rp_flow_page_cache(engine->flow);
+    struct speeds speeds = speeds_of_late(engine);
+    enum rp_read_way main = main_way(engine, &speeds);
+    char why[160];
+    explain(engine, why, sizeof why);
+    json_object_set_new(object, "io",
+                        json_string(main == RP_READ_MAPPED ? "mapped" : engine->method->name));
+    json_object_set_new(
+        object, "direct",
+        json_boolean(cache.is_watched && speeds.all > 0 ? main == RP_READ_DIRECT : engine->direct));
+    json_object_set_new(object, "io_reason", json_string(why));
+    for (enum rp_read_way way = RP_READ_BUFFERED; way <= RP_READ_MAPPED; way++)
+        json_object_set_new(object, keys[way],
+                            speeds.all > 0 ? json_real(speeds.of[way] / speeds.all) : json_null());
+    uint64_t read = counts->buffered_bytes + counts->direct_bytes;
+    uint64_t mapped = counts->taken_bytes > read ? counts->taken_bytes - read : 0;
+    json_object_set_new(object, "mapped_bytes", json_integer((json_int_t)mapped));
+    json_object_set_new(object, "buffered_bytes", json_integer((json_int_t)counts->buffered_bytes));
+    json_object_set_new(object, "direct_bytes", json_integer((json_int_t)counts->direct_bytes));
+    json_object_set_new(object, "page_cache_bytes",
+                        cache.is_watched ? json_integer((json_int_t)cache.held_bytes)
+                                         : json_null());
+    json_object_set_new(object, "page_cache_room_bytes",
+                        cache.is_watched ? json_integer((json_int_t)cache.room_bytes)
+                                         : json_null());
+}

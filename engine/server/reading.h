@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reading.h — how tokens are taken from files of late, and why: for the log and for status. */
+#ifndef RP_SERVER_READING_H
+#define RP_SERVER_READING_H
+
+#include <jansson.h>
+
+#include "server/engine.h"
+
+/** After each sample of the pace: log how tokens are taken when most of them are taken another way
+ * than before. */
+void rp_engine_note_reading(struct rp_engine *engine);
+/** The keys of `ringpack stat` about it, from `io` on. */
+void rp_stat_add_reading(json_t *object, const struct rp_engine *engine,
+                         const struct rp_flow_counts *counts);
+
+#endif
