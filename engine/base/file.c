@@ -241,11 +241,11 @@ int rp_dir_make(const char *path, struct rp_error *error)
         char separator = *at;
         *at = 0;
         struct stat info;
-        if (mkdir(partial, 0700) < 0 && errno != EEXIST && stat(partial, &info) < 0)
-            code = rp_file_fail(error, partial, "create the directory");
-        else if (stat(partial, &info) < 0)
-            code = rp_file_fail(error, partial, "stat");
-        else if (!S_ISDIR(info.st_mode))
+        int refused = mkdir(partial, 0700) < 0 && errno != EEXIST ? errno : 0;
+        if (stat(partial, &info) < 0) {
+            errno = refused ? refused : errno; /* why it was not made, and not that it is absent */
+            code = rp_file_fail(error, partial, refused ? "create the directory" : "stat");
+        } else if (!S_ISDIR(info.st_mode))
             code = rp_fail(error, -ENOTDIR, NULL,
                            "%s: expected a directory, found another kind of file", partial);
         if (code == 0)
