@@ -357,12 +357,18 @@ static void note_wait(struct rp_client *client)
 }
 
 /* Check the call, write the heartbeat that the engine sees, and look. */
+static int check_call(const struct rp_client *client, const struct rp_batch *batch,
+                      struct rp_error *error)
+{
+    int code = refuse_child(client, error);
+    return code < 0 ? code
+                    : rp_sized_check(batch->struct_size, RP_BATCH_REQUIRED, "rp_batch", error);
+}
+
 static int visit(struct rp_client *client, uint64_t now, struct rp_batch *batch,
                  struct rp_error *error)
 {
-    int code = refuse_child(client, error);
-    if (code == 0)
-        code = rp_sized_check(batch->struct_size, RP_BATCH_REQUIRED, "rp_batch", error);
+    int code = check_call(client, batch, error);
     if (code < 0)
         return code;
     if (client->current)
@@ -463,9 +469,11 @@ int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch
 int rp_client_step(struct rp_client *client, const struct rp_batch *done, struct rp_batch *batch,
                    struct rp_error *error)
 {
-    int code = rp_client_release(client, done);
-    return code < 0 && !client->forked
-               ? rp_fail(error, code, "give each lease to one call of step or release",
-                         "batch %" PRIu64 " is not on lease", done->number)
-               : rp_client_take(client, batch, error);
+    int code = check_call(client, batch, error);
+    if (code < 0)
+        return code;
+    code = rp_client_release(client, done);
+    return code < 0 ? rp_fail(error, code, "give each lease to one call of step or release",
+                              "batch %" PRIu64 " is not on lease", done->number)
+                    : rp_client_take(client, batch, error);
 }

@@ -146,8 +146,10 @@ RP_API RP_MUST_CHECK int rp_client_take(struct rp_client *client, struct rp_batc
 RP_API int rp_client_release(struct rp_client *client, const struct rp_batch *batch);
 
 /** One step of a loop in one call: release the lease `done`, then rp_client_take. The structs may
- * be the same one. Returns what rp_client_take returns, and then the lease is released, also when
- * no batch was ready; -RP_E_USAGE when `done` is not on lease, and then nothing is taken. */
+ * be the same one. Returns what rp_client_take returns. The lease is released also when no batch
+ * was ready: rp_client_take or rp_client_next goes on. Nothing is released and nothing taken when
+ * `done` is not on lease, in a forked child, or with a wrong struct_size: -RP_E_USAGE. Not to be
+ * called after rp_client_detach. */
 RP_API RP_MUST_CHECK int rp_client_step(struct rp_client *client, const struct rp_batch *done,
                                         struct rp_batch *batch, struct rp_error *error);
 
@@ -245,7 +247,7 @@ RP_API RP_MUST_CHECK int rp_run_locate(const char *run_dir, const char *run,
 
 RP_API void rp_text_free(char *text);
 
-/** The version of the library that was loaded, such as "0.1.0". It belongs to the library. */
+/** The version of the library that was loaded, such as "0.2.0". It belongs to the library. */
 RP_API const char *rp_version(void);
 
 /** A section of a batch; NULL if the run does not have it, or the library does not know it. */

@@ -126,6 +126,9 @@ static void a_step_releases_one_batch_and_takes_the_next(void **state)
         assert_true(fake_batch_holds(&batches[to], row));
         assert_states(client, row + FAKE_ROWS);
         assert_int_equal(rp_client_step(client, &done, &done, NULL), -RP_E_USAGE);
+        struct rp_batch unknown = {.struct_size = 1};
+        assert_int_equal(rp_client_step(client, &batches[to], &unknown, NULL), -RP_E_USAGE);
+        assert_true(rp_client_holds(client, &batches[to]));
         at = to;
     }
     int code = rp_client_step(client, &batches[at], &batches[!at], NULL);
