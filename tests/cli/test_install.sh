@@ -32,7 +32,7 @@ C
 cat >user/CMakeLists.txt <<'CMAKE'
 cmake_minimum_required(VERSION 3.22)
 project(user C)
-find_package(ringpack 0.1 REQUIRED)
+find_package(ringpack 0.2 REQUIRED)
 add_executable(user main.c)
 target_link_libraries(user PRIVATE ringpack::ringpack)
 CMAKE
