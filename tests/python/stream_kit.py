@@ -264,7 +264,7 @@ class Engine:
         self.folder, self.run = Path(folder), config.get("run", "e2e")
         self.config = {"run": self.run, "run_dir": str(folder), **config}
         if self.config.get("io") == "io_uring" and not IO_URING_WORKS:
-            self.config["io"] = "auto"
+            self.config["io"] = "pread"
         path = self.folder / f"{self.run}.yaml"
         path.write_text(json.dumps(self.config))  # JSON is YAML
         self.log_path = self.folder / f"{self.run}.log"

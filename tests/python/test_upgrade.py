@@ -17,7 +17,7 @@ from conftest import ROOT
 from stream_kit import Engine, Ranks
 
 RELEASES = sorted(path.name for path in (ROOT / "tests" / "upgrade").iterdir() if path.is_dir())
-assert "0.1.0" in RELEASES
+assert {"0.1.0", "0.2.0"} <= set(RELEASES)
 FORMS = "token", "json", "npz", "safetensors"
 
 

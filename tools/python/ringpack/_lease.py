@@ -35,11 +35,14 @@ if getrefcount is None or not getattr(sys, "_is_gil_enabled", lambda: True)():
 
 def _count_one_local() -> int:
     local = object()
-    return int(getrefcount(local))
+    count = int(getrefcount(local))
+    second = local
+    return count if int(getrefcount(second)) == count + 1 else -1
 
 
-ONE_LOCAL = _count_one_local() or -1
-"""What getrefcount(local) says of an object that only this local variable refers to."""
+ONE_LOCAL = _count_one_local()
+"""What getrefcount(local) says of an object that only this local variable refers to; -1, which is
+never equal, where references are not counted."""
 
 
 class Place(NamedTuple):

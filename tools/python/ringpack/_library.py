@@ -216,7 +216,7 @@ def _check_version(opened: Any) -> None:
 
 
 def version() -> str:
-    """Of the library, such as "0.1.0"."""
+    """Of the library, such as "0.2.0"."""
     return str(library().rp_version().decode("ascii"))
 
 

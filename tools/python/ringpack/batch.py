@@ -281,9 +281,11 @@ class Batch(Mapping[str, Any]):
         """Digest of the rows (engine/plan/STREAM.md section 7), to be added up modulo 2**128.
 
         With `labels`, the labelled digest: it covers labels or the loss mask, too."""
-        self.view("rows", kind="numpy")  # refuses a closed batch
+        held = self.view("rows", kind="numpy")  # refuses a closed batch; keeps the lease meanwhile
         assert self._lease is not None
-        return self._lease.client.digest(self._info, labels)
+        digest = self._lease.client.digest(self._info, labels)
+        del held
+        return digest
 
     def release(self) -> None:
         """Give the slot back to the engine now. Twice is once.
