@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two ranks in two threads of one process, for tests/package/free_threaded: threads.py FOLDER
 
-Each thread takes the batches of its rank and keeps some of them longer than a step. Together they must
-have what one rank gets that takes the same global batches alone, and the interpreter's lock must
-stay off.
+Each thread takes the batches of its rank and keeps some of them longer than a step. Together they
+must have what one rank gets that takes the same global batches alone, and the interpreter's lock
+must stay off.
 """
 
 import sys
@@ -49,7 +49,8 @@ def main():
         thread.join()
     alone = []
     rows_of(0, 1, RANKS * ROWS, alone)
-    assert len(alone) > 100 and all(len(batches) == len(alone) for batches in found), "lengths differ"
+    assert len(alone) > 100
+    assert all(len(batches) == len(alone) for batches in found), "lengths differ"
     for step, (ids, labels) in enumerate(alone):
         for part, expected in enumerate((ids, labels)):
             together = numpy.concatenate([batches[step][part] for batches in found])
