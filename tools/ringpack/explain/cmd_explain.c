@@ -171,7 +171,9 @@ static uint32_t find_columns(FILE *out)
     struct winsize size = {0};
     uint64_t columns = 0;
     const char *said = getenv("COLUMNS");
-    if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    /* a guarded stdout (terminal.h) has no descriptor of its own */
+    int fd = out == stdout ? STDOUT_FILENO : fileno(out);
+    if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         columns = size.ws_col;
     else if (!said || !rp_text_u64(said, &columns))
         columns = COLUMNS_STANDARD;
