@@ -2,16 +2,18 @@
 """`io: auto` beside each fixed way of reading, while the page cache holds all, half or nothing.
 
     build/venv/bin/python bench/adapt.py --build build [--tokens 200000000] [--rounds 3]
-        [--states cold,hot,half,evicted,short] [--shuffles document,block,none] [--direct auto,on]
+        [--states cold,hot,half,evicted,short] [--shuffles document,block,none]
+        [--ways auto,mapped,buffered,direct]
 
 States of the page cache: `cold`: nothing of the corpus is in it, and all of it fits. `short`: as
 cold, and the engine is in a memory cgroup that holds half of the corpus (needs root, and cgroups of
 version 1). `hot`: all of it. `half`: its first half. `evicted`: all of it, until a third of the run
 is over; then nothing.
 
-Every way delivers the same rows (their digest is compared) in each state. A round serves each way
-once, and begins one way later than the round before. Reported are medians of tokens a second and of
-CPU seconds, and the median of the ratios of `auto` to the best fixed way within a round.
+Every way delivers the same rows in each state: a round that is not timed comes first, whose
+trainers hash every row. A timed round serves each way once, and begins one way later than the round
+before. Reported are medians of tokens a second and of CPU seconds, and the medians of the ratios of
+`auto` to the fixed way that was the fastest of the same round.
 """
 
 import argparse
@@ -84,11 +86,13 @@ def serve(bench, place, state, keys, *options):
         timer = threading.Timer(bench.settings["evict_after"], forget, [place])
         if state == "evicted":
             timer.start()
-        with bench.trainer(*options) as report:
-            found = report()
-            seconds = time.monotonic() - engine.ready
-        engine.end()
-        timer.cancel()
+        try:
+            with bench.trainer(*options) as report:
+                found = report()
+                seconds = time.monotonic() - engine.ready
+            engine.end()
+        finally:
+            timer.cancel()
     return found, found["tokens"] / seconds, 1e9 * engine.cpu_seconds / found["tokens"]
 
 
@@ -97,6 +101,9 @@ def measure(bench, place, state, keys, rounds):
     ways = {name: WAYS[name] for name in bench.settings["ways"]}
     samples = {name: [] for name in ways}
     names = list(ways)
+    for name in names:
+        found, *_ = serve(bench, place, state, {**keys, **ways[name]}, "--digest")
+        bench.check(f"digest of {state} {keys['shuffle']}", found["digest"], found["digest"])
     for number in range(rounds):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
@@ -112,9 +119,12 @@ def row(state, keys, samples):
     middle = {name: [statistics.median(column) for column in zip(*values)]
               for name, values in samples.items()}
     fixed = [name for name in samples if name != "auto"]
-    own["fastest"] = max(fixed, key=lambda name: middle[name][0])
+    fastest = [max(fixed, key=lambda name: samples[name][number][0])
+               for number in range(len(samples["auto"]))]
+    own["fastest"] = statistics.mode(fastest)
     own["ratio"], own["cpu_ratio"] = [
-        statistics.median(a[i] / b[i] for a, b in zip(samples["auto"], samples[own["fastest"]]))
+        statistics.median(auto[i] / samples[name][number][i]
+                          for number, (auto, name) in enumerate(zip(samples["auto"], fastest)))
         for i in range(2)
     ]
     cells = [f"{speed / 1e6:.0f} ({cpu:.2f})" for speed, cpu in middle.values()]
@@ -134,11 +144,15 @@ def main():
     parser.add_argument("--ways", default="auto,mapped,buffered,direct")
     parser.add_argument("--evict-after", type=float, default=0.7, help="seconds (`evicted`)")
     arguments = parser.parse_args()
+    ways = arguments.ways.split(",")
+    if "auto" not in ways or len(set(ways)) < 2 or not set(ways) <= WAYS.keys():
+        parser.error(f"--ways {arguments.ways}: auto and at least one of the fixed ways, of "
+                     f"{', '.join(WAYS)}")
     data = Path(arguments.data).resolve()
     place = make_corpus(data, arguments.tokens)
     settings = {"corpus": place, "seq_len": 4096, "batch_size": 8, "packing": "lookahead",
                 "epochs": 1, "evict_after": arguments.evict_after,
-                "ways": arguments.ways.split(",")}
+                "ways": ways}
     bench = Bench(arguments.build, data, settings)
     print(f"| page cache | shuffle | {' | '.join(settings['ways'])} | best | auto, tokens/s "
           f"| auto, CPU |\n|---|---|{'---:|' * len(settings['ways'])}---|---:|---:|")
