@@ -101,8 +101,8 @@ def peak_bytes(pid):
     return 1024 * int(re.search(r"VmHWM:\s+(\d+)", text)[1])
 
 
-def measure(bench, source, ranks, rows, seq_len, tokens):
-    batches = batches_of(ranks, rows, seq_len, tokens)
+def measure(bench, source, ranks, rows, seq_len, batches):
+    """`batches`: of each rank."""
     with Engine(bench, keys_of(source, ranks, rows, seq_len), "--fresh") as engine:
         start = engine.ready - engine.begin
         trainers = Trainers(bench, ranks, batches)
@@ -167,11 +167,12 @@ def median_of(samples):
 
 def measure_case(bench, source, ranks, shape, options):
     rows, seq_len = map(int, shape.split("x"))
+    batches = batches_of(ranks, rows, seq_len, options.tokens)
     many, one = [], []
     for number in range(options.rounds):
         pair = ((ranks, many), (1, one)) if ranks > 1 else ((1, many),)
         for count, samples in pair[::1 if number % 2 == 0 else -1]:
-            samples.append(measure(bench, source, count, rows, seq_len, options.tokens))
+            samples.append(measure(bench, source, count, rows, seq_len, ranks * batches // count))
     found = median_of(many)
     if ranks > 1:
         found["per_one_rank"] = {
