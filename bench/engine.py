@@ -28,6 +28,13 @@ def summarise(values):
             "interval": interval_of_median(values), "count": len(values), "values": values}
 
 
+def field_of(path, name):
+    for line in Path(path).read_text().splitlines():
+        if line.startswith(name):
+            return line.split(":", 1)[1].strip()
+    return "unknown"
+
+
 class Engine:
     """`ringpack serve`, from its start until it has ended and its CPU time is known."""
 

@@ -14,6 +14,7 @@ twice.
 
 import contextlib
 import json
+import select
 import subprocess
 from collections import Counter
 
@@ -36,7 +37,7 @@ class Side:
         try:
             self.process.stdin.write(f"{ms}\n")
             self.process.stdin.flush()
-            line = self.process.stdout.readline()
+            line = self._answer(PATIENCE + ms / 1000)
         except BrokenPipeError:
             line = ""
         if not line:
@@ -46,6 +47,13 @@ class Side:
         self.tokens += found["tokens"]
         self.rows += found["rows"]
         return found
+
+    def _answer(self, seconds):
+        """The next line, which a program that is healthy writes in less than so many seconds."""
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            self.process.kill()
+            raise Failed(f"{self.name}: a part of a slice did not end within {seconds:g} s")
+        return self.process.stdout.readline()
 
     def check(self):
         """The sum of all slices against the plan."""
@@ -75,29 +83,37 @@ class EngineSide(Side):
     """An engine and its trainer. `only`: keys that the plan does not know."""
 
     def __init__(self, bench, name, keys, **only):
-        run = name.replace(" ", "-").replace(",", "")
-        self.engine = Engine(bench, {"run": run, **keys, **only}, "--fresh")
+        self.bench, self.run_name = bench, name.replace(" ", "-").replace(",", "")
+        self.engine = Engine(bench, {"run": self.run_name, **keys, **only}, "--fresh")
         try:
             super().__init__(bench, name, keys,
-                             [bench.trainer_program, "slices", f"run={run}",
+                             [bench.trainer_program, "slices", f"run={self.run_name}",
                               f"run_dir={bench.run_dir}", f"engine={self.engine.process.pid}"])
         except BaseException:
             self.engine.__exit__()
             raise
 
+    def stat(self):
+        return self.bench.ask(self.bench.program, "stat", self.run_name, "--json", "--run-dir",
+                              self.bench.run_dir)
+
     def close(self):
-        super().close()
-        self.engine.__exit__()
+        try:
+            super().close()
+        finally:
+            self.engine.__exit__()
 
 
-def take_turns(sides, pairs, ms, parts=PARTS):
+def take_turns(sides, pairs, ms, parts=PARTS, loaded=lambda: None):
     """{name of a side: its slices}, as many of each as pairs. A short part comes first, in which
-    pages are touched for the first time; it is checked, but not reported."""
+    pages are touched for the first time; it is checked, but not reported. `loaded` is called
+    between it and the slices."""
     found = {side.name: [] for side in sides}
     order = list(sides)
     part_ms = max(ms // parts, 1)
     for side in sides:
         side.run(part_ms)
+    loaded()
     for _ in range(pairs):
         slices = {side.name: Counter() for side in sides}
         for _ in range(parts):

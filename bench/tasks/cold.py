@@ -9,10 +9,11 @@ import subprocess
 from pathlib import Path
 
 from corpora.token_corpus import aligned_reads
-from engine import Engine, Failed
+from engine import Engine, Failed, field_of
 from slices import EngineSide, LoopSide, cpu, rates, ratios, side_by_side, take_turns
 
 BLOCK = 4096
+PAST_CACHE = {"io": "io_uring", "direct": "on"}  # `auto` maps whatever the page cache holds
 FIO_MS = 300  # of a run that chooses the size of reads
 PART_MS = 500  # of a slice: each starts fio anew
 HUGE_PAGES = 64
@@ -134,9 +135,20 @@ class Cold:
             bench.checks[name] = {"value": bench.limits("digest", keys)["digest"]["digest"],
                                   "times": 0}
         self._forget()
-        with Engine(bench, {**keys, "direct": "on"}, "--fresh"):
+        with Engine(bench, {**keys, **PAST_CACHE}, "--fresh"):
             with bench.trainer("--digest") as report:
                 bench.check(name, bench.checks[name]["value"], report()["digest"])
+
+    def _check_reads(self, side):
+        """That the tokens came from the disk: by the engine, and by the kernel's count."""
+        found = side.stat()
+        self.bench.check("bytes that were mapped past the page cache", 0, found["mapped_bytes"])
+        self.bench.check("direct reads past the page cache", True, found["direct"])
+        pid = side.engine.process.pid
+        read = int(field_of(f"/proc/{pid}/io", "read_bytes"))
+        if read < 2 * side.tokens:
+            raise Failed(f"{side.name}: the disk gave the engine {read} bytes, and the trainer "
+                         f"took {2 * side.tokens} bytes of tokens")
 
     def _beside_fio(self, shuffle, make_fio, fio_name):
         """The engine, fio, and the plain loop, whose CPU time is the rest of the limit."""
@@ -145,14 +157,14 @@ class Cold:
         if not settings["only_goals"] or shuffle not in self.digested:
             self._digest(shuffle, 1)
             self.digested.add(shuffle)
-        self._forget()
-        makers = [lambda: EngineSide(bench, f"engine, cold, {shuffle}", keys, direct="on"),
+        makers = [lambda: EngineSide(bench, f"engine, cold, {shuffle}", keys, **PAST_CACHE),
                   lambda: LoopSide(bench, f"loop, {shuffle}", keys)]
         if self.fio_program:
             makers.insert(1, make_fio)
         with self.huge_pages(), side_by_side(*makers) as sides:
             found = take_turns(sides, settings["pairs"], settings["slice_ms"],
-                               max(settings["slice_ms"] // PART_MS, 1))
+                               max(settings["slice_ms"] // PART_MS, 1), self._forget)
+            self._check_reads(sides[0])
             bench.note(f"past it: {sides[0].engine.first_words()}")
         engine, *fio, loop = found.values()
         engine_cpu = cpu(engine, "engine_cpu_seconds")
