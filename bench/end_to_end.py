@@ -6,9 +6,9 @@ compared with something takes turns with it (slices.py), with new processes in e
 Reported are medians over the values of all repetitions, with an interval (intervals.py). Nothing
 is left out: a task that fails ends the run, one that cannot be done here leaves a note.
 
-Invariant: every run of the engine is checked. What a timed trainer was given is counted against
-`ringpack plan`; another run of the same config digests every row, and its digest must be that of
-the plain loop, which shares only the plan with the engine.
+Invariant: every comparison of slices is checked. What a timed trainer was given is counted against
+`ringpack plan`; another run of the engine with the same config digests every row, and its digest
+must be that of the plain loop, which shares only the plan with the engine.
 
 Called by tools/bench; README.md says what each number means.
 """
@@ -24,8 +24,8 @@ import time
 from pathlib import Path
 
 from corpora.token_corpus import make_corpus, make_index
-from engine import Bench, summarise
-from intervals import Rounds
+from engine import Bench, field_of, summarise
+from intervals import Rounds, interval_of_repetitions
 from tasks.cold import Cold
 from tasks.hand_over import HandOver
 from tasks.hot import Hot
@@ -43,13 +43,6 @@ def first_line(*command):
         return done.stdout.strip().splitlines()[0]
     except (OSError, IndexError, subprocess.CalledProcessError):
         return "unknown"
-
-
-def field_of(path, name):
-    for line in Path(path).read_text().splitlines():
-        if line.startswith(name):
-            return line.split(":", 1)[1].strip()
-    return "unknown"
 
 
 def describe_machine():
@@ -88,8 +81,9 @@ def summary_of(found):
     """Of what repetitions found: numbers, lists of them (pairs), or rounds."""
     if isinstance(found[0], Rounds):
         return Rounds.summarise(found)
-    return summarise([value for each in found
-                      for value in (each if isinstance(each, list) else [each])])
+    repetitions = [each if isinstance(each, list) else [each] for each in found]
+    return {**summarise([value for values in repetitions for value in values]),
+            "interval": interval_of_repetitions(repetitions)}
 
 
 def metrics_of(samples):
@@ -97,11 +91,12 @@ def metrics_of(samples):
     return {name: summary_of([s[name] for s in samples if name in s]) for name in names}
 
 
-# In each repetition: `pairs` of slices, `starts` of an engine for each way to start, `saves` of a
+# Six repetitions are the least that have an interval of their own (intervals.py). In each: `pairs`
+# of slices, `starts` of an engine for each way to start, `saves` of a
 # checkpoint, `hand_overs` of a full ring. `only_goals`: what no goal is about is left out.
 SIZES = {
     "full": {
-        "repeats": 5, "pairs": 6, "slice_ms": 1000, "starts": 4, "saves": 16, "hand_overs": 5,
+        "repeats": 6, "pairs": 5, "slice_ms": 1000, "starts": 4, "saves": 16, "hand_overs": 5,
         "tokens": 200_000_000, "epochs": 10, "index_documents": 16_000_000,
         "positions": [0, 1_000_000, 4_000_000, 16_000_000, 64_000_000],
         "memory_documents": [10_000, 4_000_000],
@@ -130,7 +125,7 @@ def parse_arguments():
     parser.add_argument("--output", required=True, help="JSON file to write")
     parser.add_argument("--size", choices=SIZES, default="full", help="quick: less of everything,"
                         " under two minutes; once: the least of everything, to see that all runs")
-    parser.add_argument("--repeats", type=int, help="repetitions (5; with --size quick 2)")
+    parser.add_argument("--repeats", type=int, help="repetitions (6; with --size quick 2)")
     parser.add_argument("--no-cold", action="store_true", help="leave out what reads the disk")
     parser.add_argument("--only-start", action="store_true",
                         help="starts, positions and memory only")

@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can be said of a median that was found in a few values, without knowing how noise is spread.
 
-Two intervals that hold the true value with a probability of 95 % or more:
+Two intervals that hold the true value with a probability of 95 % or more, if what they are of is
+independent:
 
 * of a median: between two of the sorted values. A value is below the true median with probability
   1/2, so how many of n are below it is binomial, whatever the values' distribution (H. A. David and
-  H. N. Nagaraja, Order Statistics, 3rd edition, 2003, section 7.1). The values must be independent;
-  n below 6 has no such interval.
+  H. N. Nagaraja, Order Statistics, 3rd edition, 2003, section 7.1). n below 6 has no such interval.
 * of anything else: the percentile interval of the bootstrap (B. Efron and R. J. Tibshirani, An
   Introduction to the Bootstrap, 1993, section 13.3), for which whole rounds are drawn.
+
+Values of one repetition share processes, and so what is peculiar to these (where their memory
+lies). Six repetitions or more are judged by their medians, whose processes are different. The
+interval of fewer repetitions is of all values, and so are those of rounds: such an interval holds
+for these processes only, and those of another run may differ by more.
 """
 
 import math
 import random
+import statistics
 
 CONFIDENCE = 0.95
 DRAWS = 1000
@@ -34,6 +40,12 @@ def interval_of_median(values):
     rank = rank_of_interval(len(values))
     ordered = sorted(values)
     return [ordered[rank - 1], ordered[-rank]] if rank else None
+
+
+def interval_of_repetitions(repetitions):
+    """[low, high] of the median, from a list of values for each repetition; or None."""
+    return (interval_of_median([statistics.median(values) for values in repetitions])
+            or interval_of_median([value for values in repetitions for value in values]))
 
 
 def interval_by_rounds(rounds, statistic):

@@ -13,8 +13,12 @@ import pytest
 BENCH = Path(os.environ["RP_SOURCE_DIR"]) / "bench"
 sys.path[:0] = [str(BENCH), str(BENCH / "report")]
 
+import slices  # noqa: E402
+from end_to_end import summary_of  # noqa: E402
 from engine import Failed, summarise  # noqa: E402
-from goals import MET, NOT_MEASURED, NOT_MET, UNDECIDED, Found, exactly, goals  # noqa: E402
+from goals import (  # noqa: E402
+    MET, NOT_MEASURED, NOT_MET, UNDECIDED, Found, difference_of, exactly, goals, rate_of,
+)
 from intervals import (  # noqa: E402
     Rounds, interval_by_rounds, interval_of_median, rank_of_interval,
 )
@@ -66,6 +70,27 @@ def test_bootstrap_draws_rounds():
     assert (found["median"], found["min"], found["max"], found["count"]) == (3.5, 1.5, 5.5, 8)
 
 
+def test_the_interval_of_repetitions_holds_what_their_processes_differ_by():
+    """Pairs of one repetition differ by 1 %, those of two repetitions by 3 %; the truth is 1."""
+    source, tries = random.Random(SEED), 400
+    held_by = {"repetitions": 0, "pairs": 0}
+    for _ in range(tries):
+        of_processes = [source.gauss(1, 0.03) for _ in range(6)]
+        found = [[process * source.gauss(1, 0.01) for _ in range(5)] for process in of_processes]
+        ends = {"repetitions": summary_of(found)["interval"],
+                "pairs": interval_of_median([value for values in found for value in values])}
+        for name, (low, high) in ends.items():
+            held_by[name] += low <= 1 <= high
+    assert held_by["repetitions"] >= 0.95 * tries  # 0.969 by the binomial distribution
+    assert held_by["pairs"] < 0.85 * tries, "the processes of this test do not differ"
+
+
+def test_fewer_repetitions_have_the_interval_of_their_pairs():
+    found = summary_of([[1, 2, 3], [4, 5, 6]])
+    assert (found["interval"], found["count"]) == ([1, 6], 6)
+    assert summary_of([1, 2, 3])["interval"] is None
+
+
 # ---- verdicts -----------------------------------------------------------------------------------
 
 
@@ -84,6 +109,15 @@ def test_a_bound_within_the_interval_is_not_judged():
     assert verdict_of([2.0] * 5) == UNDECIDED  # too few values, however good they are
     assert exactly(0.8).verdict(">=", 0.8) == MET
     assert exactly(None).verdict(">=", 0.8) == NOT_MEASURED
+
+
+def test_one_time_decides_nothing():
+    """Neither as a rate, nor as a difference."""
+    once, often = summarise([10]), summarise([8, 9, 10, 11, 12, 13])
+    assert Found(rate_of(once, 1000)).verdict(">=", 10) == UNDECIDED
+    assert Found(rate_of(often, 1040)).verdict(">=", 80) == MET
+    assert Found(difference_of(often, once)).verdict("<=", 10) == UNDECIDED
+    assert Found(difference_of(often, often)).interval == [-5, 5]
 
 
 def test_results_of_an_unknown_format_are_refused():
@@ -197,4 +231,13 @@ def test_a_side_that_dies_is_named_with_what_it_said():
     side = Side(Plan(), "the loop", {}, ["sh", "-c", "echo no corpus >&2; exit 2"])
     with pytest.raises(Failed, match="the loop: no corpus"):
         side.run(1)
+    side.close()
+
+
+def test_a_side_that_never_answers_ends_the_run(monkeypatch):
+    monkeypatch.setattr(slices, "PATIENCE", 0.1)
+    side = Side(Plan(), "the engine", {}, ["sleep", "100"])
+    with pytest.raises(Failed, match="the engine: a part of a slice did not end"):
+        side.run(1)
+    monkeypatch.undo()
     side.close()
