@@ -45,9 +45,10 @@ def parse_arguments():
                         help="leave out the second corpus, text of this machine")
     parser.add_argument("--python", type=Path, help="that has the peers (build/peers-venv)")
     parser.add_argument("--alone", type=shlex.split, default=[], metavar="PREFIX",
-                        help="put before each command that measures, where the machine is shared")
+                        help="a command that waits until the machine is free, and then runs what"
+                        " is timed")
     parser.add_argument("--beside", type=shlex.split, default=[], metavar="PREFIX",
-                        help="put before each command that is not timed")
+                        help="a command that runs what is not timed")
     return parser.parse_args()
 
 

@@ -117,25 +117,42 @@ def print_goals(result):
 # ---- documents -----------------------------------------------------------------------------------
 
 
+SAID = {"own packer": "the fastest loader that packs by itself",
+        "packer written around it": "the fastest packer that we wrote around a loader, in numpy",
+        "windows": "the fastest of the loaders that cut a corpus which was concatenated before"}
+SAID_ABSENT = {"own packer": "loaders that pack by themselves",
+               "packer written around it": "packers that we wrote around a loader",
+               "windows": "loaders that cut a corpus which was concatenated before"}
+
+
+def members_of(result, kind, best):
+    """The best one, and who else was measured."""
+    others = [entry["name"] for entry in speed_rows(result, kind)
+              if not entry.get("ours") and entry["name"] != best]
+    return best + (f"; slower: {', '.join(others)}" if others else "")
+
+
 def sentence(result):
-    """What README.md says: each class by itself, and the run that the figures are of."""
-    words = {"own packer": "the best packer that another library brings ({best})",
-             "packer written around it": "the best packer that we wrote around such a library, in "
-                                         "numpy ({best})",
-             "windows": "windows of a corpus that was concatenated before, which nobody packs "
-                        "({best})"}
-    said = [f"{number(ratio['median'])} × {words[kind].format(best=ratio['best'])}"
-            for kind in CLASSES if (ratio := ratio_of(result, "lognormal", kind))]
-    lines = ["Tokens per second that ringpack delivers to a Python loop, beside each class of "
-             "other loaders on the same machine: " + "; ".join(said) + "."]
+    """What README.md says: the classes and members that this run measured, and when that was."""
+    measured = {kind: ratio for kind in CLASSES
+                if (ratio := ratio_of(result, "lognormal", kind))}
+    said = [f"{ratio_text(ratio)} {SAID[kind]} ({members_of(result, kind, ratio['best'])})"
+            for kind, ratio in measured.items()]
+    lines = ["Tokens per second that ringpack delivers to a Python loop, over those of other "
+             "loaders on the same machine: " + "; ".join(said) + "."]
+    absent = [SAID_ABSENT[kind] for kind in CLASSES if kind not in measured]
+    if absent:
+        lines.append(f"Not measured in that run: {'; '.join(absent)}.")
     deepest = deepest_resume(result)
     if deepest:
         ours, best, name, rows = deepest
         lines.append(f"After a resume at row {rows / 1e6:.0f} M the first batch takes ringpack "
                      f"{time_text(ours)}, the fastest of them ({name}) {time_text(best)}.")
-    lines.append(f"All of them: [chart](bench/results/peers.svg), run of {result['date'][:10]}, "
-                 f"commit {result['machine']['commit']} "
-                 "([peers.json](bench/results/peers.json)).")
+    few = "" if all(ratio["interval"] for ratio in measured.values()) else (
+        ", too few for an interval")
+    lines.append(f"These figures are of one run on {result['date'][:10]}, at commit "
+                 f"{result['machine']['commit']}, with {rounds_of(result)} rounds{few}: "
+                 "[chart](bench/results/peers.svg), [peers.json](bench/results/peers.json).")
     return "\n".join(lines) + "\n"
 
 
@@ -145,9 +162,11 @@ def table(result):
              f"{load_text(result)}; {rounds_of(result)} rounds, "
              f"{result['settings']['seconds']:g} s each. {', '.join(result['versions'])}.\n"]
     for kind in CLASSES:
+        rows = speed_rows(result, kind)
+        between = any(entry.get("ringpack_per_this", {}).get("interval") for entry in rows)
         lines += [f"| {HEADINGS[kind]} | workers | Mtok/s | full | ringpack is … times as fast "
-                  "(interval) |", "|---|---:|---:|---:|---:|"]
-        for entry in speed_rows(result, kind):
+                  f"{'(interval) ' if between else ''}|", "|---|---:|---:|---:|---:|"]
+        for entry in rows:
             ratio = entry.get("ringpack_per_this")
             name = entry["name"] + (f", {remark_of(entry)}" if remark_of(entry) else "")
             lines.append(f"| {'**' + name + '**' if entry.get('ours') else name} | "

@@ -49,7 +49,8 @@ class Peers:
         if options.text:
             self.corpora["text"] = self.looked_at["text"] = make_text_corpus(
                 bench.program, options.data, self.settings["text_tokens"])
-        self.failed, self.workers, self.by_workers, self.epochs = {}, {}, {}, {}
+        self.failed, self.epochs = {}, {}
+        self.workers, self.by_workers = {}, {}  # by corpus and name
 
     def _run(self, program, given, *options, prefix=()):
         """A program of the peers' folder; `prefix` is how it is had alone, or beside others."""
@@ -96,7 +97,8 @@ class Peers:
         """{name: {corpus: what an epoch of it is like}} of those that deliver what they should."""
         tasks = [(name, corpus) for name in names for corpus in self.looked_at]
         answers = self._ask([(name, "verify", "--corpus", self.looked_at[corpus], "--workers",
-                              self.workers.get(name, 0)) for name, corpus in tasks], self.beside)
+                              self.workers.get((corpus, name), 0)) for name, corpus in tasks],
+                            self.beside)
         found = {}
         for (name, corpus), answer in zip(tasks, answers):
             if answer is None:
@@ -111,14 +113,15 @@ class Peers:
         found = self._run("rounds.py", {
             "ours": self._arguments(OURS[kind], corpus), "tried": WORKERS,
             "members": [self._arguments(name, corpus) for name in names],
-            "workers": {name: self.workers[name] for name in names if name in self.workers},
+            "workers": {name: self.workers[corpus, name] for name in names
+                        if (corpus, name) in self.workers},
             "seconds": self.seconds, "budget": PIECE_SECONDS, "first": len(rounds),
             "most": self.settings["repeats"] - len(rounds)}, prefix=self.alone)
         for name, reason in found["failed"].items():
             self._drop(name, reason)
         for name, rates in found["by_workers"].items():
-            self.by_workers[name] = rates
-            self.workers[name] = int(max(rates, key=rates.get))
+            self.by_workers[corpus, name] = rates
+            self.workers[corpus, name] = int(max(rates, key=rates.get))
         rounds += found["rounds"]
         print(f"  peers: {len(rounds)} rounds of {corpus}, {kind}", file=sys.stderr)
 
@@ -149,8 +152,9 @@ class Peers:
         epoch, ours = self.epochs[name][corpus], self.epochs[OURS[PEERS[name].kind]][corpus]
         tokens, better = epoch["fill"] * self.settings["seq_len"], ours["fill"] / epoch["fill"]
         return {"corpus": corpus, "name": name, "kind": PEERS[name].kind,
-                "delivers": PEERS[name].delivers, "workers": self.workers[name],
-                "by_workers": {w: rate * tokens for w, rate in self.by_workers[name].items()},
+                "delivers": PEERS[name].delivers, "workers": self.workers[corpus, name],
+                "by_workers": {workers: rate * tokens for workers, rate
+                               in self.by_workers[corpus, name].items()},
                 "tokens_per_second": summarise([rate * tokens for rate, _ in pairs]),
                 "ringpack_per_this": with_interval([better * mine / rate for rate, mine in pairs]),
                 **epoch}

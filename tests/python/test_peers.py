@@ -18,7 +18,7 @@ import peers as report  # noqa: E402
 import peers_chart  # noqa: E402
 from collate import Packer, fit  # noqa: E402
 from peer_list import AROUND, CLASSES, OWN, WINDOWS  # noqa: E402
-from tasks.peers import ratios, with_interval  # noqa: E402
+from tasks.peers import Peers, ratios, with_interval  # noqa: E402
 
 SEED = 16180
 
@@ -61,6 +61,25 @@ def test_a_ratio_is_over_the_best_member_of_its_round():
     assert ratio["values"] == [5.0, 6.0, 6.0] and ratio["best"] == "a"
 
 
+def test_each_corpus_keeps_its_own_number_of_workers():
+    bench = Peers.__new__(Peers)
+    bench.settings, bench.names, bench.failed, bench.seconds = {"repeats": 6}, ["litdata"], {}, 1
+    bench.alone, bench.workers, bench.by_workers, asked = [], {}, {}, []
+    bench._arguments = lambda name, corpus: [name, corpus]
+    best = {"lognormal": "0", "text": "2"}
+
+    def run(program, given, prefix):
+        asked.append(given["workers"])
+        rates = {"0": 1, "2": 1, best[given["ours"][1]]: 9}
+        return {"failed": {}, "by_workers": {"litdata": rates}, "rounds": [{}]}
+
+    bench._run = run
+    for corpus in best:
+        bench._piece(WINDOWS, corpus, [])
+    assert asked == [{}, {}]
+    assert bench.workers == {("lognormal", "litdata"): 0, ("text", "litdata"): 2}
+
+
 def test_table_chart_and_sentence_keep_the_classes_apart(capsys):
     result = result_of(EVERYBODY)
     for kind in CLASSES:
@@ -83,8 +102,19 @@ def test_a_class_without_a_member_says_so(capsys):
     assert "nobody of this class was measured" in capsys.readouterr().out
     assert "nobody measured" in report.draw_peers(result, "footer")
     assert report.sentence(result).count(" × ") == 2
+    assert "Not measured in that run: loaders that pack by themselves." in report.sentence(result)
     assert [verdict for label, *_, verdict in report.goals(result) if OWN in label] == [
         "not measured"]
+
+
+def test_an_interval_is_named_where_there_is_one():
+    result = result_of(EVERYBODY)
+    assert report.table(result).count("(interval)") == 3
+    assert "too few for an interval" not in report.sentence(result)
+    for member in [*result["speed"], *result["ratios"]]:
+        member.get("ringpack_per_this", member)["interval"] = None
+    assert "(interval)" not in report.table(result)
+    assert "6 rounds, too few for an interval" in report.sentence(result)
 
 
 def test_who_failed_is_named_with_the_reason(capsys):
