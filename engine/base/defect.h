@@ -59,6 +59,7 @@
     X(lose_digest_at_resume, "the plan digest is not taken from the token of a resume")            \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
     X(keep_lost_stretches, "stretches that the page cache has lost stay mapped")                   \
+    X(keep_mapped_shard, "a transfer that is tried again keeps the mapping of its first try")      \
     X(map_from_stretch, "a mapped token is looked for from its stretch, not from its file")        \
     X(map_small_files, "each index has a mapping of its own, however small")                       \
     X(mask_before_bos, "spans of converted documents do not move with a token put before them")    \

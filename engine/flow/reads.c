@@ -282,6 +282,9 @@ static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer
     if (code < 0)
         return code;
     reads->room_at = 0;
+    if (!RP_DEFECT(keep_mapped_shard)) /* of an earlier try, when the file was mapped there */
+        transfer->mapped_shard = 0;
+    transfer->expected = 0;
     transfer->loaded_by = reads->number;
     transfer->id_bits = (uint16_t)rp_token_bits(
         rp_corpus_shard(reads->options->corpus, extent->shard)->type);

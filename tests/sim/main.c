@@ -234,6 +234,7 @@ static const char *const found_elsewhere[] = {
     "join_silently",
     "keep_queries",
     "keep_lost_stretches",
+    "keep_mapped_shard",
     "keep_slow_readers",
     "landmark_of_another_stream",
     "leave_batch_out_of_digest",

@@ -53,7 +53,7 @@ KIT uint64_t kit_token(const void *context, const struct rp_fragment *fragment, 
     uint64_t seed = fragment->document * 1000003 + fragment->source * 77 + fragment->offset + i;
     return io_fake_random(&seed) % KIT_VOCABULARY;
 }
-static const struct expected_tokens kit_tokens = {.token = kit_token};
+static struct expected_tokens kit_tokens = {.token = kit_token};
 
 KIT void kit_write(const struct kit_source *source, uint32_t number, uint32_t length_max,
                    uint64_t seed)

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "corpus/spanfile.h"
 #include "flow/flow_struct.h"
 #include "flow/residency.h"
 
@@ -254,6 +255,8 @@ static void the_kernel_says_what_it_holds(void **state)
 /* ---- whole streams --------------------------------------------------------------------------- */
 
 static const struct kit_source large[] = {{"large", 5, 8, 2500}, {"small", 8, 2, 300}};
+static const struct kit_source masked[] = {{"masked", 5, 8, 500}, {"plain", 8, 2, 100}};
+#define DOCUMENT_TOKENS 300u
 
 static struct {
     struct rp_flow *flow;
@@ -302,6 +305,19 @@ static void whims_nothing(const struct rp_page_cache_file *file, uint64_t first,
 static const struct rp_page_cache whims = {whims_find_way, whims_missing, whims_nothing,
                                            whims_nothing, whims_available};
 
+static void run_with_flips(struct stream *s, uint64_t seed)
+{
+    pthread_t flipper;
+    flips.flow = s->flow;
+    rp_a32_store_relaxed(&flips.stop, 0);
+    assert_true(s->flow->files.adapts);
+    stream_start(s);
+    assert_int_equal(pthread_create(&flipper, NULL, flip, &seed), 0);
+    run_to_end(s);
+    rp_a32_store_release(&flips.stop, 1);
+    pthread_join(flipper, NULL);
+}
+
 static void no_row_depends_on_the_way_it_is_read(void **state)
 {
     (void)state;
@@ -323,15 +339,7 @@ static void no_row_depends_on_the_way_it_is_read(void **state)
         options.page_cache = run % 3 == 2 ? NULL : &whims;
         struct stream s;
         stream_open(&s, &kit, &options, RP_DTYPE_I64, 0, run);
-        flips.flow = s.flow;
-        rp_a32_store_relaxed(&flips.stop, 0);
-        assert_true(s.flow->files.adapts);
-        stream_start(&s);
-        pthread_t flipper;
-        assert_int_equal(pthread_create(&flipper, NULL, flip, &run), 0);
-        run_to_end(&s);
-        rp_a32_store_release(&flips.stop, 1);
-        pthread_join(flipper, NULL);
+        run_with_flips(&s, run);
         check_all_came(&s);
         struct rp_flow_counts counts;
         rp_flow_counts(s.flow, &counts);
@@ -342,6 +350,74 @@ static void no_row_depends_on_the_way_it_is_read(void **state)
         kit_close(&kit);
     }
     assert_true(mapped > 0 && buffered > 0 && direct > 0);
+}
+
+/* Of the masked source, every third token is trained. */
+static bool every_third(const void *context, const struct rp_fragment *fragment, uint64_t i)
+{
+    (void)context;
+    return fragment->source != 0 || (fragment->offset + i) % 3 == 1;
+}
+
+static void put_spans(const struct rp_corpus *corpus)
+{
+    struct rp_error error;
+    struct rp_spanfile_writer writer;
+    const struct rp_mask_origin origin = {"third", {0}};
+    const struct rp_source *source = rp_corpus_source(corpus, 0);
+    assert_int_equal(rp_spanfile_begin(&writer, "masked.spans", &origin, &error), 0);
+    for (uint64_t d = 0; d < rp_source_documents(source); d++) {
+        struct rp_span spans[DOCUMENT_TOKENS];
+        uint64_t length = rp_source_length(source, d);
+        uint32_t count = 0;
+        for (uint32_t i = 1; i < length; i += 3)
+            spans[count++] = (struct rp_span){i, i + 1};
+        assert_int_equal(rp_spanfile_add(&writer, spans, count, &error), 0);
+    }
+    assert_int_equal(rp_spanfile_finish(&writer, &error), 0);
+    assert_int_equal(rp_new_file_publish(&writer.file, &error), 0);
+    rp_spanfile_discard(&writer);
+}
+
+static void write_masked(void)
+{
+    struct rp_error error;
+    struct kit kit;
+    const struct rp_plan_config config = small_plan();
+    for (uint32_t i = 0; i < 2; i++)
+        kit_write(&masked[i], i, DOCUMENT_TOKENS, 3 + i);
+    kit_open(&kit, masked, 2, &config);
+    put_spans(kit.corpus);
+    kit_close(&kit);
+    assert_int_equal(rp_index_build("masked.bin", NULL, NULL, NULL, NULL, &error), 0);
+}
+
+/* Spans have room for those of one transfer, and hardly more: most transfers are tried again after
+ * a wait, and find another word than before. */
+static void no_row_depends_on_the_way_when_it_is_tried_again(void **state)
+{
+    (void)state;
+    write_masked();
+    kit_tokens.trained = every_third;
+    for (uint64_t run = 0; run < 4; run++) {
+        const struct rp_plan_config config = small_plan();
+        struct kit kit;
+        kit_open(&kit, masked, 2, &config);
+        assert_true(rp_source_has_mask(rp_corpus_source(kit.corpus, 0)));
+        struct rp_flow_options options = small_flow(&rp_io_method_pread);
+        options.adapts = options.may_fill = options.may_direct = true;
+        options.verify_blocks = run % 2;
+        options.page_cache = &whims;
+        struct stream s;
+        stream_open(&s, &kit, &options, RP_DTYPE_I64, 0, run);
+        s.flow->dispatch.reads.masks.span_ring.bytes = rp_spans_max(config.seq_len) *
+                                                       sizeof(struct rp_span);
+        run_with_flips(&s, run);
+        check_all_came(&s);
+        stream_close(&s);
+        kit_close(&kit);
+    }
+    kit_tokens.trained = NULL;
 }
 
 /* What is not there at the start is read, and then mapped; what is lost is read again. */
@@ -375,7 +451,7 @@ static int write_corpus(void **state)
 {
     int code = kit_enter(state);
     for (uint32_t i = 0; i < 2 && code == 0; i++)
-        kit_write(&large[i], i, 300, 3 + i);
+        kit_write(&large[i], i, DOCUMENT_TOKENS, 3 + i);
     return code;
 }
 
@@ -391,6 +467,7 @@ int main(void)
         cmocka_unit_test(a_slow_trainer_does_not_fill_the_page_cache),
         cmocka_unit_test(the_kernel_says_what_it_holds),
         cmocka_unit_test(no_row_depends_on_the_way_it_is_read),
+        cmocka_unit_test(no_row_depends_on_the_way_when_it_is_tried_again),
         cmocka_unit_test(the_kernel_forgets_in_the_middle),
     };
     return cmocka_run_group_tests(tests, write_corpus, scratch_leave);
