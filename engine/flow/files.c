@@ -42,17 +42,20 @@ int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
     return code;
 }
 
+static void unmap_file(struct rp_files *files, uint32_t index)
+{
+    struct rp_file *file = &files->files[index];
+    rp_mapped_remove(file->mapping);
+    if (file->map)
+        munmap((void *)(uintptr_t)file->map, rp_corpus_shard(files->corpus, index)->bytes);
+    file->map = NULL;
+    file->mapping = NULL;
+}
+
 static void unmap_all(struct rp_files *files)
 {
-    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++) {
-        struct rp_file *file = &files->files[i];
-        const struct rp_shard *shard = rp_corpus_shard(files->corpus, i);
-        rp_mapped_remove(file->mapping);
-        if (file->map)
-            munmap((void *)(uintptr_t)file->map, shard->bytes);
-        file->map = NULL;
-        file->mapping = NULL;
-    }
+    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++)
+        unmap_file(files, i);
 }
 
 static void close_object(struct rp_files *files, uint32_t shard)
@@ -125,12 +128,13 @@ static int map_file(struct rp_files *files, uint32_t index, struct rp_error *err
                        rp_strerror(-errno));
     file->map = map;
     file->mapping = rp_mapped_add(map, shard->bytes, shard->path);
-    return file->mapping
-               ? 0
-               : rp_fail(error, -ENOMEM, NULL, "%s: out of memory for its name", shard->path);
+    if (file->mapping)
+        return 0;
+    unmap_file(files, index);
+    return rp_fail(error, -ENOMEM, NULL, "%s: out of memory for its name", shard->path);
 }
 
-/* A file that cannot be mapped is read. */
+/* A file that cannot be mapped, or of which the kernel says nothing, is read. */
 static void watch_file(struct rp_files *files, uint32_t index)
 {
     const struct rp_shard *shard = rp_corpus_shard(files->corpus, index);
@@ -140,6 +144,8 @@ static void watch_file(struct rp_files *files, uint32_t index)
     const struct rp_page_cache_file watched = {
         .fd = file->object.fd, .is_direct = file->direct, .map = file->map, .bytes = shard->bytes};
     file->stretches = rp_residency_add(&files->residency, index, &watched);
+    if (!file->stretches)
+        unmap_file(files, index);
 }
 
 static int open_file(struct rp_files *files, uint32_t shard, struct rp_error *error)
@@ -357,14 +363,22 @@ int rp_files_map(struct rp_files *files, struct rp_error *error)
     return code;
 }
 
-/* Does the kernel say what the page cache holds of the corpus? Its first file stands for all. */
-static bool can_ask(const struct rp_files *files, const struct rp_page_cache *page_cache)
+/* Does the kernel say what the page cache holds of the corpus, to descriptors as the files will
+ * have? Its first file stands for all. */
+static bool can_ask(const struct rp_files *files, const struct rp_flow_options *options)
 {
     const struct rp_shard *shard = rp_corpus_shard(files->corpus, 0);
-    struct rp_page_cache_file file = {.fd = rp_file_open_read(shard->path, NULL, NULL)};
-    bool can = file.fd >= 0 && page_cache->find_way(&file) != RP_PAGE_CACHE_SILENT;
-    if (file.fd >= 0)
-        close(file.fd);
+    struct rp_page_cache_file file = {.fd = rp_file_open_read(shard->path, NULL, NULL),
+                                      .is_direct = !options->may_fill,
+                                      .bytes = shard->bytes};
+    if (file.fd < 0)
+        return false;
+    void *map = mmap(NULL, 1, PROT_READ, MAP_SHARED, file.fd, 0);
+    file.map = map == MAP_FAILED ? NULL : map;
+    bool can = file.map && options->page_cache->find_way(&file) != RP_PAGE_CACHE_SILENT;
+    if (file.map)
+        munmap(map, 1);
+    close(file.fd);
     return can;
 }
 
@@ -372,8 +386,10 @@ static int check_adapt(const struct rp_files *files, const struct rp_flow_option
                        struct rp_error *why)
 {
     uint32_t count = rp_corpus_shard_count(files->corpus);
-    if (files->descriptors.list ||
-        !rp_descriptors_allow(2 * (uint64_t)count + options->other_descriptors))
+    if (files->descriptors.list)
+        return rp_fail(why, -RP_E_RESOURCE, NULL,
+                       "only some of %" PRIu32 " token files are open at a time", count);
+    if (!rp_descriptors_allow(2 * (uint64_t)count + options->other_descriptors))
         return rp_fail(why, -RP_E_RESOURCE, "raise the limit of open files (`ulimit -n`)",
                        "there are not two descriptors for each of %" PRIu32 " token files", count);
     if (options->packer_processes && rp_corpus_manifest_path(files->corpus) &&
@@ -382,17 +398,23 @@ static int check_adapt(const struct rp_files *files, const struct rp_flow_option
                        "packer processes take only what is mapped before they are forked, and of a "
                        "corpus with a manifest that is nothing");
     int code = rp_mapped_check_room(count, why);
-    if (code >= 0 && !can_ask(files, options->page_cache))
+    if (code >= 0 && !can_ask(files, options))
         code = rp_fail(why, -RP_E_RESOURCE, NULL,
                        "the file system does not say what the page cache holds");
     return code;
 }
 
-static void stop_adapting(struct rp_files *files)
+/* Files are opened again, as the fallback wants them. */
+static void stop_adapting(struct rp_files *files, const struct rp_flow_options *options)
 {
     unmap_all(files);
-    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++)
+    files->direct = options->direct;
+    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++) {
         files->files[i].stretches = NULL;
+        if (files->files[i].is_open)
+            rp_descriptors_remove(&files->descriptors, i);
+        close_object(files, i);
+    }
     rp_residency_close(&files->residency);
     files->adapts = false;
 }
@@ -417,7 +439,7 @@ bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *option
     for (uint32_t i = 0; i < count && code >= 0 && options->packer_processes; i++)
         code = open_file(files, i, why);
     if (code < 0)
-        stop_adapting(files);
+        stop_adapting(files, options);
     return code >= 0;
 }
 

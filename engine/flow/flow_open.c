@@ -41,7 +41,8 @@ static int open_files(struct rp_flow *flow, struct rp_error *error)
     if (o->adapts)
         rp_log(RP_LOG_INFO, "how token files are read stays as it is at the start: %s",
                why.message);
-    if (o->mapped && rp_files_map(&flow->files, &why) < 0)
+    bool bypasses_cache = o->adapts && !o->may_fill; /* so nothing is mapped for good */
+    if (o->mapped && !bypasses_cache && rp_files_map(&flow->files, &why) < 0)
         rp_log(RP_LOG_WARNING, "token files are read, not mapped: %s", why.message);
     return code;
 }

@@ -211,8 +211,8 @@ static bool place_in_block_read(struct rp_reads *reads, uint32_t shard, uint64_t
             continue;
         transfer->data_offset = run->data_offset + (first - run->first);
         transfer->loaded_by = block_read->ticket;
-        rp_files_count(reads->files, block_read->past_cache ? RP_READ_DIRECT : RP_READ_BUFFERED,
-                       last - first);
+        bool is_direct = block_read->past_cache || reads->files->files[shard].direct;
+        rp_files_count(reads->files, is_direct ? RP_READ_DIRECT : RP_READ_BUFFERED, last - first);
         rp_data_ring_use(&reads->data_ring, block_read->region, reads->number);
         return true;
     }
