@@ -12,6 +12,7 @@
 
 #include "base/available.h"
 #include "base/bits.h"
+#include "base/clock.h"
 #include "io/io.h"
 
 #ifndef SYS_cachestat
@@ -59,6 +60,7 @@ static bool probe(int fd, uint64_t at, bool *is_cached)
 {
     uint8_t byte;
     struct iovec vector = {&byte, 1};
+    errno = 0;
     *is_cached = preadv2(fd, &vector, 1, (off_t)at, RWF_NOWAIT) == 1;
     return *is_cached || errno == EAGAIN;
 }
@@ -94,13 +96,14 @@ static uint64_t missing_pages(const struct rp_page_cache_file *file, uint64_t fi
     return missing * page;
 }
 
+/* Elsewhere each time: what a probe makes the kernel read (page_cache.h) is not asked for again. */
 static uint64_t missing_probes(const struct rp_page_cache_file *file, uint64_t first,
                                uint64_t bytes)
 {
-    uint64_t missing = 0;
+    uint64_t slice = rp_max_u64(bytes / PROBES, 1), shift = rp_now_ns() % slice, missing = 0;
     for (uint64_t i = 0; i < PROBES; i++) {
         bool is_cached;
-        (void)probe(file->fd, first + (bytes - 1) * i / (PROBES - 1), &is_cached);
+        (void)probe(file->fd, first + rp_min_u64(slice * i + shift, bytes - 1), &is_cached);
         missing += !is_cached;
     }
     return bytes * missing / PROBES;

@@ -7,6 +7,9 @@
  *     listed   mincore(2) of a mapping
  *     probed   preadv2(2) with RWF_NOWAIT of a byte here and there; it needs no permission
  *
+ * A probe of a page that is not there may make newer kernels read it, and pages behind it, ahead.
+ * So of a file that can only be probed, the page cache slowly gets more than was asked for.
+ *
  * To those who neither own the file nor may write to it, newer kernels refuse cachestat, and
  * mincore says that every page is there: so they are not asked by mincore. */
 #ifndef RP_FLOW_PAGE_CACHE_H
@@ -36,7 +39,8 @@ struct rp_page_cache_file {
 struct rp_page_cache {
     /* How to ask about the file, of which all but `way` is set. */
     enum rp_page_cache_way (*find_way)(const struct rp_page_cache_file *file);
-    /* How many bytes of [first, first + bytes) the page cache lacks: exact, or an estimate. */
+    /* How many bytes of [first, first + bytes) the page cache lacks: in whole pages, so it may be
+     * more than `bytes` at the end of the file, or an estimate. */
     uint64_t (*missing)(const struct rp_page_cache_file *file, uint64_t first, uint64_t bytes);
     /* Begin to read them into the page cache. */
     void (*read_ahead)(const struct rp_page_cache_file *file, uint64_t first, uint64_t bytes);

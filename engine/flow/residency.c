@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/clock.h"
@@ -17,7 +18,8 @@
 #define HALVINGS_MAX 4u
 #define HALVED_NS 10000000000u /* for so long at least */
 #define SOON_SECONDS 10u
-/* A stretch is mapped when at most this share of it is missing, and until more is. */
+/* A stretch is mapped when at most this share of it is missing, and until more is, and more than
+ * one page. */
 #define MISSING_TO_MAP 256u
 #define MISSING_TO_KEEP 64u
 /* What is read in: at most so many times as much as was taken, and this much more. */
@@ -57,7 +59,7 @@ static void look_at_memory(struct rp_residency *r)
     rp_a64_store_relaxed(&r->room_bytes, r->room);
 }
 
-/* Stretchs that were read in are lost at once: the room is less than memory says. */
+/* Stretches that were read in are lost at once: the room is less than memory says. */
 static void judge_losses(struct rp_residency *r)
 {
     if (r->lost_soon > r->room / 16 && r->halvings < HALVINGS_MAX) {
@@ -86,8 +88,9 @@ static enum rp_read_way choose_way(const struct rp_residency *r, const struct rp
                                    uint64_t bytes, uint64_t missing)
 {
     bool was_mapped = rp_a32_load_relaxed(&stretch->way) == RP_READ_MAPPED;
-    if ((was_mapped && RP_DEFECT(keep_lost_stretches)) ||
-        missing <= bytes / (was_mapped ? MISSING_TO_KEEP : MISSING_TO_MAP))
+    uint64_t most = was_mapped ? rp_max_u64(bytes / MISSING_TO_KEEP, r->page_bytes)
+                               : bytes / MISSING_TO_MAP;
+    if ((was_mapped && RP_DEFECT(keep_lost_stretches)) || (missing <= most && missing < bytes))
         return RP_READ_MAPPED;
     if (!r->options.may_fill)
         return RP_READ_DIRECT;
@@ -95,15 +98,22 @@ static enum rp_read_way choose_way(const struct rp_residency *r, const struct rp
                                                                  : RP_READ_DIRECT;
 }
 
+/* The kernel counts pages, and the last one of a file is mostly longer than what is left of it. */
 static void set_stretch(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes,
-                        uint64_t missing)
+                        uint64_t missing_pages)
 {
+    uint64_t missing = rp_min_u64(missing_pages, bytes);
     enum rp_read_way way = choose_way(r, stretch, bytes, missing);
     uint32_t was = rp_a32_load_relaxed(&stretch->way);
-    if (was == RP_READ_MAPPED && way != RP_READ_MAPPED && stretch->read_in_at &&
-        seconds(r) - stretch->read_in_at <= SOON_SECONDS)
-        r->lost_soon += bytes;
-    r->has_changed |= was != (uint32_t)way;
+    if (was == RP_READ_MAPPED && way != RP_READ_MAPPED && stretch->read_in_at) {
+        if (seconds(r) - stretch->read_in_at <= SOON_SECONDS)
+            r->lost_soon += bytes;
+        stretch->read_in_at = 0; /* it is lost once */
+    }
+    if (was != (uint32_t)way) {
+        r->has_changed = true;
+        r->is_calm = false;
+    }
     r->held_bytes += bytes - missing - stretch->held;
     stretch->held = (uint32_t)(bytes - missing);
     uint32_t claim = way == RP_READ_DIRECT ? stretch->held : (uint32_t)bytes;
@@ -133,12 +143,16 @@ static void look_at_stretch(struct rp_residency *r, struct rp_resident_file *fil
     uint64_t bytes = stretch_bytes(file, index);
     uint64_t first = (uint64_t)index * RP_STRETCH_BYTES;
     set_stretch(r, stretch, bytes, r->options.page_cache->missing(&file->file, first, bytes));
-    bool is_wanted = rp_a32_load_relaxed(&stretch->wanted);
-    rp_a32_store_relaxed(&stretch->wanted, 0);
+    bool is_wanted = rp_a32_exchange_acquire(&stretch->wanted, 0);
     if (is_wanted && rp_a32_load_relaxed(&stretch->way) == RP_READ_BUFFERED && may_read_in(r)) {
         batch->places[batch->count++] = (struct place){file, index};
         r->read_in += bytes - stretch->held;
     }
+}
+
+static bool is_stopping(const struct rp_residency *r)
+{
+    return rp_a32_load_acquire(&r->stop);
 }
 
 /* Read the stretches of a batch into the page cache, all at a time. */
@@ -150,7 +164,7 @@ static void read_in(struct rp_residency *r, struct batch *batch)
         cache->read_ahead(&place->file->file, (uint64_t)place->stretch * RP_STRETCH_BYTES,
                           stretch_bytes(place->file, place->stretch));
     }
-    for (uint32_t i = 0; i < batch->count; i++) {
+    for (uint32_t i = 0; i < batch->count && !is_stopping(r); i++) {
         const struct place *place = &batch->places[i];
         struct rp_stretch *stretch = &place->file->stretches[place->stretch];
         uint64_t bytes = stretch_bytes(place->file, place->stretch);
@@ -190,11 +204,6 @@ static bool look_at_next(struct rp_residency *r, struct batch *batch)
 }
 
 /* ---- the watcher ----------------------------------------------------------------------------- */
-
-static bool is_stopping(const struct rp_residency *r)
-{
-    return rp_a32_load_acquire(&r->stop);
-}
 
 void rp_residency_look(struct rp_residency *r)
 {
@@ -274,6 +283,7 @@ int rp_residency_open(struct rp_residency *r, const struct rp_residency_options 
     *r = (struct rp_residency){.options = *options,
                                .files = rp_calloc(file_count, sizeof *r->files),
                                .file_count = file_count,
+                               .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE),
                                .taken_bytes = taken_bytes,
                                .began_ns = rp_now_ns()};
     if (!r->files)

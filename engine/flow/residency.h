@@ -45,7 +45,7 @@ struct rp_stretch {
     struct rp_a32 wanted; /* 1: dispatch has planned a read of a document. The watcher clears it */
     /* Of the watcher alone: bytes that the page cache had, and bytes claimed of the room. */
     uint32_t held, claimed;
-    uint32_t read_in_at; /* second of the watcher in which it was read in; 0: it was not */
+    uint32_t read_in_at; /* second of the watcher in which it was read in; 0: not, or lost since */
 };
 
 /* What is known of one token file. */
@@ -83,9 +83,10 @@ struct rp_residency {
     uint64_t lost_soon; /* bytes of stretches in this pass that were read in and lost again soon */
     uint64_t read_in;   /* bytes that were read into the page cache */
     uint64_t taken;     /* taken_bytes when it was looked at last */
-    uint32_t halvings;  /* of the room */
-    bool has_changed;   /* a word, in this pass */
-    bool is_calm;       /* no word has changed in the last pass */
+    uint64_t page_bytes;
+    uint32_t halvings; /* of the room */
+    bool has_changed;  /* a word, in this pass */
+    bool is_calm;      /* no word has changed in the last pass, nor since */
 
     const struct rp_a64
         *taken_bytes; /* of files, by dispatch: what is read in is kept in relation */
@@ -98,8 +99,8 @@ RP_MUST_CHECK int rp_residency_open(struct rp_residency *residency,
 void rp_residency_close(struct rp_residency *residency);
 
 /** A file is open and mapped. Its stretches are watched from now on; they are NULL where the kernel
- * says nothing about it, or memory is short: such a file is read as before. By dispatch, or before
- * it runs. */
+ * says nothing about it, or memory is short: such a file is read, and needs no mapping. By
+ * dispatch, or before it runs. */
 struct rp_stretch *rp_residency_add(struct rp_residency *residency, uint32_t shard,
                                     const struct rp_page_cache_file *file);
 
