@@ -57,7 +57,7 @@ static void explain(const struct rp_engine *engine, char *text, size_t text_byte
                  (double)cache.held_bytes * 1e-6, (double)cache.corpus_bytes * 1e-6,
                  (double)cache.room_bytes * 1e-6);
     else if (engine->config->io == RP_IO_AUTO)
-        snprintf(text, text_bytes, "chosen at the start: the page cache cannot be watched");
+        snprintf(text, text_bytes, "chosen at the start: it cannot follow the page cache here");
     else
         snprintf(text, text_bytes, "as `io` and `direct` say");
 }

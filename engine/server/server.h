@@ -33,7 +33,7 @@ RP_MUST_CHECK int rp_engine_run(const struct rp_engine_options *options, struct 
 
 /* Resident memory of an engine, in bytes, without the pages of mapped files and without what it
  * resumed from: a checkpoint's contents stay on the heap. Its flow takes flow_reading, or
- * flow_mapped where the page cache holds the corpus: token files are mapped then, and not read. */
+ * flow_mapped where all token files are mapped for the whole run (`io: mapped`), and not read. */
 struct rp_engine_memory {
     uint64_t batch_rings, flow_reading, flow_mapped, process;
     uint64_t catch_up; /* on top, for each rank that catches up with the others; 0 with one rank */

@@ -257,7 +257,7 @@ static void print_histogram(const struct tally *tally)
     }
 }
 
-static void print_memory(const struct rp_engine_memory *memory)
+static void print_memory(const struct rp_config *config, const struct rp_engine_memory *memory)
 {
     char text[RP_CMD_TEXT_BYTES];
     uint64_t always = memory->batch_rings + memory->process;
@@ -265,8 +265,9 @@ static void print_memory(const struct rp_engine_memory *memory)
         "memory of the engine, without the pages of mapped files and the contents of a checkpoint");
     printf("  %-20s%s\n", "batch rings", rp_cmd_bytes_text(memory->batch_rings, text));
     printf("  %-20s%s\n", "in all", rp_cmd_bytes_text(always + memory->flow_reading, text));
-    printf("  %-20s%s, where the page cache holds the corpus\n", "",
-           rp_cmd_bytes_text(always + memory->flow_mapped, text));
+    if (config->io == RP_IO_MAPPED) /* where they cannot be mapped, they are read */
+        printf("  %-20s%s, as token files are mapped\n", "",
+               rp_cmd_bytes_text(always + memory->flow_mapped, text));
     if (memory->catch_up)
         printf("  %-20s%s more for each rank that catches up with the others\n", "",
                rp_cmd_bytes_text(memory->catch_up, text));
@@ -309,7 +310,7 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     print_mixture(config, tally);
     if (tally->masks.is_masked)
         print_masks(config, tally);
-    print_memory(&tally->memory);
+    print_memory(config, &tally->memory);
 }
 
 static json_t *memory_object(const struct rp_engine_memory *memory)
