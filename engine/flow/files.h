@@ -11,9 +11,10 @@
  * packer that meets a mapped file cut short ends there (base/mapped.h): the stream stops with the
  * file's name, and trainers keep what they hold.
  *
- * Files that are both: each is also mapped when it is opened, and for each document or block
- * dispatch asks which of the ways suits its part of the file now (residency.h). A second
- * descriptor is opened for direct reads beside buffered ones, when the first of them is planned. */
+ * Files that are both: each is also mapped when it is opened, unless the kernel does not say what
+ * the page cache holds of it; for each document or block dispatch asks which of the ways suits its
+ * part of the file now (residency.h). A second descriptor is opened for direct reads beside
+ * buffered ones, when the first of them is planned. */
 #ifndef RP_FLOW_FILES_H
 #define RP_FLOW_FILES_H
 

@@ -57,7 +57,7 @@ struct rp_flow_options {
     bool mapped; /* take tokens from mapped files: for a corpus that the page cache holds */
     bool direct; /* open token files with O_DIRECT where they allow it */
     /* Decide for each stretch anew (residency.h), where that is possible; `mapped` and `direct` say
-     * how the start is, and hold where it is not. */
+     * how the start is, and hold where it is not; but without may_fill nothing is mapped then. */
     bool adapts;
     bool may_fill, may_direct;              /* if it adapts: which reads are allowed */
     const struct rp_page_cache *page_cache; /* NULL: the kernel's */

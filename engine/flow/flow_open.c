@@ -38,10 +38,10 @@ static int open_files(struct rp_flow *flow, struct rp_error *error)
         o->page_cache = &rp_page_cache_of_kernel;
     if (code < 0 || (o->adapts && rp_files_adapt(&flow->files, o, &why)))
         return code;
-    if (o->adapts)
-        rp_log(RP_LOG_INFO, "how token files are read stays as it is at the start: %s",
-               why.message);
     bool bypasses_cache = o->adapts && !o->may_fill; /* so nothing is mapped for good */
+    if (o->adapts)
+        rp_log(RP_LOG_INFO, "how token files are read stays as it is at the start%s: %s",
+               o->mapped && bypasses_cache ? ", but none is mapped (direct: on)" : "", why.message);
     if (o->mapped && !bypasses_cache && rp_files_map(&flow->files, &why) < 0)
         rp_log(RP_LOG_WARNING, "token files are read, not mapped: %s", why.message);
     return code;

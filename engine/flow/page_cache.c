@@ -60,9 +60,9 @@ static bool probe(int fd, uint64_t at, bool *is_cached)
 {
     uint8_t byte;
     struct iovec vector = {&byte, 1};
-    errno = 0;
-    *is_cached = preadv2(fd, &vector, 1, (off_t)at, RWF_NOWAIT) == 1;
-    return *is_cached || errno == EAGAIN;
+    ssize_t got = preadv2(fd, &vector, 1, (off_t)at, RWF_NOWAIT);
+    *is_cached = got == 1;
+    return got >= 0 || errno == EAGAIN; /* 0: the file is empty */
 }
 
 static enum rp_page_cache_way find_way(const struct rp_page_cache_file *file)
