@@ -271,15 +271,22 @@ static void print_alerts(const json_t *stat)
     }
 }
 
-/* How tokens were taken of late. */
+/* How tokens were taken of late, and why: in lines of their own, because 80 columns have room for
+ * one of them. */
 static void print_ways(const json_t *stat)
 {
-    if (json_is_number(json_object_get(stat, "mapped_share")))
-        printf("%-10s%.0f %% mapped, %.0f %% through the page cache, %.0f %% past it: %s\n", "",
-               100 * json_number_value(json_object_get(stat, "mapped_share")),
-               100 * json_number_value(json_object_get(stat, "buffered_share")),
-               100 * json_number_value(json_object_get(stat, "direct_share")),
-               text_of(stat, "io_reason"));
+    if (!json_is_number(json_object_get(stat, "mapped_share")))
+        return;
+    printf("%-10s%.0f %% mapped, %.0f %% through the page cache, %.0f %% past it\n", "",
+           100 * json_number_value(json_object_get(stat, "mapped_share")),
+           100 * json_number_value(json_object_get(stat, "buffered_share")),
+           100 * json_number_value(json_object_get(stat, "direct_share")));
+    if (json_is_number(json_object_get(stat, "page_cache_bytes")))
+        printf("%-10sthe page cache holds %s of the corpus, has room for %s\n", "",
+               bytes_word(stat, "page_cache_bytes").text,
+               bytes_word(stat, "page_cache_room_bytes").text);
+    else
+        printf("%-10s%s\n", "", text_of(stat, "io_reason"));
 }
 
 static void print_safety(const json_t *stat)
