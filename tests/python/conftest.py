@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools" / "python"), str(ROOT / "tests" / "oracle")]
 
+import ringpack  # noqa: E402
 from ringpack import _library  # noqa: E402
 
 # Engines of all tests leave their run records here, and not in the user's home.
@@ -54,6 +55,13 @@ def fake(fake_path, monkeypatch):
     faults = functions.fake_faults()
     yield functions
     assert functions.fake_faults() == faults, "two threads were in rp_client_next at once"
+
+
+@pytest.fixture
+def loader(fake):
+    """A loader of the fake client."""
+    with ringpack.Loader(run="x") as loader:
+        yield loader
 
 
 @pytest.fixture(scope="session")

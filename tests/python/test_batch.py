@@ -12,20 +12,9 @@ import warnings
 import numpy
 import pytest
 import ringpack
+from fake_kit import LENGTH, POISON, ROWS, SLOTS, tokens
 
-ROWS, LENGTH, SLOTS = 2, 8, 4
-POISON = 0x5A5A5A5A
 SECTIONS = "rows doc_lens input_ids labels segment_ids loss_mask cu_seqlens provenance".split()
-
-
-def tokens(k):
-    return (k * 1000 + numpy.arange(ROWS * LENGTH, dtype=numpy.int32)).reshape(ROWS, LENGTH)
-
-
-@pytest.fixture
-def loader(fake):
-    with ringpack.Loader(run="x") as loader:
-        yield loader
 
 
 def test_a_batch_is_a_mapping_of_sections(loader):

@@ -7,19 +7,7 @@ import sys
 import numpy
 import pytest
 import ringpack
-
-ROWS, LENGTH, SLOTS = 2, 8, 4
-POISON = 0x5A5A5A5A
-
-
-def tokens(k):
-    return (k * 1000 + numpy.arange(ROWS * LENGTH, dtype=numpy.int32)).reshape(ROWS, LENGTH)
-
-
-@pytest.fixture
-def loader(fake):
-    with ringpack.Loader(run="x") as loader:
-        yield loader
+from fake_kit import POISON, ROWS, SLOTS, tokens
 
 
 def test_a_step_uses_the_lease_again_only_when_nothing_else_refers_to_it(fake, loader):

@@ -45,15 +45,22 @@ static void take(struct rp_client *client, uint64_t row)
     assert_int_equal(rp_client_release(client, &batch), 0);
 }
 
+/* An engine whose stream ends after FINITE batches. */
+#define FINITE 50
+static pid_t start_finite(void)
+{
+    struct fake_options with_end = engine_options;
+    with_end.stop_at = 0;
+    with_end.batches = FINITE;
+    return fake_start(with_end);
+}
+
 static void takes_what_is_ready_and_never_waits(void **state)
 {
     (void)state;
-    struct fake_options with_end = engine_options;
-    with_end.stop_at = 0;
-    with_end.batches = 50;
-    pid_t engine = fake_start(with_end);
+    pid_t engine = start_finite();
     struct rp_client *client = attach();
-    for (uint64_t row = 0; row < 50 * FAKE_ROWS; row += FAKE_ROWS)
+    for (uint64_t row = 0; row < FINITE * FAKE_ROWS; row += FAKE_ROWS)
         take(client, row);
     struct rp_batch batch = {.struct_size = sizeof batch};
     struct rp_client_counts counts = {.struct_size = sizeof counts};
@@ -62,7 +69,7 @@ static void takes_what_is_ready_and_never_waits(void **state)
         usleep(100);
     assert_int_equal(code, RP_NEXT_END);
     rp_client_counts(client, &counts);
-    assert_int_equal(counts.batches, 50);
+    assert_int_equal(counts.batches, FINITE);
     assert_int_equal(counts.waits, 0);
     rp_client_detach(client);
     fake_kill(engine);
@@ -105,16 +112,13 @@ static void leaves_the_successor_to_next(void **state)
 static void a_step_releases_one_batch_and_takes_the_next(void **state)
 {
     (void)state;
-    struct fake_options with_end = engine_options;
-    with_end.stop_at = 0;
-    with_end.batches = 50;
-    pid_t engine = fake_start(with_end);
+    pid_t engine = start_finite();
     struct rp_client *client = attach();
     struct rp_batch batches[2] = {{.struct_size = sizeof *batches},
                                   {.struct_size = sizeof *batches}};
     assert_int_equal(rp_client_next(client, -1, &batches[0], NULL), RP_NEXT_BATCH);
     unsigned at = 0;
-    for (uint64_t row = FAKE_ROWS; row < 50 * FAKE_ROWS; row += FAKE_ROWS) {
+    for (uint64_t row = FAKE_ROWS; row < FINITE * FAKE_ROWS; row += FAKE_ROWS) {
         unsigned to = row % (3 * FAKE_ROWS) ? !at : at;
         struct rp_batch done = batches[at];
         int code = rp_client_step(client, &batches[at], &batches[to], NULL);

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What fake_client.c delivers: its batches, and what a slot holds that was given back."""
+
+import numpy
+
+ROWS, LENGTH, SLOTS = 2, 8, 4
+POISON = 0x5A5A5A5A
+
+
+def tokens(k):
+    """input_ids of batch k."""
+    return (k * 1000 + numpy.arange(ROWS * LENGTH, dtype=numpy.int32)).reshape(ROWS, LENGTH)
