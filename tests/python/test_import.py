@@ -3,10 +3,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
+import pytest
 from conftest import ROOT
+
+PACKAGE = ROOT / "tools" / "python" / "ringpack"
 
 # What a library can leave in a process without being asked: descriptors, threads, handlers of
 # signals and of the end, and variables.
@@ -78,6 +82,74 @@ def test_control_what_is_left_is_seen():
     )
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"threads", "tasks", "handlers", "environment", "at exit", "descriptors"}
+
+
+def import_from(place):
+    command = [sys.executable, "-S", "-c", "import ringpack"]
+    environment = dict(os.environ, PYTHONPATH=str(place))
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def assert_incomplete(place, name):
+    done = import_from(place)
+    assert done.returncode == 1, f"{name} is not missed"
+    told = done.stderr.splitlines()[-1]
+    assert told.startswith(f"ImportError: {place}/ringpack lacks {name}, so that "), done.stderr
+    assert "`pip install --force-reinstall`" in told and "During handling" not in done.stderr
+
+
+@pytest.fixture
+def copied(folder):
+    """The package as a wheel installs it, with the library and the program in it."""
+    keep_out = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PACKAGE, folder / "ringpack", ignore=keep_out)
+    (folder / "ringpack" / "libringpack.so").touch()
+    (folder / "ringpack" / "bin").mkdir()
+    (folder / "ringpack" / "bin" / "ringpack").touch()
+    return folder
+
+
+def test_a_package_that_is_half_removed_is_no_import(copied):
+    """Each file, also of the modules that are imported late, and each folder. Without __init__.py
+    Python takes the folder for a namespace: nothing of ours is run that could say so."""
+    assert import_from(copied).returncode == 0
+    entries = {path.name for path in (copied / "ringpack").iterdir()} - {"__init__.py", "py.typed"}
+    assert {"callbacks.py", "libringpack.so", "bin", "_convert"} <= entries - {"__pycache__"}
+    for name in entries - {"__pycache__"}:
+        (copied / "ringpack" / name).rename(copied / "away")
+        assert_incomplete(copied, name)
+        (copied / "away").rename(copied / "ringpack" / name)
+    assert import_from(copied).returncode == 0
+
+
+def test_control_a_file_that_is_not_looked_for(copied):
+    first = copied / "ringpack" / "__init__.py"
+    first.write_text(first.read_text().replace('"callbacks.py", ', ""))
+    (copied / "ringpack" / "callbacks.py").unlink()
+    with pytest.raises(AssertionError, match="callbacks.py is not missed"):
+        assert_incomplete(copied, "callbacks.py")
+
+
+def test_a_tree_and_a_debian_package_have_neither_library_nor_program_inside(copied):
+    (copied / "ringpack" / "libringpack.so").unlink()
+    shutil.rmtree(copied / "ringpack" / "bin")
+    assert import_from(copied).returncode == 0
+
+
+def test_a_script_whose_program_is_gone_does_not_start_itself(copied):
+    (copied / "ringpack" / "bin" / "ringpack").unlink()
+    (copied / "script").mkdir()
+    script = copied / "script" / "ringpack"
+    lines = f"#!{sys.executable}", "from ringpack.__main__ import main", "main()"
+    script.write_text("\n".join(lines))
+    script.chmod(0o755)
+    path = f"{script.parent}:{os.environ['PATH']}"
+    for command in ([script], [sys.executable, "-m", "ringpack"]):
+        environment = dict(os.environ, PYTHONPATH=str(copied), PATH=path)
+        environment.pop("RINGPACK", None)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 2
+        assert f"ringpack lacks bin/ringpack, which {script} would start\n  next: " in done.stderr
 
 
 READ = """

@@ -12,7 +12,30 @@ See Loader for how it finds or starts its engine, Batch for what a batch holds a
 Replay for the batches of any step again.
 """
 
+import os as _os
 from typing import Any, Optional
+
+# What half an installation or half a removal lacks would else be missed when it is imported, which
+# for some modules is in the middle of a training. (Other loaders are those of frozen programs.)
+if type(__spec__.loader).__name__ == "SourceFileLoader":
+    _folder = _os.path.dirname(_os.path.abspath(__file__))
+    _there = {*_os.listdir(_folder)}
+    _wanted = {
+        *("__main__.py", "_arguments.py", "_client.py", "_convert", "_engine.py", "_form.py"),
+        *("_lease.py", "_library.py", "_log.py", "_machine.py", "_pin.py", "_ranks.py"),
+        *("_state.py", "_torch.py", "_views.py", "batch.py", "callbacks.py", "errors.py"),
+        *("loader.py", "profiles.py", "replay.py", "trainer.py"),
+    }
+    if "bin" in _there or "libringpack.so" in _there:  # from a wheel, which brings both
+        _wanted |= {"bin", "libringpack.so"}
+    if not _wanted <= _there:
+        raise ImportError(
+            f"{_folder} lacks {', '.join(sorted(_wanted - _there))}, so that this installation of "
+            "ringpack is not whole: install it again, with `pip install --force-reinstall` and the "
+            "file of the wheel, or with `apt install --reinstall` and the file of the package",
+            name=__name__,
+            path=__file__,
+        )
 
 from . import errors
 from ._arguments import FilePath

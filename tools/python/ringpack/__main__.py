@@ -13,6 +13,11 @@ def main() -> None:
     program = ""
     try:
         program = find_program()
+        if os.path.realpath(program) == os.path.realpath(sys.argv[0]):  # this one, in PATH
+            raise RingpackError(
+                f"{os.path.dirname(__file__)} lacks bin/ringpack, which {program} would start",
+                "`pip install --force-reinstall` of the wheel brings it back",
+            )
         os.execv(program, [program, *sys.argv[1:]])
     except RingpackError as failure:
         print(f"ringpack: {failure}", file=sys.stderr)
