@@ -6,8 +6,8 @@ second. So the sides live side by side, and one runs while the others are idle. 
 parts, in the order A B, B A, A B, B A: a drift that favours A in one of them favours B in the next.
 A pair is a slice of each side, and its ratio is one value of what is reported.
 
-Invariants: a slice of the engine begins and ends with full rings and an engine that sleeps
-(trainer.c), so it holds the work of as many tokens as the trainer took. The tokens of a side's
+Invariants: a slice of the engine begins and ends with full rings and threads that sleep (trainer.c,
+workers.h), so it holds the work of as many tokens as the trainer took. The tokens of a side's
 slices are those that `ringpack plan` has for as many rows: no slice is lost, and none is counted
 twice.
 """

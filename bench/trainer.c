@@ -19,10 +19,11 @@
  * before the newest one there.
  *
  * slices: take batches for so long as standard input says, and answer with JSON (slice.h). A slice
- * begins and ends with full rings and an engine that is asleep: when its time is over the trainer
- * stops taking, and waits until the engine has used no CPU time for QUIET_NS; the slice ended where
- * that began. So what the engine did within a slice is the work for as many tokens as were taken,
- * whatever it had read and packed ahead.
+ * begins and ends with full rings and an engine whose workers (workers.h) sleep: when its time is
+ * over the trainer stops taking, and waits until they have slept for ASLEEP_NS; the slice ended
+ * where that began. So what the engine did within a slice is the work for as many tokens as were
+ * taken, whatever it had read and packed ahead, and what it does while it has nothing to do is in
+ * no slice.
  *
  * bare: what any two processes pay that hand slots over through shared memory: a child fills the
  * ring, the parent takes. One word each way, no checks, nobody sleeps; the memory is
@@ -53,6 +54,7 @@
 #include "ringpack/client.h"
 #include "shm/segment.h"
 #include "slice.h"
+#include "workers.h"
 
 struct arguments {
     const char *run, *run_dir, *log, *states;
@@ -224,31 +226,48 @@ static void drain(struct rp_client *client, const struct arguments *a, struct st
 
 /* ---- in slices ------------------------------------------------------------------------------- */
 
-#define POLL_NS 1000000u
-#define WORK_NS 20000u /* of a poll: less is the engine's housekeeping */
-#define QUIET_NS 20000000u
+#define POLL_NS 100000u
+#define ASLEEP_NS 20000000u /* a thread that sleeps for so long has nothing left to do */
 
-static uint64_t clock_ns(clockid_t clock)
+struct engine {
+    clockid_t clock;
+    struct workers workers;
+};
+
+static struct engine find_engine(pid_t pid)
+{
+    struct engine engine;
+    if (clock_getcpuclockid(pid, &engine.clock) != 0 || !workers_find(&engine.workers, pid))
+        refuse("slices need engine=PID, of an engine with packer threads");
+    return engine;
+}
+
+static uint64_t engine_cpu_ns(const struct engine *engine)
 {
     struct timespec t;
-    if (clock_gettime(clock, &t) < 0)
+    if (clock_gettime(engine->clock, &t) < 0)
         refuse("the engine is gone");
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Wait until the engine sleeps. Returns when it last worked. */
-static uint64_t await_quiet(clockid_t engine)
+/* Wait until all workers sleep. Returns when the last of them went to sleep, and the CPU time that
+ * the engine had used by then. */
+static uint64_t await_sleep(const struct engine *engine, uint64_t *cpu_ns_out)
 {
-    uint64_t worked = rp_now_ns(), cpu = clock_ns(engine);
-    for (uint64_t now = worked; now - worked < QUIET_NS;) {
-        rp_sleep_ns(POLL_NS);
-        now = rp_now_ns();
-        uint64_t used = clock_ns(engine);
-        if (used - cpu > WORK_NS)
-            worked = now;
-        cpu = used;
+    for (uint64_t asleep = 0;; rp_sleep_ns(POLL_NS)) {
+        uint64_t now = rp_now_ns();
+        int work = workers_work(&engine->workers);
+        if (work < 0)
+            refuse("the engine is gone, or its threads are new ones");
+        if (work > 0) {
+            asleep = 0;
+        } else if (asleep == 0) {
+            asleep = now;
+            *cpu_ns_out = engine_cpu_ns(engine);
+        } else if (now - asleep >= ASLEEP_NS) {
+            return asleep;
+        }
     }
-    return worked;
 }
 
 static void take_for_slice(struct rp_client *client, struct slice *slice)
@@ -266,17 +285,16 @@ static void take_for_slice(struct rp_client *client, struct slice *slice)
 
 _Noreturn static void slices(struct rp_client *client, const struct arguments *a)
 {
-    clockid_t engine;
-    if (clock_getcpuclockid((pid_t)a->engine, &engine) != 0)
-        refuse("slices need engine=PID");
-    await_quiet(engine);
+    struct engine engine = find_engine((pid_t)a->engine);
+    uint64_t cpu;
+    (void)await_sleep(&engine, &cpu);
     for (struct slice slice; slice_begin(&slice);) {
-        slice.engine_cpu_ns = clock_ns(engine);
+        slice.engine_cpu_ns = engine_cpu_ns(&engine);
         while (slice_lasts(&slice))
             take_for_slice(client, &slice);
         slice_end(&slice);
-        slice.end_ns = rp_max_u64(slice.end_ns, await_quiet(engine));
-        slice.engine_cpu_ns = clock_ns(engine) - slice.engine_cpu_ns;
+        slice.end_ns = rp_max_u64(slice.end_ns, await_sleep(&engine, &cpu));
+        slice.engine_cpu_ns = cpu - slice.engine_cpu_ns;
         slice_report(&slice);
     }
     exit(0);
