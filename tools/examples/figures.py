@@ -73,7 +73,8 @@ def make_train_step(args):
 
 
 def engine_bytes(args, ranks):
-    """Memory of an engine whose ranks have all taken batches, their rings included."""
+    """Memory of an engine whose ranks have all taken batches: its own so far, and that of the
+    batches it shares with them. The first grows until all prefetch memory has been written to."""
     run = {"run": f"figures-{ranks}", "dp_world_size": ranks}
     with contextlib.ExitStack() as stack:
         loaders = [
@@ -84,7 +85,8 @@ def engine_bytes(args, ranks):
             for loader in loaders:
                 next(loader)
         with open(f"/proc/{loaders[0].engine_pid}/status") as file:
-            return 1024 * int(re.search(r"VmRSS:\s+(\d+) kB", file.read())[1])
+            status = dict(re.findall(r"^(\w+):\s+(\d+) kB$", file.read(), re.M))
+        return 1024 * int(status["RssAnon"]), 1024 * int(status["RssShmem"])
 
 
 def main():
@@ -99,8 +101,9 @@ def main():
     for name, step in ("does nothing", lambda batch: None), ("trains", make_train_step(args)):
         speed, waiting = consume(args, step)
         print(f"a trainer that {name}: {speed:,.0f} tokens/s, waits {100 * waiting:.2f} %")
-    one, five = engine_bytes(args, 1), engine_bytes(args, 5)
-    print(f"engine {one / 2**20:.1f} MiB, each further rank {(five - one) / 4 / 2**20:.2f} MiB")
+    (own, one), (_, five) = engine_bytes(args, 1), engine_bytes(args, 5)
+    print(f"engine {(own + one) / 2**20:.1f} MiB after 10 batches, and more as it prefetches")
+    print(f"batches of each further rank {(five - one) / 4 / 2**20:.2f} MiB")
 
 
 if __name__ == "__main__":
