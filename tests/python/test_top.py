@@ -19,6 +19,7 @@ from watch_kit import FakeEngine, stat_of
 
 pyte = pytest.importorskip("pyte")
 
+ILL = "\x1b[31mno room\n"
 CLEAR = b"\x1b[2J", b"\x1b[J", b"\x1b[H\x1b[J"
 
 
@@ -42,7 +43,8 @@ def answer(run, speed, **more):
         rank_of(2, 16, 16, attached=False),
     ]
     starved = {"alert": "starved", "message": "rank 1 has waited", "age_seconds": 4, "raised": True}
-    more = {"alerts": [starved, {**starved, "alert": "skew", "raised": False}], **more}
+    ways = {"mapped_share": 0.5, "buffered_share": 0.25, "direct_share": 0.25}
+    more = {"alerts": [starved, {**starved, "alert": "skew", "raised": False}], **ways, **more}
     return stat_of(run, **saves, **known, **{"ledger": ledger, "ranks": ranks, **more})
 
 
@@ -118,7 +120,7 @@ class Terminal:
 def engines(folder):
     made = [
         FakeEngine(folder, "alpha", answer("alpha", 5e6)),
-        FakeEngine(folder, "beta", answer("beta", 9e6, save_error="\x1b[31mno room\n")),
+        FakeEngine(folder, "beta", answer("beta", 9e6, mapped_share=None, save_error=ILL)),
     ]
     yield made
     for engine in made:
@@ -138,6 +140,10 @@ def test_a_screen_of_80_by_24(program, folder, engines):
         text = terminal.text()
         assert "1,234,567" in text and "5.0 M" in text and " 777" in text
         assert "saves 12, 0 failed" in text
+        head, alpha, beta = text.split("\n")[1:4]
+        assert len(head) == 80 and head.endswith(" m/b/d %")
+        assert alpha.endswith(" 50/25/25") and beta.endswith(" -") and len(beta) == 80
+        assert "50 % mapped, 25 % buffered" in text and "25 % direct" in text
         assert "[###############]   8/8" in text and "[...............]   0/8" in text
         assert "[###............]   2/8" in text and "no trainer" in text and "1 ms" in text
         assert "waits for" in text and "mostly trainer" in text and "trainer 2, 3." in text

@@ -122,24 +122,49 @@ static enum rp_ink ink_of(const struct rp_watched *run)
                                              : RP_INK_ILL;
 }
 
+/* How tokens were taken of late, in percent of their bytes. */
+struct ways {
+    bool is_known;
+    double mapped, buffered, direct;
+};
+
+static struct ways ways_of(const json_t *stat)
+{
+    double mapped = rp_watch_number(stat, "mapped_share");
+    return (struct ways){.is_known = mapped >= 0,
+                         .mapped = 100 * mapped,
+                         .buffered = 100 * rp_watch_number(stat, "buffered_share"),
+                         .direct = 100 * rp_watch_number(stat, "direct_share")};
+}
+
+static const char *short_ways_of(const json_t *stat, char text[RP_CMD_TEXT_BYTES])
+{
+    struct ways ways = ways_of(stat);
+    if (!ways.is_known)
+        return "-";
+    snprintf(text, RP_CMD_TEXT_BYTES, "%.0f/%.0f/%.0f", ways.mapped, ways.buffered, ways.direct);
+    return text;
+}
+
 /* ---- one line for each engine ---------------------------------------------------------------- */
 
 static void draw_engine(struct rp_screen *screen, int line, const struct rp_watched *run,
                         bool is_chosen)
 {
-    char row[RP_CMD_TEXT_BYTES], speed[RP_CMD_TEXT_BYTES], unsaved[RP_CMD_TEXT_BYTES];
+    char row[RP_CMD_TEXT_BYTES], speed[RP_CMD_TEXT_BYTES], unsaved[RP_CMD_TEXT_BYTES],
+        ways[RP_CMD_TEXT_BYTES];
     enum rp_ink ink = is_chosen ? RP_INK_CHOSEN : RP_INK_PLAIN;
     if (run->state != RP_WATCH_RUNNING) {
         rp_screen_put(screen, line, 0, ink, "%-16.16s ", run->run);
         rp_screen_put(screen, line, 17, ink_of(run), "%s", run->why);
         return;
     }
-    rp_screen_put(screen, line, 0, ink, "%-16.16s %-9s%15s%9s%7.2f %%%6zu/%-2zu%11s", run->run,
+    rp_screen_put(screen, line, 0, ink, "%-16.16s %-8s%12s%9s%6.1f %%%6zu/%-2zu%8s%9s", run->run,
                   rp_watch_state_word(run->state), count_of(run->stat, "next_row", row),
                   short_of(run->stat, "tokens_per_second_1s", speed),
                   100 * rp_watch_number(run->stat, "fill"), rp_watch_attached(run->stat),
                   json_array_size(json_object_get(run->stat, "ranks")),
-                  count_of(run->stat, "unsaved_rows", unsaved));
+                  short_of(run->stat, "unsaved_rows", unsaved), short_ways_of(run->stat, ways));
     if (!is_chosen)
         rp_screen_put(screen, line, 17, RP_INK_WELL, "%s", rp_watch_state_word(run->state));
 }
@@ -247,6 +272,17 @@ static void draw_sources(struct rp_screen *screen, int line, const json_t *stat)
     }
 }
 
+static int draw_ways(struct rp_screen *screen, int line, const json_t *stat)
+{
+    struct ways ways = ways_of(stat);
+    if (ways.is_known)
+        rp_screen_put(
+            screen, line++, 2, RP_INK_PLAIN,
+            "reads %.0f %% mapped, %.0f %% buffered, %.0f %% direct (past the page cache)",
+            ways.mapped, ways.buffered, ways.direct);
+    return line;
+}
+
 static void draw_detail(struct rp_screen *screen, int line, const struct rp_watched *run)
 {
     char uptime[RP_CMD_TEXT_BYTES], minute[RP_CMD_TEXT_BYTES], read[RP_CMD_TEXT_BYTES],
@@ -261,6 +297,7 @@ static void draw_detail(struct rp_screen *screen, int line, const struct rp_watc
                   short_of(run->stat, "tokens_per_second_1min", minute),
                   bytes_of(run->stat, "read_bytes_per_second_1s", read),
                   bytes_of(run->stat, "resident_bytes", memory));
+    line = draw_ways(screen, line, run->stat);
     line = draw_alerts(screen, line, run->stat);
     line = draw_saves(screen, line, run->stat);
     line = draw_ranks(screen, line, run->stat);
@@ -294,8 +331,8 @@ static void draw_head(struct rp_screen *screen, const struct rp_view *view, size
     else if (count == 0)
         rp_screen_put(screen, 1, 0, RP_INK_DIM, "no engine is running");
     else
-        rp_screen_put(screen, 1, 0, RP_INK_DIM, "%-16s %-9s%15s%9s%9s%9s%11s", "run", "state",
-                      "next row", "tokens/s", "fill", "trainers", "unsaved");
+        rp_screen_put(screen, 1, 0, RP_INK_DIM, "%-16s %-8s%12s%9s%8s%9s%8s%9s", "run", "state",
+                      "next row", "tokens/s", "fill", "trainers", "unsaved", "m/b/d %");
 }
 
 void rp_view_draw(struct rp_view *view, struct rp_screen *screen, const struct rp_watch *watch)
