@@ -137,8 +137,9 @@ static bool extend_last_read(struct rp_reads *reads, const struct range *range,
 {
     struct rp_ticket *ticket = reads->ticket;
     struct rp_read *read = ticket->read_count ? &ticket->reads[ticket->read_count - 1] : NULL;
-    if (!read || read->shard != range->shard || read->past_cache != range->past_cache ||
-        range->first < read->offset)
+    bool is_same_way = read &&
+                       (read->past_cache == range->past_cache || RP_DEFECT(merge_ways_of_reading));
+    if (!is_same_way || read->shard != range->shard || range->first < read->offset)
         return false;
     uint64_t end = read->offset + rp_align_up(read->bytes, range->alignment);
     if (range->first > end + COALESCE_GAP_BYTES)
@@ -240,7 +241,8 @@ static void place_mapped(const struct rp_reads *reads, const struct rp_file *fil
                          uint64_t first, struct rp_transfer *transfer)
 {
     transfer->mapped_shard = shard + 1;
-    transfer->data_offset = RP_DEFECT(map_from_stretch) ? first % RP_STRETCH_BYTES : first;
+    bool is_wrong = file->stretches && RP_DEFECT(map_from_stretch);
+    transfer->data_offset = is_wrong ? first % RP_STRETCH_BYTES : first;
     if (!file->checked)
         return;
     struct rp_block_range blocks = rp_files_blocks(reads->files, transfer);

@@ -33,7 +33,7 @@
 #include "shm/wait.h"
 
 #ifdef RP_SIMULATION /* so small that short files have several */
-#define RP_STRETCH_BYTES (16u << 10)
+#define RP_STRETCH_BYTES (2u << 10)
 #else
 #define RP_STRETCH_BYTES (2u << 20)
 #endif

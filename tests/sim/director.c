@@ -96,6 +96,8 @@ static void *engine_main(void *argument)
 /* The options that differ from engine to engine; none of them may change a row. */
 static void draw_engine(struct story *story)
 {
+    static const char *const ios[] = {"auto", "auto", "pread", "pread", "mapped"};
+    static const char *const directs[] = {"auto", "on", "off"};
     const struct life *life = &story->life;
     struct keys *keys = &story->engine_keys;
     *keys = story->stream;
@@ -110,7 +112,8 @@ static void draw_engine(struct story *story)
     keys_set(keys, "prefetch_factor", "%u", 2u << story_below(story, 2));
     keys_set(keys, "prefetch_bytes", "%ukb", 64u << story_below(story, 2));
     keys_set(keys, "io_depth", "%u", 1u + (unsigned)story_below(story, 6));
-    keys_set(keys, "io", story_chance(story, 250) ? "mapped" : "pread");
+    keys_set(keys, "io", "%s", ios[story_below(story, RP_ARRAY_COUNT(ios))]);
+    keys_set(keys, "direct", "%s", directs[story_below(story, RP_ARRAY_COUNT(directs))]);
     if (!story->checkpoints)
         return;
     keys_set(keys, "checkpoint_dir", "/checkpoints");

@@ -57,6 +57,17 @@ static void draw_faults(struct story *story)
     }
 }
 
+/* No faults: a calm life has such a machine, too. */
+static void draw_page_cache(struct story *story)
+{
+    sim_page_cache = (struct sim_page_cache){
+        .asked = (enum sim_page_cache_asked)story_below(story, SIM_ASKED_WAYS),
+        .go = story_chance(story, 600) ? (unsigned)story_below(story, 600) : 0,
+        .come = story_chance(story, 600) ? (unsigned)story_below(story, 600) : 0,
+        .is_short = story_chance(story, 400),
+    };
+}
+
 /* The token of the rank that is farthest behind, from which all ranks begin, as from a checkpoint
  * of the model. NULL if no rank has kept one. */
 static const struct token *common_token(const struct story *story)
@@ -94,6 +105,7 @@ void director_begin_life(struct story *story, uint32_t number, bool calm)
 {
     draw_shape(story, number, calm);
     sim_faults = (struct sim_faults){.injected = sim_faults.injected};
+    draw_page_cache(story);
     if (story_chance(story, 100))
         director_intrude(story);
     draw_faults(story);

@@ -240,7 +240,6 @@ static const char *const found_elsewhere[] = {
     "leave_batch_out_of_digest",
     "leave_out_journal_stop",
     "leave_out_last_look",
-    "map_from_stretch",
     "map_small_files",
     "mask_before_bos",
     "mask_one_off_at_cut",

@@ -115,6 +115,8 @@ void *sim_take(size_t bytes, size_t alignment);
 void sim_give(void *memory);
 bool sim_owns(const void *memory);
 void sim_memory_reset(void);
+/** The file that is mapped at the address, and which of its bytes is there; or NULL. */
+struct sim_node *sim_mapped_node(const void *address, uint64_t *offset);
 /** The process's newest mapping of that length, or NULL. */
 void *sim_find_map(const struct sim_process *process, uint64_t bytes);
 
@@ -138,6 +140,9 @@ struct sim_write { /* a write since the last fsync */
     struct sim_write *next;
 };
 
+#define SIM_PAGE_BYTES 512u
+#define SIM_PAGES_MAX 256u
+
 struct sim_entry {
     char name[64];
     struct sim_node *node;
@@ -159,6 +164,7 @@ struct sim_node {
     uint64_t durable_bytes;
     struct sim_write *writes;
     bool bytes_changed;             /* since the last fsync */
+    bool is_cached[SIM_PAGES_MAX];  /* SIM_FILE: pages that the page cache has */
     struct sim_entries entries;     /* SIM_DIRECTORY: the current names */
     struct sim_entries old_entries; /* the names at the last fsync */
     const struct sim_process *lock_holder;
@@ -194,6 +200,27 @@ void sim_power_cut(void);
 /** Flip a bit of a file whose name begins with `prefix`; false if there are fewer than two of them.
  */
 bool sim_rot(const char *directory, const char *prefix);
+
+/* ---- the page cache -------------------------------------------------------------------------- */
+
+/* How the machine says what its page cache holds: by cachestat, by mincore, or by neither. */
+enum sim_page_cache_asked { SIM_COUNTED, SIM_LISTED, SIM_PROBED, SIM_ASKED_WAYS };
+
+struct sim_page_cache {
+    enum sim_page_cache_asked asked;
+    unsigned go, come; /* after how many of 1000 looks pages of the file have gone, or come */
+    bool is_short;     /* memory has room for a part of the corpus, another one at each look */
+};
+extern struct sim_page_cache sim_page_cache;
+
+/** Bytes [first, first + bytes) of the file were read. */
+void sim_pages_bring(struct sim_node *node, uint64_t first, uint64_t bytes);
+/** No page of the file is there any more. */
+void sim_pages_drop(struct sim_node *node);
+/** Are all pages with these bytes there? */
+bool sim_pages_hold(struct sim_node *node, uint64_t first, uint64_t bytes);
+/** cachestat(2) */
+long sim_cachestat(int fd, const uint64_t range[2], uint64_t counts[5]);
 
 /* ---- sockets, poll and epoll ----------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
 #include "sim_wrap.h"
 
 #include <fcntl.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -13,6 +14,8 @@
 #include <unistd.h>
 
 #include "sim_files.h"
+
+#define DIRECT_BYTES 4096u /* what O_DIRECT wants of offsets, lengths and memory alike */
 
 /* Token files are opened for reading and exist from the start; a save opens for writing. */
 static bool is_token_file(const struct sim_descriptor *descriptor)
@@ -32,7 +35,10 @@ static int save_fault(const struct sim_node *node, const char *what)
 
 static ssize_t read_at(struct sim_descriptor *d, void *data, size_t bytes, uint64_t offset)
 {
-    const struct sim_node *node = d->node;
+    struct sim_node *node = d->node;
+    bool is_direct = (d->flags & O_DIRECT) != 0;
+    if (is_direct && ((offset | bytes | (uintptr_t)data) & (DIRECT_BYTES - 1)))
+        return fail_with(EINVAL);
     if (is_token_file(d)) {
         if (sim_fault(sim_faults.interrupted, "EINTR in a read"))
             return fail_with(EINTR);
@@ -41,14 +47,17 @@ static ssize_t read_at(struct sim_descriptor *d, void *data, size_t bytes, uint6
         static const char disk;
         if (sim_fault(sim_faults.delay, "a slow read"))
             (void)sim_wait(&disk, sim.now_ns + sim_below(&sim.random, 3 * SIM_MS));
-        if (bytes > 1 && sim_fault(sim_faults.short_read, "a short read"))
-            bytes = 1 + sim_below(&sim.random, bytes - 1);
+        size_t least = is_direct ? DIRECT_BYTES : 1;
+        if (bytes > least && sim_fault(sim_faults.short_read, "a short read"))
+            bytes = least * (1 + sim_below(&sim.random, bytes / least - 1));
     }
     if (offset >= node->bytes)
         return 0;
     if (bytes > node->bytes - offset)
         bytes = node->bytes - offset;
     memcpy(data, node->data + offset, bytes);
+    if (!is_direct)
+        sim_pages_bring(node, offset, bytes);
     if (is_token_file(d) && bytes && sim_fault(sim_faults.flip, "a wrong bit in a read"))
         ((uint8_t *)data)[sim_below(&sim.random, bytes)] ^= 16;
     return (ssize_t)bytes;
@@ -63,14 +72,14 @@ WRAP(ssize_t, pread, int fd, void *data, size_t bytes, off_t offset)
     return d ? read_at(d, data, bytes, (uint64_t)offset) : -1;
 }
 
-/* Only called with RWF_NOWAIT: half of the time the page cache does not have the data. */
+/* Only called with RWF_NOWAIT. */
 WRAP(ssize_t, preadv2, int fd, const struct iovec *parts, int count, off_t offset, int flags)
 {
     (void)count;
     (void)flags;
     sim_step();
     struct sim_descriptor *d = sim_descriptor_of(fd);
-    if (!d || sim_chance(&sim.random, 500))
+    if (!d || !sim_pages_hold(d->node, (uint64_t)offset, parts->iov_len))
         return fail_with(d ? EAGAIN : EBADF);
     return read_at(d, parts->iov_base, parts->iov_len, (uint64_t)offset);
 }
@@ -208,6 +217,12 @@ WRAP(int, fcntl, int fd, int command, ...)
         return -1;
     if (command == F_GETFL)
         return descriptor->flags;
+    if (command == F_SETFL) {
+        va_list arguments;
+        va_start(arguments, command);
+        descriptor->flags = va_arg(arguments, int);
+        va_end(arguments);
+    }
     return command == F_GET_SEALS ? F_SEAL_SHRINK : 0;
 }
 
@@ -249,19 +264,18 @@ WRAP(int, fstatat, int at, const char *path, struct stat *out, int flags)
     return fill(sim_look(at, path), out);
 }
 
+/* It does not say what O_DIRECT wants, as kernels before 6.1. */
+WRAP(int, statx, int at, const char *path, int flags, unsigned mask, struct statx *out)
+{
+    if (!sim.current)
+        return __real_statx(at, path, flags, mask, out);
+    return fail_with(ENOSYS);
+}
+
 WRAP(int, fchmod, int fd, mode_t mode)
 {
     (void)mode;
     return sim_node_of(fd) ? 0 : -1;
-}
-
-WRAP(int, posix_fadvise, int fd, off_t offset, off_t bytes, int advice)
-{
-    (void)fd;
-    (void)offset;
-    (void)bytes;
-    (void)advice;
-    return 0;
 }
 
 WRAP(int, memfd_create, const char *name, unsigned flags)

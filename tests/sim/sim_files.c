@@ -292,10 +292,12 @@ void sim_power_cut(void)
 {
     sim_trace("the power fails");
     for (uint32_t i = 0; i < node_count; i++) {
-        if (nodes[i]->kind == SIM_FILE)
-            cut_file(nodes[i]);
-        else
+        if (nodes[i]->kind == SIM_DIRECTORY) {
             cut_directory(nodes[i]);
+            continue;
+        }
+        cut_file(nodes[i]);
+        sim_pages_drop(nodes[i]);
     }
 }
 

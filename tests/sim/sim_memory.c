@@ -213,6 +213,17 @@ void *sim_find_map(const struct sim_process *process, uint64_t bytes)
     return NULL;
 }
 
+struct sim_node *sim_mapped_node(const void *address, uint64_t *offset)
+{
+    for (uint32_t i = 0; i < map_count; i++) {
+        const uint8_t *start = maps[i].node->data;
+        *offset = (uint64_t)((const uint8_t *)address - start);
+        if ((const uint8_t *)address >= start && *offset < maps[i].node->bytes)
+            return maps[i].node;
+    }
+    return NULL;
+}
+
 static void drop_map(uint32_t index)
 {
     struct sim_node *node = maps[index].node;
@@ -275,11 +286,4 @@ WRAP(int, munmap, void *address, size_t bytes)
     if (((struct head *)address - 1)->allocation == address)
         sim_give(address);
     return 0;
-}
-
-WRAP(int, madvise, void *address, size_t bytes, int advice)
-{
-    (void)address;
-    (void)bytes;
-    return sim.current && advice == 25 ? fail_with(EINVAL) : 0; /* 25: MADV_COLLAPSE */
 }

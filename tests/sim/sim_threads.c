@@ -14,6 +14,9 @@
 #include <unistd.h>
 
 #define CLOCK_CALL_NS 700u
+#ifndef SYS_cachestat
+#define SYS_cachestat 451
+#endif
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
@@ -205,6 +208,9 @@ WRAP(long, syscall, long number, ...)
     switch (number) {
     case SYS_futex:
         return futex((const uint32_t *)a, (int)b, (uint32_t)c, (const struct timespec *)d);
+    case SYS_cachestat:
+        sim_step();
+        return sim_cachestat((int)a, (const uint64_t *)b, (uint64_t *)c);
     case SYS_pidfd_open:
         return open_pidfd((int)a);
     case SYS_pidfd_send_signal:
@@ -277,6 +283,8 @@ WRAP(ssize_t, getrandom, void *buffer, size_t bytes, unsigned flags)
 
 WRAP(long, sysconf, int name)
 {
+    if (sim.current && name == _SC_PAGESIZE)
+        return SIM_PAGE_BYTES; /* so that a short file has many */
     return name == _SC_NPROCESSORS_ONLN ? 2 : __real_sysconf(name);
 }
 
