@@ -9,12 +9,15 @@
 #include "base/bits.h"
 #include "base/mem.h"
 
+enum { BROKEN_IN_A_ROW = 3 };
+
 struct fake {
     struct io_fake_script script;
     uint64_t random;
     uint32_t depth;
     struct rp_io_read *reads; /* in flight, oldest first */
     unsigned count;
+    unsigned *broken; /* by tag: how often it was EIO by chance since bytes came */
 };
 
 static pthread_mutex_t script_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -36,7 +39,9 @@ static int fake_open(void **self, const struct rp_io_options *options, struct rp
 {
     struct fake *fake = rp_calloc(1, sizeof *fake);
     struct rp_io_read *reads = rp_calloc(options->depth, sizeof *reads);
-    if (!fake || !reads) {
+    unsigned *broken = rp_calloc(options->depth, sizeof *broken);
+    if (!fake || !reads || !broken) {
+        free(broken);
         free(reads);
         free(fake);
         return rp_fail(error, -ENOMEM, NULL, "no memory for a fake");
@@ -47,6 +52,7 @@ static int fake_open(void **self, const struct rp_io_options *options, struct rp
     fake->random = fake->script.seed;
     fake->depth = options->depth;
     fake->reads = reads;
+    fake->broken = broken;
     *self = fake;
     return 0;
 }
@@ -55,6 +61,7 @@ static void fake_close(void *self)
 {
     struct fake *fake = self;
     RP_ASSERT(fake->count == 0); /* io.c must wait for what is in flight */
+    free(fake->broken);
     free(fake->reads);
     free(fake);
 }
@@ -109,8 +116,12 @@ static int64_t answer(struct fake *fake, const struct rp_io_read *read)
         return -EINVAL;
     if (chance(fake, fake->script.again))
         return -refusals[io_fake_random(&fake->random) % RP_ARRAY_COUNT(refusals)];
-    if (chance(fake, fake->script.broken))
+    unsigned *broken = &fake->broken[read->tag]; /* io.c numbers its flights below its depth */
+    if (chance(fake, fake->script.broken) && *broken < BROKEN_IN_A_ROW) {
+        ++*broken;
         return -EIO;
+    }
+    *broken = 0;
     int64_t bytes = reachable(fake, read);
     if (bytes > (int64_t)read->alignment && chance(fake, fake->script.cut))
         bytes = cut_length(fake, bytes, read->alignment);

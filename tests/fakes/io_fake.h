@@ -15,7 +15,7 @@ struct io_fake_script {
     /* of 1000 results, how many … */
     unsigned cut;    /* bring only a part */
     unsigned again;  /* are EAGAIN, EINTR, EBUSY or ENOMEM */
-    unsigned broken; /* are EIO, although the disk is fine the next time */
+    unsigned broken; /* are EIO, three times in a row at most: io.c asks again as often */
     unsigned lazy;   /* submits take only a part, or refuse with EAGAIN */
     bool reorder;    /* give results back in a random order */
     /* Reads that touch [bad_start, bad_end) fail with bad_error: a buffered read brings what lies
