@@ -177,12 +177,16 @@ static void read_file(struct http *http, struct slot *slot, enum part part, int 
     slot->parts_left++;
 }
 
-/* Is what the cache lacks of a read being filled? Then the read waits for it. */
+/* What the cache has of a read. True if the rest is being filled: then the read waits for it. Of a
+ * fill that ends between the two questions the second one finds what was written. */
 static bool waits_for_fill(struct http *http, struct slot *slot)
 {
+    const struct rp_kept *kept = slot->of->kept;
+    bool is_filling = !http->options.is_fill &&
+                      rp_kept_is_filling(kept, slot->read.offset, slot->bytes);
+    slot->held = rp_kept_look(kept, slot->read.offset, slot->bytes);
     uint64_t until_ns = slot->fill_until_ns ? slot->fill_until_ns : rp_now_ns() + FILL_WAIT_NS;
-    bool waits = !http->options.is_fill && slot->held.head + slot->held.tail < slot->bytes &&
-                 rp_kept_is_filling(slot->of->kept, slot->read.offset, slot->bytes) &&
+    bool waits = is_filling && slot->held.head + slot->held.tail < slot->bytes &&
                  rp_now_ns() < until_ns;
     http->at_fills += waits;
     http->at_fills -= slot->fill_until_ns != 0;
@@ -194,8 +198,6 @@ static bool waits_for_fill(struct http *http, struct slot *slot)
 static void read_object(struct http *http, struct slot *slot)
 {
     const struct rp_kept *kept = slot->of->kept;
-    if (kept)
-        slot->held = rp_kept_look(kept, slot->read.offset, slot->bytes);
     if (kept && waits_for_fill(http, slot))
         return;
     uint32_t bytes = slot->bytes, head = slot->held.head, tail = slot->held.tail;
