@@ -403,7 +403,7 @@ class Taken:
                 assert row not in self.rows, f"row {row} came twice"
                 self.rows.add(row)
                 expected = self.stream.tokens_of(row) if row < len(self.stream.rows) else []
-                assert ids[:tokens].tolist() == expected, f"row {row}"
+                assert ids[:tokens].tolist() == expected, f"other tokens in row {row}"
 
     def assert_all(self, first=0):
         """Rows first … N - 1 came, each once, and no digest differs."""

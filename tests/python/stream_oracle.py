@@ -106,10 +106,10 @@ def assert_batch(batch, expected):
     for name, view in batch.items():
         wanted = made[name]
         if isinstance(wanted, list):
-            assert view.tolist() == wanted, name
+            assert view.tolist() == wanted, f"other values: {name}"
         else:
             assert view.dtype == wanted.dtype and view.shape == wanted.shape, name
-            assert (view == wanted).all(), f"{name} of {batch}"
+            assert (view == wanted).all(), f"other values: {name} of {batch}"
     lengths = made["doc_lens"].astype(int)
     assert batch.rows_real == int((lengths[:, 0] > 0).sum())
     assert batch.tokens_real == lengths.sum()
