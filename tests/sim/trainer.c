@@ -94,7 +94,8 @@ static bool is_another_attached(const struct trainer *trainer)
     const struct story *story = trainer->story;
     for (uint32_t r = 0; r < story->life.trainers; r++) {
         const struct trainer *other = &story->trainers[r];
-        if (other != trainer && !other->process->dead && !other->detaches)
+        if (other != trainer && other->engine == story->engine && !other->process->dead &&
+            !other->detaches)
             return true;
     }
     return false;
