@@ -33,6 +33,7 @@ from tasks.manifest import Manifest
 from tasks.memory import Memory
 from tasks.resume import Resume
 from tasks.save import Save
+from tasks.seeking import Seeking
 
 SOURCE = Path(__file__).resolve().parent.parent
 
@@ -92,11 +93,13 @@ def metrics_of(samples):
 
 
 # Six repetitions are the least that have an interval of their own (intervals.py). In each: `pairs`
-# of slices, `starts` of an engine for each way to start, `saves` of a
-# checkpoint, `hand_overs` of a full ring. `only_goals`: what no goal is about is left out.
+# of slices, `starts` of an engine for each way to start, `saves` of a checkpoint, `hand_overs` of a
+# full ring. In the whole run: `seeks` without a token to each position, and as many indexings of
+# each manifest. `only_goals`: what no goal is about is left out.
 SIZES = {
     "full": {
         "repeats": 6, "pairs": 5, "slice_ms": 1000, "starts": 4, "saves": 16, "hand_overs": 5,
+        "seeks": 6,
         "tokens": 200_000_000, "epochs": 10, "index_documents": 16_000_000,
         "positions": [0, 1_000_000, 4_000_000, 16_000_000, 64_000_000],
         "memory_documents": [10_000, 4_000_000],
@@ -104,13 +107,14 @@ SIZES = {
     },
     "quick": {
         "repeats": 2, "pairs": 6, "slice_ms": 200, "starts": 5, "saves": 6, "hand_overs": 3,
-        "only_goals": True,
+        "seeks": 6, "only_goals": True,
         "tokens": 200_000_000, "epochs": 2, "index_documents": 1_000_000,
         "positions": [0, 1_000_000], "memory_documents": [10_000, 1_000_000],
         "manifest_shards": [1, 1000], "manifest_documents": [10_000, 1_000_000],
     },
     "once": {
         "repeats": 1, "pairs": 1, "slice_ms": 20, "starts": 1, "saves": 1, "hand_overs": 1,
+        "seeks": 1,
         "tokens": 8_200_000, "epochs": 2, "index_documents": 10_000,
         "positions": [0, 10_000], "memory_documents": [1_000, 10_000],
         "manifest_shards": [1, 50], "manifest_documents": [10_000],
@@ -175,7 +179,7 @@ def main():
         cold = Cold(bench)
         turning += [cold.block, cold.document]
     samples = run_repetitions(turning, settings["repeats"])
-    positions = resume.positions()
+    positions = Seeking(bench).times(resume.positions())
     manifests = Manifest(bench).starts()
     result = {
         "format": 2,

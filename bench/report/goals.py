@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The goals that were set for speed, what this run found, and whether it meets them.
 
-    python bench/report/goals.py RESULT.json
+    python bench/report/goals.py RESULT.json [--docs]
+
+With --docs the table of bench/README.md is written, too: it comes from bench/results/latest.json.
 
 A goal is judged by the median and its interval (../intervals.py): `met` or `NOT MET` if the whole
 interval is on one side of the bound, else `undecided`, and so are too few values for an interval.
@@ -14,7 +16,9 @@ import sys
 from pathlib import Path
 
 from chart import number
+from documents import write_between
 
+DOCUMENT = Path(__file__).resolve().parent.parent / "README.md"
 FORMAT = 2  # of the JSON. 1 has no intervals
 MET, NOT_MET, UNDECIDED, NOT_MEASURED = "met", "NOT MET", "undecided", "not measured"
 
@@ -84,14 +88,6 @@ def rate_of(summary, work):
             "interval": ends and [work / end for end in reversed(ends)]}
 
 
-def difference_of(above, below):
-    """Of two summaries; its interval has what their intervals allow at most."""
-    ends = above.get("interval"), below.get("interval")
-    return {"median": above["median"] - below["median"],
-            "interval": [ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]] if all(ends) else None,
-            "count": min(len(each.get("values", [1])) for each in (above, below))}
-
-
 def exactly(value):
     return Found(value, exact=value is not None)
 
@@ -116,11 +112,11 @@ def of_positions(result):
     deepest = rows[-1]  # and of the two goals below, the slowest position
     yield ("seeking without a token",
            Found(rate_of(deepest["plan_ms"], deepest["documents"] / 1e3)), ">=", 10, "M/s")
-    for label, key, bound in (
-        ("first batch with a token, above an empty process", "above_ms", 10),
-        ("first batch with a token, above that at row 0", "over_first_ms", 5),
+    for label, key, of, bound in (
+        ("first batch with a token, above an empty process", "above_ms", rows, 10),
+        ("first batch with a token, above that at row 0", "over_first_ms", rows[1:], 5),
     ):
-        slowest = max((row[key] for row in rows if key in row), default=None,
+        slowest = max((row[key] for row in of if key in row), default=None,
                       key=lambda summary: summary["median"])
         yield label, Found(slowest) if slowest else NOTHING, "<=", bound, "ms"
     forbidden = result["checks"].get(CHECK_OF_SYSTEM_CALLS)
@@ -128,11 +124,11 @@ def of_positions(result):
 
 
 def of_manifests(result):
-    rows = [row["first_batch_ms"] for row in result.get("manifests", [])]
-    if rows:
-        slowest = max(rows, key=lambda summary: summary["median"])
-        yield ("first batch with a manifest, slowest - one shard",
-               Found(difference_of(slowest, rows[0])), "<=", 10, "ms")
+    above = [row["above_first_ms"] for row in result.get("manifests", [])[1:]
+             if "above_first_ms" in row]
+    slowest = max(above, default=None, key=lambda summary: summary["median"])
+    yield ("first batch with a manifest, slowest - one shard",
+           Found(slowest) if slowest else NOTHING, "<=", 10, "ms")
 
 
 def goals(result):
@@ -171,5 +167,32 @@ def print_goals(result):
               "longer (--repeats N), or on a quieter machine")
 
 
+# ---- documents -----------------------------------------------------------------------------------
+
+
+def table(result):
+    """What bench/README.md has of the stored run: every goal and its verdict."""
+    machine = result["machine"]
+    lines = [f"Run of {result['date'][:16].replace('T', ' ')} UTC, {machine['cpu']}, "
+             f"{machine['cores']} cores, commit {machine['commit']}; "
+             f"{result['settings']['repeats']} repetitions."]
+    if result["format"] < FORMAT:
+        lines[0] += " It is of the time before values had intervals, and decides no goal of times."
+    lines += ["", "| goal | found | 95 % interval | bound | verdict |", "|---|---:|---:|---:|---|"]
+    for label, found, sense, bound, unit, verdict in goals(result):
+        shown = "" if found.value is None else f"{number(found.value)} {unit}"
+        said = f"**{verdict}**" if verdict == NOT_MET else verdict
+        lines.append(f"| {label} | {shown} | {interval_text(found)} | {sense} {bound:g} {unit} | "
+                     f"{said} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    result = json.loads(Path(sys.argv[1]).read_text())
+    print_goals(result)
+    if "--docs" in sys.argv[2:]:
+        write_between(DOCUMENT, "goals", table(result))
+
+
 if __name__ == "__main__":
-    print_goals(json.loads(Path(sys.argv[1]).read_text()))
+    main()

@@ -14,13 +14,13 @@ import sys
 from pathlib import Path
 
 from chart import number, time_text
+from documents import write_between
 from peers_chart import CLASSES, HEADINGS, draw_peers, ratio_text, remark_of, speed_rows
 from report import load_text, machine_line
 
 SOURCE = Path(__file__).resolve().parent.parent.parent
 GOAL = 40  # times as many tokens a second as the best of each class
 RESUME_GOAL = 5  # times as fast to the first batch, deepest position
-BEGIN, END = "<!-- peers -->\n", "<!-- end -->"
 
 
 def failed_in(result, kind):
@@ -178,18 +178,11 @@ def table(result):
     return "\n".join(lines)
 
 
-def replace_between(document, words):
-    before, rest = document.split(BEGIN)
-    _, after = rest.split(END)
-    return before + BEGIN + words + END + after
-
-
 def write_documents(result, source):
     footer = f"{machine_line(result)}, {result['date'][:10]}; {load_text(result)}"
     (source / "bench/results/peers.svg").write_text(draw_peers(result, footer))
     for name, words in ("README.md", sentence(result)), ("bench/README.md", table(result)):
-        path = source / name
-        path.write_text(replace_between(path.read_text(), words))
+        write_between(source / name, "peers", words)
 
 
 def main():

@@ -3,7 +3,8 @@
 
     python bench/report/report.py RESULT.json [CHART.svg]
 
-Everything that is drawn comes from the file; bars begin at zero, whiskers span all repetitions.
+Everything that is drawn comes from the file; bars begin at zero, whiskers are 95 % intervals, or
+span all values where these are too few for one.
 """
 
 import json
@@ -137,6 +138,37 @@ def load_text(result):
     return f"load average {before:.1f} before, {after:.1f} after"
 
 
+def interval_of(summary, factor=1):
+    """As text; empty where too few values were found."""
+    if not isinstance(summary, dict) or not summary.get("interval"):
+        return ""
+    return "–".join(number(end * factor) for end in summary["interval"])
+
+
+def timed(summary, unit):
+    """A median with its interval; of a run of format 1, one time."""
+    value = summary["median"] if isinstance(summary, dict) else summary
+    return f"{number(value):>9s} {unit:2s}{interval_of(summary):>17s}"
+
+
+def print_positions(result):
+    print(f"\n{'documents behind':>18s}{'token':>10s}{'first batch with it':>29s}"
+          f"{'without':>29s}{'planning':>29s}   median, 95 % interval")
+    for entry in result["positions"]:
+        cells = "".join(timed(entry[key], "ms")
+                        for key in ("with_token_ms", "without_token_ms", "plan_ms"))
+        print(f"{entry['documents']:18,d}{entry['token_bytes']:8,d} B{cells}")
+
+
+def print_manifests(result):
+    if result.get("manifests"):
+        print(f"\n{'shards':>12s}{'documents':>16s}{'first batch':>29s}{'index':>29s}"
+              "   median, 95 % interval")
+    for entry in result.get("manifests", []):
+        print(f"{entry['shards']:12,d}{entry['documents']:16,d}"
+              f"{timed(entry['first_batch_ms'], 'ms')}{timed(entry['index_seconds'], 's')}")
+
+
 def print_table(result):
     print(machine_line(result))
     print(f"{load_text(result)}; {result['settings']['repeats']} repetitions")
@@ -150,20 +182,9 @@ def print_table(result):
             cells = "".join(f"{metric[k] * factor:12.3f}" if unit == "%"
                             else f"{number(metric[k] * factor):>12s}"
                             for k in ("median", "min", "max"))
-            ends = metric.get("interval") or []
-            shown = "–".join(number(end * factor) for end in ends)
-            print(f"  {label:34s}{cells}{shown:>18s}  {unit}")
-    print(f"\n{'documents behind':>18s}{'with token':>14s}{'without':>14s}{'token':>12s}")
-    for entry in result["positions"]:
-        cells = "".join(f"{number(entry[k]['median']):>11s} ms"
-                        for k in ("with_token_ms", "without_token_ms"))
-        print(f"{entry['documents']:18,d}{cells}{entry['token_bytes']:10,d} B")
-    if result.get("manifests"):
-        print(f"\n{'shards':>18s}{'documents':>16s}{'first batch':>14s}{'index':>12s}")
-    for entry in result.get("manifests", []):
-        print(f"{entry['shards']:18,d}{entry['documents']:16,d}"
-              f"{number(entry['first_batch_ms']['median']):>11s} ms"
-              f"{number(entry['index_seconds']):>10s} s")
+            print(f"  {label:34s}{cells}{interval_of(metric, factor):>18s}  {unit}")
+    print_positions(result)
+    print_manifests(result)
     print()
     for name, entry in result["checks"].items():
         print(f"checked {entry['times']:3d} times: {name}")
@@ -200,10 +221,15 @@ def steps_of(most, count=5):
     return [step * i for i in range(math.ceil(most / step) + 1)]
 
 
+def whisker_of(summary):
+    """(low, high)"""
+    return summary.get("interval") or (summary["min"], summary["max"])
+
+
 def draw_bars(result, top):
     metrics, parts = result["metrics"], []
     bars = [bar for bar in BARS if bar is None or bar[1] in metrics]
-    most = max(metrics[bar[1]]["max"] for bar in bars if bar) / 1e6
+    most = max(whisker_of(metrics[bar[1]])[1] for bar in bars if bar) / 1e6
     ticks = steps_of(most)
     scale = (WIDTH - LEFT - RIGHT) / ticks[-1]
     groups = iter(GROUPS)
@@ -215,18 +241,18 @@ def draw_bars(result, top):
             y += 20
             continue
         label, name, colour = bar
-        metric = {key: metrics[name][key] / 1e6 for key in ("median", "min", "max")}
+        median = metrics[name]["median"] / 1e6
+        low, high = (LEFT + end / 1e6 * scale for end in whisker_of(metrics[name]))
         ours = colour == OURS
         middle = y + BAR / 2
         parts.append(text(LEFT - 12, middle + 4.5, label, 13, anchor="end",
                           weight=600 if ours else 400))
-        parts.append(f'<rect x="{LEFT}" y="{y}" width="{metric["median"] * scale:.1f}" '
+        parts.append(f'<rect x="{LEFT}" y="{y}" width="{median * scale:.1f}" '
                      f'height="{BAR}" rx="2" fill="{colour}"/>')
-        low, high = (LEFT + metric[key] * scale for key in ("min", "max"))
         whiskers += [line(low, middle, high, middle, INK, 1.2)]
         whiskers += [line(x, middle - 4, x, middle + 4, INK, 1.2) for x in (low, high)]
-        end = max(high, LEFT + metric["median"] * scale)
-        said = f"{metric['median']:,.0f}"
+        end = max(high, LEFT + median * scale)
+        said = f"{median:,.0f}"
         parts.append(text(end + 9, middle + 4.5, said, 13, weight=600 if ours else 400))
         y += BAR + GAP
     grid = []
@@ -263,7 +289,8 @@ def draw_positions(result, top, bottom):
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" '
                      f'stroke-width="2.4"/>')
         for (x, y), r in zip(points, rows):
-            parts.append(line(x, place(r[key]["min"]), x, place(r[key]["max"]), INK, 1.2))
+            low, high = whisker_of(r[key])
+            parts.append(line(x, place(low), x, place(high), INK, 1.2))
             parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>')
         x, y = points[-1]
         ours = colour == OURS
@@ -273,11 +300,17 @@ def draw_positions(result, top, bottom):
     return parts
 
 
+def whiskers_text(result):
+    given = [result["metrics"][bar[1]].get("interval") for bar in BARS
+             if bar and bar[1] in result["metrics"]]
+    return "whiskers their 95 % intervals" if all(given) else "whiskers the least and the most"
+
+
 def draw(result):
     s = result["settings"]
     about = [f"{s['tokens'] / 1e6:.0f} M u16 tokens, documents of lognormal length (median 400), "
              f"shuffled, packed to rows of {s['seq_len']} from the page cache.",
-             "Bars are medians of slices that take turns, whiskers the least and the most. "
+             f"Bars are medians, {whiskers_text(result)}. "
              "Loop and memcpy: one thread; private memory, or where it is said the page cache."]
     bars, y = draw_bars(result, 118)
     second = y + 30

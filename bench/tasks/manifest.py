@@ -3,7 +3,8 @@
 
 Shards are names of a few files, of eight documents that are as long as a row. Where documents are
 counted, every token ends one (zeros, and `eos: 0`), so that 10^9 documents take 2 MB, and their
-manifest as much as any other."""
+manifest as much as any other. Manifests take turns: what a start takes beyond one of a single shard
+is a difference of two starts of the same turn."""
 
 import json
 import os
@@ -13,6 +14,7 @@ import sys
 import time
 
 from engine import Engine, summarise
+from tasks.several import several_by_turns
 
 NAMES = 50_000  # of one file; ext4 allows 65,000
 TINY_DOCUMENTS = 8
@@ -20,60 +22,73 @@ ROW = 64
 LARGE_DOCUMENTS = 1_000_000  # of a shard where documents are counted
 
 
-class Manifest:
-    def __init__(self, bench):
-        self.ringpack, self.bench = bench.client(), bench
-        self.place = bench.scratch / "shards"
+class Shards:
+    """The shards of one manifest, in a folder of their own."""
 
-    def _make(self, shards, documents, length):
-        """A folder of `shards` names; the documents of each, and their tokens."""
+    def __init__(self, bench, shards, documents, length):
+        self.bench, self.count, self.documents = bench, shards, shards * documents
+        self.place = bench.scratch / f"manifest-{shards}-{documents}"
+        self.manifest, self.config = self.place / "corpus.rpm", self.place / "config.yaml"
         image = (b"\1\0" * (length - 1) + b"\0\0") * documents
-        shutil.rmtree(self.place, ignore_errors=True)
-        self.place.mkdir()
+        (self.place / "shards").mkdir(parents=True)
         for first in range(0, shards, NAMES):
-            original = self.place / f"s{first:07}.bin"
+            original = self.place / "shards" / f"s{first:07}.bin"
             original.write_bytes(image)
             for number in range(first + 1, min(first + NAMES, shards)):
-                os.link(original, self.place / f"s{number:07}.bin")
+                os.link(original, self.place / "shards" / f"s{number:07}.bin")
+        source = {"path": str(self.place / "shards" / "*.bin"), "format": "raw", "dtype": "u16",
+                  "eos": 0}
+        self.config.write_text(json.dumps({
+            "sources": [source], "seq_len": ROW, "batch_size": 2, "manifest": str(self.manifest),
+            "run": "bench", "run_dir": bench.run_dir}))
 
-    def _index(self):
-        source = {"path": str(self.place / "*.bin"), "format": "raw", "dtype": "u16", "eos": 0}
-        config = {"sources": [source], "seq_len": ROW, "batch_size": 2,
-                  "manifest": str(self.bench.scratch / "corpus.rpm"), "run": "bench",
-                  "run_dir": str(self.bench.run_dir)}
-        path = self.bench.scratch / "manifest.yaml"
-        path.write_text(json.dumps(config))
-        command = [self.bench.program, "index", "--json", "-c", path]
+    def index_seconds(self):
+        """Of making the manifest, with nothing known before."""
+        self.manifest.unlink(missing_ok=True)
+        command = [self.bench.program, "index", "--json", "-c", self.config]
         done = subprocess.run(command, capture_output=True, check=True)
-        return path, json.loads(done.stdout)
+        made = json.loads(done.stdout)
+        name = f"documents of {self.place.name}"
+        self.bench.check(name, self.documents, made["documents"])
+        print(f"  manifest {self.count} shards, {self.documents} documents", file=sys.stderr)
+        return made["seconds"]
 
-    def _first_batch_ms(self, path):
-        with Engine(self.bench, {}, "-c", str(path)) as engine:
-            loader = self.ringpack.Loader(
+    def first_batch_ms(self):
+        with Engine(self.bench, {}, "-c", str(self.config)) as engine:
+            loader = self.bench.client().Loader(
                 run="bench", run_dir=self.bench.run_dir, start_engine=False)
             with loader:
                 next(iter(loader)).close()
                 return 1000 * (time.monotonic() - engine.begin)
 
-    def _measure(self, shards, documents, length):
-        self._make(shards, documents, length)
-        path, made = self._index()
-        name = f"{documents} documents in each of {shards} shards"
-        self.bench.check(name, shards * documents, made["documents"])
-        starts = [self._first_batch_ms(path) for _ in range(1 + self.bench.settings["repeats"])]
-        found = {"shards": shards, "documents": made["documents"],
-                 "index_seconds": made["seconds"], "first_batch_ms": summarise(starts[1:]),
-                 "manifest_bytes": os.path.getsize(self.bench.scratch / "corpus.rpm")}
-        print(f"  manifest {shards} shards, {made['documents']} documents", file=sys.stderr)
-        os.unlink(self.bench.scratch / "corpus.rpm")
-        shutil.rmtree(self.place)
-        return found
+    def summary(self, indexing, starts, starts_of_first):
+        above = [ms - first for ms, first in zip(starts, starts_of_first)]
+        return {"shards": self.count, "documents": self.documents,
+                "index_seconds": summarise(indexing), "first_batch_ms": summarise(starts),
+                "above_first_ms": summarise(above),
+                "manifest_bytes": os.path.getsize(self.manifest)}
 
-    def starts(self):
+
+class Manifest:
+    def __init__(self, bench):
+        self.bench = bench
+
+    def _all_shards(self):
         settings = self.bench.settings
-        found = [self._measure(shards, TINY_DOCUMENTS, ROW)
-                 for shards in settings["manifest_shards"]]
+        yield from (Shards(self.bench, shards, TINY_DOCUMENTS, ROW)
+                    for shards in settings["manifest_shards"])
         for documents in settings["manifest_documents"]:
             shards = -(-documents // LARGE_DOCUMENTS)
-            found.append(self._measure(shards, documents // shards, 1))
+            yield Shards(self.bench, shards, documents // shards, 1)
+
+    def starts(self):
+        settings, made = self.bench.settings, list(self._all_shards())
+        indexing = several_by_turns([each.index_seconds for each in made], settings["seeks"])
+        for each in made:
+            each.first_batch_ms()  # the first reads what was written from the disk; not counted
+        starts = several_by_turns([each.first_batch_ms for each in made],
+                                  settings["repeats"] * settings["starts"])
+        found = [each.summary(*times, starts[0]) for each, *times in zip(made, indexing, starts)]
+        for each in made:
+            shutil.rmtree(each.place)
         return found

@@ -2,6 +2,7 @@
 """The statistics of the bench: intervals that hold the true value, slices that add up, and
 verdicts that noise does not move. No clock is read here."""
 
+import json
 import os
 import random
 import statistics
@@ -14,15 +15,17 @@ BENCH = Path(os.environ["RP_SOURCE_DIR"]) / "bench"
 sys.path[:0] = [str(BENCH), str(BENCH / "report")]
 
 import slices  # noqa: E402
+from documents import replace_between  # noqa: E402
 from end_to_end import summary_of  # noqa: E402
 from engine import Failed, summarise  # noqa: E402
 from goals import (  # noqa: E402
-    MET, NOT_MEASURED, NOT_MET, UNDECIDED, Found, difference_of, exactly, goals, rate_of,
+    MET, NOT_MEASURED, NOT_MET, UNDECIDED, Found, exactly, goals, of_manifests, rate_of, table,
 )
 from intervals import (  # noqa: E402
     Rounds, interval_by_rounds, interval_of_median, rank_of_interval,
 )
 from slices import PARTS, Side, rates, ratios, take_turns  # noqa: E402
+from tasks.several import several_by_turns  # noqa: E402
 
 SEED = 20
 print(f"seed {SEED}")
@@ -112,17 +115,41 @@ def test_a_bound_within_the_interval_is_not_judged():
 
 
 def test_one_time_decides_nothing():
-    """Neither as a rate, nor as a difference."""
+    """Neither as a time, nor as a rate."""
     once, often = summarise([10]), summarise([8, 9, 10, 11, 12, 13])
     assert Found(rate_of(once, 1000)).verdict(">=", 10) == UNDECIDED
     assert Found(rate_of(often, 1040)).verdict(">=", 80) == MET
-    assert Found(difference_of(often, once)).verdict("<=", 10) == UNDECIDED
-    assert Found(difference_of(often, often)).interval == [-5, 5]
+    assert Found(once).verdict("<=", 10) == UNDECIDED
+    assert Found(often).verdict("<=", 13) == MET
+
+
+def test_a_manifest_is_judged_by_the_slowest_beyond_one_shard():
+    rows = [{"above_first_ms": summarise([low + k for k in range(6)])} for low in (0, 2, 20, 4)]
+    ((_, found, sense, bound, _),) = of_manifests({"manifests": rows})
+    assert (found.value, found.verdict(sense, bound)) == (22.5, NOT_MET)
+    ((_, found, sense, bound, _),) = of_manifests({})
+    assert found.verdict(sense, bound) == NOT_MEASURED
+
+
+def test_measurements_take_turns_until_their_time_is_over():
+    log = []
+    found = several_by_turns([lambda: log.append("A"), lambda: log.append("B")], 3)
+    assert ("".join(log), found) == ("ABBAAB", [[None] * 3] * 2)
+    assert [len(each) for each in several_by_turns([lambda: 1], 3, limit=1e-9)] == [1]
 
 
 def test_results_of_an_unknown_format_are_refused():
     with pytest.raises(SystemExit, match="format 3"):
         goals({"format": 3})
+
+
+def test_the_document_says_what_the_stored_run_found():
+    result = json.loads((BENCH / "results/latest.json").read_text())
+    text = (BENCH / "README.md").read_text()
+    assert replace_between(text, "goals", table(result)) == text, (
+        "run `build/venv/bin/python bench/report/goals.py bench/results/latest.json --docs`")
+    result["metrics"]["hot_min"]["median"] *= 2
+    assert replace_between(text, "goals", table(result)) != text
 
 
 # ---- slices -------------------------------------------------------------------------------------
