@@ -73,8 +73,9 @@ def test_views_are_not_copies_and_not_writable(loader):
     assert view.ctypes.data == batch["input_ids"].ctypes.data
     with pytest.raises(ValueError, match="read-only"):
         view[0, 0] = 1
-    with pytest.raises(ValueError, match="WRITEABLE"):
-        view.flags.writeable = True
+    for array in view, view.base, view[1:], batch["provenance"]:
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.flags.writeable = True
 
 
 def test_the_next_step_releases_the_batch_before(fake, loader):
@@ -105,7 +106,7 @@ def test_control_a_released_slot_is_poisoned(loader):
     batch = next(loader)
     view = batch["input_ids"]
     client = batch._lease.client
-    client._release(client._client, batch._lease.held.argument)
+    client._release(client._client, batch._lease.held.terms.argument)
     assert (view == POISON).all()
     client.give_back = lambda *_: None  # once is enough
     del batch, view

@@ -44,8 +44,43 @@ def test_control_a_lease_that_is_used_again_under_a_view_is_seen(loader, monkeyp
     assert (view == POISON).all()
 
 
+def numbers_of(batches):
+    return [(batch.number, batch.first_row, batch.next_row) for batch in batches]
+
+
+@pytest.mark.parametrize("holds", ["nothing", "views"])
+def test_numbers_stay_as_they_are_while_anybody_can_read_them(loader, holds):
+    """Of batches that are kept, of some that are dropped, and of those whose views return them."""
+    kept, views = [], []
+    for number in range(5 * SLOTS):
+        batch = next(loader)
+        if number % 3 != 1:
+            kept.append(batch)
+        if holds == "views":
+            views = [*views, batch["input_ids"]][-2:]
+    expected = [number for number in range(5 * SLOTS) if number % 3 != 1]
+    assert numbers_of(kept) == [(k, k * ROWS, (k + 1) * ROWS) for k in expected]
+
+
+def test_terms_are_filled_in_again(loader, monkeypatch):
+    """Else the test above would show nothing."""
+    made, terms = [], ringpack._client.Terms
+    monkeypatch.setattr("ringpack._client.Terms", lambda: made.append(1) or terms())
+    for batch in loader:
+        if batch.number == 5 * SLOTS:
+            break
+    assert len(made) <= 3
+
+
+def test_control_terms_that_are_filled_in_again_under_a_batch_are_seen(loader, monkeypatch):
+    monkeypatch.setattr("ringpack._client.getrefcount", lambda _: ringpack._client.ONE_LOCAL)
+    kept = [next(loader) for _ in range(SLOTS)]
+    assert len(set(numbers_of(kept))) < SLOTS
+
+
 def test_a_python_that_does_not_count_references(fake, loader, monkeypatch):
-    monkeypatch.setattr("ringpack.loader.getrefcount", lambda _: 0)
+    for module in "loader", "_client":
+        monkeypatch.setattr(f"ringpack.{module}.getrefcount", lambda _: 0)
     before = fake.fake_released()
     for number in range(3 * SLOTS):
         batch = next(loader)

@@ -36,7 +36,7 @@ from ._library import (
 )
 from ._arguments import FilePath
 from ._engine import explain_rows
-from ._lease import Held, Lease, Place, layout_of, new_batch
+from ._lease import ONE_LOCAL, Held, Lease, Place, Terms, getrefcount, layout_of
 from ._state import digest_of
 from .errors import LeaseError, UsageError
 
@@ -87,7 +87,8 @@ class Client:
         self.pins: Optional[Pins] = None  # of a ring that a GPU reads
         # C3; whoever gets a lease from next() clears it when the lease is safe
         self.taking: Optional[Lease] = None
-        self._passing: Any = None  # C3: argument of the library for what a step returns
+        self._passing: Optional[Terms] = None  # C3: of what a step returns
+        self._spare: Optional[Terms] = None  # of a batch that was returned
         self._run = run, run_dir
         self._error = Error()
         self._error_argument = byref(self._error)
@@ -136,24 +137,24 @@ class Client:
             self._return_passing()
         lease = self.taking
         if lease is None:
-            held = Held(new_batch())
+            held = Held(self._unused_terms())
             lease = Lease(self, held)
             held.lease = weakref.ref(lease)
             self._out[id(held)] = held
             self.taking = lease
-        held = lease.held
+        terms = lease.held.terms
         if self.pins is not None:
             self._release_passed(self.pins)
-        if not held.info.rows:  # the library has not filled it: no batch has 0 rows
+        if not terms.is_filled():
             if self.geometry is None:
                 raise self._closed()
-            code = self._take(self._client, held.argument, self._error_argument)
+            code = self._take(self._client, terms.argument, self._error_argument)
             if code != NEXT_BATCH:
-                code = self._next_slowly(code, timeout_ns, held.argument)
-            if code != NEXT_BATCH:
-                return self._no_batch(code)
+                code = self._next_slowly(code, timeout_ns, terms.argument)
+                if code != NEXT_BATCH:
+                    return self._no_batch(code)
         if self.pins is not None:
-            self.pins.cover(self.geometry, held.info)
+            self.pins.cover(self.geometry, terms.info)
         return lease
 
     def step(self, lease: Lease, timeout_ns: int) -> Any:
@@ -166,20 +167,26 @@ class Client:
             self._return_passing()
         if self.geometry is None:
             raise self._closed()
-        held = lease.held
-        info = new_batch()
-        argument = byref(info)
-        passing = self._passing = held.argument
-        held.info = info  # from here on `passing` alone returns the batch before
-        held.argument = argument
+        held, terms = lease.held, self._unused_terms()
+        passing = self._passing = held.terms
+        held.terms = terms  # from here on `passing` alone returns the batch before
         self.taking = lease
-        code = self._step(self._client, passing, argument, self._error_argument)
+        code = self._step(self._client, passing.argument, terms.argument, self._error_argument)
         self._passing = None
+        self._spare = passing
         if code != NEXT_BATCH:
-            code = self._next_slowly(code, timeout_ns, argument)
+            code = self._next_slowly(code, timeout_ns, terms.argument)
             if code != NEXT_BATCH:
                 return self._no_batch(code)
         return lease
+
+    def _unused_terms(self) -> Terms:
+        """Terms that nobody has but the caller (L3)."""
+        terms, self._spare = self._spare, None
+        if terms is None or getrefcount(terms) != ONE_LOCAL:
+            return Terms()
+        terms.clear()
+        return terms
 
     def _next_slowly(self, code: int, timeout_ns: int, argument: Any) -> Any:
         """What `take` did not have at once."""
@@ -227,11 +234,13 @@ class Client:
         both return it at once, the library refuses the second."""
         key = id(held)
         if self._process == _process and key in self._out:
-            if held.info.rows:
+            terms = held.terms
+            if terms.is_filled():
                 if self.pins is None:
-                    self._release(self._client, held.argument)
+                    self._release(self._client, terms.argument)
+                    self._spare = terms
                 else:
-                    self.pins.mark(held.info)
+                    self.pins.mark(terms.info)
             self._out.pop(key, None)
 
     def _release_passed(self, pins: "Pins", wait: bool = False) -> None:
@@ -240,7 +249,8 @@ class Client:
 
     def _return_passing(self) -> None:
         """What a step that was cut short had returned already, the library refuses."""
-        self._release(self._client, self._passing)
+        assert self._passing is not None  # see the callers
+        self._release(self._client, self._passing.argument)
         self._passing = None
 
     def _return_dead(self) -> None:
@@ -255,10 +265,11 @@ class Client:
         """The leases that are out, for messages."""
         told = []
         for held in list(self._out.values()):
-            lease, info = held.lease(), held.info
-            if lease is not None and lease is not self.taking and info.rows:
+            lease, terms = held.lease(), held.terms
+            if lease is not None and lease is not self.taking and terms.is_filled():
                 views = ", ".join(lease.viewed())
-                told.append(f"batch {info.number} ({f'views of {views}' if views else 'open'})")
+                state = f"views of {views}" if views else "open"
+                told.append(f"batch {terms.info.number} ({state})")
         return ", ".join(told) + " still on lease" if told else ""
 
     def check_all_returned(self) -> None:
@@ -277,8 +288,8 @@ class Client:
 
     def _pending(self) -> Optional[BatchInfo]:
         """The batch that the library has lent and the caller has not got yet."""
-        info = self.taking.held.info if self.taking is not None else None
-        return info if info is not None and info.rows else None
+        terms = self.taking.held.terms if self.taking is not None else None
+        return terms.info if terms is not None and terms.is_filled() else None
 
     def state(self) -> bytes:
         """The state token after the last batch that the caller got, as bytes."""

@@ -6,16 +6,14 @@ from typing import Optional
 
 from ._client import Client
 from ._library import RECORDS
-from ._views import FLAT, ROWS, tensor_of
+from ._views import FLAT, ROWS, look_at, tensor_of
 from .batch import Form
 from .errors import UsageError
-from .profiles import PROFILES, Field, check_sections
+from .profiles import PROFILES, Field, View, check_sections
 
 
 def form_of(client: Client, keep: int, profile: Optional[str], kind: str, flat: bool) -> Form:
     """The Form of all batches of a loader that is attached with this client."""
-    import numpy  # here, so that `import ringpack` takes no longer than its own modules
-
     slots = client.geometry.slots
     if keep >= slots:
         raise UsageError(
@@ -28,14 +26,19 @@ def form_of(client: Client, keep: int, profile: Optional[str], kind: str, flat: 
     if profile is not None and profile in PROFILES:
         check_sections(profile, sections, client.geometry.label_mode)
         fields = PROFILES[profile].fields
+    tensor, shape = None if kind == "numpy" else tensor_of(kind), FLAT if flat else ROWS
+    views = {name: View(name) for name in sections if name not in fields}
+    views.update({name: field for name, field in fields.items() if isinstance(field, View)})
     return Form(
         kind=kind,
-        asarray=numpy.asarray,
-        ndarray=numpy.ndarray,
-        tensor=None if kind == "numpy" else tensor_of(kind),
-        shape=FLAT if flat else ROWS,
+        tensor=tensor,
+        shape=shape,
         sections=sections,
         fields=fields,
+        looks={
+            name: look_at(section, client.layout[section], shape if own is None else own, tensor)
+            for name, (section, own) in views.items()
+        },
         names=tuple(fields) or tensors,  # records can be had all the same, by name
         went_on=f"was closed when the loader went on (keep={keep})",
     )

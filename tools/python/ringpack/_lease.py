@@ -6,12 +6,15 @@ Invariants
       or the base object of an array over a section.
   L2  A Lease that nothing but one local variable refers to has no views, and nothing can make any.
       Its owner may end it by hand and give the object a new batch (Client.step).
+  L3  Whoever reads the numbers of a batch, or may still return it, holds a reference to its Terms.
+      Those that nothing but one local variable refers to may be filled in again.
 """
 
 import ctypes
 import math
 import sys
 import weakref
+from collections.abc import Callable
 from ctypes import byref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +23,8 @@ from ._library import DTYPES, RECORDS, SECTIONS, BatchInfo
 if TYPE_CHECKING:
     from ._client import Client
 
-_ANY_SHAPE = -1  # in Lease.exports
+_WORD = 8  # bytes of each number in Terms.words
+_ROWS_WORD = BatchInfo.rows.offset // _WORD  # and seq_len
 _EMPTY = bytes(BatchInfo(struct_size=ctypes.sizeof(BatchInfo)))
 _copy_batch = BatchInfo.from_buffer_copy
 
@@ -48,35 +52,40 @@ never equal, where references are not counted."""
 class Place(NamedTuple):
     """A section that a run has, as numpy takes it."""
 
-    section: int  # its number
+    word: int  # of Terms.words: where the section of a batch lies
     shapes: tuple[tuple[int, ...], ...]  # of its views: ROWS, FLAT, ONE_ROW
-    description: dict[str, Any]  # for __array_interface__
-    dtype: Any  # what numpy.ndarray takes; None: records, of which there are no tensors
-    buffer: Any  # type of all of its memory, with room for the lease
+    dtype: Any  # numpy.dtype
+    is_record: bool  # there are no tensors of these
+    buffer_at: Callable[[int], Any]  # all of its memory as an object that has room for a lease
 
 
-def new_batch() -> BatchInfo:
-    """What the library fills in."""
-    return _copy_batch(_EMPTY)
+class Terms:
+    """What the library fills in about a batch: a struct rp_batch."""
 
+    __slots__ = ("argument", "info", "words")
 
-class Memory:
-    """One section of one lease, as numpy takes it: the base object of every array over it."""
+    def __init__(self) -> None:
+        self.info: BatchInfo = _copy_batch(_EMPTY)
+        self.argument: Any = byref(self.info)  # as the library takes it
+        # The same memory as u64: a number is read, and one is set, in half the time.
+        self.words: Any = memoryview(self.info).cast("B").cast("Q")
 
-    __slots__ = ("__array_interface__", "__weakref__", "lease")
-    __array_interface__: dict[str, Any]
-    lease: "Lease"
+    def is_filled(self) -> bool:
+        """Whether there is a batch in it: none has 0 rows."""
+        return bool(self.words[_ROWS_WORD])
+
+    def clear(self) -> None:
+        self.words[_ROWS_WORD] = 0
 
 
 class Held:
     """What the library has lent for a lease, or is to lend. It outlives a lease whose end was cut
     short by an exception."""
 
-    __slots__ = ("argument", "info", "lease")
+    __slots__ = ("lease", "terms")
 
-    def __init__(self, info: BatchInfo):
-        self.info: BatchInfo = info
-        self.argument: Any = byref(info)  # as the library takes it
+    def __init__(self, terms: Terms):
+        self.terms = terms
         self.lease: Any = None  # weakref.ref[Lease]
 
 
@@ -88,45 +97,15 @@ class Lease:
     def __init__(self, client: "Client", held: Held):
         self.client: Client = client
         self.held: Held = held
-        # (name, shape) -> the memory, while a view of it lives
-        self.exports: dict[tuple[str, int], weakref.ref[Any]] = {}
+        # The memory of sections, which all views of one share, while there are any.
+        self.exports: dict[str, weakref.ref[Any]] = {}
 
     def __del__(self) -> None:
         self.client.give_back(self.held)
 
-    def memory(self, name: str, shape: int) -> Memory:
-        """A section as an object that numpy makes a read-only array of."""
-        key = (name, shape)
-        known = self.exports.get(key)
-        memory = known() if known is not None else None
-        if memory is None:
-            place = self.client.layout[name]
-            memory = Memory()
-            memory.lease = self
-            memory.__array_interface__ = {
-                "version": 3,
-                "data": (self.held.info.sections[place.section], True),
-                "shape": place.shapes[shape],
-                **place.description,
-            }
-            self.exports[key] = weakref.ref(memory)
-        return memory
-
-    def buffer(self, name: str, place: "Place") -> Any:
-        """A section as a buffer that numpy makes an array of which claims to be writable: torch
-        accepts no other without a warning. The memory itself is always read-only."""
-        key = (name, _ANY_SHAPE)
-        known = self.exports.get(key)
-        buffer = known() if known is not None else None
-        if buffer is None:
-            buffer = place.buffer.from_address(self.held.info.sections[place.section])
-            buffer.lease = self
-            self.exports[key] = weakref.ref(buffer)
-        return buffer
-
     def viewed(self) -> list[str]:
         """Names of the sections of which views are alive."""
-        alive = {name for (name, _), view in list(self.exports.items()) if view() is not None}
+        alive = {name for name, view in list(self.exports.items()) if view() is not None}
         return [name for name in SECTIONS if name in alive]
 
 
@@ -137,6 +116,8 @@ def _buffer_of(size: int) -> Any:
 
 def layout_of(geometry: Any) -> dict[str, Place]:
     """The sections that the run has, by name."""
+    import numpy  # here, so that `import ringpack` takes no longer than its own modules
+
     rows, length, documents = geometry.rows, geometry.seq_len, geometry.max_docs_per_row
     usual = {
         "rows": (rows,),
@@ -151,13 +132,11 @@ def layout_of(geometry: Any) -> dict[str, Place]:
             continue
         shape = usual.get(name, (rows, length))
         count = math.prod(shape)
-        shapes = shape, (count,), (1, count)
-        if name in RECORDS:
-            size = section.bytes // count if count else 0
-            description: dict[str, Any] = {"typestr": f"|V{size}", "descr": RECORDS[name]}
-        else:
-            description = {"typestr": DTYPES[section.dtype]}
         layout[name] = Place(
-            number, shapes, description, DTYPES[section.dtype], _buffer_of(section.bytes)
+            word=BatchInfo.sections.offset // _WORD + number,
+            shapes=(shape, (count,), (1, count)),
+            dtype=numpy.dtype(RECORDS.get(name) or DTYPES[section.dtype]),
+            is_record=name in RECORDS,
+            buffer_at=_buffer_of(section.bytes).from_address,
         )
     return layout

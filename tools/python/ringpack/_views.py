@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes and kinds of the views of a batch, and the packages that make them."""
+"""Shapes and kinds of the views of a batch, how they are made, and the packages that do that."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Optional
+from weakref import ref
+
+if TYPE_CHECKING:
+    from ._lease import Lease, Place
 
 ROWS, FLAT, ONE_ROW = 0, 1, 2
 """Shapes of a view: (rows, n), (rows * n,), (1, rows * n)."""
+Look = Callable[["Lease"], Any]
+"""Gives a view of one section of a batch, which keeps its lease."""
 KINDS = ("numpy", "torch", "jax")
 
 
@@ -34,3 +40,35 @@ def tensor_of(kind: str) -> Callable[[Any], Any]:
         of_memory: Callable[[Any], Any] = import_jax().dlpack.from_dlpack
         return of_memory
     raise ValueError(f"kind is {kind!r}: expected one of {', '.join(KINDS)}")
+
+
+def look_at(
+    name: str, place: "Place", shape: int, tensor: Optional[Callable[[Any], Any]] = None
+) -> Look:
+    """What makes a view of that section, of that shape (ROWS, ...). tensor: of a numpy array, which
+    is what is wanted if it is None, and of records always."""
+    from numpy import frombuffer, ndarray
+
+    word, buffer_at, dtype = place.word, place.buffer_at, place.dtype
+    dimensions = place.shapes[shape]
+    if place.is_record:
+        tensor = None
+
+    def look(lease: "Lease") -> Any:
+        client, terms = lease.client, lease.held.terms
+        if client.pins is not None:
+            client.pins.note(terms.info)
+        known = lease.exports.get(name)
+        buffer = known() if known is not None else None
+        if buffer is None:
+            buffer = buffer_at(terms.words[word])
+            buffer.lease = lease
+            lease.exports[name] = ref(buffer)
+        if tensor is None:
+            # Its base is the view of memory, so that nobody can make it writable again.
+            return frombuffer(memoryview(buffer).toreadonly(), dtype).reshape(dimensions)
+        # This array claims to be writable, because torch warns about every one that is not, and
+        # DLPack as JAX asks for it knows no other.
+        return tensor(ndarray(dimensions, dtype, buffer))
+
+    return look

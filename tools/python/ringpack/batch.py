@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ._arguments import FilePath
 from ._lease import Lease
-from ._views import FLAT, ROWS, import_jax, import_torch, tensor_of
+from ._views import FLAT, ROWS, Look, import_jax, import_torch, look_at, tensor_of
 from .errors import LeaseError, ReleasedError, RingpackError
 
 if TYPE_CHECKING:
@@ -46,18 +46,23 @@ def _of_another_run(what: str) -> RingpackError:
     return RingpackError(what, "give the config, or a checkpoint, of this run: explain(config)")
 
 
-class Form(NamedTuple):
+class Form:
     """What `batch[name]` gives, the same for all batches of a loader."""
 
+    __slots__ = ("fields", "kind", "looks", "names", "sections", "shape", "tensor", "went_on")
+
     kind: str
-    asarray: Callable[[Any], Any]  # numpy.asarray
-    ndarray: Any  # numpy.ndarray
     tensor: Optional[Callable[[Any], Any]]  # of a numpy array; None: that is what is wanted
     shape: int  # of the view of a section: ROWS, FLAT
     sections: tuple[str, ...]  # that the run has
     fields: "Mapping[str, Field]"  # of a profile; none = the sections
+    looks: Mapping[str, Look]  # of the names that are views of sections
     names: tuple[str, ...]  # of the fields, or of the sections that are tensors of this kind
     went_on: str  # why the loader's next step closes a batch
+
+    def __init__(self, **all_of_them: Any):
+        for name, value in all_of_them.items():
+            setattr(self, name, value)
 
 
 class Document(NamedTuple):
@@ -72,7 +77,7 @@ class Document(NamedTuple):
 
 
 def _number(name: str, text: str) -> Any:
-    return property(lambda batch: getattr(batch._info, name), doc=text)
+    return property(lambda batch: getattr(batch._terms.info, name), doc=text)
 
 
 class Sections(Mapping[str, Any]):
@@ -121,7 +126,7 @@ class Batch(Mapping[str, Any]):
     ``batch.flat()`` has the same bytes as 1-D views. See the module for who owns what, how long.
     """
 
-    __slots__ = ("__weakref__", "_form", "_info", "_lease", "_why")
+    __slots__ = ("__weakref__", "_form", "_lease", "_terms", "_why")
 
     number: int = _number("number", "Number of the batch since the run's base row.")
     first_row: int = _number("first_row", "Global number of its first row.")
@@ -137,7 +142,7 @@ class Batch(Mapping[str, Any]):
 
     def __init__(self, lease: Lease, form: Form):
         self._lease: Optional[Lease] = lease
-        self._info, self._form, self._why = lease.held.info, form, ""
+        self._terms, self._form, self._why = lease.held.terms, form, ""
 
     def view(self, name: str, *, flat: Optional[bool] = None, kind: Optional[str] = None) -> Any:
         """One section, by the names above. flat: 1-D, otherwise a row of the batch is a row of the
@@ -150,26 +155,19 @@ class Batch(Mapping[str, Any]):
         return self._view(name, shape, None if kind == "numpy" else tensor_of(kind))
 
     def _view(self, name: str, shape: int, tensor: Optional[Callable[[Any], Any]]) -> Any:
-        lease = self._lease
-        if lease is None:
-            raise ReleasedError(
-                f"batch {self.number} {self._why}", "take views, or copies, before that"
-            )
-        client = lease.client
-        place = client.layout.get(name)
+        lease = self._open_lease()
+        place = lease.client.layout.get(name)
         if place is None:
             raise KeyError(
                 f"{name}: the run has {', '.join(self._form.sections)}; "
                 "`profile` or `sections` of its config adds others"
             )
-        if client.pins is not None:
-            client.pins.note(self._info)
-        if tensor is None or place.dtype is None:
-            return self._form.asarray(lease.memory(name, shape))
-        # The array claims to be writable, because torch warns about every one that is not, and
-        # DLPack as JAX asks for it knows no other.
-        buffer = lease.buffer(name, place)
-        return tensor(self._form.ndarray(place.shapes[shape], place.dtype, buffer))
+        return look_at(name, place, shape, tensor)(lease)
+
+    def _open_lease(self, instead: str = "take views, or copies, before that") -> Lease:
+        if self._lease is None:
+            raise ReleasedError(f"batch {self.number} {self._why}", instead)
+        return self._lease
 
     def adopt(self, array: Any) -> Any:
         """A numpy array of the caller's as the kind of tensor that `batch[name]` gives."""
@@ -193,7 +191,7 @@ class Batch(Mapping[str, Any]):
         }
         pins = self._lease.client.pins if self._lease is not None else None
         if pins is not None:
-            pins.note(self._info)  # the copies may have been the first use of that device
+            pins.note(self._terms.info)  # the copies may have been the first use of that device
         return copies
 
     def record_stream(self, stream: Any) -> None:
@@ -201,13 +199,9 @@ class Batch(Mapping[str, Any]):
         last view dies, as torch.Tensor.record_stream does for memory of the GPU. For copies on a
         stream that was not the current one when the view was made. Call it before the batch is
         closed. Without pin_memory there is nothing to wait for, and it does nothing."""
-        if self._lease is None:
-            raise ReleasedError(
-                f"batch {self.number} {self._why}", "call record_stream() before that"
-            )
-        pins = self._lease.client.pins
+        pins = self._open_lease("call record_stream() before that").client.pins
         if pins is not None:
-            pins.note_stream(self._info, stream)
+            pins.note_stream(self._terms.info, stream)
 
     def documents(self) -> list[list[Document]]:
         """Of each row the documents that it has parts of, with the file and the row of each in the
@@ -283,7 +277,7 @@ class Batch(Mapping[str, Any]):
         With `labels`, the labelled digest: it covers labels or the loss mask, too."""
         held = self.view("rows", kind="numpy")  # refuses a closed batch; keeps the lease meanwhile
         assert self._lease is not None
-        digest = self._lease.client.digest(self._info, labels)
+        digest = self._lease.client.digest(self._terms.info, labels)
         del held
         return digest
 
@@ -321,13 +315,13 @@ class Batch(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         form = self._form
+        look = form.looks.get(name)
+        if look is not None:
+            return look(self._lease or self._open_lease())
         field = form.fields.get(name)
-        if field is None:
-            return self._view(name, form.shape, form.tensor)
-        if isinstance(field, tuple):
-            section, shape = field
-            return self._view(section, form.shape if shape is None else shape, form.tensor)
-        return field(self)
+        if callable(field):
+            return field(self)
+        return self._view(name, form.shape, form.tensor)  # it says what there is
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._form.names)
