@@ -47,11 +47,11 @@ def wanted_of_rest(expected):
     return sum(int(digest, 16) for digest in expected["digests"][expected["row"] :]) % 2**128
 
 
-def serve(program, folder, left, *arguments, **changes):
+def serve(program, folder, left, *arguments, wait=True, **changes):
     config = json.loads((left / "config.yaml").read_text())
     for source in config["sources"]:
         source["shards"] = [str(left / shard) for shard in source["shards"]]
-    return Engine(program, folder, {**config, **changes}, *arguments)
+    return Engine(program, folder, {**config, **changes}, *arguments, wait=wait)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -90,19 +90,56 @@ def test_sidecars_and_the_manifest_need_not_be_made_anew(program, folder, left, 
     assert engine.wait() == 0, engine.log()
 
 
-def test_a_trainer_of_the_release_is_welcome_or_told_why_not(program, folder, left):
-    message = bytearray((left / "attach.bin").read_bytes())
-    engine = serve(program, folder, left)
+@pytest.mark.parametrize("manifest", [None, "corpus.rpm"])
+def test_control_a_frozen_sidecar_knows_its_tokens(program, folder, left, expected, manifest):
+    """Another token ends the engine, so that sidecars are read, and not left aside as foreign."""
+    file = left / "corpus" / "0-0.bin"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    nanoseconds = expected["mtime_ns"]["0-0.bin"]
+    os.utime(file, ns=(nanoseconds, nanoseconds))
+    changes = {"manifest": str(left / manifest)} if manifest else {}
+    engine = serve(program, folder, left, wait=False, **changes)
+    assert engine.wait() == 2, engine.log()
+    assert re.search(r"error RP_E_\w+: .*0-0\.bin.* hash", engine.log()), engine.log()
+
+
+def attach_as(engine, folder, message):
+    """What the engine answers to a message with which a trainer attaches, and the descriptors."""
     name = engine.run.encode()
     message[16 : 16 + 72] = name.ljust(72, b"\0")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(f"{folder}/{engine.run}.sock")
         connection.send(message)
         reply, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 4)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return reply, len(descriptors)
+
+
+def assert_welcome_or_refused(message, reply, descriptors):
     magic, version, kind = struct.unpack_from("<QII", reply)
-    asked = struct.unpack_from("<I", message, 8)[0]
-    if version == asked:
-        assert kind == 1 and len(descriptors) == 2
+    if version == struct.unpack_from("<I", message, 8)[0]:
+        assert kind == 1 and descriptors == 2
     else:
         assert kind == 2 and re.search(rb"version.*\n.*", reply)
+    return kind
+
+
+def test_a_trainer_of_the_release_is_welcome_or_told_why_not(program, folder, left):
+    message = bytearray((left / "attach.bin").read_bytes())
+    engine = serve(program, folder, left)
+    assert_welcome_or_refused(message, *attach_as(engine, folder, message))
+    engine.kill()
+
+
+def test_control_a_trainer_of_another_memory_layout_is_refused(program, folder, left):
+    message = bytearray((left / "attach.bin").read_bytes())
+    struct.pack_into("<I", message, 8, 3000000)
+    engine = serve(program, folder, left)
+    reply, descriptors = attach_as(engine, folder, message)
+    assert assert_welcome_or_refused(message, reply, descriptors) == 2
+    with pytest.raises(AssertionError):
+        assert_welcome_or_refused(message, reply.replace(b"version", b"fashion"), descriptors)
     engine.kill()
