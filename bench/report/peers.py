@@ -178,9 +178,12 @@ def table(result):
     return "\n".join(lines)
 
 
+def chart(result):
+    return draw_peers(result, f"{machine_line(result)}, {result['date'][:10]}; {load_text(result)}")
+
+
 def write_documents(result, source):
-    footer = f"{machine_line(result)}, {result['date'][:10]}; {load_text(result)}"
-    (source / "bench/results/peers.svg").write_text(draw_peers(result, footer))
+    (source / "bench/results/peers.svg").write_text(chart(result))
     for name, words in ("README.md", sentence(result)), ("bench/README.md", table(result)):
         write_between(source / name, "peers", words)
 

@@ -25,6 +25,7 @@ from intervals import (  # noqa: E402
     Rounds, interval_by_rounds, interval_of_median, rank_of_interval,
 )
 from slices import PARTS, Side, rates, ratios, take_turns  # noqa: E402
+from report import draw  # noqa: E402
 from tasks.several import several_by_turns  # noqa: E402
 
 SEED = 20
@@ -148,6 +149,9 @@ def test_the_document_says_what_the_stored_run_found():
     text = (BENCH / "README.md").read_text()
     assert replace_between(text, "goals", table(result)) == text, (
         "run `build/venv/bin/python bench/report/goals.py bench/results/latest.json --docs`")
+    assert (BENCH / "results/chart.svg").read_text() == draw(result), (
+        "run `build/venv/bin/python bench/report/report.py bench/results/latest.json "
+        "bench/results/chart.svg`")
     result["metrics"]["hot_min"]["median"] *= 2
     assert replace_between(text, "goals", table(result)) != text
 

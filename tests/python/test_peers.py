@@ -155,6 +155,10 @@ def test_documents_say_what_the_named_run_found():
         assert replace_between(text, "peers", words(result)) == text, (
             f"{name}: run `build/venv/bin/python bench/report/peers.py bench/results/peers.json "
             "--docs`")
+    assert (SOURCE / "bench/results/peers.svg").read_text() == report.chart(result)
+    day, commit = result["date"][:10], result["machine"]["commit"]
+    for words in report.sentence(result), report.table(result), report.chart(result):
+        assert day in words and commit in words
     changed = copy.deepcopy(result)
     changed["ratios"][0]["median"] *= 2
     assert report.sentence(changed) != report.sentence(result)
