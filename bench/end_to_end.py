@@ -106,7 +106,7 @@ SIZES = {
         "manifest_shards": [1, 1000, 20_000], "manifest_documents": [10_000, 10_000_000],
     },
     "quick": {
-        "repeats": 2, "pairs": 6, "slice_ms": 200, "starts": 5, "saves": 6, "hand_overs": 3,
+        "repeats": 2, "pairs": 5, "slice_ms": 200, "starts": 5, "saves": 6, "hand_overs": 3,
         "seeks": 6, "only_goals": True,
         "tokens": 200_000_000, "epochs": 2, "index_documents": 1_000_000,
         "positions": [0, 1_000_000], "memory_documents": [10_000, 1_000_000],

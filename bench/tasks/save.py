@@ -47,6 +47,14 @@ def ratio_of(what, percent):
     return lambda rounds: above(rounds) / below(rounds)
 
 
+def calls_in(log, begin, end):
+    """How long the calls took that began in this time; where none did, the last one before it,
+    which may have lasted through all of it."""
+    first, after = numpy.searchsorted(log[:, 0], (1e9 * begin, 1e9 * end))
+    after = max(after, 1)
+    return log[min(first, after - 1) : after, 1]
+
+
 class Save:
     def __init__(self, bench):
         self.ringpack, self.bench = bench.client(), bench
@@ -116,6 +124,15 @@ class Save:
                 trainer.kill()
                 trainer.wait()
 
+    def _await_first_batch(self, trainer):
+        """More batches than the ring holds have been packed when one of them was taken."""
+        bench, end = self.bench, time.monotonic() + PATIENCE
+        command = bench.program, "stat", "bench", "--json", "--run-dir", bench.run_dir
+        while trainer.poll() is None and bench.ask(*command)["batches"] <= SLOTS:
+            if time.monotonic() > end:
+                raise Failed("the trainer took no batch")
+            time.sleep(0.01)
+
     @staticmethod
     def _quiet(seconds):
         begin = time.monotonic()
@@ -151,6 +168,7 @@ class Save:
         """What became of next() in the meantime, and the rounds."""
         log = self.bench.scratch / "next.log"
         with self._running(log, **options) as trainer:
+            self._await_first_batch(trainer)
             time.sleep(0.3)
             rounds = self._rounds()
             trainer.terminate()
@@ -158,9 +176,8 @@ class Save:
             if trainer.returncode:
                 raise Failed(f"the trainer: {complaint.strip()}")
         calls = numpy.fromfile(log, "<u8").reshape(-1, 2)
-        begins = calls[:, 0] / 1e9
-        found = [{what: calls[slice(*numpy.searchsorted(begins, getattr(r, what))), 1]
-                  for what in ("quiet", "save", "plain")} for r in rounds]
+        found = [{what: calls_in(calls, *getattr(r, what)) for what in ("quiet", "save", "plain")}
+                 for r in rounds]
         sample = {}
         for p in 50, 99:
             for metric, statistic in (f"p{p}_ns", percentile_of("quiet", p)), \

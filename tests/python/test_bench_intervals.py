@@ -9,6 +9,7 @@ import statistics
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 
 BENCH = Path(os.environ["RP_SOURCE_DIR"]) / "bench"
@@ -26,6 +27,7 @@ from intervals import (  # noqa: E402
 )
 from slices import PARTS, Side, rates, ratios, take_turns  # noqa: E402
 from report import draw  # noqa: E402
+from tasks.save import calls_in  # noqa: E402
 from tasks.several import several_by_turns  # noqa: E402
 
 SEED = 20
@@ -154,6 +156,15 @@ def test_the_document_says_what_the_stored_run_found():
         "bench/results/chart.svg`")
     result["metrics"]["hot_min"]["median"] *= 2
     assert replace_between(text, "goals", table(result)) != text
+
+
+# ---- calls --------------------------------------------------------------------------------------
+
+
+def test_a_part_without_a_call_has_the_one_before():
+    log = numpy.array([[1e9, 10], [2e9, 20], [3e9, 30]])
+    parts = {(1.5, 3.5): [20, 30], (2.1, 2.9): [20], (4, 5): [30], (0, 0.5): [10], (1, 2): [10]}
+    assert {part: calls_in(log, *part).tolist() for part in parts} == parts
 
 
 # ---- slices -------------------------------------------------------------------------------------
