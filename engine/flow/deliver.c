@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "base/defect.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -101,8 +102,23 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, uint64_t batch)
     d->tokens += totals.tokens_real;
 }
 
+/* Trainers sleep through `batches` of the ring. */
+static void announce_or_wait(struct rp_deliver *d, struct rp_ring *ring, uint64_t batches,
+                             bool is_slow)
+{
+    if (is_slow || batches >= ring->geometry.slots / 2) {
+        rp_ring_announce(ring);
+    } else if (!rp_a32_load_relaxed(&d->unannounced)) {
+        rp_a32_store_relaxed(&d->unannounced, 1);
+        d->unannounced_ns = d->published_ns;
+    }
+}
+
 static void publish_batch(struct rp_deliver *d, uint64_t batch)
 {
+    uint64_t now = rp_now_ns();
+    bool is_slow = now - d->published_ns >= RP_ANNOUNCE_NS;
+    d->published_ns = now;
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
         if (d->aside[r] || batch < d->rings[r].tail)
             continue; /* this ring has or gets it from another flow, or an earlier start */
@@ -110,8 +126,20 @@ static void publish_batch(struct rp_deliver *d, uint64_t batch)
         if (RP_DEFECT(publish_before_complete))
             rp_ring_publish(&d->rings[r], batch + 1);
         complete_batch(d, r, batch);
-        rp_ring_publish(&d->rings[r], batch + 1);
+        uint64_t unannounced = rp_ring_publish_silently(&d->rings[r], batch + 1);
+        if (unannounced > 0)
+            announce_or_wait(d, &d->rings[r], unannounced, is_slow);
     }
+}
+
+void rp_deliver_announce(struct rp_deliver *d)
+{
+    if (!rp_a32_load_relaxed(&d->unannounced))
+        return;
+    rp_a32_store_relaxed(&d->unannounced, 0);
+    for (uint32_t r = 0; r < d->options->rank_count; r++)
+        if (!d->aside[r]) /* else another flow's */
+            rp_ring_announce(&d->rings[r]);
 }
 
 /* ---- retiring tickets ------------------------------------------------------------------------ */
@@ -256,6 +284,7 @@ int rp_deliver_step(struct rp_deliver *d, struct rp_error *error)
 {
     bool worked = rp_deliver_poll_space(d);
     worked |= retire_rows(d);
+    rp_deliver_announce(d);
     if (waits_for_engine(d))
         return retire_special(d, error);
     return worked ? RP_FLOW_WORKED : d->ended ? RP_FLOW_ENDED : RP_FLOW_IDLE;
@@ -274,6 +303,7 @@ bool rp_deliver_give_back(struct rp_deliver *d)
 {
     bool worked = rp_deliver_poll_space(d), ends = d->ends, at_end = is_at_end(d);
     uint64_t next = d->next_ticket;
+    RP_ASSERT(rp_a32_load_relaxed(&d->unannounced) == 0);
     rp_turn_give_back(&d->turn);
     bool is_left = is_packed(d->arena, next) && /* PAIRS turn */
                    (!at_end || is_special(rp_arena_ticket(d->arena, next)));
@@ -325,22 +355,16 @@ static void find_space(struct rp_deliver *d)
         ask_trainers(d);
 }
 
-void rp_deliver_look_for_space(struct rp_deliver *d)
+/* ---- by packer threads ----------------------------------------------------------------------- */
+
+/* Is it time to announce, though the packer has more to pack? */
+static bool is_announcement_due(const struct rp_deliver *d)
 {
-    if (!rp_turn_try(&d->turn))
-        return;
-    (void)rp_deliver_poll_space(d);
-    rp_turn_give_back(&d->turn);
-    rp_deliver_as_packer(d); /* what came meanwhile */
+    return rp_a32_load_relaxed(&d->unannounced) &&
+           rp_now_ns() - d->unannounced_ns >= RP_ANNOUNCE_NS;
 }
 
-void rp_deliver_want_space(struct rp_deliver *d)
-{
-    rp_a32_store_relaxed(&d->space_wanted, 1); /* fenced by: */
-    rp_deliver_as_packer(d);
-}
-
-void rp_deliver_as_packer(struct rp_deliver *d)
+static void deliver_as_packer(struct rp_deliver *d, bool waits)
 {
     uint64_t next;
     bool needs_engine;
@@ -349,6 +373,8 @@ void rp_deliver_as_packer(struct rp_deliver *d)
         if (!rp_turn_try(&d->turn))
             return; /* its holder looks again */
         retire_rows(d);
+        if (waits || is_announcement_due(d))
+            rp_deliver_announce(d);
         if (rp_a32_load_relaxed(&d->space_wanted))
             find_space(d);
         else if (d->wake_at != UINT64_MAX)
@@ -359,6 +385,34 @@ void rp_deliver_as_packer(struct rp_deliver *d)
     } while (!needs_engine && (is_packed(d->arena, next) || rp_a32_load_relaxed(&d->space_wanted)));
     if (needs_engine)
         rp_fd_wake(d->wake_fd);
+}
+
+void rp_deliver_look_for_space(struct rp_deliver *d)
+{
+    if (!rp_turn_try(&d->turn))
+        return;
+    (void)rp_deliver_poll_space(d);
+    rp_turn_give_back(&d->turn);
+    deliver_as_packer(d, true); /* what came meanwhile */
+}
+
+void rp_deliver_want_space(struct rp_deliver *d)
+{
+    rp_a32_store_relaxed(&d->space_wanted, 1); /* fenced by: */
+    deliver_as_packer(d, true);
+}
+
+/* If the turn is not to be had, its holder is awake and has to announce: it took the turn after
+ * this thread gave it back, and so it sees `unannounced`. */
+void rp_deliver_before_wait(struct rp_deliver *d)
+{
+    if (rp_a32_load_relaxed(&d->unannounced))
+        deliver_as_packer(d, true);
+}
+
+void rp_deliver_as_packer(struct rp_deliver *d)
+{
+    deliver_as_packer(d, false);
 }
 
 /* ---- space ----------------------------------------------------------------------------------- */

@@ -4,7 +4,16 @@
  * One thread at a time delivers, the one that has the turn (turn.h): the engine's as long as it
  * runs; while it sleeps, the packer thread that has just packed, so that no batch waits for a
  * wake-up. Only the engine does what ends or changes the stream, and is woken for it. Packer
- * processes, which may be killed at any time, never deliver. */
+ * processes, which may be killed at any time, never deliver.
+ *
+ * A trainer that takes batches as fast as they come sleeps between them, and to wake it may cost
+ * more than to pack its batch. So a packer that has more to pack lets it sleep until there are
+ * batches for half of its ring, or RP_ANNOUNCE_NS have passed; batches that come more slowly than
+ * that are announced one by one. Invariant: where a trainer sleeps through a batch, a packer thread
+ * is awake that will announce it: before it waits, or when its ticket is packed. The engine
+ * announces all when it takes the turn, and whatever it publishes itself. (A packer that waits for
+ * the disk in a page fault does not know that it waits: then trainers, which never sleep for more
+ * than 100 ms, find the batches themselves.) */
 #ifndef RP_FLOW_DELIVER_H
 #define RP_FLOW_DELIVER_H
 
@@ -12,6 +21,8 @@
 #include "flow/files.h"
 #include "flow/looks.h"
 #include "flow/turn.h"
+
+#define RP_ANNOUNCE_NS 100000u
 
 struct rp_deliver {
     const struct rp_flow_options *options;
@@ -21,6 +32,7 @@ struct rp_deliver {
     struct rp_looks *looks;
     int wake_fd;                /* eventfd of the engine */
     struct rp_a32 space_wanted; /* by a packer that may not have got the turn. PAIRS turn */
+    struct rp_a32 unannounced;  /* 1: a ring has batches to announce. Writer: who has the turn */
     struct rp_turn turn;        /* its holder owns everything below, and the rings' words */
     uint64_t base_row;
     uint64_t next_ticket; /* first ticket not yet retired */
@@ -34,7 +46,8 @@ struct rp_deliver {
     bool held;
     uint64_t held_batch, held_ticket;
     uint64_t *unlabelled; /* [rank_count] of the next batch: what masks took away so far */
-    uint64_t batches, rows, tokens; /* published since open */
+    uint64_t published_ns, unannounced_ns; /* of the newest batch, and of the first unannounced */
+    uint64_t batches, rows, tokens;        /* published since open */
 };
 
 /** One step of the engine, which has the turn; see rp_flow_deliver. */
@@ -48,6 +61,8 @@ bool rp_deliver_is_consumed(const struct rp_deliver *deliver, uint64_t batch);
 /** Give the turn back before sleeping. False if there is work after all; the turn is gone all the
  * same. */
 bool rp_deliver_give_back(struct rp_deliver *deliver);
+/** Wake every trainer that sleeps though it has a batch. By whoever has the turn. */
+void rp_deliver_announce(struct rp_deliver *deliver);
 
 /** Ask trainers to ring the engine's doorbell when they release a batch. All are asked while a
  * packer thread sleeps, because the slot that it waits for may lie behind batches that are packed
@@ -57,6 +72,8 @@ void rp_deliver_ask_for_space(struct rp_deliver *deliver);
 
 /** A packer thread has packed a ticket: deliver, if nobody has the turn. */
 void rp_deliver_as_packer(struct rp_deliver *deliver);
+/** A packer thread is going to wait for anything: announce first. */
+void rp_deliver_before_wait(struct rp_deliver *deliver);
 /** A packer thread needs room in a ring: is there some by now? */
 void rp_deliver_look_for_space(struct rp_deliver *deliver);
 /** A packer thread is going to sleep until there is room: look once more, and have it woken then.

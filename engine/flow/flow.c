@@ -307,6 +307,7 @@ void rp_flow_stop(struct rp_flow *flow)
         rp_fetcher_join(&flow->fetchers[i]);
     for (uint32_t i = 0; i < flow->options.packers; i++)
         rp_packer_join(&flow->packers[i]);
+    rp_deliver_announce(&flow->deliver); /* what packers left that had no time to wait */
     flow->running = false;
 }
 
@@ -439,6 +440,7 @@ void rp_flow_unpark(struct rp_flow *flow)
         if (flow->catch_up[r])
             rp_flow_unpark(flow->catch_up[r]);
     rp_turn_take(&flow->deliver.turn);
+    rp_deliver_announce(&flow->deliver);
     rp_a32_store_relaxed(&flow->arena.words->parked, 0);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
         if (!flow->aside[r])

@@ -189,6 +189,8 @@ static bool wait_for_space(const struct rp_pack_plan *plan, uint32_t ring, uint6
     struct rp_event *space = &arena->words->space;
     uint32_t spins = 0;
     while (batch >= rp_a64_load_acquire(free_until)) { /* PAIRS batch-space */
+        if (plan->deliver)
+            rp_deliver_before_wait(plan->deliver);
         /* a trainer that is just waking up takes a few us: less than a sleep and two wake-ups */
         if (plan->deliver && rp_spin(&spins, RP_SPIN_NS)) {
             rp_deliver_look_for_space(plan->deliver);
@@ -215,8 +217,9 @@ static bool is_left_out(const struct rp_arena *arena, uint32_t ring, uint64_t ba
 }
 
 /* Wait until a ticket is READY or further. Returns its state word, 0 when the flow is stopping. */
-static uint64_t wait_for_ticket(const struct rp_arena *arena, uint64_t number)
+static uint64_t wait_for_ticket(const struct rp_pack_plan *plan, uint64_t number)
 {
+    const struct rp_arena *arena = plan->arena;
     struct rp_event *ready = &arena->words->ready;
     const struct rp_a64 *state = &rp_arena_ticket(arena, number)->state;
     uint64_t wanted = rp_ticket_word(number, RP_TICKET_READY);
@@ -226,6 +229,8 @@ static uint64_t wait_for_ticket(const struct rp_arena *arena, uint64_t number)
         uint64_t word = rp_a64_load_acquire(state); /* PAIRS ticket-state */
         if (word >= wanted)
             return word;
+        if (plan->deliver && !RP_DEFECT(wait_before_announcing))
+            rp_deliver_before_wait(plan->deliver);
         uint32_t epoch = rp_event_prepare(ready);
         if (rp_a64_load_acquire(state) >= wanted || rp_arena_stopping_packers(arena))
             rp_event_cancel(ready);
@@ -256,7 +261,7 @@ static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, struct 
         if (is_left_out(arena, transfer->ring, ticket->batch))
             continue;
         if (!wait_for_space(plan, transfer->ring, ticket->batch) ||
-            wait_for_ticket(arena, transfer->loaded_by) == 0)
+            wait_for_ticket(plan, transfer->loaded_by) == 0)
             return false;
         struct rp_error error;
         const uint8_t *source = transfer_tokens(plan, index, transfer, &error);
@@ -306,7 +311,7 @@ void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
     uint64_t retired = rp_a64_load_acquire(&arena->words->retired);
     uint64_t number = retired + (index + plan->packers - retired % plan->packers) % plan->packers;
     for (;; number += plan->packers) {
-        uint64_t word = wait_for_ticket(arena, number);
+        uint64_t word = wait_for_ticket(plan, number);
         if (word == 0)
             return;
         if (word >= rp_ticket_word(number, RP_TICKET_PACKED))

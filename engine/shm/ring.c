@@ -48,6 +48,7 @@ int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry, uin
     *ring = (struct rp_ring){.data.fd = -1,
                              .geometry = *geometry,
                              .tail = first_batch,
+                             .announced = first_batch,
                              .release = first_batch,
                              .status = RP_RING_RUNNING,
                              .replicas = replicas};
@@ -137,7 +138,7 @@ void rp_ring_place_seat(struct rp_ring *ring, uint32_t replica, uint64_t batch)
     if (lowest - ring->release > ring->tail - ring->release) {
         for (uint32_t r = 0; r < ring->replicas; r++)
             RP_ASSERT(r == replica || !rp_ring_is_taken(ring, r));
-        ring->tail = lowest;
+        ring->tail = ring->announced = lowest;
         rp_a64_store_relaxed(&engine_words(ring)->tail, lowest); /* nobody is there to read it */
     }
     RP_ASSERT(lowest <= ring->tail && ring->tail - lowest <= ring->geometry.slots); /* I1 */
@@ -218,21 +219,42 @@ uint8_t *rp_ring_slot(const struct rp_ring *ring, uint64_t batch)
     return ring->data.data + RP_RING_SLOTS_OFFSET + index * ring->geometry.slot_bytes;
 }
 
-void rp_ring_publish(struct rp_ring *ring, uint64_t tail)
+/* Has a trainer said that it sleeps, or is about to? */
+static bool is_awaited_by_any(const struct rp_ring *ring)
+{
+    bool wanted = false;
+    uint32_t r = 0;
+    do {
+        wanted = rp_ring_is_awaited(ring, r);
+    } while (!wanted && ++r < ring->replicas);
+    return wanted;
+}
+
+uint64_t rp_ring_publish_silently(struct rp_ring *ring, uint64_t tail)
 {
     RP_ASSERT(tail >= ring->tail && tail - ring->release <= ring->geometry.slots);
     struct rp_ring_engine *words = engine_words(ring);
     ring->tail = tail;
     rp_a64_store_release(&words->tail, tail); /* PAIRS ring-publish */
     rp_fence_seq_cst();                       /* PAIRS ring-data */
-    bool wanted = false;
-    uint32_t r = 0;
-    do {
-        const struct rp_ring_control *control = ring->seats[r].words;
-        wanted = control && rp_a32_load_relaxed(&control->want_data);
-    } while (!wanted && ++r < ring->replicas);
-    if (wanted)
-        rp_futex_wake_all(rp_a64_low(&words->tail)); /* whoever sleeps, sleeps on it */
+    if (!is_awaited_by_any(ring))             /* who says so from here on has seen this tail */
+        ring->announced = tail;
+    return tail - ring->announced;
+}
+
+void rp_ring_announce(struct rp_ring *ring)
+{
+    RP_ASSERT(ring->announced <= ring->tail);
+    if (ring->announced == ring->tail)
+        return;
+    ring->announced = ring->tail;
+    rp_futex_wake_all(rp_a64_low(&engine_words(ring)->tail)); /* whoever sleeps, sleeps on it */
+}
+
+void rp_ring_publish(struct rp_ring *ring, uint64_t tail)
+{
+    (void)rp_ring_publish_silently(ring, tail);
+    rp_ring_announce(ring);
 }
 
 void rp_ring_want_space(struct rp_ring *ring, bool wanted)

@@ -60,6 +60,7 @@ struct rp_ring {
     struct rp_segment data;
     struct rp_geometry geometry; /* private copy: never re-read from shared memory */
     uint64_t tail;               /* private copy of the word */
+    uint64_t announced;          /* <= tail: no trainer sleeps through a batch below it */
     uint64_t release;            /* the lowest of all seats */
     enum rp_ring_status status;  /* last one set */
     uint32_t quarantined;        /* bit r: the trainer in seat r broke the protocol */
@@ -106,6 +107,11 @@ int rp_ring_poll_release(struct rp_ring *ring);
 uint8_t *rp_ring_slot(const struct rp_ring *ring, uint64_t batch);
 /** Publish every batch below `tail` (>= the present one); wake the trainers if one sleeps. */
 void rp_ring_publish(struct rp_ring *ring, uint64_t tail);
+/** The same in two parts, so that one wake-up serves several batches. The first wakes nobody, and
+ * returns how many batches are there through which a trainer may sleep; 0: none sleeps. The second
+ * wakes the trainers if there are any such batches. The caller may not sleep between the two. */
+uint64_t rp_ring_publish_silently(struct rp_ring *ring, uint64_t tail);
+void rp_ring_announce(struct rp_ring *ring);
 /** end: of END the number of batches, of FAILED the negative code. message: of FAILED, else NULL.
  * Wakes the trainers. FAILED is final; END and RUNNING may replace each other. */
 void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end,

@@ -274,6 +274,7 @@ static const char *const found_elsewhere[] = {
     "trust_table_extents",
     "trust_table_pages",
     "trust_unread_save",
+    "wait_before_announcing",
     "wait_for_alert_command",
     "write_beyond_struct",
 };
