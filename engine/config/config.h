@@ -89,7 +89,7 @@ struct rp_config {
     uint32_t num_workers;         /* reader threads; 1 */
     uint32_t packers;             /* 1 */
     bool packer_processes;        /* false */
-    uint32_t prefetch_factor;     /* slots of a batch ring; rounded up to a power of two >= 2; 4 */
+    uint32_t prefetch_factor;     /* slots of a batch ring; rounded up to a power of two >= 2; 8 */
     uint64_t prefetch_bytes;      /* of the prefetch ring; 0 = what the plan needs (flow.h) */
     uint32_t io_depth;            /* reads in flight per reader; 64 */
     enum rp_io_choice io;         /* auto | io_uring | pread | mapped */

@@ -94,7 +94,7 @@ enum rp_key_kind {
     X(packers, packers, COUNT, NULL, "1", 1, 64, "workers that pack")                              \
     X(packer_processes, packer_processes, BOOL, NULL, "false", 0, 0,                               \
       "packing workers are processes instead of threads")                                          \
-    X(prefetch_factor, prefetch_factor, COUNT, NULL, "4", 1, 4096,                                 \
+    X(prefetch_factor, prefetch_factor, COUNT, NULL, "8", 1, 4096,                                 \
       "batches that a rank's ring holds; rounded up to a power of two")                            \
     X(prefetch_bytes, prefetch_bytes, BYTES, NULL, "(64m, or four windows of blocks)", 1u << 16,   \
       1ull << 44, "memory between readers and packers")                                            \
