@@ -1,174 +1,323 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`io: auto` beside each fixed way of reading, while the page cache holds all, half or nothing.
+"""`io: auto` beside each fixed way of reading, for each state of the page cache.
 
-    build/venv/bin/python bench/adapt.py --build build [--tokens 200000000] [--rounds 3]
-        [--states cold,hot,half,evicted,short] [--shuffles document,block,none]
-        [--ways auto,mapped,buffered,direct]
+    build/venv/bin/python bench/adapt.py --build build/release --cells cold/document,hot/block/on
+    build/venv/bin/python bench/adapt.py --build build/release --seconds 40   # again and again
+    build/venv/bin/python bench/adapt.py --build build/release --check        # digests of all ways
+    build/venv/bin/python bench/adapt.py --show                               # what was found
 
-States of the page cache: `cold`: nothing of the corpus is in it, and all of it fits. `short`: as
-cold, and the engine is in a memory cgroup that holds half of the corpus (needs root, and cgroups of
-version 1). `hot`: all of it. `half`: its first half. `evicted`: all of it, until a third of the run
-is over; then nothing.
+A cell is STATE/SHUFFLE/DIRECT; a part that is left out, or `all`, stands for each of its values.
+DIRECT is the key `direct`, and the fixed ways are those that do what it says.
 
-Every way delivers the same rows in each state: a round that is not timed comes first, whose
-trainers hash every row. A timed round serves each way once, and begins one way later than the round
-before. Reported are medians of tokens a second and of CPU seconds, and the medians of the ratios of
-`auto` to the fixed way that was the fastest of the same round.
+cold     nothing of the corpus is in the page cache, and all of it fits
+short    the same in a memory cgroup that holds half of the corpus; two epochs
+hot      all of it is there
+half     the first half of its file is
+grows    one source of two files, the second of which nothing is there: as if it had been added
+sources  two sources: all of the first is there, nothing of the second
+evicted  all of it is there, until it is taken away after --evict-after seconds, mapped or not
+
+A round serves each way twice, in the order A B B A; the state is made anew for each run. What is
+compared is the time from the engine's readiness to the last batch. A fixed way that takes more than
+twice the time of `auto` is ended then, and counts as that slow; one that is slower than the best
+one by more than a fifth, by its median of two rounds or more, is left out of later rounds.
+The rounds of one commit of engine/ are kept, so a cell is decided by as many calls as it takes: the
+goal is that the ratio of tokens a second to those of the best fixed way, of each round, has a
+median of at least 0.95; its interval, and so the verdict, are as of all goals (intervals.py).
 """
 
 import argparse
 import contextlib
 import json
-import os
 import shutil
+import signal
 import statistics
+import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE / "report")]
 
 from corpora.token_corpus import make_corpus  # noqa: E402
-from engine import Bench, Engine, Failed  # noqa: E402
+from engine import PATIENCE, Bench, Engine, Failed, summarise  # noqa: E402
+from goals import Found  # noqa: E402
+from page_cache import Cgroup, evicted_after, hold  # noqa: E402
 
-WAYS = {"auto": {}, "mapped": {"io": "mapped"}, "buffered": {"io": "io_uring", "direct": "off"},
-        "direct": {"io": "io_uring", "direct": "on"}}
-EPOCHS = {"cold": 8, "hot": 8, "half": 8, "evicted": 8, "short": 1}
-CGROUP = Path("/sys/fs/cgroup/memory/ringpack-bench-adapt")
+BOUND = 0.95
+LEFT_BEHIND = 0.8
+TIMES_MOST = 2  # of the time of `auto`
+FIXED = {"mapped": {"io": "mapped"}, "buffered": {"io": "io_uring", "direct": "off"},
+         "direct": {"io": "io_uring", "direct": "on"}}
+# What the page cache holds of each file at the start
+STATES = {"cold": [0], "short": [0], "hot": [1], "half": [0.5], "grows": [1, 0], "sources": [1, 0],
+          "evicted": [1]}
+SHUFFLES = ("document", "block", "none")
+DIRECTS = ("auto", "on", "off")
+EPOCHS, EPOCHS_SHORT = 8, 2
 ENGINE_BYTES = 160 << 20  # what an engine of this task takes beside the page cache
 
 
-def forget(place, first=0):
-    with place.open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), first, 0, os.POSIX_FADV_DONTNEED)
+def all_cells():
+    return [(state, shuffle, direct)
+            for state in STATES for shuffle in SHUFFLES for direct in DIRECTS]
 
 
-def warm(place):
-    with place.open("rb", buffering=0) as file:
-        buffer = bytearray(1 << 24)
-        while file.readinto(buffer):
-            pass
+def cells_of(text):
+    """The cells that `cold,hot/block/all` names, in the order of all_cells."""
+    chosen = set()
+    for name in text.split(","):
+        wanted = [*name.split("/"), "all", "all"][:3]
+        found = [cell for cell in all_cells()
+                 if all(want in ("all", part) for want, part in zip(wanted, cell))]
+        if not found or name.count("/") > 2:
+            raise Failed(f"--cells {name}: expected STATE/SHUFFLE/DIRECT, of {', '.join(STATES)}; "
+                         f"{', '.join(SHUFFLES)}; {', '.join(DIRECTS)}; or `all`")
+        chosen.update(found)
+    return [cell for cell in all_cells() if cell in chosen]
 
 
-def prepare(place, state):
-    forget(place)
-    if state in ("hot", "half", "evicted"):
-        warm(place)
-    if state == "half":
-        forget(place, place.stat().st_size // 2 // 4096 * 4096)
+def ways_of(cell):
+    """{name: keys}. What `direct` forbids is no rival; where nothing is read, `mapped` is one."""
+    state, _, direct = cell
+    names = {"auto": FIXED, "off": ["mapped", "buffered"],
+             "on": ["mapped", "direct"] if state == "hot" else ["direct"]}[direct]
+    return {"auto": {"direct": direct}, **{name: FIXED[name] for name in names}}
 
 
-@contextlib.contextmanager
-def confined(place, state):
-    """For `short`: a cgroup that this process, and so the engine, is in meanwhile."""
-    if state != "short":
-        yield
-        return
-    CGROUP.mkdir(exist_ok=True)
-    limit = ENGINE_BYTES + place.stat().st_size // 2
-    (CGROUP / "memory.limit_in_bytes").write_text(str(limit))
-    (CGROUP / "cgroup.procs").write_text(str(os.getpid()))
-    try:
-        yield
-    finally:
-        (CGROUP.parent / "cgroup.procs").write_text(str(os.getpid()))
+# ---- a run ---------------------------------------------------------------------------------------
 
 
-def serve(bench, place, state, keys, *options):
-    """The trainer's report, tokens a second until its end, and CPU seconds of the engine a Gtok."""
-    prepare(place, state)
-    task = bench.task(sources=place, num_epochs=EPOCHS[state], profile="min", **keys)
-    with confined(place, state):
-        engine = Engine(bench, task, "--fresh")
-    with engine:
-        timer = threading.Timer(bench.settings["evict_after"], forget, [place])
-        if state == "evicted":
-            timer.start()
-        try:
-            with bench.trainer(*options) as report:
-                found = report()
-                seconds = time.monotonic() - engine.ready
-            engine.end()
-        finally:
-            timer.cancel()
-    return found, found["tokens"] / seconds, 1e9 * engine.cpu_seconds / found["tokens"]
+class World:
+    """The corpora, and the cgroup for the cells that need one."""
+
+    def __init__(self, bench, tokens, evict_after):
+        self.bench, self.tokens, self.evict_after = bench, tokens, evict_after
+        self.cgroup = None
+
+    def files(self, state):
+        """Token files of the state, as many as it has shares."""
+        data = self.bench.scratch.parent
+        count = len(STATES[state])
+        return [make_corpus(data, self.tokens // count, seed) for seed in range(count)]
+
+    def sources(self, state):
+        files = self.files(state)
+        if state != "grows":
+            return ",".join(map(str, files))
+        folder = self.bench.scratch / "grows"
+        for file in files if not folder.exists() else []:
+            folder.mkdir(exist_ok=True)
+            for end in ".bin", ".idx":
+                (folder / file.with_suffix(end).name).hardlink_to(file.with_suffix(end))
+        return folder
+
+    def start(self, state, task):
+        """The engine, with the page cache as the state says."""
+        files, shares = self.files(state), STATES[state]
+        if state not in ("short", "evicted"):
+            for file, share in zip(files, shares):
+                hold(file, share)
+            return Engine(self.bench, task, "--fresh")
+        self.cgroup = self.cgroup or Cgroup()
+        size = sum(file.stat().st_size for file in files)
+        self.cgroup.limit(ENGINE_BYTES + size // 2 if state == "short" else None)
+        with self.cgroup.inside():  # what is read in there can be taken away there
+            for file, share in zip(files, shares):
+                hold(file, share)
+            return Engine(self.bench, task, "--fresh")
+
+    def serve(self, cell, keys, *options, most=PATIENCE * 5):
+        """The trainer's tokens and digest, the seconds until its end, and the engine's CPU seconds.
+        No tokens: it took longer than `most` seconds, and was ended."""
+        state, shuffle, _ = cell
+        task = self.bench.task(sources=self.sources(state), shuffle=shuffle, profile="min",
+                               num_epochs=EPOCHS_SHORT if state == "short" else EPOCHS, **keys)
+        with self.start(state, task) as engine:
+            try:
+                with self.bench.trainer(*options) as report, self.eviction(state):
+                    found = report(most)
+                    seconds = time.monotonic() - engine.ready
+                engine.end()
+            except subprocess.TimeoutExpired:
+                engine.kill()
+                found, seconds = {"tokens": 0}, most
+        return found, seconds, engine.cpu_seconds
+
+    def eviction(self, state):
+        if state != "evicted":
+            return contextlib.nullcontext()
+        size = sum(file.stat().st_size for file in self.files(state))
+        return evicted_after(self.evict_after, self.cgroup, size, ENGINE_BYTES)
+
+    def close(self):
+        if self.cgroup:
+            self.cgroup.close()
 
 
-def measure(bench, place, state, keys, rounds):
-    """Samples by way: (tokens a second, CPU seconds a Gtok) of each round."""
-    ways = {name: WAYS[name] for name in bench.settings["ways"]}
-    samples = {name: [] for name in ways}
-    names = list(ways)
-    for name in names:
-        found, *_ = serve(bench, place, state, {**keys, **ways[name]}, "--digest")
-        bench.check(f"digest of {state} {keys['shuffle']}", found["digest"], found["digest"])
-    for number in range(rounds):
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
-            found, speed, cpu = serve(bench, place, state, {**keys, **ways[name]})
-            bench.check(f"tokens of {state} {keys['shuffle']}", found["tokens"], found["tokens"])
-            samples[name].append((speed, cpu))
-    return samples
+def check(world, cell):
+    """All ways give the same rows, whatever the page cache holds: in all cells that are of the same
+    stream."""
+    state, shuffle, _ = cell
+    stream = f"{state if state in ('short', 'grows', 'sources') else 'one file'}, {shuffle}"
+    for keys in ways_of(cell).values():
+        found, *_ = world.serve(cell, keys, "--digest")
+        world.bench.check(f"digest of {stream}", found["digest"], found["digest"])
+    print(f"{'/'.join(cell)}: {len(ways_of(cell))} ways, one digest", flush=True)
 
 
-def row(state, keys, samples):
-    """A row of the table: Mtok/s (CPU seconds a Gtok) of each way, and the ratios of auto."""
-    own = {"state": state, **keys, "samples": samples}
-    middle = {name: [statistics.median(column) for column in zip(*values)]
-              for name, values in samples.items()}
-    fixed = [name for name in samples if name != "auto"]
-    fastest = [max(fixed, key=lambda name: samples[name][number][0])
-               for number in range(len(samples["auto"]))]
-    own["fastest"] = statistics.mode(fastest)
-    own["ratio"], own["cpu_ratio"] = [
-        statistics.median(auto[i] / samples[name][number][i]
-                          for number, (auto, name) in enumerate(zip(samples["auto"], fastest)))
-        for i in range(2)
-    ]
-    cells = [f"{speed / 1e6:.0f} ({cpu:.2f})" for speed, cpu in middle.values()]
-    print(f"| {state} | {keys['shuffle']} | {' | '.join(cells)} | {own['fastest']} "
-          f"| {own['ratio']:.2f} | {own['cpu_ratio']:.2f} |", flush=True)
-    return own
+# ---- rounds --------------------------------------------------------------------------------------
+
+
+def run_round(world, cell, names):
+    """Each way twice, A B B A: {way: its seconds and CPU seconds of both runs}, and the tokens."""
+    ways, tokens, found = ways_of(cell), 0, {name: [] for name in names}
+    for name in [*names, *reversed(names)]:
+        most = PATIENCE * 5 if name == "auto" else TIMES_MOST * found["auto"][0][1]
+        if found[name] and found[name][0][0] == 0:  # it was ended, and so is the same again
+            found[name] *= 2
+            continue
+        report, seconds, cpu = world.serve(cell, ways[name], most=most)
+        if report["tokens"]:
+            world.bench.check(f"tokens of {'/'.join(cell)}", report["tokens"], report["tokens"])
+        found[name].append((report["tokens"], seconds, cpu))
+        tokens += report["tokens"] if name == "auto" else 0
+    return {"tokens": tokens, "ways": {name: {"seconds": sum(run[1] for run in runs),
+                                              "cpu_seconds": sum(run[2] for run in runs)}
+                                       for name, runs in found.items()}}
+
+
+def medians(rounds):
+    """Tokens a second of each way, over the rounds that had it."""
+    found = {}
+    for each in rounds:
+        for name, way in each["ways"].items():
+            found.setdefault(name, []).append(each["tokens"] / way["seconds"])
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def best_of(rounds):
+    fixed = {name: value for name, value in medians(rounds).items() if name != "auto"}
+    return max(fixed, key=fixed.get)
+
+
+def contenders(cell, rounds):
+    """The ways of the next round."""
+    names = list(ways_of(cell))
+    if not rounds:
+        return names
+    found = medians(rounds)
+    least = (LEFT_BEHIND if len(rounds) > 1 else 1 / TIMES_MOST) * found[best_of(rounds)]
+    return [name for name in names if name == "auto" or found[name] >= least]
+
+
+def judge(rounds):
+    """What the rounds of a cell say of `auto` beside the best fixed way."""
+    best = best_of(rounds)
+    pairs = [(each["ways"]["auto"], each["ways"][best]) for each in rounds if best in each["ways"]]
+    ratio = summarise([fixed["seconds"] / own["seconds"] for own, fixed in pairs])
+    cpu = statistics.median(fixed["cpu_seconds"] / own["cpu_seconds"] for own, fixed in pairs)
+    return {"best": best, "ratio": ratio, "cpu": cpu, "verdict": Found(ratio).verdict(">=", BOUND)}
+
+
+class Results:
+    """The rounds of all calls, in a file."""
+
+    def __init__(self, path, what):
+        self.path, self.what = path, what
+        self.rounds = json.loads(path.read_text())["rounds"] if path.exists() else []
+
+    def of(self, cell):
+        return [each for each in self.rounds
+                if each["cell"] == "/".join(cell) and each["what"] == self.what]
+
+    def add(self, cell, found):
+        self.rounds.append({"cell": "/".join(cell), "what": self.what, **found})
+        self.path.write_text(json.dumps({"rounds": self.rounds}, indent=1))
+
+    def show(self, cells):
+        print("| cell | rounds | Mtok/s: auto | mapped | buffered | direct | best | auto / best "
+              "| interval | CPU, best / auto | |\n"
+              "|---|---:|---:|---:|---:|---:|---|---:|---|---:|---|")
+        for cell in cells:
+            rounds = self.of(cell)
+            if not rounds:
+                continue
+            found, said = medians(rounds), judge(rounds)
+            speeds = [f"{found[name] / 1e6:.0f}" if name in found else ""
+                      for name in ("auto", *FIXED)]
+            ends = said["ratio"]["interval"]
+            print(f"| {'/'.join(cell)} | {said['ratio']['count']} | {' | '.join(speeds)} "
+                  f"| {said['best']} | {said['ratio']['median']:.3f} "
+                  f"| {f'{ends[0]:.3f} to {ends[1]:.3f}' if ends else 'too few'} "
+                  f"| {said['cpu']:.2f} | {said['verdict']} |", flush=True)
+
+
+def measure(world, results, cells, rounds_most, seconds):
+    """Rounds of the cells by turns, while there is time: no round begins that would end too late
+    if it took as long as the last one of its cell."""
+    begin, took = time.monotonic(), {}
+    for number in range(rounds_most):
+        for cell in cells:
+            at = time.monotonic()
+            if at + took.get(cell, 0) > begin + seconds:
+                continue
+            results.add(cell, run_round(world, cell, contenders(cell, results.of(cell))))
+            took[cell] = time.monotonic() - at
+
+
+def commit_of_engine():
+    def git(*words):
+        done = subprocess.run(["git", "-C", HERE, *words], capture_output=True, text=True)
+        return done.stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "../engine")
+    return (git("log", "-1", "--format=%h", "--abbrev=12", "--", "../engine") or "unknown") + (
+        " with changes" if changed else "")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
+                                     epilog=__doc__.split("\n\n", 1)[1],
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build")
-    parser.add_argument("--data", default="build/bench", help="where the corpus is kept")
+    parser.add_argument("--data", default="build/bench", help="where corpora and results are kept")
+    parser.add_argument("--cells", default="all")
     parser.add_argument("--tokens", type=int, default=200_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--states", default="cold,hot,half,evicted,short")
-    parser.add_argument("--shuffles", default="document,block,none")
-    parser.add_argument("--ways", default="auto,mapped,buffered,direct")
-    parser.add_argument("--evict-after", type=float, default=0.7, help="seconds (`evicted`)")
+    parser.add_argument("--rounds", type=int, default=6, help="of each cell, in this call")
+    parser.add_argument("--seconds", type=float, default=1e9, help="that this call may take")
+    parser.add_argument("--evict-after", type=float, default=0.7)
+    parser.add_argument("--check", action="store_true", help="compare digests, and measure nothing")
+    parser.add_argument("--show", action="store_true", help="only show what was measured")
     arguments = parser.parse_args()
-    ways = arguments.ways.split(",")
-    if "auto" not in ways or len(set(ways)) < 2 or not set(ways) <= WAYS.keys():
-        parser.error(f"--ways {arguments.ways}: auto and at least one of the fixed ways, of "
-                     f"{', '.join(WAYS)}")
     data = Path(arguments.data).resolve()
-    place = make_corpus(data, arguments.tokens)
-    settings = {"corpus": place, "seq_len": 4096, "batch_size": 8, "packing": "lookahead",
-                "epochs": 1, "evict_after": arguments.evict_after,
-                "ways": ways}
-    bench = Bench(arguments.build, data, settings)
-    print(f"| page cache | shuffle | {' | '.join(settings['ways'])} | best | auto, tokens/s "
-          f"| auto, CPU |\n|---|---|{'---:|' * len(settings['ways'])}---|---:|---:|")
-    rows = []
+    what = {"commit": commit_of_engine(), "tokens": arguments.tokens,
+            "evict_after": arguments.evict_after}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("adapt.py: ended by SIGTERM"))
+    bench = world = None
     try:
-        for state in arguments.states.split(","):
-            for shuffle in arguments.shuffles.split(","):
-                keys = {"shuffle": shuffle}
-                rows.append(row(state, keys, measure(bench, place, state, keys, arguments.rounds)))
+        cells = cells_of(arguments.cells)
+        data.mkdir(parents=True, exist_ok=True)
+        results = Results(data / "adapt.json", what)
+        if not arguments.show:
+            bench = Bench(arguments.build, data, {"corpus": None, "seq_len": 4096, "batch_size": 8,
+                                                  "packing": "lookahead", "epochs": 1})
+            world = World(bench, arguments.tokens, arguments.evict_after)
+        if arguments.check:
+            for cell in cells:
+                check(world, cell)
+        elif not arguments.show:
+            measure(world, results, cells, arguments.rounds, arguments.seconds)
+        if not arguments.check:
+            results.show(cells)
     except Failed as failure:
         sys.exit(f"adapt.py: {failure}")
     finally:
-        if CGROUP.exists():
-            CGROUP.rmdir()
-        shutil.rmtree(bench.scratch, ignore_errors=True)
-    (data / "adapt.json").write_text(json.dumps({"rows": rows, "checks": bench.checks}, indent=1))
+        if world:
+            world.close()
+        if bench:
+            shutil.rmtree(bench.scratch, ignore_errors=True)
 
 
 if __name__ == "__main__":

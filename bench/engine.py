@@ -179,20 +179,21 @@ class Bench:
 
     @contextlib.contextmanager
     def trainer(self, *options):
-        """`ringpack attach`; yields what to call for its report."""
+        """`ringpack attach`; yields what to call for its report, with seconds to wait for it at
+        most (subprocess.TimeoutExpired)."""
         command = [self.program, "attach", "bench", "--run-dir", self.run_dir, "--json", *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)
         try:
-            yield lambda: self._report_of(process)
+            yield lambda most=PATIENCE * 5: self._report_of(process, most)
         finally:
             if process.poll() is None:
                 process.kill()
                 process.wait()
 
     @staticmethod
-    def _report_of(process):
-        said, complaint = process.communicate(timeout=PATIENCE * 5)
+    def _report_of(process, most):
+        said, complaint = process.communicate(timeout=most)
         if process.returncode:
             raise Failed(f"ringpack attach: {complaint.strip()}")
         return json.loads(said)
