@@ -217,6 +217,29 @@ static void who_is_led_over_is_in_checkpoints(void **state)
     assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
 }
 
+/* The ring of a rank moves to a row far ahead, because one of its consumers says that it is there.
+ * Where the others of that rank are is unknown then: who says nothing begins at the start. */
+static void a_ring_that_moves_tells_nothing_of_the_absent(void **state)
+{
+    (void)state;
+    enum { FAR = 20 }; /* batches */
+    static const char *const options[] = {"replicas", "2", NULL};
+    struct engine engine = engine_start(options);
+    struct rp_client *elsewhere = replica_trainer(1, 0, NULL, 0);
+    for (uint32_t r = 0; r < REPLICAS; r++) {
+        struct rp_client *client = replica_trainer(0, r, NULL, 0);
+        take_batches(client, 0, 0, SLOTS);
+        rp_client_detach(client);
+    }
+    int ahead = attach_at_row(0, FAR * RANKS * ROWS); /* replica 0 */
+    struct rp_client *other = replica_trainer(0, 1, NULL, 0);
+    take_batches(other, 0, 0, SLOTS);
+    rp_client_detach(other);
+    rp_client_detach(elsewhere);
+    close(ahead);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+}
+
 /* A checkpoint is of what all of them have had; the next life may have other replicas. */
 static void the_number_may_change(void **state)
 {
@@ -321,6 +344,7 @@ int main(void)
         cmocka_unit_test_teardown(replicas_that_are_apart_go_on, end_newest),
         cmocka_unit_test_teardown(one_goes_back, end_newest),
         cmocka_unit_test_teardown(who_is_led_over_is_in_checkpoints, end_newest),
+        cmocka_unit_test_teardown(a_ring_that_moves_tells_nothing_of_the_absent, end_newest),
         cmocka_unit_test_teardown(the_number_may_change, end_newest),
         cmocka_unit_test_teardown(wrong_replicas_are_refused, end_newest),
         cmocka_unit_test_teardown(a_liar_hurts_nobody_else, end_newest),
