@@ -23,9 +23,9 @@ status() {
     done
 }
 refuses() { status 2 "$@"; }
-# wait_for COMMAND...: until it is true; nothing takes a minute when it works
+# wait_for COMMAND...: until it is true; nothing takes ten minutes when it works
 wait_for() {
-    for _ in $(seq 6000); do
+    for _ in $(seq 60000); do
         "$@" && return
         sleep 0.01
     done

@@ -90,7 +90,7 @@ head -c 9000 whole.gz >cut.gz
 refuses 'cut.gz' convert -o x cut.gz
 refuses 'tree/binary|NUL' convert -o x tree/binary
 refuses 'tree/latin|UTF-8' convert -o x tree/latin
-refuses 'tree/fifo|a FIFO' timeout 60 "$ringpack" convert -o x tree/fifo
+refuses 'tree/fifo|a FIFO' timeout 600 "$ringpack" convert -o x tree/fifo
 refuses 'nowhere' convert -o x nowhere
 refuses 'no/such/dir' convert -o no/such/dir/x tree
 refuses '-o PREFIX' convert tree

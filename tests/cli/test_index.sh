@@ -63,8 +63,8 @@ refuses 'empty|holds no' "$ringpack" index empty
 
 # One bad path among good ones: the good ones are done, the status is 2.
 mkfifo fifo
-refuses 'a FIFO' timeout 60 "$ringpack" inspect raw.bin fifo
-refuses 'a FIFO' timeout 60 "$ringpack" index fifo raw.bin
+refuses 'a FIFO' timeout 600 "$ringpack" inspect raw.bin fifo
+refuses 'a FIFO' timeout 600 "$ringpack" index fifo raw.bin
 refuses 'No such file' "$ringpack" inspect gone
 refuses '--dtype|u17' "$ringpack" inspect --dtype u17 raw.bin
 refuses 'at least one path' "$ringpack" index

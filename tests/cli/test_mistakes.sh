@@ -112,7 +112,7 @@ status 2 'RP_E_CORRUPT|ringpack checkpoint list' "$ringpack" checkpoint show "$s
 hidden=(unshare -rm sh -c 'mount -t tmpfs none /proc && exec "$@"' sh)
 if "${hidden[@]}" true 2>/dev/null; then
     refuses 'mount /proc' \
-        "${hidden[@]}" timeout 60 "$ringpack" serve -c c.yaml --checkpoint-dir other
+        "${hidden[@]}" timeout 600 "$ringpack" serve -c c.yaml --checkpoint-dir other
     refuses 'mount /proc' "${hidden[@]}" "$ringpack" convert -q -o hidden a.txt
 fi
 echo 'mistakes: fine'

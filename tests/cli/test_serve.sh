@@ -14,14 +14,14 @@ printf 'run: cli\nrun_dir: run\nsources: [a]\nseq_len: 64\nbatch_size: 1\nio: ma
 for option in ready-fd lifeline; do
     for fd in x -1 77 99999999999; do
         refuses "--$option: expected the number of an open file descriptor|\`$fd\`" \
-            timeout 60 "$ringpack" serve -c c.yaml --$option=$fd
+            timeout 600 "$ringpack" serve -c c.yaml --$option=$fd
     done
 done
 refuses '/proc/none: cannot create the directory' \
-    timeout 60 "$ringpack" serve -c c.yaml --run-dir /proc/none
+    timeout 600 "$ringpack" serve -c c.yaml --run-dir /proc/none
 : >empty
 refuses 'error RP_E_CORRUPT: state token: 0 bytes' \
-    timeout 60 "$ringpack" serve -c c.yaml --state empty
+    timeout 600 "$ringpack" serve -c c.yaml --state empty
 
 # serve OPTION...: in the background, until it says that trainers can attach
 serve() {

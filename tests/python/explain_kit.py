@@ -7,7 +7,7 @@ import subprocess
 
 def explain(program, *arguments, status=0, **options):
     command = [program, "explain", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, timeout=60, **options)
+    done = subprocess.run(command, capture_output=True, timeout=600, **options)
     assert done.returncode == status, done.stderr.decode()
     return done.stderr.decode() if status else done.stdout.decode()
 

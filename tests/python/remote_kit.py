@@ -221,27 +221,38 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def wait_for_port(port, process, log):
+def serves(port, process):
+    """Whether it does, as soon as that is known: it ends where another process has its port."""
     deadline = time.monotonic() + PATIENCE
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
+            return True
         time.sleep(0.02)
-    raise AssertionError(f"the server did not start: {Path(log).read_text()}")
+    return False
+
+
+def start_server(program, folder, log, arguments):
+    path = VENV_BIN / program
+    if not path.exists():
+        pytest.skip(f"needs {program} (tools/setup)")
+    for _ in range(5):
+        port = free_port()
+        command = [str(path), *(str(a).replace("PORT", str(port)) for a in arguments)]
+        with open(log, "wb") as output:
+            process = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder)
+        if serves(port, process):
+            return process, port
+        process.kill()
+        process.wait()
+    raise AssertionError(f"the server did not start: {log.read_text()}")
 
 
 @contextlib.contextmanager
 def server(program, folder, *arguments):
     """A server of the virtual environment; `PORT` stands for its port. Gives the port."""
-    path = VENV_BIN / program
-    if not path.exists():
-        pytest.skip(f"needs {program} (tools/setup)")
-    port, log = free_port(), Path(folder) / f"{program}.log"
-    command = [str(path), *(str(a).replace("PORT", str(port)) for a in arguments)]
-    with open(log, "wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder)
+    log = Path(folder) / f"{program}.log"
+    process, port = start_server(program, folder, log, arguments)
     try:
-        wait_for_port(port, process, log)
         yield port
     finally:
         process.terminate()

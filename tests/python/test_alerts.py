@@ -89,14 +89,14 @@ def starve(run, ranks, times=1):
     first, second = ranks.loaders
     slots = run.stat()["ranks"][0]["slots"]
     for _ in range(slots - 1):  # each rank holds one
-        first.next(timeout=60)
+        first.next(timeout=600)
     waiting = threading.Thread(target=first.next, daemon=True)
     waiting.start()
     wait_until(lambda: run.alerts().get("starved", 0) == times, "the alert")
     wait_until(lambda: run.alerts().get("skew", 0) == times, "the alert")
     for _ in range(slots):
-        second.next(timeout=60)
-    waiting.join(60)
+        second.next(timeout=600)
+    waiting.join(600)
 
 
 def test_each_alert_fires_once_and_none_is_false(start):

@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
 
 def audit(program, folder, *words, status=0):
     command = [program, "audit", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
     assert done.returncode == status, (words, done.stdout, done.stderr)
     return done.stdout if status < 2 else done.stderr
 

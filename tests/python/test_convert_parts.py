@@ -134,7 +134,7 @@ def test_an_interrupt_keeps_what_is_finished(program, slow, tmp_path, number):
     process = start(program, *common, env={**environment, "STUB_WAITS": str(waits)})
     wait_for(waits, process)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 2 and "3 of 6 parts are finished and kept" in errors
     with pytest.raises(ProcessLookupError):
         os.kill(int(waits.read_text()), 0)
@@ -148,7 +148,7 @@ def test_a_worker_that_dies(program, slow, tmp_path):
     process = start(program, *common, env={**environment, "STUB_WAITS": str(waits)})
     wait_for(waits, process)
     os.kill(int(waits.read_text()), signal.SIGKILL)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 2 and "RP_E_GONE" in errors and "3.h5" in errors
     assert "3 of 6 parts are finished and kept" in errors
 

@@ -21,7 +21,7 @@ SOURCES = [("raw", "u16", 1, [160]), ("raw", "u16", 1, [120])]
 
 def audit(program, *words, status=0):
     command = [program, "audit", *map(str, words), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == status, (words, done.stdout, done.stderr)
     return json.loads(done.stdout) if status < 2 else done.stderr
 

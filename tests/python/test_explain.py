@@ -336,7 +336,7 @@ def test_a_reader_that_leaves(program, case):
     config = case[0]
     for form in "--json", "--csv", "--limit=400":
         command = f"'{program}' explain -c '{config}' --row 0-9999 {form} | head -c 40 >/dev/null"
-        done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60)
+        done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=600)
         assert done.stderr == b""
 
 

@@ -20,7 +20,7 @@ NAME = "run-journal.jsonl"
 
 def audit(program, *words, status=0):
     command = [program, "audit", "--log", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == status, (words, done.stdout, done.stderr)
     return done.stdout if status < 2 else done.stderr
 
@@ -187,7 +187,7 @@ def test_a_run_goes_on_with_any_journal(program, stream, tmp_path):
     (kept / NAME).write_bytes(whole[:-100])
     engine = Engine(program, tmp_path, config)
     second = subprocess.run([program, "serve", "-c", tmp_path / "e2e.yaml", "--run", "other"],
-                            capture_output=True, text=True, timeout=60)
+                            capture_output=True, text=True, timeout=600)
     assert second.returncode == 2 and "another ringpack writes here" in second.stderr
     assert "was killed" in audit(program, "e2e", "--run-dir", tmp_path)  # the stop is torn
     assert engine.stop() == 0

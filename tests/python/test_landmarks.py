@@ -131,7 +131,7 @@ def test_landmarks_are_told_of_where_they_were_saved(program, long, tmp_path):
 
 def make_landmarks(program, cache, config, *options, status=0):
     command = [program, "plan", "-c", config, "--cache-dir", cache, "--landmarks", *options]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=600)
     assert done.returncode == status, done.stderr
     return done.stderr if status else json.loads(done.stdout) if "--json" in options else None
 
@@ -176,7 +176,7 @@ def other_landmarks(program, long, place, **options):
         shutil.copy(source, target)
     command = [program if not options else options.pop("broken"), "explain", "-c", long[0],
                "--cache-dir", place / "own", "--row", "21000", "--json"]
-    done = subprocess.run(command, capture_output=True, timeout=60, **options)
+    done = subprocess.run(command, capture_output=True, timeout=600, **options)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["rows"] == plain, done.stderr.decode()
 

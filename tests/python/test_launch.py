@@ -183,7 +183,7 @@ def test_a_service_manager_is_told_when_trainers_can_attach(program, place, abst
         command = [program, "serve", "--seq-len", "64", "--batch-size", "2", *arguments]
         with Job(command, place / "log", cwd=place, env=environment):
             assert manager.recv(64) == b"READY=1"
-            with ringpack.Loader(run_dir=place / "run", connect_timeout=60) as loader:
+            with ringpack.Loader(run_dir=place / "run", connect_timeout=600) as loader:
                 assert next(loader).first_row == 0
     loader = "ringpack.Loader(corpus='licences', seq_len=64, batch_size=2, run='owned')"
     owned = f"import ringpack; next({loader})"

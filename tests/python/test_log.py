@@ -80,7 +80,7 @@ def test_the_journal(program, folder):
         environment = {**os.environ, "JOURNAL_STREAM": named}
         # its standard input is a pipe whose other end is closed
         with subprocess.Popen(["true"], stdout=subprocess.PIPE) as gone:
-            subprocess.run(command, stdin=gone.stdout, stderr=theirs, env=environment, timeout=60)
+            subprocess.run(command, stdin=gone.stdout, stderr=theirs, env=environment, timeout=600)
         lines = ours.recv(1 << 16).decode().splitlines()
         warnings = [line for line in lines if "starting at row 0" in line]
         assert len(warnings) == 1 and re.match(begin or TIME, warnings[0]), lines

@@ -68,9 +68,10 @@ def manifest(program, folder, corpus):
 def stopped(program, folder, config):
     """What an engine says that stops by itself, before or after its trainer attached."""
     engine = Engine(program, folder, config)
-    with contextlib.suppress(ringpack.RingpackError), Ranks(engine, connect_timeout=2) as ranks:
-        for _ in ranks.turns():
-            pass
+    while engine.process.poll() is None:
+        with contextlib.suppress(ringpack.RingpackError), Ranks(engine, connect_timeout=2) as ranks:
+            for _ in ranks.turns():
+                pass
     assert engine.wait() == 2, engine.log()
     return engine.log()
 

@@ -131,7 +131,7 @@ def test_a_port_is_taken_and_bad_arguments(program, folder, served):
         (["--run-dir", "/dev/null"], "run directory"),
     ):
         command = [program, "metrics", "--run-dir", str(folder), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
         assert done.returncode == 2 and word in done.stderr, done.stderr
 
 

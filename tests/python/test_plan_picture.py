@@ -21,7 +21,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def plan(program, folder, *arguments, status=0, **options):
     command = [program, "plan", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, cwd=folder, timeout=60, **options)
+    done = subprocess.run(command, capture_output=True, cwd=folder, timeout=600, **options)
     assert done.returncode == status, done.stderr
     return (done.stderr if status else done.stdout).decode(errors="replace")
 

@@ -329,7 +329,7 @@ def test_relative_paths_are_those_of_the_loaders_birth(
 
 def test_two_threads_at_once_are_refused(make, expected):
     """Also at the start, which would make two trainers of one rank; one after the other may."""
-    loader, taken = make(start_timeout=5), []
+    loader, taken = make(start_timeout=PATIENCE), []
 
     def take():
         try:

@@ -137,7 +137,7 @@ def read_until_told(tape, engine, *texts):
 @pytest.mark.parametrize("fault", [busy, silence, half_body], ids=lambda f: f.__name__)
 def test_patience_ends(program, folder, store, monkeypatch, fault):
     """Rows before are delivered; the run goes on when the store is back."""
-    monkeypatch.setenv("RINGPACK_OBJECT_PATIENCE", QUICK.format(1))
+    monkeypatch.setenv("RINGPACK_OBJECT_PATIENCE", QUICK.format(5))
     tape = to_store(make_tape(program, folder), store)
     engine = Engine(program, folder, tape.config)
     store.fault = after(10, fault)
@@ -147,6 +147,7 @@ def test_patience_ends(program, folder, store, monkeypatch, fault):
         engine.kill()
     assert tape.rows
     store.fault = None
+    monkeypatch.setenv("RINGPACK_OBJECT_PATIENCE", QUICK.format(60))
     finish(program, folder, tape, token)
 
 

@@ -18,7 +18,7 @@ HOSTILE = "<script>alert(1)</script>&\"'"
 
 def report(program, *arguments, status=0):
     command = [program, "report", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == status, done.stderr
     return done.stderr if status else done.stdout
 

@@ -39,12 +39,12 @@ IGNORING = """import signal
 for name in {names}: signal.signal(getattr(signal, name), signal.SIG_IGN)"""
 
 
-def survives(engine, names):
-    """Whether it lives on after these signals, and after a moment in which it could have ended."""
+def survives(engine, names, seconds=1):
+    """Whether it lives on after these signals, and after a time in which it could have ended."""
     for name in names:
         engine.process.send_signal(getattr(signal, name))
     with contextlib.suppress(subprocess.TimeoutExpired):
-        engine.process.wait(1)
+        engine.process.wait(seconds)
     return engine.process.poll() is None
 
 
@@ -103,7 +103,7 @@ def test_an_engine_that_takes_ignored_signals_is_found_out(broken, folder, engin
     monkeypatch.setenv("RP_DEFECT", "take_ignored_signals")
     prefix = python_prefix(IGNORING.format(names=["SIGHUP"]))
     engine = engines(broken, folder, Tape(folder, 100000).config, prefix=prefix)
-    assert not survives(engine, ["SIGHUP"])
+    assert not survives(engine, ["SIGHUP"], PATIENCE)
 
 
 @pytest.mark.parametrize("first", ["SIGTERM", "SIGINT", "SIGHUP"])

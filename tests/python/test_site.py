@@ -20,7 +20,7 @@ SITE = ROOT / "tools" / "site"
 
 def assemble(program, target, place=SITE):
     command = [sys.executable, place / "assemble.py", program, target]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
 def test_every_page_is_gathered_and_has_a_place_in_the_contents(program, tmp_path):

@@ -24,7 +24,7 @@ PICKED = ["best-fit-split-lanes", "concat", "lookahead-pairs"]
 
 
 def run(program, *words, **options):
-    done = subprocess.run([program, *words], capture_output=True, text=True, timeout=60, **options)
+    done = subprocess.run([program, *words], capture_output=True, text=True, timeout=600, **options)
     assert done.returncode in (0, 1, 2), (words, done.returncode, done.stderr)
     return done
 

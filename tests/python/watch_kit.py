@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Engines that lie, and `ringpack metrics` to watch them."""
 
+import contextlib
 import json
 import os
 import re
@@ -78,10 +79,16 @@ class Metrics:
         self.port = int(re.search(r"http://127\.0\.0\.1:(\d+)/", self.said)[1])
 
     def ask(self, path, **headers):
-        """Status, text, type."""
+        """Status, text, type. Connections live for ten seconds at most: then there is another."""
+        for _ in range(5):
+            with contextlib.suppress(ConnectionResetError):
+                return self.ask_once(path, headers)
+        raise AssertionError(f"{path} is not answered")
+
+    def ask_once(self, path, headers):
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=30) as reply:
+            with urllib.request.urlopen(request, timeout=600) as reply:
                 return reply.status, reply.read().decode(), reply.headers["Content-Type"]
         except urllib.error.HTTPError as reply:
             return reply.status, reply.read().decode(), reply.headers["Content-Type"]
@@ -91,5 +98,5 @@ class Metrics:
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(30) == 0, self.process.stderr.read()
+        assert self.process.wait(600) == 0, self.process.stderr.read()
         self.process.stderr.close()

@@ -26,7 +26,7 @@
 #define DOCUMENTS 1500u /* about 170 rows */
 #endif
 #define SECOND 1000000000ll
-#define PATIENCE_NS (60 * SECOND) /* nothing takes that long when it works */
+#define PATIENCE_NS (300 * SECOND) /* nothing takes that long when it works */
 
 static const struct kit_source tomes = {"tomes", 8, 2, DOCUMENTS};
 static struct kit kit;
