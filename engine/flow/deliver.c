@@ -102,6 +102,12 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, uint64_t batch)
     d->tokens += totals.tokens_real;
 }
 
+/* To wake all trainers of a node and to let each have its turn takes longer the more there are. */
+static uint64_t announce_after_ns(const struct rp_deliver *d)
+{
+    return rp_max_u64(RP_ANNOUNCE_NS, (uint64_t)d->options->rank_count * RP_ANNOUNCE_RANK_NS);
+}
+
 /* Trainers sleep through `batches` of the ring. */
 static void announce_or_wait(struct rp_deliver *d, struct rp_ring *ring, uint64_t batches,
                              bool is_slow)
@@ -117,7 +123,7 @@ static void announce_or_wait(struct rp_deliver *d, struct rp_ring *ring, uint64_
 static void publish_batch(struct rp_deliver *d, uint64_t batch)
 {
     uint64_t now = rp_now_ns();
-    bool is_slow = now - d->published_ns >= RP_ANNOUNCE_NS;
+    bool is_slow = now - d->published_ns >= announce_after_ns(d);
     d->published_ns = now;
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
         if (d->aside[r] || batch < d->rings[r].tail)
@@ -361,7 +367,7 @@ static void find_space(struct rp_deliver *d)
 static bool is_announcement_due(const struct rp_deliver *d)
 {
     return rp_a32_load_relaxed(&d->unannounced) &&
-           rp_now_ns() - d->unannounced_ns >= RP_ANNOUNCE_NS;
+           rp_now_ns() - d->unannounced_ns >= announce_after_ns(d);
 }
 
 static void deliver_as_packer(struct rp_deliver *d, bool waits)

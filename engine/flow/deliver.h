@@ -8,12 +8,13 @@
  *
  * A trainer that takes batches as fast as they come sleeps between them, and to wake it may cost
  * more than to pack its batch. So a packer that has more to pack lets it sleep until there are
- * batches for half of its ring, or RP_ANNOUNCE_NS have passed; batches that come more slowly than
- * that are announced one by one. Invariant: where a trainer sleeps through a batch, a packer thread
- * is awake that will announce it: before it waits, or when its ticket is packed. The engine
- * announces all when it takes the turn, and whatever it publishes itself. (A packer that waits for
- * the disk in a page fault does not know that it waits: then trainers, which never sleep for more
- * than 100 ms, find the batches themselves.) */
+ * batches for half of its ring, or RP_ANNOUNCE_NS have passed (on a node with many ranks
+ * RP_ANNOUNCE_RANK_NS for each); batches that come more slowly than that are announced one by one.
+ * Invariant: where a trainer sleeps through a batch, a packer thread is awake that will announce
+ * it: before it waits, or when its ticket is packed. The engine announces all when it takes the
+ * turn, and whatever it publishes itself. (A packer that waits for the disk in a page fault does
+ * not know that it waits: then trainers, which never sleep for more than 100 ms, find the batches
+ * themselves.) */
 #ifndef RP_FLOW_DELIVER_H
 #define RP_FLOW_DELIVER_H
 
@@ -23,6 +24,7 @@
 #include "flow/turn.h"
 
 #define RP_ANNOUNCE_NS 100000u
+#define RP_ANNOUNCE_RANK_NS 12500u /* so of more than 8 ranks */
 
 struct rp_deliver {
     const struct rp_flow_options *options;

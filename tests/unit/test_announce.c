@@ -94,6 +94,28 @@ static void a_batch_is_announced_after_a_while(void **state)
     bench_close(&bench);
 }
 
+/* All but the first RINGS are left to other flows. */
+static void many_ranks_have_more_time(void **state)
+{
+    (void)state;
+    enum { RANKS = 16 };
+    bool aside[RANKS];
+    struct bench bench;
+    announcing_open(&bench);
+    for (uint32_t r = 0; r < RANKS; r++)
+        aside[r] = r >= RINGS;
+    bench.deliver.aside = aside;
+    bench.options.rank_count = RANKS;
+    pack_one(&bench);
+    stage.ns += RANKS * RP_ANNOUNCE_RANK_NS - 1;
+    rp_deliver_as_packer(&bench.deliver);
+    assert_int_equal(stage.wakes, 0);
+    stage.ns++;
+    rp_deliver_as_packer(&bench.deliver);
+    assert_int_equal(stage.wakes, RINGS);
+    bench_close(&bench);
+}
+
 static void slow_batches_are_announced_one_by_one(void **state)
 {
     (void)state;
@@ -172,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_wake_up_serves_half_of_a_ring),
         cmocka_unit_test(a_batch_is_announced_after_a_while),
+        cmocka_unit_test(many_ranks_have_more_time),
         cmocka_unit_test(slow_batches_are_announced_one_by_one),
         cmocka_unit_test(who_does_not_sleep_is_not_woken),
         cmocka_unit_test(the_engine_announces_all),
