@@ -43,6 +43,7 @@
     X(ignore_content_range, "replies of a store are taken for the range that was asked for")       \
     X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \
     X(ignore_short_documents, "the default of max_docs_per_row does not depend on lengths")        \
+    X(ignore_trial, "a start goes on although its test write into a directory has failed")         \
     X(ignore_unknown_options, "an option that this library does not know is silently ignored")     \
     X(ignore_tokenizer, "the tokenizers of two shards, or of a state and a run, are not compared") \
     X(join_silently, "the engine is not woken when dispatch has joined a ring")                    \

@@ -229,7 +229,23 @@ static int sync_name(const char *path, struct rp_error *error)
     return code == -EACCES ? 0 : code;
 }
 
-int rp_dir_make(const char *path, struct rp_error *error)
+static int make_one(const char *path, struct rp_error *error)
+{
+    struct stat info;
+    int refused = mkdir(path, 0700) < 0 && errno != EEXIST ? errno : 0;
+    if (stat(path, &info) < 0) {
+        errno = refused ? refused : errno; /* why it was not made, and not that it is absent */
+        return rp_file_fail(error, path, refused ? "create the directory" : "stat");
+    }
+    return S_ISDIR(info.st_mode)
+               ? 0
+               : rp_fail(error, -ENOTDIR, NULL,
+                         "%s: expected a directory, found another kind of file", path);
+}
+
+/* Call `act` for every directory above the path, from the first on, and for itself. */
+static int for_each_above(const char *path, int (*act)(const char *path, struct rp_error *error),
+                          struct rp_error *error)
 {
     char *partial = strdup(path);
     if (!partial)
@@ -240,20 +256,27 @@ int rp_dir_make(const char *path, struct rp_error *error)
         at += strcspn(at, "/");
         char separator = *at;
         *at = 0;
-        struct stat info;
-        int refused = mkdir(partial, 0700) < 0 && errno != EEXIST ? errno : 0;
-        if (stat(partial, &info) < 0) {
-            errno = refused ? refused : errno; /* why it was not made, and not that it is absent */
-            code = rp_file_fail(error, partial, refused ? "create the directory" : "stat");
-        } else if (!S_ISDIR(info.st_mode))
-            code = rp_fail(error, -ENOTDIR, NULL,
-                           "%s: expected a directory, found another kind of file", partial);
-        if (code == 0)
-            code = sync_name(partial, error);
+        code = act(partial, error);
         *at = separator;
     }
     free(partial);
     return code;
+}
+
+int rp_dir_make_unsynced(const char *path, struct rp_error *error)
+{
+    return for_each_above(path, make_one, error);
+}
+
+int rp_dir_sync_names(const char *path, struct rp_error *error)
+{
+    return for_each_above(path, sync_name, error);
+}
+
+int rp_dir_make(const char *path, struct rp_error *error)
+{
+    int code = rp_dir_make_unsynced(path, error);
+    return code < 0 ? code : rp_dir_sync_names(path, error);
 }
 
 /* ---- mappings -------------------------------------------------------------------------------- */

@@ -89,6 +89,9 @@ void rp_fd_wake(int fd);
 
 /** Create a directory and its parents with mode 0700; an existing directory is fine. */
 RP_MUST_CHECK int rp_dir_make(const char *path, struct rp_error *error);
+/** The two parts of rp_dir_make. After the first alone, a power cut may remove what it created. */
+RP_MUST_CHECK int rp_dir_make_unsynced(const char *path, struct rp_error *error);
+RP_MUST_CHECK int rp_dir_sync_names(const char *path, struct rp_error *error);
 
 /** The bytes of a whole regular file, for reading. `data` of an empty file is NULL. A large file is
  * mapped (mapped.h says what happens if it is truncated); a small one is copied, because the kernel

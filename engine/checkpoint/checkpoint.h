@@ -89,14 +89,22 @@ void rp_growing_section_close(
 struct rp_checkpoint_dir;
 
 /** Open a directory for writing: make it (0700), lock it (-RP_E_BUSY with the holder's pid), remove
- * temporary files that a killed run left, and write a test file with all the steps of a save, so
- * that a read-only or full disk is an error at the start and not at the first save. keep: 2 to 1000
- * positions. A forked child inherits the lock, so a child that may outlive this process must be
- * forked before the directory is opened. */
+ * temporary files that a killed run left, and begin a trial: a test file is written with all the
+ * steps of a save, on a thread of its own, so that a read-only or full disk is an error at the
+ * start and not at the first save. keep: 2 to 1000 positions. A forked child inherits the lock, so
+ * a child that may outlive this process must be forked before the directory is opened. */
+RP_MUST_CHECK int rp_checkpoint_dir_begin(struct rp_checkpoint_dir **dir_out, const char *path,
+                                          uint32_t keep, const char *copy_path /* NULL */,
+                                          struct rp_error *error);
+/** Wait for the trial, and tell whether checkpoints can be saved, also in the second location. Call
+ * it before anything that writes into the directory. On failure the handle may only be closed. */
+RP_MUST_CHECK int rp_checkpoint_dir_finish_trial(struct rp_checkpoint_dir *dir,
+                                                 struct rp_error *error);
+/** Both: begin, and wait for the trial. */
 RP_MUST_CHECK int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, const char *path,
                                          uint32_t keep, const char *copy_path /* NULL */,
                                          struct rp_error *error);
-/** Whether the directory did not exist, and rp_checkpoint_dir_open made it. */
+/** Whether the directory did not exist, and rp_checkpoint_dir_begin made it. */
 bool rp_checkpoint_dir_is_new(const struct rp_checkpoint_dir *dir);
 
 /* The id of a directory: 32 random hexadecimal digits and a NUL (FORMAT.md). The directory keeps

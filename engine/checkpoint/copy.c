@@ -141,8 +141,8 @@ int rp_copier_open(struct rp_copier **copier_out, const struct rp_locked_dir *so
     if (!copier)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory to copy checkpoints to it", path);
     copier->source = source;
-    int code = rp_locked_dir_open(&copier->target, path, source->keep, true, source->writer.storage,
-                                  error);
+    int code = rp_locked_dir_begin(&copier->target, path, source->keep, true,
+                                   source->writer.storage, error);
     if (code < 0) {
         free(copier);
         return rp_fail_context(error, code, "second location");
@@ -159,6 +159,12 @@ int rp_copier_open(struct rp_copier **copier_out, const struct rp_locked_dir *so
     }
     *copier_out = copier;
     return 0;
+}
+
+int rp_copier_finish_trial(struct rp_copier *copier, struct rp_error *error)
+{
+    int code = rp_trial_finish(&copier->target.trial, error);
+    return code < 0 ? rp_fail_context(error, code, "second location") : 0;
 }
 
 void rp_copier_offer(struct rp_copier *copier, uint64_t sequence)

@@ -13,11 +13,14 @@
 
 struct rp_copier;
 
-/** Open `path` as the second location of `source`, which must outlive the copier, and start the
- * thread. *newest_sequence_out: the newest sequence in `path`; new checkpoints must be above it. */
+/** Open `path` as the second location of `source`, which must outlive the copier, begin its trial
+ * write, and start the thread. *newest_sequence_out: the newest sequence in `path`; new checkpoints
+ * must be above it. */
 RP_MUST_CHECK int rp_copier_open(struct rp_copier **copier_out, const struct rp_locked_dir *source,
                                  const char *path, uint64_t *newest_sequence_out,
                                  struct rp_error *error);
+/** Wait for the trial write, before anything else. On failure the copier may only be closed. */
+RP_MUST_CHECK int rp_copier_finish_trial(struct rp_copier *copier, struct rp_error *error);
 /** Let the thread copy the checkpoint `sequence` of the source, which is durable. */
 void rp_copier_offer(struct rp_copier *copier, uint64_t sequence);
 /** The newest sequence of which a verified copy was made, or found, since the copier was opened; 0

@@ -212,9 +212,10 @@ bool rp_checkpoint_is_saved(struct rp_checkpoint_dir *dir, const struct rp_check
     return *path_out != NULL;
 }
 
-int rp_checkpoint_dir_open_with(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
-                                const char *copy_path, struct rp_storage *storage,
-                                size_t buffer_bytes, struct rp_error *error)
+/* The trials of the two directories go on when this returns, or else one has followed the other. */
+static int open_dir(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
+                    const char *copy_path, struct rp_storage *storage, size_t buffer_bytes,
+                    bool trials_go_on, struct rp_error *error)
 {
     *dir_out = NULL;
     RP_ASSERT(buffer_bytes % (2 * RP_CHECKPOINT_PAGE_BYTES) == 0 &&
@@ -222,20 +223,51 @@ int rp_checkpoint_dir_open_with(struct rp_checkpoint_dir **dir_out, const char *
     struct rp_checkpoint_dir *dir = rp_calloc(1, sizeof *dir);
     if (!dir)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", path);
-    int code = rp_locked_dir_open(&dir->locked, path, keep, true, storage, error);
+    int code = rp_locked_dir_begin(&dir->locked, path, keep, true, storage, error);
+    if (code == 0 && !trials_go_on)
+        code = rp_trial_finish(&dir->locked.trial, error);
     uint64_t copied_sequence = 0;
     if (code == 0 && copy_path)
         code = rp_copier_open(&dir->copier, &dir->locked, copy_path, &copied_sequence, error);
+    if (code == 0 && !trials_go_on)
+        code = rp_checkpoint_dir_finish_trial(dir, error);
     if (code < 0) {
         rp_checkpoint_dir_close(dir);
         return code;
     }
     /* Where the directory was lost, its copies may have higher sequence numbers. */
     dir->locked.newest_sequence = rp_max_u64(dir->locked.newest_sequence, copied_sequence);
-    if (buffer_bytes)
+    if (buffer_bytes) /* the trial's one page fits into each */
         dir->locked.writer.buffer_bytes = buffer_bytes;
     *dir_out = dir;
     return 0;
+}
+
+int rp_checkpoint_dir_begin_with(struct rp_checkpoint_dir **dir_out, const char *path,
+                                 uint32_t keep, const char *copy_path, struct rp_storage *storage,
+                                 size_t buffer_bytes, struct rp_error *error)
+{
+    return open_dir(dir_out, path, keep, copy_path, storage, buffer_bytes, true, error);
+}
+
+int rp_checkpoint_dir_open_with(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
+                                const char *copy_path, struct rp_storage *storage,
+                                size_t buffer_bytes, struct rp_error *error)
+{
+    return open_dir(dir_out, path, keep, copy_path, storage, buffer_bytes, false, error);
+}
+
+int rp_checkpoint_dir_begin(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
+                            const char *copy_path, struct rp_error *error)
+{
+    return rp_checkpoint_dir_begin_with(dir_out, path, keep, copy_path, &rp_storage_system, 0,
+                                        error);
+}
+
+int rp_checkpoint_dir_finish_trial(struct rp_checkpoint_dir *dir, struct rp_error *error)
+{
+    int code = rp_trial_finish(&dir->locked.trial, error);
+    return code == 0 && dir->copier ? rp_copier_finish_trial(dir->copier, error) : code;
 }
 
 int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,

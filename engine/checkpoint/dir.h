@@ -6,9 +6,13 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/storage.h"
 
-/** rp_checkpoint_dir_open, with `storage` instead of the operating system. `storage` must outlive
- * the handle. buffer_bytes: size of the write buffer, a multiple of 8192; 0 =
- * RP_WRITER_BUFFER_BYTES. */
+/** rp_checkpoint_dir_begin and rp_checkpoint_dir_open, with `storage` instead of the operating
+ * system. `storage` must outlive the handle; the thread of the trial write uses it, too.
+ * buffer_bytes: size of the write buffer, a multiple of 8192; 0 = RP_WRITER_BUFFER_BYTES. */
+RP_MUST_CHECK int rp_checkpoint_dir_begin_with(struct rp_checkpoint_dir **dir_out, const char *path,
+                                               uint32_t keep, const char *copy_path,
+                                               struct rp_storage *storage, size_t buffer_bytes,
+                                               struct rp_error *error);
 RP_MUST_CHECK int rp_checkpoint_dir_open_with(struct rp_checkpoint_dir **dir_out, const char *path,
                                               uint32_t keep, const char *copy_path,
                                               struct rp_storage *storage, size_t buffer_bytes,

@@ -58,6 +58,7 @@ int rp_directory_id_make(struct rp_locked_dir *locked, char id[RP_DIRECTORY_ID_B
     struct rp_storage *storage = locked->writer.storage;
     struct rp_hash128 number;
     uint8_t page[PAGE_BYTES] = {0};
+    RP_ASSERT(!locked->trial.is_under_way);
     if (getrandom(&number, sizeof number, 0) != sizeof number)
         return rp_fail(error, -errno, NULL, "%s: no random bytes for the id of the directory: %s",
                        locked->path, rp_strerror(-errno));

@@ -27,7 +27,6 @@
 #include "checkpoint/listing.h"
 
 #define LOCK_NAME ".lock"
-#define PROBE_NAME ".probe"
 #define HOLDER_BYTES 96 /* of text in the lock file, padded with zeros */
 
 static int fail_errno(struct rp_error *error, const char *path, const char *verb)
@@ -79,7 +78,7 @@ static int take_lock(struct rp_locked_dir *locked, struct rp_error *error)
     return 0;
 }
 
-/* ---- sweep and probe ------------------------------------------------------------------------- */
+/* ---- sweeping -------------------------------------------------------------------------------- */
 
 /* Whether the entry is a temporary file of ringpack. Other programs may keep files here, too, also
  * with names like `.*.tmp`. */
@@ -87,9 +86,9 @@ static bool is_left_over(const char *entry)
 {
     char name[RP_WRITER_NAME_MAX];
     struct rp_name ignored;
-    return strcmp(entry, PROBE_NAME) == 0 ||
+    return strcmp(entry, RP_TRIAL_NAME) == 0 ||
            (rp_writer_name_of(name, entry) &&
-            (strcmp(name, PROBE_NAME) == 0 || strcmp(name, RP_DIRECTORY_ID_NAME) == 0 ||
+            (strcmp(name, RP_TRIAL_NAME) == 0 || strcmp(name, RP_DIRECTORY_ID_NAME) == 0 ||
              rp_name_parse(&ignored, name)));
 }
 
@@ -107,18 +106,6 @@ static int sweep(struct rp_locked_dir *locked, struct rp_error *error)
                    locked->path, entry->d_name);
     }
     closedir(stream);
-    return 0;
-}
-
-/* Write a small file with all the steps of a save, so that what would fail at the first checkpoint
- * fails at the start. */
-static int probe(struct rp_locked_dir *locked, struct rp_error *error)
-{
-    static const uint8_t zeros[4096];
-    int code = rp_writer_put_bytes(&locked->writer, PROBE_NAME, zeros, sizeof zeros, error);
-    if (code < 0)
-        return rp_fail_context(error, code, "a test write into the checkpoint directory failed");
-    (void)locked->writer.storage->unlink(locked->writer.storage, locked->dir, PROBE_NAME);
     return 0;
 }
 
@@ -164,6 +151,7 @@ static bool is_taken(const struct rp_locked_dir *locked)
 
 int rp_locked_dir_check(const struct rp_locked_dir *locked, struct rp_error *error)
 {
+    RP_ASSERT(!locked->trial.is_under_way);
     if (!locked->is_watched)
         return 0;
     if (is_taken(locked))
@@ -188,7 +176,7 @@ static int open_directory(struct rp_locked_dir *locked, const char *path, bool m
 {
     struct stat info;
     locked->is_new = stat(path, &info) < 0 && errno == ENOENT;
-    int code = make ? rp_dir_make(path, error) : 0;
+    int code = make ? rp_dir_make_unsynced(path, error) : 0; /* the trial syncs the names */
     if (code < 0)
         return code;
     locked->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -200,8 +188,8 @@ static int open_directory(struct rp_locked_dir *locked, const char *path, bool m
     return 0;
 }
 
-int rp_locked_dir_open(struct rp_locked_dir *locked, const char *path, uint32_t keep, bool make,
-                       struct rp_storage *storage, struct rp_error *error)
+int rp_locked_dir_begin(struct rp_locked_dir *locked, const char *path, uint32_t keep, bool make,
+                        struct rp_storage *storage, struct rp_error *error)
 {
     *locked = (struct rp_locked_dir){
         .dir = -1, .lock = -1, .keep = keep, .damaged_mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -218,6 +206,7 @@ int rp_locked_dir_open(struct rp_locked_dir *locked, const char *path, uint32_t 
                                             .path = locked->path,
                                             .buffer = buffer,
                                             .buffer_bytes = RP_WRITER_BUFFER_BYTES};
+        locked->trial = (struct rp_trial){.writer = &locked->writer, .sync_names = make};
         if (!locked->path || !buffer)
             code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", path);
     }
@@ -227,17 +216,31 @@ int rp_locked_dir_open(struct rp_locked_dir *locked, const char *path, uint32_t 
         code = sweep(locked, error);
     if (code == 0)
         code = find_newest_sequence(locked, error);
-    if (code == 0)
-        code = probe(locked, error);
+    if (code < 0) {
+        rp_locked_dir_close(locked);
+        return code;
+    }
+    /* false where a network file system reports another inode at each look */
+    locked->is_watched = !is_elsewhere(locked) && !is_taken(locked);
+    rp_trial_begin(&locked->trial);
+    return 0;
+}
+
+int rp_locked_dir_open(struct rp_locked_dir *locked, const char *path, uint32_t keep, bool make,
+                       struct rp_storage *storage, struct rp_error *error)
+{
+    int code = rp_locked_dir_begin(locked, path, keep, make, storage, error);
+    if (code < 0)
+        return code;
+    code = rp_trial_finish(&locked->trial, error);
     if (code < 0)
         rp_locked_dir_close(locked);
-    else /* false where a network file system reports another inode at each look */
-        locked->is_watched = !is_elsewhere(locked) && !is_taken(locked);
     return code;
 }
 
 void rp_locked_dir_close(struct rp_locked_dir *locked)
 {
+    (void)!rp_trial_finish(&locked->trial, NULL);
     if (locked->lock >= 0)
         close(locked->lock);
     if (locked->dir >= 0)

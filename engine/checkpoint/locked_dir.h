@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "checkpoint/trial.h"
 #include "checkpoint/writer.h"
 
 #define RP_LOCKED_DIR_KEEP_MIN 2u /* a single one could be the damaged one */
@@ -32,6 +33,7 @@ struct rp_locked_dir {
     bool is_watched; /* rp_locked_dir_check compares inodes: here they are the same at each look */
     bool is_new;     /* the directory did not exist before it was opened */
     struct rp_writer writer;
+    struct rp_trial trial;
     uint64_t newest_sequence; /* of all files that are or were here, 0 = none */
     uint32_t keep;            /* positions */
     uint64_t keep_every_rows; /* a history has one checkpoint of so many rows; 0 = no history */
@@ -44,8 +46,13 @@ struct rp_locked_dir {
     uint64_t bad_sequence; /* the newest save, if the disk did not return it as written; else 0 */
 };
 
-/** Open and lock `path`, which is made first if `make` is set. -RP_E_BUSY names the process that
- * holds the lock. On failure *locked is closed. */
+/** Open and lock `path`, which is made first if `make` is set, and begin the trial write. Until
+ * that is finished, nothing may be written, and *locked may not be moved. -RP_E_BUSY names the
+ * process that holds the lock. On failure *locked is closed. */
+RP_MUST_CHECK int rp_locked_dir_begin(struct rp_locked_dir *locked, const char *path, uint32_t keep,
+                                      bool make, struct rp_storage *storage,
+                                      struct rp_error *error);
+/** Both: begin, and finish the trial write. */
 RP_MUST_CHECK int rp_locked_dir_open(struct rp_locked_dir *locked, const char *path, uint32_t keep,
                                      bool make, struct rp_storage *storage, struct rp_error *error);
 /** Also closes one whose opening failed half-way. */

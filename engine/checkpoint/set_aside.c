@@ -85,6 +85,7 @@ int rp_locked_dir_set_aside(const struct rp_locked_dir *locked, struct rp_error 
 {
     struct rp_listing listing;
     char name[RP_SET_ASIDE_NAME_BYTES];
+    RP_ASSERT(!locked->trial.is_under_way);
     int code = rp_listing_open(&listing, locked->dir, locked->path, error);
     size_t count = code == 0 ? listing.count : 0;
     if (code == 0 && listing.count > 0) {

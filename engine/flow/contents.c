@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents — an array of runs in order, and one buffer of bytes. See contents.h. */
+/* contents — an array of runs in order. See contents.h. */
 #include "flow/contents.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/bits.h"
 
 struct rp_contents {
     struct rp_content_run *runs;
     size_t count, capacity;
-    uint8_t *bytes;
-    size_t bytes_used, bytes_capacity;
+    const uint8_t *bytes; /* not ours */
+    size_t size;
 };
 
-struct rp_contents *rp_contents_new(void)
+struct rp_contents *rp_contents_new(const void *bytes, size_t size)
 {
-    return calloc(1, sizeof(struct rp_contents));
+    struct rp_contents *contents = calloc(1, sizeof *contents);
+    if (contents)
+        *contents = (struct rp_contents){.bytes = bytes, .size = size};
+    return contents;
 }
 
 void rp_contents_clear(struct rp_contents *contents)
 {
     free(contents->runs);
-    free(contents->bytes);
     *contents = (struct rp_contents){0};
 }
 
@@ -35,17 +37,16 @@ void rp_contents_free(struct rp_contents *contents)
     free(contents);
 }
 
-static int reserve(void **memory, size_t *capacity, size_t needed, size_t size)
+static int make_room(struct rp_contents *contents)
 {
-    if (needed <= *capacity)
+    if (contents->count < contents->capacity)
         return 0;
-    size_t wanted = *capacity ? *capacity * 2 : 1024;
-    wanted = wanted < needed ? needed : wanted;
-    void *grown = reallocarray(*memory, wanted, size);
+    size_t wanted = contents->capacity ? contents->capacity * 2 : 1024;
+    void *grown = reallocarray(contents->runs, wanted, sizeof *contents->runs);
     if (!grown)
         return -ENOMEM;
-    *memory = grown;
-    *capacity = wanted;
+    contents->runs = grown;
+    contents->capacity = wanted;
     return 0;
 }
 
@@ -60,19 +61,14 @@ int rp_contents_add(struct rp_contents *contents, uint64_t row, uint32_t offset,
         if (row < last->row || (row == last->row && offset < last->offset + last->count))
             return -RP_E_CORRUPT;
     }
-    size_t bytes = (size_t)count * width;
-    if (reserve((void **)&contents->runs, &contents->capacity, contents->count + 1,
-                sizeof *contents->runs) < 0 ||
-        reserve((void **)&contents->bytes, &contents->bytes_capacity, contents->bytes_used + bytes,
-                1) < 0)
+    /* of addresses: tokens that lie before the bytes wrap around, and are outside, too */
+    uint64_t at = (uint64_t)((uintptr_t)tokens - (uintptr_t)contents->bytes);
+    if (!rp_range_inside(at, (uint64_t)count * width, contents->size))
+        return -RP_E_CORRUPT;
+    if (make_room(contents) < 0)
         return -ENOMEM;
-    contents->runs[contents->count++] = (struct rp_content_run){.row = row,
-                                                                .byte_offset = contents->bytes_used,
-                                                                .offset = offset,
-                                                                .count = count,
-                                                                .width = width};
-    memcpy(contents->bytes + contents->bytes_used, tokens, bytes);
-    contents->bytes_used += bytes;
+    contents->runs[contents->count++] = (struct rp_content_run){
+        .row = row, .byte_offset = at, .offset = offset, .count = count, .width = width};
     return 0;
 }
 
@@ -101,6 +97,6 @@ const struct rp_content_run *rp_contents_find(const struct rp_contents *contents
 
 const uint8_t *rp_contents_bytes(const struct rp_contents *contents, uint64_t *bytes_out)
 {
-    *bytes_out = contents->bytes_used;
+    *bytes_out = contents->size;
     return contents->bytes;
 }

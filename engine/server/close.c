@@ -13,6 +13,7 @@
 #include "server/connections.h"
 #include "server/recorder.h"
 #include "server/save.h"
+#include "server/start.h"
 
 /* What threads of the flow use. */
 static void close_stream(struct rp_engine *engine)
@@ -28,6 +29,7 @@ static void close_stream(struct rp_engine *engine)
         rp_plan_close(engine->catch_up_plans[i].scout);
     }
     rp_corpus_close(engine->corpus);
+    rp_engine_forget_contents(engine);
     rp_contents_free(engine->contents);
     free(engine->rings);
     if (engine->wake_fd >= 0)

@@ -193,6 +193,7 @@ struct rp_engine {
     uint64_t kept_row;
     uint64_t state_bytes_max;
     struct rp_contents *contents;
+    struct rp_checkpoint *resumed; /* whose bytes the contents use; NULL: there are none */
 
     uint64_t generation;
     uint64_t base_row;      /* row of micro-batch 0 */
@@ -228,9 +229,10 @@ struct rp_engine {
     struct rp_recorder *recorder; /* NULL: no run record is kept */
     struct rp_engine_journal *journal; /* NULL: no run journal is kept */
     char *started_from;                /* the checkpoint that the run began at; NULL: none */
-    bool started_reweighted;           /* with other weights than that state's */
-    int set_aside;                     /* checkpoints that the fresh start moved away */
-    char *newest_path;                 /* of the newest checkpoint, if its state is known */
+    uint64_t saved_row; /* of the directory's newest checkpoint at the start, for the run record */
+    bool started_reweighted; /* with other weights than that state's */
+    int set_aside;           /* checkpoints that the fresh start moved away */
+    char *newest_path;       /* of the newest checkpoint, if its state is known */
     struct rp_saver saver;
     bool save_wanted;
     uint64_t next_save_step;

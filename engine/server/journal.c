@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See journal.h.
  *
- * Threads: `queue` and `count` are guarded by the mutex of `side`; `has_failed` is that of the
- * writing thread once there is one; all else is the engine's thread's. */
+ * Threads: `queue`, `count` and `has_started` are guarded by the mutex of `side`; `start` and
+ * `has_failed` are the writing thread's; all else is the engine's thread's. */
 #include "server/journal.h"
 
 #include <errno.h>
@@ -29,7 +29,10 @@ struct rp_engine_journal {
     struct rp_side_thread side; /* the first member: write_queued() casts back from it */
     bool thread_runs;
     char *directory; /* a copy: the thread may outlive the config */
-    bool has_failed; /* the last entry could not be written, and that was logged */
+    json_t *start;   /* the first entry, without what it says of the engine before; NULL: written */
+    bool is_fresh;   /* no checkpoint of the engine before was wanted */
+    bool has_started; /* the first entry is written, or could not be */
+    bool has_failed;  /* the last entry could not be written, and that was logged */
     json_t *queue[QUEUE_MAX];
     size_t count;
     uint64_t lost; /* entries since the last one that was queued */
@@ -47,13 +50,48 @@ static void append(struct rp_engine_journal *journal, json_t *entry)
     journal->has_failed = code < 0;
 }
 
+/* What the newest checkpoint of the last stop is called now, if it is not there any more. */
+static void set_missing(const char *directory, json_t *entry, const json_t *stopped)
+{
+    const char *name = json_string_value(json_object_get(stopped, "checkpoint"));
+    if (!name || strchr(name, '/'))
+        return;
+    char *path = rp_format("%s/%s", directory, name),
+         *bad = rp_format("%s/%s.bad", directory, name);
+    if (path && bad && access(path, F_OK) < 0 && errno == ENOENT)
+        json_object_set_new(entry, access(bad, F_OK) == 0 ? "damaged" : "missing",
+                            rp_checkpoint_journal_text(name));
+    free(path);
+    free(bad);
+}
+
+/* The journal may be long, and the disk slow, so what happened before is looked up here. */
+static void write_start(struct rp_engine_journal *journal)
+{
+    struct rp_run_journal_last last;
+    json_t *entry = journal->start;
+    journal->start = NULL;
+    rp_checkpoint_journal_find_last(journal->directory, &last);
+    const char *before = !last.started ? "none" : last.stopped ? "stopped" : "killed";
+    json_object_set_new(entry, "before", json_string(before));
+    if (!journal->is_fresh)
+        set_missing(journal->directory, entry, last.stopped);
+    append(journal, entry);
+    json_decref(last.started);
+    json_decref(last.stopped);
+}
+
 /* Once the thread is left, the directory is not locked for this engine any more: what is queued is
  * not written then. */
 static void write_queued(struct rp_side_thread *side)
 {
     struct rp_engine_journal *journal = (struct rp_engine_journal *)side;
     prctl(PR_SET_NAME, "journal");
+    if (journal->start)
+        write_start(journal);
     pthread_mutex_lock(&side->mutex);
+    journal->has_started = true;
+    pthread_cond_broadcast(&side->changed);
     for (;;) {
         while (journal->count == 0 && !side->stop)
             pthread_cond_wait(&side->changed, &side->mutex);
@@ -75,6 +113,7 @@ static void free_journal(struct rp_side_thread *side)
     struct rp_engine_journal *journal = (struct rp_engine_journal *)side;
     for (size_t i = 0; i < journal->count; i++)
         json_decref(journal->queue[i]);
+    json_decref(journal->start);
     free(journal->directory);
     free(journal);
 }
@@ -140,22 +179,6 @@ static json_t *origin_of(const struct rp_engine *engine)
     return rp_checkpoint_journal_text(is_own ? name_of(path) : path);
 }
 
-/* What the newest checkpoint of the last stop is called now, if it is not there any more. */
-static void set_missing(json_t *entry, const struct rp_engine *engine, const json_t *stopped)
-{
-    const char *name = json_string_value(json_object_get(stopped, "checkpoint"));
-    const char *directory = engine->config->checkpoint_dir;
-    if (!name || strchr(name, '/') || strcmp(policy_of(engine), "fresh") == 0)
-        return;
-    char *path = rp_format("%s/%s", directory, name),
-         *bad = rp_format("%s/%s.bad", directory, name);
-    if (path && bad && access(path, F_OK) < 0 && errno == ENOENT)
-        json_object_set_new(entry, access(bad, F_OK) == 0 ? "damaged" : "missing",
-                            rp_checkpoint_journal_text(name));
-    free(path);
-    free(bad);
-}
-
 static json_t *describe_start(const struct rp_engine *engine)
 {
     const struct rp_config *c = engine->config;
@@ -197,19 +220,29 @@ static struct rp_engine_journal *make(const char *directory)
 void rp_engine_journal_start(struct rp_engine *engine)
 {
     const char *directory = engine->config->checkpoint_dir;
-    struct rp_run_journal_last last;
-    if (!engine->options->keep_journal || !directory || !(engine->journal = make(directory)))
+    struct rp_engine_journal *journal;
+    if (!engine->options->keep_journal || !directory || !(journal = make(directory)))
         return;
-    rp_checkpoint_journal_find_last(directory, &last);
-    json_t *entry = describe_start(engine);
-    if (entry) {
-        const char *before = !last.started ? "none" : last.stopped ? "stopped" : "killed";
-        json_object_set_new(entry, "before", json_string(before));
-        set_missing(entry, engine, last.stopped);
-        append(engine->journal, entry);
+    engine->journal = journal;
+    journal->is_fresh = strcmp(policy_of(engine), "fresh") == 0;
+    journal->start = describe_start(engine);
+    journal->thread_runs = rp_side_thread_start(&journal->side) == 0;
+}
+
+void rp_engine_journal_finish_start(struct rp_engine *engine)
+{
+    struct rp_engine_journal *journal = engine->journal;
+    if (!journal)
+        return;
+    if (!journal->thread_runs) {
+        if (journal->start)
+            write_start(journal);
+        return;
     }
-    json_decref(last.started);
-    json_decref(last.stopped);
+    pthread_mutex_lock(&journal->side.mutex);
+    while (!journal->has_started)
+        pthread_cond_wait(&journal->side.changed, &journal->side.mutex);
+    pthread_mutex_unlock(&journal->side.mutex);
 }
 
 /* ---- while it runs, and its end -------------------------------------------------------------- */

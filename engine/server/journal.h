@@ -4,9 +4,10 @@
  *
  * Invariants:
  *
- *   - The entry of a start is on the disk before a trainer can get a batch. All later ones are
- *     written by a thread of its own, in order: a disk that hangs delays neither a batch nor a
- *     save, and the end of the engine by 5 seconds.
+ *   - All entries are written by a thread of its own, in order: a disk that hangs delays neither a
+ *     batch nor a save, and the end of the engine by 5 seconds. Only the entry of a start is waited
+ *     for: it is on the disk before a trainer can get a batch.
+ *   - A start that fails after its entry was begun has an end, too.
  *   - The entry of the end is the last one, and written while the directory is locked. Who kills
  *     the engine prevents it, and the next start says so.
  *   - No entry is begun after the engine has waited those 5 seconds, because the directory may be
@@ -17,8 +18,10 @@
 
 #include "server/engine.h"
 
-/** Note the start. Nothing, here and below, if the engine keeps no journal. */
+/** Begin the entry of the start. Nothing, here and below, if the engine keeps no journal. */
 void rp_engine_journal_start(struct rp_engine *engine);
+/** Wait until it is written, or could not be. */
+void rp_engine_journal_finish_start(struct rp_engine *engine);
 /** Trainers have attached from a state at `row`: a new rollback epoch. */
 void rp_engine_journal_rollback(struct rp_engine *engine, uint64_t row);
 /** A save has failed, or the disk did not return it as it was written. */

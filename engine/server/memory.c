@@ -4,8 +4,9 @@
  * Its rings are touched in full, the prefetch ring a moment after the first batch (flow/fill.h), so
  * their sizes are resident sizes. Mapped files (indexes, and token files that the page cache holds)
  * are not counted: their pages belong to the page cache, and the kernel takes them back when it
- * needs them. Nor are the contents of a checkpoint, which lie on the heap for as long as the engine
- * runs: what was read ahead when it was saved, about as much as the rings of that engine held.
+ * needs them. Nor is the checkpoint that the run began at, if it has contents: it lies in memory
+ * for as long as the engine runs, with what was read ahead when it was saved, about as much as the
+ * rings held.
  *
  * A catch-up flow (flow/catch_up.h) exists only while a rank catches up, so the memory of one is a
  * number of its own. Several ranks may catch up at a time, each with a flow. */

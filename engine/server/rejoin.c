@@ -37,6 +37,7 @@
 #include "server/rejoin_decide.h"
 #include "server/rings.h"
 #include "server/seats.h"
+#include "server/start.h"
 
 #define SKIP_ABSENT_AFTER_NS 5000000000u
 
@@ -234,8 +235,8 @@ static int move_all(struct rp_engine *engine, const struct asked *asked,
     rp_engine_stop_flow(engine);
     if (placement->begins_stream)
         begin_stream(engine, placement->row);
-    if (placement->forgets_contents && engine->contents)
-        rp_contents_clear(engine->contents);
+    if (placement->forgets_contents)
+        rp_engine_forget_contents(engine);
     engine->base_row = placement->base_row;
     rp_flow_forget_states(engine->flow);
     for (uint32_t s = 0; s < engine->seat_count; s++)

@@ -2,9 +2,11 @@
 /* server.c — builds everything, then turns one loop: deliver, listen, save, until it is told to
  * stop.
  *
- * Order at start: signals → start state (checkpoint, corpus, plans) → rings → flow → socket. So
- * trainers find the socket only when batches are on their way, and every refusal happens before
- * anything is visible to others. */
+ * Order at start: signals → checkpoint directory → start state (checkpoint, corpus, plans) → rings
+ * → socket → flow → ready. The trial write of the directory ends before the flow begins, and the
+ * journal has the start before the engine is ready. Trainers that find the socket earlier wait:
+ * nobody is taken in before the engine is ready, and so none has got a batch of a start that is
+ * refused. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -198,8 +200,8 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0)
         code = rp_engine_open_alerts(engine, error);
     if (code >= 0 && c->checkpoint_dir)
-        code = rp_checkpoint_dir_open(&engine->checkpoints, c->checkpoint_dir, c->checkpoint_keep,
-                                      c->checkpoint_copy_dir, error);
+        code = rp_checkpoint_dir_begin(&engine->checkpoints, c->checkpoint_dir, c->checkpoint_keep,
+                                       c->checkpoint_copy_dir, error);
     if (code >= 0 && engine->checkpoints) /* once: later, the disk may hang */
         engine->checkpoint_path = realpath(c->checkpoint_dir, NULL);
     uint64_t history_rows;
@@ -222,7 +224,11 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0)
         code = rp_engine_watch(engine, engine->listener.fd, RP_WATCH_LISTENER, 0);
     if (code >= 0)
+        code = rp_engine_settle_start(engine, error);
+    if (code >= 0) {
+        rp_engine_journal_start(engine);
         code = open_flow(engine, error);
+    }
     return code < 0 ? code : rp_engine_watch_disks(engine, error);
 }
 
@@ -463,17 +469,17 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
     if (code >= 0)
         code = open_engine(&engine, engine.error);
     rp_stop_when(NULL); /* from here on a signal ends it in good order */
+    engine.exit_code = code < 0 ? code : 0;
     if (code >= 0) {
-        rp_engine_journal_start(&engine);
+        rp_engine_journal_finish_start(&engine);
         say_ready(&engine);
         /* a lost file ends the first run; the second reports it and saves, or is ended by it too */
         if (!rp_mapped_guard(run, &engine) && !rp_mapped_guard(run, &engine))
             fail_when_changed(&engine);
-        code = engine.exit_code;
-        rp_engine_journal_close(&engine);
     }
+    rp_engine_journal_close(&engine);
     if (engine.signalled)
         rp_engine_let_signals_end_us(&engine);
     rp_engine_close(&engine);
-    return code;
+    return engine.exit_code;
 }

@@ -4,7 +4,8 @@
  *
  * Order matters: the checkpoint is opened before the corpus, because with its contents a run can
  * begin although token files are unreachable; and before the plan, which then checks the token
- * against the corpus field by field. */
+ * against the corpus field by field. The trial write of the checkpoint directory goes on beside all
+ * that, and is finished before anything is written there. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -94,6 +95,7 @@ static void tell_changes(const struct rp_engine *engine, const struct rp_checkpo
                  : "its sampled fingerprint: it is not indexed on both sides");
 }
 
+/* The tokens stay where they are, so the engine keeps the checkpoint as long as its contents. */
 static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                          struct rp_error *error)
 {
@@ -101,7 +103,7 @@ static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *c
     const void *section = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
     if (!section)
         return 0;
-    engine->contents = rp_contents_new();
+    engine->contents = rp_contents_new(section, bytes);
     if (!engine->contents)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for checkpoint contents");
     struct rp_content_record record;
@@ -121,6 +123,14 @@ static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *c
         engine->contents = NULL;
     }
     return 0;
+}
+
+void rp_engine_forget_contents(struct rp_engine *engine)
+{
+    if (engine->contents)
+        rp_contents_clear(engine->contents);
+    rp_checkpoint_close(engine->resumed);
+    engine->resumed = NULL;
 }
 
 static bool is_fresh(const struct rp_engine *engine)
@@ -179,31 +189,33 @@ static int open_copy(struct rp_engine *engine, struct rp_checkpoint **out, struc
     return code;
 }
 
-/* The newest checkpoint, if one is to be used; *out stays NULL otherwise. *saved_row: where the
- * newest of the directory itself stands, for the run record. */
+/* The newest checkpoint, if one is to be used; *out stays NULL otherwise. */
 static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
-                           uint64_t *saved_row, struct rp_error *error)
+                           struct rp_error *error)
 {
     const char *directory = engine->config->checkpoint_dir;
-    *saved_row = RP_RECORDER_ROW_UNKNOWN;
+    engine->saved_row = RP_RECORDER_ROW_UNKNOWN;
     if (!directory || engine->options->state)
         return 0;
-    *saved_row = 0;
+    engine->saved_row = 0;
     if (is_fresh(engine)) {
+        int tried = rp_checkpoint_dir_finish_trial(engine->checkpoints, error);
+        if (tried < 0)
+            return tried;
         engine->set_aside = rp_checkpoint_set_aside_all(engine->checkpoints, error);
         return engine->set_aside < 0 ? engine->set_aside : 0;
     }
     int code = rp_checkpoint_newest(out, directory, true, error);
     bool has_own = code == 1;
     if (has_own)
-        *saved_row = rp_checkpoint_info(*out)->next_row;
+        engine->saved_row = rp_checkpoint_info(*out)->next_row;
     if (code == 0)
         code = open_copy(engine, out, error);
     if (code == 0 && engine->config->resume == RP_RESUME_REQUIRED)
         return fail_required(engine, "has no checkpoint", error);
     if (has_own || code == 0) {
-        int checked = rp_recorder_check(engine->recorder, engine->checkpoints, *saved_row, has_own,
-                                        error);
+        int checked = rp_recorder_check(engine->recorder, engine->checkpoints, engine->saved_row,
+                                        has_own, error);
         code = checked < 0 ? checked : code;
     }
     if (code == 0)
@@ -292,10 +304,9 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint = NULL;
     struct rp_docs_per_row docs_per_row;
-    uint64_t saved_row;
     if (engine->checkpoints)
         rp_recorder_open(&engine->recorder, engine->config);
-    int code = open_checkpoint(engine, &checkpoint, &saved_row, error);
+    int code = open_checkpoint(engine, &checkpoint, error);
     if (code >= 0) {
         size_t contents_bytes = 0;
         bool has_contents = checkpoint && rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS,
@@ -312,10 +323,21 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     }
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);
-    if (code >= 0 && checkpoint && saved_row == engine->start_row)
+    if (code >= 0 && checkpoint && engine->saved_row == engine->start_row)
         know_start_state(engine);
-    if (code >= 0) /* not before: a start that is refused leaves the record as it was */
-        code = rp_recorder_begin(engine->recorder, engine->checkpoints, saved_row, error);
-    rp_checkpoint_close(checkpoint);
+    if (engine->contents)
+        engine->resumed = checkpoint;
+    else
+        rp_checkpoint_close(checkpoint);
     return code;
+}
+
+int rp_engine_settle_start(struct rp_engine *engine, struct rp_error *error)
+{
+    if (!engine->checkpoints)
+        return 0;
+    int code = rp_checkpoint_dir_finish_trial(engine->checkpoints, error);
+    return code < 0
+               ? code
+               : rp_recorder_begin(engine->recorder, engine->checkpoints, engine->saved_row, error);
 }

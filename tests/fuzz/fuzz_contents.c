@@ -26,13 +26,13 @@ static void check_found(const struct rp_contents *contents, const struct rp_cont
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct rp_contents *contents = rp_contents_new();
+    data = fuzz_at_edge(data, size);
+    struct rp_contents *contents = rp_contents_new(data, size);
     struct rp_content_record record;
     const void *tokens;
     size_t cursor = 0, before = 0;
     int code;
     FUZZ_REQUIRE(contents);
-    data = fuzz_at_edge(data, size);
     for (; (code = rp_content_next(data, size, &cursor, &record, &tokens)) == 1; before = cursor) {
         uint64_t bytes = (uint64_t)record.count * record.width;
         FUZZ_REQUIRE(cursor > before && cursor <= size && cursor % 8 == 0);

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import ringpack
 import ringpack.__main__
+from failure_kit import WITHOUT_IO_URING
 from refusal_kit import assert_refusal, options, refused, refused_serve, run, write_good
 from ringpack import _library
 from stream_kit import Corpus, Engine, Ranks, Stream, Taken
@@ -151,28 +152,12 @@ def test_too_few_descriptors_for_all_seats(program, folder, stream):
         engine.kill()
 
 
-class Filter:
-    """A command in front of the program: io_uring_setup answers EPERM, as in many containers."""
-
-    TEXT = """
-import ctypes, os, struct, sys
-code = [(0x20, 0, 0, 0), (0x15, 0, 1, 425), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)]
-lines = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
-filter = struct.pack("HxxxxxxQ", len(code), ctypes.addressof(lines))
-prctl = ctypes.CDLL(None).prctl
-if prctl(38, 1, 0, 0, 0) or prctl(22, 2, filter, 0, 0):
-    sys.exit("prctl refused the filter")
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-    COMMAND = [sys.executable, "-c", TEXT]
-
-
 def test_io_uring_is_denied(program, folder, stream, good):
-    log = assert_whole_stream(program, folder, stream, Filter.COMMAND, direct="on")
+    log = assert_whole_stream(program, folder, stream, WITHOUT_IO_URING, direct="on")
     lines = [line for line in log.splitlines() if "pread" in line]
     assert len(lines) == 1 and "io_uring" in lines[0], log
     where = [f"--source={good}", *options(folder / "run", io="io_uring")]
-    name, _ = refused(program, "serve", *where, texts=["io_uring"], prefix=Filter.COMMAND)
+    name, _ = refused(program, "serve", *where, texts=["io_uring"], prefix=WITHOUT_IO_URING)
     assert name == "RP_E_RESOURCE"
 
 

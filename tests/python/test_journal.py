@@ -12,7 +12,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from stream_kit import Corpus, Engine, Ranks, Stream, token_of, wait_until
+from failure_kit import WITHOUT_IO_URING
+from stream_kit import IO_URING_WORKS, Corpus, Engine, Ranks, Stream, token_of, wait_until
 
 SEED = int(os.environ.get("RP_SEED", "0")) or 43
 NAME = "run-journal.jsonl"
@@ -176,6 +177,25 @@ def test_a_stop_that_is_not_written_is_a_kill(broken, program, stream, tmp_path,
     starts = [entry["before"] for entry in checked(tmp_path / "c" / NAME)
               if entry["event"] == "started"]
     assert starts == ["none", "stopped", "killed"]
+
+
+@pytest.mark.skipif(not IO_URING_WORKS, reason="needs io_uring, to be without it")
+def test_a_start_that_fails_late_has_its_end(program, stream, tmp_path):
+    """The entry of a start is begun before the threads that read and pack. If these cannot start,
+    the run has ended, and was not killed."""
+    config = {**stream.config(), "batch_size": 1, "checkpoint_dir": str(tmp_path / "c")}
+    life(program, tmp_path, config)
+    engine = Engine(program, tmp_path, {**config, "io": "io_uring"}, wait=False,
+                    prefix=WITHOUT_IO_URING)
+    assert engine.wait() == 2 and "io_uring" in engine.log()
+    life(program, tmp_path, config)
+    first, end, failed, its_end, again, _ = checked(tmp_path / "c" / NAME)
+    assert (failed["event"], its_end["event"]) == ("started", "stopped")
+    assert its_end["cause"] == "failure"
+    assert "io_uring" in its_end["reason"]
+    assert failed["row"] == its_end["consumed_row"] == again["row"] == end["row"]
+    assert (failed["before"], again["before"]) == ("stopped", "stopped")
+    assert "missing" not in again
 
 
 def test_a_run_goes_on_with_any_journal(program, stream, tmp_path):

@@ -230,6 +230,7 @@ static const char *const found_elsewhere[] = {
     "ignore_directory_id",
     "ignore_short_documents",
     "ignore_tokenizer",
+    "ignore_trial",
     "ignore_unknown_options",
     "join_silently",
     "keep_queries",

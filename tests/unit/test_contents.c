@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contents of a checkpoint: what was added is found, in whole and in part, and nothing else; runs
- * out of order, overlapping or of a strange width are refused. */
+ * out of order, overlapping, of a strange width or outside of the bytes are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,12 +16,12 @@
 static void what_was_added_is_found(void **state)
 {
     (void)state;
-    struct rp_contents *contents = rp_contents_new();
     struct run {
         uint64_t row;
         uint32_t offset, count, width;
     } runs[500];
-    uint8_t tokens[64 * 8];
+    static uint8_t places[500][64 * 8]; /* of the tokens of each run */
+    struct rp_contents *contents = rp_contents_new(places, sizeof places);
     uint64_t seed = 3, row = 10;
     uint32_t at = 0;
     for (size_t i = 0; i < 500; i++) {
@@ -32,14 +32,15 @@ static void what_was_added_is_found(void **state)
         at += (uint32_t)(io_fake_random(&seed) % 3); /* sometimes a gap, sometimes none */
         runs[i] = (struct run){row, at, 1 + (uint32_t)(io_fake_random(&seed) % 60),
                                1u << io_fake_random(&seed) % 4};
-        memset(tokens, (int)(i % 251), sizeof tokens);
+        memset(places[i], (int)(i % 251), sizeof places[i]);
         assert_int_equal(rp_contents_add(contents, runs[i].row, runs[i].offset, runs[i].count,
-                                         runs[i].width, tokens),
+                                         runs[i].width, places[i]),
                          0);
         at += runs[i].count;
     }
     uint64_t bytes;
     const uint8_t *data = rp_contents_bytes(contents, &bytes);
+    assert_ptr_equal(data, places); /* and no copy of them */
     for (size_t i = 0; i < 500; i++) {
         const struct run *r = &runs[i];
         const struct rp_content_run *run = rp_contents_find(contents, r->row, r->offset, r->count);
@@ -67,8 +68,8 @@ static void what_was_added_is_found(void **state)
 static void what_a_damaged_file_might_say_is_refused(void **state)
 {
     (void)state;
-    struct rp_contents *contents = rp_contents_new();
-    const uint8_t tokens[64] = {0};
+    const uint8_t around[80] = {0}, *tokens = around + 8;
+    struct rp_contents *contents = rp_contents_new(tokens, 64);
     assert_int_equal(rp_contents_add(contents, 5, 10, 4, 2, tokens), 0);
     static const struct {
         uint64_t row;
@@ -85,18 +86,21 @@ static void what_a_damaged_file_might_say_is_refused(void **state)
         assert_int_equal(rp_contents_add(contents, bad[i].row, bad[i].offset, bad[i].count,
                                          bad[i].width, tokens),
                          -RP_E_CORRUPT);
+    const uint8_t *outside[] = {tokens - 2, tokens + 63, tokens + 64, NULL};
+    for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++)
+        assert_int_equal(rp_contents_add(contents, 6, 0, 1, 2, outside[i]), -RP_E_CORRUPT);
     assert_int_equal(rp_contents_find(contents, 5, 10, 4)->byte_offset, 0);
     assert_null(rp_contents_find(contents, 5, 14, 1));
     assert_null(rp_contents_find(contents, 6, UINT32_MAX, 1));
-    assert_int_equal(rp_contents_add(contents, 5, 14, 1, 2, tokens), 0);
+    assert_int_equal(rp_contents_add(contents, 5, 14, 1, 2, tokens + 62), 0); /* the last bytes */
     rp_contents_free(contents);
 }
 
 static void the_last_row_that_there_can_be_is_found(void **state)
 {
     (void)state;
-    struct rp_contents *contents = rp_contents_new();
     const uint8_t tokens[8] = {0};
+    struct rp_contents *contents = rp_contents_new(tokens, sizeof tokens);
     assert_int_equal(rp_contents_add(contents, UINT64_MAX, 0, 4, 2, tokens), 0);
     assert_true(rp_contents_find(contents, UINT64_MAX, 0, 4)->row == UINT64_MAX);
     rp_contents_free(contents);
@@ -105,7 +109,7 @@ static void the_last_row_that_there_can_be_is_found(void **state)
 static void none_at_all(void **state)
 {
     (void)state;
-    struct rp_contents *contents = rp_contents_new();
+    struct rp_contents *contents = rp_contents_new(NULL, 0);
     assert_null(rp_contents_find(contents, 0, 0, 1));
     rp_contents_free(contents);
     rp_contents_free(NULL);

@@ -289,10 +289,12 @@ static void a_token_above_the_limit_is_named(void **state)
 /* Rows [0, rows) as a checkpoint keeps them: some whole, some fragment by fragment. */
 static struct rp_contents *make_contents(const struct kit *kit, uint64_t rows, uint32_t width)
 {
-    struct rp_contents *contents = rp_contents_new();
+    static uint8_t places[20][256 * 8]; /* of the tokens of each row */
+    struct rp_contents *contents = rp_contents_new(places, sizeof places);
+    assert_true(rows <= 20);
     for (uint64_t row = 0; row < rows; row++) {
         const struct expected_row *r = &kit->rows[row].expected;
-        uint8_t tokens[256 * 8];
+        uint8_t *tokens = places[row];
         uint32_t at = 0, from = 0;
         for (uint32_t f = 0; f < r->count; f++) {
             for (uint32_t i = 0; i < r->fragments[f].length; i++, at++) {

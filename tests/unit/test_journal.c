@@ -23,7 +23,8 @@ static sem_t hangs, may_go_on;
 static int entries;
 static char directory_found[32];
 
-/* Of checkpoint/run_journal.c: the disk hangs at the second entry, which is the thread's first. */
+/* Of checkpoint/run_journal.c: the disk hangs at the second entry, the first one after the start.
+ */
 int __wrap_rp_checkpoint_journal_append(const char *directory, json_t *entry,
                                         struct rp_error *error);
 int __wrap_rp_checkpoint_journal_append(const char *directory, json_t *entry,
@@ -76,6 +77,7 @@ static void a_disk_that_hangs_at_the_end_gets_nothing_more(void **state)
     engine.config_text = text;
     engine.start_row = 1;
     rp_engine_journal_start(&engine);
+    rp_engine_journal_finish_start(&engine);
     assert_int_equal(entries, 1);
     rp_engine_journal_rollback(&engine, 7);
     wait_for(&hangs);

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The trial write of a checkpoint directory goes on beside the caller; whatever fails in it is told
+ * when it is finished, also of the second location; and nothing of it stays. */
+#include "checkpoint_sample.h"
+
+#include <semaphore.h>
+#include <sys/stat.h>
+
+#include "checkpoint/dir.h"
+#include "storage_fakes.h"
+
+static sem_t reached, may_go_on;
+
+static int slow_sync(struct rp_storage *storage, int fd)
+{
+    (void)storage;
+    (void)fd;
+    sem_post(&reached);
+    while (sem_wait(&may_go_on) < 0)
+        continue;
+    return 0;
+}
+
+static void wait_for(sem_t *event)
+{
+    while (sem_wait(event) < 0)
+        continue;
+}
+
+static struct rp_checkpoint_dir *begin(const char *path, const char *copy_path,
+                                       struct rp_storage *storage)
+{
+    struct rp_checkpoint_dir *dir;
+    struct rp_error error;
+    assert_int_equal(rp_checkpoint_dir_begin_with(&dir, path, 2, copy_path, storage, 8192, &error),
+                     0);
+    return dir;
+}
+
+static void nothing_stays(const char *path)
+{
+    assert_int_equal(count_names(path, ".tmp"), 0);
+    assert_int_equal(count_names(path, ".probe"), 0);
+}
+
+static void the_caller_goes_on_beside_it(void **state)
+{
+    (void)state;
+    struct rp_storage storage = fast_storage();
+    struct rp_error error;
+    storage.sync = slow_sync;
+    sem_init(&reached, 0, 0);
+    sem_init(&may_go_on, 0, 0);
+    struct rp_checkpoint_dir *dir = begin("beside", "beside-too", &storage);
+    for (int place = 0; place < 2; place++) /* both, before either ends */
+        wait_for(&reached);
+    assert_int_equal(count_names("beside", ".tmp"), 1);
+    assert_int_equal(count_names("beside-too", ".tmp"), 1);
+    for (int place = 0; place < 2; place++)
+        sem_post(&may_go_on);
+    assert_int_equal(rp_checkpoint_dir_finish_trial(dir, &error), 0);
+    assert_int_equal(rp_checkpoint_dir_finish_trial(dir, &error), 0); /* as often as asked */
+    nothing_stays("beside");
+    nothing_stays("beside-too");
+    rp_checkpoint_dir_close(dir);
+}
+
+static void closing_waits_for_it(void **state)
+{
+    (void)state;
+    struct rp_storage storage = fast_storage();
+    struct rp_checkpoint_dir *dir = begin("closed", "closed-too", &storage);
+    rp_checkpoint_dir_close(dir);
+    nothing_stays("closed");
+    nothing_stays("closed-too");
+}
+
+static int no_room(struct rp_storage *storage, int fd, uint64_t bytes)
+{
+    (void)storage;
+    (void)fd;
+    (void)bytes;
+    return -ENOSPC;
+}
+
+static void what_fails_is_told_at_the_end(void **state)
+{
+    (void)state;
+    struct rp_storage storage = fast_storage();
+    struct rp_error error;
+    storage.reserve = no_room;
+    struct rp_checkpoint_dir *dir = begin("full", NULL, &storage);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(rp_checkpoint_dir_finish_trial(dir, &error), -ENOSPC);
+        assert_non_null(strstr(error.message, "a test write into the checkpoint directory failed"));
+        assert_non_null(strstr(error.message, "full/"));
+    }
+    rp_checkpoint_dir_close(dir);
+    nothing_stays("full");
+}
+
+/* The second location alone has no room. */
+static int create_in_first(struct rp_storage *storage, int dir, const char *name)
+{
+    struct stat asked, second;
+    bool is_second = fstat(dir, &asked) == 0 && stat("small-too", &second) == 0 &&
+                     asked.st_ino == second.st_ino;
+    return is_second ? -ENOSPC : fast_create(storage, dir, name);
+}
+
+static void the_second_location_is_tried_too(void **state)
+{
+    (void)state;
+    struct rp_storage storage = fast_storage();
+    struct rp_error error;
+    storage.create = create_in_first;
+    struct rp_checkpoint_dir *dir = begin("small", "small-too", &storage);
+    assert_int_equal(rp_checkpoint_dir_finish_trial(dir, &error), -ENOSPC);
+    assert_non_null(strstr(error.message, "second location"));
+    assert_non_null(strstr(error.message, "small-too"));
+    rp_checkpoint_dir_close(dir);
+    nothing_stays("small");
+    nothing_stays("small-too");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_caller_goes_on_beside_it),
+        cmocka_unit_test(closing_waits_for_it),
+        cmocka_unit_test(what_fails_is_told_at_the_end),
+        cmocka_unit_test(the_second_location_is_tried_too),
+    };
+    return cmocka_run_group_tests_name("checkpoint_trial", tests, sample_enter_memory,
+                                       sample_leave);
+}
