@@ -169,7 +169,7 @@ def main():
     load_before = os.getloadavg()
     bench = Bench(arguments.build, arguments.data, settings)
     hot, hand_over, save, resume = Hot(bench), HandOver(bench), Save(bench), Resume(bench)
-    turning = [resume.checkpoint, resume.start, Memory(bench).engine]
+    turning = [resume.checkpoint, resume.large_checkpoint, resume.start, Memory(bench).engine]
     if not arguments.only_start:
         hot.check()
         turning += [hot.limits, hot.min, hot.hf, hot.digested, hand_over.next, hand_over.ring,

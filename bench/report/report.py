@@ -114,6 +114,7 @@ TABLE = {
         ("empty_process_ms", "ms", 1, "a process that does nothing"),
         ("first_batch_ms", "ms", 1, "first batch at row 0"),
         ("resume_checkpoint_ms", "ms", 1, "first batch from a full checkpoint"),
+        ("resume_large_checkpoint_ms", "ms", 1, "first batch from one of 34 MB"),
         ("checkpoint_bytes", "MB", 1e-6, "full checkpoint"),
         ("checkpoint_seconds", "ms", 1e3, "full checkpoint, until durable"),
         ("memory_said_bytes", "MB", 1e-6, "memory of the engine, by plan"),

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from engine import Engine, summarise
 
+FILLED_SECONDS = 0.5  # after which the rings are full
+LARGE_SLOTS = 512  # of 32 Ki tokens, kept as 2 bytes each: contents of 34 MB
+
 
 class Resume:
     def __init__(self, bench):
@@ -56,13 +59,14 @@ class Resume:
 
     # ---- a full checkpoint -----------------------------------------------------------------------
 
-    def checkpoint(self):
-        """Write one with contents while the stream runs, kill the engine, resume from it."""
+    def _save(self, **more):
+        """Write one with contents while the stream runs, and kill the engine. The keys of the run,
+        the path, the seconds that the save took, and {first row: digest} of the batches after."""
         bench = self.bench
         shutil.rmtree(self.checkpoints, ignore_errors=True)
         self.checkpoints.mkdir()
         bench.warm()
-        keys = bench.task(checkpoint_dir=self.checkpoints)
+        keys = bench.task(checkpoint_dir=self.checkpoints, **more)
         with Engine(bench, keys, "--fresh"):
             loader = self.ringpack.Loader(run="bench", run_dir=bench.run_dir, start_engine=False)
             with loader:
@@ -70,6 +74,7 @@ class Resume:
                 for _ in range(100):
                     batch = next(steps)
                 batch.close()
+                time.sleep(FILLED_SECONDS)
                 begin = time.monotonic()
                 path = self.ringpack.checkpoint("bench", bench.run_dir)
                 seconds = time.monotonic() - begin
@@ -78,7 +83,11 @@ class Resume:
                 for _ in range(3):
                     batch = next(steps)
                     following[batch.first_row] = batch.digest()
-        size = Path(path).stat().st_size
+        return keys, path, seconds, following
+
+    def _resume(self, keys, following):
+        """ms to the first batch, and the same above an empty process."""
+        bench = self.bench
 
         def first_batch():
             ms, digest, row = self._first_batch(keys)
@@ -89,8 +98,24 @@ class Resume:
             return ms
 
         ours, _, above = self._beside_empty(first_batch)
+        return ours, above
+
+    def checkpoint(self):
+        """From one of the default rings."""
+        keys, path, seconds, following = self._save()
+        size = Path(path).stat().st_size
+        ours, above = self._resume(keys, following)
         return {"checkpoint_bytes": size, "checkpoint_seconds": seconds,
                 "resume_checkpoint_ms": ours, "resume_checkpoint_above_ms": above}
+
+    def large_checkpoint(self):
+        """From one of rings with many batches."""
+        keys, path, _, following = self._save(num_epochs="endless", profile="min",
+                                              prefetch_factor=LARGE_SLOTS)
+        size = Path(path).stat().st_size
+        ours, above = self._resume(keys, following)
+        return {"large_checkpoint_bytes": size, "resume_large_checkpoint_ms": ours,
+                "resume_large_checkpoint_above_ms": above}
 
     # ---- deep positions --------------------------------------------------------------------------
 

@@ -391,10 +391,10 @@ static int verify_section(const struct rp_checkpoint_head *head,
 }
 
 int rp_checkpoint_verify(const struct rp_checkpoint_head *head, const void *file, const char *path,
-                         bool *contents_bad, struct rp_error *error)
+                         struct rp_checkpoint_damage *damage, struct rp_error *error)
 {
     const uint8_t *bytes = file;
-    *contents_bad = false;
+    *damage = (struct rp_checkpoint_damage){.contents = false};
     int code = verify_footer(head, bytes + head->file_bytes - RP_CHECKPOINT_FOOTER_BYTES, path,
                              error);
     for (uint32_t i = 0; code == 0 && i < head->section_count; i++)
@@ -402,12 +402,14 @@ int rp_checkpoint_verify(const struct rp_checkpoint_head *head, const void *file
             code = verify_section(head, &head->sections[i], bytes, path, error);
     if (code < 0)
         return code;
-    /* Last, because no later check may overwrite the message about contents. Sections of unknown
-     * types are never used, so they are not verified. */
-    const struct rp_checkpoint_format_section *contents = rp_checkpoint_find(
-        head, RP_CHECKPOINT_CONTENTS);
-    if (contents)
-        *contents_bad = verify_section(head, contents, bytes, path, error) < 0;
+    /* Last, because no later check may overwrite the message about them. Also sections of unknown
+     * types, which are never used: whoever verifies a file wants to know of every byte. */
+    for (uint32_t i = 0; i < head->section_count; i++) {
+        const struct rp_checkpoint_format_section *section = &head->sections[i];
+        bool *bad = section->type == RP_CHECKPOINT_CONTENTS ? &damage->contents : &damage->others;
+        if (!section->critical && verify_section(head, section, bytes, path, error) < 0)
+            *bad = true;
+    }
     return 0;
 }
 

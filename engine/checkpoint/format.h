@@ -55,10 +55,15 @@ RP_MUST_CHECK int rp_checkpoint_parse_head(struct rp_checkpoint_head *head, cons
                                            uint64_t file_bytes, const char *path,
                                            struct rp_error *error);
 
-/** Verify the rest of a file whose head was parsed: sections, padding, footer. Damaged contents
- * only set *contents_bad, with a message in *error; any other damage is -RP_E_CORRUPT. */
+/* Advisory sections that are damaged, or the padding after them. */
+struct rp_checkpoint_damage {
+    bool contents, others;
+};
+
+/** Verify the rest of a file whose head was parsed: sections, padding, footer. Damage to advisory
+ * sections only sets *damage, with a message in *error; any other damage is -RP_E_CORRUPT. */
 RP_MUST_CHECK int rp_checkpoint_verify(const struct rp_checkpoint_head *head, const void *file,
-                                       const char *path, bool *contents_bad,
+                                       const char *path, struct rp_checkpoint_damage *damage,
                                        struct rp_error *error);
 
 /** The section of a type, or NULL. */

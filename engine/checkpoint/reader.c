@@ -23,7 +23,7 @@ struct rp_checkpoint {
     struct rp_checkpoint_head head;
     char *path;
     uint8_t *bytes; /* the file: head.file_bytes */
-    bool contents_bad;
+    struct rp_checkpoint_damage damage;
 };
 
 static int fail_code(struct rp_error *error, int code, const char *path, const char *verb)
@@ -111,7 +111,7 @@ static int read_checkpoint(struct rp_checkpoint *checkpoint, int fd, struct rp_e
                         path, error);
     return code < 0 ? code
                     : rp_checkpoint_verify(&checkpoint->head, checkpoint->bytes, path,
-                                           &checkpoint->contents_bad, error);
+                                           &checkpoint->damage, error);
 }
 
 /* Frees `path`, now or with the checkpoint. `path` may be NULL: the caller's allocation failed. */
@@ -145,7 +145,7 @@ static int open_at(struct rp_checkpoint **out, int dir, const char *name, int fl
         rp_checkpoint_close(checkpoint);
         return code;
     }
-    if (checkpoint->contents_bad)
+    if (checkpoint->damage.contents)
         checkpoint->head.info.contents_end_row = checkpoint->head.info.next_row;
     *out = checkpoint;
     return 0;
@@ -241,7 +241,12 @@ const char *rp_checkpoint_path(const struct rp_checkpoint *checkpoint)
 
 bool rp_checkpoint_contents_bad(const struct rp_checkpoint *checkpoint)
 {
-    return checkpoint->contents_bad;
+    return checkpoint->damage.contents;
+}
+
+bool rp_checkpoint_others_bad(const struct rp_checkpoint *checkpoint)
+{
+    return checkpoint->damage.others;
 }
 
 /* Whether an advisory section is damaged. Critical ones were verified when the file was opened. */
@@ -249,7 +254,7 @@ static bool is_damaged(const struct rp_checkpoint *checkpoint,
                        const struct rp_checkpoint_format_section *section)
 {
     if (section->type == RP_CHECKPOINT_CONTENTS)
-        return checkpoint->contents_bad;
+        return checkpoint->damage.contents;
     const void *data = checkpoint->bytes + section->offset;
     return section->type == RP_CHECKPOINT_CONTRACT &&
            !rp_hash128_equal(section->hash, rp_hash128(data, (size_t)section->bytes));

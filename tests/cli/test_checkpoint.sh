@@ -103,8 +103,8 @@ json verify run
 equals '3 2' "$(field "said['checked'], said['damaged']" | tr -d '(),')"
 status 2 'RP_E_CORRUPT|damaged at byte 8192' "$ringpack" checkpoint rewind run --to 9
 
-# --- a token that belongs to another row
-"$python" - "$golden" >"$(name 8)" <<'PYTHON'
+# --- a token that belongs to another row, and a file with a contract
+cat >made.py <<'PYTHON'
 import sys
 
 sys.path.insert(0, sys.argv[1])
@@ -116,9 +116,21 @@ import make_checkpoint as make
 
 vector = json.loads((pathlib.Path(sys.argv[1]) / "stream-v1" / "lookahead-pad.json").read_text())
 token = bytes.fromhex(vector["states"][0]["token"])
-sections = [(make.STATE, token)]
-sys.stdout.buffer.write(make.checkpoint(8, 6, 6, bytes(16), 1, 1, "x", "y", sections))
+sections = [(make.STATE, token), (make.CONTRACT, b"a contract")]
+row = int(sys.argv[2])
+sys.stdout.buffer.write(make.checkpoint(8, row, row, bytes(16), 1, 1, "x", "y", sections))
 PYTHON
+"$python" made.py "$golden" 6 >"$(name 8)"
 status 1 'next_row 6, its state token 7' "$ringpack" checkpoint verify "$(name 8)"
 status 2 'next_row 6, its state token 7' "$ringpack" checkpoint show "$(name 8)"
+
+# --- damage to the contract, which no run needs, and to the padding after it
+for behind in 0 4000; do
+    "$python" made.py "$golden" 7 >"$(name 8)"
+    size=$(wc -c <"$(name 8)")
+    damage "$(name 8)" $((size - 8192 + behind))
+    status 0 'contract damaged: no run needs it' "$ringpack" checkpoint list run
+    status 1 'its contract, which no run needs|1 damaged' "$ringpack" checkpoint verify "$(name 8)"
+    status 0 'sequence        8' "$ringpack" checkpoint show "$(name 8)"
+done
 echo 'checkpoint: fine'

@@ -13,7 +13,7 @@ import sys
 import xxhash
 
 HERE = pathlib.Path(__file__).parent
-STATE, CONFIG, CONTENTS = 1, 2, 3
+STATE, CONFIG, CONTENTS, CONTRACT = 1, 2, 3, 4
 
 
 def hash128(data):
@@ -33,7 +33,7 @@ def record(row, offset, width, tokens):
 def checkpoint(sequence, next_row, contents_end_row, identity, world, rows, run, version, sections):
     table, body, offset = b"", b"", 8192
     for kind, data in sections:
-        flags = 0 if kind == CONTENTS else 1
+        flags = 0 if kind in (CONTENTS, CONTRACT) else 1
         table += struct.pack("<IIQQ", kind, flags, offset, len(data)) + hash128(data) + bytes(24)
         body += padded(data, 4096)
         offset = 8192 + len(body)

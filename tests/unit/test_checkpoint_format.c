@@ -32,13 +32,13 @@ enum verdict { REFUSED, WHOLE, WITHOUT_CONTENTS };
 static enum verdict judge(const uint8_t *file, size_t bytes, struct rp_checkpoint_head *head)
 {
     struct rp_error error;
-    bool contents_bad;
+    struct rp_checkpoint_damage damage;
     if (bytes < RP_CHECKPOINT_BYTES_MIN ||
         rp_checkpoint_parse_head(head, file, bytes, "test", &error) < 0 ||
-        rp_checkpoint_verify(head, file, "test", &contents_bad, &error) < 0) {
+        rp_checkpoint_verify(head, file, "test", &damage, &error) < 0) {
         return REFUSED;
     }
-    return contents_bad ? WITHOUT_CONTENTS : WHOLE;
+    return damage.contents ? WITHOUT_CONTENTS : WHOLE;
 }
 
 /* ---- what is written is read ----------------------------------------------------------------- */

@@ -145,6 +145,9 @@ static int verify_one(const char *path, char message[static 256], struct rp_erro
     } else if (code == 0 && rp_checkpoint_contents_bad(checkpoint)) {
         snprintf(message, 256, "%.150s: its contents: they will be read again, the stream is safe",
                  path);
+    } else if (code == 0 && rp_checkpoint_others_bad(checkpoint)) {
+        snprintf(message, 256, "%.150s: its contract, which no run needs: the stream is safe",
+                 path);
     }
     rp_checkpoint_close(checkpoint);
     return code;
