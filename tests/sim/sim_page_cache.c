@@ -14,9 +14,8 @@
 #include "flow/files.h"
 #include "sim_files.h"
 
-#define FEW_BYTES (16u << 10) /* of memory: so much is most of a corpus, or a little more */
-
 struct sim_page_cache sim_page_cache;
+static uint64_t corpus_bytes; /* of the last engine that adapts */
 
 static uint32_t pages_of(const struct sim_node *node)
 {
@@ -107,7 +106,7 @@ WRAP(int, madvise, void *address, size_t bytes, int advice)
     enum { COLLAPSE = 25, POPULATE_READ = 22 };
     uint64_t offset;
     struct sim_node *node = sim.current ? sim_mapped_node(address, &offset) : NULL;
-    if (node && advice == POPULATE_READ)
+    if (node && advice == POPULATE_READ && sim_chance(&sim.random, 500))
         sim_pages_bring(node, offset, bytes);
     return sim.current && advice == COLLAPSE ? fail_with(EINVAL) : 0;
 }
@@ -118,7 +117,8 @@ WRAP(int, madvise, void *address, size_t bytes, int advice)
  * read hears of such a machine. */
 static uint64_t available(void)
 {
-    return sim_page_cache.is_short ? sim_below(&sim.random, FEW_BYTES) : UINT64_C(1) << 40;
+    return sim_page_cache.is_short ? sim_below(&sim.random, 2 * corpus_bytes + 1)
+                                   : UINT64_C(1) << 40;
 }
 
 WRAP(bool, rp_files_adapt, struct rp_files *files, const struct rp_flow_options *options,
@@ -127,6 +127,7 @@ WRAP(bool, rp_files_adapt, struct rp_files *files, const struct rp_flow_options 
     static struct rp_page_cache page_cache;
     page_cache = rp_page_cache_of_kernel;
     page_cache.available = available;
+    corpus_bytes = rp_corpus_bytes(files->corpus);
     struct rp_flow_options with_it = *options;
     with_it.page_cache = &page_cache;
     return __real_rp_files_adapt(files, &with_it, why);
