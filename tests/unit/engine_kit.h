@@ -5,6 +5,7 @@
 #define RP_TESTS_ENGINE_KIT_H
 
 #include "flow_kit.h"
+#include "patience.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -26,7 +27,6 @@
 #define DOCUMENTS 1500u /* about 170 rows */
 #endif
 #define SECOND 1000000000ll
-#define PATIENCE_NS (300 * SECOND) /* nothing takes that long when it works */
 
 static const struct kit_source tomes = {"tomes", 8, 2, DOCUMENTS};
 static struct kit kit;
@@ -239,7 +239,7 @@ KIT int attach_at_row(uint32_t rank, uint64_t row)
     struct rp_error error;
     for (int fds[2];;) {
         int fd = ask_for_row(rank, row);
-        assert_true(rp_socket_receive(fd, message, sizeof message, fds, 60000, &error) > 0);
+        assert_true(rp_socket_receive(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
         memcpy(&reply, message, sizeof reply);
         assert_true(reply.text_bytes > reply.contract_bytes); /* WELCOME comes with a state */
         if (reply.kind == RP_REPLY_WELCOME) {
@@ -260,7 +260,7 @@ KIT void stat_must_work(void)
     struct rp_error error;
     char *text;
     int code = -RP_E_GONE;
-    for (int i = 0; i < 60000 && code == -RP_E_GONE; i++, rp_sleep_ns(1000000))
+    for (int i = 0; i < PATIENCE_MS && code == -RP_E_GONE; i++, rp_sleep_ns(1000000))
         code = rp_run_stat(run_dir, NULL, &text, &error);
     if (code != 0)
         fail_msg("%s", error.message);

@@ -20,13 +20,13 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "patience.h"
 #include "ringpack/client.h"
 #include "shm/ring.h"
 #include "shm/socket.h"
 
 #define FAKE __attribute__((unused)) static
 
-#define FAKE_PATIENCE_NS 60000000000 /* of a trainer; nothing takes that long when it works */
 #define FAKE_ROWS 2u
 #define FAKE_SEQ_LEN 16u
 #define FAKE_STATE_BYTES 64u
@@ -136,8 +136,8 @@ FAKE struct rp_client_options fake_client_options(void)
 {
     return (struct rp_client_options){.struct_size = sizeof(struct rp_client_options),
                                       .run_dir = fake_run_dir,
-                                      .connect_timeout_ns = FAKE_PATIENCE_NS,
-                                      .restart_timeout_ns = FAKE_PATIENCE_NS};
+                                      .connect_timeout_ns = PATIENCE_NS,
+                                      .restart_timeout_ns = PATIENCE_NS};
 }
 
 /* ---- the engine ------------------------------------------------------------------------------ */
@@ -224,7 +224,7 @@ FAKE void fake_accept(struct fake_engine *engine)
     if (fd < 0)
         return;
     char buffer[4096] = {0};
-    int64_t bytes = rp_socket_receive(fd, buffer, sizeof buffer - 1, fds, 60000, NULL);
+    int64_t bytes = rp_socket_receive(fd, buffer, sizeof buffer - 1, fds, PATIENCE_MS, NULL);
     const struct rp_request *request = (const struct rp_request *)(void *)buffer;
     if (bytes < (int64_t)sizeof *request) {
         close(fd);

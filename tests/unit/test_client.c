@@ -35,7 +35,7 @@ static struct rp_batch take(struct rp_client *client, uint64_t row)
 {
     struct rp_error error = {0};
     struct rp_batch batch = {.struct_size = sizeof batch};
-    int code = rp_client_next(client, FAKE_PATIENCE_NS, &batch, &error);
+    int code = rp_client_next(client, PATIENCE_NS, &batch, &error);
     if (code != RP_NEXT_BATCH)
         fail_msg("row %llu: next returned %d: %s", (unsigned long long)row, code, error.message);
     assert_true(fake_batch_holds(&batch, row));
@@ -449,7 +449,7 @@ static void another_thread_may_return(void **state)
     for (uint64_t i = 0; i < 5000; i++) {
         struct rp_batch batch = {.struct_size = sizeof batch};
         int code;
-        while ((code = rp_client_next(r.client, FAKE_PATIENCE_NS, &batch, NULL)) != RP_NEXT_BATCH)
+        while ((code = rp_client_next(r.client, PATIENCE_NS, &batch, NULL)) != RP_NEXT_BATCH)
             assert_int_equal(code, -RP_E_USAGE); /* full */
         assert_true(fake_batch_holds(&batch, i * FAKE_ROWS));
         r.batches[i % 4] = batch;

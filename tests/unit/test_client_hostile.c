@@ -19,7 +19,7 @@
 
 #define ROUNDS 3000
 #define MAX_QUEUED 1000
-#define PATIENCE_NS 1000000000ll /* of a trainer whose engines only stop */
+#define SHORT_PATIENCE_NS 1000000000ll /* of a trainer whose engines only stop */
 
 /* What the next connection is answered with. */
 struct answer {
@@ -68,11 +68,11 @@ struct performance {
 static int next_trainer(struct stage *stage)
 {
     struct pollfd entry = {stage->listener.fd, POLLIN, 0};
-    poll(&entry, 1, 60000);
+    poll(&entry, 1, PATIENCE_MS);
     int fd = rp_listener_accept(&stage->listener, NULL);
     while (fd >= 0 && rp_socket_hung_up(fd)) {
         close(fd);
-        poll(&entry, 1, 60000);
+        poll(&entry, 1, PATIENCE_MS);
         fd = rp_listener_accept(&stage->listener, NULL);
     }
     return fd;
@@ -87,7 +87,7 @@ static void *perform(void *argument)
     int fd = next_trainer(p->stage);
     if (fd < 0)
         return NULL;
-    int64_t got = rp_socket_receive(fd, request, sizeof request, fds, 60000, NULL);
+    int64_t got = rp_socket_receive(fd, request, sizeof request, fds, PATIENCE_MS, NULL);
     if (got > 0 && p->answer->length)
         got = rp_socket_send(fd, p->answer->bytes, p->answer->length, NULL, 0, p->answer->fds,
                              p->answer->fd_count, NULL);
@@ -99,13 +99,12 @@ static void *perform(void *argument)
 static int meet(struct stage *stage, const struct answer *answer, bool take, struct rp_error *error)
 {
     struct performance performance = {stage, answer, NULL};
-    struct rp_client_options options = {.struct_size = sizeof options,
-                                        .run_dir = fake_run_dir,
-                                        .connect_timeout_ns = FAKE_PATIENCE_NS};
+    struct rp_client_options options = {
+        .struct_size = sizeof options, .run_dir = fake_run_dir, .connect_timeout_ns = PATIENCE_NS};
     struct rp_client *client;
     pthread_t thread;
     if (answer->length == 0) /* a trainer that is hung up on tries again, to no avail */
-        options.connect_timeout_ns = PATIENCE_NS / 5;
+        options.connect_timeout_ns = SHORT_PATIENCE_NS / 5;
     pthread_create(&thread, NULL, perform, &performance);
     int code = rp_client_attach(&client, &options, error);
     pthread_join(thread, NULL);
@@ -261,8 +260,9 @@ static void a_wait_ends_in_time_although_every_successor_stops(void **state)
     rp_ring_set_status(&stage.ring, RP_RING_STOPPED, 0, NULL);
     struct answer answer = welcome_to_nothing(&stage);
     struct performance performance = {&stage, &answer, NULL};
-    struct rp_client_options options = {
-        .struct_size = sizeof options, .run_dir = fake_run_dir, .restart_timeout_ns = PATIENCE_NS};
+    struct rp_client_options options = {.struct_size = sizeof options,
+                                        .run_dir = fake_run_dir,
+                                        .restart_timeout_ns = SHORT_PATIENCE_NS};
     struct rp_client *client;
     struct rp_batch batch = {.struct_size = sizeof batch};
     char *text;
@@ -297,8 +297,9 @@ static void successors_that_only_stop_are_given_up(void **state)
     rp_ring_set_status(&stage.ring, RP_RING_STOPPED, 0, NULL);
     struct answer answer = welcome_to_nothing(&stage);
     struct performance performance = {&stage, &answer, &over};
-    struct rp_client_options options = {
-        .struct_size = sizeof options, .run_dir = fake_run_dir, .restart_timeout_ns = PATIENCE_NS};
+    struct rp_client_options options = {.struct_size = sizeof options,
+                                        .run_dir = fake_run_dir,
+                                        .restart_timeout_ns = SHORT_PATIENCE_NS};
     struct rp_client *client;
     struct rp_batch batch = {.struct_size = sizeof batch};
     char *text;
@@ -322,8 +323,9 @@ static void a_successor_that_does_not_reply_is_given_up(void **state)
     open_stage(&stage);
     struct answer answer = welcome_to_nothing(&stage);
     struct performance performance = {&stage, &answer, NULL};
-    struct rp_client_options options = {
-        .struct_size = sizeof options, .run_dir = fake_run_dir, .restart_timeout_ns = PATIENCE_NS};
+    struct rp_client_options options = {.struct_size = sizeof options,
+                                        .run_dir = fake_run_dir,
+                                        .restart_timeout_ns = SHORT_PATIENCE_NS};
     struct rp_client *client;
     struct rp_batch batch = {.struct_size = sizeof batch};
     pthread_t thread;
@@ -347,7 +349,7 @@ static void an_engine_that_never_answers_is_given_up(void **state)
     unsigned before = open_descriptors();
     struct rp_client_options options = {.struct_size = sizeof options,
                                         .run_dir = fake_run_dir,
-                                        .connect_timeout_ns = PATIENCE_NS / 5,
+                                        .connect_timeout_ns = SHORT_PATIENCE_NS / 5,
                                         .restart_timeout_ns = UINT64_MAX};
     struct rp_client *client;
     for (unsigned tries = 0; tries < 3; tries++) {
@@ -376,7 +378,7 @@ static void an_engine_that_accepts_nobody_is_given_up(void **state)
     assert_in_range(count, 1, MAX_QUEUED - 1);
     struct rp_client_options options = {.struct_size = sizeof options,
                                         .run_dir = fake_run_dir,
-                                        .connect_timeout_ns = PATIENCE_NS / 5,
+                                        .connect_timeout_ns = SHORT_PATIENCE_NS / 5,
                                         .restart_timeout_ns = UINT64_MAX};
     struct rp_client *client;
     assert_int_equal(rp_client_attach(&client, &options, &error), -RP_E_GONE);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "flow/fill.h"
+#include "patience.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
 #define DATA_BYTES (4 * HUGE_BYTES)
@@ -79,7 +80,7 @@ static void the_engine_hears_of_memory_that_is_missing(void **state)
     open_arena(&arena);
     assert_int_equal(munmap(arena.data + 2 * HUGE_BYTES, HUGE_BYTES), 0);
     assert_int_equal(rp_filler_start(&filler, &arena, wake_fd, &error), 0);
-    assert_true(engine_was_woken(60000));
+    assert_true(engine_was_woken(PATIENCE_MS));
     rp_filler_join(&filler);
     rp_filler_join(&filler); /* twice is fine */
     assert_int_equal(rp_filler_check(&filler, &error), -RP_E_RESOURCE);

@@ -3,6 +3,7 @@
  * fail fails in its place and by name, after all batches before it. And contents of a checkpoint,
  * which make files needless. */
 #include "flow_kit.h"
+#include "patience.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -24,7 +25,7 @@ static unsigned count_entries(const char *path)
 /* A joined thread may be in the list for a moment longer. */
 static void wait_for_threads(unsigned count)
 {
-    for (int i = 0; i < 60000 && count_entries("/proc/self/task") != count; i++)
+    for (int i = 0; i < PATIENCE_MS && count_entries("/proc/self/task") != count; i++)
         usleep(1000);
     assert_int_equal(count_entries("/proc/self/task"), count);
 }

@@ -19,6 +19,7 @@
 #include "io/io.h"
 #include "shm/segment.h"
 #include "shm/socket.h"
+#include "patience.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008u
@@ -66,7 +67,7 @@ static void a_long_message_arrives(void **state)
     if (rp_socket_send(ends[0], "head", 4, body, sizeof body, NULL, 0, &error) != 0)
         fail_msg("%s", error.message);
     assert_int_equal(made, 1);
-    assert_int_equal(rp_socket_receive_message(ends[1], &heard, fds, 60000, &error),
+    assert_int_equal(rp_socket_receive_message(ends[1], &heard, fds, PATIENCE_MS, &error),
                      4 + BODY_BYTES);
     assert_memory_equal(heard + 4, body, sizeof body);
     free(heard);

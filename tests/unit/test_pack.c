@@ -2,6 +2,7 @@
 /* A ticket made by hand, packed by a thread or a process: all sections for rows that are full, cut,
  * padded and empty; twice gives the same bytes; a packer that is killed half-way is replaced. */
 #include "batch_expected.h"
+#include "patience.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -357,7 +358,7 @@ static void a_killed_packers_ticket_is_done_again(void **state)
     assert_false(rp_packer_is_dead(&bench.packer));
     assert_int_equal(kill(bench.packer.pid, SIGKILL), 0);
     struct pollfd entry = {.fd = bench.packer.pidfd, .events = POLLIN};
-    assert_int_equal(poll(&entry, 1, 60000), 1);
+    assert_int_equal(poll(&entry, 1, PATIENCE_MS), 1);
     assert_true(rp_packer_is_dead(&bench.packer));
     rp_packer_join(&bench.packer);
     assert_int_equal(rp_a64_load_acquire(state_of(&bench)), rp_ticket_word(0, RP_TICKET_READY));

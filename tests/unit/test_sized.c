@@ -155,7 +155,7 @@ static void batches_and_counts_of_other_headers(void **state)
         struct rp_batch known;
         uint64_t newer, behind;
     } batch = {.known.struct_size = offsetof(__typeof__(batch), behind), .newer = 5, .behind = 6};
-    assert_int_equal(rp_client_next(client, FAKE_PATIENCE_NS, &batch.known, NULL), RP_NEXT_BATCH);
+    assert_int_equal(rp_client_next(client, PATIENCE_NS, &batch.known, NULL), RP_NEXT_BATCH);
     assert_true(fake_batch_holds(&batch.known, 0));
     assert_int_equal(batch.known.struct_size, offsetof(__typeof__(batch), behind));
     assert_int_equal(batch.newer, 0);
