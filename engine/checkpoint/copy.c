@@ -142,7 +142,7 @@ int rp_copier_open(struct rp_copier **copier_out, const struct rp_locked_dir *so
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory to copy checkpoints to it", path);
     copier->source = source;
     int code = rp_locked_dir_begin(&copier->target, path, source->keep, true,
-                                   source->writer.storage, error);
+                                   source->writer.storage, RP_WRITER_BUFFER_BYTES, error);
     if (code < 0) {
         free(copier);
         return rp_fail_context(error, code, "second location");

@@ -218,12 +218,11 @@ static int open_dir(struct rp_checkpoint_dir **dir_out, const char *path, uint32
                     bool trials_go_on, struct rp_error *error)
 {
     *dir_out = NULL;
-    RP_ASSERT(buffer_bytes % (2 * RP_CHECKPOINT_PAGE_BYTES) == 0 &&
-              buffer_bytes <= RP_WRITER_BUFFER_BYTES);
     struct rp_checkpoint_dir *dir = rp_calloc(1, sizeof *dir);
     if (!dir)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", path);
-    int code = rp_locked_dir_begin(&dir->locked, path, keep, true, storage, error);
+    int code = rp_locked_dir_begin(&dir->locked, path, keep, true, storage,
+                                   buffer_bytes ? buffer_bytes : RP_WRITER_BUFFER_BYTES, error);
     if (code == 0 && !trials_go_on)
         code = rp_trial_finish(&dir->locked.trial, error);
     uint64_t copied_sequence = 0;
@@ -237,8 +236,6 @@ static int open_dir(struct rp_checkpoint_dir **dir_out, const char *path, uint32
     }
     /* Where the directory was lost, its copies may have higher sequence numbers. */
     dir->locked.newest_sequence = rp_max_u64(dir->locked.newest_sequence, copied_sequence);
-    if (buffer_bytes) /* the trial's one page fits into each */
-        dir->locked.writer.buffer_bytes = buffer_bytes;
     *dir_out = dir;
     return 0;
 }

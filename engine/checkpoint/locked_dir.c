@@ -189,8 +189,10 @@ static int open_directory(struct rp_locked_dir *locked, const char *path, bool m
 }
 
 int rp_locked_dir_begin(struct rp_locked_dir *locked, const char *path, uint32_t keep, bool make,
-                        struct rp_storage *storage, struct rp_error *error)
+                        struct rp_storage *storage, size_t buffer_bytes, struct rp_error *error)
 {
+    RP_ASSERT(buffer_bytes > 0 && buffer_bytes % (2 * RP_CHECKPOINT_PAGE_BYTES) == 0 &&
+              buffer_bytes <= RP_WRITER_BUFFER_BYTES);
     *locked = (struct rp_locked_dir){
         .dir = -1, .lock = -1, .keep = keep, .damaged_mutex = PTHREAD_MUTEX_INITIALIZER};
     if (keep < RP_LOCKED_DIR_KEEP_MIN || keep > RP_LOCKED_DIR_KEEP_MAX)
@@ -205,7 +207,7 @@ int rp_locked_dir_begin(struct rp_locked_dir *locked, const char *path, uint32_t
                                             .dir = locked->dir,
                                             .path = locked->path,
                                             .buffer = buffer,
-                                            .buffer_bytes = RP_WRITER_BUFFER_BYTES};
+                                            .buffer_bytes = buffer_bytes};
         locked->trial = (struct rp_trial){.writer = &locked->writer, .sync_names = make};
         if (!locked->path || !buffer)
             code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", path);
@@ -229,7 +231,8 @@ int rp_locked_dir_begin(struct rp_locked_dir *locked, const char *path, uint32_t
 int rp_locked_dir_open(struct rp_locked_dir *locked, const char *path, uint32_t keep, bool make,
                        struct rp_storage *storage, struct rp_error *error)
 {
-    int code = rp_locked_dir_begin(locked, path, keep, make, storage, error);
+    int code = rp_locked_dir_begin(locked, path, keep, make, storage, RP_WRITER_BUFFER_BYTES,
+                                   error);
     if (code < 0)
         return code;
     code = rp_trial_finish(&locked->trial, error);

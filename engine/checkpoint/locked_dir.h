@@ -47,12 +47,13 @@ struct rp_locked_dir {
 };
 
 /** Open and lock `path`, which is made first if `make` is set, and begin the trial write. Until
- * that is finished, nothing may be written, and *locked may not be moved. -RP_E_BUSY names the
- * process that holds the lock. On failure *locked is closed. */
+ * that is finished, nothing may be written, *locked may not be moved, and its writer not touched.
+ * buffer_bytes: of the writer, a multiple of 8192 up to RP_WRITER_BUFFER_BYTES. -RP_E_BUSY names
+ * the process that holds the lock. On failure *locked is closed. */
 RP_MUST_CHECK int rp_locked_dir_begin(struct rp_locked_dir *locked, const char *path, uint32_t keep,
-                                      bool make, struct rp_storage *storage,
+                                      bool make, struct rp_storage *storage, size_t buffer_bytes,
                                       struct rp_error *error);
-/** Both: begin, and finish the trial write. */
+/** Both: begin, with the largest buffer, and finish the trial write. */
 RP_MUST_CHECK int rp_locked_dir_open(struct rp_locked_dir *locked, const char *path, uint32_t keep,
                                      bool make, struct rp_storage *storage, struct rp_error *error);
 /** Also closes one whose opening failed half-way. */
