@@ -124,7 +124,7 @@ def test_a_descriptor_that_is_closed_too_early_is_noticed(
     stream = many_shards(tmp_path, 300)
     prefix, options = ["prlimit", "--nofile=64:64"], {"io": "pread", "prefetch_bytes": "4mb"}
     assert_whole_stream(program, folder, stream, prefix, run="good", **options)
-    with pytest.raises(Exception, match="Bad file|cannot read|differ|assert|^row "):
+    with pytest.raises(Exception, match="Bad file|cannot read|differ|assert|row "):
         assert_whole_stream(broken, folder, stream, prefix, run="bad", **options)
 
 
