@@ -292,6 +292,9 @@ void rp_flow_stop(struct rp_flow *flow)
 {
     if (!flow->running)
         return;
+    /* the caller has the turn, so that nobody publishes, and all is announced */
+    RP_ASSERT(!flow->is_parked);
+    RP_ASSERT(rp_a32_load_relaxed(&flow->deliver.unannounced) == 0);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
         drop_catch_up(flow, r);
     struct rp_arena_words *words = flow->arena.words;
@@ -307,7 +310,6 @@ void rp_flow_stop(struct rp_flow *flow)
         rp_fetcher_join(&flow->fetchers[i]);
     for (uint32_t i = 0; i < flow->options.packers; i++)
         rp_packer_join(&flow->packers[i]);
-    rp_deliver_announce(&flow->deliver); /* what packers left that had no time to wait */
     flow->running = false;
 }
 

@@ -111,7 +111,8 @@ void rp_flow_close(struct rp_flow *flow); /* stops it first; NULL is fine */
 RP_MUST_CHECK int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
                                 uint64_t base_row, uint64_t batch, struct rp_ring *rings,
                                 struct rp_error *error);
-/** Stop all stages and wait for reads in flight. What was published stays published. Idempotent. */
+/** Stop all stages and wait for reads in flight. What was published stays published, and trainers
+ * know of it. Idempotent. Not between a park and an unpark. */
 void rp_flow_stop(struct rp_flow *flow);
 
 /** While packers are paused nobody writes to a batch ring, so the caller may replace rings[r] by a

@@ -189,8 +189,6 @@ static bool wait_for_space(const struct rp_pack_plan *plan, uint32_t ring, uint6
     struct rp_event *space = &arena->words->space;
     uint32_t spins = 0;
     while (batch >= rp_a64_load_acquire(free_until)) { /* PAIRS batch-space */
-        if (plan->deliver)
-            rp_deliver_before_wait(plan->deliver);
         /* a trainer that is just waking up takes a few us: less than a sleep and two wake-ups */
         if (plan->deliver && rp_spin(&spins, RP_SPIN_NS)) {
             rp_deliver_look_for_space(plan->deliver);
