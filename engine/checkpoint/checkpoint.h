@@ -214,9 +214,9 @@ const char *rp_checkpoint_path(const struct rp_checkpoint *checkpoint);
 const void *rp_checkpoint_section(const struct rp_checkpoint *checkpoint,
                                   enum rp_checkpoint_section_type type, size_t *bytes_out);
 bool rp_checkpoint_contents_bad(const struct rp_checkpoint *checkpoint);
-/** Whether another section that no run needs (the contract, or one of a type that this version does
- * not know) is damaged, or the padding after it. */
-bool rp_checkpoint_others_bad(const struct rp_checkpoint *checkpoint);
+/** The type of another section that no run needs (the contract, or one of a type that this version
+ * does not know) and that is damaged, or the padding after it: the first. 0 if there is none. */
+uint32_t rp_checkpoint_other_bad(const struct rp_checkpoint *checkpoint);
 
 /** Iterate over the records of contents, beginning with *cursor = 0. Returns 1 with *record and its
  * tokens, 0 at the end, and -RP_E_CORRUPT for a malformed record. */
@@ -245,7 +245,7 @@ struct rp_checkpoint_entry {
     enum rp_checkpoint_status status;
     struct rp_checkpoint_info info; /* when it verifies */
     bool contents_bad;              /* when it verifies: the contents are damaged */
-    bool others_bad;                /* the same of other sections that no run needs */
+    uint32_t other_bad;             /* the same of rp_checkpoint_other_bad */
     char message[256]; /* why it does not verify; or, when SET_ASIDE, that it does; or "" */
 };
 /** All checkpoints of a directory, newest first; the caller frees with rp_checkpoint_list_free. */

@@ -406,9 +406,12 @@ int rp_checkpoint_verify(const struct rp_checkpoint_head *head, const void *file
      * types, which are never used: whoever verifies a file wants to know of every byte. */
     for (uint32_t i = 0; i < head->section_count; i++) {
         const struct rp_checkpoint_format_section *section = &head->sections[i];
-        bool *bad = section->type == RP_CHECKPOINT_CONTENTS ? &damage->contents : &damage->others;
-        if (!section->critical && verify_section(head, section, bytes, path, error) < 0)
-            *bad = true;
+        if (section->critical || verify_section(head, section, bytes, path, error) == 0)
+            continue;
+        if (section->type == RP_CHECKPOINT_CONTENTS)
+            damage->contents = true;
+        else if (damage->other == 0)
+            damage->other = section->type;
     }
     return 0;
 }

@@ -57,7 +57,8 @@ RP_MUST_CHECK int rp_checkpoint_parse_head(struct rp_checkpoint_head *head, cons
 
 /* Advisory sections that are damaged, or the padding after them. */
 struct rp_checkpoint_damage {
-    bool contents, others;
+    bool contents;
+    uint32_t other; /* the type of the first other one, 0 if there is none */
 };
 
 /** Verify the rest of a file whose head was parsed: sections, padding, footer. Damage to advisory

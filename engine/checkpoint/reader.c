@@ -244,9 +244,9 @@ bool rp_checkpoint_contents_bad(const struct rp_checkpoint *checkpoint)
     return checkpoint->damage.contents;
 }
 
-bool rp_checkpoint_others_bad(const struct rp_checkpoint *checkpoint)
+uint32_t rp_checkpoint_other_bad(const struct rp_checkpoint *checkpoint)
 {
-    return checkpoint->damage.others;
+    return checkpoint->damage.other;
 }
 
 /* Whether an advisory section is damaged. Critical ones were verified when the file was opened. */

@@ -163,7 +163,7 @@ static int list_one(struct rp_checkpoint_entry *entry, int dir, const char *path
                  "it verifies now: rename it back to use it");
     entry->info = *rp_checkpoint_info(checkpoint);
     entry->contents_bad = rp_checkpoint_contents_bad(checkpoint);
-    entry->others_bad = rp_checkpoint_others_bad(checkpoint);
+    entry->other_bad = rp_checkpoint_other_bad(checkpoint);
     rp_checkpoint_close(checkpoint);
     return 1;
 }

@@ -116,7 +116,8 @@ import make_checkpoint as make
 
 vector = json.loads((pathlib.Path(sys.argv[1]) / "stream-v1" / "lookahead-pad.json").read_text())
 token = bytes.fromhex(vector["states"][0]["token"])
-sections = [(make.STATE, token), (make.CONTRACT, b"a contract")]
+contents = [(make.CONTENTS, text.encode()) for text in sys.argv[3:]]
+sections = [(make.STATE, token), *contents, (make.CONTRACT, b"a contract")]
 row = int(sys.argv[2])
 sys.stdout.buffer.write(make.checkpoint(8, row, row, bytes(16), 1, 1, "x", "y", sections))
 PYTHON
@@ -125,12 +126,27 @@ status 1 'next_row 6, its state token 7' "$ringpack" checkpoint verify "$(name 8
 status 2 'next_row 6, its state token 7' "$ringpack" checkpoint show "$(name 8)"
 
 # --- damage to the contract, which no run needs, and to the padding after it
+equals '[None, None, None]' "$("$ringpack" checkpoint list run --json | "$python" -c '
+import json, sys
+print([entry["damaged_section"] for entry in json.load(sys.stdin)])')"
 for behind in 0 4000; do
     "$python" made.py "$golden" 7 >"$(name 8)"
     size=$(wc -c <"$(name 8)")
     damage "$(name 8)" $((size - 8192 + behind))
-    status 0 'contract damaged: no run needs it' "$ringpack" checkpoint list run
-    status 1 'its contract, which no run needs|1 damaged' "$ringpack" checkpoint verify "$(name 8)"
+    status 0 'section 4, which no run needs, is damaged' "$ringpack" checkpoint list run
+    status 1 'section 4, which no run needs: the stream is safe|1 damaged' \
+        "$ringpack" checkpoint verify "$(name 8)"
     status 0 'sequence        8' "$ringpack" checkpoint show "$(name 8)"
 done
+equals '[None, 4, None]' "$("$ringpack" checkpoint list run --json | "$python" -c '
+import json, sys
+print([entry["damaged_section"] for entry in json.load(sys.stdin)])')"
+
+# --- and to the contents as well
+"$python" made.py "$golden" 7 'not a record' >"$(name 8)"
+damage "$(name 8)" $(($(wc -c <"$(name 8)") - 8192))
+status 0 'they will be read again)  (section 4, which no run needs' \
+    "$ringpack" checkpoint list run
+status 1 'its contents, which will be read again, and section 4, which no run needs' \
+    "$ringpack" checkpoint verify "$(name 8)"
 echo 'checkpoint: fine'

@@ -221,11 +221,14 @@ void rp_show_checkpoint_entries_print(const struct rp_checkpoint_entry *entries,
     for (size_t i = 0; i < count; i++) {
         const struct rp_checkpoint_entry *entry = &entries[i];
         bool readable = !entry->message[0];
+        char other[64] = "";
+        if (entry->other_bad)
+            snprintf(other, sizeof other, "  (section %" PRIu32 ", which no run needs, is damaged)",
+                     entry->other_bad);
         printf("%-12" PRIu64 " %-10s %14s %10s  %s%s%s\n", entry->sequence, words[entry->status],
                readable ? rp_cmd_count_text(entry->info.next_row, row) : "-",
                rp_cmd_bytes_text(entry->bytes, bytes), readable ? entry->info.run : entry->message,
-               entry->contents_bad ? "  (contents damaged: they will be read again)" : "",
-               entry->others_bad ? "  (contract damaged: no run needs it)" : "");
+               entry->contents_bad ? "  (contents damaged: they will be read again)" : "", other);
     }
 }
 
@@ -347,7 +350,8 @@ json_t *rp_show_checkpoint_entries_json(const struct rp_checkpoint_entry *entrie
         json_object_set_new(value, "bytes", json_u64(entry->bytes));
         json_object_set_new(value, "status", json_string(words[entry->status]));
         json_object_set_new(value, "contents_damaged", json_boolean(entry->contents_bad));
-        json_object_set_new(value, "contract_damaged", json_boolean(entry->others_bad));
+        json_object_set_new(value, "damaged_section",
+                            entry->other_bad ? json_integer(entry->other_bad) : json_null());
         json_object_set_new(value, "message", rp_cmd_json_text(entry->message));
         json_array_append_new(list, value);
     }

@@ -130,6 +130,21 @@ static int show(const struct arguments *arguments)
 
 /* ---- verify ---------------------------------------------------------------------------------- */
 
+/* Set `message` to the damage that costs no run its stream, or to "". */
+static void say_damage(const struct rp_checkpoint *checkpoint, char message[static 256])
+{
+    bool contents = rp_checkpoint_contents_bad(checkpoint);
+    uint32_t type = rp_checkpoint_other_bad(checkpoint);
+    char section[64] = "";
+    message[0] = 0;
+    if (type)
+        snprintf(section, sizeof section, "section %" PRIu32 ", which no run needs", type);
+    if (contents || type)
+        snprintf(message, 256, "%.150s: %s%s%s: the stream is safe", rp_checkpoint_path(checkpoint),
+                 contents ? "its contents, which will be read again" : "",
+                 contents && type ? ", and " : "", section);
+}
+
 /* Set `message` to what is wrong, or to "". Returns an error if the file could not be checked. */
 static int verify_one(const char *path, char message[static 256], struct rp_error *error)
 {
@@ -142,12 +157,8 @@ static int verify_one(const char *path, char message[static 256], struct rp_erro
     if (code == -RP_E_CORRUPT || code == -RP_E_FORMAT) {
         snprintf(message, 256, "%.255s", error->message);
         code = 0;
-    } else if (code == 0 && rp_checkpoint_contents_bad(checkpoint)) {
-        snprintf(message, 256, "%.150s: its contents: they will be read again, the stream is safe",
-                 path);
-    } else if (code == 0 && rp_checkpoint_others_bad(checkpoint)) {
-        snprintf(message, 256, "%.150s: its contract, which no run needs: the stream is safe",
-                 path);
+    } else if (code == 0) {
+        say_damage(checkpoint, message);
     }
     rp_checkpoint_close(checkpoint);
     return code;
