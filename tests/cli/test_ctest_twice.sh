@@ -42,15 +42,19 @@ status 0 'run again' "$twice" built
 # Nor is what says that bytes differ, whatever its label.
 for words in 'E   AssertionError: other tokens in row 3' 'E   AssertionError: row 7 came twice' \
     'ringpack: assertion failed: a == b' 'WARNING: ThreadSanitizer: data race' \
-    'x.c:1: runtime error: index 9' 'difference at offset 4 0x01 0x02'; do
+    'x.c:1: runtime error: index 9' 'difference at offset 4 0x01 0x02' \
+    'verify: DIFFERENT' 'resume: DIFFERENT' '{\"identical\": false}' \
+    'E   assert 12345678901234567890 == 54321098765432109876' \
+    'E       assert array([1]) == POISON'; do
     tests "$(once "words" "$words")"
     status 1 'not run again: what was said above' "$twice" built
     rm built/words
 done
-for words in 'E   AssertionError: it did not happen in time' 'row 7 came'; do
+for words in 'E   AssertionError: it did not happen in time' 'row 7 came' \
+    'E   assert 12 == 13' '>   assert (view == POISON).all()'; do
     tests "$(once "words" "$words")"
     status 0 'run again, each alone: words' "$twice" built
 done
 
-status 0 ': test_plan|: test_engine_replicas|: sim|: model' \
+status 0 ': test_plan|: test_engine_replicas|: sim|: model|: python_batch|: python_steps' \
     ctest --test-dir "$RP_BUILD_DIR" -N -L '^certain$'

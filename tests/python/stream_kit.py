@@ -410,7 +410,8 @@ class Taken:
         wanted = set(range(first, len(self.stream.rows)))
         assert wanted <= self.rows, f"missing rows {sorted(wanted - self.rows)[:9]}"
         assert min(self.rows, default=first) >= first
-        assert self.digest == sum(self.stream.row_digests[first:]) % 2**128
+        expected = sum(self.stream.row_digests[first:]) % 2**128
+        assert self.digest == expected, "other tokens in the digest"
 
 
 def wait_until(condition, what="it"):

@@ -118,10 +118,10 @@ def test_digests_with_and_without_a_cache_are_those_of_the_disk(program, folder,
     tape = make_tape(program, folder, indexed=True)
     local, _ = digest_of(program, folder, tape.config)
     remote = to_store(tape, store)
-    assert digest_of(program, folder, remote.config)[0] == local
+    assert digest_of(program, folder, remote.config)[0] == local, "other tokens"
     for _ in range(2):
         digest, told = digest_of(program, folder, cached(remote).config)
-        assert digest == local
+        assert digest == local, "other tokens"
         assert "cache_epoch" in told
     assert told["cache_fetched_bytes"] == 0
 
@@ -145,7 +145,7 @@ def test_a_small_cache_keeps_to_its_size_and_saves_what_it_can(program, folder, 
     local, _ = digest_of(program, folder, {"sources": [str(path)], **keys})
     digest, told = digest_of(program, folder, {"sources": [store.url(path)], **keys})
     size = path.stat().st_size
-    assert digest == local
+    assert digest == local, "other tokens"
     assert told["cache_held_bytes"] <= told["cache_bytes_max"] == 8 * MB
     assert kept_bytes(folder) < 8 * MB + 256 * 1024
     # three epochs of which a cache that held nothing would fetch all
@@ -205,7 +205,7 @@ def test_blocks_are_filled_ahead_of_readers_and_none_is_asked_for_twice(
     for _ in range(5):
         digest, told, twice = read_behind_a_filler(program, folder, store, large)
         local = {**keys, "shuffle": "block", "sources": [str(path)]}
-        assert digest == digest_of(program, folder, local)[0]
+        assert digest == digest_of(program, folder, local)[0], "other tokens"
         assert told["cache_hits"] > 0 and told["cache_failures"] == 0
         fetched = told["cache_filled_bytes"] + told["cache_fetched_bytes"]
         assert fetched >= path.stat().st_size
@@ -249,7 +249,7 @@ def test_single_documents_need_a_cache_that_holds_them_all(program, folder, stor
     refused_serve(program, folder, url, *texts, **keys)
     keys.update(cache_bytes="12m", batch_size=32, num_epochs=1)
     local, _ = digest_of(program, folder, {"sources": [str(path)]}, **keys)
-    assert digest_of(program, folder, {"sources": [url]}, **keys)[0] == local
+    assert digest_of(program, folder, {"sources": [url]}, **keys)[0] == local, "other tokens"
     (folder / "cache" / "blocks").rename(folder / "elsewhere")
     (folder / "cache" / "blocks").write_text("")
     refused_serve(program, folder, url, str(folder / "cache" / "blocks"), **keys)
@@ -414,7 +414,7 @@ def test_a_file_that_is_cut_while_it_is_used_is_made_again(program, folder, stor
     keys.update(shuffle="block", num_epochs=3, cache_dir=str(folder / "cache"), cache_bytes="64m")
     local, _ = digest_of(program, folder, {"sources": [str(path)], **keys})
     config = {"sources": [store.url(path)], **keys}
-    assert digest_of(program, folder, config)[0] == local
+    assert digest_of(program, folder, config)[0] == local, "other tokens"
     (kept,) = files_of(folder)
     size = kept.stat().st_size
     digest = 0
@@ -429,10 +429,10 @@ def test_a_file_that_is_cut_while_it_is_used_is_made_again(program, folder, stor
         assert engine.wait() == 0, engine.log()
     finally:
         engine.kill()
-    assert digest % 2**128 == local
+    assert digest % 2**128 == local, "other tokens"
     assert kept.stat().st_size == size and told["cache_failures"] == 0
     store.headers.clear(), store.asked.clear()
-    assert digest_of(program, folder, config)[0] == local
+    assert digest_of(program, folder, config)[0] == local, "other tokens"
     assert requests(store) == []
 
 
@@ -472,12 +472,13 @@ def test_two_engines_fill_one_cache(program, folder, store, large):
                 if number == 8:
                     engines[2].kill()
                 assert kept_bytes(folder) < 8 * MB + 512 * 1024
-        assert [digest % 2**128 for digest in digests] == [local, local]
+        assert [digest % 2**128 for digest in digests] == [local, local], "other tokens"
         assert [engine.wait() for engine in engines[:2]] == [0, 0]
     finally:
         for engine in engines:
             engine.kill()
-    assert digest_of(program, folder, {"sources": [store.url(path)], **keys})[0] == local
+    config = {"sources": [store.url(path)], **keys}
+    assert digest_of(program, folder, config)[0] == local, "other tokens"
 
 
 def test_a_holder_that_hangs_is_not_waited_for(program, folder, store, cached):

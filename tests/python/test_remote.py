@@ -59,7 +59,7 @@ def test_an_indexed_corpus_has_one_identity_and_one_digest(program, folder, stor
     """From a disk and from a store, read in blocks. The token has the fingerprints."""
     tape = make_tape(program, folder, indexed=True)
     local = digest_of(program, folder, tape.config)
-    assert digest_of(program, folder, to_store(tape, store).config) == local
+    assert digest_of(program, folder, to_store(tape, store).config) == local, "other tokens"
     tokens = sum(path.endswith(".bin") for path in store.asked)
     assert tokens < 60, f"{tokens} requests for blocks"
 
@@ -76,7 +76,8 @@ def test_a_block_of_two_shards_is_read_in_two_requests(program, folder, store):
     local = [str(store.folder / Path(url).name) for url in urls]
     on_disk = {**config, "sources": [{"name": "all", "shards": local}]}
     keys = {"block_documents": 25, "window_blocks": 3, "prefetch_factor": 64}
-    assert digest_of(program, folder, config, **keys) == digest_of(program, folder, on_disk, **keys)
+    expected = digest_of(program, folder, on_disk, **keys)
+    assert digest_of(program, folder, config, **keys) == expected, "other tokens"
     asked = sum(path.endswith(".bin") for path in store.asked)
     assert asked < 60  # 4 looks, 10 blocks, 3 of them in two shards, and what is read before them
 
@@ -103,7 +104,7 @@ def test_files_beside_objects(program, folder, store, io):
     both = [{"path": tape.path, "name": "disk"}, {"path": store.url(tape.path), "name": "store"}]
     twice = [{"path": tape.path, "name": name} for name in ("disk", "store")]
     mixed = digest_of(program, folder, {**tape.config, "sources": both}, io=io)
-    assert mixed == digest_of(program, folder, {**tape.config, "sources": twice})
+    assert mixed == digest_of(program, folder, {**tape.config, "sources": twice}), "other tokens"
 
 
 # ---- servers that are in trouble ----------------------------------------------------------------

@@ -124,7 +124,7 @@ def test_folders_of_a_bucket_are_those_of_a_disk(program, folder, corpora, bucke
         assert there == [(s.replace(str(path), f"s3://b/{name}"), f, d) for s, f, d in here]
         assert {form for _, form, _ in there} == {name.split("-")[0]}
     remote = corpus_of(corpora, FORMS, lambda name: f"s3://b/{name}/")
-    assert digest(program, folder, remote) == on_disk
+    assert digest(program, folder, remote) == on_disk, "other tokens"
 
 
 def test_an_index_of_this_machine_serves(program, folder, corpora, bucket):
@@ -141,7 +141,7 @@ def test_an_index_of_this_machine_serves(program, folder, corpora, bucket):
     assert sorted(bucket.rglob("*")) == before
     assert {path.suffix for path in sidecars.iterdir()} == {".rpx"}
     remote = corpus_of(corpora, FORMS, lambda name: f"s3://b/{name}/")
-    assert digest(program, folder, remote, index_dir=str(sidecars)) == on_disk
+    assert digest(program, folder, remote, index_dir=str(sidecars)) == on_disk, "other tokens"
 
 
 def refused_once(program, corpora, name, url):
@@ -198,7 +198,7 @@ def test_folders_of_a_server_without_lists(program, folder, corpora, store):
         assert f"{store.base}/{name}/" in said and "S3CR3T" not in said
     assert all("sig=S3CR3T" in path for path in store.asked)
     remote = corpus_of(corpora, BY_INDEX, lambda name: f"{store.base}/{name}/?sig=S3CR3T")
-    assert digest(program, folder, remote, index_dir=str(sidecars)) == on_disk
+    assert digest(program, folder, remote, index_dir=str(sidecars)) == on_disk, "other tokens"
     assert "S3CR3T" not in "".join(path.read_text() for path in folder.glob("*.log"))
 
 
