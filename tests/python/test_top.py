@@ -19,6 +19,7 @@ from watch_kit import FakeEngine, stat_of
 
 pyte = pytest.importorskip("pyte")
 
+FAR = {"next_row": 1000000000}
 ILL = "\x1b[31mno room\n"
 CLEAR = b"\x1b[2J", b"\x1b[J", b"\x1b[H\x1b[J"
 
@@ -45,7 +46,7 @@ def answer(run, speed, **more):
     starved = {"alert": "starved", "message": "rank 1 has waited", "age_seconds": 4, "raised": True}
     ways = {"mapped_share": 0.5, "buffered_share": 0.25, "direct_share": 0.25}
     more = {"alerts": [starved, {**starved, "alert": "skew", "raised": False}], **ways, **more}
-    return stat_of(run, **saves, **known, **{"ledger": ledger, "ranks": ranks, **more})
+    return stat_of(run, **saves, **{**known, "ledger": ledger, "ranks": ranks, **more})
 
 
 class Terminal:
@@ -120,7 +121,7 @@ class Terminal:
 def engines(folder):
     made = [
         FakeEngine(folder, "alpha", answer("alpha", 5e6)),
-        FakeEngine(folder, "beta", answer("beta", 9e6, mapped_share=None, save_error=ILL)),
+        FakeEngine(folder, "beta", answer("beta", 9e6, **FAR, mapped_share=None, save_error=ILL)),
     ]
     yield made
     for engine in made:
@@ -138,7 +139,7 @@ def test_a_screen_of_80_by_24(program, folder, engines):
     with Terminal(program, folder) as terminal:
         terminal.until(lambda text: order(text) == ["alpha", "beta"] and "source" in text)
         text = terminal.text()
-        assert "1,234,567" in text and "5.0 M" in text and " 777" in text
+        assert "1,234,567 " in text and " 1.0 G " in text and "5.0 M" in text and " 777" in text
         assert "saves 12, 0 failed" in text
         head, alpha, beta = text.split("\n")[1:4]
         assert len(head) == 80 and head.endswith(" m/b/d %")

@@ -109,6 +109,13 @@ static const char *short_of(const json_t *object, const char *key, char text[RP_
     return value < 0 ? "-" : rp_cmd_short_text(value, text);
 }
 
+/* In full as long as the digits and their commas fit into a column of 12, with a space. */
+static const char *row_of(const json_t *stat, char text[RP_CMD_TEXT_BYTES])
+{
+    bool is_long = rp_watch_number(stat, "next_row") >= 1e9;
+    return is_long ? short_of(stat, "next_row", text) : count_of(stat, "next_row", text);
+}
+
 static const char *bytes_of(const json_t *object, const char *key, char text[RP_CMD_TEXT_BYTES])
 {
     double bytes = rp_watch_number(object, key);
@@ -160,7 +167,7 @@ static void draw_engine(struct rp_screen *screen, int line, const struct rp_watc
         return;
     }
     rp_screen_put(screen, line, 0, ink, "%-16.16s %-8s%12s%9s%6.1f %%%6zu/%-2zu%8s%9s", run->run,
-                  rp_watch_state_word(run->state), count_of(run->stat, "next_row", row),
+                  rp_watch_state_word(run->state), row_of(run->stat, row),
                   short_of(run->stat, "tokens_per_second_1s", speed),
                   100 * rp_watch_number(run->stat, "fill"), rp_watch_attached(run->stat),
                   json_array_size(json_object_get(run->stat, "ranks")),
