@@ -77,8 +77,8 @@ head -c 65536 /dev/zero >"$work/tokens.bin"
 printf '%s\n' 'seq_len: 1048576' 'batch_size: 64' 'dp_world_size: 2' \
     'sources: [{path: tokens.bin, format: raw, dtype: u16, eos: 1}]' \
     >"$work/run.yaml"
-expect "the rings of a config: 64 MiB, and 4 slots of 64 rows of 4 MiB for each of 2 ranks" 0 \
-    "^ok +memory .*, 2\.[0-9]+ GiB wanted for all rings" doctor -c "$work/run.yaml"
+expect "the rings of a config: 64 MiB, and 8 slots of 64 rows of 4 MiB for each of 2 ranks" 0 \
+    "^ok +memory .*, 4\.[0-9]+ GiB wanted for all rings" doctor -c "$work/run.yaml"
 expect "what nothing verifies" 0 \
     "^warn +verification +nothing verifies 100.0 % of the tokens, 100.0 % of the bytes" \
     doctor -c "$work/run.yaml"
