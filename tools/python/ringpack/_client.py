@@ -286,10 +286,10 @@ class Client:
 
     # ---- where it stands ------------------------------------------------------------------------
 
-    def _pending(self) -> Optional[BatchInfo]:
-        """The batch that the library has lent and the caller has not got yet."""
+    def _pending(self) -> Optional[Terms]:
+        """Of the batch that the library has lent and the caller has not got yet."""
         terms = self.taking.held.terms if self.taking is not None else None
-        return terms.info if terms is not None and terms.is_filled() else None
+        return terms if terms is not None and terms.is_filled() else None
 
     def state(self) -> bytes:
         """The state token after the last batch that the caller got, as bytes."""
@@ -306,9 +306,10 @@ class Client:
     def next_row(self) -> int:
         """Global row of that state."""
         self._check_process()
-        info, geometry = self._pending(), self.geometry
-        if info is not None:
-            return int(min(info.first_row - geometry.rank * geometry.rows, info.next_row))
+        terms, geometry = self._pending(), self.geometry
+        if terms is not None:
+            first_row, next_row = terms.info.first_row, terms.info.next_row
+            return int(min(first_row - geometry.rank * geometry.rows, next_row))
         return int(self._c.rp_client_next_row(self._client))
 
     def contract(self) -> str:

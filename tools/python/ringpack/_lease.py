@@ -7,7 +7,8 @@ Invariants
   L2  A Lease that nothing but one local variable refers to has no views, and nothing can make any.
       Its owner may end it by hand and give the object a new batch (Client.step).
   L3  Whoever reads the numbers of a batch, or may still return it, holds a reference to its Terms.
-      Those that nothing but one local variable refers to may be filled in again.
+      Those that nothing but one local variable refers to may be filled in again. Only Pins keeps
+      a bare BatchInfo: a client that has pins fills in none again (Client.give_back, Client.step).
 """
 
 import ctypes

@@ -284,7 +284,9 @@ class Batch(Mapping[str, Any]):
     def release(self) -> None:
         """Give the slot back to the engine now. Twice is once.
 
-        Raises LeaseError when views are alive; the batch then stays as it was."""
+        Raises LeaseError when views are alive; the batch then stays as it was. Where two threads
+        looked at one section at once it may see the views of only one: then it is close(), and the
+        slot goes back with the last view."""
         if self._lease is None:
             return
         alive = self._lease.viewed()
