@@ -221,11 +221,31 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def sockets_of(pid):
+    """Inodes of the sockets of a process and of its children."""
+    found = set()
+    with contextlib.suppress(OSError):  # one that ends meanwhile
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            found.update(re.findall(r"^socket:\[(\d+)\]$", os.readlink(entry.path)))
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
+                found |= sockets_of(child)
+    return found
+
+
+def listeners(port):
+    """Inodes of the sockets that listen on that port, of anybody."""
+    text = "".join(path.read_text() for path in Path("/proc/net").glob("tcp*"))
+    lines = [line.split() for line in text.splitlines()]
+    return {line[9] for line in lines if line[1].endswith(f":{port:04X}") and line[3] == "0A"}
+
+
 def serves(port, process):
     """Whether it does, as soon as that is known: it ends where another process has its port."""
     deadline = time.monotonic() + PATIENCE
     while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        if listeners(port) & sockets_of(process.pid):
             return True
         time.sleep(0.02)
     return False

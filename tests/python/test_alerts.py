@@ -10,7 +10,7 @@ import time
 
 import pytest
 import ringpack
-from stream_kit import LONG, Corpus, Engine, Ranks, Stream, wait_until
+from stream_kit import LONG, PATIENCE, Corpus, Engine, Ranks, Stream, wait_until
 
 KINDS = ["starved", "skew", "disk_free", "save_failed", "copy_failed", "engine_failed"]
 ROWS, WORLD = 2, 2
@@ -191,7 +191,7 @@ def children(run):
 def test_nobody_waits_for_a_command_that_hangs(start):
     run = start(**HANG)
     wait_until(lambda: children(run), "the command")
-    assert answers_during(run).wait(60)
+    assert answers_during(run).wait(PATIENCE)
     (pid,) = children(run)
     os.kill(pid, 9)
     wait_until(lambda: run.stat()["alerts"][2]["command_failures"] == 1, "its end")
@@ -207,7 +207,7 @@ def test_an_engine_that_waits_for_its_command_is_noticed(start, broken, monkeypa
     assert not asked.wait(1), "it does not wait"
     for pid in children(run):
         os.kill(pid, 9)
-    assert asked.wait(60)
+    assert asked.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("words", ["no-such-program", "mail -s x", "./tell"])

@@ -28,9 +28,8 @@ class Trainers:
         self.threads = [threading.Thread(target=self.train, args=[rank]) for rank in range(WORLD)]
 
     def train(self, rank):
-        with ringpack.Loader(
-            run=self.engine.run, run_dir=self.engine.folder, dp_rank=rank, dp_world_size=WORLD
-        ) as loader:
+        place = {"run": self.engine.run, "run_dir": self.engine.folder, "dp_rank": rank}
+        with ringpack.Loader(**place, dp_world_size=WORLD, connect_timeout=PATIENCE) as loader:
             while not self.ends.is_set():
                 with contextlib.suppress(ringpack.EngineTimeoutError):
                     loader.next(timeout=0.5)

@@ -127,7 +127,8 @@ def test_stat_tells_what_nothing_verifies(program, folder, engines, verify):
     subprocess.run([program, "index", "-q", paths["i32"]], check=True, capture_output=True)
     keys = {**Tape(folder).config, "sources": list(paths.values()), "run": "shares"}
     engines(program, folder, {**keys, "verify_blocks": verify})
-    with ringpack.Loader(run="shares", run_dir=folder, start_engine=False) as loader:
+    place = {"run": "shares", "run_dir": folder, "start_engine": False}
+    with ringpack.Loader(**place, connect_timeout=PATIENCE) as loader:
         for _ in loader:
             pass
         stat = ringpack.stat("shares", folder)

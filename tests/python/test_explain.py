@@ -14,7 +14,7 @@ import numpy
 import pytest
 import ringpack
 from explain_kit import explain, rows_of
-from stream_kit import Corpus, Engine, Ranks, Stream, token_of
+from stream_kit import PATIENCE, Corpus, Engine, Ranks, Stream, token_of
 
 SEED = 17
 LAYOUT = [("megatron", "u16", 3, [31, 25]), ("npy", "u16", 1, [22, 19])]
@@ -177,7 +177,7 @@ def test_a_checkpoint_and_an_engine_are_enough(program, folder, corpus):
     try:
         os.close(ready_end)
         assert os.read(ready, 6) == b"ready\n"
-        with ringpack.Loader(run="opt", run_dir=folder) as loader:
+        with ringpack.Loader(run="opt", run_dir=folder, connect_timeout=PATIENCE) as loader:
             for _ in range(2):
                 loader.next()
             loader.next()

@@ -274,7 +274,8 @@ def test_a_refused_save_hides_no_bad_one(program, folder, disk, engines):
         assert "other bytes than were written" in stat["save_error"] and stat["unsaved_rows"] > 0
         assert len(list(place.glob("*.rpc"))) == 2, "bad saves fill the disk"
     one = Ranks(engine, 0)
-    one.loaders = [ringpack.Loader(run=engine.run, run_dir=folder, dp_rank=0, dp_world_size=2)]
+    known = {"run": engine.run, "run_dir": folder, "dp_rank": 0, "dp_world_size": 2}
+    one.loaders = [ringpack.Loader(**known, connect_timeout=PATIENCE)]
     with one:
         one.loaders[0].load_state_dict({"ringpack_state": token})
         one.loaders[0].attach()

@@ -15,7 +15,7 @@ import sys
 import pytest
 import ringpack
 from conftest import ROOT
-from job_kit import Job
+from job_kit import PATIENCE, Job
 
 LAUNCH = ROOT / "tools" / "examples" / "launch"
 # srun: two nodes of one task, side by side; each node has a run directory of its own.
@@ -183,7 +183,7 @@ def test_a_service_manager_is_told_when_trainers_can_attach(program, place, abst
         command = [program, "serve", "--seq-len", "64", "--batch-size", "2", *arguments]
         with Job(command, place / "log", cwd=place, env=environment):
             assert manager.recv(64) == b"READY=1"
-            with ringpack.Loader(run_dir=place / "run", connect_timeout=600) as loader:
+            with ringpack.Loader(run_dir=place / "run", connect_timeout=PATIENCE) as loader:
                 assert next(loader).first_row == 0
     loader = "ringpack.Loader(corpus='licences', seq_len=64, batch_size=2, run='owned')"
     owned = f"import ringpack; next({loader})"
@@ -219,7 +219,8 @@ def test_systemd_starts_a_killed_engine_again(place):
             pytest.skip(f"LEFT OUT: no systemd can be run here: {job.output()}")
         started = systemctl("start", "ringpack@pretrain")
         assert started.returncode == 0, started.stderr
-        with ringpack.Loader(run="pretrain", run_dir=run_dir / "ringpack") as loader:
+        patient = {"connect_timeout": PATIENCE, "restart_timeout": PATIENCE}
+        with ringpack.Loader(run="pretrain", run_dir=run_dir / "ringpack", **patient) as loader:
             rows = [next(loader).first_row]
             engine = systemctl("show", "--property=MainPID", "--value", "ringpack@pretrain").stdout
             os.kill(int(engine), signal.SIGKILL)
@@ -254,7 +255,7 @@ def test_an_engine_and_a_trainer_of_different_containers(place):
     serve += ["--source", place / "licences", "--seq-len", "64", "--batch-size", "2"]
     take = f"""
 import ringpack
-with ringpack.Loader(run="pod", run_dir={str(run_dir)!r}) as loader:
+with ringpack.Loader(run="pod", run_dir={str(run_dir)!r}, connect_timeout={PATIENCE}) as loader:
     for _ in range(20):
         batch = next(loader)
     print("row", batch.next_row)

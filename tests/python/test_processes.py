@@ -116,7 +116,8 @@ def test_an_engine_that_always_dies_is_not_started_for_ever(make, folder):
 
 def test_an_engine_of_others_that_is_killed_is_waited_for(serve, folder, expected):
     engine = serve("shared")
-    with ringpack.Loader(run="shared", run_dir=folder, batch_size=3) as loader:
+    patient = {"connect_timeout": PATIENCE, "restart_timeout": PATIENCE}
+    with ringpack.Loader(run="shared", run_dir=folder, batch_size=3, **patient) as loader:
         assert loader.engine_pid is None
         rows = []
         for batch in loader:
@@ -133,7 +134,8 @@ def test_an_engine_of_others_that_is_killed_is_waited_for(serve, folder, expecte
 
 def test_an_engine_that_stays_away_is_an_error(serve, folder):
     engine = serve("shared")
-    with ringpack.Loader(run="shared", run_dir=folder, restart_timeout=0.2) as loader:
+    patient = {"connect_timeout": PATIENCE, "restart_timeout": 0.2}
+    with ringpack.Loader(run="shared", run_dir=folder, **patient) as loader:
         next(loader)
         engine.kill()
         engine.wait()

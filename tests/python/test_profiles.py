@@ -7,6 +7,7 @@ import subprocess
 import numpy
 import pytest
 import ringpack
+from stream_kit import PATIENCE
 from stream_oracle import IGNORED, INPUTS
 
 LENGTH, ROWS = INPUTS["seq_len"], 3
@@ -119,6 +120,7 @@ def test_sections_beyond_the_profile_can_be_had(make):
 
 
 def test_a_run_that_does_not_fit_the_profile_is_refused(make, folder):
+    place = {"run_dir": folder, "connect_timeout": PATIENCE}
     with make(profile="min", run="small") as owner:
         owner._detach()
         for profile, text in (
@@ -126,13 +128,13 @@ def test_a_run_that_does_not_fit_the_profile_is_refused(make, folder):
             ("megatron", "labels, loss_mask, position_ids"),
         ):
             with pytest.raises(ringpack.UsageError, match=f"needs {text}") as raised:
-                ringpack.Loader(run="small", run_dir=folder, profile=profile).attach()
+                ringpack.Loader(run="small", profile=profile, **place).attach()
             assert "profile:" in raised.value.hint
     with make(profile="full", run="large") as owner:
         owner._detach()
         with pytest.raises(ringpack.UsageError, match="needs aligned labels"):
-            ringpack.Loader(run="large", run_dir=folder, profile="hf").attach()
-        with ringpack.Loader(run="large", run_dir=folder, profile="grain") as loader:
+            ringpack.Loader(run="large", profile="hf", **place).attach()
+        with ringpack.Loader(run="large", profile="grain", **place) as loader:
             assert list(next(loader)) == list(WANTED["grain"])
     with pytest.raises(ringpack.ConfigError, match="profile"):
         make(profile="nemo").attach()

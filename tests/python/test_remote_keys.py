@@ -5,6 +5,7 @@ servers that check signatures. No key is ever shown."""
 import os
 import random
 import re
+import socket
 import subprocess
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -26,6 +27,7 @@ from remote_kit import (  # with the fixtures `bucket`, `environment` and `store
     make_tape,
     output_of,
     server,
+    serves,
     store,
 )
 from stream_kit import Written, write_megatron
@@ -202,6 +204,13 @@ def test_a_bucket_of_hadro_with_delays_errors_and_tls(program, folder, monkeypat
         monkeypatch.setenv("AWS_CA_BUNDLE", str(folder / "cert.pem"))
         tape.config["sources"] = ["s3://b/tape.bin"]
         finish(program, folder, tape)
+
+
+def test_control_a_server_whose_port_a_stranger_has_does_not_serve():
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        process = subprocess.Popen(["sleep", "0.3"])
+        assert not serves(stranger.getsockname()[1], process)
+        process.wait()
 
 
 # ---- listings -----------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Engines that lie, and `ringpack metrics` to watch them."""
 
-import contextlib
 import json
 import os
 import re
@@ -81,8 +80,13 @@ class Metrics:
     def ask(self, path, **headers):
         """Status, text, type. Connections live for ten seconds at most: then there is another."""
         for _ in range(5):
-            with contextlib.suppress(ConnectionResetError):
+            try:
                 return self.ask_once(path, headers)
+            except ConnectionResetError:
+                pass
+            except urllib.error.URLError as error:
+                if not isinstance(error.reason, ConnectionError):
+                    raise
         raise AssertionError(f"{path} is not answered")
 
     def ask_once(self, path, headers):
