@@ -88,6 +88,17 @@ static bool end_stage_stream(struct rp_dispatch *d)
     return true;
 }
 
+static bool plan_batches(struct rp_dispatch *d, uint64_t batches, bool with_reads)
+{
+    for (planned = 0; planned < batches;) {
+        if (open_ticket(d, NULL) < 0)
+            return false;
+        fill_ticket(d->arena, d->ticket, d->next_ticket, with_reads);
+        end_stage_batch(d);
+    }
+    return true;
+}
+
 void stage_plan(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uint64_t batches,
                 bool with_reads, bool with_empty)
 {
@@ -104,12 +115,23 @@ void stage_plan(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uin
         close_ticket(&d);
         publish_closed(&d);
     }
-    for (planned = 0; planned < batches;) {
-        if (open_ticket(&d, NULL) < 0)
-            return;
-        fill_ticket(arena, d.ticket, d.next_ticket, with_reads);
-        end_stage_batch(&d);
-    }
+    if (plan_batches(&d, batches, with_reads) && end_stage_stream(&d))
+        answer_until_stopped(&d);
+}
+
+void stage_plan_awaited(struct rp_arena *arena, struct rp_looks *looks, int wake_fd,
+                        uint64_t batches, unsigned bell)
+{
+    static const struct rp_flow_options options = {.rank_count = 1};
+    struct rp_files none = {0};
+    struct rp_dispatch d = {.options = &options,
+                            .arena = arena,
+                            .reads.files = &none,
+                            .looks = looks,
+                            .wake_fd = wake_fd};
+    if (!plan_batches(&d, batches, false))
+        return;
+    model_bell_wait(bell);
     if (end_stage_stream(&d))
         answer_until_stopped(&d);
 }

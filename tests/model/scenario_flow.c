@@ -15,6 +15,7 @@
 #define STATE_BYTES 64u
 #define BEHIND_SLOTS 4u
 #define ENGINE 0u /* a thread, and its bell */
+#define PLANNER 1u
 #define PACKER 2u
 #define SECOND 3u
 
@@ -89,6 +90,10 @@ static void begin_threads(void)
 static void begin_threads_without_space(void)
 {
     begin_with(1, 1, 1, false);
+}
+static void begin_threads_with_space(void)
+{
+    begin_with(1, 1, 4, false);
 }
 static void begin_processes(void)
 {
@@ -243,6 +248,11 @@ static void run_planner_of_reads(void)
 {
     plan(true, false);
 }
+static void run_planner_that_is_slow(void)
+{
+    struct rp_flow *flow = &shared->flow;
+    stage_plan_awaited(&flow->arena, &flow->looks, flow->wake_fd, BATCHES, PLANNER);
+}
 static void run_planner_that_joins(void)
 {
     struct rp_flow *flow = &shared->flow;
@@ -306,6 +316,12 @@ static void run_trainer(void)
     }
 }
 
+static void run_trainer_that_is_awaited(void)
+{
+    run_trainer();
+    model_bell_ring(PLANNER);
+}
+
 const struct model_scenario model_flow_threads = {
     .name = "flow-of-threads",
     .begin = begin_threads,
@@ -338,6 +354,19 @@ const struct model_scenario model_flow_space = {
                 {.name = "planner", .run = run_planner},
                 {.name = "packer", .run = run_packer},
                 {.name = "trainer", .run = run_trainer}},
+};
+
+/* A batch of less than half of a ring, and nothing to pack behind it until the trainer has it: who
+ * has published it must wake the trainer, or nobody does. */
+const struct model_scenario model_flow_announces = {
+    .name = "flow-that-announces-late",
+    .begin = begin_threads_with_space,
+    STATE,
+    .preemptions = 1,
+    .threads = {{.name = "engine", .run = run_engine},
+                {.name = "planner", .run = run_planner_that_is_slow},
+                {.name = "packer", .run = run_packer},
+                {.name = "trainer", .run = run_trainer_that_is_awaited}},
 };
 
 const struct model_scenario model_flow_joins = {

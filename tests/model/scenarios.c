@@ -16,6 +16,7 @@ const struct model_scenario *const model_scenarios[] = {
     &model_flow_packer_killed,
     &model_flow_reads,
     &model_flow_space,
+    &model_flow_announces,
     &model_flow_joins,
     &model_flow_joins_later,
     NULL,

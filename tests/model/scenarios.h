@@ -7,7 +7,7 @@
 
 extern const struct model_scenario model_event;
 extern const struct model_scenario model_flow_threads, model_flow_reads, model_flow_space,
-    model_flow_packer_killed, model_flow_joins, model_flow_joins_later;
+    model_flow_packer_killed, model_flow_announces, model_flow_joins, model_flow_joins_later;
 extern const struct model_scenario model_ring_one_slot, model_ring_leases, model_ring_seats,
     model_ring_failure, model_ring_wakes, model_ring_trainer_killed, model_ring_engine_killed,
     model_ring_ready;
