@@ -65,8 +65,9 @@ static void set_missing(const char *directory, json_t *entry, const json_t *stop
     free(bad);
 }
 
-/* The journal may be long, and the disk slow, so what happened before is looked up here. */
-static void write_start(struct rp_engine_journal *journal)
+/* The first entry, complete. The journal may be long, and the disk slow, so what happened before is
+ * looked up here. */
+static json_t *take_start(struct rp_engine_journal *journal)
 {
     struct rp_run_journal_last last;
     json_t *entry = journal->start;
@@ -76,34 +77,44 @@ static void write_start(struct rp_engine_journal *journal)
     json_object_set_new(entry, "before", json_string(before));
     if (!journal->is_fresh)
         set_missing(journal->directory, entry, last.stopped);
-    append(journal, entry);
     json_decref(last.started);
     json_decref(last.stopped);
+    return entry;
 }
 
-/* Once the thread is left, the directory is not locked for this engine any more: what is queued is
- * not written then. */
+/* With the mutex held, but for the time of the append. Once the thread is left, the directory is
+ * not locked for this engine any more: the entry is not written then. */
+static void append_locked(struct rp_engine_journal *journal, json_t *entry)
+{
+    if (journal->side.is_left) {
+        json_decref(entry);
+        return;
+    }
+    pthread_mutex_unlock(&journal->side.mutex);
+    append(journal, entry);
+    pthread_mutex_lock(&journal->side.mutex);
+}
+
 static void write_queued(struct rp_side_thread *side)
 {
     struct rp_engine_journal *journal = (struct rp_engine_journal *)side;
     prctl(PR_SET_NAME, "journal");
-    if (journal->start)
-        write_start(journal);
+    json_t *start = journal->start ? take_start(journal) : NULL;
     pthread_mutex_lock(&side->mutex);
+    if (start)
+        append_locked(journal, start);
     journal->has_started = true;
     pthread_cond_broadcast(&side->changed);
     for (;;) {
         while (journal->count == 0 && !side->stop)
             pthread_cond_wait(&side->changed, &side->mutex);
-        if (journal->count == 0 || side->is_left)
+        if (journal->count == 0)
             break;
         json_t *entry = journal->queue[0];
         journal->count--;
         for (size_t i = 0; i < journal->count; i++)
             journal->queue[i] = journal->queue[i + 1];
-        pthread_mutex_unlock(&side->mutex);
-        append(journal, entry);
-        pthread_mutex_lock(&side->mutex);
+        append_locked(journal, entry);
     }
     pthread_mutex_unlock(&side->mutex);
 }
@@ -236,7 +247,7 @@ void rp_engine_journal_finish_start(struct rp_engine *engine)
         return;
     if (!journal->thread_runs) {
         if (journal->start)
-            write_start(journal);
+            append(journal, take_start(journal));
         return;
     }
     pthread_mutex_lock(&journal->side.mutex);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The run journal of an engine that ends while the disk hangs: its thread uses nothing of the
- * engine any more, and writes nothing that was queued. */
+ * engine any more, and writes nothing that was queued, nor the start that it had not begun to
+ * write. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,10 +18,12 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "checkpoint/run_journal.h"
 #include "server/journal.h"
 
 static sem_t hangs, may_go_on;
 static int entries;
+static bool look_back_hangs;
 static char directory_found[32];
 
 /* Of checkpoint/run_journal.c: the disk hangs at the second entry, the first one after the start.
@@ -42,6 +45,21 @@ int __wrap_rp_checkpoint_journal_append(const char *directory, json_t *entry,
     return 0;
 }
 
+/* Of the same file: what the engine before has written. */
+void __wrap_rp_checkpoint_journal_find_last(const char *directory,
+                                            struct rp_run_journal_last *last);
+void __wrap_rp_checkpoint_journal_find_last(const char *directory, struct rp_run_journal_last *last)
+{
+    (void)directory;
+    *last = (struct rp_run_journal_last){0};
+    if (!look_back_hangs)
+        return;
+    sem_post(&hangs);
+    while (sem_wait(&may_go_on) < 0)
+        continue;
+    sem_post(&hangs);
+}
+
 /* Nobody waits 5 seconds here: the time is over at once. */
 int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
                                   const struct timespec *until);
@@ -60,23 +78,27 @@ static void wait_for(sem_t *event)
         continue;
 }
 
+static char name[] = "/no/such/checkpoints", run[] = "test", text[] = "";
+static const struct rp_engine_options options = {.keep_journal = true};
+static struct rp_config config;
+static struct rp_engine engine;
+
+static void begin(void)
+{
+    sem_init(&hangs, 0, 0);
+    sem_init(&may_go_on, 0, 0);
+    __atomic_store_n(&entries, 0, __ATOMIC_SEQ_CST);
+    config = (struct rp_config){.run = run, .checkpoint_dir = strdup(name)};
+    assert_non_null(config.checkpoint_dir);
+    engine = (struct rp_engine){
+        .config = &config, .options = &options, .config_text = text, .start_row = 1};
+    rp_engine_journal_start(&engine);
+}
+
 static void a_disk_that_hangs_at_the_end_gets_nothing_more(void **state)
 {
     (void)state;
-    char name[] = "/no/such/checkpoints", run[] = "test", text[] = "";
-    static struct rp_config config;
-    static struct rp_engine engine;
-    const struct rp_engine_options options = {.keep_journal = true};
-    sem_init(&hangs, 0, 0);
-    sem_init(&may_go_on, 0, 0);
-    config.run = run;
-    config.checkpoint_dir = strdup(name);
-    assert_non_null(config.checkpoint_dir);
-    engine.config = &config;
-    engine.options = &options;
-    engine.config_text = text;
-    engine.start_row = 1;
-    rp_engine_journal_start(&engine);
+    begin();
     rp_engine_journal_finish_start(&engine);
     assert_int_equal(entries, 1);
     rp_engine_journal_rollback(&engine, 7);
@@ -92,10 +114,25 @@ static void a_disk_that_hangs_at_the_end_gets_nothing_more(void **state)
     assert_int_equal(__atomic_load_n(&entries, __ATOMIC_SEQ_CST), 2);
 }
 
+static void a_disk_that_hangs_at_the_start_gets_no_entry(void **state)
+{
+    (void)state;
+    look_back_hangs = true;
+    begin();
+    wait_for(&hangs);
+    rp_engine_journal_close(&engine);
+    free(config.checkpoint_dir);
+    sem_post(&may_go_on);
+    wait_for(&hangs);
+    rp_sleep_ns(20000000); /* enough for a thread that would write one */
+    assert_int_equal(__atomic_load_n(&entries, __ATOMIC_SEQ_CST), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_disk_that_hangs_at_the_end_gets_nothing_more),
+        cmocka_unit_test(a_disk_that_hangs_at_the_start_gets_no_entry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
