@@ -41,8 +41,9 @@ struct rp_source_spec *rp_stream_sources(const struct rp_config *config)
     return specs;
 }
 
-int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config *config,
-                          bool allow_missing, struct rp_error *error)
+int rp_stream_open_corpus_with(struct rp_corpus **corpus_out, const struct rp_config *config,
+                               bool allow_missing, const struct rp_corpus_gate *gate,
+                               struct rp_error *error)
 {
     struct rp_source_spec *specs = rp_stream_sources(config);
     if (!specs)
@@ -52,10 +53,17 @@ int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config 
                                   .index_dir = config->index_dir,
                                   .manifest = config->manifest,
                                   .cache_dir = config->cache_dir,
-                                  .allow_missing_data = allow_missing};
+                                  .allow_missing_data = allow_missing,
+                                  .gate = gate};
     int code = rp_corpus_open(corpus_out, &spec, error);
     free(specs);
     return code;
+}
+
+int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config *config,
+                          bool allow_missing, struct rp_error *error)
+{
+    return rp_stream_open_corpus_with(corpus_out, config, allow_missing, NULL, error);
 }
 
 uint64_t rp_stream_object_bytes(const struct rp_corpus *corpus)

@@ -28,6 +28,11 @@ struct rp_source_spec *rp_stream_sources(const struct rp_config *config);
 RP_MUST_CHECK int rp_stream_open_corpus(struct rp_corpus **corpus_out,
                                         const struct rp_config *config, bool allow_missing,
                                         struct rp_error *error);
+/** The same, with a gate before what may take long (corpus.h); NULL = none. */
+RP_MUST_CHECK int rp_stream_open_corpus_with(struct rp_corpus **corpus_out,
+                                             const struct rp_config *config, bool allow_missing,
+                                             const struct rp_corpus_gate *gate,
+                                             struct rp_error *error);
 
 /** Bytes that a cache needs to keep all shards that are objects in stores. */
 uint64_t rp_stream_object_bytes(const struct rp_corpus *corpus);

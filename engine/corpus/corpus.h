@@ -88,6 +88,14 @@ struct rp_source_spec {
     bool drop_unmasked; /* documents without spans count as empty */
 };
 
+/* Asked on the opening thread, possibly several times, before what may take long: answers of a
+ * store, a walk over a shard that has no sidecar. A code below 0, with its error, ends the opening.
+ */
+struct rp_corpus_gate {
+    int (*pass)(void *context, struct rp_error *error);
+    void *context;
+};
+
 struct rp_corpus_spec {
     const struct rp_source_spec *sources;
     uint32_t source_count;
@@ -96,6 +104,7 @@ struct rp_corpus_spec {
                                 NULL = every shard is opened */
     const char *cache_dir;   /* for indexes and sidecars of URLs; NULL = as object/remote.h says */
     bool allow_missing_data; /* with its sidecar there, a missing token file is a warning */
+    const struct rp_corpus_gate *gate; /* NULL = none */
 };
 
 struct rp_corpus;

@@ -95,7 +95,9 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_sou
 int rp_corpus_open_manifest(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
                             struct rp_error *error)
 {
-    int code = rp_manifest_open_place(&corpus->manifest, spec->manifest, spec->cache_dir, error);
+    int code = rp_url_is(spec->manifest) ? rp_corpus_gate_pass(spec->gate, error) : 0;
+    if (code == 0)
+        code = rp_manifest_open_place(&corpus->manifest, spec->manifest, spec->cache_dir, error);
     if (code < 0)
         return code;
     const struct rp_manifest *manifest = corpus->manifest;

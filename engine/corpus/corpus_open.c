@@ -41,9 +41,10 @@ static int open_remotes(struct rp_corpus *corpus, const struct rp_corpus_spec *s
         for (uint32_t i = 0; i < spec->sources[s].shard_count; i++)
             if (rp_url_is(spec->sources[s].shards[i]))
                 urls[corpus->remote_count++] = spec->sources[s].shards[i];
-    int code = corpus->remote_count ? rp_remotes_open(&corpus->remotes, urls, corpus->remote_count,
-                                                      spec->cache_dir, error)
-                                    : 0;
+    int code = corpus->remote_count ? rp_corpus_gate_pass(spec->gate, error) : 0;
+    if (code == 0 && corpus->remote_count)
+        code = rp_remotes_open(&corpus->remotes, urls, corpus->remote_count, spec->cache_dir,
+                               error);
     free(urls);
     return code;
 }
@@ -57,6 +58,7 @@ static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
                  .index_dir = spec->index_dir,
                  .allow_missing_data = spec->allow_missing_data},
         .scan_bytes_max = RP_SCAN_AT_OPEN_MAX,
+        .gate = spec->gate,
     };
     for (uint32_t i = 0; i < source_spec->shard_count; i++) {
         struct rp_opened *opened = &corpus->shards[corpus->shard_count];

@@ -323,7 +323,7 @@ static int open_found(struct rp_opened *opened, const struct rp_open_options *op
         opened->table = sidecar->table.shape.has_spans ? &sidecar->table : NULL;
     else if (code == 0 && opened->found.has_sidecar)
         open_table_of_sidecar(opened);
-    else if (code == 0)
+    else if (code == 0 && (code = rp_corpus_gate_pass(options->gate, error)) == 0)
         code = build_table(opened, options, fd, error);
     if (code == 0)
         code = check_indexed_mask(opened, error);

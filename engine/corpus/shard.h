@@ -57,7 +57,13 @@ struct rp_opened {
 struct rp_open_options {
     struct rp_find_options find;
     uint64_t scan_bytes_max; /* a token file without sidecar is scanned if it is not larger */
+    const struct rp_corpus_gate *gate; /* NULL = none */
 };
+
+static inline int rp_corpus_gate_pass(const struct rp_corpus_gate *gate, struct rp_error *error)
+{
+    return gate ? gate->pass(gate->context, error) : 0;
+}
 
 RP_MUST_CHECK int rp_shard_open(struct rp_opened *opened, const char *path, uint32_t source,
                                 const struct rp_open_options *options, struct rp_error *error);

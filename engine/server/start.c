@@ -5,7 +5,8 @@
  * Order matters: the checkpoint is opened before the corpus, because with its contents a run can
  * begin although token files are unreachable; and before the plan, which then checks the token
  * against the corpus field by field. The trial write of the checkpoint directory goes on beside all
- * that, and is finished before anything is written there. */
+ * that, and is finished before anything is written there, and before what may take long: a start
+ * that cannot save is not to be refused only after a scan of the corpus. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -300,6 +301,25 @@ static void know_start_state(struct rp_engine *engine)
     rp_engine_know_saved(engine, token, engine->start_bytes, engine->started_from);
 }
 
+static int finish_trial(void *checkpoints, struct rp_error *error)
+{
+    return rp_checkpoint_dir_finish_trial(checkpoints, error);
+}
+
+static int open_corpus(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
+                       struct rp_error *error)
+{
+    const struct rp_corpus_gate gate = {finish_trial, engine->checkpoints};
+    size_t bytes = 0;
+    bool has_contents = checkpoint &&
+                        rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
+    int code = rp_stream_open_corpus_with(&engine->corpus, engine->config, has_contents,
+                                          engine->checkpoints ? &gate : NULL, error);
+    /* A directory that cannot be written is told as such, not as an error of the source. */
+    int tried = code < 0 && engine->checkpoints ? finish_trial(engine->checkpoints, error) : 0;
+    return tried < 0 ? tried : code;
+}
+
 int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint = NULL;
@@ -307,12 +327,8 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     if (engine->checkpoints)
         rp_recorder_open(&engine->recorder, engine->config);
     int code = open_checkpoint(engine, &checkpoint, error);
-    if (code >= 0) {
-        size_t contents_bytes = 0;
-        bool has_contents = checkpoint && rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS,
-                                                                &contents_bytes);
-        code = rp_stream_open_corpus(&engine->corpus, engine->config, has_contents, error);
-    }
+    if (code >= 0)
+        code = open_corpus(engine, checkpoint, error);
     if (code >= 0)
         code = rp_stream_docs_per_row(&docs_per_row, engine->config, engine->corpus, error);
     if (code >= 0)

@@ -2,6 +2,7 @@
 /* Files of tokens separated by EOS: raw, npy and llm.c, against the simplest possible scan. */
 #include "corpus_files.h"
 
+#include <errno.h>
 #include <time.h>
 
 #include "corpus/document_scan.h"
@@ -361,6 +362,38 @@ static void test_large_file_same_with_and_without_sidecar(void **state)
     free(tokens);
 }
 
+static int pass(void *context, struct rp_error *error)
+{
+    ++*(unsigned *)context;
+    return rp_fail(error, -ENOSPC, NULL, "the gate is closed");
+}
+
+/* The file has half a token, which a scan would complain of. */
+static void test_a_gate_comes_before_a_scan_and_only_then(void **state)
+{
+    (void)state;
+    static const uint8_t odd[3];
+    static const uint16_t tokens[] = {1, EOS};
+    const char *shard = "odd.bin";
+    unsigned asked = 0;
+    const struct rp_corpus_gate gate = {pass, &asked};
+    struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    struct rp_corpus_spec spec = {.sources = &source, .source_count = 1, .gate = &gate};
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    source.shards = &shard;
+    source.shard_count = 1;
+    put_file("odd.bin", odd, sizeof odd);
+    assert_int_equal(rp_corpus_open(&corpus, &spec, &error), -ENOSPC);
+    assert_int_equal(asked, 1);
+    shard = "known.bin";
+    put_file("known.bin", tokens, sizeof tokens);
+    assert_int_equal(rp_index_build("known.bin", &source, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(rp_corpus_open(&corpus, &spec, &error), 0);
+    assert_int_equal(asked, 1);
+    rp_corpus_close(corpus);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -372,6 +405,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_scan_against_the_obvious),
         cmocka_unit_test(test_large_file_same_with_and_without_sidecar),
+        cmocka_unit_test(test_a_gate_comes_before_a_scan_and_only_then),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
 }
