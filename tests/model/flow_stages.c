@@ -88,6 +88,17 @@ static bool end_stage_stream(struct rp_dispatch *d)
     return true;
 }
 
+static struct rp_dispatch make_dispatch(struct rp_arena *arena, struct rp_files *files,
+                                        struct rp_looks *looks, int wake_fd)
+{
+    static const struct rp_flow_options options = {.rank_count = 1};
+    return (struct rp_dispatch){.options = &options,
+                                .arena = arena,
+                                .reads.files = files,
+                                .looks = looks,
+                                .wake_fd = wake_fd};
+}
+
 static bool plan_batches(struct rp_dispatch *d, uint64_t batches, bool with_reads)
 {
     for (planned = 0; planned < batches;) {
@@ -102,13 +113,8 @@ static bool plan_batches(struct rp_dispatch *d, uint64_t batches, bool with_read
 void stage_plan(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uint64_t batches,
                 bool with_reads, bool with_empty)
 {
-    static const struct rp_flow_options options = {.rank_count = 1};
     struct rp_files none = {0};
-    struct rp_dispatch d = {.options = &options,
-                            .arena = arena,
-                            .reads.files = &none,
-                            .looks = looks,
-                            .wake_fd = wake_fd};
+    struct rp_dispatch d = make_dispatch(arena, &none, looks, wake_fd);
     if (with_empty) {
         if (open_ticket(&d, NULL) < 0)
             return;
@@ -122,13 +128,8 @@ void stage_plan(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uin
 void stage_plan_awaited(struct rp_arena *arena, struct rp_looks *looks, int wake_fd,
                         uint64_t batches, unsigned bell)
 {
-    static const struct rp_flow_options options = {.rank_count = 1};
     struct rp_files none = {0};
-    struct rp_dispatch d = {.options = &options,
-                            .arena = arena,
-                            .reads.files = &none,
-                            .looks = looks,
-                            .wake_fd = wake_fd};
+    struct rp_dispatch d = make_dispatch(arena, &none, looks, wake_fd);
     if (!plan_batches(&d, batches, false))
         return;
     model_bell_wait(bell);

@@ -77,18 +77,24 @@ static void one_wake_up_serves_half_of_a_ring(void **state)
     bench_close(&bench);
 }
 
+/* What was packed is announced when `ns` have passed, and not before. */
+static void assert_announced_after(struct bench *bench, uint64_t ns)
+{
+    stage.ns += ns - 1;
+    rp_deliver_as_packer(&bench->deliver);
+    assert_int_equal(stage.wakes, 0);
+    stage.ns++;
+    rp_deliver_as_packer(&bench->deliver);
+    assert_int_equal(stage.wakes, RINGS);
+}
+
 static void a_batch_is_announced_after_a_while(void **state)
 {
     (void)state;
     struct bench bench;
     announcing_open(&bench);
     pack_one(&bench);
-    stage.ns += RP_ANNOUNCE_NS - 1;
-    rp_deliver_as_packer(&bench.deliver);
-    assert_int_equal(stage.wakes, 0);
-    stage.ns++;
-    rp_deliver_as_packer(&bench.deliver);
-    assert_int_equal(stage.wakes, RINGS);
+    assert_announced_after(&bench, RP_ANNOUNCE_NS);
     rp_deliver_as_packer(&bench.deliver);
     assert_int_equal(stage.wakes, RINGS);
     bench_close(&bench);
@@ -107,12 +113,7 @@ static void many_ranks_have_more_time(void **state)
     bench.deliver.aside = aside;
     bench.options.rank_count = RANKS;
     pack_one(&bench);
-    stage.ns += RANKS * RP_ANNOUNCE_RANK_NS - 1;
-    rp_deliver_as_packer(&bench.deliver);
-    assert_int_equal(stage.wakes, 0);
-    stage.ns++;
-    rp_deliver_as_packer(&bench.deliver);
-    assert_int_equal(stage.wakes, RINGS);
+    assert_announced_after(&bench, RANKS * RP_ANNOUNCE_RANK_NS);
     bench_close(&bench);
 }
 
