@@ -161,15 +161,12 @@ static const char *locate_sequence(const struct rp_opened *opened, uint64_t sequ
     return NULL;
 }
 
-const char *rp_megatron_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
-                               uint64_t *byte_offset)
+static const char *locate_sequences(const struct rp_opened *opened, uint64_t document,
+                                    uint64_t *tokens, uint64_t *byte_offset)
 {
     const struct rp_megatron *megatron = &opened->megatron;
-    uint64_t first = document, last = document + 1;
-    if (!rp_shard_is_known(opened, document)) {
-        first = rp_load_u64(megatron->first + 8 * document);
-        last = rp_load_u64(megatron->first + 8 * document + 8);
-    }
+    uint64_t first = rp_load_u64(megatron->first + 8 * document);
+    uint64_t last = rp_load_u64(megatron->first + 8 * document + 8);
     if (first > last || last > megatron->sequences)
         return "its sequences lie outside the index";
     uint64_t document_begin = 0, document_end = 0;
@@ -186,6 +183,21 @@ const char *rp_megatron_locate(const struct rp_opened *opened, uint64_t document
     }
     *tokens = (document_end - document_begin) >> megatron->width_shift;
     *byte_offset = document_begin;
+    return NULL;
+}
+
+const char *rp_megatron_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
+                               uint64_t *byte_offset)
+{
+    uint64_t begin, end;
+    if (!rp_shard_is_known(opened, document))
+        return locate_sequences(opened, document, tokens, byte_offset);
+    RP_DASSERT(document < opened->megatron.sequences); /* is_next_plain */
+    const char *problem = locate_sequence(opened, document, &begin, &end);
+    if (problem)
+        return problem;
+    *tokens = (end - begin) >> opened->megatron.width_shift;
+    *byte_offset = begin;
     return NULL;
 }
 

@@ -203,12 +203,9 @@ static int look(struct rp_files *files, uint32_t shard, struct rp_error *error)
     return rp_shard_check(info, &file->stamp, file->object.fd, error);
 }
 
-int rp_files_get(struct rp_files *files, uint32_t shard, uint64_t retired,
-                 const struct rp_file **file, uint64_t *ticket, struct rp_error *error)
+int rp_files_get_open(struct rp_files *files, uint32_t shard, uint64_t retired, uint64_t *ticket,
+                      struct rp_error *error)
 {
-    *file = &files->files[shard];
-    if (files->files[shard].is_open)
-        return RP_FILES_OPEN;
     uint32_t other;
     if (rp_descriptors_are_used_up(&files->descriptors, &other, ticket)) {
         if (*ticket > retired)

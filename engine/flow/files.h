@@ -75,14 +75,22 @@ RP_MUST_CHECK int rp_files_open(struct rp_files *files, const struct rp_flow_opt
 void rp_files_close(struct rp_files *files);
 
 enum rp_files_open { RP_FILES_WAIT, RP_FILES_OPEN };
+/** rp_files_get of a file that is not open. */
+RP_MUST_CHECK int rp_files_get_open(struct rp_files *files, uint32_t shard, uint64_t retired,
+                                    uint64_t *ticket, struct rp_error *error);
 /** OPEN: *file is the file of the shard; if it was not open, it has been opened and checked against
  * the corpus. It stays open until the next call of this function or, if rp_files_use(ticket) is
  * called for it, at least until that ticket is retired. WAIT: no descriptor is free before the
  * tickets below *ticket are retired. Tickets below `retired` are retired now. Or a negative code.
  */
-RP_MUST_CHECK int rp_files_get(struct rp_files *files, uint32_t shard, uint64_t retired,
-                               const struct rp_file **file, uint64_t *ticket,
-                               struct rp_error *error);
+RP_MUST_CHECK static inline int rp_files_get(struct rp_files *files, uint32_t shard,
+                                             uint64_t retired, const struct rp_file **file,
+                                             uint64_t *ticket, struct rp_error *error)
+{
+    *file = &files->files[shard];
+    return (*file)->is_open ? RP_FILES_OPEN
+                            : rp_files_get_open(files, shard, retired, ticket, error);
+}
 /** The ticket reads the file of the shard, which is open. */
 void rp_files_use(struct rp_files *files, uint32_t shard, uint64_t ticket);
 

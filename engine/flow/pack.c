@@ -246,7 +246,19 @@ static const uint8_t *transfer_tokens(const struct rp_pack_plan *plan, uint32_t 
     return rp_files_tokens(plan->files, plan->arena->data, transfer);
 }
 
-static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, struct rp_ticket *ticket)
+/* Of every transfer, so the usual answer is found without a call. */
+static bool can_be_packed(const struct rp_pack_plan *plan, const struct rp_ticket *ticket,
+                          uint64_t number, const struct rp_transfer *transfer)
+{
+    const struct rp_a64 *free_until = &plan->arena->free_until[transfer->ring];
+    bool has_space = ticket->batch < rp_a64_load_acquire(free_until); /* PAIRS batch-space */
+    return (has_space || wait_for_space(plan, transfer->ring, ticket->batch)) &&
+           (transfer->loaded_by == number || wait_for_ticket(plan, transfer->loaded_by) != 0);
+}
+
+/* The ticket is READY. False when the flow is stopping. */
+static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, uint64_t number,
+                        struct rp_ticket *ticket)
 {
     const struct rp_arena *arena = plan->arena;
     const struct rp_mask *mask = ticket->masks, *masks_end = mask + ticket->mask_count;
@@ -258,8 +270,7 @@ static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, struct 
         const struct rp_mask *its_mask = mask < masks_end && mask->transfer == i ? mask++ : NULL;
         if (is_left_out(arena, transfer->ring, ticket->batch))
             continue;
-        if (!wait_for_space(plan, transfer->ring, ticket->batch) ||
-            wait_for_ticket(plan, transfer->loaded_by) == 0)
+        if (!can_be_packed(plan, ticket, number, transfer))
             return false;
         struct rp_error error;
         const uint8_t *source = transfer_tokens(plan, index, transfer, &error);
@@ -315,7 +326,7 @@ void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
         if (word >= rp_ticket_word(number, RP_TICKET_PACKED))
             continue;
         struct rp_ticket *ticket = rp_arena_ticket(arena, number);
-        if (ticket->error == 0 && !pack_ticket(plan, index, ticket))
+        if (ticket->error == 0 && !pack_ticket(plan, index, number, ticket))
             return;
         rp_a64_store_release(&ticket->state,
                              rp_ticket_word(number, RP_TICKET_PACKED)); /* PAIRS ticket-state */

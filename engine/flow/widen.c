@@ -152,15 +152,3 @@ void rp_widen_fill(void *target, enum rp_dtype dtype, int64_t value, size_t n)
             ((uint16_t *)target)[i] = (uint16_t)value;
     }
 }
-
-size_t rp_dtype_bytes(enum rp_dtype dtype)
-{
-    switch (dtype) {
-    case RP_DTYPE_U16:
-        return 2;
-    case RP_DTYPE_I64:
-        return 8;
-    default:
-        return 4;
-    }
-}

@@ -48,6 +48,9 @@ void rp_count_up(void *target, enum rp_dtype dtype, int64_t first, size_t n);
 void rp_widen_fill(void *target, enum rp_dtype dtype, int64_t value, size_t n);
 
 /** Bytes of one element. */
-size_t rp_dtype_bytes(enum rp_dtype dtype);
+static inline size_t rp_dtype_bytes(enum rp_dtype dtype)
+{
+    return dtype == RP_DTYPE_U16 ? 2 : dtype == RP_DTYPE_I64 ? 8 : 4;
+}
 
 #endif
