@@ -20,7 +20,7 @@ done
 refuses '/proc/none: cannot create the directory' \
     timeout 600 "$ringpack" serve -c c.yaml --run-dir /proc/none
 : >empty
-refuses 'error RP_E_CORRUPT: state token: 0 bytes' \
+refuses 'empty: expected a state token, found an empty file' \
     timeout 600 "$ringpack" serve -c c.yaml --state empty
 
 # serve OPTION...: in the background, until it says that trainers can attach
@@ -52,9 +52,15 @@ reply = peer.recv(65536)
 assert b"shared-memory version: the engine has" in reply and b"the trainer 1" in reply, reply
 PYTHON
 
-# An empty file is no state token, and to the library it would be none at all.
+# An empty file is no state token, and to the library it would be none at all. What is no state
+# token is refused by the name of its file, before an engine is looked for or started.
 status 2 'empty: expected a state token, found an empty file' \
     "$ringpack" attach cli --run-dir run --state empty
+seq 100 >words
+for command in 'attach cli --run-dir run' 'serve -c c.yaml'; do
+    status 2 'words: state token: these bytes are not a state token' \
+        "$ringpack" $command --state words
+done
 
 # A row that could not be noted is not taken: the next trainer gets it.
 "$ringpack" attach cli --run-dir run --batches 2 >/dev/null

@@ -368,11 +368,8 @@ static int show_state(const char *path, json_t **json)
     char *state;
     size_t bytes;
     int code = rp_cmd_read_state(path, &state, &bytes, &error);
-    if (code == 0) {
+    if (code == 0)
         code = rp_state_info(state, bytes, &token, &error);
-        if (code < 0)
-            code = rp_fail_context(&error, code, "%s", path);
-    }
     if (code == 0 && json)
         *json = rp_show_state_json(path, state, &token);
     else if (code == 0)

@@ -395,9 +395,6 @@ static int open_files(struct drain *drain, char **state, struct rp_client_option
         return 0;
     int code = rp_cmd_read_state(a->state_path, state, &client->state_bytes, error);
     client->state = *state;
-    if (code >= 0 && client->state_bytes == 0)
-        return rp_fail(error, -RP_E_CORRUPT, "nothing was read; give the file of a state token",
-                       "%s: expected a state token, found an empty file", a->state_path);
     return code;
 }
 

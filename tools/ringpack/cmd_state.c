@@ -65,9 +65,8 @@ static int read_checkpoint(const char *path, char **state, size_t *bytes, struct
     return code;
 }
 
-int rp_cmd_read_state(const char *path, char **state, size_t *bytes, struct rp_error *error)
+static int read_any_form(const char *path, char **state, size_t *bytes, struct rp_error *error)
 {
-    *state = NULL;
     if (is_directory(path) || rp_checkpoint_is_file(path))
         return read_checkpoint(path, state, bytes, error);
     int code = rp_saved_read(path, state, bytes, error);
@@ -76,6 +75,23 @@ int rp_cmd_read_state(const char *path, char **state, size_t *bytes, struct rp_e
     code = rp_file_read_all(path, RP_STATE_BYTES_MAX, state, bytes, error);
     if (code >= 0)
         *bytes = without_padding(*state, *bytes);
+    return code;
+}
+
+int rp_cmd_read_state(const char *path, char **state, size_t *bytes, struct rp_error *error)
+{
+    struct rp_state_info info;
+    *state = NULL;
+    int code = read_any_form(path, state, bytes, error);
+    if (code >= 0 && *bytes == 0)
+        code = rp_fail(error, -RP_E_CORRUPT, "nothing was read; give the file of a state token",
+                       "%s: expected a state token, found an empty file", path);
+    else if (code >= 0 && (code = rp_state_info(*state, *bytes, &info, error)) < 0)
+        code = rp_fail_context(error, code, "%s", path);
+    if (code < 0) {
+        free(*state);
+        *state = NULL;
+    }
     return code;
 }
 

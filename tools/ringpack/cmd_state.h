@@ -11,8 +11,8 @@
 
 /** Read a state token from a file of its own, where zeros may follow it as in a trainer's
  * state_dict; from a file in which a trainer has saved it (state/state_file.h); or from a
- * checkpoint of an engine, or the newest of a directory. The caller frees *state, which is NULL
- * after a failure. */
+ * checkpoint of an engine, or the newest of a directory. Its hash and its fields are checked, and
+ * errors name the file. The caller frees *state, which is NULL after a failure. */
 RP_MUST_CHECK int rp_cmd_read_state(const char *path, char **state, size_t *bytes,
                                     struct rp_error *error);
 
