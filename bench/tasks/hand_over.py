@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches that are ready: what it costs to take them, in C and in Python, beside a bare ring."""
 
+import functools
 import json
 import os
 import subprocess
@@ -17,7 +18,9 @@ SLOTS = 256  # of the task's own batches
 SMALL_TOKENS = 8_200_000  # 251 of them: the second lap is the end, and the engine rests then
 SECOND_LAP = {"warm": SLOTS, "rest_ms": 200, "batches": 240}
 FILL_SECONDS = 0.3  # until all of the small ones are there
-PACKAGE = Path(__file__).resolve().parents[2] / "tools" / "python"
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "tools" / "python"
+PEERS_PYTHON = ROOT / "build" / "peers-venv" / "bin" / "python"  # it has torch (peers/setup)
 
 # Runs in a process of its own, as a trainer would. The ring is full before the first next().
 PYTHON_TRAINER = """
@@ -34,6 +37,27 @@ with loader:
         if looks:
             batch["input_ids"]
     print(json.dumps((time.thread_time_ns() - begin) / (batches - 1)))
+"""
+
+# Half of the batches with a tensor that is dropped before the next step, and half with one that the
+# loop's variable holds until the next one has its place.
+TORCH_TRAINER = """
+import itertools, json, sys, time
+import ringpack
+loader = ringpack.Loader(run="bench", run_dir=sys.argv[1], start_engine=False, return_type="torch")
+def drop(batches):
+    for batch in itertools.islice(loader, batches):
+        batch["input_ids"]
+def hold(batches):
+    for batch in itertools.islice(loader, batches):
+        ids = batch["input_ids"]
+def ns_of(look, batches):
+    look(1)
+    begin = time.thread_time_ns()
+    look(batches - 1)
+    return (time.thread_time_ns() - begin) / (batches - 1)
+with loader:
+    print(json.dumps([ns_of(look, int(sys.argv[2]) // 2) for look in (drop, hold)]))
 """
 
 # Rounds of batches as fast as they come, by turns with a state token after each and without.
@@ -65,6 +89,18 @@ print(json.dumps({"ratios": ratios, "us": middle, "us_p99": us[len(us) * 99 // 1
 """
 
 
+@functools.cache
+def python_with_torch():
+    """That of the peers, where it is there; else the one that runs the bench. None: neither has
+    torch."""
+    for python in str(PEERS_PYTHON), sys.executable:
+        if Path(python).exists() and not subprocess.run(
+            [python, "-c", "import torch"], capture_output=True
+        ).returncode:
+            return python
+    return None
+
+
 class HandOver:
     def __init__(self, bench):
         self.bench = bench
@@ -82,11 +118,11 @@ class HandOver:
         return Engine(self.bench, self.bench.task(sources=self.small, num_epochs=2, profile="min",
                                                   prefetch_factor=SLOTS), "--fresh")
 
-    def _python(self, program, *arguments):
+    def _python(self, program, *arguments, python=sys.executable):
         bench = self.bench
         environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "RINGPACK": bench.program,
                        "RINGPACK_LIBRARY": bench.library}
-        command = [sys.executable, "-c", program, bench.run_dir, *map(str, arguments)]
+        command = [python, "-c", program, bench.run_dir, *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if done.returncode:
             raise Failed(f"the Python trainer: {done.stderr.strip()}")
@@ -110,15 +146,30 @@ class HandOver:
             time.sleep(FILL_SECONDS)
             return self._python(PYTHON_TRAINER, BATCHES, looks)
 
+    def _next_torch(self):
+        with self._filled():
+            time.sleep(FILL_SECONDS)
+            return self._python(TORCH_TRAINER, BATCHES, python=python_with_torch())
+
     def next(self):
-        """ns per next() and release of small batches, in C and in Python."""
-        in_c, in_python = self._by_turns(self._next_c, self._next_python)
-        return {"next_c_ns": in_c, "next_python_ns": in_python,
-                "next_python_overhead_ns": [p - c for p, c in zip(in_python, in_c)],
-                "next_python_look_ns": self._next_python("look")}
+        """ns per next() and release of small batches, in C and in Python: with nothing looked at,
+        with an array, with a tensor, and with one that is still held in the next step."""
+        sides = [self._next_c, self._next_python, lambda: self._next_python("look")]
+        if python_with_torch():
+            in_c, *in_python, tensors = self._by_turns(*sides, self._next_torch)
+            in_python += zip(*tensors)  # dropped, held
+        else:
+            in_c, *in_python = self._by_turns(*sides)
+            self.bench.note("hand-over: no torch here (bench/peers/setup installs it): tensors were"
+                            " not measured")
+        found = {"next_c_ns": in_c}
+        for name, ns in zip(("", "_look", "_torch", "_torch_held"), in_python):
+            found[f"next_python{name}_ns"] = list(ns)
+            found[f"next_python{name}_overhead_ns"] = [p - c for p, c in zip(ns, in_c)]
+        return found
 
     def _by_turns(self, *sides):
-        """What each side finds, in pairs of runs."""
+        """What each side finds, in rounds of a run each."""
         found = [[] for _ in sides]
         turn = list(zip(sides, found))
         for _ in range(self.bench.settings["hand_overs"]):
