@@ -88,8 +88,10 @@ def test_a_python_that_does_not_count_references(fake, loader, monkeypatch):
     assert fake.fake_released() - before == 3 * SLOTS - 1
 
 
-def test_an_interrupt_at_each_line_of_a_step_costs_no_batch(fake, monkeypatch):
-    """An exception before the n-th line that Client.step and what it calls run, for each n."""
+@pytest.mark.parametrize("holds", ["nothing", "a view"])
+def test_an_interrupt_at_each_line_of_a_step_costs_no_batch(fake, monkeypatch, holds):
+    """An exception before the n-th line that Client.step and what it calls run, for each n; and
+    those of Client.next, which makes a lease, where a view keeps the one before."""
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     reached = 0
 
@@ -104,7 +106,8 @@ def test_an_interrupt_at_each_line_of_a_step_costs_no_batch(fake, monkeypatch):
 
     for line in range(1, 100):
         with ringpack.Loader(run="x") as loader:
-            next(loader)
+            batch = next(loader)
+            view = batch["input_ids"] if holds == "a view" else None
             left, before = line, fake.fake_released()
             sys.settrace(trace)
             try:
@@ -114,6 +117,8 @@ def test_an_interrupt_at_each_line_of_a_step_costs_no_batch(fake, monkeypatch):
                 batch = loader.next()
             finally:
                 sys.settrace(None)
+            assert view is None or (view == tokens(0)).all()
+            view = None
             for number in range(1, 3 * SLOTS):  # every slot comes back
                 assert batch.number == number and (batch["input_ids"] == tokens(number)).all()
                 batch = next(loader)

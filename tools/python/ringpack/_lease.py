@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ._client import Client
 
 _WORD = 8  # bytes of each number in Terms.words
-_ROWS_WORD = BatchInfo.rows.offset // _WORD  # and seq_len
+ROWS_WORD = BatchInfo.rows.offset // _WORD  # and seq_len
 _EMPTY = bytes(BatchInfo(struct_size=ctypes.sizeof(BatchInfo)))
 _copy_batch = BatchInfo.from_buffer_copy
 
@@ -73,33 +73,31 @@ class Terms:
 
     def is_filled(self) -> bool:
         """Whether there is a batch in it: none has 0 rows."""
-        return bool(self.words[_ROWS_WORD])
+        return bool(self.words[ROWS_WORD])
 
     def clear(self) -> None:
-        self.words[_ROWS_WORD] = 0
+        self.words[ROWS_WORD] = 0
 
 
-class Held:
-    """What the library has lent for a lease, or is to lend. It outlives a lease whose end was cut
-    short by an exception."""
+class Held(weakref.ref["Lease"]):
+    """What the library has lent for a lease, or is to lend, and who has that lease: a reference
+    that does not keep it. It outlives a lease whose end was cut short by an exception."""
 
-    __slots__ = ("lease", "terms")
+    __slots__ = ("terms",)
 
-    def __init__(self, terms: Terms):
-        self.terms = terms
-        self.lease: Any = None  # weakref.ref[Lease]
+    terms: Terms
 
 
 class Lease:
-    """The right to read one batch. Its end returns the batch to the engine (C1)."""
+    """The right to read one batch. Its end returns the batch to the engine (C1). Whoever makes one
+    fills it in, as one is made in every step of a loop that still has a view: __init__ would cost
+    as much as the object."""
 
     __slots__ = ("__weakref__", "client", "exports", "held")
 
-    def __init__(self, client: "Client", held: Held):
-        self.client: Client = client
-        self.held: Held = held
-        # The memory of sections, which all views of one share, while there are any.
-        self.exports: dict[str, weakref.ref[Any]] = {}
+    client: "Client"
+    held: Held
+    exports: dict[str, weakref.ref[Any]]  # memory of sections; all views of one share it, if any
 
     def __del__(self) -> None:
         self.client.give_back(self.held)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ._arguments import FilePath
-from ._lease import Lease
+from ._lease import Lease, Terms
 from ._views import FLAT, ROWS, Look, import_jax, import_torch, look_at, tensor_of
 from .errors import LeaseError, ReleasedError, RingpackError
 
@@ -140,9 +140,11 @@ class Batch(Mapping[str, Any]):
     segments: int = _number("segments", "Segments of cu_seqlens, pad tails included.")
     sum_len_squared: int = _number("sum_len_squared", "Sum of squared fragment lengths: tokens².")
 
-    def __init__(self, lease: Lease, form: Form):
-        self._lease: Optional[Lease] = lease
-        self._terms, self._form, self._why = lease.held.terms, form, ""
+    # Filled in by batch_of(): an __init__ would cost as much as the object, in every step.
+    _lease: Optional[Lease]  # None: closed
+    _terms: Terms
+    _form: Form
+    _why: str  # it is closed; set when it is
 
     def view(self, name: str, *, flat: Optional[bool] = None, kind: Optional[str] = None) -> Any:
         """One section, by the names above. flat: 1-D, otherwise a row of the batch is a row of the
@@ -354,3 +356,10 @@ class Batch(Mapping[str, Any]):
             f"<ringpack.Batch {self.number}: rows {self.first_row} to "
             f"{self.first_row + self.batch_size - 1}, {self.tokens_real} tokens{state}>"
         )
+
+
+def batch_of(lease: Lease, form: Form) -> Batch:
+    """An open batch."""
+    batch = Batch()
+    batch._lease, batch._terms, batch._form = lease, lease.held.terms, form
+    return batch

@@ -19,7 +19,7 @@ from ._pin import pin_ring
 from ._ranks import check_agreement, find_ranks, torch_all_gather
 from ._state import STATE_KEY, digest_of, epochs_of, import_state, state_of, text_of, token_of
 from ._views import import_torch
-from .batch import Batch
+from .batch import Batch, batch_of
 from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackError, UsageError
 from .profiles import PROFILES
 
@@ -296,7 +296,8 @@ class Loader:
             opened, form, lease = self._open, self._form, None
             while len(opened) >= self._keep:
                 lease = None  # of an older batch
-                lease = opened.popleft().end(form.went_on)
+                if (done := opened.popleft())._lease is not None:  # done.end(), without the call
+                    lease, done._lease, done._why = done._lease, None, form.went_on
             if self._ended:
                 return None
             wait_ns = _SLICE_NS if timeout is None else 0
@@ -306,10 +307,10 @@ class Loader:
             else:
                 lease = client.step(lease, wait_ns)
             if lease is None or lease is END:
-                lease = self._wait(client, lease, timeout)
-                if lease is None:
+                if (lease := self._wait(client, lease, timeout)) is None:
                     return None
-            batch = Batch(lease, form)
+            batch = Batch()  # batch_of(), without the call
+            batch._lease, batch._terms, batch._form = lease, lease.held.terms, form
             opened.append(batch)
             client.taking = None  # from here to the caller nothing can come in between (C3)
             return batch
@@ -325,10 +326,9 @@ class Loader:
             client = self.attach()._client
             lease: Any = END if self._ended else client.next(0)
             if lease is None or lease is END:
-                lease = self._wait(client, lease, timeout)
-                if lease is None:
+                if (lease := self._wait(client, lease, timeout)) is None:
                     return None
-            batch = Batch(lease, self._form)
+            batch = batch_of(lease, self._form)
             client.taking = None
             return batch
         finally:
