@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/mapped.h"
+#include "flow/give_way.h"
 #include "flow/join.h"
 
 /* The next check is due LOOK_SHARE times as long after the last one as that one took, and at most
@@ -387,6 +388,7 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
             code = hand_on(d, error);
         if (code < 0)
             return code;
+        rp_give_way(d->gives_way_until_ns);
     }
     int code = open_ticket(d, error);
     if (code < 0)

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "flow/catch_up.h"
 #include "flow/flow_struct.h"
+#include "flow/give_way.h"
 
 /* Enough for some reads at a time. */
 #ifdef RP_SIMULATION
@@ -252,6 +253,8 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                              .batches = d->batches,
                              .rows = d->rows,
                              .tokens = d->tokens};
+    uint64_t gives_way_until_ns = rp_now_ns() + RP_GIVES_WAY_NS;
+    flow->pack_plan.gives_way_until_ns = gives_way_until_ns;
     flow->dispatch = (struct rp_dispatch){.options = &flow->options,
                                           .arena = &flow->arena,
                                           .reads = flow->dispatch.reads,
@@ -262,7 +265,8 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                                           .batch = batch,
                                           .start_batch = flow->start_batch,
                                           .looks = &flow->looks,
-                                          .wake_fd = flow->wake_fd};
+                                          .wake_fd = flow->wake_fd,
+                                          .gives_way_until_ns = gives_way_until_ns};
 }
 
 int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,

@@ -25,6 +25,7 @@
 #include "base/file.h"
 #include "base/mapped.h"
 #include "flow/deliver.h"
+#include "flow/give_way.h"
 #include "flow/widen.h"
 
 /* While a transfer is packed, the tokens of the one this many places behind it are prefetched into
@@ -331,6 +332,7 @@ void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
         rp_a64_store_release(&ticket->state,
                              rp_ticket_word(number, RP_TICKET_PACKED)); /* PAIRS ticket-state */
         deliver_packed(plan);
+        rp_give_way(plan->gives_way_until_ns);
     }
 }
 
