@@ -145,6 +145,74 @@ static void test_hostile_indexes(void **state)
         }
 }
 
+/* Documents are looked at in runs: whatever is wrong with whichever document of a run, it is this
+ * one that is named. */
+static void test_any_document_of_a_run(void **state)
+{
+    (void)state;
+    enum { DOCUMENTS = 150, WRONG = 6 };
+    static struct image index;
+    static int32_t good[DOCUMENTS], lengths[DOCUMENTS];
+    static int64_t places[DOCUMENTS], pointers[DOCUMENTS], first[DOCUMENTS + 1];
+    int64_t bytes = 0;
+    for (int32_t d = 0; d < DOCUMENTS; d++) {
+        good[d] = 1 + d % 7;
+        places[d] = bytes;
+        bytes += 2 * good[d];
+        first[d + 1] = d + 1;
+    }
+    const int64_t wrong[WRONG] = {1, bytes, bytes - 1, INT64_MIN, INT64_MAX - 1, -2};
+    for (int32_t d = 0; d + 1 < DOCUMENTS; d++) { /* the end of the last one is checked before */
+        struct rp_corpus *corpus;
+        struct rp_error error;
+        char says[32];
+        int32_t w = d % (WRONG + 1);
+        memcpy(lengths, good, sizeof good);
+        memcpy(pointers, places, sizeof places);
+        if (w == WRONG)
+            lengths[d] = INT32_MIN;
+        else
+            pointers[d] = w == 0 ? pointers[d] + wrong[w] : wrong[w];
+        /* so long that even a length without its sign would end inside */
+        uint64_t bin_bytes = w == WRONG ? UINT64_C(1) << 34 : (uint64_t)bytes;
+        index.count = 0;
+        add_megatron_index(&index, 8, lengths, pointers, DOCUMENTS, first, DOCUMENTS);
+        assert_int_equal(open_index(&index, bin_bytes, &corpus, &error), -RP_E_CORRUPT);
+        snprintf(says, sizeof says, "document %d:", d);
+        assert_says(&error, says);
+    }
+}
+
+/* One document has two sequences, and the next none: what comes after it is where it was. */
+static void test_two_sequences_in_a_run(void **state)
+{
+    (void)state;
+    enum { DOCUMENTS = 150 };
+    static struct image index;
+    static int32_t lengths[DOCUMENTS];
+    static int64_t pointers[DOCUMENTS], first[DOCUMENTS + 1];
+    for (int32_t d = 0; d < DOCUMENTS; d++) {
+        lengths[d] = 3;
+        pointers[d] = 6 * d;
+    }
+    for (int32_t two = 0; two + 1 < DOCUMENTS; two++) {
+        struct rp_corpus *corpus;
+        struct rp_error error;
+        for (int32_t d = 0; d <= DOCUMENTS; d++)
+            first[d] = d + (d == two + 1);
+        index.count = 0;
+        add_megatron_index(&index, 8, lengths, pointers, DOCUMENTS, first, DOCUMENTS);
+        assert_int_equal(open_index(&index, 6 * DOCUMENTS, &corpus, &error), 0);
+        const struct rp_source *source = rp_corpus_source(corpus, 0);
+        assert_int_equal(rp_source_tokens(source), 3 * DOCUMENTS);
+        for (int32_t d = 0; d < DOCUMENTS; d++)
+            assert_int_equal(rp_source_length(source, (uint64_t)d), d == two       ? 6
+                                                                    : d == two + 1 ? 0
+                                                                                   : 3);
+        rp_corpus_close(corpus);
+    }
+}
+
 static void test_every_truncation_of_an_index(void **state)
 {
     (void)state;
@@ -374,6 +442,8 @@ int main(void)
         cmocka_unit_test(test_every_dtype),
         cmocka_unit_test(test_documents_of_several_sequences),
         cmocka_unit_test(test_hostile_indexes),
+        cmocka_unit_test(test_any_document_of_a_run),
+        cmocka_unit_test(test_two_sequences_in_a_run),
         cmocka_unit_test(test_every_truncation_of_an_index),
         cmocka_unit_test(test_every_bit_of_an_index),
         cmocka_unit_test(test_truncated_bin),
