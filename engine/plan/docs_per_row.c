@@ -24,7 +24,7 @@
 #define COST_DOCUMENTS_MAX (1u << 18)
 
 struct sample {
-    uint64_t lengths[SAMPLE_MAX], sorted[SAMPLE_MAX];
+    uint64_t lengths[SAMPLE_MAX];
     uint32_t count;
 };
 
@@ -46,27 +46,33 @@ static void take_sample(struct sample *sample, const struct rp_plan_source *sour
     }
 }
 
-static int compare_lengths(const void *a, const void *b)
+/* What documents of at most so many tokens hold together. Of a longer one only a row counts. */
+static uint64_t tokens_up_to(const struct sample *sample, uint64_t length, uint32_t seq_len)
 {
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return left < right ? -1 : left > right;
+    uint64_t tokens = 0;
+    for (uint32_t i = 0; i < sample->count; i++) {
+        uint64_t cut = rp_min_u64(sample->lengths[i], seq_len);
+        tokens += cut <= length ? cut : 0;
+    }
+    return tokens;
 }
 
-/* Documents that a row of this source must have room for. */
-static uint64_t wanted_of(struct sample *sample, uint32_t seq_len)
+/* Documents that a row of this source must have room for. The length is found by halving and not by
+ * sorting, which takes ten times as long. */
+static uint64_t wanted_of(const struct sample *sample, uint32_t seq_len)
 {
-    uint64_t total = 0, before = 0;
-    for (uint32_t i = 0; i < sample->count; i++) {
-        sample->sorted[i] = rp_min_u64(sample->lengths[i], seq_len);
-        total += sample->sorted[i];
+    uint64_t total = tokens_up_to(sample, seq_len, seq_len);
+    uint64_t low = 1, high = seq_len;
+    if (total == 0)
+        return 1;
+    while (low < high) {
+        uint64_t middle = (low + high) / 2;
+        if (tokens_up_to(sample, middle, seq_len) * SHORT_SHARE > total)
+            high = middle;
+        else
+            low = middle + 1;
     }
-    qsort(sample->sorted, sample->count, sizeof *sample->sorted, compare_lengths);
-    for (uint32_t i = 0; i < sample->count; i++) {
-        before += sample->sorted[i];
-        if (before * SHORT_SHARE > total) /* + 1: the row may begin with the rest of a document */
-            return rp_div_up(seq_len, sample->sorted[i]) + 1;
-    }
-    return 1;
+    return rp_div_up(seq_len, low) + 1; /* + 1: the row may begin with the rest of a document */
 }
 
 /* ---- what a limit costs ---------------------------------------------------------------------- */

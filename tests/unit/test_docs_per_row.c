@@ -111,12 +111,58 @@ static void test_the_estimate_is_near_what_plans_do(void **unused)
     }
 }
 
+static uint64_t listed_length(const void *lengths, uint64_t document)
+{
+    return ((const uint64_t *)lengths)[document];
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+/* What docs_per_row.c says of the default, done word by word: in ascending order. */
+static uint32_t wanted_by_sorting(const uint64_t *lengths, uint64_t count, uint32_t seq_len)
+{
+    uint64_t sorted[512], total = 0, before = 0;
+    for (uint64_t i = 0; i < count; i++)
+        total += sorted[i] = rp_min_u64(lengths[i], seq_len);
+    qsort(sorted, count, sizeof *sorted, compare);
+    for (uint64_t i = 0; i < count; i++)
+        if ((before += sorted[i]) * 100 > total)
+            return (uint32_t)rp_min_u64(rp_div_up(seq_len, sorted[i]) + 1, seq_len);
+    return 1;
+}
+
+static void test_the_shortest_are_those_of_sorting(void **unused)
+{
+    (void)unused;
+    static uint64_t lengths[512];
+    uint64_t state = test_seed("shortest");
+    for (int round = 0; round < 3000; round++) {
+        uint32_t seq_len = (uint32_t)(1 + draw_below(&state, 5000));
+        uint64_t count = 1 + draw_below(&state, 512);
+        uint64_t most = 1 + draw_below(&state, 2 * seq_len);
+        for (uint64_t i = 0; i < count; i++) {
+            uint64_t drawn = draw(&state);
+            lengths[i] = 1 + (drawn & 1 ? drawn >> 1 : drawn >> 1 & 63) % most;
+        }
+        struct rp_plan_source source = {
+            .documents = count, .weight = 1, .lengths = lengths, .length = listed_length};
+        struct rp_plan_config config = {.seq_len = seq_len};
+        assert_int_equal(find(&config, &source, 1).wanted,
+                         wanted_by_sorting(lengths, count, seq_len));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_examples),
         cmocka_unit_test(test_open_rows_bound_best_fit),
         cmocka_unit_test(test_the_ends_of_a_large_source_are_looked_at),
+        cmocka_unit_test(test_the_shortest_are_those_of_sorting),
         cmocka_unit_test(test_the_estimate_is_near_what_plans_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
