@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #include "base/bits.h"
 #include "base/defect.h"
@@ -128,12 +129,45 @@ struct rp_hash128 rp_index_sample(const void *index, uint64_t bytes)
     return rp_hasher_finish(&hasher);
 }
 
-/* Ask for all sampled blocks before waiting for the first: one seek time instead of all. */
-static void will_need(int fd, uint32_t samples, uint64_t blocks)
+/* Ask for the sampled blocks from `first` on before waiting for one: one seek time instead of all.
+ */
+static void will_need(int fd, uint32_t first, uint32_t samples, uint64_t blocks)
 {
-    for (uint32_t i = 0; i < samples; i++)
+    for (uint32_t i = first; i < samples; i++)
         posix_fadvise(fd, (off_t)(spread(i, samples, blocks) * RP_BLOCK_BYTES), RP_BLOCK_BYTES,
                       POSIX_FADV_WILLNEED);
+}
+
+/* Blocks of a file, of which the page cache holds all that were read up to now. */
+struct sampled {
+    int fd;
+    const char *path;
+    uint64_t bytes;
+    uint32_t samples;
+    bool is_cached;
+};
+
+/* What the page cache holds is read without asking for it. */
+static bool read_cached(const struct sampled *file, void *block, size_t length, uint64_t offset)
+{
+    struct iovec part = {block, length};
+    return file->is_cached &&
+           preadv2(file->fd, &part, 1, (off_t)offset, RWF_NOWAIT) == (ssize_t)length;
+}
+
+/* The sampled block of that number, which is to be read after all before it. */
+static int read_block(struct sampled *file, uint32_t i, uint8_t block[RP_BLOCK_BYTES],
+                      size_t *length, struct rp_error *error)
+{
+    uint64_t blocks = rp_div_up(file->bytes, RP_BLOCK_BYTES);
+    uint64_t offset = spread(i, file->samples, blocks) * RP_BLOCK_BYTES;
+    *length = (size_t)rp_min_u64(RP_BLOCK_BYTES, file->bytes - offset);
+    if (read_cached(file, block, *length, offset))
+        return 0;
+    if (file->is_cached)
+        will_need(file->fd, i, file->samples, blocks);
+    file->is_cached = false;
+    return rp_file_read_at(file->fd, file->path, block, *length, offset, error);
 }
 
 /* Read, and not looked at through the mapping: a fault of each block, and a table of pages for what
@@ -142,16 +176,14 @@ int rp_index_sample_read(int fd, const char *path, uint64_t bytes, struct rp_has
                          struct rp_error *error)
 {
     RP_ASSERT(bytes > RP_INDEX_HASH_WHOLE_MAX);
-    uint64_t blocks = rp_div_up(bytes, RP_BLOCK_BYTES);
+    struct sampled file = {fd, path, bytes, INDEX_SAMPLES, .is_cached = true};
     struct rp_hasher hasher;
     uint8_t block[RP_BLOCK_BYTES];
+    size_t length;
     int code = 0;
     rp_hasher_begin(&hasher);
-    will_need(fd, INDEX_SAMPLES, blocks);
     for (uint32_t i = 0; i < INDEX_SAMPLES && code == 0; i++) {
-        uint64_t offset = spread(i, INDEX_SAMPLES, blocks) * RP_BLOCK_BYTES;
-        size_t length = (size_t)rp_min_u64(RP_BLOCK_BYTES, bytes - offset);
-        code = rp_file_read_at(fd, path, block, length, offset, error);
+        code = read_block(&file, i, block, &length, error);
         if (code == 0)
             rp_hasher_add(&hasher, block, length);
     }
@@ -162,14 +194,12 @@ int rp_index_sample_read(int fd, const char *path, uint64_t bytes, struct rp_has
 int rp_sample_read(int fd, const char *path, uint64_t bytes, uint64_t sample[RP_SAMPLE_BLOCKS],
                    struct rp_error *error)
 {
-    uint64_t blocks = rp_div_up(bytes, RP_BLOCK_BYTES);
-    uint32_t count = rp_sample_count(blocks);
-    will_need(fd, count, blocks);
+    uint32_t count = rp_sample_count(rp_div_up(bytes, RP_BLOCK_BYTES));
+    struct sampled file = {fd, path, bytes, count, .is_cached = true};
     uint8_t block[RP_BLOCK_BYTES];
+    size_t length;
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t offset = rp_sample_block(i, blocks) * RP_BLOCK_BYTES;
-        size_t length = (size_t)rp_min_u64(RP_BLOCK_BYTES, bytes - offset);
-        int code = rp_file_read_at(fd, path, block, length, offset, error);
+        int code = read_block(&file, i, block, &length, error);
         if (code < 0)
             return code;
         sample[i] = rp_hash64(block, length);

@@ -204,6 +204,33 @@ static void test_sample_of_a_large_index(void **state)
     free(index);
 }
 
+/* Part of the samples in the page cache or all of them: the same sample. */
+static void test_sample_of_an_index_that_is_evicted(void **state)
+{
+    (void)state;
+    const uint64_t bytes = RP_INDEX_HASH_WHOLE_MAX + 12345;
+    uint8_t *index = calloc(1, bytes);
+    assert_non_null(index);
+    for (uint64_t i = 0; i < bytes; i++)
+        index[i] = (uint8_t)(i * 31 + i / 4096);
+    struct rp_hash128 good = rp_index_sample(index, bytes), read;
+    struct rp_error error;
+    int fd = open("index", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(rp_file_write(fd, "index", index, bytes, &error), 0);
+    assert_int_equal(fsync(fd), 0);
+    for (uint64_t from = 0; from < bytes; from += bytes / 3) {
+        assert_int_equal(posix_fadvise(fd, (off_t)from, 0, POSIX_FADV_DONTNEED), 0);
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(rp_index_sample_read(fd, "index", bytes, &read, &error), 0);
+            assert_true(rp_hash128_equal(read, good));
+        }
+    }
+    close(fd);
+    assert_int_equal(unlink("index"), 0);
+    free(index);
+}
+
 static void test_a_change_while_running(void **state)
 {
     (void)state;
@@ -246,6 +273,7 @@ int main(void)
         cmocka_unit_test(test_golden),
         cmocka_unit_test(test_documents_over_shards),
         cmocka_unit_test(test_sample_of_a_large_index),
+        cmocka_unit_test(test_sample_of_an_index_that_is_evicted),
         cmocka_unit_test(test_a_change_while_running),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
