@@ -16,6 +16,7 @@ BLOCK = 4096
 PAST_CACHE = {"io": "io_uring", "direct": "on"}  # `auto` maps whatever the page cache holds
 FIO_MS = 300  # of a run that chooses the size of reads
 PART_MS = 500  # of a slice: each starts fio anew
+DEPTH = 128  # reads in flight: as many as the engine has of files (io_depth)
 HUGE_PAGES = 64
 SIZES_MAX = 60  # fio takes at most 64 in a bssplit
 
@@ -122,7 +123,7 @@ class Cold:
 
     def _random(self):
         options = ["--rw=randread", f"--bssplit={split_of(self.reads)}", f"--blockalign={BLOCK}",
-                   "--iodepth=64"]
+                   f"--iodepth={DEPTH}"]
         return FioSide("fio, random", self, options, self.bytes_per_token)
 
     # ---- ringpack --------------------------------------------------------------------------------

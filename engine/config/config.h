@@ -91,7 +91,7 @@ struct rp_config {
     bool packer_processes;        /* false */
     uint32_t prefetch_factor;     /* slots of a batch ring; rounded up to a power of two >= 2; 8 */
     uint64_t prefetch_bytes;      /* of the prefetch ring; 0 = what the plan needs (flow.h) */
-    uint32_t io_depth;            /* reads in flight per reader; 64 */
+    uint32_t io_depth;            /* reads in flight per reader; 0 = as rp_io_choose_depth says */
     enum rp_io_choice io;         /* auto | io_uring | pread | mapped */
     enum rp_switch direct;        /* O_DIRECT: auto | on | off */
     enum rp_switch verify_blocks; /* check sidecar hashes of what is read: auto (= on where there is

@@ -156,7 +156,7 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
                                       .next_use = engine->cache ? &engine->next_use : NULL,
                                       .readers = c->num_workers,
                                       .packers = c->packers,
-                                      .io_depth = c->io_depth,
+                                      .io_depth = rp_io_choose_depth(engine->method, c->io_depth),
                                       .packer_processes = c->packer_processes,
                                       .mapped = mapped,
                                       .direct = engine->direct,

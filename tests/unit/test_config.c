@@ -26,6 +26,7 @@ static void minimal_config_gets_the_standard_values(void **state)
     assert_int_equal(config.rank_first, 0);
     assert_int_equal(config.rank_count, 1);
     assert_int_equal(config.prefetch_bytes, 0);
+    assert_int_equal(config.io_depth, 0); /* what is read decides */
     assert_int_equal(config.token_dtype, RP_DTYPE_I32);
     assert_int_equal(config.checkpoint_keep, 3);
     assert_true(config.checkpoint_contents);

@@ -153,6 +153,17 @@ static void test_choice(void **state)
     print_message("chosen: %s\n", why);
 }
 
+/* Requests to a store may each be a connection: only of files there are more. */
+static void test_depth(void **state)
+{
+    (void)state;
+    assert_int_equal(rp_io_choose_depth(&rp_io_method_uring, 0), 128);
+    assert_int_equal(rp_io_choose_depth(&rp_io_method_pread, 0), 128);
+    if (rp_io_objects())
+        assert_int_equal(rp_io_choose_depth(rp_io_objects(), 0), 64);
+    assert_int_equal(rp_io_choose_depth(&rp_io_method_uring, 7), 7);
+}
+
 /* ---- registered buffers ---------------------------------------------------------------------- */
 
 enum { REGION_BYTES = 8 << 20, LOCK_BYTES = 1 << 20 };
@@ -374,6 +385,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_denied_io_uring_falls_back),
         cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_depth),
         cmocka_unit_test(test_reads_unregistered_without_memory_to_lock),
         cmocka_unit_test(test_region_is_registered),
         cmocka_unit_test(test_fork_with_reads_in_flight),
