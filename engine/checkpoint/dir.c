@@ -169,6 +169,17 @@ void rp_checkpoint_keep_every(struct rp_checkpoint_dir *dir, uint64_t rows)
         rp_copier_keep_every(dir->copier, rows);
 }
 
+/* Whether the position of a checkpoint is `row`. Of one that this process has written that is
+ * known; the head of another is read. */
+static bool is_at(const struct rp_locked_dir *locked, const struct rp_name *name, uint64_t row)
+{
+    const struct rp_known_checkpoint *known = rp_locked_dir_recall(locked, name->sequence);
+    uint64_t found;
+    if (known)
+        return known->row == row;
+    return rp_reader_row(&found, locked->dir, locked->path, name, NULL) == 0 && found == row;
+}
+
 /* Open the newest checkpoint of the directory, if its position is `row`. */
 static int open_newest_at(const struct rp_checkpoint_dir *dir, uint64_t row,
                           struct rp_checkpoint **out)
@@ -178,11 +189,9 @@ static int open_newest_at(const struct rp_checkpoint_dir *dir, uint64_t row,
     *out = NULL;
     int code = rp_listing_open(&listing, locked->dir, locked->path, NULL);
     for (size_t i = 0; i < listing.count && code == 0; i++) {
-        uint64_t found;
         if (listing.names[i].kind != RP_NAME_CURRENT)
             continue;
-        if (rp_reader_row(&found, locked->dir, locked->path, &listing.names[i], NULL) == 0 &&
-            found == row)
+        if (is_at(locked, &listing.names[i], row))
             code = rp_reader_open(out, locked->dir, locked->path, &listing.names[i], NULL);
         break;
     }

@@ -25,7 +25,8 @@
 #include "checkpoint/read_back.h"
 
 #define PAGE_BYTES 4096u
-#define WRITE_BYTES_MIN (4u << 20) /* larger writes are no faster */
+#define WRITE_BYTES_MIN (4u << 20)         /* larger writes are no faster */
+#define FIRST_WRITE_BYTES_MIN (512u << 10) /* of a growing section: the disk begins early */
 #define TEMPORARY_PREFIX "."
 #define TEMPORARY_SUFFIX ".tmp"
 
@@ -106,13 +107,13 @@ static uint64_t smallest_write(const struct rp_writer *writer)
 }
 
 /* Write the whole pages of `data` without copying them, if they are aligned in memory and in the
- * file and are enough for one write. Returns the number of bytes written (0: copy them), or a code.
- */
-static ssize_t stream_add_pages(struct stream *stream, const uint8_t *data, size_t bytes)
+ * file and are enough for one write: `least` bytes. Returns the number of bytes written (0: copy
+ * them), or a code. */
+static ssize_t stream_add_pages(struct stream *stream, const uint8_t *data, size_t bytes,
+                                uint64_t least)
 {
     size_t whole = rp_align_down(bytes, PAGE_BYTES);
-    if (whole < smallest_write(stream->writer) || (uintptr_t)data % PAGE_BYTES != 0 ||
-        stream->used % PAGE_BYTES != 0)
+    if (whole < least || (uintptr_t)data % PAGE_BYTES != 0 || stream->used % PAGE_BYTES != 0)
         return 0;
     int code = stream_flush(stream);
     if (code == 0)
@@ -120,10 +121,10 @@ static ssize_t stream_add_pages(struct stream *stream, const uint8_t *data, size
     return code < 0 ? code : (ssize_t)whole;
 }
 
-static int stream_add(struct stream *stream, const uint8_t *data, size_t bytes)
+static int stream_add(struct stream *stream, const uint8_t *data, size_t bytes, uint64_t least)
 {
     const struct rp_writer *writer = stream->writer;
-    ssize_t written = stream_add_pages(stream, data, bytes);
+    ssize_t written = stream_add_pages(stream, data, bytes, least);
     if (written < 0)
         return (int)written;
     data += written;
@@ -141,20 +142,35 @@ static int stream_add(struct stream *stream, const uint8_t *data, size_t bytes)
     return 0;
 }
 
-/* Write the bytes that are final while the other thread makes the rest. */
+/* Of a growing section of which `done` bytes were written. The disk has nothing to do before the
+ * first write, so that is a small one. Each write is at least as long as all before it together:
+ * there are few small ones. */
+static uint64_t next_write(const struct rp_writer *writer, uint64_t done)
+{
+    return rp_min_u64(smallest_write(writer), rp_max_u64(FIRST_WRITE_BYTES_MIN, done));
+}
+
+/* Write the bytes that are final while the other thread makes the rest. What waits in the buffer is
+ * written first, before there is anything else to write. */
 static int stream_add_growing(struct stream *stream, const struct rp_writer_span *span)
 {
     const uint8_t *data = span->pieces[0].data;
     uint64_t done = 0;
+    if (span->bytes >= smallest_write(stream->writer) && stream->used % PAGE_BYTES == 0) {
+        int code = stream_flush(stream);
+        if (code < 0)
+            return code;
+    }
     while (done < span->bytes) {
-        int64_t final_bytes = rp_growing_section_wait(
-            span->growing, rp_min_u64(span->bytes, done + smallest_write(stream->writer)));
+        uint64_t least = next_write(stream->writer, done);
+        int64_t final_bytes = rp_growing_section_wait(span->growing,
+                                                      rp_min_u64(span->bytes, done + least));
         if (final_bytes < 0)
             return (int)final_bytes;
         uint64_t end = (uint64_t)final_bytes;
         if (end < span->bytes)
             end = rp_align_down(end, PAGE_BYTES);
-        int code = stream_add(stream, data + done, end - done);
+        int code = stream_add(stream, data + done, end - done, least);
         if (code < 0)
             return code;
         done = end;
@@ -168,7 +184,8 @@ static int stream_add_span(struct stream *stream, const struct rp_writer_span *s
         return stream_add_growing(stream, span);
     int code = 0;
     for (size_t i = 0; i < span->piece_count && code == 0; i++)
-        code = stream_add(stream, span->pieces[i].data, span->pieces[i].bytes);
+        code = stream_add(stream, span->pieces[i].data, span->pieces[i].bytes,
+                          smallest_write(stream->writer));
     return code;
 }
 

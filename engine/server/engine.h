@@ -62,12 +62,12 @@ enum rp_look {
     RP_LOOK_LATE /* the disk did not answer in time */
 };
 
-/* Takes one checkpoint at a time on its own thread: copy behind a hold, then write. */
+/* Takes one checkpoint at a time on threads of its own: copy behind a hold, and write. */
 struct rp_saver {
     pthread_t thread;
     int done_fd;               /* eventfd: written at each state that is reached */
-    struct rp_a32 reached;     /* enum rp_saver_state. Writer: the saver, release; reader: the
-                                  engine, acquire. PAIRS saver-phase */
+    struct rp_a32 reached;     /* enum rp_saver_state. Writer: a thread of the save, release;
+                                  reader: the engine, acquire. PAIRS saver-phase */
     enum rp_saver_state state; /* engine's thread only: never ahead of `reached` */
     uint64_t began_ns;         /* engine's thread only: the save */
     struct rp_far_row far;     /* engine's thread only: the row of the save that is due */
@@ -82,14 +82,14 @@ struct rp_saver {
     size_t token_bytes;
     char *config_text;
     const struct rp_contract *contract;
-    bool lower_priority; /* than packers and consumers, once the copy is taken */
+    bool lower_priority; /* than packers and consumers, to read the file back */
     uint8_t *pages;      /* for the copy; kept from one save to the next, because the faults of new
                             memory take longer than the copy */
     size_t page_bytes;
     struct rp_content_source *sources; /* where contents lie in shared memory, ascending */
     size_t source_count;
     /* shared: contents count only if the look that is asked for after they were listed finds no
-     * change. enum rp_look. Writer: the engine; reader: the saver's thread. PAIRS saver-look */
+     * change. enum rp_look. Writer: the engine; reader: a thread of the save. PAIRS saver-look */
     struct rp_a32 look;
     struct rp_event look_settled;
     /* out: read by the engine once SAVED is reached */

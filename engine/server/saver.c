@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* saver.c — the threads of one save.
  *
- * The saver's thread copies the contents out of shared memory while the stream runs: a hold keeps
- * them unchanged meanwhile. A second thread, the writer, writes to disk what is copied already, as
- * a section that grows (checkpoint.h). So the hold ends with the copy and never waits for the disk.
+ * A thread, the copier, copies the contents out of shared memory while the stream runs: a hold
+ * keeps them unchanged meanwhile. The saver's thread writes to disk what is copied already, as a
+ * section that grows (checkpoint.h). So the hold ends with the copy and never waits for the disk,
+ * and the save is reported by the thread that has written it, which need not be woken for that.
  *
  * Invariants:
  *
- *   - Neither thread reads the disk before the copy has ended, unless there is nothing to copy.
- *   - One thread at a time writes to the checkpoint directory: the writer, and when that has been
- *     joined, the saver's thread.
+ *   - The copier never uses the disk.
+ *   - While the copier runs, it alone touches the sources, `bytes`, `count` and `shown`.
  *   - The copy may end early, since contents may be incomplete, or be dropped because token files
- *     have changed. The writer then fails with -RP_E_STOPPED, and the saver's thread writes the
- *     checkpoint with what is left of the copy.
- *   - The writer cannot finish before it is known whether token files have changed: the last source
+ *     have changed. The write then fails with -RP_E_STOPPED, and the saver's thread, when it has
+ *     joined the copier, writes the checkpoint with what is left of the copy.
+ *   - The write cannot finish before it is known whether token files have changed: the last source
  *     is shown to it then. */
 #include "server/saver.h"
 
@@ -28,25 +28,28 @@
 #include "base/mem.h"
 #include "flow/widen.h"
 
-/* A tenth of the share of another thread that wants the same CPU, so that the save still ends. */
+/* To read the file back, which nobody waits for: a tenth of the share of another thread that wants
+ * the same CPU. The write has no lower priority than the copy: it needs little time, and would wait
+ * for the copy to give way while the disk has nothing to do. */
 #define SAVER_NICE 10
 #define GROWTH_BYTES (256u << 10) /* the section grows by so many at a time */
 
 /* How the checkpoint is written, the best way first for which there is memory and a thread:
  *
- *                      data   section   writer    the checkpoint is written
- *   WHILE_COPIED       set    set       runs      by the writer, while contents are copied
- *   ONCE_COPIED        set    NULL      none      by the saver's thread, once they are copied
- *   WITHOUT_CONTENTS   NULL   NULL      none      by the saver's thread, at once */
+ *                      data   section   copier    the checkpoint is written
+ *   WHILE_COPIED       set    set       runs      while contents are copied
+ *   ONCE_COPIED        set    NULL      none      once the saver's thread has copied them
+ *   WITHOUT_CONTENTS   NULL   NULL      none      at once */
 enum way { WITHOUT_CONTENTS, ONCE_COPIED, WHILE_COPIED };
 
 /* The contents that are copied out of shared memory. */
 struct contents_copy {
     struct rp_saver *saver;
     enum way way;
-    pthread_t writer;
+    pthread_t copier;
     uint8_t *data;
     size_t bytes_wanted, bytes; /* of all sources, and of those that are copied */
+    uint64_t end_row_wanted;    /* behind the last row of all sources */
     size_t count;               /* of sources that are copied */
     size_t shown;               /* bytes that the section has grown by */
     struct rp_growing_section *section;
@@ -66,10 +69,10 @@ static void announce(struct rp_saver *saver, enum rp_saver_state state)
     rp_fd_wake(saver->done_fd);
 }
 
-static void apply_priority(const struct rp_saver *saver)
+static void lower_priority(const struct rp_saver *saver)
 {
     if (saver->lower_priority)
-        (void)nice(SAVER_NICE); /* of this thread, and those that it starts */
+        (void)nice(SAVER_NICE); /* of this thread */
 }
 
 /* ---- copying --------------------------------------------------------------------------------- */
@@ -102,7 +105,7 @@ static bool copy_source(struct contents_copy *copy, const struct rp_content_sour
 
 /* Copy one source after the other, up to the first with a token that does not fit: the contents end
  * before that source, and a run that resumes reads its tokens from the corpus. The last source is
- * not shown to the writer yet. */
+ * not shown to the saver's thread yet. */
 static void copy_sources(struct contents_copy *copy)
 {
     const struct rp_saver *saver = copy->saver;
@@ -135,12 +138,47 @@ static void judge_copy(struct contents_copy *copy)
     }
 }
 
+/* Sources come in order from one ring that was packed in order: a look is quicker than to sort. */
+static void put_in_order(struct rp_saver *saver)
+{
+    for (size_t i = 1; i < saver->source_count; i++)
+        if (compare_sources(&saver->sources[i - 1], &saver->sources[i]) > 0) {
+            qsort(saver->sources, saver->source_count, sizeof *saver->sources, compare_sources);
+            return;
+        }
+}
+
+/* The work of the copier, or of the saver's thread where there is none. */
+static void copy_contents(struct contents_copy *copy)
+{
+    struct rp_saver *saver = copy->saver;
+    if (copy->data) {
+        put_in_order(saver);
+        copy_sources(copy);
+    }
+    saver->copied_ns = copy->data ? rp_now_ns() : 0;
+    announce(saver, RP_SAVER_COPIED);
+    if (copy->count)
+        judge_copy(copy);
+    if (!copy->section)
+        return;
+    if (copy->bytes > copy->shown)
+        rp_growing_section_add(copy->section, copy->bytes - copy->shown);
+    rp_growing_section_end(copy->section);
+}
+
+static void *copy_beside(void *copy)
+{
+    copy_contents(copy);
+    return NULL;
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Write the checkpoint, unless the newest one is of this very state. The contents are those of the
- * first `count` sources, `bytes` in all: copied already, or, with `section`, while it grows. */
-static void write_checkpoint(const struct contents_copy *copy, size_t bytes, size_t count,
-                             struct rp_growing_section *section)
+/* Write the checkpoint, unless the newest one is of this very state. The contents are the first
+ * `bytes` of the copy, to the row `end_row`: copied already, or, with `section`, while it grows. */
+static void write_checkpoint(const struct contents_copy *copy, struct rp_growing_section *section,
+                             size_t bytes, uint64_t end_row)
 {
     struct rp_saver *saver = copy->saver;
     RP_ASSERT(!saver->path);
@@ -149,7 +187,7 @@ static void write_checkpoint(const struct contents_copy *copy, size_t bytes, siz
                                               saver->token_bytes, &saver->path);
     if (saver->was_there)
         return;
-    saver->info.contents_end_row = count ? saver->sources[count - 1].row + 1 : saver->info.next_row;
+    saver->info.contents_end_row = bytes ? end_row : saver->info.next_row;
     struct rp_checkpoint_piece pieces[] = {
         {saver->token, saver->token_bytes},
         {saver->config_text, strlen(saver->config_text)},
@@ -158,7 +196,7 @@ static void write_checkpoint(const struct contents_copy *copy, size_t bytes, siz
     struct rp_checkpoint_part parts[4] = {{RP_CHECKPOINT_STATE, &pieces[0], 1, NULL},
                                           {RP_CHECKPOINT_CONFIG, &pieces[1], 1, NULL}};
     size_t part_count = 2;
-    if (count)
+    if (bytes)
         parts[part_count++] = (struct rp_checkpoint_part){RP_CHECKPOINT_CONTENTS, &pieces[2], 1,
                                                           section};
     parts[part_count++] = (struct rp_checkpoint_part){RP_CHECKPOINT_CONTRACT, &pieces[3], 1, NULL};
@@ -166,15 +204,6 @@ static void write_checkpoint(const struct contents_copy *copy, size_t bytes, siz
                                      &saver->path, &saver->error);
     struct stat file;
     saver->bytes = saver->code == 0 && stat(saver->path, &file) == 0 ? (uint64_t)file.st_size : 0;
-}
-
-/* The writer: a second thread. */
-static void *write_while_copied(void *argument)
-{
-    const struct contents_copy *copy = argument;
-    apply_priority(copy->saver);
-    write_checkpoint(copy, copy->bytes_wanted, copy->saver->source_count, copy->section);
-    return NULL;
 }
 
 /* Room for the contents, in whole pages, which the disk can take them from. The next save may have
@@ -192,38 +221,44 @@ static uint8_t *take_room(struct rp_saver *saver, size_t bytes)
     return saver->pages;
 }
 
-static bool start_writer(struct contents_copy *copy)
+static bool start_copier(struct contents_copy *copy)
 {
     copy->section = rp_growing_section_open(copy->data, copy->bytes_wanted);
-    if (copy->section && pthread_create(&copy->writer, NULL, write_while_copied, copy) == 0)
+    if (copy->section && pthread_create(&copy->copier, NULL, copy_beside, copy) == 0)
         return true;
     rp_growing_section_close(copy->section);
     copy->section = NULL;
     return false;
 }
 
-/* Make room for the contents, and start the writer. */
+/* Make room for the contents, and start the copier. */
 static void open_copy(struct contents_copy *copy)
 {
     struct rp_saver *saver = copy->saver;
-    if (saver->source_count)
-        qsort(saver->sources, saver->source_count, sizeof *saver->sources, compare_sources);
-    for (size_t i = 0; i < saver->source_count; i++)
-        copy->bytes_wanted += record_bytes(&saver->sources[i]);
+    for (size_t i = 0; i < saver->source_count; i++) {
+        const struct rp_content_source *source = &saver->sources[i];
+        copy->bytes_wanted += record_bytes(source);
+        copy->end_row_wanted = rp_max_u64(copy->end_row_wanted, source->row + 1);
+    }
     if (copy->bytes_wanted)
         copy->data = take_room(saver, copy->bytes_wanted);
-    copy->way = !copy->data ? WITHOUT_CONTENTS : start_writer(copy) ? WHILE_COPIED : ONCE_COPIED;
+    copy->way = !copy->data ? WITHOUT_CONTENTS : start_copier(copy) ? WHILE_COPIED : ONCE_COPIED;
 }
 
-/* Let the writer see the rest of what is copied, or nothing more, and wait for it. True if it has
- * written the checkpoint or failed to; false if it wanted contents that were not copied. */
-static bool end_writer(struct contents_copy *copy)
+/* True if the checkpoint was written, or could not be; false if that wanted contents that were not
+ * copied. */
+static bool write_while_copied(const struct contents_copy *copy)
 {
-    if (copy->bytes > copy->shown)
-        rp_growing_section_add(copy->section, copy->bytes - copy->shown);
-    rp_growing_section_end(copy->section);
-    pthread_join(copy->writer, NULL);
+    write_checkpoint(copy, copy->section, copy->bytes_wanted, copy->end_row_wanted);
+    pthread_join(copy->copier, NULL);
     return copy->saver->code != -RP_E_STOPPED;
+}
+
+static void write_once_copied(const struct contents_copy *copy)
+{
+    const struct rp_content_source *sources = copy->saver->sources;
+    uint64_t end_row = copy->count ? sources[copy->count - 1].row + 1 : 0;
+    write_checkpoint(copy, NULL, copy->bytes, end_row);
 }
 
 static void save(struct rp_saver *saver)
@@ -231,18 +266,12 @@ static void save(struct rp_saver *saver)
     struct contents_copy copy = {.saver = saver};
     saver->left_out = RP_LOOK_NONE;
     open_copy(&copy);
-    if (copy.way != WITHOUT_CONTENTS)
-        copy_sources(&copy);
-    saver->copied_ns = copy.data ? rp_now_ns() : 0;
-    announce(saver, RP_SAVER_COPIED);
-    apply_priority(saver);
-    if (copy.count)
-        judge_copy(&copy);
-    bool is_written = copy.way == WHILE_COPIED && end_writer(&copy);
+    if (copy.way != WHILE_COPIED)
+        copy_contents(&copy);
+    bool is_written = copy.way == WHILE_COPIED && write_while_copied(&copy);
     if (!is_written)
-        write_checkpoint(&copy, copy.bytes, copy.count, NULL);
+        write_once_copied(&copy);
     rp_growing_section_close(copy.section);
-    rp_spare_pages(saver->pages, saver->page_bytes);
 }
 
 void *rp_saver_main(void *argument)
@@ -252,7 +281,9 @@ void *rp_saver_main(void *argument)
     bool is_saved = saver->code == 0;
     saver->read_back = 0;
     announce(saver, RP_SAVER_SAVED);
+    rp_spare_pages(saver->pages, saver->page_bytes); /* reading back needs no memory of it */
     if (is_saved) {
+        lower_priority(saver);
         saver->read_back = rp_checkpoint_read_back_save(saver->directory, &saver->read_back_error);
         saver->times = rp_checkpoint_dir_times(saver->directory);
         rp_checkpoint_prune(saver->directory);
