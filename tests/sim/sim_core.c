@@ -349,6 +349,7 @@ void sim_begin(uint64_t seed, uint32_t slice_mean)
                        .slice_mean = slice_mean,
                        .trace = trace};
     sim_faults = (struct sim_faults){0};
+    sim_page_cache = (struct sim_page_cache){0};
     draw_slice();
 }
 
