@@ -66,6 +66,7 @@
     X(mask_before_bos, "spans of converted documents do not move with a token put before them")    \
     X(mask_one_off_at_cut, "spans of a fragment that continues a document lie one token off")      \
     X(merge_ways_of_reading, "a read past the page cache becomes one with a read through it")      \
+    X(overlook_new_file, "the watcher stays calm though a new file is read")                       \
     X(pack_left_out, "packers write rows to a ring to which another flow delivers")                \
     X(pad_after_end, "a trainer that begins at the end of the stream gets batches of padding")     \
     X(provenance_off_by_one, "explain gives each fragment the provenance of the next one")         \

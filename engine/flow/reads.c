@@ -266,6 +266,8 @@ static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum
         return false;
     if (file->stretches)
         rp_residency_want(file->stretches, first, last);
+    if (file->stretches && reads->block_reads.blocks.documents == 0)
+        rp_residency_tell(&reads->files->residency);
     rp_files_count(reads->files, range.beyond_end ? RP_READ_DIRECT : RP_READ_BUFFERED,
                    last - first);
     rp_files_use(reads->files, shard, reads->number);

@@ -234,13 +234,32 @@ static uint64_t look_for_a_slice(struct rp_residency *r)
     return has_more ? pause : rp_max_u64(pause, r->is_calm ? CALM_NS : CALM_NS / 10);
 }
 
+/* Many files may be new at once: only a calm watcher is woken for them, so that it takes no more of
+ * a processor than its share. */
+static bool must_wake(const struct rp_residency *r)
+{
+    return is_stopping(r) ||
+           (r->is_calm && rp_a32_load_acquire(&r->has_new_file)); /* PAIRS new-file */
+}
+
 static void sleep_for(struct rp_residency *r, uint64_t ns)
 {
-    uint32_t epoch = rp_event_prepare(&r->wake);
-    if (ns == 0 || is_stopping(r))
-        rp_event_cancel(&r->wake);
-    else
-        rp_event_sleep(&r->wake, epoch, ns);
+    uint64_t now = rp_now_ns(), end = now + ns;
+    for (; now < end && !must_wake(r); now = rp_now_ns()) {
+        uint32_t epoch = rp_event_prepare(&r->wake);
+        if (must_wake(r))
+            rp_event_cancel(&r->wake);
+        else
+            rp_event_sleep(&r->wake, epoch, end - now);
+    }
+}
+
+/* The passes before found the file not yet open, and so nothing that changes. */
+static void notice_new_files(struct rp_residency *r)
+{
+    bool has_new_file = rp_a32_exchange_acquire(&r->has_new_file, 0); /* PAIRS new-file */
+    if (has_new_file && !RP_DEFECT(overlook_new_file))
+        r->is_calm = false;
 }
 
 static void *watch(void *argument)
@@ -248,6 +267,7 @@ static void *watch(void *argument)
     prctl(PR_SET_NAME, "watch");
     struct rp_residency *r = argument;
     while (!is_stopping(r)) {
+        notice_new_files(r);
         uint64_t taken = rp_a64_load_relaxed(r->taken_bytes);
         bool is_idle = r->is_calm && taken == r->taken;
         r->taken = taken;
@@ -326,6 +346,16 @@ struct rp_stretch *rp_residency_add(struct rp_residency *r, uint32_t shard,
         rp_a32_store_relaxed(&stretches[i].way, way);
     file->stretches = stretches;
     file->stretch_count = stretches ? (uint32_t)count : 0;
+    r->has_untold_file = r->has_untold_file || stretches;
     rp_a32_store_release(&file->is_open, stretches != NULL); /* PAIRS resident-file */
     return stretches;
+}
+
+void rp_residency_tell(struct rp_residency *r)
+{
+    if (!r->has_untold_file)
+        return;
+    r->has_untold_file = false;
+    rp_a32_store_release(&r->has_new_file, 1); /* PAIRS new-file */
+    rp_event_signal(&r->wake);
 }

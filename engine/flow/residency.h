@@ -10,8 +10,9 @@
  *               other stretches for it
  *
  * A thread of its own, the watcher, asks which stretches the page cache holds (page_cache.h), again
- * and again, and writes the words. Of stretches that are to be buffered and of which documents are
- * wanted, it reads the whole into the page cache: a few documents of each become one long read,
+ * and again, and writes the words. Where nothing changes it is calm and looks seldom, until a
+ * document of a new file is read alone. Of stretches that are to be buffered and of which documents
+ * are wanted, it reads the whole into the page cache: a few documents of each become one long read,
  * and are mapped from then on.
  *
  * Memory has room for what the page cache holds of the corpus, as long as that is at most a share
@@ -72,6 +73,8 @@ struct rp_residency {
     pthread_t thread;
     bool started;
     struct rp_a32 stop;
+    struct rp_a32 has_new_file; /* 1: told since the watcher cleared it. PAIRS new-file */
+    bool has_untold_file;       /* of dispatch alone: added since dispatch told last */
     struct rp_event wake;
 
     /* Of the watcher. */
@@ -110,6 +113,10 @@ void rp_residency_stop(struct rp_residency *residency);
 
 /** One turn of the watcher, for tests: looks at every stretch once. */
 void rp_residency_look(struct rp_residency *residency);
+
+/** A document is read alone, after rp_residency_want: a calm watcher looks at once if files were
+ * added since the last call. Dispatch calls it, and is not slowed by it otherwise. */
+void rp_residency_tell(struct rp_residency *residency);
 
 /** How bytes [first, last) of a file with these stretches are read now. */
 static inline enum rp_read_way rp_residency_way(const struct rp_stretch *stretches, uint64_t first,

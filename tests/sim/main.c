@@ -244,6 +244,7 @@ static const char *const found_elsewhere[] = {
     "map_small_files",
     "mask_before_bos",
     "mask_one_off_at_cut",
+    "overlook_new_file",
     "pad_after_end",
     "park_first_behind",
     "print_control_characters",

@@ -6,7 +6,9 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "base/defect.h"
 #include "flow/residency.h"
+#include "patience.h"
 
 /* ---- a page cache of a test's own ------------------------------------------------------------ */
 
@@ -64,7 +66,7 @@ static struct rp_stretch *stretches;
 static struct rp_a64 taken;
 
 /* Memory with room for so many stretches, of which the page cache holds none. */
-static void open_residency_of(uint64_t bytes, uint32_t room, bool may_fill, bool may_direct)
+static void open_without_file(uint64_t bytes, uint32_t room, bool may_fill, bool may_direct)
 {
     struct rp_error error;
     memset(&fake, 0, sizeof fake);
@@ -74,8 +76,13 @@ static void open_residency_of(uint64_t bytes, uint32_t room, bool may_fill, bool
                                                  .corpus_bytes = bytes,
                                                  .may_fill = may_fill,
                                                  .may_direct = may_direct};
-    const struct rp_page_cache_file file = {.map = (const uint8_t *)&fake, .bytes = bytes};
     assert_int_equal(rp_residency_open(&residency, &options, 1, &taken, &error), 0);
+}
+
+static void open_residency_of(uint64_t bytes, uint32_t room, bool may_fill, bool may_direct)
+{
+    open_without_file(bytes, room, may_fill, may_direct);
+    const struct rp_page_cache_file file = {.map = (const uint8_t *)&fake, .bytes = bytes};
     assert_non_null(stretches = rp_residency_add(&residency, 0, &file));
     rp_a64_store_relaxed(&taken, 1u << 30);
 }
@@ -258,6 +265,46 @@ static void a_change_ends_the_calm_at_once(void **state)
     rp_residency_close(&residency);
 }
 
+/* The watcher has found no file, and is calm; nothing is taken that could wake it. */
+static void start_a_calm_watcher(void)
+{
+    open_without_file(FILE_BYTES, 2 * STRETCHES, true, true);
+    fake.missing[0] = 0;
+    rp_residency_look(&residency);
+    assert_true(residency.is_calm);
+    residency.taken = rp_a64_load_relaxed(&taken);
+    rp_residency_start(&residency);
+    const struct rp_page_cache_file file = {.map = (const uint8_t *)&fake, .bytes = FILE_BYTES};
+    assert_non_null(stretches = rp_residency_add(&residency, 0, &file));
+}
+
+static void a_document_of_a_new_file_wakes_the_watcher(void **state)
+{
+    (void)state;
+    start_a_calm_watcher();
+    rp_residency_tell(&residency);
+    uint64_t begin = rp_now_ns(),
+             patience = RP_DEFECT(overlook_new_file) ? 1000000000 : PATIENCE_NS;
+    while (rp_residency_way(stretches, 0, 1) != RP_READ_MAPPED && rp_now_ns() - begin < patience)
+        rp_sleep_ns(1000000);
+    rp_residency_stop(&residency);
+    assert_int_equal(rp_residency_way(stretches, 0, 1), RP_READ_MAPPED);
+    rp_residency_close(&residency);
+}
+
+/* A corpus that memory has no room for is read alone all the time, and the watcher stays calm. */
+static void later_documents_leave_the_watcher_calm(void **state)
+{
+    (void)state;
+    start_a_calm_watcher();
+    rp_residency_stop(&residency);
+    rp_residency_tell(&residency);
+    assert_true(rp_a32_exchange_acquire(&residency.has_new_file, 0));
+    rp_residency_tell(&residency);
+    assert_false(rp_a32_load_relaxed(&residency.has_new_file));
+    rp_residency_close(&residency);
+}
+
 /* ---- the kernel's ---------------------------------------------------------------------------- */
 
 static void the_kernel_says_what_it_holds(void **state)
@@ -301,6 +348,8 @@ int main(void)
         cmocka_unit_test(a_slow_trainer_does_not_fill_the_page_cache),
         cmocka_unit_test(pages_beyond_the_end_are_not_missing),
         cmocka_unit_test(a_change_ends_the_calm_at_once),
+        cmocka_unit_test(a_document_of_a_new_file_wakes_the_watcher),
+        cmocka_unit_test(later_documents_leave_the_watcher_calm),
         cmocka_unit_test(the_kernel_says_what_it_holds),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
