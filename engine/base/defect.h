@@ -72,6 +72,7 @@
     X(provenance_off_by_one, "explain gives each fragment the provenance of the next one")         \
     X(park_first_behind, "of several catch-up flows only one learns that the engine sleeps")       \
     X(print_control_characters, "names with control characters are printed as they are")           \
+    X(probe_same_places, "each look at the page cache probes the same bytes of a file")            \
     X(prune_before_copy, "a checkpoint is removed although it has not been copied")                \
     X(publish_before_complete, "tail is stored before the slot is complete")                       \
     X(ready_before_read, "a ticket is READY, and its memory free, while reads are in flight")      \

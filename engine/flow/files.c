@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -456,32 +455,4 @@ bool rp_files_have_hashes(const struct rp_files *files)
     for (uint32_t i = 0; files->are_mapped && !any && i < rp_corpus_shard_count(files->corpus); i++)
         any = files->files[i].checked;
     return any;
-}
-
-#define PLACES 64u
-#define CACHED_FILES_MAX 1024u
-
-bool rp_files_are_cached(const struct rp_corpus *corpus)
-{
-    uint64_t cached = 0, looked = 0;
-    uint32_t shards = rp_corpus_shard_count(corpus);
-    uint32_t files = shards < CACHED_FILES_MAX ? shards : CACHED_FILES_MAX;
-    if (rp_corpus_manifest_path(corpus) && shards > RP_FILES_AT_START)
-        return false;
-    for (uint32_t i = 0; i < files; i++) {
-        const struct rp_shard *shard = rp_corpus_shard(corpus,
-                                                       (uint32_t)((uint64_t)i * shards / files));
-        int fd = rp_file_open_read(shard->path, NULL, NULL);
-        if (fd < 0)
-            return false;
-        bool in_memory = rp_io_lies_in_memory(fd); /* asked so, it refuses as overlayfs does */
-        for (uint64_t p = 0; p < PLACES && shard->bytes; p++, looked++) {
-            uint8_t byte;
-            struct iovec vector = {&byte, 1};
-            ssize_t got = preadv2(fd, &vector, 1, (off_t)(shard->bytes / PLACES * p), RWF_NOWAIT);
-            cached += got == 1 || in_memory;
-        }
-        close(fd);
-    }
-    return cached * 100 >= looked * 98;
 }

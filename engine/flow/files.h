@@ -168,10 +168,8 @@ static inline bool rp_files_is_checked(const struct rp_files *files,
     return transfer->mapped_shard && files->files[transfer->mapped_shard - 1].checked;
 }
 
-/** Whether the page cache holds (nearly) all of the corpus: 64 places of every file are looked at,
- * or of 1024 of them. A corpus with a manifest is opened shard by shard as they are used, so with
- * more than RP_FILES_AT_START of them the answer is no, and none is opened. */
+/* A corpus with a manifest is opened shard by shard, as they are used: so many at a start at most.
+ */
 #define RP_FILES_AT_START 64u
-bool rp_files_are_cached(const struct rp_corpus *corpus);
 
 #endif

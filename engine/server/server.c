@@ -25,6 +25,7 @@
 #include "base/mapped.h"
 #include "base/mem.h"
 #include "base/stop.h"
+#include "flow/cached.h"
 #include "flow/files.h"
 #include "io/io.h"
 #include "server/alerts.h"
@@ -143,7 +144,8 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
                       rp_io_prefers_direct(rp_corpus_bytes(engine->corpus)));
     bool is_local = engine->method != rp_io_objects(), adapts = is_local && c->io == RP_IO_AUTO;
     bool mapped = is_local &&
-                  (c->io == RP_IO_MAPPED || (adapts && rp_files_are_cached(engine->corpus)));
+                  (c->io == RP_IO_MAPPED ||
+                   (adapts && rp_cached_is_whole(engine->corpus, &rp_page_cache_of_kernel)));
     if (mapped)
         rp_log(RP_LOG_INFO, "%s: token files are mapped",
                c->io == RP_IO_MAPPED ? "io: mapped" : "the page cache holds the corpus");

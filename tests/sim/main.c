@@ -248,6 +248,7 @@ static const char *const found_elsewhere[] = {
     "pad_after_end",
     "park_first_behind",
     "print_control_characters",
+    "probe_same_places",
     "provenance_off_by_one",
     "prune_before_copy",
     "rename_before_sync",
