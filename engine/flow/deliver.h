@@ -74,7 +74,7 @@ void rp_deliver_ask_for_space(struct rp_deliver *deliver);
 
 /** A packer thread has packed a ticket: deliver, if nobody has the turn. */
 void rp_deliver_as_packer(struct rp_deliver *deliver);
-/** A packer thread is going to wait for a ticket: announce first. */
+/** A packer thread is going to wait for a ticket, or to yield its processor: announce first. */
 void rp_deliver_before_wait(struct rp_deliver *deliver);
 /** A packer thread needs room in a ring: is there some by now? */
 void rp_deliver_look_for_space(struct rp_deliver *deliver);

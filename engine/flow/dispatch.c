@@ -388,7 +388,8 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
             code = hand_on(d, error);
         if (code < 0)
             return code;
-        rp_give_way(d->gives_way_until_ns);
+        if (rp_gives_way(d->gives_way_until_ns))
+            sched_yield();
     }
     int code = open_ticket(d, error);
     if (code < 0)

@@ -253,7 +253,8 @@ static bool can_be_packed(const struct rp_pack_plan *plan, const struct rp_ticke
 {
     const struct rp_a64 *free_until = &plan->arena->free_until[transfer->ring];
     bool has_space = ticket->batch < rp_a64_load_acquire(free_until); /* PAIRS batch-space */
-    return (has_space || wait_for_space(plan, transfer->ring, ticket->batch)) &&
+    return !rp_arena_stopping_packers(plan->arena) &&
+           (has_space || wait_for_space(plan, transfer->ring, ticket->batch)) &&
            (transfer->loaded_by == number || wait_for_ticket(plan, transfer->loaded_by) != 0);
 }
 
@@ -313,6 +314,16 @@ static void deliver_packed(const struct rp_pack_plan *plan)
         rp_fd_wake(plan->wake_fd);
 }
 
+/* Others may have the processor for long, so trainers hear of what is published first. */
+static void give_way(const struct rp_pack_plan *plan)
+{
+    if (!rp_gives_way(plan->gives_way_until_ns))
+        return;
+    if (plan->deliver)
+        rp_deliver_before_wait(plan->deliver);
+    sched_yield();
+}
+
 void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
 {
     const struct rp_arena *arena = plan->arena;
@@ -332,7 +343,7 @@ void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
         rp_a64_store_release(&ticket->state,
                              rp_ticket_word(number, RP_TICKET_PACKED)); /* PAIRS ticket-state */
         deliver_packed(plan);
-        rp_give_way(plan->gives_way_until_ns);
+        give_way(plan);
     }
 }
 
