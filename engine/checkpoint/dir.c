@@ -169,8 +169,8 @@ void rp_checkpoint_keep_every(struct rp_checkpoint_dir *dir, uint64_t rows)
         rp_copier_keep_every(dir->copier, rows);
 }
 
-/* Whether the position of a checkpoint is `row`. Of one that this process has written that is
- * known; the head of another is read. */
+/* Whether the position of a checkpoint is `row`. Of one that this process has written, or whose
+ * head it has read, that is known; the head of another is read. */
 static bool is_at(const struct rp_locked_dir *locked, const struct rp_name *name, uint64_t row)
 {
     const struct rp_known_checkpoint *known = rp_locked_dir_recall(locked, name->sequence);

@@ -43,7 +43,7 @@ struct rp_connection {
 };
 #define RP_CONNECTIONS_MAX 1024u
 
-/* The states of a save, in this order. The saver's thread writes which one it has reached; the
+/* The states of a save, in this order. A thread of the save writes which one is reached; the
  * engine's thread then does its part of it: see rp_engine_continue_save. */
 enum rp_saver_state {
     RP_SAVER_IDLE,    /* there is no thread */
@@ -86,7 +86,7 @@ struct rp_saver {
     uint8_t *pages;      /* for the copy; kept from one save to the next, because the faults of new
                             memory take longer than the copy */
     size_t page_bytes;
-    struct rp_content_source *sources; /* where contents lie in shared memory, ascending */
+    struct rp_content_source *sources; /* where contents lie in shared memory */
     size_t source_count;
     /* shared: contents count only if the look that is asked for after they were listed finds no
      * change. enum rp_look. Writer: the engine; reader: a thread of the save. PAIRS saver-look */

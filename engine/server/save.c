@@ -22,7 +22,7 @@
  * is saved without contents.
  *
  * The flow keeps the state token of the cut, so the engine's thread only copies a few KB and lists
- * the contents. The saver's thread (saver.c) copies and writes them. */
+ * the contents. Threads of the save (saver.c) copy and write them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -407,7 +407,7 @@ static void follow_read_back(struct rp_engine *engine)
     saver->bad_saves = 0;
 }
 
-/* The saver's thread has reached the next state: do the engine's part of it. */
+/* A thread of the save has reached the next state: do the engine's part of it. */
 static void follow(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;

@@ -14,7 +14,7 @@ void rp_engine_want_due_save(struct rp_engine *engine);
  * it has to be tried again later, because one is under way or the cut's state is not known yet.
  */
 bool rp_engine_begin_save(struct rp_engine *engine);
-/** done_fd was written: do the engine's part of each state that the saver's thread has reached. */
+/** done_fd was written: do the engine's part of each state that a save has reached. */
 void rp_engine_continue_save(struct rp_engine *engine);
 /** The newest checkpoint of the directory, at `path`, has this state token, which is the engine's
  * from now on; NULL: it is not known. A save of the same state copies nothing: it only looks

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* saver.c — the threads of one save.
  *
- * A thread, the copier, copies the contents out of shared memory while the stream runs: a hold
+ * A thread, the collector, copies the contents out of shared memory while the stream runs: a hold
  * keeps them unchanged meanwhile. The saver's thread writes to disk what is copied already, as a
  * section that grows (checkpoint.h). So the hold ends with the copy and never waits for the disk,
  * and the save is reported by the thread that has written it, which need not be woken for that.
  *
  * Invariants:
  *
- *   - The copier never uses the disk.
- *   - While the copier runs, it alone touches the sources, `bytes`, `count` and `shown`.
+ *   - The collector never uses the disk.
+ *   - While the collector runs, it alone touches the sources, `bytes`, `count` and `shown`.
  *   - The copy may end early, since contents may be incomplete, or be dropped because token files
  *     have changed. The write then fails with -RP_E_STOPPED, and the saver's thread, when it has
- *     joined the copier, writes the checkpoint with what is left of the copy.
+ *     joined the collector, writes the checkpoint with what is left of the copy.
  *   - The write cannot finish before it is known whether token files have changed: the last source
  *     is shown to it then. */
 #include "server/saver.h"
@@ -28,25 +28,25 @@
 #include "base/mem.h"
 #include "flow/widen.h"
 
-/* To read the file back, which nobody waits for: a tenth of the share of another thread that wants
- * the same CPU. The write has no lower priority than the copy: it needs little time, and would wait
- * for the copy to give way while the disk has nothing to do. */
+/* A tenth of the share of another thread that wants the same CPU. A write that goes on beside the
+ * collector does not have it: it needs little time, and would wait for the collector to give way
+ * while the disk has nothing to do. */
 #define SAVER_NICE 10
 #define GROWTH_BYTES (256u << 10) /* the section grows by so many at a time */
 
 /* How the checkpoint is written, the best way first for which there is memory and a thread:
  *
- *                      data   section   copier    the checkpoint is written
- *   WHILE_COPIED       set    set       runs      while contents are copied
- *   ONCE_COPIED        set    NULL      none      once the saver's thread has copied them
- *   WITHOUT_CONTENTS   NULL   NULL      none      at once */
+ *                      data   section   collector  the checkpoint is written
+ *   WHILE_COPIED       set    set       runs       while contents are copied
+ *   ONCE_COPIED        set    NULL      none       once the saver's thread has copied them
+ *   WITHOUT_CONTENTS   NULL   NULL      none       at once */
 enum way { WITHOUT_CONTENTS, ONCE_COPIED, WHILE_COPIED };
 
 /* The contents that are copied out of shared memory. */
 struct contents_copy {
     struct rp_saver *saver;
     enum way way;
-    pthread_t copier;
+    pthread_t collector;
     uint8_t *data;
     size_t bytes_wanted, bytes; /* of all sources, and of those that are copied */
     uint64_t end_row_wanted;    /* behind the last row of all sources */
@@ -148,7 +148,7 @@ static void put_in_order(struct rp_saver *saver)
         }
 }
 
-/* The work of the copier, or of the saver's thread where there is none. */
+/* The work of the collector, or of the saver's thread where there is none. */
 static void copy_contents(struct contents_copy *copy)
 {
     struct rp_saver *saver = copy->saver;
@@ -221,17 +221,17 @@ static uint8_t *take_room(struct rp_saver *saver, size_t bytes)
     return saver->pages;
 }
 
-static bool start_copier(struct contents_copy *copy)
+static bool start_collector(struct contents_copy *copy)
 {
     copy->section = rp_growing_section_open(copy->data, copy->bytes_wanted);
-    if (copy->section && pthread_create(&copy->copier, NULL, copy_beside, copy) == 0)
+    if (copy->section && pthread_create(&copy->collector, NULL, copy_beside, copy) == 0)
         return true;
     rp_growing_section_close(copy->section);
     copy->section = NULL;
     return false;
 }
 
-/* Make room for the contents, and start the copier. */
+/* Make room for the contents, and start the collector. */
 static void open_copy(struct contents_copy *copy)
 {
     struct rp_saver *saver = copy->saver;
@@ -242,7 +242,7 @@ static void open_copy(struct contents_copy *copy)
     }
     if (copy->bytes_wanted)
         copy->data = take_room(saver, copy->bytes_wanted);
-    copy->way = !copy->data ? WITHOUT_CONTENTS : start_copier(copy) ? WHILE_COPIED : ONCE_COPIED;
+    copy->way = !copy->data ? WITHOUT_CONTENTS : start_collector(copy) ? WHILE_COPIED : ONCE_COPIED;
 }
 
 /* True if the checkpoint was written, or could not be; false if that wanted contents that were not
@@ -250,7 +250,7 @@ static void open_copy(struct contents_copy *copy)
 static bool write_while_copied(const struct contents_copy *copy)
 {
     write_checkpoint(copy, copy->section, copy->bytes_wanted, copy->end_row_wanted);
-    pthread_join(copy->copier, NULL);
+    pthread_join(copy->collector, NULL);
     return copy->saver->code != -RP_E_STOPPED;
 }
 
@@ -261,7 +261,8 @@ static void write_once_copied(const struct contents_copy *copy)
     write_checkpoint(copy, NULL, copy->bytes, end_row);
 }
 
-static void save(struct rp_saver *saver)
+/* False if the thread has the lower priority by now. */
+static bool save(struct rp_saver *saver)
 {
     struct contents_copy copy = {.saver = saver};
     saver->left_out = RP_LOOK_NONE;
@@ -269,21 +270,25 @@ static void save(struct rp_saver *saver)
     if (copy.way != WHILE_COPIED)
         copy_contents(&copy);
     bool is_written = copy.way == WHILE_COPIED && write_while_copied(&copy);
-    if (!is_written)
+    if (!is_written) {
+        lower_priority(saver);
         write_once_copied(&copy);
+    }
     rp_growing_section_close(copy.section);
+    return is_written;
 }
 
 void *rp_saver_main(void *argument)
 {
     struct rp_saver *saver = argument;
-    save(saver);
+    bool is_at_normal_priority = save(saver);
     bool is_saved = saver->code == 0;
     saver->read_back = 0;
     announce(saver, RP_SAVER_SAVED);
     rp_spare_pages(saver->pages, saver->page_bytes); /* reading back needs no memory of it */
     if (is_saved) {
-        lower_priority(saver);
+        if (is_at_normal_priority)
+            lower_priority(saver);
         saver->read_back = rp_checkpoint_read_back_save(saver->directory, &saver->read_back_error);
         saver->times = rp_checkpoint_dir_times(saver->directory);
         rp_checkpoint_prune(saver->directory);
