@@ -98,7 +98,7 @@ enum rp_key_kind {
       "batches that a rank's ring holds; rounded up to a power of two")                            \
     X(prefetch_bytes, prefetch_bytes, BYTES, NULL, "(64m, or four windows of blocks)", 1u << 16,   \
       1ull << 44, "memory between readers and packers")                                            \
-    X(io_depth, io_depth, COUNT, NULL, "(128; 64 where any shard lies in a store)", 1, 4096,       \
+    X(io_depth, io_depth, COUNT, NULL, "(128 where io_uring reads, else 64)", 1, 4096,             \
       "reads in flight per reader")                                                                \
     X(io, io, CHOICE, "auto|io_uring|pread|mapped", "auto", 0, 0,                                  \
       "how files are read; mapped suits a corpus that the page cache holds")                       \

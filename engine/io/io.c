@@ -78,7 +78,7 @@ int rp_io_open(struct rp_io **io_out, const struct rp_io_method *method,
     *io_out = NULL;
     uint32_t depth = options->depth;
     if (depth < 1 || depth > DEPTH_MAX)
-        return rp_fail(error, -RP_E_USAGE, "set io_depth to 64 if in doubt",
+        return rp_fail(error, -RP_E_USAGE, "leave io_depth out if in doubt",
                        "reads in flight (io_depth): expected 1 to %d, found %u", DEPTH_MAX, depth);
     struct rp_io *io = rp_calloc(1, sizeof *io);
     if (!io)

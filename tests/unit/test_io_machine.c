@@ -158,7 +158,7 @@ static void test_depth(void **state)
 {
     (void)state;
     assert_int_equal(rp_io_choose_depth(&rp_io_method_uring, 0), 128);
-    assert_int_equal(rp_io_choose_depth(&rp_io_method_pread, 0), 128);
+    assert_int_equal(rp_io_choose_depth(&rp_io_method_pread, 0), 64);
     if (rp_io_objects())
         assert_int_equal(rp_io_choose_depth(rp_io_objects(), 0), 64);
     assert_int_equal(rp_io_choose_depth(&rp_io_method_uring, 7), 7);
