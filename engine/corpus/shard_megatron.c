@@ -215,19 +215,21 @@ static bool is_next_plain(const struct rp_opened *opened, uint64_t document)
 
 /* is_next_plain of a run of documents, without a branch: the compiler looks at several side by
  * side. It may say no where is_next_plain says yes (of a place at or above 2^62), never the other
- * way: `begin` + bytes < 2^63, so the last difference is negative where the document ends outside.
- */
+ * way: the place is below 2^62, the bytes of the document are below 2^34 and those of the file
+ * below 2^63, so the last difference does not overflow, and is negative where the document ends
+ * outside. */
 static bool is_next_run_plain(const struct rp_opened *opened, uint64_t document)
 {
     const struct rp_megatron *megatron = &opened->megatron;
-    uint64_t bytes = opened->shard.bytes, unit = (UINT64_C(1) << megatron->width_shift) - 1;
+    uint64_t file_bytes = opened->shard.bytes;
+    uint64_t unit = (UINT64_C(1) << megatron->width_shift) - 1;
     uint64_t odd = 0;
     for (uint64_t d = document; d < document + PLAIN_RUN; d++) {
         uint64_t length = rp_load_u32(megatron->lengths + 4 * d);
         uint64_t begin = rp_load_u64(megatron->pointers + 8 * d);
         odd |= rp_load_u64(megatron->first + 8 * d + 8) ^ (d + 1);
         odd |= length >> 31 | begin >> 62 | (begin & unit);
-        odd |= (bytes - begin - (length << megatron->width_shift)) >> 63;
+        odd |= (file_bytes - begin - (length << megatron->width_shift)) >> 63;
     }
     return odd == 0;
 }
