@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A section that is filled while the file is written: the file equals that of a save of finished
- * memory, no byte is written before it is final and hashed, and a section that ends early saves
- * nothing. */
+ * memory, no byte is written before it is final and hashed, a section that ends early saves
+ * nothing, and the disk gets its first bytes early, in few writes. */
 #include "checkpoint_sample.h"
 
 #include <pthread.h>
@@ -14,6 +14,7 @@
 
 #define WRITE_BYTES 8192u
 #define TOKENS 60000u
+#define FILE_BYTES_MAX (16u << 20)
 
 static struct {
     struct rp_content_record record;
@@ -78,27 +79,39 @@ static void make_contents(void)
         made.tokens[i] = (uint16_t)(i * 2654435761u >> 11);
 }
 
-/* The sample, but with these contents: fed, or of `made` when there is no growing. */
-static int save(struct rp_checkpoint_dir *dir, struct rp_growing_section *growing,
-                struct rp_error *error)
+/* The sample, but with these contents: fed, or of `piece` when there is no growing. */
+static int save_piece(struct rp_checkpoint_dir *dir, struct rp_checkpoint_piece piece,
+                      struct rp_growing_section *growing, struct rp_error *error)
 {
     struct sample sample;
     sample_make(&sample, 10);
     sample.info.contents_end_row = 11;
-    sample.pieces[2] = (struct rp_checkpoint_piece){&made, sizeof made};
+    sample.pieces[2] = piece;
     sample.parts[2].piece_count = 1;
     sample.parts[2].growing = growing;
     return rp_checkpoint_save(dir, &sample.info, sample.parts, 3, NULL, error);
 }
 
-static struct rp_checkpoint_dir *open_dir(const char *path, struct rp_storage *storage)
+static int save(struct rp_checkpoint_dir *dir, struct rp_growing_section *growing,
+                struct rp_error *error)
+{
+    return save_piece(dir, (struct rp_checkpoint_piece){&made, sizeof made}, growing, error);
+}
+
+static struct rp_checkpoint_dir *open_buffered(const char *path, struct rp_storage *storage,
+                                               size_t buffer_bytes)
 {
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
-    make_contents();
-    if (rp_checkpoint_dir_open_with(&dir, path, 3, NULL, storage, WRITE_BYTES, &error) < 0)
+    if (rp_checkpoint_dir_open_with(&dir, path, 3, NULL, storage, buffer_bytes, &error) < 0)
         fail_msg("%s", error.message);
     return dir;
+}
+
+static struct rp_checkpoint_dir *open_dir(const char *path, struct rp_storage *storage)
+{
+    make_contents();
+    return open_buffered(path, storage, WRITE_BYTES);
 }
 
 /* The first checkpoint of a directory, byte for byte. */
@@ -108,8 +121,10 @@ static uint8_t *read_file(const char *directory, size_t *bytes)
     snprintf(path, sizeof path, "%s/checkpoint-000000000001.rpc", directory);
     FILE *file = fopen(path, "rb");
     assert_non_null(file);
-    uint8_t *data = malloc(1 << 20);
-    *bytes = fread(data, 1, 1 << 20, file);
+    uint8_t *data = malloc(FILE_BYTES_MAX);
+    assert_non_null(data);
+    *bytes = fread(data, 1, FILE_BYTES_MAX, file);
+    assert_true(*bytes < FILE_BYTES_MAX);
     fclose(file);
     return data;
 }
@@ -235,6 +250,113 @@ static void test_every_call_fails_once(void **state)
     }
 }
 
+/* ---- large contents that grow as the writer asks for them ------------------------------------ */
+
+#define LARGE_BYTES ((13u << 20) + 1000)
+#define LARGE_WHOLE (LARGE_BYTES / RP_CHECKPOINT_PAGE_BYTES * RP_CHECKPOINT_PAGE_BYTES)
+#define LARGEST_WRITE (4u << 20) /* a longer one is no faster */
+#define FIRST_WRITE (512u << 10)
+
+/* No thread makes them: what the writer waits for, and `more` bytes, are made when it asks. So it
+ * is known what was there at each write, and nothing depends on time. */
+static struct {
+    struct rp_growing_section *growing;
+    uint64_t made, more;
+    struct {
+        uint64_t offset, bytes, made;
+    } writes[64];
+    unsigned count;
+} large;
+
+int64_t __real_rp_growing_section_wait(struct rp_growing_section *growing, uint64_t wanted);
+int64_t __wrap_rp_growing_section_wait(struct rp_growing_section *growing, uint64_t wanted);
+
+int64_t __wrap_rp_growing_section_wait(struct rp_growing_section *growing, uint64_t wanted)
+{
+    uint64_t now = rp_min_u64(wanted + large.more, LARGE_BYTES);
+    if (growing == large.growing && now > large.made) {
+        rp_growing_section_add(growing, now - large.made);
+        large.made = now;
+    }
+    return __real_rp_growing_section_wait(growing, wanted);
+}
+
+static ssize_t recorded_write(struct rp_storage *storage, int fd, const void *data, size_t bytes,
+                              uint64_t offset)
+{
+    assert_true(large.count < RP_ARRAY_COUNT(large.writes));
+    large.writes[large.count].offset = offset;
+    large.writes[large.count].bytes = bytes;
+    large.writes[large.count++].made = large.made;
+    ssize_t put = rp_storage_system.write(storage, fd, data, bytes, offset);
+    assert_int_equal(put, bytes); /* or else the rest would look like a write of its own */
+    return put;
+}
+
+/* The pages before the contents, the contents, and the head. */
+static void check_writes(void)
+{
+    assert_true(large.count >= 4);
+    assert_int_equal(large.writes[0].offset, RP_CHECKPOINT_HEAD_BYTES);
+    assert_int_equal(large.writes[0].bytes, CONTENTS_OFFSET - RP_CHECKPOINT_HEAD_BYTES);
+    assert_int_equal(large.writes[0].made, 0);
+    assert_in_range(large.writes[1].bytes, FIRST_WRITE, LARGEST_WRITE - 1);
+    uint64_t done = 0;
+    for (unsigned i = 1; i + 1 < large.count; i++) {
+        uint64_t bytes = large.writes[i].bytes;
+        assert_int_equal(large.writes[i].offset, CONTENTS_OFFSET + done);
+        assert_true(bytes <= LARGEST_WRITE + large.more);
+        assert_true(rp_min_u64(done + bytes, LARGE_BYTES) <= large.writes[i].made);
+        if (done + bytes < LARGE_WHOLE) /* the last ones bring what is left */
+            assert_true(bytes >= rp_min_u64(done, LARGEST_WRITE));
+        done += bytes;
+    }
+    assert_true(done >= LARGE_BYTES);
+    assert_int_equal(large.writes[large.count - 1].offset, 0);
+}
+
+static uint8_t *save_large(const void *data, uint64_t more, size_t *bytes)
+{
+    struct rp_error error;
+    struct rp_storage storage = fast_storage();
+    bool grows = more != UINT64_MAX;
+    struct rp_checkpoint_dir *dir = open_buffered("large", &storage, 16u << 20);
+    memset(&large, 0, sizeof large);
+    large.more = more;
+    large.growing = grows ? rp_growing_section_open(data, LARGE_BYTES) : NULL;
+    storage.write = grows ? recorded_write : storage.write; /* not what opening writes */
+    if (save_piece(dir, (struct rp_checkpoint_piece){data, LARGE_BYTES}, large.growing, &error) < 0)
+        fail_msg("%s", error.message);
+    rp_checkpoint_dir_close(dir);
+    rp_growing_section_close(large.growing);
+    large.growing = NULL;
+    uint8_t *file = read_file("large", bytes);
+    remove_directory("large");
+    return file;
+}
+
+static void test_the_disk_begins_early_and_with_few_writes(void **state)
+{
+    (void)state;
+    static const uint64_t more[] = {0, 1000, 5000, 100000};
+    static uint8_t data[LARGE_BYTES] __attribute__((aligned(4096)));
+    for (size_t i = 0; i < LARGE_BYTES; i++)
+        data[i] = (uint8_t)(i * 2654435761u >> 13);
+    const struct rp_content_record record = {
+        .row = 10, .count = (LARGE_BYTES - sizeof record) / 2, .width = 2};
+    memcpy(data, &record, sizeof record);
+    size_t plain_bytes, bytes;
+    uint8_t *plain = save_large(data, UINT64_MAX, &plain_bytes);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(more); i++) {
+        uint8_t *file = save_large(data, more[i], &bytes);
+        check_writes();
+        assert_int_equal(bytes, plain_bytes);
+        assert_memory_equal(file, plain, bytes);
+        free(file);
+    }
+    free(plain);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +365,7 @@ int main(void)
         cmocka_unit_test(test_what_does_not_come_whole_is_not_saved),
         cmocka_unit_test(test_what_changes_after_it_was_brought_is_found_out),
         cmocka_unit_test(test_every_call_fails_once),
+        cmocka_unit_test(test_the_disk_begins_early_and_with_few_writes),
     };
     return cmocka_run_group_tests_name("checkpoint_growing", tests, sample_enter_memory,
                                        sample_leave);
