@@ -3,8 +3,11 @@
  * document. */
 #include "corpus_files.h"
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -204,33 +207,6 @@ static void test_sample_of_a_large_index(void **state)
     free(index);
 }
 
-/* Part of the samples in the page cache or all of them: the same sample. */
-static void test_sample_of_an_index_that_is_evicted(void **state)
-{
-    (void)state;
-    const uint64_t bytes = RP_INDEX_HASH_WHOLE_MAX + 12345;
-    uint8_t *index = calloc(1, bytes);
-    assert_non_null(index);
-    for (uint64_t i = 0; i < bytes; i++)
-        index[i] = (uint8_t)(i * 31 + i / 4096);
-    struct rp_hash128 good = rp_index_sample(index, bytes), read;
-    struct rp_error error;
-    int fd = open("index", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(rp_file_write(fd, "index", index, bytes, &error), 0);
-    assert_int_equal(fsync(fd), 0);
-    for (uint64_t from = 0; from < bytes; from += bytes / 3) {
-        assert_int_equal(posix_fadvise(fd, (off_t)from, 0, POSIX_FADV_DONTNEED), 0);
-        for (int again = 0; again < 2; again++) {
-            assert_int_equal(rp_index_sample_read(fd, "index", bytes, &read, &error), 0);
-            assert_true(rp_hash128_equal(read, good));
-        }
-    }
-    close(fd);
-    assert_int_equal(unlink("index"), 0);
-    free(index);
-}
-
 static void test_a_change_while_running(void **state)
 {
     (void)state;
@@ -264,6 +240,148 @@ static void test_a_change_while_running(void **state)
     rp_corpus_close(corpus);
 }
 
+/* ---- samples of which the page cache holds the first ones ------------------------------------ */
+
+#define INDEX_SAMPLES 1024u
+
+enum refusal { REFUSES_EAGAIN, REFUSES_EOPNOTSUPP, REFUSES_PART, REFUSAL_COUNT };
+
+/* The page cache as a test wants it: it has the first `held` sampled blocks, and refuses one. What
+ * it is asked after that it has, so a second question would be answered as if it were right. */
+static struct {
+    bool is_ours; /* or else it is the system's */
+    enum refusal refusal;
+    uint64_t blocks;
+    uint32_t samples, held, asked, advised;
+} cache;
+
+static uint64_t sampled_offset(uint32_t i)
+{
+    uint64_t last = cache.blocks - 1;
+    return (cache.blocks <= cache.samples ? i : i * last / (cache.samples - 1)) * 4096;
+}
+
+ssize_t preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
+{
+    static ssize_t (*next)(int fd, const struct iovec *parts, int count, off_t offset, int flags);
+    if (!next)
+        *(void **)&next = dlsym(RTLD_NEXT, "preadv2");
+    if (!cache.is_ours)
+        return next(fd, parts, count, offset, flags);
+    assert_int_equal(flags, RWF_NOWAIT);
+    assert_int_equal(count, 1);
+    assert_int_equal(offset, sampled_offset(cache.asked));
+    if (cache.asked++ != cache.held)
+        return pread(fd, parts->iov_base, parts->iov_len, offset);
+    memset(parts->iov_base, 0xee, parts->iov_len);
+    if (cache.refusal == REFUSES_PART)
+        return (ssize_t)parts->iov_len - 1;
+    errno = cache.refusal == REFUSES_EAGAIN ? EAGAIN : EOPNOTSUPP;
+    return -1;
+}
+
+int posix_fadvise(int fd, off_t offset, off_t bytes, int advice)
+{
+    static int (*next)(int fd, off_t offset, off_t bytes, int advice);
+    if (!next)
+        *(void **)&next = dlsym(RTLD_NEXT, "posix_fadvise");
+    if (!cache.is_ours)
+        return next(fd, offset, bytes, advice);
+    assert_int_equal(cache.asked, cache.held + 1); /* only after it refused one */
+    assert_int_equal(offset, sampled_offset(cache.held + cache.advised++));
+    assert_int_equal(bytes, 4096);
+    assert_int_equal(advice, POSIX_FADV_WILLNEED);
+    return 0;
+}
+
+static void hold(uint64_t bytes, uint32_t samples_max, uint32_t held, enum refusal refusal)
+{
+    uint64_t blocks = (bytes + 4095) / 4096;
+    uint32_t samples = blocks < samples_max ? (uint32_t)blocks : samples_max;
+    memset(&cache, 0, sizeof cache);
+    cache.is_ours = true;
+    cache.refusal = refusal;
+    cache.blocks = blocks;
+    cache.samples = samples;
+    cache.held = held < samples ? held : samples;
+}
+
+static int let_go(void **state) /* also of a test that failed */
+{
+    (void)state;
+    cache.is_ours = false;
+    return 0;
+}
+
+/* Nothing is asked after the first refusal, and all that is left is called for at once. */
+static void check_cache(void)
+{
+    assert_int_equal(cache.asked, cache.held + (cache.held < cache.samples));
+    assert_int_equal(cache.advised, cache.samples - cache.held);
+}
+
+static const uint32_t held_counts[] = {0, 1, 2, 40, 62, 63, 64, 700, 1022, 1023, 1024};
+
+static uint8_t *make_file(uint64_t bytes, int *fd)
+{
+    struct rp_error error;
+    uint8_t *data = malloc(bytes);
+    assert_non_null(data);
+    for (uint64_t i = 0; i < bytes; i++)
+        data[i] = (uint8_t)(i * 31 + i / 4096);
+    *fd = memfd_create("sampled", MFD_CLOEXEC);
+    assert_int_equal(rp_file_write(*fd, "sampled", data, bytes, &error), 0);
+    return data;
+}
+
+static void test_sample_of_an_index_of_which_a_part_is_cached(void **state)
+{
+    (void)state;
+    const uint64_t bytes = RP_INDEX_HASH_WHOLE_MAX + 12345;
+    int fd;
+    uint8_t *index = make_file(bytes, &fd);
+    struct rp_hash128 good = rp_index_sample(index, bytes), read;
+    struct rp_error error;
+    for (unsigned refusal = 0; refusal < REFUSAL_COUNT; refusal++)
+        for (size_t i = 0; i < RP_ARRAY_COUNT(held_counts); i++) {
+            hold(bytes, INDEX_SAMPLES, held_counts[i], refusal);
+            assert_int_equal(rp_index_sample_read(fd, "index", bytes, &read, &error), 0);
+            check_cache();
+            assert_true(rp_hash128_equal(read, good));
+        }
+    close(fd);
+    free(index);
+}
+
+static void check_token_sample(const uint8_t *data, uint64_t bytes, const uint64_t *sample)
+{
+    for (uint32_t i = 0; i < cache.samples; i++) {
+        uint64_t offset = sampled_offset(i), left = bytes - offset;
+        assert_int_equal(sample[i], rp_hash64(data + offset, left < 4096 ? left : 4096));
+    }
+}
+
+static void test_sample_of_tokens_of_which_a_part_is_cached(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {100, 5 * 4096 + 7, 64 * 4096, 900 * 4096 + 5};
+    uint64_t sample[RP_SAMPLE_BLOCKS];
+    struct rp_error error;
+    for (size_t s = 0; s < RP_ARRAY_COUNT(sizes); s++) {
+        int fd;
+        uint8_t *data = make_file(sizes[s], &fd);
+        for (unsigned refusal = 0; refusal < REFUSAL_COUNT; refusal++)
+            for (size_t i = 0; i < RP_ARRAY_COUNT(held_counts); i++) {
+                hold(sizes[s], RP_SAMPLE_BLOCKS, held_counts[i], refusal);
+                assert_int_equal(rp_sample_read(fd, "tokens", sizes[s], sample, &error), 0);
+                check_cache();
+                check_token_sample(data, sizes[s], sample);
+            }
+        close(fd);
+        free(data);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,8 +391,9 @@ int main(void)
         cmocka_unit_test(test_golden),
         cmocka_unit_test(test_documents_over_shards),
         cmocka_unit_test(test_sample_of_a_large_index),
-        cmocka_unit_test(test_sample_of_an_index_that_is_evicted),
         cmocka_unit_test(test_a_change_while_running),
+        cmocka_unit_test_teardown(test_sample_of_an_index_of_which_a_part_is_cached, let_go),
+        cmocka_unit_test_teardown(test_sample_of_tokens_of_which_a_part_is_cached, let_go),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
 }
