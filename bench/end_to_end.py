@@ -128,7 +128,7 @@ def parse_arguments():
     parser.add_argument("--data", required=True, help="folder for corpora and scratch files")
     parser.add_argument("--output", required=True, help="JSON file to write")
     parser.add_argument("--size", choices=SIZES, default="full", help="quick: less of everything,"
-                        " under two minutes; once: the least of everything, to see that all runs")
+                        " about two minutes; once: the least of everything, to see that all runs")
     parser.add_argument("--repeats", type=int, help="repetitions (6; with --size quick 2)")
     parser.add_argument("--no-cold", action="store_true", help="leave out what reads the disk")
     parser.add_argument("--only-start", action="store_true",

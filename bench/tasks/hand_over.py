@@ -21,30 +21,19 @@ FILL_SECONDS = 0.3  # until all of the small ones are there
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "tools" / "python"
 PEERS_PYTHON = ROOT / "build" / "peers-venv" / "bin" / "python"  # it has torch (peers/setup)
+TORCH_PROBE = "import torch, numpy; torch.from_numpy(numpy.zeros(1)); print(torch.__version__)"
 
-# Runs in a process of its own, as a trainer would. The ring is full before the first next().
+# Runs in a process of its own, as a trainer would. The ring is full before the first next(). All
+# looks step by the same loop: an array or a tensor that is dropped before the next step, and a
+# tensor that the loop's variable holds until the next one has its place. Several share the batches.
 PYTHON_TRAINER = """
-import json, sys, time
-import ringpack
-loader = ringpack.Loader(run="bench", run_dir=sys.argv[1], start_engine=False)
-batches, looks = int(sys.argv[2]), sys.argv[3] == "look"
-with loader:
-    steps = iter(loader)
-    next(steps)
-    begin = time.thread_time_ns()
-    for _ in range(batches - 1):
-        batch = next(steps)
-        if looks:
-            batch["input_ids"]
-    print(json.dumps((time.thread_time_ns() - begin) / (batches - 1)))
-"""
-
-# Half of the batches with a tensor that is dropped before the next step, and half with one that the
-# loop's variable holds until the next one has its place.
-TORCH_TRAINER = """
 import itertools, json, sys, time
 import ringpack
-loader = ringpack.Loader(run="bench", run_dir=sys.argv[1], start_engine=False, return_type="torch")
+run_dir, batches, kind, *names = sys.argv[1:]
+loader = ringpack.Loader(run="bench", run_dir=run_dir, start_engine=False, return_type=kind)
+def skip(batches):
+    for batch in itertools.islice(loader, batches):
+        pass
 def drop(batches):
     for batch in itertools.islice(loader, batches):
         batch["input_ids"]
@@ -56,8 +45,9 @@ def ns_of(look, batches):
     begin = time.thread_time_ns()
     look(batches - 1)
     return (time.thread_time_ns() - begin) / (batches - 1)
+looks = {"skip": skip, "drop": drop, "hold": hold}
 with loader:
-    print(json.dumps([ns_of(look, int(sys.argv[2]) // 2) for look in (drop, hold)]))
+    print(json.dumps({name: ns_of(looks[name], int(batches) // len(names)) for name in names}))
 """
 
 # Rounds of batches as fast as they come, by turns with a state token after each and without.
@@ -89,15 +79,24 @@ print(json.dumps({"ratios": ratios, "us": middle, "us_p99": us[len(us) * 99 // 1
 """
 
 
+def torch_version_of(python):
+    """None: it has none that works, as numpy is missing, or it cannot be run at all."""
+    try:
+        done = subprocess.run([python, "-c", TORCH_PROBE], capture_output=True, text=True,
+                              timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if done.returncode else done.stdout.split()[-1]
+
+
 @functools.cache
 def python_with_torch():
-    """That of the peers, where it is there; else the one that runs the bench. None: neither has
-    torch."""
+    """That of the peers, where it is there; else the one that runs the bench; and the version of
+    its torch. None: neither has torch."""
     for python in str(PEERS_PYTHON), sys.executable:
-        if Path(python).exists() and not subprocess.run(
-            [python, "-c", "import torch"], capture_output=True
-        ).returncode:
-            return python
+        version = torch_version_of(python)
+        if version is not None:
+            return python, version
     return None
 
 
@@ -105,6 +104,7 @@ class HandOver:
     def __init__(self, bench):
         self.bench = bench
         self.small = make_corpus(Path(bench.settings["corpus"]).parent, SMALL_TOKENS)
+        self.tensor_looks = ["drop", "hold"]
 
     def _filled(self):
         bench = self.bench
@@ -141,32 +141,46 @@ class HandOver:
             self.bench.note(f"hand-over: the C trainer waited {found['waits']} times")
         return found["cpu_ns"]
 
-    def _next_python(self, looks="skip"):
+    def _next_python(self, kind, *looks, python=sys.executable):
         with self._filled():
             time.sleep(FILL_SECONDS)
-            return self._python(PYTHON_TRAINER, BATCHES, looks)
+            return self._python(PYTHON_TRAINER, BATCHES, kind, *looks, python=python)
 
-    def _next_torch(self):
-        with self._filled():
-            time.sleep(FILL_SECONDS)
-            return self._python(TORCH_TRAINER, BATCHES, python=python_with_torch())
+    def _next_torch(self, python):
+        """Dropped and held take turns as the sides do: what is first in a process is so in every
+        other round."""
+        found = self._next_python("torch", *self.tensor_looks, python=python)
+        self.tensor_looks.reverse()
+        return found["drop"], found["hold"]
 
     def next(self):
         """ns per next() and release of small batches, in C and in Python: with nothing looked at,
         with an array, with a tensor, and with one that is still held in the next step."""
-        sides = [self._next_c, self._next_python, lambda: self._next_python("look")]
-        if python_with_torch():
-            in_c, *in_python, tensors = self._by_turns(*sides, self._next_torch)
-            in_python += zip(*tensors)  # dropped, held
-        else:
-            in_c, *in_python = self._by_turns(*sides)
-            self.bench.note("hand-over: no torch here (bench/peers/setup installs it): tensors were"
-                            " not measured")
+        sides = {"": lambda: self._next_python("numpy", "skip")["skip"]}
+        if not self.bench.settings["only_goals"]:
+            sides["_look"] = lambda: self._next_python("numpy", "drop")["drop"]
+        names, side_of_tensors = [*sides], self._side_of_tensors()
+        in_c, *in_python, tensors = self._by_turns(self._next_c, *sides.values(), side_of_tensors)
+        if tensors[0] is not None:
+            names += ["_torch", "_torch_held"]
+            in_python += zip(*tensors)
         found = {"next_c_ns": in_c}
-        for name, ns in zip(("", "_look", "_torch", "_torch_held"), in_python):
+        for name, ns in zip(names, in_python, strict=True):
             found[f"next_python{name}_ns"] = list(ns)
             found[f"next_python{name}_overhead_ns"] = [p - c for p, c in zip(ns, in_c)]
         return found
+
+    def _side_of_tensors(self):
+        """What finds two values; without torch, None."""
+        python = python_with_torch()
+        if python is None:
+            self.bench.note("hand-over: no torch here (bench/peers/setup installs it): tensors were"
+                            " not measured")
+            return lambda: None
+        interpreter, version = python
+        whose = "the peers" if interpreter == str(PEERS_PYTHON) else "the bench"
+        self.bench.note(f"hand-over: tensors by the interpreter of {whose}, torch {version}")
+        return lambda: self._next_torch(interpreter)
 
     def _by_turns(self, *sides):
         """What each side finds, in rounds of a run each."""
