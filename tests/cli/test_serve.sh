@@ -59,7 +59,7 @@ status 2 'empty: expected a state token, found an empty file' \
 seq 100 >words
 for command in 'attach cli --run-dir run' 'serve -c c.yaml'; do
     status 2 'words: state token: these bytes are not a state token' \
-        "$ringpack" $command --state words
+        timeout 600 "$ringpack" $command --state words
 done
 
 # A row that could not be noted is not taken: the next trainer gets it.

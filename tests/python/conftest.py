@@ -54,7 +54,7 @@ def fake(fake_path, monkeypatch):
     gc.collect()  # what earlier tests left in tracebacks
     faults = functions.fake_faults()
     yield functions
-    assert functions.fake_faults() == faults, "two threads were in rp_client_next at once"
+    assert functions.fake_faults() == faults, "two threads at once, or a client that was gone"
 
 
 @pytest.fixture

@@ -22,11 +22,13 @@ struct rp_client {
     unsigned char *slots;
     uint64_t next, end, fail;
     uint64_t held[SLOTS]; /* number + 1 of the batch on lease in the slot, 0 = free */
-    int detached, leases;
+    int detached, leases, gone;
+    struct rp_client *before_it; /* that is gone, too */
     char state[STATE_BYTES], before[STATE_BYTES];
 };
 
 static uint64_t faults, released, living;
+static struct rp_client *last_gone; /* they are kept: who still calls one is counted */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int inside; /* threads in rp_client_next: one at most */
 
@@ -202,7 +204,9 @@ int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch
 static void drop(struct rp_client *client)
 {
     munmap(client->slots, SLOTS * SLOT_BYTES);
-    free(client);
+    client->gone = 1;
+    client->before_it = last_gone;
+    last_gone = client;
     living--;
 }
 
@@ -211,7 +215,8 @@ int rp_client_release(struct rp_client *client, const struct rp_batch *batch)
     pthread_mutex_lock(&lock);
     uint64_t place = batch->number % SLOTS;
     int result = 0;
-    if (client->held[place] != batch->number + 1) {
+    faults += (uint64_t)client->gone;
+    if (client->gone || client->held[place] != batch->number + 1) {
         result = -RP_E_USAGE;
     } else {
         unsigned char *slot = client->slots + place * SLOT_BYTES;

@@ -2,6 +2,7 @@
 """The step of a loop that uses the lease of the batch before again, on fake_client.c: it poisons a
 slot as soon as that is given back."""
 
+import gc
 import sys
 
 import numpy
@@ -88,12 +89,10 @@ def test_a_python_that_does_not_count_references(fake, loader, monkeypatch):
     assert fake.fake_released() - before == 3 * SLOTS - 1
 
 
-@pytest.mark.parametrize("holds", ["nothing", "a view"])
-def test_an_interrupt_at_each_line_of_a_step_costs_no_batch(fake, monkeypatch, holds):
-    """An exception before the n-th line that Client.step and what it calls run, for each n; and
-    those of Client.next, which makes a lease, where a view keeps the one before."""
-    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
-    reached = 0
+def cut_short(loader, line):
+    """The next batch and None; or None and what was raised before the `line`-th line that
+    Client.step, Client.next and what they call run."""
+    left = line
 
     def trace(frame, event, _):
         nonlocal left
@@ -104,26 +103,72 @@ def test_an_interrupt_at_each_line_of_a_step_costs_no_batch(fake, monkeypatch, h
         is_part = frame.f_code.co_filename.endswith(("_client.py", "_lease.py"))
         return trace if is_part and frame.f_code.co_name != "__del__" else None
 
+    sys.settrace(trace)
+    try:
+        return loader.next(), None
+    except KeyboardInterrupt as interrupt:
+        return None, interrupt
+    finally:
+        sys.settrace(None)
+
+
+@pytest.mark.parametrize("holds", ["nothing", "a view"])
+def test_an_interrupt_at_each_line_of_a_step_costs_no_batch(fake, monkeypatch, holds):
+    """An exception before the n-th line, for each n; and in Client.next, which makes a lease, where
+    a view keeps the one before."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     for line in range(1, 100):
         with ringpack.Loader(run="x") as loader:
             batch = next(loader)
             view = batch["input_ids"] if holds == "a view" else None
-            left, before = line, fake.fake_released()
-            sys.settrace(trace)
-            try:
-                batch = loader.next()
-            except KeyboardInterrupt:
+            before = fake.fake_released()
+            batch, interrupt = cut_short(loader, line)
+            ended, interrupt = interrupt is None, None
+            if not ended:
                 assert loader.next_row == ROWS
                 batch = loader.next()
-            finally:
-                sys.settrace(None)
             assert view is None or (view == tokens(0)).all()
             view = None
             for number in range(1, 3 * SLOTS):  # every slot comes back
                 assert batch.number == number and (batch["input_ids"] == tokens(number)).all()
                 batch = next(loader)
             assert fake.fake_released() - before == 3 * SLOTS
-        if left > 0:
+        if ended:
             break
-        reached = line
-    assert reached >= 12, "the lines of a step"
+    assert line >= 12, "the lines of a step"
+
+
+def test_a_lease_that_a_traceback_keeps_returns_nothing_after_the_client(fake, monkeypatch):
+    """The fake client counts what is returned to one that is gone."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    for line in range(1, 100):
+        living, faults = fake.fake_living(), fake.fake_faults()
+        with ringpack.Loader(run="x") as loader:
+            next(loader)
+            _, interrupt = cut_short(loader, line)
+        ended, interrupt = interrupt is None, None
+        gc.collect()
+        assert (fake.fake_living(), fake.fake_faults()) == (living, faults), f"line {line}"
+        if ended:
+            break
+    assert line >= 12, "the lines of a step"
+
+
+@pytest.mark.parametrize("end", [next, lambda loader: loader._open[0].close()])
+def test_a_batch_that_is_closed_always_says_why(loader, end):
+    """To another thread, too: it is looked at before each instruction of what closes it."""
+    batch, looks = next(loader), []
+
+    def trace(frame, event, _):
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            looks.append((batch.closed, getattr(batch, "_why", None)))
+        return trace if frame.f_code.co_filename.endswith(("loader.py", "batch.py")) else None
+
+    sys.settrace(trace)
+    try:
+        end(loader)
+    finally:
+        sys.settrace(None)
+    assert len(looks) >= 10 and batch.closed
+    assert (True, None) not in looks

@@ -138,10 +138,11 @@ class Client:
             self._return_passing()
         lease = self.taking
         if lease is None:
+            terms = self._unused_terms()
             lease = Lease()
             lease.client, lease.exports = self, {}
             held = lease.held = Held(lease)
-            held.terms = self._unused_terms()
+            held.terms = terms
             self._out.add(held)
             self.taking = lease
         terms = lease.held.terms
@@ -253,9 +254,15 @@ class Client:
             self._release(self._client, byref(info))
 
     def _return_passing(self) -> None:
-        """What a step that was cut short had returned already, the library refuses."""
-        assert self._passing is not None  # see the callers
-        self._release(self._client, self._passing.argument)
+        """What a step that was cut short had returned already, the library refuses. A step that was
+        cut short before its lease had other terms leaves a lease that returns nothing: it may
+        outlive the client."""
+        passing = self._passing
+        assert passing is not None  # see the callers
+        self._release(self._client, passing.argument)
+        for held in list(self._out):
+            if held.terms is passing:
+                self._out.discard(held)
         self._passing = None
 
     def _return_dead(self) -> None:

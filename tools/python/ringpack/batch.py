@@ -140,11 +140,12 @@ class Batch(Mapping[str, Any]):
     segments: int = _number("segments", "Segments of cu_seqlens, pad tails included.")
     sum_len_squared: int = _number("sum_len_squared", "Sum of squared fragment lengths: tokens².")
 
-    # Filled in by batch_of(): an __init__ would cost as much as the object, in every step.
+    # Filled in by batch_of() and Loader.next: an __init__ would cost as much as the object, in
+    # every step.
     _lease: Optional[Lease]  # None: closed
     _terms: Terms
     _form: Form
-    _why: str  # it is closed; set when it is
+    _why: str  # it is closed; set before _lease is None, as another thread may look in between
 
     def view(self, name: str, *, flat: Optional[bool] = None, kind: Optional[str] = None) -> Any:
         """One section, by the names above. flat: 1-D, otherwise a row of the batch is a row of the
@@ -310,7 +311,7 @@ class Batch(Mapping[str, Any]):
         """close(), for a caller who sees to the lease."""
         lease = self._lease
         if lease is not None:
-            self._lease, self._why = None, why
+            self._why, self._lease = why, None
         return lease
 
     @property

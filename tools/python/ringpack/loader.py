@@ -297,7 +297,7 @@ class Loader:
             while len(opened) >= self._keep:
                 lease = None  # of an older batch
                 if (done := opened.popleft())._lease is not None:  # done.end(), without the call
-                    lease, done._lease, done._why = done._lease, None, form.went_on
+                    lease, done._why, done._lease = done._lease, form.went_on, None
             if self._ended:
                 return None
             wait_ns = _SLICE_NS if timeout is None else 0
