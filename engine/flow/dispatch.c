@@ -20,6 +20,7 @@
  * batches before it are delivered. */
 #include "flow/dispatch.h"
 
+#include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -388,7 +389,7 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
             code = hand_on(d, error);
         if (code < 0)
             return code;
-        if (rp_gives_way(d->gives_way_until_ns))
+        if (rp_gives_way())
             sched_yield();
     }
     int code = open_ticket(d, error);

@@ -24,10 +24,9 @@ struct rp_dispatch {
     bool has_row, ended;
     struct rp_ticket *ticket; /* under construction, or NULL */
     uint64_t next_ticket;
-    uint64_t handed_on;          /* tickets below it have been given to readers and packers */
-    uint64_t look_at_ns;         /* from this time on, a planned micro-batch ends with a hand_on */
-    uint64_t looked_ns;          /* when the token files without hashes were last looked at */
-    uint64_t gives_way_until_ns; /* give_way.h */
+    uint64_t handed_on;  /* tickets below it have been given to readers and packers */
+    uint64_t look_at_ns; /* from this time on, a planned micro-batch ends with a hand_on */
+    uint64_t looked_ns;  /* when the token files without hashes were last looked at */
     struct rp_looks *looks;
     int wake_fd; /* eventfd of the engine: written when a look is answered, or a ring joined */
 

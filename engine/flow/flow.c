@@ -253,8 +253,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                              .batches = d->batches,
                              .rows = d->rows,
                              .tokens = d->tokens};
-    uint64_t gives_way_until_ns = rp_now_ns() + RP_GIVES_WAY_NS;
-    flow->pack_plan.gives_way_until_ns = gives_way_until_ns;
+    rp_gives_way_from_now();
     flow->dispatch = (struct rp_dispatch){.options = &flow->options,
                                           .arena = &flow->arena,
                                           .reads = flow->dispatch.reads,
@@ -265,8 +264,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                                           .batch = batch,
                                           .start_batch = flow->start_batch,
                                           .looks = &flow->looks,
-                                          .wake_fd = flow->wake_fd,
-                                          .gives_way_until_ns = gives_way_until_ns};
+                                          .wake_fd = flow->wake_fd};
 }
 
 int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,

@@ -6,20 +6,20 @@
  * thread that is to answer it, wait for a processor: with as many threads as processors that is a
  * tick of the kernel. Later these threads sleep often enough. The time is limited, because where
  * other processes want the processor a yield costs the rest of a slice. It is so at each start of a
- * flow, also at a restart and in a catch-up flow. No batch depends on it. */
+ * flow, also at a restart and in a catch-up flow. No batch depends on it.
+ *
+ * The time is the process's, not a flow's: while a catch-up flow begins, the flow beside it yields,
+ * too. Any thread. */
 #ifndef RP_FLOW_GIVE_WAY_H
 #define RP_FLOW_GIVE_WAY_H
 
-#include <sched.h>
 #include <stdbool.h>
 
-#include "base/clock.h"
+#define RP_GIVES_WAY_NS 20000000u /* since the newest flow began */
 
-#define RP_GIVES_WAY_NS 20000000u /* since the flow began */
-
-static inline bool rp_gives_way(uint64_t until_ns)
-{
-    return rp_now_ns() < until_ns;
-}
+/** A flow begins now. */
+void rp_gives_way_from_now(void);
+/** Is it time to yield? */
+bool rp_gives_way(void);
 
 #endif

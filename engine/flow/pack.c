@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -317,7 +318,7 @@ static void deliver_packed(const struct rp_pack_plan *plan)
 /* Others may have the processor for long, so trainers hear of what is published first. */
 static void give_way(const struct rp_pack_plan *plan)
 {
-    if (!rp_gives_way(plan->gives_way_until_ns))
+    if (!rp_gives_way())
         return;
     if (plan->deliver)
         rp_deliver_before_wait(plan->deliver);

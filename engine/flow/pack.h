@@ -31,8 +31,7 @@ struct rp_pack_plan {
     uint32_t packers;
     uint64_t token_limit;
     int64_t pad_id;
-    int wake_fd;                 /* eventfd of deliver */
-    uint64_t gives_way_until_ns; /* give_way.h */
+    int wake_fd; /* eventfd of deliver */
 };
 
 struct rp_packer {
