@@ -167,6 +167,13 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
     return 0;
 }
 
+/* The flow is no new one: in its first 20 ms a packer announces each ticket (give_way.h). */
+bool __wrap_rp_gives_way(void);
+bool __wrap_rp_gives_way(void)
+{
+    return false;
+}
+
 ssize_t __real_write(int fd, const void *data, size_t bytes);
 ssize_t __wrap_write(int fd, const void *data, size_t bytes);
 ssize_t __wrap_write(int fd, const void *data, size_t bytes)
