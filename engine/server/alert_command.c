@@ -300,8 +300,11 @@ void rp_alert_command_run(struct rp_alert_command *command, enum rp_alert_kind k
     pthread_cond_broadcast(&command->side.changed);
     pthread_mutex_unlock(&command->side.mutex);
     rp_alert_variables_free(older);
-    while (RP_DEFECT(wait_for_alert_command) && look_after(command))
-        rp_sleep_ns(LOOK_NS);
+    bool waits = RP_DEFECT(wait_for_alert_command);
+    while (waits) {
+        rp_sleep_ns(LOOK_NS); /* the thread may be starting the command */
+        waits = look_after(command);
+    }
 }
 
 uint64_t rp_alert_command_failures(struct rp_alert_command *command, enum rp_alert_kind kind)
