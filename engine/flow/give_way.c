@@ -5,11 +5,13 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 
+#define GIVES_WAY_NS 20000000u
+
 static struct rp_a64 until_ns;
 
 void rp_gives_way_from_now(void)
 {
-    rp_a64_store_relaxed(&until_ns, rp_now_ns() + RP_GIVES_WAY_NS);
+    rp_a64_store_relaxed(&until_ns, rp_now_ns() + GIVES_WAY_NS);
 }
 
 bool rp_gives_way(void)

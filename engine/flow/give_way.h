@@ -9,17 +9,15 @@
  * flow, also at a restart and in a catch-up flow. No batch depends on it.
  *
  * The time is the process's, not a flow's: while a catch-up flow begins, the flow beside it yields,
- * too. Any thread. */
+ * too. */
 #ifndef RP_FLOW_GIVE_WAY_H
 #define RP_FLOW_GIVE_WAY_H
 
 #include <stdbool.h>
 
-#define RP_GIVES_WAY_NS 20000000u /* since the newest flow began */
-
-/** A flow begins now. */
+/** A flow begins now: its threads yield for 20 ms. Any thread. */
 void rp_gives_way_from_now(void);
-/** Is it time to yield? */
+/** Is it time to yield? Any thread. */
 bool rp_gives_way(void);
 
 #endif

@@ -118,8 +118,8 @@ extern const struct rp_io_method rp_io_method_http; /* where it was built with l
 RP_MUST_CHECK int rp_io_choose(const char *name, const struct rp_io_method **method_out, char *why,
                                size_t why_bytes, struct rp_error *error);
 
-/** Reads in flight, where the user asks for so many; 0 = leaves it open: then 128 of files, and 64
- * of objects, each of which may be a connection. */
+/** Reads in flight, where the user asks for so many; 0 = leaves it open: then 128 with io_uring,
+ * and 64 without, as each read of an object may be a connection, and pread has 32 threads. */
 uint32_t rp_io_choose_depth(const struct rp_io_method *method, uint32_t asked_for);
 
 /** The method for objects in stores, and files beside them. NULL where it was built without. */

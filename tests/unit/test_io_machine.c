@@ -153,7 +153,7 @@ static void test_choice(void **state)
     print_message("chosen: %s\n", why);
 }
 
-/* Requests to a store may each be a connection: only of files there are more. */
+/* Only io_uring gains by more than 64 reads in flight. */
 static void test_depth(void **state)
 {
     (void)state;
