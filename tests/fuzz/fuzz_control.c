@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzz_input input = {data, size};
     uint64_t first = fuzz_number(&input, 8) % BATCH_MAX;
     rp_ring_detach_trainer(&ring, 0);
-    ring.release = ring.tail = first;
+    ring.release = ring.tail = ring.announced = first;
     FUZZ_REQUIRE(rp_ring_attach_trainer(&ring, 0, first, NULL) == 0);
     for (unsigned steps = 0; steps < 64 && input.left; steps++) {
         unsigned what = (unsigned)fuzz_number(&input, 1);
