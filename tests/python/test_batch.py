@@ -304,6 +304,66 @@ def test_a_lease_whose_end_is_interrupted_comes_back(loader, monkeypatch):
         assert next(loader).number == k
 
 
+class InterruptedSet(set):
+    """Whose first discard is cut short before anything has been discarded."""
+
+    interrupts = 1
+
+    def discard(self, element):
+        if self.interrupts:
+            self.interrupts -= 1
+            raise KeyboardInterrupt
+        super().discard(element)
+
+
+class KeptForGpu(list):
+    """What a ring that a GPU reads keeps until detach, as class Pins does."""
+
+    mark = list.append
+
+    def close(self):
+        return self
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_a_lease_that_was_returned_is_not_returned_after_detach(fake, pinned):
+    """Its end would be a use of freed memory: the interrupt came after the library had it back."""
+    loader = ringpack.Loader(run="x")
+    client = loader.attach()._client
+    lease = client.next(-1)
+    client.taking = None
+    if pinned:
+        client.pins = KeptForGpu()
+    client._out = InterruptedSet(client._out)
+    with pytest.raises(KeyboardInterrupt):
+        client.give_back(lease.held)
+    assert lease.held in client._out
+    loader.close()
+    after_detach = []
+    client._release = lambda *release: after_detach.append(release)
+    del lease
+    assert not after_detach
+
+
+def test_a_lease_whose_end_was_cut_short_is_returned_by_detach(fake, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    loader = ringpack.Loader(run="x")
+    client = loader.attach()._client
+    batch = next(loader)
+    view = batch["input_ids"]
+    before = fake.fake_released()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "unraisablehook", lambda _: None)  # Python tells of it there
+        patch.setattr(client, "give_back", interrupt)
+        batch.close()
+        del batch, view
+    assert fake.fake_released() == before
+    loader.close()
+    assert fake.fake_released() == before + 1
+
+
 def test_interrupts_at_any_time_cost_no_batch(loader):
     """SIGALRM every 200 us; its handler raises if it finds itself inside next()."""
     interrupts = taken = rows = 0

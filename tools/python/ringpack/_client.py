@@ -273,6 +273,13 @@ class Client:
             if held() is None:
                 self.give_back(held)
 
+    def _forget_returned(self) -> None:
+        """Forget the leases that the library has back already: where give_back was cut short in
+        between, their end would release them once more, which a detached client does not refuse."""
+        for held in list(self._out):
+            if not self._c.rp_client_holds(self._client, held.terms.argument):
+                self._out.discard(held)
+
     def _held(self) -> str:
         """The leases that are out, for messages."""
         told = []
@@ -379,12 +386,12 @@ class Client:
         """Detach. Leases that are out stay readable; the last one frees the memory and the rank."""
         if self.is_ours():
             self.taking = None
-            if self._passing is not None:
-                self._return_passing()
+            self._return_dead()
             pins, self.pins = self.pins, None
             if pins is not None:
                 for info in pins.close():
                     self._release(self._client, byref(info))
+            self._forget_returned()
             with self._lock:
                 self.geometry = None  # it lies in the client
                 self._c.rp_client_detach(self._client)

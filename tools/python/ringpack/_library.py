@@ -127,6 +127,7 @@ _PROTOTYPES = {
         POINTER(Error),
     ),
     "rp_client_release": (c_int, c_void_p, POINTER(BatchInfo)),
+    "rp_client_holds": (c_int, c_void_p, POINTER(BatchInfo)),
     "rp_client_state": (c_size_t, c_void_p, c_void_p, c_size_t),
     "rp_client_state_before": (c_size_t, c_void_p, c_void_p, c_size_t),
     "rp_client_next_row": (c_uint64, c_void_p),
