@@ -114,6 +114,7 @@
     X(wait_before_announcing, "a packer waits for a ticket before it has announced its batches")   \
     X(wait_for_alert_command, "the engine's thread waits for commands of alerts")                  \
     X(wait_to_join, "a ring that is behind waits to be joined when all of the stream is planned")  \
+    X(wake_for_old_files, "each document that is read alone wakes the watcher")                    \
     X(write_beyond_struct, "a caller's struct is filled in beyond its struct_size")
 
 #if defined(RP_SIMULATION) || defined(RP_POINTS) || defined(RP_MODEL)

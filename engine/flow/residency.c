@@ -353,7 +353,7 @@ struct rp_stretch *rp_residency_add(struct rp_residency *r, uint32_t shard,
 
 void rp_residency_tell(struct rp_residency *r)
 {
-    if (!r->has_untold_file)
+    if (!r->has_untold_file && !RP_DEFECT(wake_for_old_files))
         return;
     r->has_untold_file = false;
     rp_a32_store_release(&r->has_new_file, 1); /* PAIRS new-file */

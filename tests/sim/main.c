@@ -279,6 +279,7 @@ static const char *const found_elsewhere[] = {
     "trust_unread_save",
     "wait_before_announcing",
     "wait_for_alert_command",
+    "wake_for_old_files",
     "write_beyond_struct",
 };
 /* clang-format on */
