@@ -92,8 +92,9 @@ def ways_of(cell):
 class World:
     """The corpora, and the cgroup for the cells that need one."""
 
-    def __init__(self, bench, tokens, evict_after):
+    def __init__(self, bench, tokens, evict_after, epochs=None):
         self.bench, self.tokens, self.evict_after = bench, tokens, evict_after
+        self.epochs = epochs  # None: as the state has it
         self.cgroup = None
 
     def files(self, state):
@@ -132,8 +133,9 @@ class World:
         """The trainer's tokens and digest, the seconds until its end, and the engine's CPU seconds.
         No tokens: it took longer than `most` seconds, and was ended."""
         state, shuffle, _ = cell
+        epochs = self.epochs or (EPOCHS_SHORT if state == "short" else EPOCHS)
         task = self.bench.task(sources=self.sources(state), shuffle=shuffle, profile="min",
-                               num_epochs=EPOCHS_SHORT if state == "short" else EPOCHS, **keys)
+                               num_epochs=epochs, **keys)
         with self.start(state, task) as engine:
             try:
                 with self.bench.trainer(*options) as report, self.eviction(state):
@@ -287,6 +289,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=200_000_000)
     parser.add_argument("--rounds", type=int, default=6, help="of each cell, in this call")
     parser.add_argument("--seconds", type=float, default=1e9, help="that this call may take")
+    parser.add_argument("--epochs", type=int, help=f"a run ({EPOCHS}; of `short` {EPOCHS_SHORT})")
     parser.add_argument("--evict-after", type=float, default=0.7)
     parser.add_argument("--check", action="store_true", help="compare digests, and measure nothing")
     parser.add_argument("--show", action="store_true", help="only show what was measured")
@@ -294,6 +297,8 @@ def main():
     data = Path(arguments.data).resolve()
     what = {"commit": commit_of_engine(), "tokens": arguments.tokens,
             "evict_after": arguments.evict_after}
+    if arguments.epochs:
+        what["epochs"] = arguments.epochs
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("adapt.py: ended by SIGTERM"))
     bench = world = None
     try:
@@ -303,7 +308,7 @@ def main():
         if not arguments.show:
             bench = Bench(arguments.build, data, {"corpus": None, "seq_len": 4096, "batch_size": 8,
                                                   "packing": "lookahead", "epochs": 1})
-            world = World(bench, arguments.tokens, arguments.evict_after)
+            world = World(bench, arguments.tokens, arguments.evict_after, arguments.epochs)
         if arguments.check:
             for cell in cells:
                 check(world, cell)

@@ -130,6 +130,9 @@ def test_all_ways_have_one_digest_and_a_round_is_kept(tmp_path):
     assert said.count("one digest") == 5 and not (tmp_path / "adapt.json").exists()
     run("--data", tmp_path, "--cells", "half/document/off", "--rounds", "1")
     assert "half/document/off" in run("--data", tmp_path, "--show")
-    (kept,) = json.loads((tmp_path / "adapt.json").read_text())["rounds"]
+    run("--data", tmp_path, "--cells", "half/document/off", "--rounds", "1", "--epochs", "2")
+    assert "| half/document/off | 1 |" in run("--data", tmp_path, "--show", "--epochs", "2")
+    kept, shorter = json.loads((tmp_path / "adapt.json").read_text())["rounds"]
     assert kept["cell"] == "half/document/off" and set(kept["ways"]) == {"auto", "mapped",
                                                                          "buffered"}
+    assert shorter["tokens"] == pytest.approx(kept["tokens"] / 4, rel=0.05)
