@@ -63,6 +63,7 @@
     X(keep_mapped_shard, "a transfer that is tried again keeps the mapping of its first try")      \
     X(map_from_stretch, "a mapped token is looked for from its stretch, not from its file")        \
     X(map_small_files, "each index has a mapping of its own, however small")                       \
+    X(map_without_room, "stretches are mapped though reads will take their pages")                 \
     X(mask_before_bos, "spans of converted documents do not move with a token put before them")    \
     X(mask_one_off_at_cut, "spans of a fragment that continues a document lie one token off")      \
     X(merge_ways_of_reading, "a read past the page cache becomes one with a read through it")      \

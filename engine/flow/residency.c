@@ -71,22 +71,28 @@ static void judge_losses(struct rp_residency *r)
 }
 
 /* Has memory room for a stretch? One that has it keeps it, until the room is an eighth too small.
- */
+ * Where every read fills the page cache, no stretch keeps its pages unless the whole corpus does:
+ * what is mapped would lose them to what is read, and packers would wait for one page at a time. */
 static bool has_room(const struct rp_residency *r, const struct rp_stretch *stretch, uint64_t bytes)
 {
-    bool had_room = rp_a32_load_relaxed(&stretch->way) != RP_READ_DIRECT;
+    uint32_t way = rp_a32_load_relaxed(&stretch->way);
+    bool had_room = r->options.may_direct ? way != RP_READ_DIRECT : way == RP_READ_MAPPED;
     uint64_t others = r->claimed_bytes - stretch->claimed;
     uint64_t room = had_room ? r->room + r->room / 8 : r->room;
     if (r->options.corpus_bytes <= room)
         return true;
+    if (!r->options.may_direct)
+        return r->holds_all || RP_DEFECT(map_without_room);
     return (had_room || rp_a32_load_relaxed(&stretch->wanted)) && others + bytes <= room;
 }
 
 /* ---- stretches ------------------------------------------------------------------------------- */
 
 static enum rp_read_way choose_way(const struct rp_residency *r, const struct rp_stretch *stretch,
-                                   uint64_t bytes, uint64_t missing)
+                                   uint64_t bytes, uint64_t missing, bool fits)
 {
+    if (!r->options.may_direct && !fits)
+        return RP_READ_BUFFERED;
     bool was_mapped = rp_a32_load_relaxed(&stretch->way) == RP_READ_MAPPED;
     uint64_t most = was_mapped ? rp_max_u64(bytes / MISSING_TO_KEEP, r->page_bytes)
                                : bytes / MISSING_TO_MAP;
@@ -94,16 +100,17 @@ static enum rp_read_way choose_way(const struct rp_residency *r, const struct rp
         return RP_READ_MAPPED;
     if (!r->options.may_fill)
         return RP_READ_DIRECT;
-    return !r->options.may_direct || has_room(r, stretch, bytes) ? RP_READ_BUFFERED
-                                                                 : RP_READ_DIRECT;
+    return fits ? RP_READ_BUFFERED : RP_READ_DIRECT;
 }
 
-/* The kernel counts pages, and the last one of a file is mostly longer than what is left of it. */
-static void set_stretch(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes,
+/* The kernel counts pages, and the last one of a file is mostly longer than what is left of it.
+ * Returns whether memory has room for the stretch. */
+static bool set_stretch(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes,
                         uint64_t missing_pages)
 {
     uint64_t missing = rp_min_u64(missing_pages, bytes);
-    enum rp_read_way way = choose_way(r, stretch, bytes, missing);
+    bool fits = has_room(r, stretch, bytes);
+    enum rp_read_way way = choose_way(r, stretch, bytes, missing, fits);
     uint32_t was = rp_a32_load_relaxed(&stretch->way);
     if (was == RP_READ_MAPPED && way != RP_READ_MAPPED && stretch->read_in_at) {
         if (seconds(r) - stretch->read_in_at <= SOON_SECONDS)
@@ -120,6 +127,7 @@ static void set_stretch(struct rp_residency *r, struct rp_stretch *stretch, uint
     r->claimed_bytes += claim - (uint64_t)stretch->claimed;
     stretch->claimed = claim;
     rp_a32_store_relaxed(&stretch->way, way);
+    return fits;
 }
 
 static bool may_read_in(const struct rp_residency *r)
@@ -142,9 +150,11 @@ static void look_at_stretch(struct rp_residency *r, struct rp_resident_file *fil
     struct rp_stretch *stretch = &file->stretches[index];
     uint64_t bytes = stretch_bytes(file, index);
     uint64_t first = (uint64_t)index * RP_STRETCH_BYTES;
-    set_stretch(r, stretch, bytes, r->options.page_cache->missing(&file->file, first, bytes));
+    bool fits = set_stretch(r, stretch, bytes,
+                            r->options.page_cache->missing(&file->file, first, bytes));
     bool is_wanted = rp_a32_exchange_acquire(&stretch->wanted, 0);
-    if (is_wanted && rp_a32_load_relaxed(&stretch->way) == RP_READ_BUFFERED && may_read_in(r)) {
+    if (is_wanted && fits && rp_a32_load_relaxed(&stretch->way) == RP_READ_BUFFERED &&
+        may_read_in(r)) {
         batch->places[batch->count++] = (struct place){file, index};
         r->read_in += bytes - stretch->held;
     }
@@ -171,7 +181,7 @@ static void read_in(struct rp_residency *r, struct batch *batch)
         uint64_t first = (uint64_t)place->stretch * RP_STRETCH_BYTES;
         cache->settle(&place->file->file, first, bytes);
         stretch->read_in_at = seconds(r);
-        set_stretch(r, stretch, bytes, cache->missing(&place->file->file, first, bytes));
+        (void)set_stretch(r, stretch, bytes, cache->missing(&place->file->file, first, bytes));
     }
     rp_a64_store_relaxed(&r->read_in_bytes, r->read_in);
     batch->count = 0;
@@ -182,6 +192,7 @@ static void end_pass(struct rp_residency *r)
     judge_losses(r);
     r->is_calm = !r->has_changed;
     r->has_changed = false;
+    r->holds_all = r->held_bytes >= r->options.corpus_bytes - r->options.corpus_bytes / 64;
     rp_a64_store_relaxed(&r->cached_bytes, r->held_bytes);
 }
 
@@ -304,6 +315,7 @@ int rp_residency_open(struct rp_residency *r, const struct rp_residency_options 
                                .files = rp_calloc(file_count, sizeof *r->files),
                                .file_count = file_count,
                                .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE),
+                               .holds_all = options->is_held,
                                .taken_bytes = taken_bytes,
                                .began_ns = rp_now_ns()};
     if (!r->files)

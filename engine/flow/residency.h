@@ -17,8 +17,9 @@
  *
  * Memory has room for what the page cache holds of the corpus, as long as that is at most a share
  * of the memory that is available to the engine (ROOM_SHARE). So of a corpus that is larger, a part
- * is kept, and the rest is read past it. Where stretches that were read in are lost again soon, the
- * room is halved, and grows again slowly.
+ * is kept, and the rest is read past it; where that is not allowed, a corpus that is larger is read
+ * through the page cache, and nothing of it is mapped or read in. Where stretches that were read in
+ * are lost again soon, the room is halved, and grows again slowly.
  *
  * Invariant: a word is only advice. Whatever it says, the bytes are the same: a page that was lost
  * since is read again by the packer that touches it. Threads: the watcher writes words; dispatch
@@ -89,7 +90,8 @@ struct rp_residency {
     uint64_t page_bytes;
     uint32_t halvings; /* of the room */
     bool has_changed;  /* a word, in this pass */
-    bool is_calm;      /* no word has changed in the last pass, nor since */
+    bool holds_all; /* the page cache has nearly all of the corpus, at the end of the last pass */
+    bool is_calm;   /* no word has changed in the last pass, nor since */
 
     const struct rp_a64
         *taken_bytes; /* of files, by dispatch: what is read in is kept in relation */

@@ -242,6 +242,7 @@ static const char *const found_elsewhere[] = {
     "leave_out_journal_stop",
     "leave_out_last_look",
     "map_small_files",
+    "map_without_room",
     "mask_before_bos",
     "mask_one_off_at_cut",
     "overlook_new_file",

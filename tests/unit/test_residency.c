@@ -202,13 +202,31 @@ static void direct_reads_do_not_fill_the_page_cache(void **state)
     rp_residency_close(&residency);
 }
 
-static void buffered_reads_stay_buffered(void **state)
+/* Reads past the page cache are not allowed, and memory has no room for all of the file. */
+static void buffered_reads_take_the_pages_of_what_is_mapped(void **state)
 {
     (void)state;
-    open_residency(1, true, false);
-    want_all();
-    look(1);
-    assert_int_equal(count(RP_READ_DIRECT), 0);
+    open_residency(6, true, false);
+    fake.missing[3] = 0;
+    for (int i = 0; i < 3; i++) {
+        want_all();
+        look(6);
+        assert_int_equal(count(RP_READ_BUFFERED), STRETCHES);
+    }
+    for (uint32_t i = 0; i < STRETCHES; i++)
+        assert_int_equal(fake.read_ahead[i], 0);
+    memset(fake.missing, 0, sizeof fake.missing); /* the page cache holds it all the same */
+    look(6);
+    look(6);
+    assert_int_equal(count(RP_READ_MAPPED), STRETCHES);
+    fake_forget();
+    look(6);
+    assert_int_equal(count(RP_READ_BUFFERED), STRETCHES);
+    fake.missing[3] = 0;
+    look(6);
+    assert_int_equal(count(RP_READ_BUFFERED), STRETCHES);
+    look(STRETCHES);
+    assert_int_equal(count(RP_READ_MAPPED), 1);
     rp_residency_close(&residency);
 }
 
@@ -344,7 +362,7 @@ int main(void)
         cmocka_unit_test(the_room_follows_memory_without_flapping),
         cmocka_unit_test(what_is_lost_at_once_is_not_read_in_for_ever),
         cmocka_unit_test(direct_reads_do_not_fill_the_page_cache),
-        cmocka_unit_test(buffered_reads_stay_buffered),
+        cmocka_unit_test(buffered_reads_take_the_pages_of_what_is_mapped),
         cmocka_unit_test(a_slow_trainer_does_not_fill_the_page_cache),
         cmocka_unit_test(pages_beyond_the_end_are_not_missing),
         cmocka_unit_test(a_change_ends_the_calm_at_once),
