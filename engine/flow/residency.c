@@ -19,7 +19,7 @@
 #define HALVED_NS 10000000000u /* for so long at least */
 #define SOON_SECONDS 10u
 /* A stretch is mapped when at most this share of it is missing, and until more is, and more than
- * one page. */
+ * one page. Of a corpus that counts as held the same share may be missing. */
 #define MISSING_TO_MAP 256u
 #define MISSING_TO_KEEP 64u
 /* What is read in: at most so many times as much as was taken, and this much more. */
@@ -192,7 +192,8 @@ static void end_pass(struct rp_residency *r)
     judge_losses(r);
     r->is_calm = !r->has_changed;
     r->has_changed = false;
-    r->holds_all = r->held_bytes >= r->options.corpus_bytes - r->options.corpus_bytes / 64;
+    uint64_t corpus_bytes = r->options.corpus_bytes;
+    r->holds_all = r->held_bytes >= corpus_bytes - corpus_bytes / MISSING_TO_KEEP;
     rp_a64_store_relaxed(&r->cached_bytes, r->held_bytes);
 }
 

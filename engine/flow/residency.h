@@ -5,7 +5,8 @@
  * A stretch is 2 MiB of a file. Its word says how dispatch reads the tokens in it:
  *
  *     mapped    the page cache holds the stretch: packers take the tokens from the mapping
- *     buffered  it does not, but memory has room for it: reads go through the page cache
+ *     buffered  it does not, but memory has room for it, or direct reads are not allowed: reads go
+ *               through the page cache
  *     direct    memory has no room for it: reads go past the page cache, which would only lose
  *               other stretches for it
  *
@@ -18,8 +19,9 @@
  * Memory has room for what the page cache holds of the corpus, as long as that is at most a share
  * of the memory that is available to the engine (ROOM_SHARE). So of a corpus that is larger, a part
  * is kept, and the rest is read past it; where that is not allowed, a corpus that is larger is read
- * through the page cache, and nothing of it is mapped or read in. Where stretches that were read in
- * are lost again soon, the room is halved, and grows again slowly.
+ * through the page cache, and nothing of it is mapped or read in unless the page cache holds all of
+ * it. Where stretches that were read in are lost again soon, the room is halved, and grows again
+ * slowly.
  *
  * Invariant: a word is only advice. Whatever it says, the bytes are the same: a page that was lost
  * since is read again by the packer that touches it. Threads: the watcher writes words; dispatch

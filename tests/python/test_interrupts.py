@@ -9,12 +9,13 @@ import ringpack
 from fake_kit import SLOTS, tokens
 
 
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def test_an_interrupt_while_a_batch_is_taken_costs_no_batch(loader, monkeypatch):
     next(loader)
     before = loader.state_dict(text=True), loader.next_row
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr("ringpack.loader.Batch", interrupt)  # the library has lent it already
@@ -28,9 +29,6 @@ def test_an_interrupt_while_a_batch_is_taken_costs_no_batch(loader, monkeypatch)
 
 
 def test_a_lease_whose_end_is_interrupted_comes_back(loader, monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
         patch.setattr(sys, "unraisablehook", lambda _: None)  # Python tells of it there
         patch.setattr(loader._client, "give_back", interrupt)
@@ -82,9 +80,6 @@ def test_a_lease_that_was_returned_is_not_returned_after_detach(fake, pinned):
 
 
 def test_a_lease_whose_end_was_cut_short_is_returned_by_detach(fake, monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
     loader = ringpack.Loader(run="x")
     client = loader.attach()._client
     batch = next(loader)
@@ -104,7 +99,7 @@ def test_interrupts_at_any_time_cost_no_batch(loader):
     """SIGALRM every 200 us; its handler raises if it finds itself inside next()."""
     interrupts = taken = rows = 0
 
-    def interrupt(_, frame):
+    def interrupt_inside_next(_, frame):
         nonlocal interrupts
         codes = set()
         while frame is not None:
@@ -115,7 +110,7 @@ def test_interrupts_at_any_time_cost_no_batch(loader):
             interrupts += 1
             raise KeyboardInterrupt
 
-    handler = signal.signal(signal.SIGALRM, interrupt)
+    handler = signal.signal(signal.SIGALRM, interrupt_inside_next)
     signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
     try:
         while interrupts < 100:
