@@ -22,6 +22,7 @@
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
     X(end_copy_late, "a new ring gets its place before the end of a save frees slots")             \
     X(evict_next_needed, "a full cache evicts what is needed next, not what is needed last")       \
+    X(fault_for_lost_pages, "a packer does not ask for pages that the page cache has lost")        \
     X(fetch_during_fill, "a reader asks a server for what is being fetched into the cache")        \
     X(forget_contract_field, "pad_id is left out when contracts are compared")                     \
     X(forget_detach, "the end of a connection does not change the state of its seat")              \

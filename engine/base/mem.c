@@ -52,6 +52,13 @@ void *rp_take_pages(size_t bytes)
     return memory;
 }
 
+void *rp_take_shared_pages(size_t bytes)
+{
+    void *memory = mmap(NULL, round_up(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                        -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
 void rp_give_pages(void *memory, size_t bytes)
 {
     if (memory)

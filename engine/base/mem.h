@@ -22,6 +22,9 @@ void *rp_calloc_aligned(size_t alignment, size_t bytes);
  * when out of memory. Free it with rp_give_pages(memory, bytes); NULL is fine. */
 void *rp_take_pages(size_t bytes);
 void rp_give_pages(void *memory, size_t bytes);
+/** Zeroed memory that is shared with processes which are forked from now on. NULL when out of
+ * memory. Free it with rp_give_pages(memory, bytes), in each process. */
+void *rp_take_shared_pages(size_t bytes);
 /** Processes that are forked from now on do not get the memory. Otherwise the first write to each
  * page after a fork would copy it, and the old one would stay as long as the child. */
 void rp_withhold_pages(void *memory, size_t bytes);

@@ -393,7 +393,8 @@ static int check_adapt(const struct rp_files *files, const struct rp_flow_option
         return rp_fail(why, -RP_E_RESOURCE, "leave packer_processes out",
                        "packer processes take only what is mapped before they are forked, and of a "
                        "corpus with a manifest that is nothing");
-    int code = rp_mapped_check_room(count, why);
+    /* what packer processes share with the watcher is a mapping for each file, too */
+    int code = rp_mapped_check_room(options->packer_processes ? 2 * count : count, why);
     if (code >= 0 && !can_ask(files, options))
         code = rp_fail(why, -RP_E_RESOURCE, NULL,
                        "the file system does not say what the page cache holds");
@@ -423,7 +424,8 @@ bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *option
                                                    .corpus_bytes = rp_corpus_bytes(files->corpus),
                                                    .is_held = options->mapped,
                                                    .may_fill = options->may_fill,
-                                                   .may_direct = options->may_direct};
+                                                   .may_direct = options->may_direct,
+                                                   .is_forked = options->packer_processes};
     int code = check_adapt(files, options, why);
     if (code >= 0)
         code = rp_residency_open(&files->residency, &residency, count, &files->taken_bytes, why);
@@ -447,6 +449,22 @@ struct rp_block_range rp_files_blocks(const struct rp_files *files,
     return (struct rp_block_range){
         .first = rp_align_down(transfer->data_offset, RP_BLOCK_BYTES),
         .end = rp_min_u64(rp_align_up(end, RP_BLOCK_BYTES), shard->bytes)};
+}
+
+void rp_files_read_lost(const struct rp_files *files, const struct rp_ticket *ticket)
+{
+    for (uint32_t i = 0; files->adapts && i < ticket->transfer_count; i++) {
+        const struct rp_transfer *transfer = &ticket->transfers[i];
+        uint32_t shard = transfer->mapped_shard - 1;
+        if (!transfer->mapped_shard || !files->files[shard].stretches)
+            continue;
+        uint64_t first = transfer->data_offset;
+        uint64_t last = first + (uint64_t)transfer->fragment.length * transfer->width;
+        if (rp_residency_way(files->files[shard].stretches, first, last) == RP_READ_MAPPED)
+            continue;
+        struct rp_block_range blocks = rp_files_blocks(files, transfer);
+        rp_residency_read_ahead(&files->residency, shard, blocks.first, blocks.end);
+    }
 }
 
 bool rp_files_have_hashes(const struct rp_files *files)

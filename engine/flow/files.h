@@ -158,6 +158,11 @@ struct rp_block_range {
 };
 struct rp_block_range rp_files_blocks(const struct rp_files *files,
                                       const struct rp_transfer *transfer);
+/** A ticket is packed next, by this packer. Where the watcher has seen that pages of a mapped
+ * transfer are lost since it was planned, begin to read those of the transfer. A page fault would
+ * read as much around each of them as the kernel reads ahead; where memory is short, that takes the
+ * pages of other transfers. */
+void rp_files_read_lost(const struct rp_files *files, const struct rp_ticket *ticket);
 /** May any mapped file have hashes? */
 bool rp_files_have_hashes(const struct rp_files *files);
 /** Does a transfer lie in a mapped file that has hashes? Then its tokens are taken by verified.h.

@@ -268,6 +268,7 @@ static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, uint64_
     uint32_t bad_transfer = 0;
     RP_ASSERT(ticket->transfer_count <= RP_TICKET_TRANSFERS_MAX);
     RP_ASSERT(ticket->row_count <= RP_TICKET_ROWS_MAX);
+    rp_files_read_lost(plan->files, ticket);
     for (uint32_t i = 0; i < ticket->transfer_count; i++) {
         const struct rp_transfer *transfer = &ticket->transfers[i];
         const struct rp_mask *its_mask = mask < masks_end && mask->transfer == i ? mask++ : NULL;

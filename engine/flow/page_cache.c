@@ -131,9 +131,11 @@ static uint64_t missing(const struct rp_page_cache_file *file, uint64_t first, u
     return bytes;
 }
 
+/* By the mapping: packer processes have no descriptor of the file. */
 static void read_ahead(const struct rp_page_cache_file *file, uint64_t first, uint64_t bytes)
 {
-    (void)posix_fadvise(file->fd, (off_t)first, (off_t)bytes, POSIX_FADV_WILLNEED);
+    uint64_t aligned = rp_align_down(first, page_bytes());
+    (void)madvise((void *)(uintptr_t)(file->map + aligned), first + bytes - aligned, MADV_WILLNEED);
 }
 
 /* Whatever goes wrong is met again, and named, by the packer that takes the tokens. */

@@ -308,6 +308,21 @@ void rp_residency_stop(struct rp_residency *r)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+/* Packer processes look at the words, too. */
+static struct rp_stretch *make_stretches(const struct rp_residency *r, uint64_t count)
+{
+    return r->options.is_forked ? rp_take_shared_pages(count * sizeof(struct rp_stretch))
+                                : rp_calloc(count, sizeof(struct rp_stretch));
+}
+
+static void free_stretches(const struct rp_residency *r, struct rp_resident_file *file)
+{
+    if (r->options.is_forked)
+        rp_give_pages(file->stretches, file->stretch_count * sizeof *file->stretches);
+    else
+        free(file->stretches);
+}
+
 int rp_residency_open(struct rp_residency *r, const struct rp_residency_options *options,
                       uint32_t file_count, const struct rp_a64 *taken_bytes, struct rp_error *error)
 {
@@ -329,7 +344,7 @@ void rp_residency_close(struct rp_residency *r)
 {
     RP_ASSERT(!r->started);
     for (uint32_t i = 0; r->files && i < r->file_count; i++)
-        free(r->files[i].stretches);
+        free_stretches(r, &r->files[i]);
     free(r->files);
     r->files = NULL;
 }
@@ -353,7 +368,7 @@ struct rp_stretch *rp_residency_add(struct rp_residency *r, uint32_t shard,
     file->file.way = r->options.page_cache->find_way(opened);
     if (file->file.way == RP_PAGE_CACHE_SILENT || count > UINT32_MAX)
         return NULL;
-    struct rp_stretch *stretches = rp_calloc(count, sizeof *stretches);
+    struct rp_stretch *stretches = make_stretches(r, count);
     enum rp_read_way way = first_way(r);
     for (uint64_t i = 0; stretches && i < count; i++)
         rp_a32_store_relaxed(&stretches[i].way, way);
@@ -362,6 +377,13 @@ struct rp_stretch *rp_residency_add(struct rp_residency *r, uint32_t shard,
     r->has_untold_file = r->has_untold_file || stretches;
     rp_a32_store_release(&file->is_open, stretches != NULL); /* PAIRS resident-file */
     return stretches;
+}
+
+void rp_residency_read_ahead(const struct rp_residency *r, uint32_t shard, uint64_t first,
+                             uint64_t last)
+{
+    if (!RP_DEFECT(fault_for_lost_pages))
+        r->options.page_cache->read_ahead(&r->files[shard].file, first, last - first);
 }
 
 void rp_residency_tell(struct rp_residency *r)

@@ -24,8 +24,9 @@
  * slowly.
  *
  * Invariant: a word is only advice. Whatever it says, the bytes are the same: a page that was lost
- * since is read again by the packer that touches it. Threads: the watcher writes words; dispatch
- * reads them, and marks what it wants. */
+ * since is read again by the packer that touches it, which asks for those of its whole ticket first
+ * where the word is another one by then (files.h). Threads: the watcher writes words; dispatch
+ * reads them, and marks what it wants; packers, which may be processes, read them. */
 #ifndef RP_FLOW_RESIDENCY_H
 #define RP_FLOW_RESIDENCY_H
 
@@ -66,6 +67,7 @@ struct rp_residency_options {
     bool is_held;    /* the page cache is known to hold the corpus now */
     bool may_fill;   /* buffered reads are allowed */
     bool may_direct; /* direct reads are allowed */
+    bool is_forked;  /* packers are processes that will be forked */
 };
 
 struct rp_residency {
@@ -134,6 +136,11 @@ static inline enum rp_read_way rp_residency_way(const struct rp_stretch *stretch
     }
     return (enum rp_read_way)way;
 }
+
+/** Begin to read bytes [first, last) of a file, with stretches, into the page cache. By any thread
+ * or process that takes tokens from the file's mapping. */
+void rp_residency_read_ahead(const struct rp_residency *residency, uint32_t shard, uint64_t first,
+                             uint64_t last);
 
 /** A document in bytes [first, last) is to be read alone. */
 static inline void rp_residency_want(struct rp_stretch *stretches, uint64_t first, uint64_t last)

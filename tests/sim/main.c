@@ -213,6 +213,7 @@ static const char *const found_elsewhere[] = {
     "drop_exported_field",
     "end_copy_late",
     "evict_next_needed",
+    "fault_for_lost_pages",
     "fetch_during_fill",
     "forget_contract_field",
     "forget_indexes",

@@ -95,18 +95,16 @@ WRAP(int, mincore, void *address, size_t bytes, unsigned char *listed)
 
 WRAP(int, posix_fadvise, int fd, off_t offset, off_t bytes, int advice)
 {
-    struct sim_node *node = sim_node_of(fd);
-    if (node && advice == POSIX_FADV_WILLNEED && sim_chance(&sim.random, 500))
-        sim_pages_bring(node, (uint64_t)offset, (uint64_t)bytes);
+    (void)fd, (void)offset, (void)bytes, (void)advice;
     return 0;
 }
 
 WRAP(int, madvise, void *address, size_t bytes, int advice)
 {
-    enum { COLLAPSE = 25, POPULATE_READ = 22 };
+    enum { WILLNEED = 3, POPULATE_READ = 22, COLLAPSE = 25 };
     uint64_t offset;
     struct sim_node *node = sim.current ? sim_mapped_node(address, &offset) : NULL;
-    if (node && advice == POPULATE_READ && sim_chance(&sim.random, 500))
+    if (node && (advice == WILLNEED || advice == POPULATE_READ) && sim_chance(&sim.random, 500))
         sim_pages_bring(node, offset, bytes);
     return sim.current && advice == COLLAPSE ? fail_with(EINVAL) : 0;
 }

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a flow asks the kernel to read into the page cache, beside its own reads. */
+#include "flow_kit.h"
+
+#include <pthread.h>
+
+#include "flow/flow_struct.h"
+#include "flow/residency.h"
+
+static const struct kit_source sources[] = {{"large", 5, 8, 2500}, {"small", 8, 2, 300}};
+#define DOCUMENT_TOKENS 300u
+
+/* A page cache that holds nothing, in memory that packer processes share. */
+static struct {
+    struct rp_a64 calls, asked_bytes; /* of read_ahead */
+    struct rp_a64 looks;              /* at the second stretch of the large file */
+    uint64_t available;
+} * cache;
+
+static enum rp_page_cache_way find_way(const struct rp_page_cache_file *file)
+{
+    (void)file;
+    return RP_PAGE_CACHE_COUNTED;
+}
+
+static uint64_t missing(const struct rp_page_cache_file *file, uint64_t first, uint64_t bytes)
+{
+    (void)file;
+    if (first > 0)
+        rp_a64_add_relaxed(&cache->looks, 1);
+    return bytes;
+}
+
+static void read_ahead(const struct rp_page_cache_file *file, uint64_t first, uint64_t bytes)
+{
+    assert_true(bytes > 0 && first + bytes <= file->bytes);
+    rp_a64_add_relaxed(&cache->asked_bytes, bytes);
+    rp_a64_add_relaxed(&cache->calls, 1);
+}
+
+static void settle(const struct rp_page_cache_file *file, uint64_t first, uint64_t bytes)
+{
+    (void)file, (void)first, (void)bytes;
+}
+
+static uint64_t available(void)
+{
+    return cache->available;
+}
+
+static const struct rp_page_cache page_cache = {find_way, missing, read_ahead, settle, available};
+
+static void forget_calls(uint64_t memory)
+{
+    cache->available = memory;
+    rp_a64_store_relaxed(&cache->calls, 0);
+    rp_a64_store_relaxed(&cache->asked_bytes, 0);
+    rp_a64_store_relaxed(&cache->looks, 0);
+}
+
+static struct rp_flow_options options_of_flow(void)
+{
+    struct rp_flow_options options = small_flow(&rp_io_method_pread);
+    options.adapts = options.may_fill = options.may_direct = true;
+    options.prefetch_bytes = 8 << 20;
+    options.page_cache = &page_cache;
+    return options;
+}
+
+/* ---- pages that are lost --------------------------------------------------------------------- */
+
+/* Transfers are planned while the words of their stretches say `mapped`, and packed while these say
+ * something else, or not: the test writes the words, and no watcher. */
+static void *flip(void *argument)
+{
+    struct rp_residency *r = argument;
+    enum rp_read_way way = RP_READ_DIRECT;
+    while (!rp_a32_load_acquire(&r->stop)) {
+        way = way == RP_READ_DIRECT ? RP_READ_MAPPED : RP_READ_DIRECT;
+        for (uint32_t i = 0; i < r->file_count; i++) {
+            bool is_open = rp_a32_load_acquire(&r->files[i].is_open);
+            for (uint32_t s = 0; is_open && s < r->files[i].stretch_count; s++)
+                rp_a32_store_relaxed(&r->files[i].stretches[s].way, way);
+        }
+        usleep(100);
+    }
+    return NULL;
+}
+
+static void run_while_pages_are_lost(bool processes, bool verify)
+{
+    const struct rp_plan_config config = small_plan();
+    struct kit kit;
+    kit_open(&kit, sources, 2, &config);
+    struct rp_flow_options options = options_of_flow();
+    options.mapped = true;
+    options.packer_processes = processes;
+    options.verify_blocks = verify;
+    forget_calls(0);
+    struct stream s;
+    stream_open(&s, &kit, &options, RP_DTYPE_I64, 0, 1);
+    stream_start(&s);
+    struct rp_residency *residency = &s.flow->files.residency;
+    rp_residency_stop(residency);
+    rp_a32_store_release(&residency->stop, 0);
+    pthread_t flipper;
+    assert_int_equal(pthread_create(&flipper, NULL, flip, residency), 0);
+    run_to_end(&s);
+    rp_a32_store_release(&residency->stop, 1);
+    pthread_join(flipper, NULL);
+    check_all_came(&s);
+    stream_close(&s);
+    kit_close(&kit);
+}
+
+static void packers_ask_for_what_was_lost_since_it_was_planned(void **state)
+{
+    (void)state;
+    for (int run = 0; run < 4; run++) {
+        bool processes = run / 2 && processes_work();
+        run_while_pages_are_lost(processes, run % 2);
+        uint64_t calls = rp_a64_load_relaxed(&cache->calls);
+        uint64_t bytes = rp_a64_load_relaxed(&cache->asked_bytes);
+        assert_true(calls > 0);
+        assert_true(bytes <= calls * (DOCUMENT_TOKENS * 8 + 2 * RP_BLOCK_BYTES));
+    }
+}
+
+static void what_stays_mapped_is_not_asked_for(void **state)
+{
+    (void)state;
+    const struct rp_plan_config config = small_plan();
+    struct kit kit;
+    kit_open(&kit, sources, 2, &config);
+    struct rp_flow_options options = options_of_flow();
+    options.mapped = true;
+    forget_calls(0);
+    struct stream s;
+    stream_open(&s, &kit, &options, RP_DTYPE_I64, 0, 1);
+    stream_start(&s);
+    rp_residency_stop(&s.flow->files.residency);
+    run_to_end(&s);
+    check_all_came(&s);
+    struct rp_flow_counts counts;
+    rp_flow_counts(s.flow, &counts);
+    assert_true(counts.taken_bytes > counts.buffered_bytes + counts.direct_bytes);
+    stream_close(&s);
+    kit_close(&kit);
+}
+
+static int write_corpus(void **state)
+{
+    int code = kit_enter(state);
+    cache = rp_take_shared_pages(sizeof *cache);
+    for (uint32_t i = 0; i < 2 && code == 0; i++)
+        kit_write(&sources[i], i, DOCUMENT_TOKENS, 3 + i);
+    return cache ? code : -1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packers_ask_for_what_was_lost_since_it_was_planned),
+        cmocka_unit_test(what_stays_mapped_is_not_asked_for),
+    };
+    return cmocka_run_group_tests(tests, write_corpus, scratch_leave);
+}
