@@ -78,6 +78,7 @@
     X(prune_before_copy, "a checkpoint is removed although it has not been copied")                \
     X(publish_before_complete, "tail is stored before the slot is complete")                       \
     X(ready_before_read, "a ticket is READY, and its memory free, while reads are in flight")      \
+    X(read_in_for_nothing, "blocks are read in, too, where no later epoch makes up for it")        \
     X(rename_before_sync, "files that are published together are renamed before they are synced")  \
     X(release_of_one_frees, "a slot is free when the first of its replicas has released it")       \
     X(release_one_too_many, "the release watermark moves over a lease that is still held")         \

@@ -25,6 +25,9 @@ struct rp_reads {
     struct rp_masks masks;
     bool from_corpus;    /* a document had to be read: until then there is no block_read */
     bool no_block_reads; /* one could not be read */
+    /* Stretches that are read past the page cache are wanted in it, too: enough epochs come later,
+     * as far as the last block read tells. Without block reads they always are. */
+    bool reads_in;
     /* Of the last block, the documents in later shards: the next block read; 0 documents = none. */
     struct rp_plan_block rest;
 

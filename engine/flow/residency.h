@@ -14,7 +14,8 @@
  * and again, and writes the words. Where nothing changes it is calm and looks seldom, until a
  * document of a new file is read alone. Of stretches that are to be buffered and of which documents
  * are wanted, it reads the whole into the page cache: a few documents of each become one long read,
- * and are mapped from then on.
+ * and are mapped from then on. Of stretches that a block read past the page cache lies in, only if
+ * later epochs make up for the second read (reads.h).
  *
  * Memory has room for what the page cache holds of the corpus, as long as that is at most a share
  * of the memory that is available to the engine (ROOM_SHARE). So of a corpus that is larger, a part

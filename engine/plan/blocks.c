@@ -58,7 +58,8 @@ bool rp_plan_block_at(const struct rp_plan *plan, uint32_t lane, uint32_t source
 {
     struct rp_order order = plan->lanes[lane].piece_source.cursors[source].order;
     uint64_t count = blocks_in_epoch(&order), epoch = position / count, number = position % count;
-    if (plan->config.num_epochs > 0 && epoch >= plan->config.num_epochs)
+    uint64_t epochs = plan->config.num_epochs;
+    if (epochs > 0 && epoch >= epochs)
         return false;
     uint64_t documents = RP_PLAIN_DOCUMENTS;
     if (order.shuffle == RP_SHUFFLE_BLOCK) {
@@ -70,6 +71,7 @@ bool rp_plan_block_at(const struct rp_plan *plan, uint32_t lane, uint32_t source
     *block = (struct rp_plan_block){.source = source,
                                     .number = number,
                                     .epoch = epoch,
+                                    .later_epochs = rp_plan_later_epochs(epochs, epoch),
                                     .first_document = first,
                                     .documents = rp_min_u64(documents, all - first)};
     return true;

@@ -31,8 +31,15 @@ struct rp_plan_block {
     uint32_t source;
     uint64_t number;                    /* of the block in its source */
     uint64_t epoch;                     /* in which the documents are used */
+    uint64_t later_epochs;              /* in which they are used again; UINT64_MAX: endless */
     uint64_t first_document, documents; /* documents >= 1 */
 };
+/** Epochs after `epoch` of num_epochs; UINT64_MAX where num_epochs is 0, which is endless. */
+static inline uint64_t rp_plan_later_epochs(uint64_t num_epochs, uint64_t epoch)
+{
+    return num_epochs ? num_epochs - 1 - epoch : UINT64_MAX;
+}
+
 /** The block at a position of a lane and a source. False after the last epoch. */
 bool rp_plan_block_at(const struct rp_plan *plan, uint32_t lane, uint32_t source, uint64_t position,
                       struct rp_plan_block *block);

@@ -205,6 +205,7 @@ bool rp_forecast_block_at(const struct rp_forecast *forecast, uint32_t lane, uin
         .source = number,
         .number = at,
         .epoch = epoch,
+        .later_epochs = rp_plan_later_epochs(forecast->num_epochs, epoch),
         .first_document = first,
         .documents = rp_min_u64(forecast->blocks.documents, source->documents - first)};
     return true;

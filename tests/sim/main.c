@@ -253,6 +253,7 @@ static const char *const found_elsewhere[] = {
     "probe_same_places",
     "provenance_off_by_one",
     "prune_before_copy",
+    "read_in_for_nothing",
     "rename_before_sync",
     "save_mapped_tokens",
     "show_ended_engines",

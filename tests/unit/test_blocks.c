@@ -58,10 +58,17 @@ static void blocks_end_with_the_last_epoch(void **state)
     struct rp_plan_block block;
     struct rp_plan *plan = plan_open_blocks(RP_SHUFFLE_BLOCK, 1, 2, &one, 1);
     uint64_t documents = 0, blocks = 0;
-    for (; rp_plan_block_at(plan, 0, 0, blocks, &block); blocks++)
+    for (; rp_plan_block_at(plan, 0, 0, blocks, &block); blocks++) {
         documents += block.documents;
+        assert_int_equal(block.epoch, blocks / 100);
+        assert_int_equal(block.later_epochs, blocks < 100);
+    }
     assert_int_equal(blocks, 2 * 100);
     assert_int_equal(documents, 2 * BLOCKS_DOCUMENTS);
+    rp_plan_close(plan);
+    plan = plan_open_blocks(RP_SHUFFLE_BLOCK, 1, 0, &one, 1);
+    assert_true(rp_plan_block_at(plan, 0, 0, 1234567, &block));
+    assert_true(block.later_epochs == UINT64_MAX);
     rp_plan_close(plan);
 }
 

@@ -148,6 +148,65 @@ static void what_stays_mapped_is_not_asked_for(void **state)
     kit_close(&kit);
 }
 
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* The watcher has looked at the file twice, or what was planned gives it no reason to. */
+static void wait_for_looks(void)
+{
+    uint64_t until = rp_a64_load_relaxed(&cache->looks) + 2;
+    for (int i = 0; i < 120 && rp_a64_load_relaxed(&cache->looks) < until; i++)
+        usleep(1000);
+}
+
+/* Memory has room for one of the stretches, and blocks are read past the page cache. */
+static uint64_t read_ahead_with(enum rp_shuffle shuffle, uint64_t epochs)
+{
+    struct rp_error error;
+    struct rp_plan_config config = small_plan();
+    config.shuffle = shuffle;
+    config.block_documents = 20;
+    config.window_blocks = 2;
+    config.num_epochs = epochs;
+    struct kit kit;
+    kit_open(&kit, sources, 2, &config);
+    struct rp_flow_options options = options_of_flow();
+    forget_calls((RP_STRETCH_BYTES + 4096) / 3 * 4);
+    assert_true(rp_corpus_bytes(kit.corpus) > RP_STRETCH_BYTES + 4096);
+    struct stream s;
+    stream_open(&s, &kit, &options, RP_DTYPE_I64, 0, 1);
+    stream_start(&s);
+    for (int i = 0; i < 4; i++) {
+        int code = stream_run(&s, 20, &error);
+        assert_true(code == RP_FLOW_WORKED || code == RP_FLOW_IDLE);
+        wait_for_looks();
+    }
+    run_to_end(&s);
+    check_all_came(&s);
+    struct rp_flow_counts counts;
+    rp_flow_counts(s.flow, &counts);
+    assert_true(counts.direct_bytes > 0 && rp_a64_load_relaxed(&cache->looks) > 2);
+    stream_close(&s);
+    kit_close(&kit);
+    return rp_a64_load_relaxed(&cache->calls);
+}
+
+static void blocks_are_read_in_where_later_epochs_make_up_for_it(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        enum rp_shuffle shuffle = i ? RP_SHUFFLE_BLOCK : RP_SHUFFLE_NONE;
+        assert_int_equal(read_ahead_with(shuffle, 1), 0);
+        assert_int_equal(read_ahead_with(shuffle, 2), 0);
+        assert_true(read_ahead_with(shuffle, 3) > 0);
+    }
+}
+
+static void single_documents_are_read_in_at_any_time(void **state)
+{
+    (void)state;
+    assert_true(read_ahead_with(RP_SHUFFLE_DOCUMENT, 1) > 0);
+}
+
 static int write_corpus(void **state)
 {
     int code = kit_enter(state);
@@ -162,6 +221,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packers_ask_for_what_was_lost_since_it_was_planned),
         cmocka_unit_test(what_stays_mapped_is_not_asked_for),
+        cmocka_unit_test(blocks_are_read_in_where_later_epochs_make_up_for_it),
+        cmocka_unit_test(single_documents_are_read_in_at_any_time),
     };
     return cmocka_run_group_tests(tests, write_corpus, scratch_leave);
 }
