@@ -16,6 +16,7 @@ half     the first half of its file is
 grows    one source of two files, the second of which nothing is there: as if it had been added
 sources  two sources: all of the first is there, nothing of the second
 evicted  all of it is there, until it is taken away after --evict-after seconds, mapped or not
+shrinks  all of it is there, until after --evict-after seconds a memory cgroup holds half of it
 
 A round serves each way twice, in the order A B B A; the state is made anew for each run. What is
 compared is the time from the engine's readiness to the last batch. A fixed way that takes more than
@@ -43,7 +44,7 @@ sys.path[:0] = [str(HERE), str(HERE / "report")]
 from corpora.token_corpus import make_corpus  # noqa: E402
 from engine import PATIENCE, Bench, Engine, Failed, summarise  # noqa: E402
 from goals import Found  # noqa: E402
-from page_cache import Cgroup, evicted_after, hold  # noqa: E402
+from page_cache import Cgroup, after, hold  # noqa: E402
 
 BOUND = 0.95
 LEFT_BEHIND = 0.8
@@ -52,7 +53,8 @@ FIXED = {"mapped": {"io": "mapped"}, "buffered": {"io": "io_uring", "direct": "o
          "direct": {"io": "io_uring", "direct": "on"}}
 # What the page cache holds of each file at the start
 STATES = {"cold": [0], "short": [0], "hot": [1], "half": [0.5], "grows": [1, 0], "sources": [1, 0],
-          "evicted": [1]}
+          "evicted": [1], "shrinks": [1]}
+IN_CGROUP = ("short", "evicted", "shrinks")
 SHUFFLES = ("document", "block", "none")
 DIRECTS = ("auto", "on", "off")
 EPOCHS, EPOCHS_SHORT = 8, 2
@@ -117,13 +119,12 @@ class World:
     def start(self, state, task):
         """The engine, with the page cache as the state says."""
         files, shares = self.files(state), STATES[state]
-        if state not in ("short", "evicted"):
+        if state not in IN_CGROUP:
             for file, share in zip(files, shares):
                 hold(file, share)
             return Engine(self.bench, task, "--fresh")
         self.cgroup = self.cgroup or Cgroup()
-        size = sum(file.stat().st_size for file in files)
-        self.cgroup.limit(ENGINE_BYTES + size // 2 if state == "short" else None)
+        self.cgroup.limit(self.half_of(state) if state == "short" else None)
         with self.cgroup.inside():  # what is read in there can be taken away there
             for file, share in zip(files, shares):
                 hold(file, share)
@@ -138,7 +139,7 @@ class World:
                                num_epochs=epochs, **keys)
         with self.start(state, task) as engine:
             try:
-                with self.bench.trainer(*options) as report, self.eviction(state):
+                with self.bench.trainer(*options) as report, self.change(state):
                     found = report(most)
                     seconds = time.monotonic() - engine.ready
                 engine.end()
@@ -147,11 +148,20 @@ class World:
                 found, seconds = {"tokens": 0}, most
         return found, seconds, engine.cpu_seconds
 
-    def eviction(self, state):
-        if state != "evicted":
-            return contextlib.nullcontext()
-        size = sum(file.stat().st_size for file in self.files(state))
-        return evicted_after(self.evict_after, self.cgroup, size, ENGINE_BYTES)
+    def size_of(self, state):
+        return sum(file.stat().st_size for file in self.files(state))
+
+    def half_of(self, state):
+        """Memory for an engine and half of the corpus."""
+        return ENGINE_BYTES + self.size_of(state) // 2
+
+    def change(self, state):
+        """What happens to the state in mid-run."""
+        if state == "evicted":
+            return after(self.evict_after, self.cgroup.reclaim, self.size_of(state), ENGINE_BYTES)
+        if state == "shrinks":
+            return after(self.evict_after, self.cgroup.limit, self.half_of(state))
+        return contextlib.nullcontext()
 
     def close(self):
         if self.cgroup:

@@ -94,9 +94,9 @@ class Cgroup:
 
 
 @contextlib.contextmanager
-def evicted_after(seconds, cgroup, *sizes):
-    """Cgroup.reclaim so many seconds from now, unless the block ends before."""
-    timer = threading.Timer(seconds, cgroup.reclaim, sizes)
+def after(seconds, function, *arguments):
+    """A call so many seconds from now, unless the block ends before."""
+    timer = threading.Timer(seconds, function, arguments)
     timer.start()
     try:
         yield

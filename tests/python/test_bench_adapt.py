@@ -22,7 +22,7 @@ CELL = ("cold", "document", "auto")
 
 def test_cells_are_named_by_their_parts():
     assert adapt.cells_of("cold/document/auto") == [CELL]
-    assert len(adapt.cells_of("all")) == 7 * 3 * 3 == len(set(adapt.cells_of("all,hot")))
+    assert len(adapt.cells_of("all")) == 8 * 3 * 3 == len(set(adapt.cells_of("all,hot")))
     assert adapt.cells_of("hot/block,all/block/on")[:2] == [("cold", "block", "on"),
                                                             ("short", "block", "on")]
     for wrong in "warm", "cold/documents", "cold/document/auto/more", "":
