@@ -32,6 +32,7 @@ static void find_local_lanes(struct rp_block_reads *block_reads, const struct rp
         for (uint64_t i = first; i < rp_min_u64(period, PERIOD_ROWS_MAX); i += lanes, all++)
             ours += i / o->rows % o->world - o->rank_first < o->rank_count;
         block_reads->is_local[lane] = 2 * ours >= all;
+        block_reads->leaves_lanes_out |= !block_reads->is_local[lane];
     }
 }
 

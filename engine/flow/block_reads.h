@@ -35,6 +35,7 @@ struct rp_block_run {
 struct rp_block_read {
     uint32_t source, shard;
     bool past_cache; /* by direct reads, of a file that also has buffered ones (files.h) */
+    bool is_wanted;  /* it is worth a second read, into the page cache */
     uint64_t number; /* of the block in its source */
     uint64_t epoch;  /* in which the block is used; the next epoch needs another read of it */
     uint64_t region, ticket;
@@ -49,10 +50,11 @@ struct rp_block_reads {
         *block_reads;  /* [RP_BLOCK_READS_MAX], the youngest at (count - 1) mod that */
     uint32_t *buckets; /* [RP_BLOCK_READS_MAX]: 1 + index, or 0 */
     uint64_t count;
-    uint64_t *ahead;     /* [lane, source]: position of the next block to read */
-    bool *is_local;      /* [lane] */
-    uint32_t pair_count; /* lanes x sources */
-    uint32_t pair;       /* looked at next */
+    uint64_t *ahead;       /* [lane, source]: position of the next block to read */
+    bool *is_local;        /* [lane] */
+    bool leaves_lanes_out; /* some lane is not local, and has no block reads */
+    uint32_t pair_count;   /* lanes x sources */
+    uint32_t pair;         /* looked at next */
 };
 
 /** What a block takes up in the file of its first document: shard and runs of *block_read. The

@@ -15,8 +15,8 @@
 /* The most that one ticket reads, unless a single range is longer: enough for many reads in flight,
  * little enough that the packer finds the bytes in cache. */
 #define TICKET_DATA_BYTES (256u << 10)
-/* Where blocks are read past the page cache, their stretches are read a second time to be in it. In
- * each later epoch that saves one read. */
+/* To have a block in the page cache that is read past it takes a second read, and saves one in each
+ * later epoch. With one later epoch that is as much as it costs, so it takes two. */
 #define LATER_EPOCHS 2u
 
 int rp_reads_open(struct rp_reads *reads, const struct rp_flow_options *options,
@@ -39,6 +39,12 @@ void rp_reads_close(struct rp_reads *reads)
     rp_masks_close(&reads->masks);
 }
 
+/* Of some lane at least. */
+static bool has_no_blocks(const struct rp_block_reads *block_reads)
+{
+    return block_reads->blocks.documents == 0 || block_reads->leaves_lanes_out;
+}
+
 int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t base_row,
                    struct rp_error *error)
 {
@@ -54,7 +60,7 @@ int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t 
     if (!reads->no_block_reads && !rp_files_are_mapped(reads->files))
         code = rp_block_reads_open(&reads->block_reads, plan, reads->options, base_row,
                                    reads->data_ring.bytes, error);
-    reads->reads_in = reads->block_reads.blocks.documents == 0;
+    reads->reads_alone = has_no_blocks(&reads->block_reads);
     if (reads->options->next_use)
         rp_next_use_start(reads->options->next_use, plan, &reads->block_reads);
     return code;
@@ -268,7 +274,7 @@ static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum
     struct range range = file_range(reads, file, shard, past_cache, first, last);
     if (!place_range(reads, &range, &transfer->data_offset))
         return false;
-    if (file->stretches && (reads->reads_in || !past_cache))
+    if (file->stretches && (reads->reads_alone || !past_cache))
         rp_residency_want(file->stretches, first, last);
     if (file->stretches && reads->block_reads.blocks.documents == 0)
         rp_residency_tell(&reads->files->residency);
@@ -414,13 +420,16 @@ static bool find_block(struct rp_reads *reads, const struct rp_plan *plan,
         enum rp_read_way way = rp_files_way(file, block_read->runs[0].first,
                                             block_read->runs[block_read->run_count - 1].last);
         block_read->past_cache = goes_past_cache(reads, file, way, block_read->shard);
-        if (way != RP_READ_MAPPED && round_runs(reads, file, block_read, &due->bytes))
+        if (way != RP_READ_MAPPED && round_runs(reads, file, block_read, &due->bytes)) {
+            reads->reads_alone = has_no_blocks(&reads->block_reads);
             return true;
+        }
         if (way != RP_READ_MAPPED)
             break;
         leave_rest(reads, due);
     }
     reads->rest.documents = 0;
+    reads->reads_alone = true;
     return false;
 }
 
@@ -432,10 +441,11 @@ enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_
     reads->room_at = 0;
     if (!find_block(reads, plan, block_read, &due))
         return RP_READS_NO_BLOCK;
-    reads->reads_in = due.block.later_epochs >= LATER_EPOCHS || RP_DEFECT(read_in_for_nothing);
     block_read->source = due.block.source;
     block_read->number = due.block.number;
     block_read->epoch = due.block.epoch;
+    block_read->is_wanted = block_read->past_cache && (due.block.later_epochs >= LATER_EPOCHS ||
+                                                       RP_DEFECT(read_in_for_nothing));
     block_read->ticket = number;
     if (!rp_data_ring_take(&reads->data_ring, due.bytes, RP_BLOCK_BYTES, number, false,
                            retired(reads), &data_offset)) {
@@ -458,7 +468,7 @@ void rp_reads_fill_block(struct rp_reads *reads, struct rp_ticket *ticket,
     const struct rp_file *file = &reads->files->files[block_read->shard];
     RP_ASSERT(ticket->read_count == 0 && block_read->ticket == reads->number);
     ticket->is_block_read = 1;
-    if (block_read->past_cache && reads->reads_in) /* buffered reads fill the page cache */
+    if (block_read->is_wanted) /* buffered reads fill the page cache themselves */
         rp_residency_want(file->stretches, block_read->runs[0].first,
                           block_read->runs[block_read->run_count - 1].last);
     for (uint32_t i = 0; i < block_read->run_count; i++) {

@@ -25,9 +25,10 @@ struct rp_reads {
     struct rp_masks masks;
     bool from_corpus;    /* a document had to be read: until then there is no block_read */
     bool no_block_reads; /* one could not be read */
-    /* Stretches that are read past the page cache are wanted in it, too: enough epochs come later,
-     * as far as the last block read tells. Without block reads they always are. */
-    bool reads_in;
+    /* Documents are read alone as a rule: there are no block reads, or some lane has none, or the
+     * last block that was due cannot be read as one. Only then are they a reason to have the
+     * stretches around them in the page cache: otherwise their blocks are read, too. */
+    bool reads_alone;
     /* Of the last block, the documents in later shards: the next block read; 0 documents = none. */
     struct rp_plan_block rest;
 
