@@ -95,11 +95,21 @@ class Cgroup:
 
 @contextlib.contextmanager
 def after(seconds, function, *arguments):
-    """A call so many seconds from now, unless the block ends before."""
-    timer = threading.Timer(seconds, function, arguments)
+    """A call so many seconds from now, unless the block ends before. It has to succeed."""
+    failures = []
+
+    def call():
+        try:
+            function(*arguments)
+        except OSError as error:
+            failures.append(error)
+
+    timer = threading.Timer(seconds, call)
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
         timer.join()
+    if failures:
+        raise Failed(f"the state could not be changed in mid-run: {failures[0]}")

@@ -393,8 +393,7 @@ static int check_adapt(const struct rp_files *files, const struct rp_flow_option
         return rp_fail(why, -RP_E_RESOURCE, "leave packer_processes out",
                        "packer processes take only what is mapped before they are forked, and of a "
                        "corpus with a manifest that is nothing");
-    /* what packer processes share with the watcher is a mapping for each file, too */
-    int code = rp_mapped_check_room(options->packer_processes ? 2 * count : count, why);
+    int code = rp_mapped_check_room(count, why);
     if (code >= 0 && !can_ask(files, options))
         code = rp_fail(why, -RP_E_RESOURCE, NULL,
                        "the file system does not say what the page cache holds");
@@ -416,16 +415,25 @@ static void stop_adapting(struct rp_files *files, const struct rp_flow_options *
     files->adapts = false;
 }
 
+static uint64_t count_stretches(const struct rp_files *files)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++)
+        count += rp_div_up(rp_corpus_shard(files->corpus, i)->bytes, RP_STRETCH_BYTES);
+    return count;
+}
+
 bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *options,
                     struct rp_error *why)
 {
     uint32_t count = rp_corpus_shard_count(files->corpus);
-    const struct rp_residency_options residency = {.page_cache = options->page_cache,
-                                                   .corpus_bytes = rp_corpus_bytes(files->corpus),
-                                                   .is_held = options->mapped,
-                                                   .may_fill = options->may_fill,
-                                                   .may_direct = options->may_direct,
-                                                   .is_forked = options->packer_processes};
+    const struct rp_residency_options residency = {
+        .page_cache = options->page_cache,
+        .corpus_bytes = rp_corpus_bytes(files->corpus),
+        .is_held = options->mapped,
+        .may_fill = options->may_fill,
+        .may_direct = options->may_direct,
+        .shared_stretches = options->packer_processes ? count_stretches(files) : 0};
     int code = check_adapt(files, options, why);
     if (code >= 0)
         code = rp_residency_open(&files->residency, &residency, count, &files->taken_bytes, why);
@@ -451,20 +459,11 @@ struct rp_block_range rp_files_blocks(const struct rp_files *files,
         .end = rp_min_u64(rp_align_up(end, RP_BLOCK_BYTES), shard->bytes)};
 }
 
-void rp_files_read_lost(const struct rp_files *files, const struct rp_ticket *ticket)
+void rp_files_ask_for_pages(const struct rp_files *files, const struct rp_transfer *transfer)
 {
-    for (uint32_t i = 0; files->adapts && i < ticket->transfer_count; i++) {
-        const struct rp_transfer *transfer = &ticket->transfers[i];
-        uint32_t shard = transfer->mapped_shard - 1;
-        if (!transfer->mapped_shard || !files->files[shard].stretches)
-            continue;
-        uint64_t first = transfer->data_offset;
-        uint64_t last = first + (uint64_t)transfer->fragment.length * transfer->width;
-        if (rp_residency_way(files->files[shard].stretches, first, last) == RP_READ_MAPPED)
-            continue;
-        struct rp_block_range blocks = rp_files_blocks(files, transfer);
-        rp_residency_read_ahead(&files->residency, shard, blocks.first, blocks.end);
-    }
+    struct rp_block_range blocks = rp_files_blocks(files, transfer);
+    rp_residency_read_ahead(&files->residency, transfer->mapped_shard - 1, blocks.first,
+                            blocks.end);
 }
 
 bool rp_files_have_hashes(const struct rp_files *files)

@@ -158,11 +158,24 @@ struct rp_block_range {
 };
 struct rp_block_range rp_files_blocks(const struct rp_files *files,
                                       const struct rp_transfer *transfer);
-/** A ticket is packed next, by this packer. Where the watcher has seen that pages of a mapped
- * transfer are lost since it was planned, begin to read those of the transfer. A page fault would
- * read as much around each of them as the kernel reads ahead; where memory is short, that takes the
- * pages of other transfers. */
-void rp_files_read_lost(const struct rp_files *files, const struct rp_ticket *ticket);
+/** A transfer is packed next. A page may be lost after its tokens were planned as mapped; a fault
+ * then reads it, and as much around it as the kernel reads ahead. Where memory is short, that takes
+ * the pages of other transfers. So where a stretch of the transfer is no longer `mapped`, which is
+ * some time after pages of it are lost, ask for the pages of the transfer and no others. By
+ * packers.
+ */
+void rp_files_ask_for_pages(const struct rp_files *files, const struct rp_transfer *transfer);
+static inline void rp_files_read_lost(const struct rp_files *files,
+                                      const struct rp_transfer *transfer)
+{
+    if (!transfer->mapped_shard)
+        return;
+    const struct rp_stretch *stretches = files->files[transfer->mapped_shard - 1].stretches;
+    uint64_t first = transfer->data_offset;
+    uint64_t last = first + (uint64_t)transfer->fragment.length * transfer->width;
+    if (stretches && rp_residency_way(stretches, first, last) != RP_READ_MAPPED)
+        rp_files_ask_for_pages(files, transfer);
+}
 /** May any mapped file have hashes? */
 bool rp_files_have_hashes(const struct rp_files *files);
 /** Does a transfer lie in a mapped file that has hashes? Then its tokens are taken by verified.h.

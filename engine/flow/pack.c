@@ -259,6 +259,15 @@ static bool can_be_packed(const struct rp_pack_plan *plan, const struct rp_ticke
            (transfer->loaded_by == number || wait_for_ticket(plan, transfer->loaded_by) != 0);
 }
 
+/* Of all transfers of a ticket at once, so that the disk has more than one page to read at a time.
+ */
+static void read_lost_pages(const struct rp_pack_plan *plan, const struct rp_ticket *ticket)
+{
+    for (uint32_t i = 0; i < ticket->transfer_count; i++)
+        if (!is_left_out(plan->arena, ticket->transfers[i].ring, ticket->batch))
+            rp_files_read_lost(plan->files, &ticket->transfers[i]);
+}
+
 /* The ticket is READY. False when the flow is stopping. */
 static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, uint64_t number,
                         struct rp_ticket *ticket)
@@ -266,9 +275,9 @@ static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, uint64_
     const struct rp_arena *arena = plan->arena;
     const struct rp_mask *mask = ticket->masks, *masks_end = mask + ticket->mask_count;
     uint32_t bad_transfer = 0;
+    bool has_pages = false;
     RP_ASSERT(ticket->transfer_count <= RP_TICKET_TRANSFERS_MAX);
     RP_ASSERT(ticket->row_count <= RP_TICKET_ROWS_MAX);
-    rp_files_read_lost(plan->files, ticket);
     for (uint32_t i = 0; i < ticket->transfer_count; i++) {
         const struct rp_transfer *transfer = &ticket->transfers[i];
         const struct rp_mask *its_mask = mask < masks_end && mask->transfer == i ? mask++ : NULL;
@@ -276,6 +285,9 @@ static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, uint64_
             continue;
         if (!can_be_packed(plan, ticket, number, transfer))
             return false;
+        if (!has_pages) /* and not before the wait for space, in which more can be lost */
+            read_lost_pages(plan, ticket);
+        has_pages = true;
         struct rp_error error;
         const uint8_t *source = transfer_tokens(plan, index, transfer, &error);
         if (!source) {

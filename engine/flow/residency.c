@@ -308,19 +308,14 @@ void rp_residency_stop(struct rp_residency *r)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Packer processes look at the words, too. */
-static struct rp_stretch *make_stretches(const struct rp_residency *r, uint64_t count)
+static struct rp_stretch *make_stretches(struct rp_residency *r, uint64_t count)
 {
-    return r->options.is_forked ? rp_take_shared_pages(count * sizeof(struct rp_stretch))
-                                : rp_calloc(count, sizeof(struct rp_stretch));
-}
-
-static void free_stretches(const struct rp_residency *r, struct rp_resident_file *file)
-{
-    if (r->options.is_forked)
-        rp_give_pages(file->stretches, file->stretch_count * sizeof *file->stretches);
-    else
-        free(file->stretches);
+    if (!r->shared)
+        return rp_calloc(count, sizeof(struct rp_stretch));
+    struct rp_stretch *stretches = r->shared + r->shared_count;
+    r->shared_count += count;
+    RP_ASSERT(r->shared_count <= r->options.shared_stretches);
+    return stretches;
 }
 
 int rp_residency_open(struct rp_residency *r, const struct rp_residency_options *options,
@@ -334,8 +329,13 @@ int rp_residency_open(struct rp_residency *r, const struct rp_residency_options 
                                .holds_all = options->is_held,
                                .taken_bytes = taken_bytes,
                                .began_ns = rp_now_ns()};
-    if (!r->files)
+    uint64_t shared = options->shared_stretches;
+    if (shared)
+        r->shared = rp_take_shared_pages(shared * sizeof *r->shared);
+    if (!r->files || (shared && !r->shared)) {
+        rp_residency_close(r);
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a table of token files");
+    }
     look_at_memory(r);
     return 0;
 }
@@ -343,10 +343,12 @@ int rp_residency_open(struct rp_residency *r, const struct rp_residency_options 
 void rp_residency_close(struct rp_residency *r)
 {
     RP_ASSERT(!r->started);
-    for (uint32_t i = 0; r->files && i < r->file_count; i++)
-        free_stretches(r, &r->files[i]);
+    for (uint32_t i = 0; r->files && !r->shared && i < r->file_count; i++)
+        free(r->files[i].stretches);
+    rp_give_pages(r->shared, r->options.shared_stretches * sizeof *r->shared);
     free(r->files);
     r->files = NULL;
+    r->shared = NULL;
 }
 
 static enum rp_read_way first_way(const struct rp_residency *r)

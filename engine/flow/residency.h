@@ -14,8 +14,8 @@
  * and again, and writes the words. Where nothing changes it is calm and looks seldom, until a
  * document of a new file is read alone. Of stretches that are to be buffered and of which documents
  * are wanted, it reads the whole into the page cache: a few documents of each become one long read,
- * and are mapped from then on. Of stretches that a block read past the page cache lies in, only if
- * later epochs make up for the second read (reads.h).
+ * and are mapped from then on. Where a whole block is read past the page cache, its stretches are
+ * wanted only if enough epochs will use them later (LATER_EPOCHS in reads.c).
  *
  * Memory has room for what the page cache holds of the corpus, as long as that is at most a share
  * of the memory that is available to the engine (ROOM_SHARE). So of a corpus that is larger, a part
@@ -24,10 +24,11 @@
  * it. Where stretches that were read in are lost again soon, the room is halved, and grows again
  * slowly.
  *
- * Invariant: a word is only advice. Whatever it says, the bytes are the same: a page that was lost
- * since is read again by the packer that touches it, which asks for those of its whole ticket first
- * where the word is another one by then (files.h). Threads: the watcher writes words; dispatch
- * reads them, and marks what it wants; packers, which may be processes, read them. */
+ * Invariant: a word is only advice. Whatever it says, the bytes are the same. A page may be lost
+ * after its tokens were planned: the packer that touches it reads it again. If the word no longer
+ * says `mapped` by then, the packer first asks for all pages of the transfer (rp_files_read_lost).
+ * Threads: the watcher writes words; dispatch reads them, and marks what it wants; packers, which
+ * may be processes, read them. */
 #ifndef RP_FLOW_RESIDENCY_H
 #define RP_FLOW_RESIDENCY_H
 
@@ -48,7 +49,7 @@ enum rp_read_way { RP_READ_BUFFERED, RP_READ_DIRECT, RP_READ_MAPPED };
 
 struct rp_stretch {
     struct rp_a32 way;    /* enum rp_read_way. Writer: the watcher. All accesses are relaxed */
-    struct rp_a32 wanted; /* 1: dispatch has planned a read of a document. The watcher clears it */
+    struct rp_a32 wanted; /* 1: to be read in, if memory has room. The watcher clears it */
     /* Of the watcher alone: bytes that the page cache had, and bytes claimed of the room. */
     uint32_t held, claimed;
     uint32_t read_in_at; /* second of the watcher in which it was read in; 0: not, or lost since */
@@ -68,13 +69,17 @@ struct rp_residency_options {
     bool is_held;    /* the page cache is known to hold the corpus now */
     bool may_fill;   /* buffered reads are allowed */
     bool may_direct; /* direct reads are allowed */
-    bool is_forked;  /* packers are processes that will be forked */
+    /* Of all files, for packers that are processes, and are forked later: the words are in memory
+     * that they share. 0: packers are threads. */
+    uint64_t shared_stretches;
 };
 
 struct rp_residency {
     struct rp_residency_options options;
     struct rp_resident_file *files; /* [file_count] */
     uint32_t file_count;
+    struct rp_stretch *shared; /* [options.shared_stretches], or NULL */
+    uint64_t shared_count;     /* of them, those that files have */
 
     pthread_t thread;
     bool started;
@@ -138,12 +143,13 @@ static inline enum rp_read_way rp_residency_way(const struct rp_stretch *stretch
     return (enum rp_read_way)way;
 }
 
-/** Begin to read bytes [first, last) of a file, with stretches, into the page cache. By any thread
- * or process that takes tokens from the file's mapping. */
+/** Begin to read bytes [first, last) of a file that has stretches into the page cache. By any
+ * thread or process that takes tokens from the file's mapping. */
 void rp_residency_read_ahead(const struct rp_residency *residency, uint32_t shard, uint64_t first,
                              uint64_t last);
 
-/** A document in bytes [first, last) is to be read alone. */
+/** The stretches of bytes [first, last) are to be in the page cache, if memory has room for them.
+ */
 static inline void rp_residency_want(struct rp_stretch *stretches, uint64_t first, uint64_t last)
 {
     for (uint64_t at = first / RP_STRETCH_BYTES; at * RP_STRETCH_BYTES < last; at++)

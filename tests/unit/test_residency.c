@@ -354,9 +354,38 @@ static void the_kernel_says_what_it_holds(void **state)
     close(fd);
 }
 
+/* From and to the middle of a page. Nothing but the call brings the pages. */
+static void the_kernel_reads_ahead_any_range(void **state)
+{
+    (void)state;
+    const struct rp_page_cache *kernel = &rp_page_cache_of_kernel;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), bytes = 64 * page;
+    uint8_t *content = calloc(1, bytes);
+    int fd = open("ahead", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, content, bytes), bytes);
+    assert_int_equal(fsync(fd) | posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+    void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    assert_true(map != MAP_FAILED);
+    struct rp_page_cache_file file = {.fd = fd, .map = map, .bytes = bytes};
+    file.way = kernel->find_way(&file);
+    if (file.way == RP_PAGE_CACHE_COUNTED || file.way == RP_PAGE_CACHE_LISTED) {
+        assert_int_equal(kernel->missing(&file, 0, bytes), bytes);
+        kernel->read_ahead(&file, 16 * page + 100, 2 * page);
+        int64_t until = (int64_t)rp_now_ns() + PATIENCE_NS;
+        while (kernel->missing(&file, 16 * page, 3 * page) > 0 && (int64_t)rp_now_ns() < until)
+            usleep(1000);
+        assert_int_equal(kernel->missing(&file, 16 * page, 3 * page), 0);
+        assert_int_equal(kernel->missing(&file, 0, 16 * page), 16 * page);
+    }
+    munmap(map, bytes);
+    close(fd);
+    free(content);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_kernel_reads_ahead_any_range),
         cmocka_unit_test(what_fits_is_read_in_and_mapped),
         cmocka_unit_test(of_what_does_not_fit_a_part_is_kept),
         cmocka_unit_test(the_room_follows_memory_without_flapping),
