@@ -158,13 +158,13 @@ struct rp_block_range {
 };
 struct rp_block_range rp_files_blocks(const struct rp_files *files,
                                       const struct rp_transfer *transfer);
-/** A transfer is packed next. A page may be lost after its tokens were planned as mapped; a fault
- * then reads it, and as much around it as the kernel reads ahead. Where memory is short, that takes
- * the pages of other transfers. So where a stretch of the transfer is no longer `mapped`, which is
- * some time after pages of it are lost, ask for the pages of the transfer and no others. By
- * packers.
- */
+/** Begin to read the pages that a transfer in a mapped file lies in, and no others. */
 void rp_files_ask_for_pages(const struct rp_files *files, const struct rp_transfer *transfer);
+/** A packer takes the tokens of this transfer next: ask for their pages if they may be lost. A page
+ * can be lost after its tokens were planned as mapped; the fault that reads it again also reads as
+ * much around it as the kernel reads ahead, and where memory is short, that takes the pages of
+ * other transfers. The pages are asked for where a stretch of the transfer is no longer `mapped`,
+ * which the watcher notices some time after they are lost. */
 static inline void rp_files_read_lost(const struct rp_files *files,
                                       const struct rp_transfer *transfer)
 {

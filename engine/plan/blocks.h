@@ -34,6 +34,7 @@ struct rp_plan_block {
     uint64_t later_epochs;              /* in which they are used again; UINT64_MAX: endless */
     uint64_t first_document, documents; /* documents >= 1 */
 };
+
 /** Epochs after `epoch` of num_epochs; UINT64_MAX where num_epochs is 0, which is endless. */
 static inline uint64_t rp_plan_later_epochs(uint64_t num_epochs, uint64_t epoch)
 {

@@ -14,9 +14,9 @@ static const struct kit_source sources[] = {{"large", 5, 8, 2500}, {"small", 8, 
 static struct {
     struct rp_a64 holds_all;
     struct rp_a64 calls, asked_bytes; /* of read_ahead */
-    struct rp_a64 calls_behind,
-        bad_calls;       /* behind the first stretch; beyond the end of the file */
-    struct rp_a64 looks; /* at the second stretch of the large file */
+    struct rp_a64 calls_behind;       /* of them, those behind the first stretch */
+    struct rp_a64 bad_calls;          /* of them, those beyond the end of the file, or of nothing */
+    struct rp_a64 looks;              /* at the second stretch of the large file */
     uint64_t available;
 } * cache;
 
@@ -72,13 +72,19 @@ static struct rp_flow_options options_of_flow(void)
 
 /* ---- pages that are lost --------------------------------------------------------------------- */
 
+struct flipper {
+    struct rp_residency *residency;
+    struct rp_a32 stop;
+};
+
 /* Transfers are planned while the words of their stretches say `mapped`, and packed while these say
  * something else, or not: the test writes the words, and no watcher. */
 static void *flip(void *argument)
 {
-    struct rp_residency *r = argument;
+    struct flipper *flipper = argument;
+    struct rp_residency *r = flipper->residency;
     enum rp_read_way way = RP_READ_DIRECT;
-    while (!rp_a32_load_acquire(&r->stop)) {
+    while (!rp_a32_load_acquire(&flipper->stop)) {
         way = way == RP_READ_DIRECT ? RP_READ_MAPPED : RP_READ_DIRECT;
         for (uint32_t i = 0; i < r->file_count; i++) {
             bool is_open = rp_a32_load_acquire(&r->files[i].is_open);
@@ -103,14 +109,13 @@ static void run_while_pages_are_lost(bool processes, bool verify)
     struct stream s;
     stream_open(&s, &kit, &options, RP_DTYPE_I64, 0, 1);
     stream_start(&s);
-    struct rp_residency *residency = &s.flow->files.residency;
-    rp_residency_stop(residency);
-    rp_a32_store_release(&residency->stop, 0);
-    pthread_t flipper;
-    assert_int_equal(pthread_create(&flipper, NULL, flip, residency), 0);
+    struct flipper flipper = {.residency = &s.flow->files.residency};
+    rp_residency_stop(flipper.residency);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, flip, &flipper), 0);
     run_to_end(&s);
-    rp_a32_store_release(&residency->stop, 1);
-    pthread_join(flipper, NULL);
+    rp_a32_store_release(&flipper.stop, 1);
+    pthread_join(thread, NULL);
     check_all_came(&s);
     stream_close(&s);
     kit_close(&kit);

@@ -385,7 +385,6 @@ static void the_kernel_reads_ahead_any_range(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_kernel_reads_ahead_any_range),
         cmocka_unit_test(what_fits_is_read_in_and_mapped),
         cmocka_unit_test(of_what_does_not_fit_a_part_is_kept),
         cmocka_unit_test(the_room_follows_memory_without_flapping),
@@ -398,6 +397,7 @@ int main(void)
         cmocka_unit_test(a_document_of_a_new_file_wakes_the_watcher),
         cmocka_unit_test(later_documents_leave_the_watcher_calm),
         cmocka_unit_test(the_kernel_says_what_it_holds),
+        cmocka_unit_test(the_kernel_reads_ahead_any_range),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
 }
