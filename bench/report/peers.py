@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The result of peers/compare.py as a table and goals for people; with --docs also as the chart,
-the sentence of README.md and the table of bench/README.md.
+the sentence of README.md and the table of bench/findings/peers.md.
 
     python bench/report/peers.py bench/results/peers.json [--docs]
 
@@ -157,7 +157,7 @@ def sentence(result):
 
 
 def table(result):
-    """What bench/README.md has: every peer in its class."""
+    """What bench/findings/peers.md has: every peer in its class."""
     lines = [f"Run of {result['date'][:16].replace('T', ' ')} UTC, {machine_line(result)}; "
              f"{load_text(result)}; {rounds_of(result)} rounds, "
              f"{result['settings']['seconds']:g} s each. {', '.join(result['versions'])}.\n"]
@@ -184,7 +184,7 @@ def chart(result):
 
 def write_documents(result, source):
     (source / "bench/results/peers.svg").write_text(chart(result))
-    for name, words in ("README.md", sentence(result)), ("bench/README.md", table(result)):
+    for name, words in ("README.md", sentence(result)), ("bench/findings/peers.md", table(result)):
         write_between(source / name, "peers", words)
 
 

@@ -21,7 +21,7 @@ const struct rp_io_method *rp_io_objects(void)
 
 /* With 128 reads in flight in io_uring a reader that waits for a quarter of its reads is woken, and
  * hands reads over, a third less often than with 64, which saves a quarter of the CPU time of an
- * engine that reads single documents past the page cache (bench/README.md). */
+ * engine that reads single documents past the page cache (bench/findings/reading.md). */
 uint32_t rp_io_choose_depth(const struct rp_io_method *method, uint32_t asked_for)
 {
     return asked_for ? asked_for : method == &rp_io_method_uring ? 128 : 64;

@@ -150,7 +150,7 @@ def test_the_packer_keeps_every_token_in_its_place():
 
 def test_documents_say_what_the_named_run_found():
     result = json.loads((SOURCE / "bench/results/peers.json").read_text())
-    for name, words in ("README.md", report.sentence), ("bench/README.md", report.table):
+    for name, words in ("README.md", report.sentence), ("bench/findings/peers.md", report.table):
         text = (SOURCE / name).read_text()
         assert replace_between(text, "peers", words(result)) == text, (
             f"{name}: run `build/venv/bin/python bench/report/peers.py bench/results/peers.json "

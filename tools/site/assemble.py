@@ -42,6 +42,10 @@ PAGES = {  # page of the site: file of the tree
     "inside/abi.md": "engine/shm/ABI.md",
     "inside/corpus.md": "engine/corpus/README.md",
     "evidence/measuring.md": "bench/README.md",
+    **{
+        f"evidence/findings/{name}.md": f"bench/findings/{name}.md"
+        for name in "plan reading adapting hand_over ranks saves starts peers".split()
+    },
     "evidence/tests.md": "tests/README.md",
     "evidence/failures.md": "tests/FAILURES.md",
     "evidence/results.md": "tests/RESULTS.md",
