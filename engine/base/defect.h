@@ -21,6 +21,7 @@
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
     X(end_copy_late, "a new ring gets its place before the end of a save frees slots")             \
+    X(end_skipping_for_refused, "a trainer that is refused ends the skipping of absent ranks")     \
     X(evict_next_needed, "a full cache evicts what is needed next, not what is needed last")       \
     X(fault_for_lost_pages, "a packer does not ask for pages that the page cache has lost")        \
     X(fetch_during_fill, "a reader asks a server for what is being fetched into the cache")        \

@@ -356,7 +356,6 @@ static void note_wait(struct rp_client *client)
     client->waited_ns = 0;
 }
 
-/* Check the call, write the heartbeat that the engine sees, and look. */
 static int check_call(const struct rp_client *client, const struct rp_batch *batch,
                       struct rp_error *error)
 {
@@ -365,6 +364,7 @@ static int check_call(const struct rp_client *client, const struct rp_batch *bat
                     : rp_sized_check(batch->struct_size, RP_BATCH_REQUIRED, "rp_batch", error);
 }
 
+/* Check the call, write the heartbeat that the engine sees, and look. */
 static int visit(struct rp_client *client, uint64_t now, struct rp_batch *batch,
                  struct rp_error *error)
 {

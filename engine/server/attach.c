@@ -21,7 +21,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/defect.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "server/attach.h"
@@ -37,16 +39,29 @@
 
 /* More than a socket's buffer holds, so that the end of the connection behind them is read, too. */
 #define DOORBELLS_AT_ONCE 1024u
+#define REFUSAL_LOG_NS 10000000000u /* at least this long between two log lines of one refusal */
 
 /* ---- requests -------------------------------------------------------------------------------- */
+
+/* The same trainer may be refused for the same reason again and again. */
+static bool must_log_refusal(struct rp_logged_refusal *last, int32_t pid, const char *reason)
+{
+    struct rp_logged_refusal now = {pid, rp_hash64(reason, strlen(reason)), rp_now_ns()};
+    if (last->logged_ns && last->pid == pid && last->reason_hash == now.reason_hash &&
+        now.logged_ns - last->logged_ns < REFUSAL_LOG_NS)
+        return false;
+    *last = now;
+    return true;
+}
 
 static void refuse(struct rp_engine *engine, struct rp_connection *connection,
                    const struct rp_error *error)
 {
     char text[RP_ENGINE_TEXT_BYTES];
     rp_engine_error_text(error, text);
-    rp_log_event(RP_EVENT_refused, "refused a trainer (pid %d): %s", connection->pid,
-                 error->message);
+    if (must_log_refusal(&engine->refusal, connection->pid, error->message))
+        rp_log_event(RP_EVENT_refused, "refused a trainer (pid %d): %s", connection->pid,
+                     error->message);
     rp_engine_reply(engine, connection, RP_REPLY_REFUSED, error->code, text);
     rp_engine_close_connection(engine, connection);
 }

@@ -70,6 +70,8 @@ struct rp_saver {
                                   reader: the engine, acquire. PAIRS saver-phase */
     enum rp_saver_state state; /* engine's thread only: never ahead of `reached` */
     uint64_t began_ns;         /* engine's thread only: the save */
+    bool is_refused;           /* engine's thread only: it was not begun, because the position of a
+                                  seat is unknown */
     struct rp_far_row far;     /* engine's thread only: the row of the save that is due */
     void *known_token;         /* engine's thread only: the state token of the newest checkpoint,
                                   NULL if the engine does not know it */
@@ -158,6 +160,13 @@ struct rp_save_counts {
     struct rp_checkpoint_times parts;
     bool has_failed; /* the last one has, and why: */
     char reason[sizeof(((struct rp_error *)0)->message)];
+};
+
+/* The refusal that was logged last: a trainer that is refused tries again several times a second.
+ */
+struct rp_logged_refusal {
+    int32_t pid;
+    uint64_t reason_hash, logged_ns;
 };
 
 /* The plans of a ring's catch-up flow while it has one; they are kept for the next ring. */
@@ -256,6 +265,7 @@ struct rp_engine {
     uint64_t absent_wait_ns; /* since then only seats without a consumer are waited for, or 0 */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
     bool skipping_absent;             /* a seat was skipped since the last attach */
+    struct rp_logged_refusal refusal;
 };
 
 #define RP_ENGINE_TEXT_BYTES (sizeof(struct rp_error))

@@ -270,6 +270,13 @@ static int apply(struct rp_engine *engine, const struct asked *asked,
     return move_all(engine, asked, placement, error);
 }
 
+static void end_skipping(struct rp_engine *engine)
+{
+    engine->skipping_absent = false;
+    for (uint32_t s = 0; s < engine->seat_count; s++)
+        rp_ring_skip_seat(engine->seats[s].ring, engine->seats[s].replica, false);
+}
+
 /* Decide, apply, attach. A consumer that names its row has not restarted. One that brings only a
  * state token has, so it begins or joins a rollback epoch. */
 static int rejoin(struct rp_engine *engine, struct asked *asked, uint64_t *batch_out,
@@ -281,6 +288,8 @@ static int rejoin(struct rp_engine *engine, struct asked *asked, uint64_t *batch
     if (code < 0)
         return code;
     struct rp_placement placement = rp_rejoin_decide(&facts);
+    if (placement.action != RP_PLACEMENT_REFUSE || RP_DEFECT(end_skipping_for_refused))
+        end_skipping(engine); /* consumers of skipped seats may be about to attach, too */
     code = apply(engine, asked, &placement, error);
     if (code >= 0)
         code = rp_ring_attach_trainer(seat->ring, seat->replica, placement.batch, error);
@@ -298,13 +307,6 @@ static int rejoin(struct rp_engine *engine, struct asked *asked, uint64_t *batch
     return 0;
 }
 
-static void end_skipping(struct rp_engine *engine)
-{
-    engine->skipping_absent = false;
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        rp_ring_skip_seat(engine->seats[s].ring, engine->seats[s].replica, false);
-}
-
 int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
                      const struct rp_request *request, bool names_row, const void *token,
                      uint64_t *batch_out, struct rp_error *error)
@@ -312,7 +314,6 @@ int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
     struct asked asked = {seat, request, names_row, token, RP_STREAM_OURS};
     RP_ASSERT(!rp_seat_is_attached(seat) && seat->seat_state != RP_SEAT_MIGRATING);
     RP_ASSERT(engine->phase < RP_ENGINE_STOPPING && (token == NULL) == (request->state_bytes == 0));
-    end_skipping(engine); /* consumers of skipped seats may be about to attach, too */
     int code = rejoin(engine, &asked, batch_out, error);
     rp_engine_end_migrations(engine);
     return code;
@@ -323,8 +324,9 @@ int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
 /* The consumer of a seat may never attach, because it was done with an earlier engine. While
  * nothing is known of that consumer, no batch is kept for it. So when other consumers have waited
  * for SKIP_ABSENT_AFTER_NS the seat is skipped: its position follows the ring's tail as batches are
- * delivered. If the consumer attaches after all, it names the row that it needs or begins at the
- * start row, and the ring is rebuilt there. */
+ * delivered, until any consumer attaches; one that is refused changes nothing. If the consumer
+ * attaches after all, it names the row that it needs or begins at the start row, and the ring is
+ * rebuilt there. */
 void rp_engine_skip_absent(struct rp_engine *engine)
 {
     uint64_t published = 0, now = rp_now_ns();
@@ -342,7 +344,7 @@ void rp_engine_skip_absent(struct rp_engine *engine)
         char name[RP_SEAT_NAME_BYTES];
         if (!rp_seat_may_be_skipped(seat) || !rp_seat_fills_ring(seat))
             continue;
-        if (!engine->skipping_absent)
+        if (!seat->ring->seats[seat->replica].is_skipped)
             rp_log(RP_LOG_WARNING,
                    "%s has not attached and other trainers wait: they continue without it",
                    rp_seat_name(seat, name));

@@ -277,7 +277,7 @@ static void tell_result(struct rp_engine *engine)
         rp_engine_know_saved(engine, saver->token, saver->token_bytes, saver->path);
         saver->token = NULL;
     }
-    if (saver->code == -RP_E_BUSY) /* the save before this one remains the last */
+    if (saver->is_refused) /* the save before this one remains the last */
         fail_end(engine, saver->bad_code, &saver->bad_error);
     else
         fail_end(engine, saver->code, &saver->error);
@@ -308,6 +308,7 @@ bool rp_engine_begin_save(struct rp_engine *engine)
     saver->began_ns = rp_now_ns();
     fill_info(engine);
     int code = check_ranks(engine, &saver->error);
+    saver->is_refused = code < 0;
     if (code == 0)
         code = take_state(engine, cut);
     if (code == 0) {

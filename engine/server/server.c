@@ -13,9 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -34,6 +32,7 @@
 #include "server/close.h"
 #include "server/connections.h"
 #include "server/ending.h"
+#include "server/events.h"
 #include "server/journal.h"
 #include "server/last_look.h"
 #include "server/notify.h"
@@ -57,31 +56,6 @@
 #define STEPS_PER_LOOK 64u
 
 /* ---- opening --------------------------------------------------------------------------------- */
-
-static int open_descriptors(struct rp_engine *engine, struct rp_error *error)
-{
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
-        files.rlim_cur = files.rlim_max; /* a corpus may have thousands of shards */
-        (void)setrlimit(RLIMIT_NOFILE, &files);
-    }
-    engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    engine->saver.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    engine->planner.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    engine->signal_fd = rp_engine_take_signals(engine);
-    if (engine->epoll_fd < 0 || engine->wake_fd < 0 || engine->saver.done_fd < 0 ||
-        engine->planner.done_fd < 0 || engine->signal_fd < 0)
-        return rp_fail(error, -errno, "raise the limit of open files (`ulimit -n`)",
-                       "cannot make the engine's descriptors: %s", rp_strerror(-errno));
-    (void)rp_engine_watch(engine, engine->wake_fd, RP_WATCH_WAKE, 0);
-    (void)rp_engine_watch(engine, engine->saver.done_fd, RP_WATCH_SAVER, 0);
-    (void)rp_engine_watch(engine, engine->planner.done_fd, RP_WATCH_PLANNER, 0);
-    (void)rp_engine_watch(engine, engine->signal_fd, RP_WATCH_SIGNAL, 0);
-    if (engine->options->lifeline_fd >= 0)
-        (void)rp_engine_watch(engine, engine->options->lifeline_fd, RP_WATCH_LIFELINE, 0);
-    return 0;
-}
 
 static int open_rings(struct rp_engine *engine, struct rp_error *error)
 {
@@ -196,7 +170,7 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
     engine->batch_rows = (uint64_t)c->batch_size * c->dp_world_size;
     engine->micro_batches = c->global_batch_size / engine->batch_rows;
     RP_ASSERT(engine->micro_batches * engine->batch_rows == c->global_batch_size);
-    int code = open_descriptors(engine, error);
+    int code = rp_engine_open_descriptors(engine, error);
     if (code >= 0) /* before the directory is made, where it is not there */
         code = rp_engine_check_resume(engine, error);
     if (code >= 0)

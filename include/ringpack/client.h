@@ -123,8 +123,9 @@ RP_API RP_MUST_CHECK int rp_client_attach(struct rp_client **client_out,
                                           const struct rp_client_options *options,
                                           struct rp_error *error);
 
-/** The shape of the run. It belongs to the client and is valid until detach. `slots`, `base_row`
- * and the offsets may change when rp_client_next attaches to a successor; the rest is constant. */
+/** The shape of the run. It belongs to the client and is valid until detach. `slots`, `base_row`,
+ * `slot_bytes`, `state_bytes` and the offsets may change when rp_client_next attaches to a
+ * successor; the rest is constant. */
 RP_API const struct rp_geometry *rp_client_geometry(const struct rp_client *client);
 
 /** Take the next batch: waits at most timeout_ns (0 = not at all, negative = without limit;
@@ -235,7 +236,9 @@ RP_API RP_MUST_CHECK int rp_run_stat(const char *run_dir, const char *run, char 
 RP_API RP_MUST_CHECK int rp_run_checkpoint(const char *run_dir, const char *run, char **path_out,
                                            struct rp_error *error);
 
-/** Save a checkpoint, if the run has a checkpoint directory, and end the engine. */
+/** Save a checkpoint, if the run has a checkpoint directory, and end the engine. No checkpoint is
+ * saved, and 0 is returned all the same, while the position of a rank is unknown (its trainer has
+ * not attached since others resumed from a state token): the checkpoint before remains the last. */
 RP_API RP_MUST_CHECK int rp_run_stop(const char *run_dir, const char *run, struct rp_error *error);
 
 /** Where documents come from. Of each of `documents` only source and document are used. *text_out

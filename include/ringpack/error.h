@@ -7,7 +7,8 @@
  * 4095.
  *
  * Details are written to an optional struct rp_error that the caller owns; NULL is allowed
- * everywhere. Its content is defined only after a function has returned a negative code. */
+ * everywhere. Its content is defined only after a function has returned a negative code, unless
+ * the function says otherwise. */
 #ifndef RINGPACK_ERROR_H
 #define RINGPACK_ERROR_H
 

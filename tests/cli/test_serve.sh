@@ -17,6 +17,9 @@ for option in ready-fd lifeline; do
             timeout 600 "$ringpack" serve -c c.yaml --$option=$fd
     done
 done
+# Nor can the end of a file be waited for that is always at its end.
+refuses '--lifeline 0: the end of this file cannot be waited for|one end of a pipe' \
+    timeout 600 "$ringpack" serve -c c.yaml --lifeline 0 </dev/null
 refuses '/proc/none: cannot create the directory' \
     timeout 600 "$ringpack" serve -c c.yaml --run-dir /proc/none
 : >empty
@@ -88,4 +91,14 @@ grep -q '"holds"' said || fail "stat: $(cat said)"
 kill "$trainer"
 wait "$trainer" || fail "attach, interrupted, ended with status $?: $(cat attach.log)"
 stop
+
+# An engine that cannot save at its end does not end well.
+serve --checkpoint-dir ckpt
+"$ringpack" attach cli --run-dir run --batches 2 >/dev/null
+rm ckpt/.lock
+: >ckpt/.lock
+kill "$engine"
+! wait "$engine" || fail "an engine without its last checkpoint ended well: $(cat serve.log)"
+grep -q 'checkpoint not saved.*another ringpack writes here now' serve.log ||
+    fail "a lock that was replaced: $(cat serve.log)"
 echo "serve, attach and stat: as expected"

@@ -212,6 +212,7 @@ static const char *const found_elsewhere[] = {
     "count_steps_from_attach",
     "drop_exported_field",
     "end_copy_late",
+    "end_skipping_for_refused",
     "evict_next_needed",
     "fault_for_lost_pages",
     "fetch_during_fill",

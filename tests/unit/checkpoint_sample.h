@@ -24,6 +24,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "log_kit.h"
 
 /* ---- a directory of the test's own, which is the working directory --------------------------- */
 
@@ -68,32 +69,6 @@ static inline void remove_directory(const char *name)
         (void)unlinkat(dirfd(dir), entry->d_name, 0); /* fails on . and .. */
     closedir(dir);
     assert_int_equal(rmdir(name), 0);
-}
-
-/* ---- what is logged: from hear_log() on, a line of it is looked for in log_heard() ----- */
-
-static int log_aside = -1;
-
-static inline void hear_log(void)
-{
-    FILE *file = tmpfile();
-    assert_non_null(file);
-    log_aside = dup(STDERR_FILENO);
-    assert_int_equal(dup2(fileno(file), STDERR_FILENO), STDERR_FILENO);
-    assert_int_equal(fclose(file), 0);
-    rp_log_set_level(RP_LOG_WARNING);
-}
-
-static inline const char *log_heard(void)
-{
-    static char text[8192];
-    ssize_t bytes = pread(STDERR_FILENO, text, sizeof text - 1, 0);
-    assert_true(bytes >= 0);
-    text[bytes] = '\0';
-    assert_int_equal(dup2(log_aside, STDERR_FILENO), STDERR_FILENO);
-    assert_int_equal(close(log_aside), 0);
-    rp_log_set_level(RP_LOG_ERROR);
-    return text;
 }
 
 /* Files of a directory whose name contains `part`. */
