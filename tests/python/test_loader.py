@@ -226,6 +226,11 @@ def test_torch(make, expected):
     [
         ({"seq_length": 4}, ringpack.UsageError, "seq_length: neither .* did you mean seq_len?"),
         ({"max_frobnication": 4}, ringpack.UsageError, r"max_frobnication: neither .* config\n"),
+        ({"retrun_type": "numpy"}, ringpack.UsageError, "did you mean return_type?"),
+        ({"start_step": -1}, ringpack.UsageError, "--start-step: expected .* found `-1`"),
+        ({"corpus": 5}, ringpack.UsageError, "corpus: expected a path, .* found 5"),
+        ({"corpus": b"a"}, ringpack.UsageError, "corpus: expected a path, .* found b'a'"),
+        ({"corpus": ["a", None]}, ringpack.UsageError, r"corpus: .* found \['a', None\]"),
         ({"batch_size": "4"}, TypeError, "batch_size is '4': expected a whole number"),
         ({"seq_len": 64.0}, TypeError, "seq_len is 64.0: expected a whole number"),
         ({"packing": "tight"}, ringpack.ConfigError, "packing"),
@@ -237,6 +242,29 @@ def test_the_engines_refusal_is_the_exception(make, changes, error, text):
     with pytest.raises(error, match=text) as raised:
         make(**changes).attach()
     assert "Traceback" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        ({"timeout": 1}, "timeout: no parameter of Loader .*keys of the config are taken"),
+        ({"start_timeot": 1}, "start_timeot: no parameter .*; did you mean start_timeout"),
+        ({"profile": "mine"}, "profile='mine': only an engine that starts here takes it"),
+    ],
+)
+def test_what_a_loader_that_only_attaches_does_not_take(options, text):
+    with pytest.raises(TypeError, match=text):
+        ringpack.Loader(run="x", **options)
+
+
+def test_a_closed_loader_goes_on_at_its_position(make):
+    loader = make()
+    first = next(loader)
+    number, pid = first.number, loader.engine_pid
+    loader.close()
+    with loader:
+        assert next(loader).number == number + 1
+        assert loader.engine_pid != pid
 
 
 @pytest.mark.parametrize("corpus", ["books.bin", "/usr"])

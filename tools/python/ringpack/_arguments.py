@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Optional, Union
 
 from ._views import KINDS, import_jax
+from .errors import UsageError
 
 FilePath = Union[str, "os.PathLike[str]"]
 Source = Union[FilePath, Mapping[str, Any]]
@@ -32,6 +33,29 @@ def check_form(return_type: str, pin_memory: bool, keep: int) -> None:
         raise ValueError("pin_memory=True needs return_type='torch'")
     if keep < 1:
         raise ValueError(f"keep is {keep}: expected 1 or more")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """What may have been meant, as the end of a sentence."""
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def check_needs_no_engine(
+    start_engine: Optional[bool], options: Mapping[str, Any], known: Optional[Mapping[str, Any]]
+) -> None:
+    """Of a loader that only attaches: `known` are the parameters that every loader has."""
+    if start_engine:
+        raise UsageError("start_engine=True needs config or corpus", "Loader('config.yaml')")
+    for name, value in options.items():
+        if known and name in known:
+            raise TypeError(f"{name}={value!r}: only an engine that starts here takes it")
+        raise TypeError(
+            f"{name}: no parameter of Loader (keys of the config are taken where config or corpus "
+            f"is given, too){suggestion(name, known or ())}"
+        )
 
 
 def monitor_of(word: Optional[str]) -> int:

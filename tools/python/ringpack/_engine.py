@@ -15,10 +15,10 @@ import select
 import threading
 import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Optional
 
-from ._arguments import Corpus, FilePath, Source, whole
+from ._arguments import Corpus, FilePath, Source, suggestion, whole
 from ._log import logger
 from .errors import EngineGoneError, EngineTimeoutError, RingpackError, UsageError, error_named
 
@@ -127,8 +127,15 @@ def _option_text(value: Any) -> str:
 def _sources(corpus: Corpus) -> Command:
     """`corpus` as options, or as a config if a source says more than its path (a weight), or has a
     comma in it, where an option ends."""
-    sources: list[Any]
-    sources = [corpus] if isinstance(corpus, (str, os.PathLike, Mapping)) else list(corpus)
+    one = (str, os.PathLike, Mapping)
+    sources: list[Any] = [corpus] if isinstance(corpus, one) else []
+    if isinstance(corpus, Iterable) and not isinstance(corpus, (*one, bytes)):
+        sources = list(corpus)
+    if not sources or not all(isinstance(source, one) for source in sources):
+        raise UsageError(
+            f"corpus: expected a path, a source (a mapping), or a list of these, found {corpus!r}",
+            'Loader(corpus="corpus") or Loader(corpus=["a", {"path": "b", "weight": 2}])',
+        )
     if not any(isinstance(source, Mapping) or "," in os.fspath(source) for source in sources):
         return [text for source in sources for text in ("--source", os.fspath(source))], None
     import json
@@ -298,6 +305,10 @@ def error_in(lines: Sequence[str]) -> Optional[RingpackError]:
             after = lines[place + 1] if place + 1 < len(lines) else ""
             hint = after[len("  next: ") :] if after.startswith("  next: ") else ""
             return error_named(match[1], match[2], hint)
+        match = re.match(r"Try `(ringpack \w+) --help'", lines[place])  # of getopt and argp
+        if match and place > 0:
+            said = lines[place - 1].split(f"{match[1]}: ", 1)[-1]
+            return UsageError(said, f"`{match[1]} --help` says what it takes")
     return None
 
 
@@ -410,16 +421,17 @@ class Engine:
         return EngineGoneError(f"the engine (pid {self.process.pid}) {how} {when}{said}")
 
     def _no_such_key(self, name: str) -> UsageError:
-        import difflib
         import subprocess
+
+        from .loader import Loader
 
         command = [self.program, "help", "serve"]
         text = subprocess.run(command, capture_output=True, text=True).stdout
         keys = [key.replace("-", "_") for key in re.findall(r"^ .*?--([a-z-]+)=", text, re.M)]
-        close = difflib.get_close_matches(name, keys, n=1)
+        keys += Loader.__init__.__kwdefaults__ or ()
         return UsageError(
             f"{name}: neither a parameter of Loader nor a key of the config"
-            + (f"; did you mean {close[0]}?" if close else ""),
+            + suggestion(name, keys),
             "nothing was started; `ringpack help serve` lists the keys and what they take",
         )
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
 from typing import Any, Optional, Union
 
-from ._arguments import Corpus, FilePath, check_form, digest_file, monitor_of, whole, working_folder
+from ._arguments import Corpus, FilePath, check_form, check_needs_no_engine, digest_file
+from ._arguments import monitor_of, whole, working_folder
 from ._client import END, Client, Left
 from ._engine import Command, Engine, ServeCommand, count_steps, engine_commands, place_given
 from ._form import form_of
@@ -119,12 +120,10 @@ class Loader:
         check_form(return_type, pin_memory, keep)
         ranks = find_ranks(dp_rank, dp_world_size, os.environ, replica, replicas)
         describes = config is not None or corpus is not None
-        if start_engine and not describes:
-            raise UsageError("start_engine=True needs config or corpus", "Loader('config.yaml')")
         if profile is not None and (describes or profile not in PROFILES):
             options["profile"] = profile
-        if options and not describes:
-            raise TypeError(f"{', '.join(options)}: only an engine that starts here takes these")
+        if not describes:
+            check_needs_no_engine(start_engine, options, Loader.__init__.__kwdefaults__)
         starts = describes and (ranks.local == 0 if start_engine is None else start_engine)
         run, run_dir = place_given(run, run_dir, config, corpus, program)
         if run is None:
@@ -226,7 +225,8 @@ class Loader:
             self._engine.start(self._start_timeout)
 
     def close(self) -> None:
-        """Detach, and end the engine if this loader started it. Views that are alive stay valid."""
+        """Detach, and end the engine if this loader started it. Views that are alive stay valid.
+        The next use attaches again at this position, and starts such an engine again."""
         self._detach()
         self._moving = False
         engine, self._engine = self._engine, None
