@@ -22,6 +22,9 @@
  *   Once dispatch has planned the whole stream (planned_all), it joins no ring. M then lies behind
  *   the end: the catch-up flow delivers all that is left, and the ring's end.
  *
+ * What the page cache holds of the corpus when a catch-up flow is made is read through the page
+ * cache, also where the flow itself would read past it.
+ *
  * Invariants:
  *
  *   - One flow at a time reads and writes the words of a ring: its catch-up flow where
@@ -33,8 +36,7 @@
  *     write to the ring before the catch-up flow is closed, because free_until is 0.
  *   - Tickets of batches below M may have transfers of the ring, which were planned before it was
  *     left out. They are not packed.
- *
- * The functions are in flow.c: a catch-up flow is a flow. */
+ */
 #ifndef RP_FLOW_CATCH_UP_H
 #define RP_FLOW_CATCH_UP_H
 
@@ -49,7 +51,8 @@ static inline uint32_t rp_flow_catch_ups_max(uint32_t rank_count)
 }
 
 /** Shared memory that one catch-up flow of a flow of these options takes; 0 where there is one
- * ring, which cannot fall behind others. Looks at what rp_flow_memory_bytes looks at. */
+ * ring, which cannot fall behind others. Looks at what
+ * rp_flow_memory_bytes looks at. */
 uint64_t rp_flow_catch_up_memory_bytes(const struct rp_flow_options *flow);
 
 /** Make the flow of a ring that is far behind; nothing runs yet. The caller closes it if it is not

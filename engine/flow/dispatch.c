@@ -297,8 +297,8 @@ static void save_state(struct rp_dispatch *d)
     if (rp_a64_load_relaxed(&slot->position) == d->batch + 1)
         return; /* an earlier start has saved it, and the engine may be reading it */
     /* No barrier is needed between this store and the writes below it: no reader wants the old
-     * entry any more, because enough of them are kept (choose_sizes and may_be_overwritten,
-     * flow.c). */
+     * entry any more, because enough of them are kept (choose_sizes in flow_open.c,
+     * may_be_overwritten in flow_view.c). */
     rp_a64_store_relaxed(&slot->position, 0);
     slot->bytes = rp_plan_save(d->plan, slot + 1);
     slot->next_row = rp_plan_row(d->plan);

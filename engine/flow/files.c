@@ -111,6 +111,7 @@ static struct rp_io_place place_of(const struct rp_files *files, uint32_t shard,
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
     return (struct rp_io_place){.path = info->url ? info->url : info->path,
                                 .direct = direct,
+                                .known_alignment = files->files[shard].known_alignment,
                                 .bytes = info->bytes,
                                 .identity = info->identity,
                                 .cache = files->cache,
@@ -156,6 +157,8 @@ static int open_file(struct rp_files *files, uint32_t shard, struct rp_error *er
     if (code < 0)
         return code;
     file->is_open = true;
+    if (place.direct)
+        file->known_alignment = file->object.alignment;
     file->checked = files->verify_blocks && info->block_hashes;
     code = check_opened(file, info, error);
     if (code < 0) {
@@ -184,6 +187,7 @@ bool rp_files_need_direct(struct rp_files *files, uint32_t shard)
         return false;
     bool is_same = rp_shard_check(rp_corpus_shard(files->corpus, shard), &file->stamp,
                                   file->direct_object.fd, &ignored) == 0;
+    file->known_alignment = file->direct_object.alignment;
     if (!is_same || file->direct_object.alignment == 1) {
         files->method->close_object(&file->direct_object);
         return false;

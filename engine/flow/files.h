@@ -37,6 +37,9 @@ struct rp_file {
      * refuses them, and all its reads are buffered; else as `alignment`. */
     uint32_t direct_alignment;
     struct rp_io_object direct_object;
+    /* What O_DIRECT wants of the file, as its first descriptor for direct reads showed; 0: it had
+     * none. The file may be closed and opened again for many a document. */
+    uint32_t known_alignment;
     bool is_known;         /* it was open before, so it has a stamp */
     struct rp_stamp stamp; /* of a file that is not checked: what it is known to be */
     bool is_watched;       /* in rp_files.watched */
@@ -146,6 +149,11 @@ RP_MUST_CHECK int rp_files_map(struct rp_files *files, struct rp_error *error);
 static inline bool rp_files_are_mapped(const struct rp_files *files)
 {
     return files->are_mapped;
+}
+/** Does the page cache hold all files, as far as is known? */
+static inline bool rp_files_hold_all(const struct rp_files *files)
+{
+    return files->are_mapped || (files->adapts && rp_residency_holds_all(&files->residency));
 }
 /** Decide for each stretch of each file how it is taken. False, and *why says so, where that is not
  * possible. Before any file is open. */

@@ -12,13 +12,6 @@
 #include "flow/flow_struct.h"
 #include "flow/give_way.h"
 
-/* Enough for some reads at a time. */
-#ifdef RP_SIMULATION
-#define CATCH_UP_BYTES (64u << 10)
-#else
-#define CATCH_UP_BYTES (512u << 10)
-#endif
-
 /* Is the data of the prefetch ring in use? Not while all that is taken lies in mappings. */
 static bool is_reading(const struct rp_flow *flow)
 {
@@ -37,38 +30,6 @@ static int watch_filling(struct rp_flow *flow, struct rp_error *error)
 }
 
 /* ---- rings that are behind (catch_up.h) ---------------------------------------------------- */
-
-static struct rp_flow_options catch_up_options(const struct rp_flow_options *flow, uint32_t ring)
-{
-    struct rp_flow_options options = *flow;
-    RP_ASSERT(ring < options.rank_count && options.rank_count > 1);
-    options.readers = options.packers = 1;
-    options.packer_processes = options.mapped = options.adapts = false;
-    options.rank_first += ring;
-    options.rank_count = 1;
-    options.prefetch_bytes = CATCH_UP_BYTES;
-    options.descriptors_max = RP_DESCRIPTORS_MIN;
-    options.next_use = NULL; /* it reads again what the flow has read */
-    return options;
-}
-
-uint64_t rp_flow_catch_up_memory_bytes(const struct rp_flow_options *flow)
-{
-    if (flow->rank_count == 1)
-        return 0;
-    struct rp_flow_options options = catch_up_options(flow, 0);
-    return rp_flow_memory_bytes(&options, false);
-}
-
-int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_flow *flow, uint32_t ring,
-                          struct rp_error *error)
-{
-    struct rp_flow_options options = catch_up_options(&flow->options, ring);
-    int code = rp_flow_open(made, &options, flow->wake_fd, error);
-    if (code >= 0) /* most documents of a block are of other rings */
-        (*made)->dispatch.reads.no_block_reads = true;
-    return code;
-}
 
 /* Up to which batch the ring's catch-up flow may deliver: as far as the rings are that the flow
  * itself serves, but at least to where this start of the flow has begun to plan rows for it. */

@@ -35,7 +35,6 @@ struct rp_contents;
 struct rp_next_use;   /* next_use.h */
 struct rp_page_cache; /* page_cache.h */
 
-/* What stays the same over all starts of a flow. */
 /* What masks left of a source's documents that were planned for this node, ahead of what is
  * delivered. A document counts where it begins. Several flows may add to it. */
 struct rp_mask_counts {
@@ -46,6 +45,7 @@ struct rp_mask_counts {
                              /* which are all that is kept (long_doc: truncate) */
 };
 
+/* What stays the same over all starts of a flow. */
 struct rp_flow_options {
     const struct rp_corpus *corpus;
     const struct rp_io_method *method;
@@ -83,9 +83,9 @@ struct rp_flow_options {
 uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const struct rp_plan *plan,
                                 uint64_t base_row);
 
-/** Shared memory that a flow of these options takes; is_mapped: with tokens from mapped files.
- * Looks at corpus, seq_len, prefetch_bytes, world, rank_count, rows, global_batch_rows, batch_slots
- * and state_bytes only. */
+/** Memory that a flow of these options takes, shared if packers are processes; is_mapped: with
+ * tokens from mapped files. Looks at corpus, seq_len, prefetch_bytes, world, rank_count, rows,
+ * global_batch_rows, batch_slots and state_bytes only. */
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped);
 
 /* What the watcher of a flow that adapts (residency.h) has found. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flow_struct.h — the state of a flow: one struct, for flow.c, flow_open.c and flow_view.c. */
+/* flow_struct.h — the state of a flow: one struct, for flow.c, flow_open.c, flow_view.c and
+ * catch_up.c. */
 #ifndef RP_FLOW_FLOW_STRUCT_H
 #define RP_FLOW_FLOW_STRUCT_H
 

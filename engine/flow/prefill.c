@@ -289,7 +289,7 @@ static void *prefill_main(void *context)
                                           .is_stopping = is_stopping,
                                           .context = prefill,
                                           .is_fill = true};
-    prctl(PR_SET_NAME, "fill");
+    prctl(PR_SET_NAME, "prefill");
     if (rp_io_open(&prefill->io, prefill->method, &options, NULL) < 0)
         return NULL;
     (void)!rp_mapped_guard(fill, prefill);

@@ -133,7 +133,7 @@ static struct range file_range(const struct rp_reads *reads, const struct rp_fil
 
 static void set_read_end(struct rp_read *read, const struct range *range, uint64_t end)
 {
-    RP_DASSERT(read->offset < end && end - read->offset <= UINT32_MAX);
+    RP_ASSERT(read->offset < end && end - read->offset <= UINT32_MAX);
     RP_DASSERT(read->offset < range->file_bytes);
     uint64_t needed = rp_min_u64(end, range->file_bytes) - read->offset;
     read->bytes_needed = (uint32_t)needed;

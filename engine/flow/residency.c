@@ -18,10 +18,9 @@
 #define HALVINGS_MAX 4u
 #define HALVED_NS 10000000000u /* for so long at least */
 #define SOON_SECONDS 10u
-/* A stretch is mapped when at most this share of it is missing, and until more is, and more than
- * one page. Of a corpus that counts as held the same share may be missing. */
+/* A stretch becomes mapped when at most this share of it is missing. It stays so until more than
+ * the share RP_MISSING_TO_KEEP is, and more than one page. */
 #define MISSING_TO_MAP 256u
-#define MISSING_TO_KEEP 64u
 /* What is read in: at most so many times as much as was taken, and this much more. */
 #define READ_IN_TIMES 16u
 #define READ_IN_BYTES (64u << 20)
@@ -94,7 +93,7 @@ static enum rp_read_way choose_way(const struct rp_residency *r, const struct rp
     if (!r->options.may_direct && !fits)
         return RP_READ_BUFFERED;
     bool was_mapped = rp_a32_load_relaxed(&stretch->way) == RP_READ_MAPPED;
-    uint64_t most = was_mapped ? rp_max_u64(bytes / MISSING_TO_KEEP, r->page_bytes)
+    uint64_t most = was_mapped ? rp_max_u64(bytes / RP_MISSING_TO_KEEP, r->page_bytes)
                                : bytes / MISSING_TO_MAP;
     if ((was_mapped && RP_DEFECT(keep_lost_stretches)) || (missing <= most && missing < bytes))
         return RP_READ_MAPPED;
@@ -192,9 +191,8 @@ static void end_pass(struct rp_residency *r)
     judge_losses(r);
     r->is_calm = !r->has_changed;
     r->has_changed = false;
-    uint64_t corpus_bytes = r->options.corpus_bytes;
-    r->holds_all = r->held_bytes >= corpus_bytes - corpus_bytes / MISSING_TO_KEEP;
     rp_a64_store_relaxed(&r->cached_bytes, r->held_bytes);
+    r->holds_all = rp_residency_holds_all(r);
 }
 
 /* Look at the next stretch of an open file. False at the end of a pass. */

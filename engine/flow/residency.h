@@ -45,6 +45,9 @@
 #define RP_STRETCH_BYTES (2u << 20)
 #endif
 
+/* A corpus of which at most this share is missing counts as held. */
+#define RP_MISSING_TO_KEEP 64u
+
 enum rp_read_way { RP_READ_BUFFERED, RP_READ_DIRECT, RP_READ_MAPPED };
 
 struct rp_stretch {
@@ -125,6 +128,14 @@ void rp_residency_stop(struct rp_residency *residency);
 
 /** One turn of the watcher, for tests: looks at every stretch once. */
 void rp_residency_look(struct rp_residency *residency);
+
+/** Did the page cache hold nearly all of the corpus in the last pass? By any thread. */
+static inline bool rp_residency_holds_all(const struct rp_residency *residency)
+{
+    uint64_t corpus_bytes = residency->options.corpus_bytes;
+    return rp_a64_load_relaxed(&residency->cached_bytes) >=
+           corpus_bytes - corpus_bytes / RP_MISSING_TO_KEEP;
+}
 
 /** A document is read alone, after rp_residency_want: a calm watcher looks at once if files were
  * added since the last call. Dispatch calls it, and is not slowed by it otherwise. */

@@ -64,16 +64,17 @@ static bool direct_read_works(int fd, uint32_t alignment)
     return works;
 }
 
-/* Returns the alignment, 1 when the file stays buffered. */
-static uint32_t switch_to_direct(int fd)
+/* Returns the alignment, 1 when the file stays buffered. `known` is the alignment that an earlier
+ * descriptor of the file has, whose trial is not repeated: it reads from the disk. */
+static uint32_t switch_to_direct(int fd, uint32_t known)
 {
-    uint32_t alignment = rp_io_lies_in_memory(fd) ? 0 : direct_alignment(fd);
-    if (!rp_is_pow2(alignment) || alignment > ALIGNMENT_MAX)
+    uint32_t alignment = known ? known : rp_io_lies_in_memory(fd) ? 0 : direct_alignment(fd);
+    if (alignment == 1 || !rp_is_pow2(alignment) || alignment > ALIGNMENT_MAX)
         return 1;
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_DIRECT) < 0)
         return 1;
-    if (direct_read_works(fd, alignment))
+    if (known || direct_read_works(fd, alignment))
         return alignment;
     (void)fcntl(fd, F_SETFL, flags);
     return 1;
@@ -85,10 +86,10 @@ int rp_io_open_file(struct rp_io_object *object_out, const struct rp_io_place *p
     int fd = rp_file_open_read(place->path, NULL, error);
     if (fd < 0)
         return fd;
-    *object_out = (struct rp_io_object){.handle = fd,
-                                        .fd = fd,
-                                        .alignment = place->direct ? switch_to_direct(fd) : 1,
-                                        .read_bytes = LONG_READ_BYTES};
+    *object_out = (struct rp_io_object){
+        .handle = fd, .fd = fd, .alignment = 1, .read_bytes = LONG_READ_BYTES};
+    if (place->direct)
+        object_out->alignment = switch_to_direct(fd, place->known_alignment);
     return 0;
 }
 

@@ -207,6 +207,7 @@ static const char *const found_elsewhere[] = {
     "ask_for_each_reader",
     "ask_silent_engines",
     "blame_next_stage",
+    "catch_up_past_cache",
     "close_files_in_use",
     "count_equal_saves",
     "count_steps_from_attach",

@@ -192,6 +192,28 @@ static void rings_behind_are_served_while_the_engine_sleeps(void **state)
     rp_plan_close(plans[1]);
 }
 
+/* What the page cache holds is not read past it for a ring that is behind, also where the flow
+ * would read past it if it read. */
+static void a_ring_behind_is_read_from_the_page_cache(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct rp_error error;
+    struct rp_flow_options options = two_rings();
+    options.mapped = options.direct = true;
+    stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
+    stream_start(&s);
+    struct rp_plan *plan = kit_plan(&kit);
+    assert_true(stream_run(&s, 30, &error) >= 0);
+    fall_behind(&s, 0, plan);
+    assert_true(s.flow->options.direct);
+    assert_false(s.flow->catch_up[0]->options.direct); /* /tmp may have no O_DIRECT to count */
+    run_to_end(&s);
+    check_all_came(&s);
+    stream_close(&s);
+    rp_plan_close(plan);
+}
+
 static int enter(void **state)
 {
     int code = kit_enter(state);
@@ -212,6 +234,7 @@ int main(void)
         cmocka_unit_test(nobody_waits_for_a_skipped_seat),
         cmocka_unit_test(a_ring_is_replaced_while_the_flow_runs),
         cmocka_unit_test(rings_behind_are_served_while_the_engine_sleeps),
+        cmocka_unit_test(a_ring_behind_is_read_from_the_page_cache),
         cmocka_unit_test(a_catch_up_flow_takes_the_memory_of_its_forecast),
     };
     return cmocka_run_group_tests(tests, enter, leave);

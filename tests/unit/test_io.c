@@ -87,6 +87,24 @@ static void test_cold_reads(void **state)
     }
 }
 
+/* A file that is opened again is not tried again: what was found before is taken as it is. */
+static void what_is_known_of_direct_reads_is_not_tried(void **state)
+{
+    (void)state;
+    static const uint32_t known[] = {1, 512, 4096};
+    uint32_t found;
+    close(io_open(sample.path, true, &found, NULL));
+    for (size_t i = 0; i < RP_ARRAY_COUNT(known) && found != 1; i++) {
+        const struct rp_io_place place = {
+            .path = sample.path, .direct = true, .known_alignment = known[i]};
+        struct rp_io_object object;
+        assert_int_equal(rp_io_open_file(&object, &place, NULL), 0);
+        assert_int_equal(object.alignment, known[i]);
+        assert_int_equal((fcntl(object.fd, F_GETFL) & O_DIRECT) != 0, known[i] > 1);
+        rp_io_close_file(&object);
+    }
+}
+
 static void test_direct_reads(void **state)
 {
     uint32_t alignment;
@@ -271,6 +289,7 @@ int main(void)
         cmocka_unit_test(test_random_reads),
         cmocka_unit_test(test_cold_reads),
         cmocka_unit_test(test_direct_reads),
+        cmocka_unit_test(what_is_known_of_direct_reads_is_not_tried),
         cmocka_unit_test(test_end_of_file),
         cmocka_unit_test(test_empty_file),
         cmocka_unit_test(test_error_of_the_kernel_comes_back),
