@@ -68,6 +68,7 @@
     X(map_small_files, "each index has a mapping of its own, however small")                       \
     X(map_without_room, "stretches are mapped though reads will take their pages")                 \
     X(mask_before_bos, "spans of converted documents do not move with a token put before them")    \
+    X(lose_at_first_error, "a mapped file is lost when its disk fails for a moment")               \
     X(mask_one_off_at_cut, "spans of a fragment that continues a document lie one token off")      \
     X(merge_ways_of_reading, "a read past the page cache becomes one with a read through it")      \
     X(overlook_new_file, "the watcher stays calm though a new file is read")                       \

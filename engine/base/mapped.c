@@ -18,11 +18,18 @@
 #include "base/atomic.h"
 #include "base/available.h"
 #include "base/bits.h"
+#include "base/clock.h"
+#include "base/defect.h"
 #include "base/mem.h"
 
 #define EXIT_TROUBLE 2
 /* Room for the mappings of the program, its libraries, rings and threads. */
 #define OTHER_MAPPINGS 1024u
+/* A page that the disk cannot read is tried so many times more, first after 1 ms and then each time
+ * after twice as long: for a second in all. */
+#define RETRIES 10u
+#define FIRST_PAUSE_NS 1000000u
+#define LEAST_PAGE_BYTES 4096u
 
 struct rp_mapped_file {
     struct rp_mapped_file *_Atomic next;
@@ -39,7 +46,15 @@ static uint64_t mapping_count;
  * was not called. An address is valid in children, too, because files are mapped before the fork.
  */
 static struct rp_a64 *lost;
-static _Thread_local sigjmp_buf *guard;
+
+/* What the handler jumps back to, and what it has found. */
+struct guard {
+    sigjmp_buf jump;
+    bool tries_again; /* then the guard decides whether the file is lost, and not the handler */
+    const struct rp_mapped_file *mapping;
+    uintptr_t page;
+};
+static _Thread_local struct guard *guard;
 
 struct rp_mapped_file *rp_mapped_add(const void *start, uint64_t bytes, const char *path)
 {
@@ -126,19 +141,29 @@ static const struct rp_mapped_file *find(const void *address)
     return mapping;
 }
 
+/* Is the file shorter than its mapping? *found_bytes is its size, UINT64_MAX where there is no such
+ * file: it may have been removed, and what is mapped of it lives on. */
+static bool is_cut(const struct rp_mapped_file *mapping, uint64_t *found_bytes)
+{
+    struct stat now;
+    *found_bytes = stat(mapping->path, &now) == 0 ? (uint64_t)now.st_size : UINT64_MAX;
+    return *found_bytes < mapping->bytes;
+}
+
 static int fail_lost(const struct rp_mapped_file *mapping, struct rp_error *error)
 {
-    struct stat now = {0};
-    char found[64] = "no such file";
-    if (stat(mapping->path, &now) == 0)
-        snprintf(found, sizeof found, "%" PRIu64, (uint64_t)now.st_size);
-    bool is_short = (uint64_t)now.st_size < mapping->bytes;
+    uint64_t found;
+    if (is_cut(mapping, &found))
+        return rp_fail(error, -RP_E_CHANGED,
+                       "what was delivered and saved is valid; restore the file, and start again",
+                       "%s: was truncated while it was in use: bytes: expected %" PRIu64
+                       ", found %" PRIu64,
+                       mapping->path, mapping->bytes, found);
     return rp_fail(error, -RP_E_CHANGED,
-                   "what was delivered and saved is valid; restore the file, or check its disk "
-                   "(dmesg), and start again",
-                   "%s: %s while it was in use: bytes: expected %" PRIu64 ", found %s",
-                   mapping->path, is_short ? "was truncated" : "its disk failed, or it was cut",
-                   mapping->bytes, found);
+                   "what was delivered and saved is valid; check the disk (dmesg), and start again",
+                   "%s: a page of it cannot be read any more%s", mapping->path,
+                   found == UINT64_MAX ? ", and there is no file of that name now"
+                                       : ", though the file is as long as before");
 }
 
 int rp_mapped_lost(struct rp_error *error)
@@ -158,6 +183,11 @@ static void end_process(const struct rp_mapped_file *mapping)
     _exit(EXIT_TROUBLE);
 }
 
+static void lose(const struct rp_mapped_file *mapping)
+{
+    rp_a64_store_release(lost, (uintptr_t)mapping); /* PAIRS mapping-lost */
+}
+
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)number;
@@ -165,8 +195,11 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     const struct rp_mapped_file *mapping = find(info->si_addr);
     if (!mapping || !guard)
         end_process(mapping);
-    rp_a64_store_release(lost, (uintptr_t)mapping); /* PAIRS mapping-lost */
-    siglongjmp(*guard, 1);
+    guard->mapping = mapping;
+    guard->page = rp_align_down((uintptr_t)info->si_addr, LEAST_PAGE_BYTES);
+    if (!guard->tries_again || RP_DEFECT(lose_at_first_error))
+        lose(mapping);
+    siglongjmp(guard->jump, 1);
 }
 
 void rp_mapped_watch(void)
@@ -182,15 +215,39 @@ void rp_mapped_watch(void)
     sigaction(SIGBUS, &action, NULL);
 }
 
-bool rp_mapped_guard(void (*work)(void *argument), void *argument)
+static bool work_within(struct guard *here, void (*work)(void *argument), void *argument)
 {
-    sigjmp_buf here, *outer = guard;
+    struct guard *outer = guard;
     /* With the signal mask, because the jump leaves the handler. */
-    bool is_whole = sigsetjmp(here, 1) == 0;
+    bool is_whole = sigsetjmp(here->jump, 1) == 0;
     if (is_whole) {
-        guard = &here;
+        guard = here;
         work(argument);
     }
     guard = outer;
     return is_whole;
+}
+
+bool rp_mapped_guard(void (*work)(void *argument), void *argument)
+{
+    struct guard here = {.tries_again = false};
+    return work_within(&here, work, argument);
+}
+
+bool rp_mapped_guard_again(void (*work)(void *argument), void *argument)
+{
+    struct guard here = {.tries_again = true};
+    uintptr_t page = 0;
+    uint32_t tries = 0;
+    uint64_t found;
+    while (!work_within(&here, work, argument)) {
+        tries = here.page == page ? tries + 1 : 0;
+        page = here.page;
+        if (tries == RETRIES || is_cut(here.mapping, &found) || RP_DEFECT(lose_at_first_error)) {
+            lose(here.mapping);
+            return false;
+        }
+        rp_sleep_ns((uint64_t)FIRST_PAUSE_NS << tries);
+    }
+    return true;
 }

@@ -43,6 +43,10 @@ uint64_t rp_mapped_count(void);
 /** Call work(argument). False if it read a lost file and was abandoned. */
 RP_MUST_CHECK bool rp_mapped_guard(void (*work)(void *argument), void *argument);
 
+/** The same for work that may be called again after it was abandoned. A page that the disk cannot
+ * read is tried again for a second, as reads are; a file that was cut short is lost at once. */
+RP_MUST_CHECK bool rp_mapped_guard_again(void (*work)(void *argument), void *argument);
+
 /** 0, or -RP_E_CHANGED with the lost file that a thread of this process, or of one forked from it,
  * has read. */
 int rp_mapped_lost(struct rp_error *error);

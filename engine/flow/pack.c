@@ -369,12 +369,13 @@ static void run_packer(void *argument)
     rp_packer_run(packer->plan, packer->index);
 }
 
-/* If a mapped file cannot be read any more (it was cut short), the packer thread ends and its
- * ticket is never packed; the engine notices (rp_mapped_lost) and stops the stream. */
+/* If a mapped file cannot be read any more (it was cut short, or its disk has failed for long), the
+ * packer thread ends and its ticket is never packed; the engine notices (rp_mapped_lost) and stops
+ * the stream. Until then a ticket is packed again, which writes the same bytes. */
 static void *packer_thread(void *argument)
 {
     prctl(PR_SET_NAME, "pack");
-    (void)!rp_mapped_guard(run_packer, argument);
+    (void)!rp_mapped_guard_again(run_packer, argument);
     return NULL;
 }
 
@@ -396,7 +397,7 @@ static void run_child(struct rp_packer *packer, pid_t engine)
     if (wake > 3)
         syscall(SYS_close_range, 3, wake - 1, 0);
     syscall(SYS_close_range, wake + 1, ~0u, 0);
-    _exit(rp_mapped_guard(run_packer, packer) ? 0 : 1);
+    _exit(rp_mapped_guard_again(run_packer, packer) ? 0 : 1);
 }
 
 static void reap(pid_t pid)

@@ -144,14 +144,17 @@ def test_a_disk_that_fails_for_ever(program, folder, disk, engines, io, name):
     finish(program, folder, tape, token)
 
 
-@pytest.mark.parametrize("io", ["pread", "io_uring"])
-def test_a_disk_that_fails_for_a_moment(program, folder, disk, engines, io):
+@pytest.mark.parametrize("times", [1, 8])
+@pytest.mark.parametrize("options", [
+    {"io": "pread"}, {"io": "io_uring"}, {"io": "mapped"},
+    {"io": "mapped", "packer_processes": True, "packers": 2}])
+def test_a_disk_that_fails_for_a_moment(program, folder, disk, engines, options, times):
     """Read again, and nobody notices."""
-    tape = Tape(disk.path, 1500000, io=io)
+    tape = Tape(disk.path, 1500000, **options)
     engine = engines(program, folder, tape.config)
     with Ranks(engine) as ranks:
         tape.read(ranks, 3)
-        with disk.failing("read", suffix=".bin", errno="EIO", times=1):
+        with disk.failing("read", suffix=".bin", errno="EIO", times=times):
             tape.read(ranks)
     tape.assert_whole()
     assert engine.wait() == 0, engine.log()

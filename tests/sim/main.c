@@ -244,6 +244,7 @@ static const char *const found_elsewhere[] = {
     "leave_batch_out_of_digest",
     "leave_out_journal_stop",
     "leave_out_last_look",
+    "lose_at_first_error",
     "map_small_files",
     "map_without_room",
     "mask_before_bos",

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -105,6 +107,79 @@ static void the_outer_guard_is_back(void **state)
     assert_int_equal(truncate(path, 0), 0);
     assert_false(rp_mapped_guard(look_twice, &work));
     assert_false(work.is_done);
+    rp_map_close(&map);
+}
+
+/* ---- work that may be called again ----------------------------------------------------------- */
+
+#define PAGE 4096u
+#define PAGES 8u
+
+/* The file has as many bytes as its mapping is said to have, and the pages that are looked at lie
+ * behind its end, as if a disk could not read them. After so many looks each the file has them. */
+struct patient {
+    uint8_t *map;
+    unsigned looks, looks_each;
+    bool is_done;
+};
+
+static void look_patiently(void *argument)
+{
+    struct patient *p = argument;
+    p->looks++;
+    for (unsigned page = 1; page < PAGES; page++) {
+        if (p->looks_each && p->looks > page * p->looks_each)
+            assert_int_equal(truncate(path, (page + 1) * PAGE), 0);
+        (void)*(volatile const uint8_t *)(p->map + page * PAGE);
+    }
+    p->is_done = true;
+}
+
+static bool work_patiently(struct patient *p)
+{
+    rp_mapped_watch();
+    assert_int_equal(truncate(path, PAGE), 0);
+    int fd = open(path, O_RDONLY);
+    p->map = mmap(NULL, PAGES * PAGE, PROT_READ, MAP_SHARED, fd, 0);
+    assert_true(p->map != MAP_FAILED);
+    close(fd);
+    struct rp_mapped_file *files[PAGES];
+    for (unsigned page = 1; page < PAGES; page++)
+        assert_non_null(files[page] = rp_mapped_add(p->map + page * PAGE, PAGE, path));
+    bool is_whole = rp_mapped_guard_again(look_patiently, p);
+    assert_int_equal(rp_mapped_lost(NULL), is_whole ? 0 : -RP_E_CHANGED);
+    for (unsigned page = 1; page < PAGES; page++)
+        rp_mapped_remove(files[page]);
+    munmap(p->map, PAGES * PAGE);
+    assert_int_equal(p->is_done, is_whole);
+    return is_whole;
+}
+
+static void a_disk_may_fail_at_many_pages_for_a_moment(void **state)
+{
+    (void)state;
+    struct patient p = {.looks_each = 4}; /* 28 in all */
+    assert_true(work_patiently(&p));
+    assert_int_equal(p.looks, 4 * (PAGES - 1) + 1);
+}
+
+static void a_page_that_never_comes_is_lost(void **state)
+{
+    (void)state;
+    struct patient p = {.looks_each = 0};
+    assert_false(work_patiently(&p));
+    assert_int_equal(p.looks, 11);
+}
+
+static void a_file_that_is_cut_is_not_tried_again(void **state)
+{
+    (void)state;
+    struct rp_map map = open_map();
+    struct patient p = {.map = (uint8_t *)(uintptr_t)map.data};
+    assert_int_equal(truncate(path, 0), 0);
+    assert_false(rp_mapped_guard_again(look_patiently, &p));
+    assert_int_equal(p.looks, 1);
+    check_lost();
     rp_map_close(&map);
 }
 
@@ -217,6 +292,9 @@ int main(void)
         cmocka_unit_test(the_outer_guard_is_back),
         cmocka_unit_test(a_child_tells_its_parent),
         cmocka_unit_test(without_a_guard_it_is_the_end),
+        cmocka_unit_test(a_disk_may_fail_at_many_pages_for_a_moment),
+        cmocka_unit_test(a_page_that_never_comes_is_lost),
+        cmocka_unit_test(a_file_that_is_cut_is_not_tried_again),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }
