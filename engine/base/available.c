@@ -12,14 +12,20 @@
 
 #define PATH_BYTES 600
 
-/* The files of a cgroup's directory. */
+/* The files of a cgroup. Above memory.max processes are killed. Above memory.high they
+ * are slowed down until they hardly run, so that is a limit, too. */
 struct files {
-    const char *limit, *usage, *inactive_file, *active_file;
+    const char *limits[2], *usage, *inactive_file, *active_file;
 };
 static const struct files files_of[] = {
-    [RP_CGROUP_V1] = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ",
+    [RP_CGROUP_V1] = {{"memory.limit_in_bytes"},
+                      "memory.usage_in_bytes",
+                      "total_inactive_file ",
                       "total_active_file "},
-    [RP_CGROUP_V2] = {"memory.max", "memory.current", "inactive_file ", "active_file "},
+    [RP_CGROUP_V2] = {{"memory.max", "memory.high"},
+                      "memory.current",
+                      "inactive_file ",
+                      "active_file "},
 };
 
 bool rp_read_number(const char *path, const char *key, uint64_t *value)
@@ -63,20 +69,29 @@ static void apply_cgroup(void *context, const char *directory)
     (void)rp_read_number(file, files->inactive_file, &inactive_file);
     (void)rp_read_number(file, files->active_file, &active_file);
     usage -= rp_min_u64(usage, inactive_file + active_file);
-    snprintf(file, sizeof file, "%s/%s", directory, files->limit);
-    if (rp_read_number(file, "", &limit))
-        lower(look->available, limit - rp_min_u64(limit, usage), file);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(files->limits) && files->limits[i]; i++) {
+        snprintf(file, sizeof file, "%s/%s", directory, files->limits[i]);
+        if (rp_read_number(file, "", &limit)) /* there is no number in the word `max` */
+            lower(look->available, limit - rp_min_u64(limit, usage), file);
+    }
+}
+
+struct rp_available rp_memory_available_below(const char *root)
+{
+    struct rp_available available = {UINT64_MAX, "no known limit"};
+    char meminfo[PATH_BYTES];
+    uint64_t kib;
+    snprintf(meminfo, sizeof meminfo, "%s/proc/meminfo", root);
+    if (rp_read_number(meminfo, "MemAvailable:", &kib))
+        lower(&available, kib * 1024, "MemAvailable of /proc/meminfo");
+    for (enum rp_cgroup_version version = RP_CGROUP_V1; version <= RP_CGROUP_V2; version++) {
+        struct look look = {&available, &files_of[version]};
+        rp_cgroup_visit(root, version, "memory", apply_cgroup, &look);
+    }
+    return available;
 }
 
 struct rp_available rp_memory_available(void)
 {
-    struct rp_available available = {UINT64_MAX, "no known limit"};
-    uint64_t kib;
-    if (rp_read_number("/proc/meminfo", "MemAvailable:", &kib))
-        lower(&available, kib * 1024, "MemAvailable of /proc/meminfo");
-    for (enum rp_cgroup_version version = RP_CGROUP_V1; version <= RP_CGROUP_V2; version++) {
-        struct look look = {&available, &files_of[version]};
-        rp_cgroup_visit("", version, "memory", apply_cgroup, &look);
-    }
-    return available;
+    return rp_memory_available_below("");
 }

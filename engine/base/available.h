@@ -10,9 +10,13 @@ struct rp_available {
     uint64_t bytes;  /* UINT64_MAX: not known */
     char limit[320]; /* where it is from: "MemAvailable of /proc/meminfo", or a cgroup's file */
 };
-/** The smallest of the machine's available memory and what is left in each enclosing cgroup (v1 and
- * v2). It is an estimate, because other processes allocate memory, too. */
+/** The smallest of the machine's available memory and what is left in each enclosing cgroup: below
+ * memory.limit_in_bytes (v1), memory.max and memory.high (v2). It is an estimate, because other
+ * processes allocate memory, too. */
 struct rp_available rp_memory_available(void);
+/** The same, by the files of /proc and /sys that lie below the folder `root`; "": of this machine.
+ */
+struct rp_available rp_memory_available_below(const char *root);
 
 /** Read the number that follows `key` at the beginning of a line of a small text file, such as
  * those in /proc; "" = the first number. False if there is no such file, key or number. */

@@ -459,10 +459,10 @@ int rp_packer_judge_death(const struct rp_packer *packer, struct rp_error *error
         return 0; /* SIGCHLD is ignored, and the kernel has thrown the answer away */
     if (info.si_code == CLD_EXITED && info.si_status != 0)
         return rp_mapped_lost(error);
-    bool crashed = info.si_code != CLD_EXITED &&
-                   (info.si_status == SIGSEGV || info.si_status == SIGBUS ||
-                    info.si_status == SIGABRT || info.si_status == SIGILL ||
-                    info.si_status == SIGFPE);
+    static const int crashes[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGSYS, SIGTRAP};
+    bool crashed = false; /* its replacement would crash, too */
+    for (size_t i = 0; i < RP_ARRAY_COUNT(crashes); i++)
+        crashed |= info.si_code != CLD_EXITED && info.si_status == crashes[i];
     return crashed
                ? rp_fail(error, -EIO, "please report this; packer_processes: false is another way",
                          "packer process %u crashed: %s", packer->index, strsignal(info.si_status))

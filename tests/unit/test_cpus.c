@@ -16,6 +16,7 @@
 
 #include "base/bits.h"
 #include "base/cpus.h"
+#include "made_up_machine.h"
 
 static void test_lists(void **state)
 {
@@ -89,30 +90,6 @@ static void test_a_cpu_that_is_not_there_is_named(void **state)
 }
 
 /* ---- quotas, in files of a made-up machine --------------------------------------------------- */
-
-static char machine[] = "/tmp/rp-test-cpus-XXXXXX";
-
-static void put(const char *path, const char *text)
-{
-    char command[512];
-    snprintf(command, sizeof command, "mkdir -p $(dirname %s/%s) && printf %%b '%s' >%s/%s",
-             machine, path, text, machine, path);
-    assert_int_equal(system(command), 0);
-}
-
-static int new_machine(void **state)
-{
-    (void)state;
-    return mkdtemp(strcpy(machine, "/tmp/rp-test-cpus-XXXXXX")) ? 0 : -1;
-}
-
-static int remove_machine(void **state)
-{
-    (void)state;
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", machine);
-    return system(command);
-}
 
 #define V1 "sys/fs/cgroup/cpu"
 #define V2 "sys/fs/cgroup"
