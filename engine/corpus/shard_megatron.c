@@ -122,6 +122,10 @@ static int check_ends(struct rp_opened *opened, struct rp_error *error)
                        "%s: document entries: expected 0 to %" PRIu64 ", found %" PRId64
                        " to %" PRId64,
                        path, megatron->sequences, (int64_t)begin, (int64_t)end);
+    if (megatron->sequences == 0 && opened->shard.bytes > 0 && !RP_DEFECT(trust_empty_index))
+        return rp_fail(error, -RP_E_CORRUPT, HINT,
+                       "%s: expected the sequences of %s, which has %" PRIu64 " bytes, found none",
+                       path, opened->found.token_path, opened->shard.bytes);
     if (megatron->sequences == 0)
         return 0;
     uint64_t last = megatron->sequences - 1, expected;

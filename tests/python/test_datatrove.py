@@ -90,6 +90,10 @@ def cut_index(path):
     os.truncate(f"{path}.index", os.path.getsize(f"{path}.index") - 8)
 
 
+def empty_index(path):
+    os.truncate(f"{path}.index", 0)
+
+
 def cut_entry(path):
     os.truncate(f"{path}.index", os.path.getsize(f"{path}.index") - 3)
 
@@ -114,6 +118,7 @@ def other_width(path):
     [
         (cut_tokens, "end of document"),
         (cut_index, "end of document 59"),
+        (empty_index, " tokens, found none"),
         (cut_entry, "multiple of 8 bytes"),
         (descend, "end of document 3: expected"),
         (lose_metadata, "--dtype"),

@@ -273,6 +273,19 @@ static void test_truncated_bin(void **state)
                      -RP_E_CORRUPT);
 }
 
+/* An index that was cut to no documents leaves out all tokens of its file. */
+static void test_an_index_without_documents(void **state)
+{
+    (void)state;
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    put_megatron("none", 8, 2, NULL, 0);
+    assert_int_equal(truncate("none.bin", 2000), 0);
+    assert_int_equal(open_one(&corpus, "none", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                     -RP_E_CORRUPT);
+    assert_says(&error, "none.idx: expected the sequences of none.bin|2000 bytes, found none");
+}
+
 /* More documents than are checked at open: a bad entry shows when it is looked at. The index is a
  * sparse file of zeros, so every document but the last is empty. */
 static void test_a_large_index_is_checked_when_used(void **state)
@@ -425,7 +438,6 @@ static void test_refusals(void **state)
     assert_says(&error, "nothing");
 
     put_megatron("d", 8, 2, lengths, 0);
-    put_file("d.bin", "\0", 1);
     assert_int_equal(open_one(&corpus, "d", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
                      -RP_E_EMPTY);
     const int32_t zeros[] = {0, 0};
@@ -447,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_every_truncation_of_an_index),
         cmocka_unit_test(test_every_bit_of_an_index),
         cmocka_unit_test(test_truncated_bin),
+        cmocka_unit_test(test_an_index_without_documents),
         cmocka_unit_test(test_a_large_index_is_checked_when_used),
         cmocka_unit_test(test_what_is_learnt_changes_no_length),
         cmocka_unit_test(test_refusals),
