@@ -84,6 +84,19 @@ for line in '{"text": 5}' '{"tokens": [1, -1]}' '{"tokens": [1.5]}' '{"tokens": 
     refuses 'bad.jsonl:2|same command' convert -o x --eos 9 bad.jsonl
 done
 
+# --- .json is JSON Lines, compressed or not, and never text unless that is asked for
+mkdir lines values
+printf '{"text": "hi"}\n{"text": "yo"}\n' | tee lines/a.json | gzip -n >lines/b.json.gz
+convert -q -o lines-out lines
+equals '104 105 256 121 111 256 104 105 256 121 111 256' "$(tokens lines-out.bin u2)"
+printf '{\n  "text": "hi"\n}\n' | tee values/a.json | gzip -n >values/a.json.gz
+for input in values values/a.json values/a.json.gz; do
+    refuses 'RP_E_FORMAT|values/a.json|:1: expected a JSON object on one line|--as text' \
+        convert -o x "$input"
+done
+convert -q -o values-out --as text values
+equals "$(tokens values/a.json u1) 256 $(tokens values/a.json u1) 256" "$(tokens values-out.bin u2)"
+
 # --- what cannot be read
 head -c 20000 /dev/urandom | base64 | gzip >whole.gz
 head -c 9000 whole.gz >cut.gz

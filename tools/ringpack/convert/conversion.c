@@ -13,10 +13,10 @@
 #include "convert/parts.h"
 #include "interrupt.h"
 
-static bool all_are(const struct rp_inputs *inputs, enum rp_reading one, enum rp_reading other)
+static bool all_are(const struct rp_inputs *inputs, enum rp_reading first, enum rp_reading last)
 {
     for (size_t i = 0; i < inputs->count; i++)
-        if (inputs->files[i].form->reading != one && inputs->files[i].form->reading != other)
+        if (inputs->files[i].form->reading < first || inputs->files[i].form->reading > last)
             return false;
     return true;
 }
@@ -74,7 +74,7 @@ static int settle_tokens(struct rp_conversion *conversion, const struct rp_token
                          struct rp_error *error)
 {
     const struct rp_convert_options *options = conversion->options;
-    bool all_text = all_are(conversion->inputs, RP_READ_TEXT, RP_READ_JSONL);
+    bool all_text = all_are(conversion->inputs, RP_READ_TEXT, RP_READ_JSON);
     bool copied = all_are(conversion->inputs, RP_READ_MEGATRON, RP_READ_MEGATRON);
     conversion->append_eos = !options->no_append_eos && (!copied || options->eos);
     conversion->eos = tokenizer->eos;

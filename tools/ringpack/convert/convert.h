@@ -41,12 +41,17 @@ enum {
 
 /** The hint beside bad input. */
 #define RP_CONVERT_MEND "mend or remove it, then type the same command again"
+/** The same of RP_READ_JSON. */
+#define RP_CONVERT_IS_VALUE                                                                        \
+    "`.json` is read as JSON Lines: `--as text` makes a document of each file, `--glob` leaves "   \
+    "files out, `jq -c` writes a value on one line"
 
 /* forms.c */
 
 enum rp_reading {
     RP_READ_TEXT,
     RP_READ_JSONL,
+    RP_READ_JSON, /* by its name it may be one value: it is read as lines, or is an error */
     RP_READ_MEGATRON,
     RP_READ_WORKER,  /* a worker process reads it */
     RP_READ_REFUSED, /* it is never read: `refusal` says why */
@@ -78,7 +83,7 @@ struct rp_inputs {
     size_t count, capacity;
     uint64_t bytes;
     uint64_t unreadable;      /* directories that could not be listed */
-    uint64_t beside;          /* text files in a directory of another form, which were left out */
+    uint64_t beside;          /* text and .json in a directory of another form, left out */
     const struct rp_form *as; /* the form of all of them; NULL: by name */
     const char *const *globs; /* select among the files of directories, by base name, or by path */
     size_t glob_count;        /* below the directory if they contain a slash; 0: all of them */
@@ -91,8 +96,8 @@ RP_MUST_CHECK int rp_inputs_add_file(struct rp_inputs *inputs, const char *path,
 RP_MUST_CHECK int rp_inputs_add_object(struct rp_inputs *inputs, const char *url,
                                        const struct rp_looked *looked, const struct rp_form *form,
                                        bool named, struct rp_error *error);
-/** Drop the files of text from `first` on if there are others: beside files of records, text is a
- * README or a licence, and no document of the corpus. */
+/** Drop the files of text and .json from `first` on if there are others: beside files of records
+ * they are a README, a licence or a description, and no document of the corpus. */
 void rp_inputs_leave_out_text(struct rp_inputs *inputs, size_t first);
 /** Do the globs select a file, whose path below its directory is this? */
 bool rp_inputs_select(const struct rp_inputs *inputs, const char *below);
@@ -336,6 +341,7 @@ struct rp_convert {
                                    trained */
     struct rp_span_list runs;   /* of a line of JSONL, or of a document of Megatron */
     struct rp_mask_origin line_mask;
+    bool may_be_value;  /* the file being read is RP_READ_JSON */
     const char *path;   /* of the file being read, for messages */
     const char *prefix; /* of the output: objects of stores are beside it while they are read */
     uint64_t line;      /* of a JSONL file; 0 in a text file */

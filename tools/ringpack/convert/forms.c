@@ -11,12 +11,13 @@
 
 static const struct rp_form forms[] = {
     {"text", RP_READ_TEXT, {NULL}, NULL, NULL},
+    {"levanter", RP_READ_WORKER, {"_ledger.json"}, NULL, NULL}, /* of its folder, before .json */
     {"jsonl",
      RP_READ_JSONL,
-     {".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz", ".jsonl.zst", ".ndjson.zst", ".json.gz",
-      ".json.zst"},
+     {".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz", ".jsonl.zst", ".ndjson.zst"},
      NULL,
      NULL},
+    {"jsonl", RP_READ_JSON, {".json", ".json.gz", ".json.zst"}, NULL, NULL},
     {"megatron", RP_READ_MEGATRON, {".idx"}, NULL, NULL},
     {"parquet", RP_READ_WORKER, {".parquet", ".pq"}, NULL, NULL},
     {"arrow", RP_READ_WORKER, {".arrow", ".feather", ".ipc"}, NULL, NULL},
@@ -35,7 +36,6 @@ static const struct rp_form forms[] = {
      NULL},
     {"arrayrecord", RP_READ_WORKER, {".array_record", ".arrayrecord"}, ".array_record-", NULL},
     {"lance", RP_READ_WORKER, {".lance"}, NULL, NULL},
-    {"levanter", RP_READ_WORKER, {"_ledger.json"}, NULL, NULL}, /* of its folder */
     {"pickle", RP_READ_REFUSED, {".pkl", ".pickle", ".pt", ".pth"}, NULL, PICKLE},
     {"npy",
      RP_READ_REFUSED,

@@ -98,7 +98,8 @@ void rp_inputs_leave_out_text(struct rp_inputs *inputs, size_t first)
                    inputs->files[i].form->reading == RP_READ_MEGATRON;
     size_t kept = first;
     for (size_t i = first; i < inputs->count; i++) {
-        if (!records || inputs->files[i].form->reading != RP_READ_TEXT) {
+        enum rp_reading reading = inputs->files[i].form->reading;
+        if (!records || (reading != RP_READ_TEXT && reading != RP_READ_JSON)) {
             inputs->files[kept++] = inputs->files[i];
             continue;
         }

@@ -19,8 +19,9 @@
 static int fail_line(const struct rp_convert *convert, int code, const char *expected,
                      const char *found, struct rp_error *error)
 {
-    return rp_fail(error, code, RP_CONVERT_MEND, "%s:%" PRIu64 ": expected %s, found %.200s",
-                   convert->path, convert->line, expected, found);
+    return rp_fail(error, code, convert->may_be_value ? RP_CONVERT_IS_VALUE : RP_CONVERT_MEND,
+                   "%s:%" PRIu64 ": expected %s, found %.200s", convert->path, convert->line,
+                   expected, found);
 }
 
 static int add_tokens(struct rp_convert *convert, json_t *object, const char *key,
@@ -212,6 +213,7 @@ int rp_convert_jsonl(struct rp_convert *convert, const struct rp_input *input,
     struct rp_plain plain;
     convert->path = input->path;
     convert->line = 0;
+    convert->may_be_value = input->form->reading == RP_READ_JSON;
     int code = rp_plain_open(&plain, input->path, error);
     if (code < 0)
         return code;

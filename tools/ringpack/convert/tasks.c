@@ -90,6 +90,7 @@ static int convert_local(struct rp_convert *convert, const struct rp_input *inpu
     case RP_READ_TEXT:
         return rp_convert_text(convert, input, error);
     case RP_READ_JSONL:
+    case RP_READ_JSON:
         return rp_convert_jsonl(convert, input, error);
     case RP_READ_MEGATRON:
         return rp_convert_megatron(convert, input, error);
