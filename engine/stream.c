@@ -241,6 +241,14 @@ struct rp_source_part rp_stream_unverified(const struct rp_config *config,
                                                   : rp_source_unverified(source);
 }
 
+uint64_t rp_stream_token_limit(const struct rp_config *config)
+{
+    uint64_t limit = config->token_dtype == RP_DTYPE_U16   ? 1u << 16
+                     : config->token_dtype == RP_DTYPE_I32 ? 1u << 31
+                                                           : 1ull << 32; /* as vocab_size */
+    return config->vocab_size ? rp_min_u64(limit, config->vocab_size) : limit;
+}
+
 /* Weights are shares of the tokens, so a source has bytes in proportion to its bytes a token. */
 struct rp_unverified_share rp_stream_unverified_share(const struct rp_config *config,
                                                       const struct rp_corpus *corpus)

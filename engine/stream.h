@@ -64,6 +64,9 @@ RP_MUST_CHECK int rp_stream_make_contract(char **text_out, struct rp_contract *c
                                           const struct rp_corpus *corpus,
                                           const struct rp_plan *plan, struct rp_error *error);
 
+/** Every token id of a batch lies below it: vocab_size, or what token_dtype has room for. */
+uint64_t rp_stream_token_limit(const struct rp_config *config);
+
 /** What max_docs_per_row of the config, or its default for this corpus, costs. */
 RP_MUST_CHECK int rp_stream_docs_per_row(struct rp_docs_per_row *found,
                                          const struct rp_config *config,

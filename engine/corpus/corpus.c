@@ -78,6 +78,19 @@ struct rp_source_part rp_source_unverified(const struct rp_source *source)
     return part_of(source, false);
 }
 
+uint64_t rp_source_token_max(const struct rp_source *source)
+{
+    uint64_t largest = 0;
+    if (source->part)
+        return rp_in_manifest_token_max(source);
+    for (uint32_t i = 0; i < source->shard_count; i++) {
+        const struct rp_found *found = &source->shards[i].found;
+        if (found->has_sidecar && found->sidecar.info.token_max != UINT64_MAX)
+            largest = rp_max_u64(largest, found->sidecar.info.token_max);
+    }
+    return largest;
+}
+
 const struct rp_source *rp_corpus_source(const struct rp_corpus *corpus, uint32_t source)
 {
     RP_ASSERT(source < corpus->source_count);

@@ -135,6 +135,10 @@ struct rp_source_part rp_source_whole(const struct rp_source *source);
 /** Its shards that have no sidecar, so that nothing verifies them. */
 struct rp_source_part rp_source_unverified(const struct rp_source *source);
 
+/** The largest token id of a source, as far as sidecars and the manifest know it; 0 if none does.
+ * It walks over the shards. */
+uint64_t rp_source_token_max(const struct rp_source *source);
+
 /** Tokens of a document, or UINT64_MAX when its index entry is damaged (outside the file,
  * negative). Signature fits struct rp_plan_source.length: `source` is a const struct rp_source *.
  * O(1) memory, a few ns: no lock, no syscall. */

@@ -251,6 +251,20 @@ const struct rp_shard *rp_corpus_make_shard(const struct rp_corpus *corpus, uint
     return &made->shard;
 }
 
+uint64_t rp_in_manifest_token_max(const struct rp_source *source)
+{
+    uint64_t largest = 0;
+    struct rp_manifest_record record;
+    for (uint32_t g = 0; g < source->part->segment_count; g++) {
+        const struct rp_manifest_segment *segment = &source->part->segments[g];
+        for (uint32_t i = 0; i < segment->shape.shards; i++)
+            if (rp_manifest_record(source->corpus->manifest, segment, i, &record, NULL) &&
+                record.token_max != UINT64_MAX)
+                largest = rp_max_u64(largest, record.token_max);
+    }
+    return largest;
+}
+
 /* A segment says how many objects it has; nearly always its first shard is one. */
 const struct rp_shard *rp_corpus_first_made_object(const struct rp_corpus *corpus)
 {

@@ -67,6 +67,7 @@ int rp_in_manifest_has_span(const struct rp_source *source, uint64_t document);
 RP_MUST_CHECK int rp_in_manifest_spans(const struct rp_source *source, const struct rp_part *part,
                                        struct rp_span *out, uint32_t *count_out,
                                        struct rp_error *error);
+uint64_t rp_in_manifest_token_max(const struct rp_source *source);
 void rp_in_manifest_expect_extent(const struct rp_source *source, uint64_t document);
 /** rp_shard_check_sidecar of a shard of a manifest. */
 RP_MUST_CHECK int rp_corpus_check_blocks(const struct rp_shard *shard, struct rp_error *error);

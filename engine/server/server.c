@@ -96,14 +96,6 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
     return code;
 }
 
-static uint64_t token_limit(const struct rp_config *config)
-{
-    uint64_t limit = config->token_dtype == RP_DTYPE_U16   ? 1u << 16
-                     : config->token_dtype == RP_DTYPE_I32 ? 1u << 31
-                                                           : 1ull << 32; /* as vocab_size */
-    return config->vocab_size ? rp_min_u64(limit, config->vocab_size) : limit;
-}
-
 static int open_flow(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_config *c = engine->config;
@@ -140,7 +132,7 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
                                       .may_fill = c->direct != RP_SWITCH_ON,
                                       .may_direct = c->direct != RP_SWITCH_OFF,
                                       .verify_blocks = c->verify_blocks != RP_SWITCH_OFF,
-                                      .token_limit = token_limit(c),
+                                      .token_limit = rp_stream_token_limit(c),
                                       .pad_id = c->pad_id,
                                       .world = c->dp_world_size,
                                       .rank_first = c->rank_first,

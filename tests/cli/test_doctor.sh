@@ -45,13 +45,14 @@ PROGRAM
 expect "help" 0 "Check this machine" "$RINGPACK" help doctor
 expect "a healthy machine" 0 "^ready: " doctor
 for name in kernel "page size" io_uring "locked memory" "huge pages" "shared memory" memory \
-    /dev/shm "open files" "run directory" processors allocator corpus verification; do
+    /dev/shm "open files" "run directory" processors allocator checkpoints corpus vocabulary \
+    verification; do
     expect "a line for $name" 0 "^(ok|warn) +$name " doctor
 done
 expect "nothing left of the run directory" 2 "No such file" ls "$work/run"
 
 doctor --json >"$work/report"
-expect "JSON" 0 "^14 True$" "$PYTHON" -c '
+expect "JSON" 0 "^16 True$" "$PYTHON" -c '
 import json, sys
 report = json.load(open(sys.argv[1]))
 print(len(report["checks"]), report["ready"])
@@ -87,6 +88,31 @@ expect "in which source that is" 0 "source .tokens.: 32768 tokens .64.0 KiB. in 
 "$RINGPACK" index -q --format raw --dtype u16 --eos 1 "$work/tokens.bin"
 expect "an indexed corpus" 0 "^ok +verification +every block that is read is compared" \
     doctor -c "$work/run.yaml"
+expect "the sources of options" 1 "^FAIL +corpus .*nope" \
+    doctor --sources nope --seq-len 256 --batch-size 2
+expect "a key that the sources lack" 2 "seq_len: required" doctor --sources nope --batch-size 2
+# Where the first save would fail, and ids that would end the run when they come.
+for place in /proc/none /sys/kernel/none/deeper "$work/file" "$work/file/below"; do
+    expect "checkpoints in $place" 1 "^FAIL +checkpoints +checkpoint_dir $place cannot be written" \
+        doctor -c "$work/run.yaml" --checkpoint-dir "$place"
+done
+expect "copies that cannot be" 1 "^FAIL +checkpoints +checkpoint_copy_dir /proc/none" \
+    doctor -c "$work/run.yaml" --checkpoint-dir "$work/kept" --checkpoint-copy-dir /proc/none
+expect "checkpoints in a directory that will be made" 0 "^ok +checkpoints .*$work/kept/here" \
+    doctor -c "$work/run.yaml" --checkpoint-dir "$work/kept/here"
+expect "nothing left of it" 2 "No such file" ls "$work/kept"
+printf '\x01\x00\x2c\x01\x01\x00' >"$work/ids.bin" # 1 300 1
+"$RINGPACK" index -q --format raw --dtype u16 --eos 1 "$work/ids.bin"
+ids="{path: $work/ids.bin, format: raw, dtype: u16, eos: 1}"
+printf '%s\n' 'seq_len: 8' 'batch_size: 1' "sources: [$ids]" >"$work/ids.yaml"
+expect "an id above the vocabulary" 1 \
+    "^FAIL +vocabulary +source .ids. has token id 300, and ids must lie below 300$" \
+    doctor -c "$work/ids.yaml" --vocab-size 300
+expect "a vocabulary that has it" 0 "^ok +vocabulary .* 300, below 301$" \
+    doctor -c "$work/ids.yaml" --vocab-size 301
+(cd "$work" && "$RINGPACK" index -q -c ids.yaml --manifest ids.rpm) || failures=$((failures + 1))
+expect "the same of a manifest" 1 "^FAIL +vocabulary .* 300, and ids must lie below 300$" \
+    doctor -c "$work/ids.yaml" --manifest "$work/ids.rpm" --vocab-size 300
 expect "a config that is not there" 2 "$work/none.yaml" doctor -c "$work/none.yaml"
 
 [ "$failures" = 0 ] && echo "doctor: all as expected"

@@ -34,8 +34,8 @@ static const struct argp_option own_options[] = {
 static const char doc[] =
     "Check this machine and say what to change.\v"
     "Every line is ok, warn (it works, but could do better) or FAIL (an engine cannot run). With a "
-    "config the sizes are those of that run, else the defaults. Exit status: 0 fine or warnings "
-    "only, 1 something FAILs, 2 trouble.";
+    "config, or --sources, the run that it describes is looked at, else the defaults count. Exit "
+    "status: 0 fine or warnings only, 1 something FAILs, 2 trouble.";
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -50,11 +50,17 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-/* Without a file, required keys may be missing. */
+/* Whether a run is described, and not only some keys of any. */
+static bool describes_run(const struct rp_cmd_config *arguments)
+{
+    return arguments->path || rp_cmd_config_given(arguments, "sources");
+}
+
+/* Where no run is described, required keys may be missing. */
 static int read_config(struct rp_cmd_config *arguments)
 {
     struct rp_error error;
-    if (arguments->path)
+    if (describes_run(arguments))
         return rp_cmd_config_finish(arguments);
     for (size_t i = 0; i < arguments->setting_count; i++)
         if (rp_config_set(arguments->config, arguments->settings[i].key,
@@ -83,6 +89,21 @@ static void look_at_verification(const struct rp_config *config, const struct rp
     }
 }
 
+/* Find the source with the largest token id. */
+static void look_at_tokens(const struct rp_config *config, const struct rp_corpus *corpus,
+                           struct rp_doctor_needs *needs)
+{
+    needs->token_limit = rp_stream_token_limit(config);
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        const struct rp_source *source = rp_corpus_source(corpus, i);
+        uint64_t found = rp_source_token_max(source);
+        if (found <= needs->token_max)
+            continue;
+        needs->token_max = found;
+        snprintf(needs->token_source, sizeof needs->token_source, "%s", rp_source_name(source));
+    }
+}
+
 /* Returns max_docs_per_row, after computing what it costs; 0 if the corpus cannot be opened. */
 static uint32_t look_at_corpus(const struct rp_config *config, struct rp_doctor_needs *needs)
 {
@@ -93,8 +114,10 @@ static uint32_t look_at_corpus(const struct rp_config *config, struct rp_doctor_
         code = rp_stream_docs_per_row(&found, config, corpus, &needs->corpus_error);
     if (code >= 0)
         (void)rp_stream_docs_per_row_text(&found, config, needs->packing, sizeof needs->packing);
-    if (code >= 0)
+    if (code >= 0) {
         look_at_verification(config, corpus, needs);
+        look_at_tokens(config, corpus, needs);
+    }
     rp_corpus_close(corpus);
     needs->corpus_code = code;
     return config->max_docs_per_row ? config->max_docs_per_row : found.standard;
@@ -109,7 +132,9 @@ static struct rp_doctor_needs needs_of(const struct rp_config *config, bool comp
         .files_least = rp_engine_descriptors(config) + RP_DESCRIPTORS_MIN,
         .readers = config->num_workers,
         .packers = config->packers,
-        .run_dir = config->run_dir};
+        .run_dir = config->run_dir,
+        .checkpoint_dir = config->checkpoint_dir,
+        .checkpoint_copy_dir = config->checkpoint_copy_dir};
     if (!complete)
         return needs;
     uint32_t documents = look_at_corpus(config, &needs);
@@ -147,7 +172,7 @@ static json_t *finding_json(const char *name, const struct rp_doctor_finding *fi
 static int examine(void *argument, const struct rp_config *config)
 {
     const struct arguments *arguments = argument;
-    struct rp_doctor_needs needs = needs_of(config, arguments->config.path != NULL);
+    struct rp_doctor_needs needs = needs_of(config, describes_run(&arguments->config));
     unsigned counts[RP_ARRAY_COUNT(state_names)] = {0};
     json_t *list = json_array();
     for (size_t i = 0; i < rp_doctor_check_count; i++) {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -17,6 +18,8 @@
 #include "base/available.h"
 #include "base/bits.h"
 #include "base/cpus.h"
+#include "base/file.h"
+#include "base/mem.h"
 #include "cmd.h"
 #include "doctor.h"
 #include "io/io.h"
@@ -260,6 +263,61 @@ static void look_at_run_directory(const struct rp_doctor_needs *needs,
          path);
 }
 
+/* The directory itself, or the one in which it, or one above it, will be made. The caller frees it;
+ * NULL when out of memory. */
+static char *nearest_directory(const char *path)
+{
+    struct stat info;
+    char *place = strdup(path);
+    while (place && stat(place, &info) < 0 && errno == ENOENT && strcmp(place, ".") != 0) {
+        char *above = rp_path_directory(place);
+        free(place);
+        place = above;
+    }
+    return place;
+}
+
+/* Write a file without a name into the directory of checkpoints: an engine may be using it. */
+static int try_directory(const char *key, const char *path, struct rp_error *error)
+{
+    static const char zeros[4096];
+    struct rp_new_file trial;
+    struct stat info;
+    char *place = nearest_directory(path), *name = place ? rp_format("%s/.doctor", place) : NULL;
+    int code = name ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for the name of a file");
+    if (code == 0 && stat(place, &info) == 0 && !S_ISDIR(info.st_mode))
+        code = rp_fail(error, -ENOTDIR, "give the path of a directory",
+                       "%s: expected a directory, found something else", place);
+    if (code == 0)
+        code = rp_new_file_open(&trial, name, error);
+    if (code == 0) {
+        code = rp_file_write(trial.fd, name, zeros, sizeof zeros, error);
+        rp_new_file_discard(&trial);
+    }
+    free(place);
+    free(name);
+    return code < 0 ? rp_fail_context(error, code, "%s %s cannot be written", key, path) : 0;
+}
+
+static void look_at_checkpoints(const struct rp_doctor_needs *needs,
+                                struct rp_doctor_finding *finding)
+{
+    struct rp_error error;
+    const char *const directories[][2] = {{"checkpoint_dir", needs->checkpoint_dir},
+                                          {"checkpoint_copy_dir", needs->checkpoint_copy_dir}};
+    find(finding, RP_DOCTOR_OK, NULL, "none are written: no checkpoint_dir is given");
+    for (size_t i = 0; i < RP_ARRAY_COUNT(directories); i++) {
+        const char *path = directories[i][1];
+        if (!path || !strcmp(path, "none"))
+            continue;
+        if (try_directory(directories[i][0], path, &error) < 0) {
+            find_error(finding, &error);
+            return;
+        }
+        find(finding, RP_DOCTOR_OK, NULL, "%s: a file can be written", needs->checkpoint_dir);
+    }
+}
+
 static void look_at_processors(const struct rp_doctor_needs *needs,
                                struct rp_doctor_finding *finding)
 {
@@ -305,11 +363,28 @@ static void look_at_corpus(const struct rp_doctor_needs *needs, struct rp_doctor
         find(finding, RP_DOCTOR_OK, NULL, "rows have room for its documents");
 }
 
+static void look_at_vocabulary(const struct rp_doctor_needs *needs,
+                               struct rp_doctor_finding *finding)
+{
+    if (!needs->has_corpus || needs->token_max == 0)
+        find(finding, RP_DOCTOR_OK, NULL, "the largest token id is not known: `ringpack index`");
+    else if (needs->token_max >= needs->token_limit)
+        find(finding, RP_DOCTOR_FAIL,
+             "compare vocab_size, token_dtype and the dtype of the source with the tokenizer",
+             "source `%s` has token id %" PRIu64 ", and ids must lie below %" PRIu64,
+             needs->token_source, needs->token_max, needs->token_limit);
+    else
+        find(finding, RP_DOCTOR_OK, NULL,
+             "the largest token id that is known is %" PRIu64 ", below %" PRIu64, needs->token_max,
+             needs->token_limit);
+}
+
 static void look_at_verification(const struct rp_doctor_needs *needs,
                                  struct rp_doctor_finding *finding)
 {
     if (!needs->has_corpus)
-        find(finding, RP_DOCTOR_OK, NULL, "no corpus to look at: give a config with -c");
+        find(finding, RP_DOCTOR_OK, NULL,
+             "no corpus to look at: give a config with -c, or --sources");
     else if (needs->unverified[0])
         find(finding, RP_DOCTOR_WARN,
              "`ringpack index` on these shards (and verify_blocks not `off`): a changed token is "
@@ -322,12 +397,13 @@ static void look_at_verification(const struct rp_doctor_needs *needs,
 }
 
 const struct rp_doctor_check rp_doctor_checks[] = {
-    {"kernel", look_at_kernel},         {"page size", look_at_page_size},
-    {"io_uring", look_at_io_uring},     {"locked memory", look_at_locked_memory},
-    {"huge pages", look_at_huge_pages}, {"shared memory", look_at_shared_memory},
-    {"memory", look_at_memory},         {"/dev/shm", look_at_dev_shm},
-    {"open files", look_at_open_files}, {"run directory", look_at_run_directory},
-    {"processors", look_at_processors}, {"allocator", look_at_allocator},
-    {"corpus", look_at_corpus},         {"verification", look_at_verification},
+    {"kernel", look_at_kernel},           {"page size", look_at_page_size},
+    {"io_uring", look_at_io_uring},       {"locked memory", look_at_locked_memory},
+    {"huge pages", look_at_huge_pages},   {"shared memory", look_at_shared_memory},
+    {"memory", look_at_memory},           {"/dev/shm", look_at_dev_shm},
+    {"open files", look_at_open_files},   {"run directory", look_at_run_directory},
+    {"processors", look_at_processors},   {"allocator", look_at_allocator},
+    {"checkpoints", look_at_checkpoints}, {"corpus", look_at_corpus},
+    {"vocabulary", look_at_vocabulary},   {"verification", look_at_verification},
 };
 const size_t rp_doctor_check_count = RP_ARRAY_COUNT(rp_doctor_checks);
