@@ -182,6 +182,9 @@ static int finish_weights(struct rp_config *config, struct rp_error *error)
 
 static int finish_sources(struct rp_config *config, struct rp_error *error)
 {
+    if (config->source_count == 0 && config->lines[RP_KEY_sources])
+        return FAIL_AT(config, sources, "name the files with the tokens: `sources: [PATH]`", error,
+                       "expected at least one source, found an empty list");
     if (config->source_count == 0)
         return FAIL_AT(config, sources, "add `sources: [PATH]`", error,
                        "required, but not given: where the tokens are");

@@ -180,20 +180,37 @@ static int check_length(const struct rp_key *key, const char *text, uint64_t val
                        text, value, binary);
 }
 
+static bool parse_number(const struct rp_key *key, const char *text, uint64_t *value)
+{
+    return key->kind == RP_KIND_BYTES ? rp_text_bytes(text, value) : rp_text_count(text, value);
+}
+
+/* Whether a text that is not read as a number is one, but above 2^64. */
+static bool is_huge(const struct rp_key *key, const char *text)
+{
+    char one[24];
+    uint64_t value;
+    size_t digits = strspn(text, "0123456789");
+    int length = snprintf(one, sizeof one, "1%s", text + digits);
+    return digits > 0 && length < (int)sizeof one && parse_number(key, one, &value);
+}
+
 static int set_number(const struct rp_key *key, void *object, const char *text,
                       struct rp_key_place place, struct rp_error *error)
 {
-    uint64_t value;
-    if (key->kind == RP_KIND_EPOCHS && !strcmp(text, "endless"))
-        value = 0;
-    else if (key->kind == RP_KIND_BYTES ? !rp_text_bytes(text, &value)
-                                        : !rp_text_count(text, &value))
+    uint64_t value = 0;
+    bool is_endless = key->kind == RP_KIND_EPOCHS && !strcmp(text, "endless");
+    bool is_number = is_endless || parse_number(key, text, &value);
+    if (!is_number && !is_huge(key, text))
         return expected(place, key, number_words(key->kind), text, error);
-    int code = check_length(key, text, value, place, error);
+    int code = is_number ? check_length(key, text, value, place, error) : 0;
     if (code < 0)
         return code;
-    if (key->size < sizeof value && value > UINT32_MAX)
-        return expected(place, key, "at most 4294967295", text, error);
+    if (!is_number || (key->size < sizeof value && value > UINT32_MAX)) {
+        char range[64]; /* what does not fit the field: the others are compared in finish.c */
+        snprintf(range, sizeof range, "%" PRIu64 " … %" PRIu64, key->least, key->most);
+        return expected(place, key, range, text, error);
+    }
     store_number(key, object, value);
     return 0;
 }

@@ -67,7 +67,7 @@ enum rp_key_kind {
     X(lanes, lanes, COUNT, NULL, "1", 1, 1024,                                                     \
       "independent plans; row g belongs to lane g mod lanes")                                      \
     X(num_epochs, num_epochs, EPOCHS, NULL, "1", 0, UINT32_MAX,                                    \
-      "times that every source is read, or endless")                                               \
+      "times that every source is read; 0 or endless: without end")                                \
     X(vocab_size, vocab_size, COUNT, NULL, "(not declared)", 0, 1ull << 32,                        \
       "token ids must lie below it")                                                               \
     X(batch_size, batch_size, COUNT, NULL, "(required)", 1, 1u << 20,                              \

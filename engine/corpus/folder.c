@@ -236,12 +236,13 @@ int rp_folder_expand(const char *path, struct rp_paths *files, struct rp_error *
 
 bool rp_folder_below(const char *path, char *below, size_t bytes)
 {
-    DIR *directory = opendir(path);
+    DIR *directory = opendir(path); /* so it is not empty */
     bool found = false;
     for (struct dirent *entry = directory ? readdir(directory) : NULL; entry && !found;
          entry = readdir(directory)) {
         struct stat info;
-        snprintf(below, bytes, "%s/%s", path, entry->d_name);
+        snprintf(below, bytes, "%s%s%s", path, path[strlen(path) - 1] == '/' ? "" : "/",
+                 entry->d_name);
         found = entry->d_name[0] != '.' && stat(below, &info) == 0 && S_ISDIR(info.st_mode);
     }
     if (directory)

@@ -43,6 +43,23 @@ refuses 'seq_len: `1M` could be 1000000 or 1048576' "$ringpack" plan -c c.yaml -
 status 0 'rows' "$ringpack" plan -c c.yaml --seq-len 8000
 status 0 'rows' "$ringpack" plan -c c.yaml --seq-len 8Ki
 
+# --- numbers that are too large are told their range, and lists that are empty that they are
+for pair in 'seq-len 99999999999 1 … 16777216' 'window 100000000000 1 … 4096' \
+    'seed 99999999999999999999999 0 … 18446744073709551615'; do
+    read -r key value range <<<"$pair"
+    refuses "expected $range, found \`$value\`" "$ringpack" plan -c c.yaml --$key $value
+done
+printf 'sources: []\nseq_len: 8\nbatch_size: 1\n' >none.yaml
+refuses 'none.yaml:1: sources: expected at least one source, found an empty list' \
+    "$ringpack" plan -c none.yaml
+"$ringpack" help serve | tr -s ' \n' ' ' | grep -q '0 or endless: without end' ||
+    fail 'the help does not say what num_epochs: 0 means'
+
+# --- paths
+refuses 'inspect: expected a path, found an empty text' "$ringpack" inspect ''
+! "$ringpack" inspect / >said 2>&1 || fail "/ is no corpus: $(cat said)"
+! grep -q '//' said || fail "a path with two slashes: $(cat said)"
+
 # --- labels are kept, and lines whose masks differ are refused
 echo '{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}' >masked.jsonl
 "$ringpack" convert -q --no-append-eos -o masked masked.jsonl

@@ -133,5 +133,8 @@ int rp_declared_run(const struct rp_declared_verb *verb, int argc, char **argv)
     }
     if (optind == argc)
         return rp_cmd_misuse(verb->name, "expected at least one path");
+    for (int i = optind; i < argc; i++)
+        if (!*argv[i])
+            return rp_cmd_misuse(verb->name, "expected a path, found an empty text");
     return walk(verb, &declared, argv + optind, argc - optind);
 }
