@@ -59,6 +59,8 @@ static int save_image(struct rp_locked_dir *locked, struct rp_image *image,
         if (code == 0)
             return 0;
         bool again = rp_writer_wait_to_retry(&locked->writer, attempt, code);
+        if (!again && attempt == 0) /* of an error that another attempt would meet again */
+            return rp_fail(error, code, found.hint, "%s", found.message);
         if (!again)
             return rp_fail(error, code, found.hint, "%s (attempt %u of %u)", found.message,
                            attempt + 1, RP_WRITER_ATTEMPTS);
