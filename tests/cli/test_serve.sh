@@ -59,6 +59,16 @@ PYTHON
 # token is refused by the name of its file, before an engine is looked for or started.
 status 2 'empty: expected a state token, found an empty file' \
     "$ringpack" attach cli --run-dir run --state empty
+# So is a file that no state could be saved to, before the first batch is taken.
+mkdir folder
+status 2 '--save-state|no/such/dir|check the path' \
+    "$ringpack" attach cli --run-dir run --batches 1 --save-state no/such/dir/token
+status 2 '--save-state folder: expected a file|give the path of a file' \
+    "$ringpack" attach cli --run-dir run --batches 1 --save-state folder
+status 2 '--save-state|File name too long|give a shorter path' \
+    "$ringpack" attach cli --run-dir run --batches 1 --save-state "$(printf 'x%.0s' $(seq 300))"
+[ "$("$ringpack" stat cli --run-dir run | "$python" -c 'import json, sys
+print(json.load(sys.stdin)["next_row"])')" = 0 ] || fail "a batch was taken"
 seq 100 >words
 for command in 'attach cli --run-dir run' 'serve -c c.yaml'; do
     status 2 'words: state token: these bytes are not a state token' \
@@ -92,9 +102,23 @@ kill "$trainer"
 wait "$trainer" || fail "attach, interrupted, ended with status $?: $(cat attach.log)"
 stop
 
-# An engine that cannot save at its end does not end well.
-serve --checkpoint-dir ckpt
+# A wait for an engine is told, and ends at a signal: else it would go on for an hour.
+for signal in INT TERM; do
+    "${as_in_a_terminal[@]}" "$ringpack" attach nobody --run-dir run --timeout 3600 \
+        >attach.log 2>&1 &
+    trainer=$!
+    wait_for grep -q 'not attached to run `nobody` for 5 s.*ringpack ps' attach.log
+    kill -$signal "$trainer"
+    status=0
+    wait "$trainer" || status=$?
+    equals "$((128 + $(kill -l $signal)))" "$status"
+done
+
+# An engine that cannot save at its end does not end well, and its journal says what it saved.
+serve --checkpoint-dir ckpt --checkpoint-steps 2
 "$ringpack" attach cli --run-dir run --batches 2 >/dev/null
+wait_for grep -q 'saved ckpt/' serve.log
+"$ringpack" attach cli --run-dir run --batches 1 >/dev/null
 rm ckpt/.lock
 : >ckpt/.lock
 kill "$engine"

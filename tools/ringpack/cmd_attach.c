@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/bits.h"
 #include "base/clock.h"
@@ -18,6 +19,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "attach_row.h"
+#include "attach_wait.h"
 #include "cmd.h"
 #include "cmd_options.h"
 #include "cmd_state.h"
@@ -26,8 +28,8 @@
 
 #define CHECK_NS 200000000 /* how often a waiting drain checks for Ctrl-C */
 #define SECOND_NS 1000000000u
-#define SILENCE_NS (5 * (uint64_t)SECOND_NS) /* time without a batch until a message says so */
-#define DIGEST_STEPS 100u                    /* between two entries of --digest-log */
+#define SILENCE_NS (RP_ATTACH_SILENCE_S * (uint64_t)SECOND_NS)
+#define DIGEST_STEPS 100u /* between two entries of --digest-log */
 
 enum {
     OPTION_RANK = 0x1000,
@@ -274,8 +276,7 @@ static void note_silence(const struct drain *drain, struct rp_cmd_progress *prog
     rp_cmd_progress_end(progress);
     progress->shown = shown;
     fprintf(stderr, "ringpack: no batch for %u s: `ringpack stat %s%s%s` shows what it waits for\n",
-            (unsigned)(SILENCE_NS / SECOND_NS), RP_TEXT_SHELL(client->run),
-            client->run_dir ? " --run-dir " : "",
+            RP_ATTACH_SILENCE_S, RP_TEXT_SHELL(client->run), client->run_dir ? " --run-dir " : "",
             client->run_dir ? RP_TEXT_SHELL(client->run_dir) : "");
 }
 
@@ -385,15 +386,33 @@ static void print_text(const struct drain *drain, const struct summary *s)
         printf("  %-16s%s\n", "labelled digest", s->labelled);
 }
 
+/* A token that could not be written after hours of batches would be lost. */
+static int try_save_path(const char *path, struct rp_error *error)
+{
+    struct rp_new_file trial;
+    struct stat found;
+    if (stat(path, &found) < 0 && errno != ENOENT)
+        return rp_file_fail(error, path, "write the state token (--save-state)");
+    if (stat(path, &found) == 0 && S_ISDIR(found.st_mode))
+        return rp_fail(error, -EISDIR, NULL,
+                       "--save-state %s: expected a file for the state token, found a directory",
+                       path);
+    int code = rp_new_file_open(&trial, path, error);
+    if (code == 0)
+        rp_new_file_discard(&trial);
+    return code < 0 ? rp_fail_context(error, code, "--save-state") : 0;
+}
+
 static int open_files(struct drain *drain, char **state, struct rp_client_options *client,
                       struct rp_error *error)
 {
     const struct arguments *a = drain->arguments;
     if (a->log_path && !(drain->log = fopen(a->log_path, "ae")))
         return rp_fail(error, -errno, NULL, "%s: %s", a->log_path, strerror(errno));
-    if (!a->state_path)
-        return 0;
-    int code = rp_cmd_read_state(a->state_path, state, &client->state_bytes, error);
+    int code = a->save_path ? try_save_path(a->save_path, error) : 0;
+    if (code < 0 || !a->state_path)
+        return code;
+    code = rp_cmd_read_state(a->state_path, state, &client->state_bytes, error);
     client->state = *state;
     return code;
 }
@@ -402,7 +421,7 @@ static int start(struct drain *drain, const struct rp_client_options *client,
                  struct rp_error *error)
 {
     uint64_t hold = drain->arguments->hold;
-    int code = rp_client_attach(&drain->client, client, error);
+    int code = rp_attach_wait(&drain->client, client, error);
     if (code < 0)
         return code;
     uint32_t slots = rp_client_geometry(drain->client)->slots;
@@ -456,7 +475,8 @@ int rp_cmd_attach(int argc, char **argv)
 {
     static const char doc[] =
         "Drain one rank of a running engine as a trainer would: tokens/s, waits, digest.\v"
-        "Ctrl-C ends it with the summary. Exit status: 0 fine, 2 trouble.";
+        "Ctrl-C ends it with the summary, and at once while no engine is there. Exit status: 0 "
+        "fine, 2 trouble.";
     const struct argp argp = {.options = options, .parser = parse, .args_doc = "[RUN]", .doc = doc};
     struct arguments arguments = {
         .client = {.struct_size = sizeof arguments.client, .digest_steps = DIGEST_STEPS}};
@@ -464,6 +484,5 @@ int rp_cmd_attach(int argc, char **argv)
         return RP_EXIT_TROUBLE;
     if (!arguments.client.run)
         arguments.client.run = "default";
-    rp_interrupt_catch();
     return attach(&arguments);
 }

@@ -47,6 +47,14 @@ static const char *usual_hint(int code)
         return "check the path, and whether its file system is mounted";
     case ENOTDIR:
         return "give the path of a directory";
+    case EISDIR:
+        return "give the path of a file: a directory is there";
+    case EACCES:
+        return "check the permissions of the file and of every directory above it";
+    case EROFS:
+        return "write to another file system: this one is mounted read-only";
+    case ENAMETOOLONG:
+        return "give a shorter path: a name has at most 255 bytes, a path 4095";
     case ENOSPC:
         return "make room on this file system, or write to another one";
     case ENOMEM:
