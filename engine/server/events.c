@@ -3,12 +3,16 @@
 #include "server/events.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 
 #include "base/bits.h"
+#include "flow/descriptors.h"
 #include "server/connections.h"
+#include "server/server.h"
 #include "server/signals.h"
 
 static int watch_descriptors(struct rp_engine *engine, struct rp_error *error)
@@ -34,13 +38,36 @@ static int watch_descriptors(struct rp_engine *engine, struct rp_error *error)
                     : 0;
 }
 
+/* Rings and seats have descriptors of their own. That these cannot all be made is found out before
+ * thousands of them are. */
+static int check_limit(const struct rp_config *config, uint64_t limit, struct rp_error *error)
+{
+    uint64_t wanted = rp_engine_descriptors(config), least = wanted + RP_DESCRIPTORS_MIN;
+    char hint[160];
+    if (wanted <= limit)
+        return 0;
+    snprintf(hint, sizeof hint,
+             "raise it (`ulimit -n %" PRIu64 "`), or serve fewer ranks on this node, as with "
+             "`ranks: 0-7`",
+             least);
+    return rp_fail(error, -RP_E_RESOURCE, hint,
+                   "open files: expected a limit of at least %" PRIu64 " for %" PRIu32
+                   " ranks (dp_world_size %" PRIu32 ") of %" PRIu32 " replicas, found %" PRIu64,
+                   least, config->rank_count, config->dp_world_size, config->replicas, limit);
+}
+
 int rp_engine_open_descriptors(struct rp_engine *engine, struct rp_error *error)
 {
-    struct rlimit files;
+    struct rlimit files = {.rlim_cur = RLIM_INFINITY};
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        rlim_t before = files.rlim_cur;
         files.rlim_cur = files.rlim_max; /* a corpus may have thousands of shards */
-        (void)setrlimit(RLIMIT_NOFILE, &files);
+        if (setrlimit(RLIMIT_NOFILE, &files) != 0)
+            files.rlim_cur = before;
     }
+    int code = check_limit(engine->config, files.rlim_cur, error);
+    if (code < 0)
+        return code;
     engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->saver.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

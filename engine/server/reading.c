@@ -50,12 +50,13 @@ static enum rp_read_way main_way(const struct rp_engine *engine, const struct sp
 static void explain(const struct rp_engine *engine, char *text, size_t text_bytes)
 {
     struct rp_flow_page_cache cache = rp_flow_page_cache(engine->flow);
+    int decimals = cache.corpus_bytes < 10000000 ? 3 : 0; /* of MB: a small corpus is not 0 MB */
     if (cache.is_watched)
         snprintf(text, text_bytes,
-                 "the page cache holds %.0f MB of the corpus' %.0f MB, and memory has room for "
+                 "the page cache holds %.*f MB of the corpus' %.*f MB, and memory has room for "
                  "%.0f MB of it",
-                 (double)cache.held_bytes * 1e-6, (double)cache.corpus_bytes * 1e-6,
-                 (double)cache.room_bytes * 1e-6);
+                 decimals, (double)cache.held_bytes * 1e-6, decimals,
+                 (double)cache.corpus_bytes * 1e-6, (double)cache.room_bytes * 1e-6);
     else if (engine->config->io == RP_IO_AUTO)
         snprintf(text, text_bytes, "chosen at the start: it cannot follow the page cache here");
     else

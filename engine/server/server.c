@@ -91,8 +91,11 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
                                             .replica = s % c->replicas};
     uint64_t batch = (engine->start_row - engine->base_row) / engine->batch_rows;
     int code = 0;
-    for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
-        code = rp_engine_rebuild_ring(engine, r, RP_ALL_SEATS, batch, error);
+    for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++) {
+        code = rp_stop_check(error); /* a node may have thousands of ranks */
+        if (code >= 0)
+            code = rp_engine_rebuild_ring(engine, r, RP_ALL_SEATS, batch, error);
+    }
     return code;
 }
 

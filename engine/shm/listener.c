@@ -78,16 +78,31 @@ static int take_guard(struct rp_listener *listener, const char *path, struct rp_
     return 0;
 }
 
+/* NAME.lock cannot be opened: something else has the name, or the directory takes no file. -ENOENT
+ * also when the directory was removed since it was opened. */
+static int fail_lock_file(int directory_fd, const char *path, const char *name,
+                          struct rp_error *error)
+{
+    int code = -errno;
+    struct stat found;
+    bool is_there = fstatat(directory_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0;
+    return rp_fail(error, code,
+                   is_there ? "remove it if it is not ours"
+                            : "give another directory with --run-dir, or `run_dir:` in the config: "
+                              "one on a disk or in memory that this user may write to",
+                   "run directory %s: cannot %s %s: %s", path, is_there ? "open" : "create", name,
+                   strerror(-code));
+}
+
 /* One try at NAME.lock: -EAGAIN when the last holder removed it while we were opening it. */
-static int try_lock(int directory_fd, const char *run, struct rp_error *error)
+static int try_lock(int directory_fd, const char *path, const char *run, struct rp_error *error)
 {
     char name[RP_NAME_BYTES], pid[16];
     make_name(name, run, "lock");
     int fd = openat(directory_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
                     0600);
     if (fd < 0)
-        return rp_fail(error, errno == ENOENT ? -EAGAIN : -errno, "remove it if it is not ours",
-                       "run directory: %s: %s", name, strerror(errno));
+        return fail_lock_file(directory_fd, path, name, error);
     int code = rp_file_lock(fd);
     struct stat held, named;
     if (code < 0)
@@ -157,7 +172,7 @@ static int try_name(struct rp_listener *listener, const char *path, struct rp_er
     listener->directory_fd = code;
     code = take_guard(listener, path, error);
     if (code == 0)
-        code = try_lock(listener->directory_fd, listener->run, error);
+        code = try_lock(listener->directory_fd, path, listener->run, error);
     if (code < 0) {
         close(listener->directory_fd);
         listener->directory_fd = -1;

@@ -22,6 +22,16 @@ refuses '--lifeline 0: the end of this file cannot be waited for|one end of a pi
     timeout 600 "$ringpack" serve -c c.yaml --lifeline 0 </dev/null
 refuses '/proc/none: cannot create the directory' \
     timeout 600 "$ringpack" serve -c c.yaml --run-dir /proc/none
+# A directory that takes no files is named, and nothing is to be removed from it.
+for place in /proc/1 /sys/kernel; do
+    refuses "run directory $place: cannot create cli.lock: |--run-dir" \
+        timeout 600 "$ringpack" serve -c c.yaml --run-dir $place
+    ! grep -qE 'come and go|remove it' said || fail "$place: $(cat said)"
+done
+# So many rings cannot be made, which is found out before the first one.
+refuses 'open files|for 1000000 ranks (dp_world_size 1000000)|found 1024|ranks: 0-7|ulimit -n' \
+    bash -c 'ulimit -n 1024; exec timeout 600 "$@"' - "$ringpack" serve -c c.yaml \
+    --dp-world-size 1000000
 : >empty
 refuses 'empty: expected a state token, found an empty file' \
     timeout 600 "$ringpack" serve -c c.yaml --state empty
@@ -87,8 +97,12 @@ serve --sources a,b
 grep -q 'warning: weights: source `a` is used up after about' serve.log ||
     fail "a source that ends early: $(cat serve.log)"
 stop
-serve --sources a,b --num-epochs endless --dp-world-size 2
+serve --sources a,b --num-epochs endless --dp-world-size 2 --io auto
 ! grep -q weights serve.log || fail "endless sources do not end: $(cat serve.log)"
+
+# The sizes of a small corpus are not 0 MB, where its reason speaks of them.
+"$ringpack" stat cli --run-dir run >said
+! grep -qE "holds 0 MB|corpus' 0 MB" said || fail "$(grep io_reason said)"
 
 # Without the other rank nothing comes; the command that it says shows why, wherever the socket is.
 "$ringpack" attach cli --run-dir run --batches 1000000 >attach.log 2>&1 &
