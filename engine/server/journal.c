@@ -286,6 +286,9 @@ static json_t *describe_end(const struct rp_engine *engine)
                               causes[engine->ending], "consumed_row", (json_int_t)consumed);
     if (entry && engine->exit_code < 0)
         json_object_set_new(entry, "reason", rp_checkpoint_journal_text(engine->error->message));
+    if (entry && engine->save_counts.has_failed)
+        json_object_set_new(entry, "not_saved",
+                            rp_checkpoint_journal_text(engine->save_counts.reason));
     if (!entry || !saver->known_token ||
         rp_state_info(saver->known_token, saver->known_bytes, &info, NULL) < 0)
         return entry;

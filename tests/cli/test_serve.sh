@@ -139,4 +139,8 @@ kill "$engine"
 ! wait "$engine" || fail "an engine without its last checkpoint ended well: $(cat serve.log)"
 grep -q 'checkpoint not saved.*another ringpack writes here now' serve.log ||
     fail "a lock that was replaced: $(cat serve.log)"
+"$ringpack" audit --log ckpt >said || :
+words='stopped (signal) at row 3; not saved: .*another ringpack writes here now'
+grep -q "$words; newest checkpoint checkpoint-[0-9]*[^ ]*, row 2\$" said ||
+    fail "a stop whose save failed: $(cat said)"
 echo "serve, attach and stat: as expected"

@@ -64,11 +64,31 @@ static void print_start(const struct rp_audit_log_entry *e)
            shown(e, "config"));
 }
 
+/* The last save failed: the run goes on from an older row than that at which it stopped. */
+static void print_lost_save(const struct rp_audit_log_entry *e, json_int_t saved)
+{
+    char row[RP_CMD_TEXT_BYTES];
+    const char *lost = shown(e, "not_saved"), *reason = rp_audit_log_text(e, "reason");
+    rp_cmd_count_text((uint64_t)rp_audit_log_number(e, "consumed_row", 0), row);
+    printf(" at row %s; not saved: %s", row, lost);
+    if (reason && strcmp(reason, lost))
+        printf("; ended by: %s", reason);
+    if (saved == ROW_NONE)
+        printf("; no checkpoint is known");
+    else
+        printf("; newest checkpoint %s, row %s", shown(e, "checkpoint"),
+               rp_cmd_count_text((uint64_t)saved, row));
+}
+
 static void print_stop(const struct rp_audit_log_entry *e)
 {
     char row[RP_CMD_TEXT_BYTES];
     json_int_t saved = rp_audit_log_number(e, "row", ROW_NONE);
     printf("stopped (%s)", shown(e, "cause"));
+    if (rp_audit_log_text(e, "not_saved")) {
+        print_lost_save(e, saved);
+        return;
+    }
     if (saved == ROW_NONE)
         printf(", and no checkpoint of this position is known");
     else
