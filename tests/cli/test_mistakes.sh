@@ -110,6 +110,8 @@ refuses '--batches: expected 1 or more, found `0`' "$ringpack" attach x --run-di
 kill "$engine"
 wait "$engine" || fail "$(cat serve.log)"
 saved=$(echo saved/*.rpc)
+refuses 'expected .token, .json, .npz, .safetensors or .pt|ends in one of these' \
+    "$ringpack" checkpoint export "$saved" -o x.foo
 head -c 512 /dev/zero | cat token - >padded
 for state in "$saved" token padded; do
     "$ringpack" serve -c c.yaml --checkpoint-dir "again-$state" --state "$state" 2>serve.log &

@@ -123,7 +123,7 @@ int rp_saved_write(const char *path, const void *token, size_t bytes, struct rp_
                        "write it as .token, then in Python: "
                        "`ringpack.export_state(\"FILE.token\", \"FILE.pt\")`",
                        "%s: files of PyTorch are written by the Python package", path);
-    return rp_fail(error, -RP_E_USAGE, "give the file one of these names: *.token",
+    return rp_fail(error, -RP_E_USAGE, "give the file a name that ends in one of these",
                    "%s: the name says no form: expected .token, .json, .npz, .safetensors or .pt",
                    path);
 }
