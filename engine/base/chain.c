@@ -191,7 +191,7 @@ static bool is_torn_first_write(const struct tail *tail)
 static int find_tail(struct tail *tail, int fd, const char *path, uint64_t size,
                      struct rp_error *error)
 {
-    for (uint64_t bytes = TAIL_BYTES;; bytes *= 8) {
+    for (uint64_t bytes = TAIL_BYTES;; bytes = rp_min_u64(8 * bytes, TAIL_BYTES_MAX)) {
         uint64_t all = rp_min_u64(size, bytes);
         int code = read_tail(tail, fd, path, size, (size_t)all, error);
         if (code < 0 || tail->reader.number > 0)
@@ -202,7 +202,7 @@ static int find_tail(struct tail *tail, int fd, const char *path, uint64_t size,
             return rp_fail(error, -RP_E_FORMAT,
                            "move it away, or give the name of a file that is not there",
                            "%s: expected a chained log, found another file", path);
-        if (bytes >= TAIL_BYTES_MAX)
+        if (bytes == TAIL_BYTES_MAX)
             return rp_fail(error, -RP_E_CORRUPT, "rename it: then a new file is begun",
                            "%s: no entry in its last %" PRIu64 " bytes", path, all);
     }

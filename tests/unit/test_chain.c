@@ -200,6 +200,17 @@ static void the_last_entry_is_found_far_back(void **state)
     free(large);
 }
 
+/* No more memory is taken than for 256 MiB, however long the file. */
+static void no_entry_is_looked_for_further_back_than_its_limit(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    put("", 0);
+    assert_int_equal(truncate(PATH, 300 << 20), 0);
+    assert_int_equal(rp_chain_append(PATH, "\"a\":1", false, &error), -RP_E_CORRUPT);
+    assert_string_equal(error.message, PATH ": no entry in its last 268435456 bytes");
+}
+
 static void every_bit_that_flips_is_found(void **state)
 {
     (void)state;
@@ -350,6 +361,7 @@ int main(void)
         cmocka_unit_test(any_bytes_are_continued),
         cmocka_unit_test(a_file_of_another_kind_is_left_alone),
         cmocka_unit_test(the_last_entry_is_found_far_back),
+        cmocka_unit_test(no_entry_is_looked_for_further_back_than_its_limit),
         cmocka_unit_test(every_bit_that_flips_is_found),
         cmocka_unit_test(entries_that_are_removed_or_moved_are_found),
         cmocka_unit_test(processes_append_to_one_chain),
