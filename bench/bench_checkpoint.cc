@@ -17,7 +17,7 @@
 #pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
 #include "base/mem.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/dir.h"
 }
 #pragma GCC diagnostic pop
 

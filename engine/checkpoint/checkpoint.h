@@ -100,10 +100,6 @@ RP_MUST_CHECK int rp_checkpoint_dir_begin(struct rp_checkpoint_dir **dir_out, co
  * it before anything that writes into the directory. On failure the handle may only be closed. */
 RP_MUST_CHECK int rp_checkpoint_dir_finish_trial(struct rp_checkpoint_dir *dir,
                                                  struct rp_error *error);
-/** Both: begin, and wait for the trial. */
-RP_MUST_CHECK int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, const char *path,
-                                         uint32_t keep, const char *copy_path /* NULL */,
-                                         struct rp_error *error);
 /** Whether the directory did not exist, and rp_checkpoint_dir_begin made it. */
 bool rp_checkpoint_dir_is_new(const struct rp_checkpoint_dir *dir);
 

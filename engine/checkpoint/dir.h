@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dir.h — opens the directory handle of checkpoint.h over a storage that a test provides. */
+/* dir.h — for tests and benchmarks: opens the directory handle of checkpoint.h in one call, or over
+ * a storage that a test provides. */
 #ifndef RP_CHECKPOINT_DIR_H
 #define RP_CHECKPOINT_DIR_H
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/storage.h"
 
+/** rp_checkpoint_dir_begin, and rp_checkpoint_dir_finish_trial. */
+RP_MUST_CHECK int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, const char *path,
+                                         uint32_t keep, const char *copy_path /* NULL */,
+                                         struct rp_error *error);
 /** rp_checkpoint_dir_begin and rp_checkpoint_dir_open, with `storage` instead of the operating
  * system. `storage` must outlive the handle; the thread of the trial write uses it, too.
  * buffer_bytes: size of the write buffer, a multiple of 8192; 0 = RP_WRITER_BUFFER_BYTES. */

@@ -23,7 +23,7 @@
 #include "base/bits.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/dir.h"
 #include "log_kit.h"
 
 /* ---- a directory of the test's own, which is the working directory --------------------------- */
