@@ -5,6 +5,8 @@
  *
  *   P1  At most one process writes into a directory: the one that holds an flock on .lock. The
  *       kernel drops the lock when the process ends. The text in the file is for people only.
+ *       Whoever removes .lock breaks this, and one of two processes finds it out: a lock is taken
+ *       only if it is still the file of that name, and each save looks again.
  *
  *   P2  The holder of the lock may remove every temporary file of ringpack in the directory: the
  *       process that wrote it has ended. */
@@ -19,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -28,6 +31,7 @@
 
 #define LOCK_NAME ".lock"
 #define HOLDER_BYTES 96 /* of text in the lock file, padded with zeros */
+#define LOOKS_MAX 8u    /* at a file that is not the one that its name leads to */
 
 static int fail_errno(struct rp_error *error, const char *path, const char *verb)
 {
@@ -56,7 +60,17 @@ static int fail_busy(const struct rp_locked_dir *locked, struct rp_error *error)
                    holder[0] ? holder : "(not known)");
 }
 
-static int take_lock(struct rp_locked_dir *locked, struct rp_error *error)
+/* Whether the name of the lock leads to the file that is held. */
+static bool is_named(const struct rp_locked_dir *locked)
+{
+    struct stat held, found;
+    return fstat(locked->lock, &held) == 0 &&
+           fstatat(locked->dir, LOCK_NAME, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+           held.st_ino == found.st_ino;
+}
+
+/* One try at the lock. */
+static int open_lock(struct rp_locked_dir *locked, struct rp_error *error)
 {
     locked->lock = openat(locked->dir, LOCK_NAME,
                           O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
@@ -69,6 +83,23 @@ static int take_lock(struct rp_locked_dir *locked, struct rp_error *error)
         errno = -code;
         return fail_errno(error, locked->path, "lock it");
     }
+    return 0;
+}
+
+/* A lock file that was removed meanwhile locks nobody out, so the one that has its name now is
+ * tried. */
+static int take_lock(struct rp_locked_dir *locked, struct rp_error *error)
+{
+    bool is_ours = false;
+    for (unsigned looks = 0; looks < LOOKS_MAX && !is_ours; looks++) {
+        if (locked->lock >= 0)
+            close(locked->lock);
+        int code = open_lock(locked, error);
+        if (code < 0)
+            return code;
+        is_ours = is_named(locked) || RP_DEFECT(trust_first_lock);
+    }
+    locked->is_watched = locked->is_watched && is_ours;
     char host[65] = {0}, text[HOLDER_BYTES] = {0};
     if (gethostname(host, sizeof host - 1) < 0)
         host[0] = 0;
@@ -171,17 +202,22 @@ int rp_locked_dir_check(const struct rp_locked_dir *locked, struct rp_error *err
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-static int open_directory(struct rp_locked_dir *locked, const char *path, bool make,
-                          struct rp_error *error)
+static int open_directory(struct rp_locked_dir *locked, bool make, struct rp_error *error)
 {
     struct stat info;
+    const char *path = locked->path;
     locked->is_new = stat(path, &info) < 0 && errno == ENOENT;
     int code = make ? rp_dir_make_unsynced(path, error) : 0; /* the trial syncs the names */
     if (code < 0)
         return code;
-    locked->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (locked->dir < 0)
-        return fail_errno(error, path, "open the directory");
+    for (unsigned looks = 0; looks < LOOKS_MAX && !locked->is_watched; looks++) {
+        if (locked->dir >= 0)
+            close(locked->dir);
+        locked->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (locked->dir < 0)
+            return fail_errno(error, path, "open the directory");
+        locked->is_watched = !is_elsewhere(locked);
+    }
     if (fstat(locked->dir, &info) == 0 && (info.st_mode & S_IWOTH))
         rp_log(RP_LOG_WARNING,
                "%s: everybody can write into this checkpoint directory: chmod 700 is safer", path);
@@ -199,9 +235,10 @@ int rp_locked_dir_begin(struct rp_locked_dir *locked, const char *path, uint32_t
         return rp_fail(error, -RP_E_CONFIG, "set checkpoint_keep to 3",
                        "%s: cannot keep %" PRIu32 " checkpoints: expected %u to %u", path, keep,
                        RP_LOCKED_DIR_KEEP_MIN, RP_LOCKED_DIR_KEEP_MAX);
-    int code = open_directory(locked, path, make, error);
+    locked->path = strdup(path);
+    int code = locked->path ? open_directory(locked, make, error)
+                            : rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", path);
     if (code == 0) {
-        locked->path = strdup(path);
         uint8_t *buffer = rp_take_pages(RP_WRITER_BUFFER_BYTES);
         locked->writer = (struct rp_writer){.storage = storage,
                                             .dir = locked->dir,
@@ -209,7 +246,7 @@ int rp_locked_dir_begin(struct rp_locked_dir *locked, const char *path, uint32_t
                                             .buffer = buffer,
                                             .buffer_bytes = buffer_bytes};
         locked->trial = (struct rp_trial){.writer = &locked->writer, .sync_names = make};
-        if (!locked->path || !buffer)
+        if (!buffer)
             code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", path);
     }
     if (code == 0)
@@ -222,8 +259,6 @@ int rp_locked_dir_begin(struct rp_locked_dir *locked, const char *path, uint32_t
         rp_locked_dir_close(locked);
         return code;
     }
-    /* false where a network file system reports another inode at each look */
-    locked->is_watched = !is_elsewhere(locked) && !is_taken(locked);
     rp_trial_begin(&locked->trial);
     return 0;
 }

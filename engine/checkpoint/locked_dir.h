@@ -28,10 +28,12 @@ struct rp_known_checkpoint {
 
 struct rp_locked_dir {
     char *path;
-    int dir;         /* file descriptors; -1 while not open */
-    int lock;        /* held while it is open */
-    bool is_watched; /* rp_locked_dir_check compares inodes: here they are the same at each look */
-    bool is_new;     /* the directory did not exist before it was opened */
+    int dir;  /* file descriptors; -1 while not open */
+    int lock; /* held while it is open */
+    /* rp_locked_dir_check compares inodes. False where none of several looks at a file that was
+     * just opened by its name found the same inode, as on some network file systems. */
+    bool is_watched;
+    bool is_new; /* the directory did not exist before it was opened */
     struct rp_writer writer;
     struct rp_trial trial;
     uint64_t newest_sequence; /* of all files that are or were here, 0 = none */

@@ -272,6 +272,7 @@ static const char *const found_elsewhere[] = {
     "trust_expected_shape",
     "trust_finished_parts",
     "trust_empty_index",
+    "trust_first_lock",
     "trust_fresh_stamps",
     "trust_index_extents",
     "trust_manifest_pages",
