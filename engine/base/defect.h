@@ -16,6 +16,7 @@
     X(ask_silent_engines, "an engine that has not answered is asked again at each look")           \
     X(blame_next_stage, "waits for a read are blamed on packing")                                  \
     X(catch_up_past_cache, "a catch-up flow reads past the page cache what that holds")            \
+    X(call_unread_damaged, "a checkpoint that cannot be read for a time counts as damaged")        \
     X(close_files_in_use, "a descriptor is closed while reads of its file may be in flight")       \
     X(count_steps_from_attach, "a state token given after an attach does not begin a step")        \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
@@ -85,6 +86,7 @@
     X(rename_before_sync, "files that are published together are renamed before they are synced")  \
     X(release_of_one_frees, "a slot is free when the first of its replicas has released it")       \
     X(release_one_too_many, "the release watermark moves over a lease that is still held")         \
+    X(remove_unread, "a checkpoint of the history whose row cannot be read is removed")            \
     X(reset_seats, "a rebuild of a ring resets the states of its seats")                           \
     X(resume_one_row_on, "a run from a checkpoint begins one row after its position")              \
     X(reuse_ring, "a ring that its last trainer may still read is given to the next trainer")      \

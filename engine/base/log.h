@@ -34,7 +34,8 @@ enum rp_log_format {
     X(save_not_needed, INFO, "the newest checkpoint is of this very position")                     \
     X(save_failed, ERROR, "no checkpoint was saved; earlier ones stay, the stream goes on")        \
     X(save_not_trusted, ERROR, "the disk does not return what it acknowledged; older ones stay")   \
-    X(checkpoint_damaged, ERROR, "a kept checkpoint or copy has decayed; it stays, and is named")  \
+    X(checkpoint_damaged, ERROR,                                                                   \
+      "a kept checkpoint or copy has decayed; it is named, and stays until others verify")         \
     X(copy_failed, ERROR, "a checkpoint has no copy in the second location")                       \
     X(alert, WARNING, "an alert is raised; its kind is named, and `alert_command` is run")         \
     X(alert_cleared, INFO, "what it was raised for is over")                                       \

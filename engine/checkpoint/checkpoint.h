@@ -152,8 +152,10 @@ RP_MUST_CHECK int rp_checkpoint_read_back_save(struct rp_checkpoint_dir *dir,
                                                struct rp_error *error);
 
 /** Read every checkpoint and copy that is kept once in `period_seconds` (0: never), on a thread of
- * its own at idle priority, until the directory is closed. A damaged one is logged by name, is
- * never removed, and counts no longer as one that is kept. Call it once, before the first save. */
+ * its own at idle priority, until the directory is closed. A damaged one is logged by name and
+ * counts no longer as one that is kept; it stays until others that verify take its place
+ * (FORMAT.md, "What is kept"). One that cannot be read this time is logged, too, and counts as
+ * before. Call it once, before the first save. */
 RP_MUST_CHECK int rp_checkpoint_dir_scrub(struct rp_checkpoint_dir *dir, uint32_t period_seconds,
                                           struct rp_error *error);
 
@@ -161,7 +163,7 @@ RP_MUST_CHECK int rp_checkpoint_dir_scrub(struct rp_checkpoint_dir *dir, uint32_
 struct rp_scrub_counts {
     uint64_t passes;   /* over all that is kept */
     uint64_t files;    /* that verified in the last pass */
-    uint64_t failures; /* damaged ones in the last pass */
+    uint64_t failures; /* that were damaged, or could not be read, in the last pass */
     uint64_t ended_ns; /* of the last pass, CLOCK_MONOTONIC; 0 = none yet */
     char reason[sizeof(((struct rp_error *)0)->message)]; /* of the last failure; "" = none */
 };

@@ -19,7 +19,7 @@
 enum rp_known {
     RP_KNOWN_HEAD,     /* its row, but not whether the file verifies */
     RP_KNOWN_VERIFIED, /* the whole file, as the disk returned it */
-    RP_KNOWN_DAMAGED,  /* the disk returned other bytes than were written, at least once */
+    RP_KNOWN_DAMAGED,  /* at least once the disk returned other bytes than were written, or none */
 };
 struct rp_known_checkpoint {
     uint64_t sequence, row;
@@ -73,8 +73,8 @@ void rp_locked_dir_note(struct rp_locked_dir *locked, uint64_t sequence, uint64_
 struct rp_known_checkpoint *rp_locked_dir_recall(const struct rp_locked_dir *locked,
                                                  uint64_t sequence);
 
-/** Remember that a checkpoint is damaged: it counts as none of those that are kept. False if that
- * was known. Any thread may call it. */
+/** Remember that a checkpoint is damaged: it counts as none of those that are kept, until the
+ * directory is closed. False if that was known. Any thread may call it. */
 bool rp_locked_dir_add_damaged(struct rp_locked_dir *locked, uint64_t sequence);
 
 /** Remember whether the disk has returned the newest save as it was written. If neither it nor the

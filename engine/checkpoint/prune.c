@@ -7,13 +7,21 @@
  *     that the disk did not return as they were written;
  *   - if there is a history, the oldest checkpoint that verifies of every `keep_every_rows` rows.
  *
+ * Whether a checkpoint verifies has three answers: it is good, it is damaged, or that is unknown,
+ * because it could not be read this time (permission, memory, descriptors). The third is not
+ * remembered: the next pruning looks again.
+ *
  * Invariants
  *
  *   N1  A checkpoint is removed only when newer ones at `keep` (2 or more) positions are known to
  *       verify. So any number of saves at one position removes no other position.
  *
  *   N2  Where there is a second location, a checkpoint is removed only when it, or a newer one, has
- *       a verified copy there. */
+ *       a verified copy there.
+ *
+ *   N3  A checkpoint of the history is removed only when another one of its rows is known to verify
+ *       and either is older, or this one is known to be damaged. One that could not be read stays.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -27,11 +35,13 @@
 #include "checkpoint/listing.h"
 
 enum fate { FATE_REMOVED, FATE_KEPT };
+enum answer { ANSWER_NONE, ANSWER_GOOD, ANSWER_DAMAGED, ANSWER_UNKNOWN };
 
 struct file {
     const struct rp_name *name;
     struct rp_known_checkpoint known;
     bool has_row;
+    enum answer answer; /* of this pruning: does it verify? NONE = not asked yet */
     enum fate fate;
 };
 
@@ -85,8 +95,15 @@ bool rp_locked_dir_add_damaged(struct rp_locked_dir *locked, uint64_t sequence)
     return true;
 }
 
-/* Whether no start could resume from this checkpoint, as the disk returns it now. */
-static bool is_worthless(const struct rp_locked_dir *locked, uint64_t sequence)
+static enum answer answer_of(int code)
+{
+    if (code == 0)
+        return ANSWER_GOOD;
+    return rp_reader_is_damage(code) ? ANSWER_DAMAGED : ANSWER_UNKNOWN;
+}
+
+/* Whether a start could resume from this checkpoint, as the disk returns it now. */
+static enum answer look_at(const struct rp_locked_dir *locked, uint64_t sequence)
 {
     struct rp_checkpoint *checkpoint;
     struct rp_error error;
@@ -95,7 +112,7 @@ static bool is_worthless(const struct rp_locked_dir *locked, uint64_t sequence)
     int code = rp_reader_open(&checkpoint, locked->dir, locked->path, &name, &error);
     if (code == 0)
         rp_checkpoint_close(checkpoint);
-    return rp_reader_is_damage(code);
+    return answer_of(code);
 }
 
 static void remove_bad_save(const struct rp_locked_dir *locked, uint64_t sequence)
@@ -118,7 +135,8 @@ void rp_locked_dir_judge(struct rp_locked_dir *locked, uint64_t sequence, bool i
     if (known) /* else it is out of memory, and the next pruning reads the file */
         known->known = is_good ? RP_KNOWN_VERIFIED : RP_KNOWN_DAMAGED;
     uint64_t older = is_good ? 0 : locked->bad_sequence;
-    if (older && (is_worthless(locked, older) || !is_worthless(locked, sequence)))
+    if (older &&
+        (look_at(locked, older) == ANSWER_DAMAGED || look_at(locked, sequence) == ANSWER_GOOD))
         remove_bad_save(locked, older);
     locked->bad_sequence = is_good ? 0 : sequence;
 }
@@ -139,23 +157,34 @@ static void recall(struct pruning *pruning)
     }
 }
 
-static bool verify(const struct pruning *pruning, struct file *file)
+static enum answer read_file(const struct pruning *pruning, struct file *file)
 {
     const struct rp_locked_dir *locked = pruning->locked;
     struct rp_checkpoint *checkpoint;
     struct rp_error error;
-    if (file->known.known != RP_KNOWN_HEAD)
-        return file->known.known == RP_KNOWN_VERIFIED;
-    if (rp_reader_open(&checkpoint, locked->dir, locked->path, file->name, &error) < 0) {
-        rp_log(RP_LOG_WARNING, "%s; it does not count as one of the %" PRIu32 " that are kept",
-               error.message, locked->keep);
-        return false;
+    int code = rp_reader_open(&checkpoint, locked->dir, locked->path, file->name, &error);
+    if (code == 0) {
+        file->known.row = rp_checkpoint_info(checkpoint)->next_row;
+        file->known.known = RP_KNOWN_VERIFIED;
+        file->has_row = true;
+        rp_checkpoint_close(checkpoint);
+    } else if (code != -ENOENT) {
+        rp_log(RP_LOG_WARNING, "%s; it does not count as one of the %" PRIu32 " that are kept%s",
+               error.message, locked->keep,
+               answer_of(code) == ANSWER_UNKNOWN ? ", and the next pruning looks again" : "");
     }
-    file->known.row = rp_checkpoint_info(checkpoint)->next_row;
-    file->known.known = RP_KNOWN_VERIFIED;
-    file->has_row = true;
-    rp_checkpoint_close(checkpoint);
-    return true;
+    return answer_of(code);
+}
+
+static enum answer verify(const struct pruning *pruning, struct file *file)
+{
+    if (file->answer != ANSWER_NONE)
+        return file->answer;
+    if (file->known.known == RP_KNOWN_HEAD)
+        file->answer = read_file(pruning, file);
+    else
+        file->answer = file->known.known == RP_KNOWN_VERIFIED ? ANSWER_GOOD : ANSWER_DAMAGED;
+    return file->answer;
 }
 
 static bool is_among(uint64_t row, const uint64_t *rows, size_t count)
@@ -173,7 +202,7 @@ static size_t keep_newest(const struct pruning *pruning, uint64_t *rows)
     size_t found = 0;
     for (size_t i = 0; i < pruning->count; i++) {
         struct file *file = &pruning->files[i];
-        if (!verify(pruning, file)) {
+        if (verify(pruning, file) != ANSWER_GOOD) {
             file->fate = FATE_KEPT;
         } else if (!is_among(file->known.row, rows, found)) {
             file->fate = FATE_KEPT;
@@ -187,30 +216,44 @@ static size_t keep_newest(const struct pruning *pruning, uint64_t *rows)
 
 static bool know_row(const struct pruning *pruning, struct file *file)
 {
+    const struct rp_locked_dir *locked = pruning->locked;
     struct rp_error error;
-    if (!file->has_row)
-        file->has_row = rp_reader_row(&file->known.row, pruning->locked->dir, pruning->locked->path,
-                                      file->name, &error) == 0;
+    if (file->has_row)
+        return true;
+    int code = rp_reader_row(&file->known.row, locked->dir, locked->path, file->name, &error);
+    file->has_row = code == 0;
+    if (code < 0 && code != -ENOENT)
+        rp_log(RP_LOG_WARNING,
+               "%s/%s: this old checkpoint stays, because its row could not be read: %s; the next "
+               "pruning looks again",
+               locked->path, file->name->text, error.message);
     return file->has_row;
 }
 
-/* Keep the history among the files from index `newer` on. It begins at the oldest one, so that a
- * checkpoint that was kept once is also kept the next time. */
+/* Keep the history among the files from index `newer` on (N3). It begins at the oldest one, so that
+ * a checkpoint that was kept once is also kept the next time. */
 static void keep_history(const struct pruning *pruning, size_t newer)
 {
     uint64_t every = pruning->locked->keep_every_rows;
-    struct file *oldest = NULL; /* of its part of keep_every_rows rows */
+    struct file *first = NULL; /* the oldest one of its part of keep_every_rows rows */
+    struct file *kept = NULL;  /* the newest one of the part that is kept so far */
     for (size_t i = pruning->count; i-- > newer;) {
         struct file *file = &pruning->files[i];
-        if (!know_row(pruning, file))
+        bool has_row = know_row(pruning, file);
+        file->fate = has_row || !RP_DEFECT(remove_unread) ? FATE_KEPT : FATE_REMOVED;
+        if (!has_row)
             continue;
-        bool same = oldest && oldest->known.row / every == file->known.row / every;
-        if (same && verify(pruning, oldest))
+        if (!kept || kept->known.row / every != file->known.row / every) {
+            first = file;
+        } else if (verify(pruning, kept) == ANSWER_GOOD) {
+            file->fate = FATE_REMOVED;
             continue;
-        if (same) /* `oldest` is damaged: this file takes its place */
-            oldest->fate = FATE_REMOVED;
-        file->fate = FATE_KEPT;
-        oldest = file;
+        } else if (verify(pruning, file) == ANSWER_GOOD) { /* it takes the place of damaged ones */
+            for (struct file *older = file + 1; older <= first; older++)
+                if (older->answer == ANSWER_DAMAGED)
+                    older->fate = FATE_REMOVED;
+        }
+        kept = file;
     }
 }
 

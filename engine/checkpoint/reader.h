@@ -24,8 +24,9 @@ RP_MUST_CHECK int rp_reader_row(uint64_t *row_out, int dir, const char *path,
 /** The whole file as it was read. */
 const void *rp_reader_bytes(const struct rp_checkpoint *checkpoint, uint64_t *bytes_out);
 
-/** Whether a code of rp_reader_open means that the file is damaged, so that an older one should be
- * used. False where the file may be good (no permission, no memory, a newer format). */
+/** Whether a code of rp_reader_open, or of reading a file back, means that the file is damaged, so
+ * that an older one should be used. False where the file is good, or may be (no permission, no
+ * memory, a newer format). */
 bool rp_reader_is_damage(int code);
 
 #endif

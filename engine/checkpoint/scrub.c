@@ -100,12 +100,16 @@ static void scrub_file(struct rp_scrubber *scrubber, struct rp_locked_dir *dir,
     }
     scrubber->pass.failures++;
     memcpy(scrubber->pass.reason, error.message, sizeof scrubber->pass.reason);
-    if (rp_locked_dir_add_damaged(dir, name->sequence))
-        rp_log_event(
-            RP_EVENT_checkpoint_damaged,
-            "%s/%s: a kept checkpoint is damaged: %s; it stays, and counts no more as one that "
-            "is kept",
-            dir->path, name->text, error.message);
+    if (!rp_reader_is_damage(code))
+        rp_log(RP_LOG_WARNING,
+               "%s/%s: a kept checkpoint cannot be read: %s; it counts as before, and the next "
+               "pass reads it again",
+               dir->path, name->text, error.message);
+    else if (rp_locked_dir_add_damaged(dir, name->sequence))
+        rp_log_event(RP_EVENT_checkpoint_damaged,
+                     "%s/%s: a kept checkpoint is damaged: %s; it counts no more as one that is "
+                     "kept, and stays until others that verify take its place",
+                     dir->path, name->text, error.message);
 }
 
 static void scrub_directory(struct rp_scrubber *scrubber, struct rp_locked_dir *dir)
