@@ -35,6 +35,7 @@
     X(forget_waits_at_merge, "the history of waits loses half of them when its periods double")    \
     X(forget_packed_rows, "a ring that is rebuilt lacks what was packed but not published")        \
     X(forget_spans, "fingerprints do not cover tables of documents and spans")                     \
+    X(forget_rewound_copies, "copies of checkpoints that were rewound keep their names")           \
     X(forget_new_directory, "the name of a new directory is not synced")                           \
     X(hurry_to_broken_disk, "the pause after failed writes of the cache does not grow")            \
     X(ignore_arrow_nulls, "rows and tokens that Arrow's bitmaps call null are taken")              \

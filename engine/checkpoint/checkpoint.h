@@ -272,7 +272,8 @@ RP_MUST_CHECK int rp_checkpoint_set_aside_all(struct rp_checkpoint_dir *dir,
                                               struct rp_error *error);
 
 /** Make the checkpoint `sequence` the newest: later ones are renamed to NAME.rewound, and can be
- * renamed back by hand. */
+ * renamed back by hand. Copies of them in a second location are renamed by the next
+ * rp_checkpoint_dir_begin that has one. */
 RP_MUST_CHECK int rp_checkpoint_rewind(const char *directory, uint64_t sequence,
                                        struct rp_error *error);
 

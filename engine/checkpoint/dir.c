@@ -239,6 +239,8 @@ static int open_dir(struct rp_checkpoint_dir **dir_out, const char *path, uint32
     uint64_t copied_sequence = 0;
     if (code == 0 && copy_path)
         code = rp_copier_open(&dir->copier, &dir->locked, copy_path, &copied_sequence, error);
+    if (code == 0 && copy_path)
+        code = rp_locked_dir_rewind_copies(&dir->locked, rp_copier_target(dir->copier), error);
     if (code == 0 && !trials_go_on)
         code = rp_checkpoint_dir_finish_trial(dir, error);
     if (code < 0) {

@@ -93,6 +93,12 @@ void rp_locked_dir_prune(struct rp_locked_dir *locked, uint64_t newest_copied);
 RP_MUST_CHECK int rp_locked_dir_set_aside(const struct rp_locked_dir *locked,
                                           struct rp_error *error);
 
+/** Rename the copies in the second location `copies` whose checkpoints were rewound since the last
+ * start that had one (rewind.c). If there are any, it waits for both trials. Call it before a copy
+ * is looked at. */
+RP_MUST_CHECK int rp_locked_dir_rewind_copies(struct rp_locked_dir *locked,
+                                              struct rp_locked_dir *copies, struct rp_error *error);
+
 /** The directories set-aside-DATE-N in `dir`; `path` is for messages. The caller frees the list,
  * also after a failure. */
 RP_MUST_CHECK int rp_set_aside_list(int dir, const char *path, struct rp_set_aside **list_out,

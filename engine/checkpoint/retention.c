@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* retention.c — find the newest checkpoint of a directory, list all, rewind to an older one. (Old
- * checkpoints are removed by the process that writes new ones: prune.c.)
+/* retention.c — find the newest checkpoint of a directory, and list all. (Old checkpoints are
+ * removed by the process that writes new ones: prune.c.)
  *
  * Invariants
  *
@@ -14,7 +14,6 @@
  *       latter is an error, so that no run starts at row 0 by itself. */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,7 +22,6 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "checkpoint/locked_dir.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/listing.h"
@@ -218,86 +216,5 @@ int rp_checkpoint_set_asides(const char *directory, struct rp_set_aside **list_o
         return dir;
     int code = rp_set_aside_list(dir, directory, list_out, count_out, error);
     close(dir);
-    return code;
-}
-
-/* ---- rewind ---------------------------------------------------------------------------------- */
-
-/* The hint names the directory of a fresh start that holds the checkpoint, if there is one. */
-static int fail_no_target(const struct rp_locked_dir *locked, uint64_t sequence,
-                          struct rp_error *error)
-{
-    struct rp_set_aside *list;
-    size_t count;
-    char hint[sizeof error->hint] = "`ringpack checkpoint list` shows what is there; nothing was "
-                                    "changed";
-    struct rp_name name;
-    rp_name_make(&name, rp_min_u64(sequence, RP_SEQUENCE_MAX), RP_NAME_CURRENT);
-    int code = rp_set_aside_list(locked->dir, locked->path, &list, &count, NULL);
-    for (size_t i = 0; i < count && code == 0; i++) {
-        char path[RP_SET_ASIDE_NAME_BYTES + RP_NAME_BYTES + 1];
-        snprintf(path, sizeof path, "%s/%s", list[i].name, name.text);
-        if (faccessat(locked->dir, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-            snprintf(hint, sizeof hint, "it was set aside: `cd %s && mv %s .`, then the same again",
-                     RP_HINT_PATH(locked->path), path);
-    }
-    free(list);
-    return rp_fail(error, -RP_E_USAGE, hint, "%s: there is no checkpoint with sequence %" PRIu64,
-                   locked->path, sequence);
-}
-
-static int check_target(const struct rp_locked_dir *locked, const struct rp_listing *listing,
-                        uint64_t sequence, struct rp_error *error)
-{
-    struct rp_checkpoint *checkpoint;
-    for (size_t i = 0; i < listing->count; i++) {
-        if (listing->names[i].sequence != sequence || listing->names[i].kind != RP_NAME_CURRENT)
-            continue;
-        int code = rp_reader_open(&checkpoint, locked->dir, locked->path, &listing->names[i],
-                                  error);
-        if (code == 0)
-            rp_checkpoint_close(checkpoint);
-        return code;
-    }
-    return fail_no_target(locked, sequence, error);
-}
-
-/* Newest first, so that after an interruption the same command completes the rewind. */
-static int rename_later_ones(struct rp_locked_dir *locked, const struct rp_listing *listing,
-                             uint64_t sequence, struct rp_error *error)
-{
-    struct rp_storage *storage = locked->writer.storage;
-    for (size_t i = 0; i < listing->count && listing->names[i].sequence > sequence; i++) {
-        if (listing->names[i].kind != RP_NAME_CURRENT)
-            continue;
-        struct rp_name rewound;
-        rp_name_make(&rewound, listing->names[i].sequence, RP_NAME_REWOUND);
-        int code = storage->rename(storage, locked->dir, listing->names[i].text, rewound.text);
-        if (code < 0)
-            return rp_fail(error, code, "no file is lost; run the same command again",
-                           "%s/%s: cannot rename it to %s: %s", locked->path,
-                           listing->names[i].text, rewound.text, rp_strerror(code));
-    }
-    int code = storage->sync_dir(storage, locked->dir);
-    return code < 0 ? rp_fail(error, code, "no file is lost; run the same command again",
-                              "%s: cannot sync the directory: %s", locked->path, rp_strerror(code))
-                    : 0;
-}
-
-int rp_checkpoint_rewind(const char *directory, uint64_t sequence, struct rp_error *error)
-{
-    struct rp_locked_dir locked; /* no engine can write here until it is closed */
-    int code = rp_locked_dir_open(&locked, directory, RP_LOCKED_DIR_KEEP_MIN, false,
-                                  &rp_storage_system, error);
-    if (code < 0)
-        return code;
-    struct rp_listing listing;
-    code = rp_listing_open(&listing, locked.dir, locked.path, error);
-    if (code == 0)
-        code = check_target(&locked, &listing, sequence, error);
-    if (code == 0)
-        code = rename_later_ones(&locked, &listing, sequence, error);
-    rp_listing_free(&listing);
-    rp_locked_dir_close(&locked);
     return code;
 }

@@ -2,6 +2,7 @@
 """Where a run begins, and what its starts and ends leave of what was saved before."""
 
 import hashlib
+import json
 import os
 import random
 import re
@@ -155,6 +156,37 @@ def test_nothing_is_pruned_before_its_copy(program, folder, engines):
 def test_an_engine_that_prunes_before_the_copy_is_found_out(broken, folder, engines, monkeypatch):
     monkeypatch.setenv("RP_DEFECT", "prune_before_copy")
     assert save_without_copies(broken, folder, engines)[0] == 2
+
+
+def rewind_and_lose(program, folder, engines):
+    """The row at which a run begins that was rewound from its third checkpoint to the first, was
+    started once, and has then lost its directory; and the rows of the three."""
+    place, copies = folder / "checkpoints", folder / "copies"
+    keys = {"checkpoint_dir": str(place), "checkpoint_copy_dir": str(copies)}
+    tape = Tape(folder, 100000, **keys)
+    read_and_save(program, folder, tape, engines, 3)
+    listed = json.loads(run(program, "checkpoint", "list", "--json", place).stdout)
+    rows = {entry["sequence"]: entry["next_row"] for entry in listed}
+    said = run(program, "checkpoint", "rewind", place, "--to", str(min(rows)))
+    assert said.returncode == 0 and "copies of them" in said.stdout
+    restart_idly(program, folder, tape, engines, 1)
+    shutil.rmtree(place)
+    engine = engines(program, folder, tape.config)
+    with Ranks(engine) as ranks:
+        row = ranks.loaders[0].next_row
+    engine.kill()
+    return row, sorted(rows.values())
+
+
+def test_a_rewind_holds_for_the_copies(program, folder, engines):
+    row, rows = rewind_and_lose(program, folder, engines)
+    assert len(rows) == 3 and row == rows[0]
+
+
+def test_an_engine_that_forgets_rewound_copies_is_found_out(broken, folder, engines, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", "forget_rewound_copies")
+    row, rows = rewind_and_lose(broken, folder, engines)
+    assert row == rows[-1]
 
 
 def test_a_history_is_kept(program, folder, engines):

@@ -222,6 +222,7 @@ static const char *const found_elsewhere[] = {
     "forget_indexes",
     "forget_names",
     "forget_queries",
+    "forget_rewound_copies",
     "forget_shard_stamp",
     "forget_spans",
     "forget_waits_at_merge",

@@ -288,7 +288,8 @@ static int rewind_directory(const struct arguments *arguments)
         return rp_cmd_report(&error);
     journal_rewind(arguments->path, checkpoint);
     printf("%s: the newest is now checkpoint %" PRIu64 ", at row %" PRIu64
-           "; later ones are called NAME.rewound\n",
+           "; later ones are called NAME.rewound, and the next start renames copies of them, "
+           "too\n",
            arguments->path, sequence, rp_checkpoint_info(checkpoint)->next_row);
     rp_checkpoint_close(checkpoint);
     return RP_EXIT_FINE;
@@ -359,7 +360,8 @@ int rp_cmd_checkpoint(int argc, char **argv)
             "written by ringpack.export_state in Python. `import` takes the token out of such a "
             "file, or of one of torch.save. All of them, and `serve --state`, read these forms, "
             "checkpoints and directories; no pickle is loaded. `rewind` renames later checkpoints "
-            "to NAME.rewound: rename them back to undo it. If trainers rolled back to older state "
+            "to NAME.rewound: rename them back to undo it. The next start with a second location "
+            "renames the copies of them likewise. If trainers rolled back to older state "
             "tokens and ended before any progress, the newest checkpoint is ahead of them: "
             "`rewind` before a start without tokens."};
     struct arguments arguments = {0};
