@@ -119,10 +119,10 @@ def print_goals(result):
 
 SAID = {"own packer": "the fastest loader that packs by itself",
         "packer written around it": "the fastest packer that we wrote around a loader, in numpy",
-        "windows": "the fastest of the loaders that cut a corpus which was concatenated before"}
+        "windows": "the fastest of the loaders that cut an already concatenated corpus"}
 SAID_ABSENT = {"own packer": "loaders that pack by themselves",
                "packer written around it": "packers that we wrote around a loader",
-               "windows": "loaders that cut a corpus which was concatenated before"}
+               "windows": "loaders that cut an already concatenated corpus"}
 
 
 def members_of(result, kind, best):
@@ -138,7 +138,7 @@ def sentence(result):
                 if (ratio := ratio_of(result, "lognormal", kind))}
     said = [f"{ratio_text(ratio)} {SAID[kind]} ({members_of(result, kind, ratio['best'])})"
             for kind, ratio in measured.items()]
-    lines = ["Tokens per second that ringpack delivers to a Python loop, over those of other "
+    lines = ["Tokens per second of ringpack in a Python loop, divided by those of other "
              "loaders on the same machine: " + "; ".join(said) + "."]
     absent = [SAID_ABSENT[kind] for kind in CLASSES if kind not in measured]
     if absent:

@@ -26,7 +26,7 @@ enum rp_log_format {
     X(attached, INFO, "a trainer of this rank has attached, at this row")                          \
     X(detached, INFO, "a trainer of this rank has left, or died, at this row")                     \
     X(refused, WARNING, "a trainer was not let in, and was told why; repeats: every 10 seconds")   \
-    X(behind, INFO, "a rank is far behind the others; its rows are read beside theirs")            \
+    X(behind, INFO, "a rank is far behind the others; a flow of its own reads its rows")           \
     X(caught_up, INFO, "that rank is as far as the others again")                                  \
     X(saved, INFO, "a checkpoint is on the disk; it is read back next")                            \
     X(saved_without_contents, WARNING,                                                             \

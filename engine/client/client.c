@@ -301,7 +301,7 @@ static int join_successor(struct rp_client *client, uint64_t deadline_ns, struct
         if (rp_now_ns() >= give_up_ns)
             return rp_fail(error, -RP_E_GONE, "look at the engine's log",
                            "the engine died at row %" PRIu64
-                           " and its successors only stop: none went on within %.3g s",
+                           " and no successor delivered a batch within %.3g s",
                            client->next_row, (double)restart_timeout_ns / RP_SECOND_NS);
         rp_sleep_ns(RP_STOPPED_PAUSE_NS);
     }

@@ -14,7 +14,7 @@
  *      highest tail of the rings that the flow itself serves, but at least to the first batch of
  *      which the flow has planned rows for the ring since it was started. Whenever it gets there,
  *      the limit is renewed.
- *   2. JOINING, once it is at most a ring's length behind that limit X: pack_from is
+ *   2. JOINING, once the ring is at most its size behind that limit X: pack_from is
  *      RP_PACK_JOIN(X), and the catch-up flow waits at X.
  *   3. JOINED: dispatch has replaced the word by M >= X, the first batch of which it plans rows for
  *      the ring again, and has woken the engine's thread. The catch-up flow delivers up to M and is

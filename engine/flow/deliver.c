@@ -175,7 +175,7 @@ static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *
         return rp_fail(error, -RP_E_CHANGED,
                        "restore the file and restart; what was delivered is valid",
                        "%s: source %s, document %" PRIu64 ": a token id that is not below %" PRIu64
-                       " was there, and is gone: the file was changed while it was in use",
+                       " was read, but is gone: the file changed while it was in use",
                        path, rp_source_name(source), transfer->fragment.document, limit);
     bool is_negative = token >> transfer->id_bits != 0;
     return rp_fail(

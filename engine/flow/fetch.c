@@ -157,8 +157,8 @@ static bool is_planned(const struct rp_fetcher *f, uint64_t number)
            rp_ticket_word(number, RP_TICKET_PLANNED); /* PAIRS ticket-state */
 }
 
-/* Submit every read that is planned, as far as there is room. Tickets without reads lie between
- * those of block reads: behind them it goes on, or few reads would be in flight. */
+/* Submit all planned reads for which there is room. Tickets without reads lie between those of
+ * block reads and are passed over; else few reads would be in flight. */
 static void submit_planned(struct rp_fetcher *f)
 {
     for (;;) {

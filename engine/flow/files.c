@@ -395,7 +395,7 @@ static int check_adapt(const struct rp_files *files, const struct rp_flow_option
     if (options->packer_processes && rp_corpus_manifest_path(files->corpus) &&
         count > RP_FILES_AT_START)
         return rp_fail(why, -RP_E_RESOURCE, "leave packer_processes out",
-                       "packer processes take only what is mapped before they are forked, and of a "
+                       "packer processes use only files mapped before they are forked, and of a "
                        "corpus with a manifest that is nothing");
     int code = rp_mapped_check_room(count, why);
     if (code >= 0 && !can_ask(files, options))

@@ -37,8 +37,8 @@ struct rp_file {
      * refuses them, and all its reads are buffered; else as `alignment`. */
     uint32_t direct_alignment;
     struct rp_io_object direct_object;
-    /* What O_DIRECT wants of the file, as its first descriptor for direct reads showed; 0: it had
-     * none. The file may be closed and opened again for many a document. */
+    /* Alignment for O_DIRECT, kept because the file may be reopened for many a document. 0: no
+     * descriptor for direct reads was opened yet. */
     uint32_t known_alignment;
     bool is_known;         /* it was open before, so it has a stamp */
     struct rp_stamp stamp; /* of a file that is not checked: what it is known to be */

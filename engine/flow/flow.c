@@ -58,7 +58,7 @@ int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t 
     made->deliver.end_batch = catch_up_limit(flow, ring);
     if (code >= 0)
         rp_log_event(RP_EVENT_behind,
-                     "rank %" PRIu32 " is behind: its rows are read beside the others'",
+                     "rank %" PRIu32 " is behind: a flow of its own reads its rows",
                      behind->geometry.rank);
     return code;
 }

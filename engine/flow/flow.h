@@ -56,8 +56,8 @@ struct rp_flow_options {
     bool packer_processes;
     bool mapped; /* take tokens from mapped files: for a corpus that the page cache holds */
     bool direct; /* open token files with O_DIRECT where they allow it */
-    /* Decide for each stretch anew (residency.h), where that is possible; `mapped` and `direct` say
-     * how the start is, and hold where it is not; but without may_fill nothing is mapped then. */
+    /* Choose the way of reading anew for each stretch (residency.h). `mapped` and `direct` are then
+     * only the start; if that is impossible they hold, but nothing is mapped without may_fill. */
     bool adapts;
     bool may_fill, may_direct;              /* if it adapts: which reads are allowed */
     const struct rp_page_cache *page_cache; /* NULL: the kernel's */
@@ -122,8 +122,8 @@ void rp_flow_stop(struct rp_flow *flow);
  * the flow has been stopped. */
 void rp_flow_pause_packers(struct rp_flow *flow);
 RP_MUST_CHECK int rp_flow_resume_packers(struct rp_flow *flow, struct rp_error *error);
-/** One more than the last batch of this ring of which rows may have been packed: these batches may
- * lie above the tail. Only while packers are paused. */
+/** The end of the batches of this ring of which rows may have been packed. They may lie above the
+ * tail. Only while packers are paused. */
 uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring);
 
 bool rp_flow_packers_are_paused(const struct rp_flow *flow);
@@ -150,7 +150,7 @@ void rp_flow_unpark(struct rp_flow *flow);
  * the flow is started anew. */
 void rp_flow_wake_at(struct rp_flow *flow, uint64_t batch);
 
-/** Are tokens taken from mapped files, and not read? If both: is that so for most of them? */
+/** Are tokens taken from mapped files? In a flow that adapts: most of them? */
 bool rp_flow_is_mapped(const struct rp_flow *flow);
 
 struct rp_flow_page_cache rp_flow_page_cache(const struct rp_flow *flow);
@@ -179,9 +179,9 @@ const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
 /** Tickets that deliver has not retired: [first, last) as of now. */
 void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last);
 
-/** Ask for a look at every token file without hashes that was used since the last one; wake_fd is
- * written when there is an answer. A flow that is stopped looks at them first, so there is nothing
- * to ask for once it is. */
+/** Ask dispatch to check every token file without hashes that was used since the last check;
+ * wake_fd is written when there is an answer. rp_flow_stop checks them too, so a stopped flow need
+ * not be asked. */
 void rp_flow_ask_look(struct rp_flow *flow);
 /** 1: no file has changed: every token that was copied before the look was asked for is as the file
  * had it when it was opened. 0: there is no answer yet; a disk that hangs gives none. Negative:

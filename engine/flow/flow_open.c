@@ -39,9 +39,9 @@ static int open_files(struct rp_flow *flow, struct rp_error *error)
     if (code < 0 || (o->adapts && rp_files_adapt(&flow->files, o, &why)))
         return code;
     bool bypasses_cache = o->adapts && !o->may_fill; /* so nothing is mapped for good */
-    if (o->adapts)                                   /* what can be mended is said, and louder */
+    if (o->adapts)                                   /* a hint means that it can be fixed: warn */
         rp_log(why.hint[0] ? RP_LOG_WARNING : RP_LOG_INFO,
-               "how token files are read stays as it is at the start%s: %s%s%s",
+               "token files are read in one way for the whole run%s: %s%s%s",
                o->mapped && bypasses_cache ? ", but none is mapped (direct: on)" : "", why.message,
                why.hint[0] ? "; " : "", why.hint);
     if (o->mapped && !bypasses_cache && rp_files_map(&flow->files, &why) < 0)

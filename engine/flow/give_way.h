@@ -2,11 +2,11 @@
 /* give_way.h — the threads of a flow that has just begun yield the processor: the plan thread after
  * each micro-batch, a packer thread after each ticket, once it has announced what it published.
  *
- * They fill the rings without a break, while a trainer that wants its first batch, and the engine's
- * thread that is to answer it, wait for a processor: with as many threads as processors that is a
- * tick of the kernel. Later these threads sleep often enough. The time is limited, because where
- * other processes want the processor a yield costs the rest of a slice. It is so at each start of a
- * flow, also at a restart and in a catch-up flow. No batch depends on it.
+ * Without this they fill the rings without a break, while a trainer that wants its first batch, and
+ * the engine's thread that answers it, wait for a processor: a tick of the kernel, if there are as
+ * many threads as processors. Later these threads sleep often enough. The time is limited, because
+ * beside other busy processes a yield costs the rest of a slice. Each start of a flow gets this
+ * time, also a restart or a catch-up flow. No batch depends on it.
  *
  * The time is the process's, not a flow's: while a catch-up flow begins, the flow beside it yields,
  * too. */

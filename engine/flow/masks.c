@@ -57,7 +57,7 @@ struct added {
     uint32_t labels, spans; /* of a fragment */
 };
 
-/* Of a document that is cut to its first seq_len tokens and has trained ones: is one among those?
+/* A document that has trained tokens is cut to its first seq_len ones: is none of those trained?
  * `count` is that of its first fragment. */
 static bool is_cut_off(struct rp_masks *masks, const struct rp_masks_place *place,
                        const struct rp_fragment *fragment, uint64_t length, uint32_t count)

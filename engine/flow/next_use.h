@@ -36,7 +36,7 @@ void rp_next_use_note(struct rp_next_use *next_use, const struct rp_plan *plan,
 uint64_t rp_next_use_of(void *next_use, uint32_t shard, uint64_t first, uint64_t last);
 /** The epoch of the first source that the first lane reads. */
 uint64_t rp_next_use_epoch(void *next_use);
-/** Of bytes about which nothing is known: half of what an epoch takes. */
+/** The distance of bytes of which nothing is known: half an epoch. */
 uint64_t rp_next_use_usual(const struct rp_next_use *next_use);
 
 #endif

@@ -97,7 +97,7 @@ static uint64_t missing_pages(const struct rp_page_cache_file *file, uint64_t fi
     return missing * page;
 }
 
-/* Elsewhere each time: what a probe makes the kernel read (page_cache.h) is not asked for again. */
+/* Other places each time: a probe may make the kernel read what it asked for (page_cache.h). */
 static uint64_t missing_probes(const struct rp_page_cache_file *file, uint64_t first,
                                uint64_t bytes)
 {

@@ -11,9 +11,9 @@
  *
  * Low priority: a fill begins only while no reader has a request at the server, and while the cache
  * has free room: nothing is evicted for it. A reader that wants what is being filled waits for the
- * fill (cache.h), at most 5 seconds. About RP_PREFILL_AHEAD_BYTES beyond the readers are fetched,
- * which is what a run that ends has fetched in vain: no block is begun beyond them, the last one is
- * fetched whole, and the bytes of a block are taken from the mean document of its source.
+ * fill (cache.h), at most 5 seconds. A filler fetches about RP_PREFILL_AHEAD_BYTES beyond
+ * the readers, in vain if the run ends: no block is begun beyond them, the last one is fetched
+ * whole, and the size of a block is estimated from the mean document of its source.
  *
  * Thread: its own. What fails is left to the reader, who reports it. */
 #ifndef RP_FLOW_PREFILL_H

@@ -32,9 +32,9 @@ struct rp_reads {
     /* Of the last block, the documents in later shards: the next block read; 0 documents = none. */
     struct rp_plan_block rest;
 
-    /* After rp_reads_place or rp_reads_next_block refused for want of a descriptor or of room for
-     * spans: there is one, or some, when the tickets below this are retired. 0: they did not, or
-     * refused for want of data. */
+    /* Set if rp_reads_place or rp_reads_next_block refuses for want of a descriptor or of room for
+     * spans: it succeeds when the tickets below this are retired. 0: no refusal, or for want of
+     * data. */
     uint64_t room_at;
 
     struct rp_ticket *ticket; /* under construction; its number, and the bytes that it reads */

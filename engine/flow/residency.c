@@ -264,7 +264,7 @@ static void sleep_for(struct rp_residency *r, uint64_t ns)
     }
 }
 
-/* The passes before found the file not yet open, and so nothing that changes. */
+/* Earlier passes found the new file not yet open, and saw no change. */
 static void notice_new_files(struct rp_residency *r)
 {
     bool has_new_file = rp_a32_exchange_acquire(&r->has_new_file, 0); /* PAIRS new-file */

@@ -12,9 +12,9 @@
  *
  * A thread of its own, the watcher, asks which stretches the page cache holds (page_cache.h), again
  * and again, and writes the words. Where nothing changes it is calm and looks seldom, until a
- * document of a new file is read alone. Of stretches that are to be buffered and of which documents
- * are wanted, it reads the whole into the page cache: a few documents of each become one long read,
- * and are mapped from then on. Where a whole block is read past the page cache, its stretches are
+ * document of a new file is read alone. It reads a whole stretch into the page cache if reads of it
+ * are to be buffered and a document of it is wanted: one long read replaces many short ones, and
+ * the stretch is then mapped. Where a whole block is read past the page cache, its stretches are
  * wanted only if enough epochs will use them later (LATER_EPOCHS in reads.c).
  *
  * Memory has room for what the page cache holds of the corpus, as long as that is at most a share
@@ -137,8 +137,8 @@ static inline bool rp_residency_holds_all(const struct rp_residency *residency)
            corpus_bytes - corpus_bytes / RP_MISSING_TO_KEEP;
 }
 
-/** A document is read alone, after rp_residency_want: a calm watcher looks at once if files were
- * added since the last call. Dispatch calls it, and is not slowed by it otherwise. */
+/** Dispatch reads a document alone, after rp_residency_want. If files were added since the last
+ * call, a calm watcher looks at once; otherwise this costs dispatch little. */
 void rp_residency_tell(struct rp_residency *residency);
 
 /** How bytes [first, last) of a file with these stretches are read now. */

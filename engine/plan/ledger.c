@@ -7,7 +7,7 @@
 
 #include "plan/token_records.h"
 
-/* Lanes that are further apart are of no real run; what they are ahead is then not exact. */
+/* No real run has lanes further apart; their lead is then not exact. */
 #define EPOCHS_APART_MAX 64u
 
 struct ledger {

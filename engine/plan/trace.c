@@ -76,8 +76,8 @@ bool rp_plan_holds(const struct rp_plan *plan, const struct rp_draw *draw)
     return visit.found > 0;
 }
 
-/* How often the document has been read since the fragment's part of it: what the lane still holds
- * of it, but for the rest of that very part, and what follows in the row. Equal pieces are emitted
+/* How often the document was read after the fragment's part of it: the parts that the lane holds,
+ * but for the rest of that part, and those that begin later in the row. Equal pieces are emitted
  * in the order in which they were read. */
 static uint32_t newer_draws(const struct rp_lane *lane, const struct rp_row *row, uint32_t number)
 {

@@ -11,8 +11,8 @@
  *   copy_failed    the last copy failed, or one since       neither              0
  *   engine_failed  the engine stops with an error           it does not          0
  *
- * What is neither bad nor good, or is not known, neither raises nor clears. An alert is over at a
- * good look, when no look was bad for so long as the last column says. So a value that moves about
+ * A value that is neither bad nor good, or not known, changes nothing. An alert ends at a good look
+ * if no look was bad for the time in the last column. So a value that moves about
  * its limit, or is bad now and then, is one alert:
  *
  *   state   event                            state after   what is done

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* caching.h — the engine's cache of objects in stores (cache/cache.h), with its plan as the one
- * that says what is needed last. */
+/* caching.h — the engine's cache of objects in stores (cache/cache.h), which evicts what the
+ * engine's plan needs last. */
 #ifndef RP_SERVER_CACHING_H
 #define RP_SERVER_CACHING_H
 

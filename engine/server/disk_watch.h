@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* disk_watch.h — how much room is left in a directory. A thread looks every few seconds, because a
- * look at the disk of a server that is gone never ends; whoever asks gets the newest answer. */
+/* disk_watch.h — how much room is left in a directory. A thread asks every few seconds, because
+ * a call on a disk whose server is gone never returns; callers get the newest answer. */
 #ifndef RP_SERVER_DISK_WATCH_H
 #define RP_SERVER_DISK_WATCH_H
 

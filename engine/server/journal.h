@@ -8,7 +8,7 @@
  *     batch nor a save, and the end of the engine by 5 seconds. Only the entry of a start is waited
  *     for: it is on the disk before a trainer can get a batch.
  *   - A start that fails after its entry was begun has an end, too.
- *   - The entry of the end is the last one, and written while the directory is locked. Who kills
+ *   - The entry of the end is the last one, and written while the directory is locked. A kill of
  *     the engine prevents it, and the next start says so.
  *   - No entry is begun after the engine has waited those 5 seconds, because the directory may be
  *     that of the next engine by then. Only the entry in which the disk hangs may follow later.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* side_thread.h — a thread beside the engine that may hang, in a call on a disk that does not
- * answer, without anybody who waits for it.
+/* side_thread.h — a thread beside the engine for calls that may hang on a disk that does not
+ * answer, so that nobody waits for them.
  *
  * What the thread uses is in one block of memory that begins with a struct rp_side_thread. A thread
  * that is told to end and does not in time is left alone with that block, and frees it when its

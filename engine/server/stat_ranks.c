@@ -14,8 +14,8 @@ static uint64_t ns_since(uint64_t begin_ns)
     return begin_ns && begin_ns < now ? now - begin_ns : 0;
 }
 
-/* `holds`: others wait for batches for which there is no room because of what this seat's consumer
- * has not given back, or because it has not come. */
+/* `holds`: others wait for room, because this seat's consumer has not released its batches, or has
+ * not attached. */
 static json_t *seat_object(const struct rp_engine *engine, const struct rp_seat *seat)
 {
     const struct rp_ring *ring = seat->ring;

@@ -47,8 +47,8 @@ extern "C" {
 
 struct rp_client;
 
-/* What a client does if a batch does not continue the one before it: its rows are not those that
- * are next, or its state is not of the same stream. Each batch is looked at as it is taken. */
+/* What a client does with a batch that does not continue the one before it: its rows are not the
+ * next ones, or its state is of another stream. Each batch is checked when it is taken. */
 enum rp_monitor {
     RP_MONITOR_FAIL = 0, /* rp_client_next fails with -RP_E_PROTOCOL, and so does every later one */
     RP_MONITOR_COUNT = 1, /* it is delivered, and counted in struct rp_client_counts */
@@ -72,12 +72,12 @@ struct rp_client_options {
     /* State token at which to continue; NULL = at the row of the engine. */
     const void *state;
     size_t state_bytes; /* 0 if and only if state is NULL */
-    /* For all of rp_client_attach: until an engine of that name is there, no other trainer has the
-     * rank and replica, and the engine has planned to the row of the state. 0 = 10 s; UINT64_MAX =
-     * without limit */
+    /* Timeout of rp_client_attach, which waits for an engine of that name, for the rank and replica
+     * to be free, and for the engine to plan to the row of the state. 0 = 10 s; UINT64_MAX = no
+     * limit */
     uint64_t connect_timeout_ns;
-    /* For rp_client_next: until the successor of an engine that died is there. 0 = 60 s; UINT64_MAX
-     * = without limit */
+    /* Timeout of rp_client_next for the successor of an engine that died. 0 = 60 s; UINT64_MAX =
+     * no limit */
     uint64_t restart_timeout_ns;
     uint32_t monitor;  /* enum rp_monitor */
     uint32_t reserved; /* zero */
@@ -147,8 +147,8 @@ RP_API RP_MUST_CHECK int rp_client_take(struct rp_client *client, struct rp_batc
 RP_API int rp_client_release(struct rp_client *client, const struct rp_batch *batch);
 
 /** One step of a loop in one call: release the lease `done`, then rp_client_take. The structs may
- * be the same one. Returns what rp_client_take returns. The lease is released also when no batch
- * was ready: rp_client_take or rp_client_next goes on. Nothing is released and nothing taken when
+ * be the same one. Returns what rp_client_take returns. The lease is released even if no batch
+ * is ready: go on with rp_client_take or rp_client_next. Nothing is released and nothing taken when
  * `done` is not on lease, in a forked child, or with a wrong struct_size: -RP_E_USAGE. Not to be
  * called after rp_client_detach. */
 RP_API RP_MUST_CHECK int rp_client_step(struct rp_client *client, const struct rp_batch *done,
@@ -164,8 +164,8 @@ RP_API int rp_client_holds(const struct rp_client *client, const struct rp_batch
  * copied if that exceeds `capacity`, so buffer = NULL and capacity = 0 return the length. */
 RP_API size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capacity);
 
-/** Copy the state token before that batch, for a caller that was interrupted while it took the
- * batch. */
+/** Copy the token before the last batch taken, for a caller interrupted while it took the batch.
+ */
 RP_API size_t rp_client_state_before(const struct rp_client *client, void *buffer, size_t capacity);
 
 /** Global row at which the state of rp_client_state continues. */
@@ -230,20 +230,20 @@ RP_API RP_MUST_CHECK int rp_batch_labelled_digest(const struct rp_geometry *geom
 RP_API RP_MUST_CHECK int rp_run_stat(const char *run_dir, const char *run, char **json_out,
                                      struct rp_error *error);
 
-/** Save a checkpoint. Returns once it is durable; *path_out is its file. If that lacks its
- * contents, because a token file has changed or its disk does not answer, the return value is 0 all
- * the same and error->message says so; otherwise the message is empty. */
+/** Save a checkpoint. Returns once it is durable; *path_out is its file. If the file lacks its
+ * contents, because a token file has changed or its disk does not answer, the call still returns 0,
+ * and error->message says so; otherwise the message is empty. */
 RP_API RP_MUST_CHECK int rp_run_checkpoint(const char *run_dir, const char *run, char **path_out,
                                            struct rp_error *error);
 
-/** Save a checkpoint, if the run has a checkpoint directory, and end the engine. No checkpoint is
- * saved, and 0 is returned all the same, while the position of a rank is unknown (its trainer has
- * not attached since others resumed from a state token): the checkpoint before remains the last. */
+/** Save a checkpoint, if the run has a checkpoint directory, and end the engine. While the position
+ * of a rank is unknown (its trainer has not attached since others resumed from a state token), no
+ * checkpoint is saved, 0 is returned, and the checkpoint before it remains the newest. */
 RP_API RP_MUST_CHECK int rp_run_stop(const char *run_dir, const char *run, struct rp_error *error);
 
-/** Where documents come from. Of each of `documents` only source and document are used. *text_out
- * has a line for each: its row in a file, a space, and the file's path, in which `\n` stands for a
- * newline and `\\` for a backslash. The row is that of a table, or the number of a document. */
+/** Where documents come from. Only source and document of each of `documents` are used. *text_out
+ * has a line for each: a row, a space, and its file's path, in which `\n` stands for a newline
+ * and `\\` for a backslash. The row is that of a table, or the document's number in the file. */
 RP_API RP_MUST_CHECK int rp_run_locate(const char *run_dir, const char *run,
                                        const struct rp_provenance *documents, size_t count,
                                        char **text_out, struct rp_error *error);

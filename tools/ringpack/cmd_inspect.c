@@ -15,7 +15,7 @@
 
 static const char help[] =
     "Usage: ringpack inspect [options] PATH...\n\n"
-    "Say what token files are and why, how many documents of what lengths they hold, their\n"
+    "Say the format of token files and why, how many documents of what lengths they hold, their\n"
     "largest token id, and their fingerprint. Megatron datasets may be named by prefix, .bin or\n"
     ".idx; a directory stands for what it holds. A manifest says what it was made of. Of a\n"
     "checkpoint, or a file with a state token, it says what `ringpack checkpoint show` says.\n\n"

@@ -50,7 +50,7 @@ static const struct verb verbs[] = {
     {PREPARE, "index", rp_cmd_index,
      "scan token files once, so that runs start at once and damage is noticed"},
     {PREPARE, "inspect", rp_cmd_inspect,
-     "say what a path is and why, and how long its documents are"},
+     "say what format a path has, and how long its documents are"},
     {PREPARE, "config", rp_cmd_config, "show, check, compare or write configs"},
     {PREPARE, "plan", rp_cmd_plan, "show how a config packs its corpus, without reading a token"},
     {PREPARE, "doctor", rp_cmd_doctor, "check this machine and say what to change"},
