@@ -94,6 +94,7 @@
     X(save_mapped_tokens, "contents are copied from mapped files without comparing blocks")        \
     X(show_ended_engines, "metrics shows the last figures of an engine that has ended")            \
     X(signal_before_store, "an event is signalled before the store that it announces")             \
+    X(send_token_in_clear, "the token of the Hub is sent by http, too")                            \
     X(skip_padding_in_digest, "the plan digest does not cover rows of padding only")               \
     X(stop_for_second_behind, "the flow is stopped for a second ring that falls behind")           \
     X(stop_to_catch_up, "the flow is stopped and starts again for a ring that falls behind")       \
@@ -105,6 +106,7 @@
     X(trust_chain_hash, "entries of a chain are not compared with their hash")                     \
     X(trust_chain_links, "entries of a chain are not compared with the entry before them")         \
     X(trust_cached_bytes, "what is read from the cache is not compared with its hashes")           \
+    X(trust_cut_listing, "a list of objects is taken though its end is missing")                   \
     X(trust_empty_index, "an index without documents is taken though its file has tokens")         \
     X(trust_expected_shape, "the shape that a trainer expects is not compared with the run's")     \
     X(trust_first_lock, "a lock is taken though its file was replaced before it was locked")       \

@@ -196,7 +196,7 @@ int rp_object_ask(struct rp_object *object, const char *query, struct rp_ask *as
         ask->bearer = google_token();
     enum rp_store store = object->url.store;
     bool is_hub = store == RP_STORE_HUB ||
-                  (store == RP_STORE_HTTP && rp_url_is_hub_host(object->url.host));
+                  (store == RP_STORE_HTTP && rp_url_may_have_hub_token(&object->url));
     if (!object->has_moved && is_hub)
         ask->bearer = hub_token();
     if (ask->bearer)

@@ -18,6 +18,7 @@
 #include "base/bits.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "object/profile.h"
 #include "object/requests.h"
@@ -293,18 +294,27 @@ int rp_remotes_open(struct rp_remote **remotes_out, const char *const *urls, siz
     struct rp_remote *remotes = rp_calloc(count, sizeof *remotes);
     struct look *looks = rp_calloc((size_t)GROUP * PARTS, sizeof *looks);
     char *chosen = rp_dir_of_caches(directory);
+    size_t denied = 0;
     int code = remotes && looks && chosen
                    ? rp_dir_make(chosen, error)
                    : rp_fail(error, -ENOMEM, NULL, "out of memory for %zu shards", count);
     for (size_t first = 0; first < count && code == 0; first += GROUP) {
         size_t here = rp_min_u64(GROUP, count - first);
         code = open_group(remotes + first, urls + first, here, looks, chosen, error);
+        for (size_t i = 0; i < here && code == 0; i++)
+            denied += looks[i * PARTS + SPANS].request.error.code == -EACCES;
         for (size_t i = 0; i < here * PARTS; i++)
             close_look(&looks[i]);
         memset(looks, 0, (size_t)GROUP * PARTS * sizeof *looks);
     }
     free(looks);
     free(chosen);
+    if (denied) /* with the right to list the bucket, a store says 404 of what is not there */
+        rp_log(RP_LOG_WARNING,
+               "%zu of %zu shards: access to their .spans was denied (status 403): taken as not "
+               "there, so that all of their tokens are trained; the right to list the bucket tells "
+               "the two apart",
+               denied, count);
     if (code == 0)
         code = rp_remotes_check(remotes, count, error);
     if (code < 0) {

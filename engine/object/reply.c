@@ -251,5 +251,12 @@ enum rp_verdict rp_reply_judge(const struct rp_object_reply *reply,
                       expected->name, expected->first, last, reply->first, reply->last);
         return RP_REPLY_WRONG;
     }
+    if (expected->total == RP_SIZE_UNKNOWN && reply->total == RP_SIZE_UNKNOWN) {
+        (void)rp_fail(error, -RP_E_PROTOCOL, "check the server, and what lies in front of it",
+                      "%s: the server does not say how long the object is: expected a number at "
+                      "the end of its Content-Range, found *",
+                      expected->name);
+        return RP_REPLY_WRONG;
+    }
     return judge_identity(reply, expected, reply->total, error);
 }

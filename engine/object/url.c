@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/mem.h"
 #include "object/profile.h"
 #include "object/sign.h"
@@ -65,6 +66,18 @@ bool rp_url_is_hub_host(const char *host)
     size_t length = strcspn(host, "/?#");
     return (length == strcspn(given, "/") && !strncasecmp(host, given, length)) ||
            (length == sizeof hub - 1 && !strncasecmp(host, hub, length));
+}
+
+bool rp_url_may_have_hub_token(const struct rp_url *url)
+{
+    const char *given = hub_endpoint();
+    if (!rp_url_is_hub_host(url->host))
+        return false;
+    if (!strcasecmp(url->scheme, "https") || RP_DEFECT(send_token_in_clear))
+        return true;
+    size_t length = strcspn(url->host, "/?#");
+    return !strncasecmp(given, "http://", 7) && length == strcspn(given + 7, "/") &&
+           !strncasecmp(url->host, given + 7, length);
 }
 
 /* A file or a folder of a repository, and no page of it: https://HOST/…/resolve/REVISION/… */

@@ -49,6 +49,9 @@ bool rp_url_is_azure_host(const char *host);
 bool rp_url_is_hub_host(const char *host);
 /** The path of HF_ENDPOINT, without a slash at its end: "" where it has none. */
 const char *rp_url_hub_base(size_t *bytes);
+/** May the Hub's token be sent to this URL? To a host of the Hub by https; by http only to that of
+ * an HF_ENDPOINT which says http itself. */
+bool rp_url_may_have_hub_token(const struct rp_url *url);
 
 /** Split a URL and find its host. -RP_E_CONFIG says what is wrong with it. */
 RP_MUST_CHECK int rp_url_parse(struct rp_url *url, const char *text, struct rp_error *error);

@@ -350,6 +350,26 @@ def test_a_list_that_is_too_long_is_refused(program, store, monkeypatch):
     assert len(store.asked) == 17
 
 
+KEY = "<Contents><Key>x.bin</Key></Contents>"
+
+
+@pytest.mark.parametrize("page, word", [
+    (f"<ListBucketResult>{KEY}", "</ListBucketResult> at its end"),
+    (f"<ListBucketResult>{KEY}<Contents><Key>y.b", "</ListBucketResult> at its end"),
+    (f"<ListBucketResult>{KEY}\0</ListBucketResult>", "</ListBucketResult> at its end"),
+    (f"<ListBucketResult><IsTruncated>true</IsTruncated>{KEY}</ListBucketResult>",
+     "<NextContinuationToken> of a list that goes on")])
+def test_a_listing_without_its_end_is_refused(program, broken, store, monkeypatch, page, word):
+    """A run would train on a part of the corpus. The control takes what is there."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)
+    monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "1")
+    pages(store, [], 1, broken=page.encode())
+    refused(program, "inspect", "s3://b/*.bin", texts=["s3://b", word])
+    monkeypatch.setenv("RP_DEFECT", "trust_cut_listing")
+    said = subprocess.run([broken, "inspect", "s3://b/*.bin"], capture_output=True, text=True)
+    assert word not in said.stderr, said.stderr
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_listing_that_lies_is_refused(program, store, monkeypatch, seed):
     monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)

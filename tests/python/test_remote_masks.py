@@ -8,7 +8,7 @@ import test_olmo
 from convert_kit import convert
 from mask_kit import index
 from refusal_kit import refused, run
-from remote_kit import environment, store  # fixtures
+from remote_kit import answer, environment, store  # with fixtures
 
 
 def masked_data_set(program, folder, place):
@@ -44,6 +44,20 @@ def test_a_mask_that_no_sidecar_holds_is_refused(program, folder, store):
     (store.folder / "masked.spans").unlink()
     done = run(program, *PLAN, url)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_mask_that_is_denied_is_said(program, folder, store):
+    """Status 403 is what many stores say of what is not there: it is no error, and no silence."""
+    masked_data_set(program, folder, store.folder)
+    serve = store.serve
+
+    def deny(handler):
+        return answer(handler, 403, b"") if ".spans" in handler.path else serve(handler)
+
+    store.serve = deny
+    done = run(program, *PLAN, f"{store.base}/masked.bin")
+    assert done.returncode == 0 and "warning: 1 of 1 shards: access to their .spans was denied" in (
+        done.stderr)
 
 
 def test_the_sidecar_of_a_megatron_url_has_its_mask(program, folder, store):

@@ -181,6 +181,26 @@ def test_every_request_shows_the_right(program, folder, store, right):
     assert right.refused == 0 and len(store.asked) > 10
 
 
+def test_a_token_of_the_hub_is_not_sent_in_clear(program, broken, store, monkeypatch):
+    """By http it goes to a Hub whose HF_ENDPOINT says http, and to no other."""
+    monkeypatch.setenv("HF_TOKEN", "hf_S3CR3T")
+    monkeypatch.setenv("http_proxy", store.base)
+    monkeypatch.setenv("RINGPACK_OBJECT_PATIENCE", QUICK.format(1))
+    shown = []
+
+    def look(handler):
+        shown.append(handler.headers.get("Authorization"))
+        return answer(handler, 404, b"")
+
+    store.serve = look
+    url = "http://huggingface.co/datasets/a/b/resolve/main/x.bin"
+    run(program, "inspect", url)
+    assert shown and not any(shown)
+    monkeypatch.setenv("RP_DEFECT", "send_token_in_clear")
+    run(broken, "inspect", url)
+    assert any(shown)
+
+
 def files_with(texts, *folders):
     """Those that have one of the texts, but the test's own."""
     own = "secret.yaml", "e2e.yaml", "token"
@@ -262,7 +282,8 @@ def list_blobs(store, keys, per_page):
         here = "".join(f"<Blob><Name>{escape(key)}</Name></Blob>" for key in page)
         marker = f"{first + per_page}!" if first + per_page < len(found) else ""
         text = f'<EnumerationResults ServiceEndpoint="x" ContainerName="b"><Blobs>{here}</Blobs>'
-        return answer(handler, 200, f"{text}<NextMarker>{marker}</NextMarker>".encode())
+        text += f"<NextMarker>{marker}</NextMarker></EnumerationResults>"
+        return answer(handler, 200, text.encode())
 
     store.serve = list_or_serve
 

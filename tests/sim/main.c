@@ -274,6 +274,8 @@ static const char *const found_elsewhere[] = {
     "trust_chain_links",
     "trust_expected_shape",
     "trust_finished_parts",
+    "send_token_in_clear",
+    "trust_cut_listing",
     "trust_empty_index",
     "trust_first_lock",
     "trust_fresh_stamps",

@@ -329,6 +329,11 @@ static void test_replies_to_the_first_look(void **state)
     assert_int_equal(judge(REPLY("HTTP/1.1 200 OK", "Content-Length: 1000"), &unknown, &error),
                      RP_REPLY_GOOD);
     assert_int_equal(judge(REPLY("HTTP/1.1 200 OK"), &unknown, &error), RP_REPLY_WRONG);
+    assert_int_equal(
+        judge(REPLY("HTTP/1.1 206 P", "Content-Range: bytes 0-15/*"), &unknown, &error),
+        RP_REPLY_WRONG);
+    assert_int_equal(error.code, -RP_E_PROTOCOL);
+    assert_non_null(strstr(error.message, "how long the object is"));
     assert_int_equal(judge(REPLY("HTTP/1.1 404 N"), &unknown, &error), RP_REPLY_WRONG);
     assert_int_equal(error.code, -ENOENT);
     assert_int_equal(judge(REPLY("HTTP/1.1 416 R", "Content-Range: bytes */0"), &unknown, &error),
