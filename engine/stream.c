@@ -76,30 +76,43 @@ uint64_t rp_stream_object_bytes(const struct rp_corpus *corpus)
     return bytes;
 }
 
-int rp_stream_choose_io(const struct rp_io_method **method_out, const struct rp_config *config,
-                        const struct rp_corpus *corpus, char *why, size_t why_bytes,
-                        struct rp_error *error)
+/* Each document would cost a request: that is refused, unless a cache can hold all of them. */
+static int check_requests(const struct rp_config *config, const struct rp_corpus *corpus,
+                          const struct rp_shard *object, struct rp_error *error)
+{
+    if (config->shuffle != RP_SHUFFLE_DOCUMENT)
+        return 0; /* rp_stream_object_bytes asks all shards */
+    uint64_t object_bytes = rp_stream_object_bytes(corpus);
+    if (config->cache_bytes >= object_bytes)
+        return 0;
+    return rp_fail(
+        error, -RP_E_CONFIG,
+        "set `shuffle: block`, which reads about a thousand documents at once; or let the "
+        "cache hold all objects: `cache_bytes` of at least that much",
+        "%s: with `shuffle: document`, each document in a store would cost a request in every "
+        "epoch: the objects take %" PRIu64 " bytes, and cache_bytes is %" PRIu64,
+        object->path, object_bytes, config->cache_bytes);
+}
+
+int rp_stream_choose_io(struct rp_io_chosen *chosen, const struct rp_config *config,
+                        const struct rp_corpus *corpus, char *why, struct rp_error *error)
 {
     static const char *const names[] = {
         [RP_IO_AUTO] = NULL, [RP_IO_URING] = "io_uring", [RP_IO_PREAD] = "pread"};
     enum rp_io_choice io = config->io == RP_IO_MAPPED ? RP_IO_AUTO : config->io;
     const struct rp_shard *object = rp_corpus_first_object(corpus);
-    if (!object)
-        return rp_io_choose(names[io], method_out, why, why_bytes, error);
-    uint64_t object_bytes = config->shuffle == RP_SHUFFLE_DOCUMENT ? rp_stream_object_bytes(corpus)
-                                                                   : 0; /* all shards are asked */
-    if (config->shuffle == RP_SHUFFLE_DOCUMENT && config->cache_bytes < object_bytes)
-        return rp_fail(
-            error, -RP_E_CONFIG,
-            "set `shuffle: block`, which reads about a thousand documents at once; or let the "
-            "cache hold all objects: `cache_bytes` of at least that much",
-            "%s: with `shuffle: document`, each document in a store would cost a request in every "
-            "epoch: the objects take %" PRIu64 " bytes, and cache_bytes is %" PRIu64,
-            object->path, object_bytes, config->cache_bytes);
-    *method_out = rp_io_objects();
-    RP_ASSERT(*method_out); /* else its URL would have been refused */
-    snprintf(why, why_bytes, "objects in stores are read with libcurl");
-    return 0;
+    int code = object ? check_requests(config, corpus, object, error) : 0;
+    if (code < 0)
+        return code;
+    const char *begin = object ? "objects in stores are read with libcurl, and files by " : "";
+    size_t length = strlen(begin);
+    memcpy(why, begin, length + 1);
+    *chosen = (struct rp_io_chosen){.gives_way = names[io] == NULL};
+    code = rp_io_choose(names[io], &chosen->file_method, why + length, RP_STREAM_WHY_BYTES - length,
+                        error);
+    chosen->method = object ? rp_io_objects() : chosen->file_method;
+    RP_ASSERT(code < 0 || chosen->method); /* else the object's URL would have been refused */
+    return code;
 }
 
 static struct rp_plan_config plan_config_of(const struct rp_config *config,

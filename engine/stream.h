@@ -16,6 +16,8 @@
 #include "plan/docs_per_row.h"
 #include "plan/plan.h"
 
+#define RP_STREAM_WHY_BYTES 352u
+
 /* A limit of documents a row that costs more of the tokens than this is warned of. */
 #define RP_DOCS_PER_ROW_COST_MAX 0.01
 
@@ -37,11 +39,10 @@ RP_MUST_CHECK int rp_stream_open_corpus_with(struct rp_corpus **corpus_out,
 /** Bytes that a cache needs to keep all shards that are objects in stores. */
 uint64_t rp_stream_object_bytes(const struct rp_corpus *corpus);
 
-/** How the corpus is read: files as the config's `io` says (rp_io_choose), objects in stores, and
- * files beside them, by libcurl. What would take a request for each document is refused. */
-RP_MUST_CHECK int rp_stream_choose_io(const struct rp_io_method **method_out,
-                                      const struct rp_config *config,
-                                      const struct rp_corpus *corpus, char *why, size_t why_bytes,
+/** How the corpus is read: files as the config's `io` says (rp_io_choose), objects in stores by
+ * libcurl. What would take a request for each document is refused. why: RP_STREAM_WHY_BYTES. */
+RP_MUST_CHECK int rp_stream_choose_io(struct rp_io_chosen *chosen, const struct rp_config *config,
+                                      const struct rp_corpus *corpus, char *why,
                                       struct rp_error *error);
 
 /** A plan of the whole stream, at row 0. The corpus must outlive it. A config without

@@ -51,6 +51,7 @@
     X(ignore_trial, "a start goes on although its test write into a directory has failed")         \
     X(ignore_unknown_options, "an option that this library does not know is silently ignored")     \
     X(ignore_tokenizer, "the tokenizers of two shards, or of a state and a run, are not compared") \
+    X(insist_on_rings, "a reader that gets no ring fails, though nobody asked for io_uring")       \
     X(join_silently, "the engine is not woken when dispatch has joined a ring")                    \
     X(join_too_early, "a flow joins a ring below batches that the ring has already")               \
     X(keep_queries, "queries of URLs, which may be secrets, are kept in checkpoints")              \

@@ -238,8 +238,12 @@ static void *fetch_main(void *argument)
 {
     prctl(PR_SET_NAME, "read");
     struct rp_fetcher *f = argument;
-    struct rp_io_options options = {
-        .depth = f->options->io_depth, .is_stopping = is_stopping, .context = f};
+    struct rp_io_options options = {.depth = f->options->io_depth,
+                                    .file_method = f->options->file_method,
+                                    .gives_way = f->options->gives_way,
+                                    .refusal = &f->refusal,
+                                    .is_stopping = is_stopping,
+                                    .context = f};
     int code = rp_io_open(&f->io, f->options->method, &options, &f->error);
     rp_a32_store_release(&f->opened, code < 0 ? 2 : 1); /* PAIRS fetcher-opened */
     rp_event_signal(&f->opened_event);
@@ -259,6 +263,7 @@ int rp_fetcher_start(struct rp_fetcher *f, struct rp_error *error)
     f->next_read = 0;
     f->has_region = false;
     f->published = (struct rp_io_counts){0};
+    f->refusal.code = 0;
     rp_a32_store_relaxed(&f->opened, 0);
     f->reads_left = rp_calloc(f->arena->slot_count, sizeof *f->reads_left);
     if (!f->reads_left)

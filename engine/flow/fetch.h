@@ -25,6 +25,7 @@ struct rp_fetcher {
     struct rp_a32 opened; /* 1 = io is open, 2 = it could not be */
     struct rp_event opened_event;
     struct rp_error error;
+    struct rp_error refusal;       /* code < 0: io_uring was refused, and `io` reads with pread */
     struct rp_io_counts published; /* what of this start's io is in the counts below */
     struct rp_a64 reads, read_bytes, short_reads, retries; /* for stat; writer: the reader */
     struct rp_a32 at_server; /* the same: reads that wait for a server */

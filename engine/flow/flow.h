@@ -49,7 +49,9 @@ struct rp_mask_counts {
 struct rp_flow_options {
     const struct rp_corpus *corpus;
     const struct rp_io_method *method;
-    const struct rp_contents *contents; /* NULL = none */
+    const struct rp_io_method *file_method; /* where `method` is that of objects: for files */
+    bool gives_way;                         /* as in rp_io_options */
+    const struct rp_contents *contents;     /* NULL = none */
     struct rp_cache *cache;       /* of objects in stores, by the numbers of shards; NULL = none */
     struct rp_next_use *next_use; /* told what has been read; NULL = nobody asks */
     uint32_t readers, packers, io_depth;
@@ -198,6 +200,14 @@ struct rp_flow_counts {
     uint64_t packers_replaced;
 };
 void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts);
+
+/* The readers that run, those of catch-up flows too. */
+struct rp_flow_readers {
+    uint32_t count;
+    uint32_t refused;           /* so many read with pread, as io_uring was refused them */
+    const struct rp_error *why; /* one of them was; NULL if there is none. Valid until a stop */
+};
+struct rp_flow_readers rp_flow_readers(const struct rp_flow *flow);
 
 /* The oldest ticket that is not delivered: what every ring waits for that has no batch. */
 struct rp_oldest_ticket {

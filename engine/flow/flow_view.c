@@ -39,6 +39,27 @@ uint32_t rp_flow_catch_ups(const struct rp_flow *flow)
     return count;
 }
 
+static void add_readers(struct rp_flow_readers *sum, const struct rp_flow *flow)
+{
+    for (uint32_t i = 0; i < flow->options.readers; i++) {
+        const struct rp_fetcher *f = &flow->fetchers[i];
+        bool is_refused = f->started && f->refusal.code < 0;
+        sum->count += f->started;
+        sum->refused += is_refused;
+        sum->why = is_refused ? &f->refusal : sum->why;
+    }
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
+        if (flow->catch_up[r])
+            add_readers(sum, flow->catch_up[r]);
+}
+
+struct rp_flow_readers rp_flow_readers(const struct rp_flow *flow)
+{
+    struct rp_flow_readers sum = {0};
+    add_readers(&sum, flow);
+    return sum;
+}
+
 const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
                                        const struct rp_transfer *transfer)
 {

@@ -32,7 +32,7 @@ struct fetching {
 
 struct rp_prefill {
     const struct rp_corpus *corpus;
-    const struct rp_io_method *method;
+    struct rp_io_chosen chosen;
     struct rp_cache *cache;
     const struct rp_next_use *next_use;
     struct rp_plan_blocks blocks;
@@ -156,7 +156,7 @@ static bool next_piece(struct rp_prefill *prefill, uint32_t piece, uint64_t *off
 
 static void close_entry(struct rp_prefill *prefill, struct fetching *it)
 {
-    prefill->method->close_object(&it->object);
+    prefill->chosen.method->close_object(&it->object);
     rp_kept_close(it->kept);
     free(it->buffer);
     *it = (struct fetching){0};
@@ -209,7 +209,7 @@ static bool fetch_next(struct rp_prefill *prefill)
                                       .number = number};
     bool is_kept = shard->url && shard->identity[0];
     struct rp_kept *kept = is_kept ? rp_kept_open(prefill->cache, number) : NULL;
-    if (!kept || prefill->method->open_object(&it->object, &place, NULL) < 0) {
+    if (!kept || prefill->chosen.method->open_object(&it->object, &place, NULL) < 0) {
         prefill->runs.run_count = 0; /* a file on a disk, or no memory: the reader sees to it */
         rp_kept_close(kept);
         return true;
@@ -286,11 +286,13 @@ static void *prefill_main(void *context)
 {
     struct rp_prefill *prefill = context;
     const struct rp_io_options options = {.depth = RP_CACHE_FILLS_MAX,
+                                          .file_method = prefill->chosen.file_method,
+                                          .gives_way = prefill->chosen.gives_way,
                                           .is_stopping = is_stopping,
                                           .context = prefill,
                                           .is_fill = true};
     prctl(PR_SET_NAME, "prefill");
-    if (rp_io_open(&prefill->io, prefill->method, &options, NULL) < 0)
+    if (rp_io_open(&prefill->io, prefill->chosen.method, &options, NULL) < 0)
         return NULL;
     (void)!rp_mapped_guard(fill, prefill);
     rp_io_close(prefill->io);
@@ -323,7 +325,7 @@ static void free_prefill(struct rp_prefill *prefill)
 }
 
 int rp_prefill_open(struct rp_prefill **prefill_out, const struct rp_corpus *corpus,
-                    const struct rp_io_method *method, struct rp_cache *cache,
+                    const struct rp_io_chosen *io, struct rp_cache *cache,
                     const struct rp_next_use *next_use, const struct rp_plan_blocks *blocks,
                     struct rp_error *error)
 {
@@ -333,11 +335,8 @@ int rp_prefill_open(struct rp_prefill **prefill_out, const struct rp_corpus *cor
     struct rp_prefill *prefill = rp_calloc(1, sizeof *prefill);
     if (!prefill)
         return rp_fail(error, -ENOMEM, NULL, "out of memory to fill the cache");
-    *prefill = (struct rp_prefill){.corpus = corpus,
-                                   .method = method,
-                                   .cache = cache,
-                                   .next_use = next_use,
-                                   .blocks = *blocks};
+    *prefill = (struct rp_prefill){
+        .corpus = corpus, .chosen = *io, .cache = cache, .next_use = next_use, .blocks = *blocks};
     int code = start(prefill, error);
     if (code < 0)
         free_prefill(prefill);

@@ -31,9 +31,9 @@
 
 struct rp_prefill;
 /** Start a prefill, if the order of documents has blocks; otherwise *prefill_out is NULL. The
- * corpus, the cache and next_use are borrowed. */
+ * corpus, the cache and next_use are borrowed; *io is copied. */
 RP_MUST_CHECK int rp_prefill_open(struct rp_prefill **prefill_out, const struct rp_corpus *corpus,
-                                  const struct rp_io_method *method, struct rp_cache *cache,
+                                  const struct rp_io_chosen *io, struct rp_cache *cache,
                                   const struct rp_next_use *next_use,
                                   const struct rp_plan_blocks *blocks, struct rp_error *error);
 /** Stop it, without waiting for a server. NULL is fine. */

@@ -89,7 +89,7 @@ int rp_io_open(struct rp_io **io_out, const struct rp_io_method *method,
     io->free = rp_calloc(depth, sizeof *io->free);
     io->queue = rp_calloc(depth, sizeof *io->queue);
     int code = io->flights && io->free && io->queue
-                   ? method->open(&io->self, options, error)
+                   ? rp_io_open_method(&io->method, &io->self, options, error)
                    : rp_fail(error, -ENOMEM, NULL, "no memory for %u reads in flight", depth);
     if (code < 0) {
         io->method = NULL;

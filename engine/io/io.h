@@ -70,8 +70,17 @@ struct rp_io_counts {
     uint64_t errors;      /* reads that finished with an error */
 };
 
+struct rp_io_method;
+
 struct rp_io_options {
     uint32_t depth; /* reads in flight at most; 1 .. 4096 */
+    /* By what the objects' method reads files, and what a cache keeps; of no use to the others. */
+    const struct rp_io_method *file_method;
+    /* Nobody asked for io_uring by name: if no ring can be made now, for want of memory, of a
+     * descriptor or of the right to, pread takes its place. */
+    bool gives_way;
+    /* Why that happened, and what helps. Left alone otherwise; NULL = nobody asks. */
+    struct rp_error *refusal;
     /* Has nobody a use for the reads any more? Asked now and then while they are waited for; NULL =
      * never. Reads then come back with -ECANCELED. */
     bool (*is_stopping)(void *context);
@@ -113,12 +122,24 @@ extern const struct rp_io_method rp_io_method_uring;
 extern const struct rp_io_method rp_io_method_pread;
 extern const struct rp_io_method rp_io_method_http; /* where it was built with libcurl */
 
+/* What was chosen to read a corpus. */
+struct rp_io_chosen {
+    const struct rp_io_method *method;      /* of all reads */
+    const struct rp_io_method *file_method; /* the same; beside objects in stores, that of files */
+    bool gives_way;                         /* both as in rp_io_options */
+};
+
 /** Choose a method. `name` is "io_uring", "pread" or NULL for automatic: io_uring if a ring can be
- * made and reads through it, else pread. why (>= 256 bytes) says in one line what was chosen and
+ * made and reads through it, else pread. That is a trial: a later ring may still be refused, and
+ * gives_way says what then. why (>= 256 bytes) says in one line what was chosen and
  * why, with the hint that enables io_uring. A forced method that does not work is -RP_E_RESOURCE
  * with the reason. */
 RP_MUST_CHECK int rp_io_choose(const char *name, const struct rp_io_method **method_out, char *why,
                                size_t why_bytes, struct rp_error *error);
+
+/** Call `open` of *method. Where io_uring gives way (rp_io_options) *method becomes pread. */
+RP_MUST_CHECK int rp_io_open_method(const struct rp_io_method **method, void **self,
+                                    const struct rp_io_options *options, struct rp_error *error);
 
 /** Reads in flight, where the user asks for so many; 0 = leaves it open: then 128 with io_uring,
  * and 64 without, as each read of an object may be a connection, and pread has 32 threads. */

@@ -6,8 +6,9 @@
  *                         └─► what lies between ──────────────────────────────────► server
  *     a read of a file    ──────────────────────────────────────────────────────────► files
  *
- * Files are read by io_uring or pread, as those of a corpus on a disk. What came from the cache is
- * compared with its hashes; if anything is wrong with it, all of the read is asked of the server.
+ * Files are read by options->file_method, as those of a corpus on a disk. What came from the cache
+ * is compared with its hashes; if anything is wrong with it, all of the read is asked of the
+ * server.
  *
  * The reader's own thread drives libcurl, and bodies are written straight to where the packer takes
  * the tokens from. What can be tried again is tried again in there, so the result of an object is
@@ -86,14 +87,13 @@ static void http_close(void *self)
     free(http);
 }
 
-/* For files: io_uring where it works, else pread. */
 static int open_files(struct http *http, struct rp_error *error)
 {
-    char why[256];
-    const struct rp_io_options options = {
-        .depth = (uint32_t)rp_min_u64(2ull * http->depth, LOCAL_DEPTH_MAX)};
-    int code = rp_io_choose(NULL, &http->files, why, sizeof why, error);
-    return code < 0 ? code : http->files->open(&http->files_self, &options, error);
+    struct rp_io_options options = http->options;
+    options.depth = (uint32_t)rp_min_u64(2ull * http->depth, LOCAL_DEPTH_MAX);
+    http->files = options.file_method;
+    RP_ASSERT(http->files && http->files != &rp_io_method_http);
+    return rp_io_open_method(&http->files, &http->files_self, &options, error);
 }
 
 static int http_open(void **self, const struct rp_io_options *options, struct rp_error *error)

@@ -26,7 +26,7 @@
 #include "base/mem.h"
 #include "io/io.h"
 
-enum { THREADS_MAX = 32 };
+enum { THREADS_MAX = 32, REFUSERS = 64 };
 
 struct job {
     struct rp_io_read read;
@@ -40,7 +40,11 @@ struct result {
 
 struct pool {
     uint32_t depth, threads_max;
-    bool cache_first; /* RWF_NOWAIT works here */
+    /* Files that refuse RWF_NOWAIT, as their file system (tmpfs) or a sandbox says: 1 + descriptor,
+     * in the place of the descriptor modulo REFUSERS. To ask such a file at each read costs a tenth
+     * of the read. A descriptor that becomes another file's stays in its place, which costs that
+     * file the fast way and nothing else. */
+    intptr_t refusers[REFUSERS];
     pthread_t threads[THREADS_MAX];
     uint32_t thread_count; /* of the owner alone, as is `threads` */
 
@@ -143,7 +147,6 @@ static int pread_open(void **self, const struct rp_io_options *options, struct r
         return rp_fail(error, -ENOMEM, NULL, "no memory for a pool of reading threads");
     pool->depth = options->depth;
     pool->threads_max = (uint32_t)rp_min_u64(options->depth, THREADS_MAX);
-    pool->cache_first = true;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->finished, NULL);
@@ -164,12 +167,14 @@ static int pread_open(void **self, const struct rp_io_options *options, struct r
 static bool read_cached(struct pool *pool, struct job *job)
 {
     const struct rp_io_read *read = &job->read;
-    if (!pool->cache_first || read->alignment != 1)
+    intptr_t *refuser = &pool->refusers[(size_t)read->object % REFUSERS];
+    if (*refuser == read->object + 1 || read->alignment != 1)
         return false;
     struct iovec target = {read->buffer, read->bytes};
     ssize_t count = preadv2((int)read->object, &target, 1, (off_t)read->offset, RWF_NOWAIT);
-    if (count < 0) { /* a file system (tmpfs) or sandbox that cannot say never will */
-        pool->cache_first = errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL;
+    if (count < 0) { /* one that cannot say never will */
+        if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)
+            *refuser = read->object + 1;
         return false;
     }
     job->arrived = (uint32_t)count;

@@ -10,10 +10,11 @@
  *   setup flags     older kernels answer EINVAL: take the next rung of the ladder. The last one has
  *                   no flag at all, because gVisor refuses even CLAMP.
  *
- *   registration    ENOMEM from RLIMIT_MEMLOCK (8 MiB by default, counted for each user): run
- *                   unregistered.
+ *   registration    ENOMEM from RLIMIT_MEMLOCK (8 MiB by default, counted for each user; on some
+ *                   kernels the rings themselves count, too): run unregistered.
  *
- *   a ring at all   open fails with the reason, and choose.c takes pread.
+ *   a ring at all   open fails with the reason, be it the first ring or a later one. choose.c says
+ *                   what is done then.
  *
  * Invariants: reads in flight <= entries of the submission queue <= half the completion queue, so
  * there is always room in both. FEAT_NODROP is required, so no completion can be lost.

@@ -56,7 +56,7 @@ int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_config *config = engine->config;
     struct rp_cache_counts counts;
-    if (config->cache_bytes == 0 || engine->method != rp_io_objects())
+    if (config->cache_bytes == 0 || engine->io.method != rp_io_objects())
         return 0;
     int code = rp_next_use_open(&engine->next_use, engine->corpus, engine->plan, error);
     if (code >= 0)
@@ -70,7 +70,7 @@ int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error)
         return 0;
     }
     const struct rp_plan_blocks blocks = rp_plan_blocks(engine->plan);
-    code = rp_prefill_open(&engine->prefill, engine->corpus, engine->method, engine->cache,
+    code = rp_prefill_open(&engine->prefill, engine->corpus, &engine->io, engine->cache,
                            &engine->next_use, &blocks, error);
     if (code < 0) {
         rp_engine_close_cache(engine);

@@ -220,7 +220,7 @@ struct rp_engine {
     uint64_t rollback_epoch, rollback_row;
     struct rp_flow *flow;
     bool flow_running, flow_ended;
-    const struct rp_io_method *method;
+    struct rp_io_chosen io;
     bool direct;
     struct rp_cache *cache;      /* of objects in stores; NULL = none */
     struct rp_next_use next_use; /* what the cache asks */
@@ -261,6 +261,7 @@ struct rp_engine {
     /* The sample at which it was last looked how tokens are taken, and at which the log said it. */
     uint64_t looked_reading_ns, told_reading_ns;
     uint32_t told_reading; /* enum rp_read_way: what it said */
+    bool told_refusal;     /* it has said that io_uring was refused to a reader */
     struct rp_wait_history wait_history;
     uint64_t absent_wait_ns; /* since then only seats without a consumer are waited for, or 0 */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */

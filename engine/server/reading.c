@@ -3,6 +3,7 @@
 #include "server/reading.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "flow/residency.h"
@@ -47,6 +48,14 @@ static enum rp_read_way main_way(const struct rp_engine *engine, const struct sp
     return way;
 }
 
+/* The name of what reads, where tokens are read: that of most readers. */
+static const char *method_name(const struct rp_engine *engine)
+{
+    struct rp_flow_readers readers = rp_flow_readers(engine->flow);
+    bool gave_way = engine->io.method == &rp_io_method_uring && readers.refused > readers.count / 2;
+    return gave_way ? rp_io_method_pread.name : engine->io.method->name;
+}
+
 static void explain(const struct rp_engine *engine, char *text, size_t text_bytes)
 {
     struct rp_flow_page_cache cache = rp_flow_page_cache(engine->flow);
@@ -61,6 +70,27 @@ static void explain(const struct rp_engine *engine, char *text, size_t text_byte
         snprintf(text, text_bytes, "chosen at the start: it cannot follow the page cache here");
     else
         snprintf(text, text_bytes, "as `io` and `direct` say");
+}
+
+/* Adds the readers that do not read as most do, or as was chosen. */
+static void explain_readers(const struct rp_engine *engine, char *text, size_t text_bytes)
+{
+    struct rp_flow_readers readers = rp_flow_readers(engine->flow);
+    size_t length = strlen(text);
+    if (readers.refused)
+        snprintf(text + length, text_bytes - length, "; %u of %u readers read with pread: %s",
+                 readers.refused, readers.count, readers.why->message);
+}
+
+void rp_engine_note_readers(struct rp_engine *engine)
+{
+    struct rp_flow_readers readers = rp_flow_readers(engine->flow);
+    if (!readers.refused || engine->told_refusal)
+        return;
+    engine->told_refusal = true;
+    rp_log(RP_LOG_WARNING, "%u of %u readers read with pread, and the rows are the same: %s%s%s",
+           readers.refused, readers.count, readers.why->message, readers.why->hint[0] ? "; " : "",
+           readers.why->hint);
 }
 
 void rp_engine_note_reading(struct rp_engine *engine)
@@ -99,10 +129,11 @@ void rp_stat_add_reading(json_t *object, const struct rp_engine *engine,
     struct rp_flow_page_cache cache = rp_flow_page_cache(engine->flow);
     struct speeds speeds = speeds_of_late(engine);
     enum rp_read_way main = main_way(engine, &speeds);
-    char why[160];
+    char why[320];
     explain(engine, why, sizeof why);
+    explain_readers(engine, why, sizeof why);
     json_object_set_new(object, "io",
-                        json_string(main == RP_READ_MAPPED ? "mapped" : engine->method->name));
+                        json_string(main == RP_READ_MAPPED ? "mapped" : method_name(engine)));
     json_object_set_new(
         object, "direct",
         json_boolean(cache.is_watched && speeds.all > 0 ? main == RP_READ_DIRECT : engine->direct));

@@ -10,6 +10,8 @@
 /** After each sample of the pace: log how tokens are taken when most of them are taken another way
  * than before. */
 void rp_engine_note_reading(struct rp_engine *engine);
+/** After each start of readers: log, once, that io_uring was refused to one, and why. */
+void rp_engine_note_readers(struct rp_engine *engine);
 /** The keys of `ringpack stat` about it, from `io` on. */
 void rp_stat_add_reading(json_t *object, const struct rp_engine *engine,
                          const struct rp_flow_counts *counts);

@@ -30,6 +30,7 @@
 #include "base/mem.h"
 #include "flow/catch_up.h"
 #include "server/probe.h"
+#include "server/reading.h"
 #include "server/rings.h"
 #include "server/save.h"
 #include "server/seats.h"
@@ -227,10 +228,12 @@ static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flo
     int code = rp_plan_load(plans->plan, state, bytes, false, error);
     if (code >= 0 && plans->scout)
         code = rp_plan_load(plans->scout, state, bytes, false, error);
-    if (code >= 0)
-        return rp_flow_start_catch_up(engine->flow, catch_up, ring, plans->plan, plans->scout,
-                                      error);
-    rp_flow_close(catch_up);
+    if (code < 0) {
+        rp_flow_close(catch_up);
+        return code;
+    }
+    code = rp_flow_start_catch_up(engine->flow, catch_up, ring, plans->plan, plans->scout, error);
+    rp_engine_note_readers(engine);
     return code;
 }
 

@@ -9,6 +9,7 @@
 #include "flow/catch_up.h"
 #include "server/connections.h"
 #include "server/probe.h"
+#include "server/reading.h"
 #include "server/rings.h"
 #include "server/save.h"
 #include "server/seats.h"
@@ -162,6 +163,7 @@ int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
     engine->flow_running = true;
     engine->flow_ended = false;
     rp_engine_watch_packers(engine);
+    rp_engine_note_readers(engine);
     rp_engine_schedule_save(engine);
     return 0;
 }

@@ -102,8 +102,8 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
 static int open_flow(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_config *c = engine->config;
-    char why[256];
-    int code = rp_stream_choose_io(&engine->method, c, engine->corpus, why, sizeof why, error);
+    char why[RP_STREAM_WHY_BYTES];
+    int code = rp_stream_choose_io(&engine->io, c, engine->corpus, why, error);
     if (code >= 0)
         code = rp_engine_open_cache(engine, error);
     if (code < 0)
@@ -111,7 +111,7 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
     engine->direct = c->direct == RP_SWITCH_ON ||
                      (c->direct == RP_SWITCH_AUTO &&
                       rp_io_prefers_direct(rp_corpus_bytes(engine->corpus)));
-    bool is_local = engine->method != rp_io_objects(), adapts = is_local && c->io == RP_IO_AUTO;
+    bool is_local = engine->io.method != rp_io_objects(), adapts = is_local && c->io == RP_IO_AUTO;
     bool mapped = is_local &&
                   (c->io == RP_IO_MAPPED ||
                    (adapts && rp_cached_is_whole(engine->corpus, &rp_page_cache_of_kernel)));
@@ -120,36 +120,39 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
                c->io == RP_IO_MAPPED ? "io: mapped" : "the page cache holds the corpus");
     if (!mapped || adapts)
         rp_log(RP_LOG_INFO, "%s; %s reads", why, engine->direct ? "direct" : "buffered");
-    struct rp_flow_options options = {.corpus = engine->corpus,
-                                      .method = engine->method,
-                                      .contents = engine->contents,
-                                      .cache = engine->cache,
-                                      .next_use = engine->cache ? &engine->next_use : NULL,
-                                      .readers = c->num_workers,
-                                      .packers = c->packers,
-                                      .io_depth = rp_io_choose_depth(engine->method, c->io_depth),
-                                      .packer_processes = c->packer_processes,
-                                      .mapped = mapped,
-                                      .direct = engine->direct,
-                                      .adapts = adapts,
-                                      .may_fill = c->direct != RP_SWITCH_ON,
-                                      .may_direct = c->direct != RP_SWITCH_OFF,
-                                      .verify_blocks = c->verify_blocks != RP_SWITCH_OFF,
-                                      .token_limit = rp_stream_token_limit(c),
-                                      .pad_id = c->pad_id,
-                                      .world = c->dp_world_size,
-                                      .rank_first = c->rank_first,
-                                      .rank_count = c->rank_count,
-                                      .rows = c->batch_size,
-                                      .global_batch_rows = c->global_batch_size,
-                                      .drop_last = c->drop_last,
-                                      .prefetch_bytes = c->prefetch_bytes,
-                                      .seq_len = c->seq_len,
-                                      .state_bytes = engine->state_bytes_max,
-                                      .batch_slots = engine->geometry.slots,
-                                      .other_descriptors = rp_engine_descriptors(c),
-                                      .mask_counts = engine->mask_counts,
-                                      .truncates = c->long_doc == RP_LONG_DOC_TRUNCATE};
+    struct rp_flow_options options = {
+        .corpus = engine->corpus,
+        .method = engine->io.method,
+        .file_method = engine->io.file_method,
+        .gives_way = engine->io.gives_way,
+        .contents = engine->contents,
+        .cache = engine->cache,
+        .next_use = engine->cache ? &engine->next_use : NULL,
+        .readers = c->num_workers,
+        .packers = c->packers,
+        .io_depth = rp_io_choose_depth(engine->io.method, c->io_depth),
+        .packer_processes = c->packer_processes,
+        .mapped = mapped,
+        .direct = engine->direct,
+        .adapts = adapts,
+        .may_fill = c->direct != RP_SWITCH_ON,
+        .may_direct = c->direct != RP_SWITCH_OFF,
+        .verify_blocks = c->verify_blocks != RP_SWITCH_OFF,
+        .token_limit = rp_stream_token_limit(c),
+        .pad_id = c->pad_id,
+        .world = c->dp_world_size,
+        .rank_first = c->rank_first,
+        .rank_count = c->rank_count,
+        .rows = c->batch_size,
+        .global_batch_rows = c->global_batch_size,
+        .drop_last = c->drop_last,
+        .prefetch_bytes = c->prefetch_bytes,
+        .seq_len = c->seq_len,
+        .state_bytes = engine->state_bytes_max,
+        .batch_slots = engine->geometry.slots,
+        .other_descriptors = rp_engine_descriptors(c),
+        .mask_counts = engine->mask_counts,
+        .truncates = c->long_doc == RP_LONG_DOC_TRUNCATE};
     options.prefetch_bytes = rp_flow_prefetch_bytes(&options, engine->plan, engine->start_row);
     code = rp_flow_open(&engine->flow, &options, engine->wake_fd, error);
     if (code >= 0)

@@ -21,6 +21,7 @@ struct io_run {
     const struct io_sample *sample;
     int fd; /* of the sample, buffered or not */
     uint32_t depth, alignment, bytes_max, reads;
+    bool gives_way; /* as in rp_io_options */
     bool in_region; /* every other buffer lies in the region that is offered for registration */
     uint64_t seed;
     struct rp_io_counts counts; /* out */

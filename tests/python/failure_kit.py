@@ -6,6 +6,7 @@ A test makes a Tape, reads some of it, lets the failure happen, looks at what is
 calls `finish`: a new engine, and every row that was not read yet; each row must have come once and
 with the bytes that it has without the failure."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -20,10 +21,12 @@ from stream_kit import Engine, Ranks, write_megatron
 
 SEQ_LEN = 128
 
-# A command in front of the program: io_uring_setup answers EPERM, as in many containers.
+# A command in front of the program: io_uring_setup of more than so many entries answers so.
 FILTER = """
 import ctypes, os, struct, sys
-code = [(0x20, 0, 0, 0), (0x15, 0, 1, 425), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)]
+entries, error = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+code = [(0x20, 0, 0, 0), (0x15, 0, 3, 425), (0x20, 0, 0, 16), (0x25, 0, 1, entries)]
+code += [(0x06, 0, 0, 0x00050000 | error), (0x06, 0, 0, 0x7FFF0000)]
 lines = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
 filter = struct.pack("HxxxxxxQ", len(code), ctypes.addressof(lines))
 prctl = ctypes.CDLL(None).prctl
@@ -31,7 +34,10 @@ if prctl(38, 1, 0, 0, 0) or prctl(22, 2, filter, 0, 0):
     sys.exit("prctl refused the filter")
 os.execv(sys.argv[1], sys.argv[1:])
 """
-WITHOUT_IO_URING = [sys.executable, "-c", FILTER]
+# As in many containers.
+WITHOUT_IO_URING = [sys.executable, "-c", FILTER, "0", str(errno.EPERM)]
+# The trial at the start, of one entry, gets its ring; for those of readers there is no memory.
+WITHOUT_MORE_RINGS = [sys.executable, "-c", FILTER, "1", str(errno.ENOMEM)]
 
 
 class Tape:

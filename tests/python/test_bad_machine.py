@@ -2,10 +2,13 @@
 """A machine that lacks something, files that change under the engine, and signals: it works with
 what there is, or says what is missing; and what was delivered and saved stays right."""
 
+import contextlib
 import os
 import re
+import resource
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,12 +16,13 @@ from pathlib import Path
 import pytest
 import ringpack
 import ringpack.__main__
-from failure_kit import WITHOUT_IO_URING
+from failure_kit import WITHOUT_IO_URING, WITHOUT_MORE_RINGS
 from refusal_kit import assert_refusal, options, refused, refused_serve, run, write_good
 from ringpack import _library
-from stream_kit import Corpus, Engine, Ranks, Stream, Taken
+from stream_kit import IO_URING_WORKS, PATIENCE, Corpus, Engine, Ranks, Stream, Taken
 
 IS_ROOT = os.geteuid() == 0
+needs_io_uring = pytest.mark.skipif(not IO_URING_WORKS, reason="needs io_uring, to lose it")
 needs_root = pytest.mark.skipif(
     not IS_ROOT or not shutil.which("unshare"), reason="needs root, to mount in a namespace"
 )
@@ -67,12 +71,104 @@ def test_more_memory_than_there_is(program, folder, good, changes):
     assert name in ("RP_E_RESOURCE", "RP_E_CONFIG") and any(c.isdigit() for c in text)
 
 
-@pytest.mark.parametrize("io, limit", [("auto", 4096), ("io_uring", 256 << 10)])
-def test_little_memory_may_be_locked(program, folder, stream, io, limit):
-    """io_uring then works with buffers that are not registered, or gives way to pread."""
-    drop = ["setpriv", "--inh-caps=-ipc_lock", "--bounding-set=-ipc_lock"] if IS_ROOT else []
-    prefix = ["prlimit", f"--memlock={limit}:{limit}", *drop]
-    assert_whole_stream(program, folder, stream, prefix, io=io, direct="on", prefetch_bytes="4mb")
+DROP_LOCK = ["setpriv", "--inh-caps=-ipc_lock", "--bounding-set=-ipc_lock"] if IS_ROOT else []
+
+
+@pytest.mark.parametrize(
+    "io, limit, readers",
+    [("auto", 4096, 1), ("auto", 64 << 10, 8), ("mapped", 64 << 10, 8), ("io_uring", 256 << 10, 1)],
+)
+def test_little_memory_may_be_locked(program, folder, stream, io, limit, readers):
+    """io_uring then works with buffers that are not registered, or gives way to pread: for all
+    readers, or for those that come late."""
+    prefix = ["prlimit", f"--memlock={limit}:{limit}", *DROP_LOCK]
+    keys = {"io": io, "direct": "on", "prefetch_bytes": "4mb", "num_workers": readers}
+    assert_whole_stream(program, folder, stream, prefix, **keys)
+
+
+def assert_gives_way(program, folder, stream, **keys):
+    """Readers get no ring though the trial did: all rows come, `stat` and one line say so."""
+    config = {**stream.config(), "batch_size": 2, "direct": "on", "num_workers": 4, **keys}
+    engine = Engine(program, folder, config, prefix=WITHOUT_MORE_RINGS)
+    try:
+        taken = Taken(stream)
+        with Ranks(engine) as ranks:
+            taken.add(ranks.turn())
+            stat = ringpack.stat(engine.run, folder)
+            for batches in ranks.turns():
+                taken.add(batches)
+        taken.assert_all()
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+    lines = [line for line in engine.log().splitlines() if "readers read with pread" in line]
+    assert len(lines) == 1 and "4 of 4" in lines[0] and "ENOMEM" in lines[0], engine.log()
+    assert "ulimit -l" in lines[0] and "tried, and it works" in engine.log()
+    assert stat["io"] in ("pread", "mapped")
+    assert "4 of 4 readers read with pread" in stat["io_reason"]
+
+
+@needs_io_uring
+def test_no_ring_after_the_trial(program, folder, stream, good):
+    assert_gives_way(program, folder, stream)
+    where = [f"--source={good}", *options(folder / "run", io="io_uring")]
+    refused(program, "serve", *where, texts=["ENOMEM", "ulimit -l"], prefix=WITHOUT_MORE_RINGS)
+
+
+@needs_io_uring
+def test_no_ring_after_the_trial_is_noticed(broken, folder, stream, monkeypatch):
+    """The control of the test before."""
+    monkeypatch.setenv("RP_DEFECT", "insist_on_rings")
+    with pytest.raises(AssertionError, match="no memory for the ring"):
+        assert_gives_way(broken, folder, stream)
+
+
+def rings_are_charged():
+    """Does the kernel count a ring as memory that is locked? Linux 6.18 does."""
+    setup = "import ctypes; exit(ctypes.CDLL(None).syscall(425, 128, bytes(120)) < 0)"
+    command = ["prlimit", "--memlock=0:0", *DROP_LOCK, sys.executable, "-c", setup]
+    return IO_URING_WORKS and subprocess.run(command, check=False).returncode != 0
+
+
+def serve_one_that_returns(program, folder, stream, io):
+    """Rank 1 returns with its first state when no memory may be locked any more, so that a reader
+    is started for it. The engine, when both ranks had what they wanted or it has failed."""
+    config = {**stream.config(), "batch_size": 2, "dp_world_size": 2, "num_epochs": 100}
+    config |= {"io": io, "direct": "on", "prefetch_bytes": "64kb"}
+    engine = Engine(program, folder, config, prefix=DROP_LOCK)
+    try:
+        with Ranks(engine, 2) as ranks:
+            first = ranks.tokens()[1]
+            for _ in range(40):
+                ranks.turn()
+            resource.prlimit(engine.pid, resource.RLIMIT_MEMLOCK, (0, 0))
+            ranks.loaders[1].close()
+            ranks.loaders[1] = ringpack.Loader(
+                run=engine.run, run_dir=folder, dp_rank=1, dp_world_size=2
+            )
+            ranks.loaders[1].load_state_dict({"ringpack_state": first})
+            with contextlib.suppress(ringpack.RingpackError):
+                ranks.loaders[1].attach()
+                batches = (ranks.loaders[1].next(timeout=PATIENCE) for _ in range(40))
+                rows = [batch["rows"]["row"][0] for batch in batches]
+                assert rows == list(range(2, 2 + 4 * 40, 4)), rows
+                ranks.loaders[0].next(timeout=PATIENCE)
+        return engine.stop(), engine.log()
+    finally:
+        engine.kill()
+
+
+def test_no_memory_for_the_ring_of_a_rank_that_returns(program, folder, stream):
+    """It is read for with pread, and the other rank goes on. The control: where the user asked for
+    io_uring, the engine ends."""
+    if not rings_are_charged():
+        pytest.skip("needs a kernel that charges rings to RLIMIT_MEMLOCK")
+    status, log = serve_one_that_returns(program, folder, stream, "auto")
+    assert status == 0 and "rank 1 is behind" in log, log
+    lines = [line for line in log.splitlines() if "readers read with pread" in line]
+    assert len(lines) == 1 and "1 of 2" in lines[0] and "ulimit -l" in lines[0], log
+    status, log = serve_one_that_returns(program, folder, stream, "io_uring")
+    assert status == 2 and "no memory for the ring" in log, log
 
 
 @needs_root

@@ -237,6 +237,7 @@ static const char *const found_elsewhere[] = {
     "ignore_tokenizer",
     "ignore_trial",
     "ignore_unknown_options",
+    "insist_on_rings",
     "join_silently",
     "keep_queries",
     "keep_lost_stretches",

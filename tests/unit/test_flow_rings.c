@@ -3,7 +3,10 @@
  */
 #include "flow_kit.h"
 
+#include <errno.h>
+
 #include "base/bits.h"
+#include "deny_io_uring.h"
 #include "flow/catch_up.h"
 #include "flow/flow_struct.h"
 
@@ -214,6 +217,39 @@ static void a_ring_behind_is_read_from_the_page_cache(void **state)
     rp_plan_close(plan);
 }
 
+/* No ring can be made any more while the flow runs, as when the user's memory to lock is used up:
+ * the flow goes on, and the ring that falls behind is read with pread. This denies io_uring to the
+ * rest of this process. */
+static void readers_give_way_while_the_flow_runs(void **state)
+{
+    (void)state;
+    struct stream s;
+    struct rp_error error;
+    struct rp_flow_options options = two_rings();
+    options.method = &rp_io_method_uring;
+    options.gives_way = true;
+    stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
+    stream_start(&s);
+    struct rp_flow_readers before = rp_flow_readers(s.flow); /* refused: by the machine itself */
+    assert_int_equal(before.count, 1);
+    assert_true(stream_run(&s, 30, &error) >= 0);
+    const char *wrong = deny_io_uring(ENOMEM);
+    if (wrong && before.refused == 0)
+        fail_msg("%s", wrong);
+    struct rp_plan *plan = kit_plan(&kit);
+    fall_behind(&s, 0, plan);
+    struct rp_flow_readers readers = rp_flow_readers(s.flow);
+    assert_int_equal(readers.count, 2);
+    assert_int_equal(readers.refused, before.refused + 1);
+    assert_true(readers.why->code < 0 && readers.why->hint[0]);
+    assert_non_null(strstr(readers.why->message, "io_uring cannot be used"));
+    run_to_end(&s);
+    check_all_came(&s);
+    assert_int_equal(rp_flow_readers(s.flow).refused, before.refused); /* it has caught up */
+    stream_close(&s);
+    rp_plan_close(plan);
+}
+
 static int enter(void **state)
 {
     int code = kit_enter(state);
@@ -236,6 +272,7 @@ int main(void)
         cmocka_unit_test(rings_behind_are_served_while_the_engine_sleeps),
         cmocka_unit_test(a_ring_behind_is_read_from_the_page_cache),
         cmocka_unit_test(a_catch_up_flow_takes_the_memory_of_its_forecast),
+        cmocka_unit_test(readers_give_way_while_the_flow_runs), /* the last one: see there */
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

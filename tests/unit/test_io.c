@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_io — both methods read real files byte for byte: random, aligned past the page cache, at the
  * end of the file, hot and cold, with any depth. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -262,6 +264,62 @@ static void test_close_waits(void **state)
     }
 }
 
+/* ---- files that refuse RWF_NOWAIT, as those of tmpfs ----------------------------------------- */
+
+static int refuser = -1;
+static unsigned asked_refuser, asked_others;
+
+/* In the place of the C library's. */
+ssize_t preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
+{
+    static ssize_t (*next)(int, const struct iovec *, int, off_t, int);
+    if (!next)
+        *(void **)&next = dlsym(RTLD_NEXT, "preadv2");
+    unsigned *asked = fd == refuser ? &asked_refuser : &asked_others;
+    ++*asked;
+    if (fd != refuser)
+        return next(fd, parts, count, offset, flags);
+    errno = EOPNOTSUPP;
+    return -1;
+}
+
+static void read_again(struct rp_io *io, int fd)
+{
+    uint8_t buffer[512];
+    struct rp_io_done done;
+    struct rp_io_read read = {.object = fd,
+                              .bytes = sizeof buffer,
+                              .bytes_needed = sizeof buffer,
+                              .alignment = 1,
+                              .buffer = buffer};
+    rp_io_submit(io, &read, 1);
+    assert_int_equal(rp_io_wait(io, &done, 1, 1), 1);
+    assert_int_equal(done.result, 0);
+    assert_memory_equal(buffer, sample.bytes, sizeof buffer);
+}
+
+/* It is asked once, and the other files of the pool still at each read. */
+static void test_a_file_that_refuses_the_page_cache(void **state)
+{
+    struct rp_io_options options = {.depth = 8};
+    struct rp_error error;
+    struct rp_io *io;
+    (void)state;
+    assert_int_equal(rp_io_open(&io, &rp_io_method_pread, &options, &error), 0);
+    refuser = dup(sample.fd);
+    assert_true(refuser >= 0);
+    asked_refuser = asked_others = 0;
+    for (unsigned i = 0; i < 10; i++) {
+        read_again(io, refuser);
+        read_again(io, sample.fd);
+    }
+    assert_int_equal(asked_refuser, 1);
+    assert_int_equal(asked_others, 10);
+    rp_io_close(io);
+    close(refuser);
+    refuser = -1;
+}
+
 static void test_depth_is_checked(void **state)
 {
     (void)state;
@@ -295,6 +353,7 @@ int main(void)
         cmocka_unit_test(test_error_of_the_kernel_comes_back),
         cmocka_unit_test(test_truncated_while_reading),
         cmocka_unit_test(test_close_waits),
+        cmocka_unit_test(test_a_file_that_refuses_the_page_cache),
         cmocka_unit_test(test_depth_is_checked),
     };
     return cmocka_run_group_tests(tests, make_sample, free_sample);

@@ -5,16 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <linux/filter.h>
 #include <linux/io_uring.h>
-#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -27,6 +24,7 @@
 #include "base/available.h"
 #include "base/bits.h"
 #include "base/errno_name.h"
+#include "deny_io_uring.h"
 
 static struct io_sample sample;
 
@@ -76,21 +74,6 @@ static void check_in_child(const char *(*test)(void))
 
 static int denied_errno;
 
-static const char *deny_io_uring(int with_errno)
-{
-    struct sock_filter program[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)with_errno),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog filter = {RP_ARRAY_COUNT(program), program};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0)
-        return "cannot set a seccomp filter";
-    return NULL;
-}
-
 static const char *check_denied(void)
 {
     const struct rp_io_method *method = NULL;
@@ -119,13 +102,59 @@ static const char *check_denied(void)
     return io_run_reads(&run) ? "wrong reads" : NULL;
 }
 
+static const int denials[] = {EPERM, ENOSYS, ENOMEM, EMFILE};
+
 static void test_denied_io_uring_falls_back(void **state)
 {
-    static const int answers[] = {EPERM, ENOSYS, ENOMEM, EMFILE};
     (void)state;
-    for (size_t i = 0; i < RP_ARRAY_COUNT(answers); i++) {
-        denied_errno = answers[i];
+    for (size_t i = 0; i < RP_ARRAY_COUNT(denials); i++) {
+        denied_errno = denials[i];
         check_in_child(check_denied);
+    }
+}
+
+/* io_uring was chosen, and no ring can be made any more. */
+static const char *check_denied_later(void)
+{
+    struct rp_error error = {0}, refusal = {0};
+    struct rp_io_options options = {.depth = 8, .refusal = &refusal};
+    struct rp_io *io;
+    char text[128];
+    const char *wrong = deny_io_uring(denied_errno);
+    if (wrong)
+        return wrong;
+    if (rp_io_open(&io, &rp_io_method_uring, &options, &error) != -denied_errno || io ||
+        !error.hint[0] || refusal.code != 0)
+        return "expected an error where io_uring was asked for by name";
+    options.gives_way = true;
+    if (rp_io_open(&io, &rp_io_method_uring, &options, &error) != 0)
+        return "expected pread in the place of io_uring";
+    rp_io_describe(io, text, sizeof text);
+    rp_io_close(io);
+    if (strncmp(text, "pread", 5) != 0)
+        return "expected pread in the description";
+    if (refusal.code != -denied_errno || !refusal.hint[0] ||
+        !strstr(refusal.message, rp_errno_name(denied_errno)))
+        return "expected the reason, and what helps";
+    struct io_run run = {.method = &rp_io_method_uring,
+                         .gives_way = true,
+                         .sample = &sample,
+                         .fd = sample.fd,
+                         .depth = 8,
+                         .alignment = 1,
+                         .bytes_max = 9000,
+                         .reads = 100,
+                         .in_region = true,
+                         .seed = 1};
+    return io_run_reads(&run) ? "wrong reads" : NULL;
+}
+
+static void test_a_ring_denied_later_gives_way(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(denials); i++) {
+        denied_errno = denials[i];
+        check_in_child(check_denied_later);
     }
 }
 
@@ -384,6 +413,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_denied_io_uring_falls_back),
+        cmocka_unit_test(test_a_ring_denied_later_gives_way),
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_depth),
         cmocka_unit_test(test_reads_unregistered_without_memory_to_lock),

@@ -129,8 +129,9 @@ static void look_at_locked_memory(const struct rp_doctor_needs *needs,
         find(finding, RP_DOCTOR_WARN,
              "raise it: `ulimit -l unlimited`, LimitMEMLOCK=infinity in a systemd unit, "
              "`--ulimit memlock=-1` for a container; or lower prefetch_bytes",
-             "%s; %s are wanted: reads work, but cost 20 to 70 %% more processor time", limit_text,
-             wanted_text);
+             "%s; %s are wanted: reads work, but cost 20 to 70 %% more processor time, or are done "
+             "with pread",
+             limit_text, wanted_text);
 }
 
 static void look_at_shared_memory(const struct rp_doctor_needs *needs,

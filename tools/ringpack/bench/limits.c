@@ -192,16 +192,18 @@ static int read_file(struct reading *r, const struct rp_shard *shard, const stru
 static int open_reading(struct reading *r, struct rp_bench *bench, bool direct,
                         struct rp_error *error)
 {
-    char why[256];
+    char why[RP_STREAM_WHY_BYTES];
+    struct rp_io_chosen chosen = {0};
     *r = (struct reading){.bench = bench, .direct = direct, .free_count = READ_DEPTH};
     for (uint32_t i = 0; i < READ_DEPTH; i++)
         r->free[i] = i;
     r->memory = take_memory((size_t)READ_DEPTH * READ_BYTES);
     if (!r->memory)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for reads");
-    int code = rp_stream_choose_io(&r->method, bench->config, bench->corpus, why, sizeof why,
-                                   error);
-    const struct rp_io_options options = {.depth = READ_DEPTH};
+    int code = rp_stream_choose_io(&chosen, bench->config, bench->corpus, why, error);
+    const struct rp_io_options options = {
+        .depth = READ_DEPTH, .file_method = chosen.file_method, .gives_way = chosen.gives_way};
+    r->method = chosen.method;
     if (code == 0)
         code = rp_io_open(&r->io, r->method, &options, error);
     if (code == 0)
