@@ -268,8 +268,10 @@ static void sleep_for(struct rp_residency *r, uint64_t ns)
 static void notice_new_files(struct rp_residency *r)
 {
     bool has_new_file = rp_a32_exchange_acquire(&r->has_new_file, 0); /* PAIRS new-file */
-    if (has_new_file && !RP_DEFECT(overlook_new_file))
+    if (has_new_file && !RP_DEFECT(overlook_new_file)) {
         r->is_calm = false;
+        r->has_changed = true; /* the pass under way may be past the file already */
+    }
 }
 
 static void *watch(void *argument)
