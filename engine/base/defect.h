@@ -111,6 +111,7 @@
     X(trust_empty_index, "an index without documents is taken though its file has tokens")         \
     X(trust_expected_shape, "the shape that a trainer expects is not compared with the run's")     \
     X(trust_first_lock, "a lock is taken though its file was replaced before it was locked")       \
+    X(trust_fetched_bytes, "an index that was fetched before is not compared with its hash")       \
     X(trust_fresh_stamps, "a file that changed just now is taken to change its times again")       \
     X(trust_finished_parts, "a part of an earlier conversion is joined, whatever its hash says")   \
     X(trust_olmo_rows, "rows of OLMo's documents are not compared with each other and the file")   \

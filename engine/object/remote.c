@@ -12,10 +12,10 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -28,6 +28,7 @@
 #define DEPTH 32u
 #define LOOK_BYTES (64u << 10)
 #define PIECE_BYTES (8u << 20)
+#define HASH_SUFFIX ".xxh3"
 
 enum part { TOKENS, INDEX, SIDECAR, SPANS, PARTS };
 
@@ -140,11 +141,40 @@ static int check_look(const struct look *look, enum part part, struct rp_error *
 
 /* ---- fetching -------------------------------------------------------------------------------- */
 
+/* The file beside a fetched one that has the hash of its content; the caller frees it. */
+static char *hash_path(const struct look *look)
+{
+    return rp_format("%s" HASH_SUFFIX, look->path);
+}
+
+static bool read_hash(const struct look *look, char text[RP_HASH_HEX_BYTES])
+{
+    char *path = hash_path(look), *kept = NULL;
+    size_t bytes = 0;
+    bool is_read = path && rp_file_read_all(path, RP_HASH_HEX_BYTES, &kept, &bytes, NULL) == 0 &&
+                   bytes == RP_HASH_HEX_BYTES - 1;
+    if (is_read)
+        memcpy(text, kept, RP_HASH_HEX_BYTES);
+    free(kept);
+    free(path);
+    return is_read;
+}
+
+/* Is the content there, and is it still what was fetched? Its size alone would not tell a file that
+ * was overwritten, or that a power cut or a failing disk has left with other bytes. */
 static bool is_there(const struct look *look)
 {
-    struct stat info;
-    return look->request.identity[0] && stat(look->path, &info) == 0 &&
-           (uint64_t)info.st_size == look->request.total;
+    struct rp_map map;
+    struct rp_hash128 hash;
+    char kept[RP_HASH_HEX_BYTES], found[RP_HASH_HEX_BYTES];
+    if (!look->request.identity[0] || rp_map_open(&map, look->path, NULL) < 0)
+        return false;
+    bool is_same = map.bytes == look->request.total;
+    if (is_same && !RP_DEFECT(trust_fetched_bytes))
+        is_same = read_hash(look, kept) && rp_map_hash(&map, &hash, NULL) == 0 &&
+                  !strcmp(kept, rp_hash128_hex(hash, found));
+    rp_map_close(&map);
+    return is_same;
 }
 
 /* Begin the file of an object that is not there, with its first bytes. */
@@ -217,14 +247,24 @@ static int fetch_rest(struct look *looks, size_t count, struct rp_error *error)
     return code;
 }
 
+/* A kill between the two leaves a file without its hash, or with that of an older content, which is
+ * fetched again. */
 static int finish_file(struct look *look, struct rp_error *error)
 {
     if (!look->is_new)
         return 0;
+    char hash[RP_HASH_HEX_BYTES];
+    rp_hash128_hex(rp_hash128(look->map, look->request.total), hash);
     munmap(look->map, look->request.total);
     look->map = NULL;
     look->is_new = false;
-    return rp_new_file_publish(&look->file, error);
+    int code = rp_new_file_publish(&look->file, error);
+    char *path = code == 0 ? hash_path(look) : NULL;
+    if (code == 0)
+        code = path ? rp_file_replace(path, hash, sizeof hash - 1, error)
+                    : rp_fail(error, -ENOMEM, NULL, "out of memory for a name");
+    free(path);
+    return code;
 }
 
 /* ---- shards ---------------------------------------------------------------------------------- */

@@ -5,8 +5,8 @@
  * Token objects are read by ranges while the stream runs (io/io_http.c). What lies beside them and
  * is looked into at random, the index (NAME.idx) and the sidecar (NAME.bin.rpx), is fetched whole
  * at the start, into a directory of this machine, under a name that is made of its URL (rp_url_id)
- * and its identity. So a file there never changes its meaning, and what is there is not fetched
- * again.
+ * and its identity, with the hash of its content beside it (NAME.xxh3). What is there and has its
+ * hash is not fetched again; what differs from it is.
  *
  * And buckets: which objects a pattern stands for. */
 #ifndef RP_OBJECT_REMOTE_H

@@ -2,6 +2,7 @@
 """Corpora in object stores: the same rows as from a disk, whatever a server does; and a server that
 gives another content, or none, ends the stream by name after the last good row."""
 
+import os
 import shutil
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 import ringpack
 from failure_kit import assert_ended_by, finish
-from refusal_kit import refused, refused_serve
+from refusal_kit import refused, refused_serve, run
 from remote_kit import (  # with the fixtures `environment` and `store`
     QUICK,
     after,
@@ -23,6 +24,7 @@ from remote_kit import (  # with the fixtures `environment` and `store`
     make_tape,
     other_etag,
     other_size,
+    output_of,
     refuse,
     reset,
     silence,
@@ -250,6 +252,57 @@ def test_a_sidecar_of_another_content_is_refused(program, folder, store):
     path = store.folder / "tape.bin"
     path.write_bytes(path.read_bytes() + b"\0\0")
     refused(program, "inspect", store.url(path), texts=["not what its sidecar"])
+
+
+def fetched_files(folder):
+    """The indexes and sidecars that starts have fetched, without their hashes."""
+    cache = Path(os.environ["XDG_CACHE_HOME"]) / "ringpack"
+    return sorted(path for path in cache.iterdir() if path.is_file() and not path.suffix)
+
+
+def damage(path, how):
+    content = bytearray(path.read_bytes())
+    if how == "flip":
+        content[len(content) // 2] ^= 1
+    elif how == "zeros":  # as a power cut may leave it
+        content = bytes(len(content))
+    elif how == "cut":
+        content = content[:-1]
+    elif how == "no hash":
+        path.with_suffix(".xxh3").unlink()
+    elif how == "a bad hash":
+        path.with_suffix(".xxh3").write_text("x")
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("how", ["flip", "zeros", "cut", "no hash", "a bad hash"])
+@pytest.mark.parametrize("indexed", [False, True], ids=["idx", "sidecar"])
+def test_a_fetched_index_that_was_overwritten_is_fetched_again(
+    program, folder, store, indexed, how
+):
+    tape = to_store(make_tape(program, folder, indexed=indexed, tokens=200000), store)
+    first = output_of(program, "inspect", "--json", store.url(tape.path))
+    files = fetched_files(folder)
+    contents = [path.read_bytes() for path in files]
+    assert files
+    for path in files:
+        damage(path, how)
+    assert output_of(program, "inspect", "--json", store.url(tape.path)) == first
+    assert [path.read_bytes() for path in files] == contents
+    inodes = [path.stat().st_ino for path in files]
+    assert output_of(program, "inspect", "--json", store.url(tape.path)) == first
+    assert [path.stat().st_ino for path in files] == inodes, "what is good was fetched again"
+
+
+def test_control_an_index_that_was_overwritten_is_taken(planted, folder, store):
+    tape = to_store(make_tape(None, folder), store)
+    broken = planted("trust_fetched_bytes")
+    output_of(broken, "inspect", store.url(tape.path))
+    [path] = fetched_files(folder)
+    damage(path, "flip")
+    changed = path.read_bytes()
+    run(broken, "inspect", store.url(tape.path))
+    assert path.read_bytes() == changed
 
 
 def test_a_changed_token_of_an_indexed_object_is_not_delivered(program, folder, store):

@@ -274,6 +274,7 @@ static const char *const found_elsewhere[] = {
     "trust_chain_hash",
     "trust_chain_links",
     "trust_expected_shape",
+    "trust_fetched_bytes",
     "trust_finished_parts",
     "send_token_in_clear",
     "trust_cut_listing",
