@@ -21,7 +21,6 @@
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/mapped.h"
-#include "base/mem.h"
 #include "base/stop.h"
 
 #define LOCK_PATIENCE_NS 500000000u
@@ -377,14 +376,4 @@ char *rp_path_directory(const char *path)
     if (!slash)
         return strdup(".");
     return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
-}
-
-char *rp_dir_of_caches(const char *given)
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (given)
-        return strdup(given);
-    return cache && *cache ? rp_format("%s/ringpack", cache)
-           : home && *home ? rp_format("%s/.cache/ringpack", home)
-                           : rp_format("/tmp/ringpack-%u-cache", (unsigned)getuid());
 }

@@ -115,10 +115,6 @@ void rp_map_close(struct rp_map *map);
 RP_MUST_CHECK int rp_map_hash(const struct rp_map *map, struct rp_hash128 *hash,
                               struct rp_error *error);
 
-/** Where what may be made again is kept: `given`, or $XDG_CACHE_HOME/ringpack, ~/.cache/ringpack or
- * /tmp/ringpack-UID-cache. The caller frees it; NULL when out of memory. */
-char *rp_dir_of_caches(const char *given);
-
 /** The part of `path` before the last '/', or "."; the caller frees it. NULL when out of memory. */
 char *rp_path_directory(const char *path);
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "base/own_dir.h"
 #include "cache/cache_struct.h"
 #include "cache/keeper.h"
 

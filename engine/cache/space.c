@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/hash.h"
+#include "base/own_dir.h"
 
 #define MAGIC 0x3145434153435052u /* "RPCSACE1" */
 #define TRY_NS 1000000u
@@ -47,7 +47,7 @@ static bool read_record(const struct rp_space *space, struct record *record)
 int rp_space_open(struct rp_space *space, const char *directory, struct rp_error *error)
 {
     *space = (struct rp_space){.directory = -1, .fd = -1};
-    int code = rp_dir_make(directory, error);
+    int code = rp_dir_make_caches(directory, error);
     if (code < 0)
         return code;
     space->directory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

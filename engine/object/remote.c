@@ -20,6 +20,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/own_dir.h"
 #include "object/profile.h"
 #include "object/requests.h"
 #include "object/url.h"
@@ -336,7 +337,7 @@ int rp_remotes_open(struct rp_remote **remotes_out, const char *const *urls, siz
     char *chosen = rp_dir_of_caches(directory);
     size_t denied = 0;
     int code = remotes && looks && chosen
-                   ? rp_dir_make(chosen, error)
+                   ? rp_dir_make_caches(chosen, error)
                    : rp_fail(error, -ENOMEM, NULL, "out of memory for %zu shards", count);
     for (size_t first = 0; first < count && code == 0; first += GROUP) {
         size_t here = rp_min_u64(GROUP, count - first);
@@ -393,7 +394,7 @@ int rp_remote_fetch(const char *url, const char *directory, char **path_out, boo
     struct look look = {.bytes = rp_calloc(1, LOOK_BYTES)};
     char *chosen = rp_dir_of_caches(directory);
     *path_out = NULL;
-    int code = look.bytes && chosen ? rp_dir_make(chosen, error)
+    int code = look.bytes && chosen ? rp_dir_make_caches(chosen, error)
                                     : rp_fail(error, -ENOMEM, NULL, "out of memory for an object");
     if (code == 0)
         code = fetch_one(&look, url, chosen, is_new, error);

@@ -3,17 +3,16 @@
 #include "shm/run_dir.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "base/own_dir.h"
 #include "shm/socket.h"
 
 #define RP_CONNECT_NS UINT64_C(5000000000)
@@ -59,38 +58,9 @@ void rp_run_dirs_free(struct rp_run_dirs *dirs)
     dirs->count = 0;
 }
 
-/* A user who may write into the directory could put another socket under our name. */
-static int check_directory(int fd, const char *path, struct rp_error *error)
-{
-    struct stat status;
-    if (fstat(fd, &status) != 0)
-        return rp_fail(error, -errno, NULL, "run directory %s: %s", path, strerror(errno));
-    if (status.st_uid != geteuid())
-        return rp_fail(error, -EPERM, "choose another one with --run-dir",
-                       "run directory %s: it belongs to user %" PRIuMAX ", we are user %" PRIuMAX,
-                       path, (uintmax_t)status.st_uid, (uintmax_t)geteuid());
-    if (status.st_mode & (S_IWGRP | S_IWOTH))
-        return rp_fail(
-            error, -EPERM, "`chmod 700` it, or choose another one with --run-dir",
-            "run directory %s: mode 0700 expected, %04o found: others could put files in our way",
-            path, status.st_mode & 07777u);
-    return 0;
-}
-
 int rp_run_dir_open(const char *path, struct rp_error *error)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) {
-        const char *why = errno == ENOTDIR || errno == ELOOP ? "a directory and no symlink expected"
-                                                             : strerror(errno);
-        return rp_fail(error, -errno, "choose another one with --run-dir", "run directory %s: %s",
-                       path, why);
-    }
-    int code = check_directory(fd, path, error);
-    if (code == 0)
-        return fd;
-    close(fd);
-    return code;
+    return rp_own_dir_open(path, "run directory", "choose another one with --run-dir", error);
 }
 
 struct sockaddr_un rp_run_socket_address(int directory_fd, const char *run)

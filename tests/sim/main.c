@@ -277,6 +277,7 @@ static const char *const found_elsewhere[] = {
     "trust_fetched_bytes",
     "trust_finished_parts",
     "send_token_in_clear",
+    "trust_any_directory",
     "trust_cut_listing",
     "trust_empty_index",
     "trust_first_lock",

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* own_dir — see own_dir.h. */
+#include "base/own_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/defect.h"
+#include "base/file.h"
+#include "base/mem.h"
+
+static int check_owner(int fd, const char *path, const char *what, const char *choose,
+                       struct rp_error *error)
+{
+    struct stat status;
+    char hint[160];
+    if (fstat(fd, &status) != 0)
+        return rp_fail(error, -errno, NULL, "%s %s: %s", what, path, strerror(errno));
+    if (status.st_uid != geteuid())
+        return rp_fail(error, -EPERM, choose,
+                       "%s %s: it belongs to user %" PRIuMAX ", we are user %" PRIuMAX, what, path,
+                       (uintmax_t)status.st_uid, (uintmax_t)geteuid());
+    snprintf(hint, sizeof hint, "`chmod 700` it, or %s", choose);
+    if (status.st_mode & (S_IWGRP | S_IWOTH))
+        return rp_fail(error, -EPERM, hint,
+                       "%s %s: mode 0700 expected, %04o found: others could put files in our way",
+                       what, path, status.st_mode & 07777u);
+    return 0;
+}
+
+int rp_own_dir_open(const char *path, const char *what, const char *choose, struct rp_error *error)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        const char *why = errno == ENOTDIR || errno == ELOOP ? "a directory and no symlink expected"
+                                                             : strerror(errno);
+        return rp_fail(error, -errno, choose, "%s %s: %s", what, path, why);
+    }
+    int code = check_owner(fd, path, what, choose, error);
+    if (code == 0)
+        return fd;
+    close(fd);
+    return code;
+}
+
+/* ---- caches ---------------------------------------------------------------------------------- */
+
+static char *default_in_tmp(void)
+{
+    return rp_format("/tmp/ringpack-%u-cache", (unsigned)getuid());
+}
+
+char *rp_dir_of_caches(const char *given)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (given)
+        return strdup(given);
+    return cache && *cache ? rp_format("%s/ringpack", cache)
+           : home && *home ? rp_format("%s/.cache/ringpack", home)
+                           : default_in_tmp();
+}
+
+static int make_own(const char *path, struct rp_error *error)
+{
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return rp_file_fail(error, path, "create the directory");
+    int fd = rp_own_dir_open(path, "directory of caches", "set cache_dir, or XDG_CACHE_HOME",
+                             error);
+    if (fd < 0)
+        return fd;
+    close(fd);
+    return 0;
+}
+
+int rp_dir_make_caches(const char *path, struct rp_error *error)
+{
+    char *shared = default_in_tmp();
+    if (!shared)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
+    size_t bytes = strlen(shared);
+    bool is_in_tmp = !strncmp(path, shared, bytes) && (!path[bytes] || path[bytes] == '/');
+    int code = is_in_tmp && !RP_DEFECT(trust_any_directory) ? make_own(shared, error) : 0;
+    free(shared);
+    return code < 0 ? code : rp_dir_make(path, error);
+}
