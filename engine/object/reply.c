@@ -150,12 +150,23 @@ static enum rp_verdict judge_missing(const struct rp_object_reply *reply,
     return RP_REPLY_WRONG;
 }
 
+/* S3 says 400 to keys of a session that is over: with new ones the same request is good. */
+static bool are_keys_old(const struct rp_object_reply *reply, const char *reason)
+{
+    static const char *const codes[] = {" ExpiredToken", " TokenRefreshRequired"};
+    const char *found = strchr(reason + strlen("HTTP status "), ' ');
+    for (size_t i = 0; i < RP_ARRAY_COUNT(codes) && found && reply->status == 400; i++)
+        if (!strcmp(found, codes[i]))
+            return true;
+    return false;
+}
+
 static enum rp_verdict judge_refusal(const struct rp_object_reply *reply,
                                      const struct rp_expected *expected, struct rp_error *error)
 {
     char reason[128], hint[160] = "check the URL and the endpoint";
     find_reason(reply, reason, sizeof reason);
-    switch (reply->status) {
+    switch (are_keys_old(reply, reason) ? 403 : reply->status) {
     case 408:
     case 425:
     case 429:

@@ -301,8 +301,9 @@ static void conclude(struct exchange *x, CURLcode code)
     struct rp_object_request *r = x->request;
     char *moved = NULL;
     long redirects = 0;
-    bool has_answer = x->reply.status >= 200 && (x->reply.status < 300 || x->reply.status >= 400);
-    if (has_answer && (code == CURLE_OK || x->is_judged || x->reply.status >= 400))
+    /* A redirect that libcurl has not followed says no place: of S3 it tells the region. */
+    bool is_last = code == CURLE_OK || x->reply.status >= 400;
+    if (x->reply.status >= 200 && is_last)
         judge(x);
     if (x->is_judged && x->verdict == RP_REPLY_REFUSED && !x->was_refused) {
         x->was_refused = true;

@@ -206,6 +206,55 @@ def test_a_bucket_of_hadro_with_delays_errors_and_tls(program, folder, monkeypat
         finish(program, folder, tape)
 
 
+@pytest.fixture
+def signed(program, folder, store, monkeypatch):
+    """A store of one data set, s3://b/tape.bin, with keys; the first answers are another
+    function's."""
+    copy_tape(make_tape(program, folder, indexed=True), store.folder / "b")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    serve = store.serve
+
+    def answer_first(give):
+        def act(handler):
+            with store.lock:
+                store.asked.append(handler.path)
+            return give(handler) or serve(handler)
+
+        store.serve = act
+
+    return answer_first
+
+
+def test_the_region_of_a_bucket_elsewhere_is_named(program, store, signed):
+    """S3 answers 301 without a Location. It is asked once for each object, and not again."""
+    region = {"x-amz-bucket-region": "eu-west-1"}
+    body = b"<Error><Code>PermanentRedirect</Code></Error>"
+    signed(lambda handler: answer(handler, 301, body, region))
+    texts = ["301 PermanentRedirect", "AWS_REGION=eu-west-1"]
+    refused(program, "inspect", "s3://b/tape.bin", texts=texts)
+    refused(program, "inspect", "s3://b/*.bin", texts=texts)
+    paths = [path.split("?")[0] for path in store.asked if "list-type" not in path]
+    assert len(paths) == len(set(paths))
+
+
+def test_keys_that_are_over_are_renewed(program, store, signed):
+    """S3 answers 400 to them. The same request with a new signature is good; twice is refused."""
+    seen, body = set(), b"<Error><Code>ExpiredToken</Code></Error>"
+
+    def first_of_each(handler):
+        path = handler.path.split("?")[0]
+        is_first = path not in seen
+        seen.add(path)
+        return is_first and answer(handler, 400, body)
+
+    signed(first_of_each)
+    assert "s3://b/tape.bin" in output_of(program, "inspect", "s3://b/tape.bin")
+    signed(lambda handler: answer(handler, 400, body))
+    refused(program, "inspect", "s3://b/tape.bin", texts=["400 ExpiredToken", "the environment"])
+
+
 def test_control_a_server_whose_port_a_stranger_has_does_not_serve():
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         process = subprocess.Popen(["sleep", "0.3"])

@@ -314,6 +314,35 @@ static void test_replies(void **state)
     assert_non_null(strstr(error.hint, "AWS_REGION=eu-west-1"));
 }
 
+/* What S3 says in the body of a status 400. */
+static enum rp_verdict judge_bad_request(const char *body, struct rp_error *error)
+{
+    struct rp_object_reply reply;
+    rp_reply_begin(&reply);
+    rp_reply_header(&reply, "HTTP/1.1 400 Bad Request", 24);
+    reply.body_bytes = strlen(body);
+    memcpy(reply.body, body, reply.body_bytes);
+    return rp_reply_judge(&reply, &known, error);
+}
+
+static void test_keys_that_are_over_are_got_anew(void **state)
+{
+    static const char *const old[] = {"<Error><Code>ExpiredToken</Code></Error>",
+                                      "<Error><Code>TokenRefreshRequired</Code></Error>"};
+    static const char *const other[] = {"<Error><Code>InvalidRequest</Code></Error>",
+                                        "<Error><Code>ExpiredTokenX</Code></Error>",
+                                        "<Error>ExpiredToken</Error>", ""};
+    struct rp_error error;
+    (void)state;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(old); i++) {
+        assert_int_equal(judge_bad_request(old[i], &error), RP_REPLY_REFUSED);
+        assert_int_equal(error.code, -EACCES);
+        assert_non_null(strstr(error.message, "HTTP status 400"));
+    }
+    for (size_t i = 0; i < RP_ARRAY_COUNT(other); i++)
+        assert_int_equal(judge_bad_request(other[i], &error), RP_REPLY_WRONG);
+}
+
 /* At the start nothing is known yet: what is not there is no change. */
 static void test_replies_to_the_first_look(void **state)
 {
@@ -425,6 +454,7 @@ int main(void)
         cmocka_unit_test(test_urls_of_one_id_must_be_of_one_object),
         cmocka_unit_test(test_bad_urls_are_refused),
         cmocka_unit_test(test_replies),
+        cmocka_unit_test(test_keys_that_are_over_are_got_anew),
         cmocka_unit_test(test_replies_to_the_first_look),
         cmocka_unit_test(test_headers_of_earlier_replies_and_nonsense),
         cmocka_unit_test(test_the_next_page_of_a_list),
