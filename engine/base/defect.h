@@ -93,6 +93,7 @@
     X(resume_one_row_on, "a run from a checkpoint begins one row after its position")              \
     X(reuse_ring, "a ring that its last trainer may still read is given to the next trainer")      \
     X(save_mapped_tokens, "contents are copied from mapped files without comparing blocks")        \
+    X(send_rights_anywhere, "a SAS is sent in the clear, or to the accounts of others")            \
     X(show_ended_engines, "metrics shows the last figures of an engine that has ended")            \
     X(signal_before_store, "an event is signalled before the store that it announces")             \
     X(send_token_in_clear, "the token of the Hub is sent by http, too")                            \

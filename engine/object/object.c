@@ -108,9 +108,7 @@ static char *google_token(void)
 
 static char *plain_url(const struct rp_url *url, const char *query)
 {
-    const char *sas = rp_environment("AZURE_STORAGE_SAS_TOKEN"), *right = url->query;
-    if (!right && sas && rp_url_is_azure_host(url->host))
-        right = *sas == '?' ? sas + 1 : sas;
+    const char *right = url->query ? url->query : rp_url_sas(url);
     return rp_format("%s://%s%s%s%s%s%s", url->scheme, url->host, url->path,
                      query || right ? "?" : "", query ? query : "", query && right ? "&" : "",
                      right ? right : "");
@@ -158,7 +156,9 @@ static int make_url(struct rp_object *object, const char *query, char **made,
     if (code < 0)
         return code;
     object->expires = 0;
-    object->place = keys.key_id ? keys.place : NULL;
+    object->place = keys.key_id                ? keys.place
+                    : rp_url_sas(&object->url) ? "AZURE_STORAGE_SAS_TOKEN"
+                                               : NULL;
     *made = keys.key_id && keys.secret ? signed_url(&object->url, query, &keys, &object->expires)
                                        : plain_url(&object->url, query);
     object->has_moved = false;

@@ -4,7 +4,8 @@
  *   S3      presigned URLs (sign.h) with the keys of credentials.h, or without a signature
  *   GS      presigned with GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY (HMAC), else the bearer
  *           GOOGLE_OAUTH_ACCESS_TOKEN or CLOUDSDK_AUTH_ACCESS_TOKEN, else neither
- *   Azure   *.blob.core.windows.net: AZURE_STORAGE_SAS_TOKEN, unless the URL has a query
+ *   Azure   *.blob.core.windows.net: AZURE_STORAGE_SAS_TOKEN, unless the URL has a query; by https,
+ *           and of AZURE_STORAGE_ACCOUNT_NAME alone, where that is set
  *   Hub     hf://, huggingface.co, or the host of HF_ENDPOINT: the bearer HF_TOKEN, or the token
  *           that `hf auth login` keeps. What its files redirect to is asked directly from then on
  *

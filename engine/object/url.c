@@ -94,6 +94,25 @@ bool rp_url_is_azure_host(const char *host)
     return length > bytes && !strncasecmp(host + length - bytes, suffix, bytes);
 }
 
+/* A SAS is the right to an account. Others who name an object of theirs are not to get it. */
+static bool is_of_account(const struct rp_url *url)
+{
+    const char *account = rp_environment("AZURE_STORAGE_ACCOUNT_NAME");
+    size_t label = strcspn(url->host, ".");
+    bool is_ours = !account ||
+                   (strlen(account) == label && !strncasecmp(url->host, account, label));
+    return (is_ours && !strcmp(url->scheme, "https")) || RP_DEFECT(send_rights_anywhere);
+}
+
+const char *rp_url_sas(const struct rp_url *url)
+{
+    const char *sas = rp_environment("AZURE_STORAGE_SAS_TOKEN");
+    if (!sas || url->query || url->store != RP_STORE_HTTP || !rp_url_is_azure_host(url->host) ||
+        !is_of_account(url))
+        return NULL;
+    return *sas == '?' ? sas + 1 : sas;
+}
+
 bool rp_url_can_list(const char *text)
 {
     const char *host = strstr(text, "://");

@@ -64,6 +64,11 @@ char *rp_url_beside(const char *text, size_t cut, const char *suffix);
 /** Does the path of the URL, without its query, end with `suffix`? */
 bool rp_url_has_suffix(const char *text, const char *suffix);
 
+/** The right of Azure that the environment has for the URL (AZURE_STORAGE_SAS_TOKEN): by https
+ * only, and only for AZURE_STORAGE_ACCOUNT_NAME, where that is set. NULL: there is none, or the URL
+ * has a query of its own. */
+const char *rp_url_sas(const struct rp_url *url);
+
 /** The region of S3: from the environment or the profile, else us-east-1. The caller frees it. */
 char *rp_s3_region(void);
 

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -32,7 +33,7 @@ class Store:
 
     def __init__(self, folder):
         self.folder, self.fault, self.asked, self.headers = Path(folder), None, [], []
-        self.lock, self.contents = threading.Lock(), {}
+        self.lock, self.contents, self.tls = threading.Lock(), {}, None
         store = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -44,6 +45,10 @@ class Store:
                     store.serve(self)
 
             do_PUT = do_GET
+
+            def do_CONNECT(self):
+                with contextlib.suppress(ssl.SSLError, ConnectionResetError):
+                    tunnel(self, store.tls)
 
             def log_message(self, *_):
                 pass
@@ -94,6 +99,26 @@ class Store:
     def close(self):
         self.server.shutdown()
         self.server.server_close()
+
+
+def tunnel(handler, tls):
+    """A proxy that is the host which it is asked for: what follows comes by TLS."""
+    handler.send_response(200)
+    handler.end_headers()
+    handler.connection = tls.wrap_socket(handler.connection, server_side=True)
+    handler.rfile = handler.connection.makefile("rb")
+    handler.wfile = handler.connection.makefile("wb", 0)
+    handler.close_connection = False
+
+
+def certificate(folder, *names):
+    """A new key and a certificate of these names, which is its own authority; their files."""
+    key, made = folder / "key.pem", folder / "cert.pem"
+    names = ["-subj", "/CN=localhost", "-addext", f"subjectAltName={','.join(names)}"]
+    files = ["-keyout", key, "-out", made, "-days", "2"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *names]
+    subprocess.run(command, check=True, capture_output=True)
+    return key, made
 
 
 def answer(handler, status, body=b"", headers=()):

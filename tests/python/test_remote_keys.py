@@ -22,6 +22,7 @@ from remote_kit import (  # with the fixtures `bucket`, `environment` and `store
     Store,
     answer,
     bucket,
+    certificate,
     copy_tape,
     environment,
     make_tape,
@@ -183,16 +184,10 @@ def instance(handler, keys):
 def test_a_bucket_of_hadro_with_delays_errors_and_tls(program, folder, monkeypatch):
     tape = make_tape(program, folder, indexed=True)
     copy_tape(tape, folder / "buckets" / "b")
-    certificate = ["-keyout", folder / "key.pem", "-out", folder / "cert.pem", "-days", "2"]
-    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *certificate, *name],
-        check=True,
-        capture_output=True,
-    )
+    private, public = certificate(folder, "DNS:localhost", "IP:127.0.0.1")
     key_id, secret = KEYS.values()
     keys = ["--access-key", key_id, "--secret-key", secret]
-    tls = ["--tls-cert", folder / "cert.pem", "--tls-key", folder / "key.pem"]
+    tls = ["--tls-cert", public, "--tls-key", private]
     trouble = ["--latency-ms", "2", "--error-rate", "0.05", "--fault-seed", "1"]
     arguments = ["--port", "PORT", *keys, *tls, *trouble]
     with server("hadro", folder, folder / "buckets", *arguments) as port:
@@ -201,7 +196,7 @@ def test_a_bucket_of_hadro_with_delays_errors_and_tls(program, folder, monkeypat
         for name, value in KEYS.items():
             monkeypatch.setenv(name, value)
         refused(program, "inspect", "s3://b/tape.bin", texts=["certificate"])
-        monkeypatch.setenv("AWS_CA_BUNDLE", str(folder / "cert.pem"))
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(public))
         tape.config["sources"] = ["s3://b/tape.bin"]
         finish(program, folder, tape)
 

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import re
+import ssl
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
@@ -16,6 +17,7 @@ from refusal_kit import run
 from remote_kit import (  # with the fixtures `environment` and `store`
     QUICK,
     answer,
+    certificate,
     copy_tape,
     environment,
     make_tape,
@@ -105,10 +107,13 @@ class AzureSas:
     secrets = ["S3CR3T", "sig="]
 
     def url(self, store, name):
-        return f"http://account.blob.core.windows.net/b/{name}"
+        return f"https://account.blob.core.windows.net/b/{name}"
 
     def endpoint(self, store):
-        return {"http_proxy": store.base}
+        key, made = certificate(Path(store.folder).parent, "DNS:account.blob.core.windows.net")
+        store.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        store.tls.load_cert_chain(made, key)
+        return {"https_proxy": store.base, "AWS_CA_BUNDLE": str(made)}
 
     def is_shown(self, handler):
         host = handler.headers["Host"] == "account.blob.core.windows.net"
@@ -292,8 +297,7 @@ def list_blobs(store, keys, per_page):
 def test_a_container_of_azure_is_listed(program, folder, store, monkeypatch, given):
     """In the order of the URLs, whatever is in the names; nothing below another slash."""
     right = given()
-    monkeypatch.setenv("http_proxy", store.base)
-    for name, value in right.variables.items():
+    for name, value in {**right.variables, **right.endpoint(store)}.items():
         monkeypatch.setenv(name, value)
     tape = make_tape(program, folder, tokens=2000)
     names = ["p-0", "p-1", "p-a b", "p-&'", "p-é"]
@@ -312,16 +316,16 @@ def test_a_container_of_azure_is_listed(program, folder, store, monkeypatch, giv
     store.serve = by_name
     list_blobs(store, [*keys, "d/deep/p-1.bin", "e/p-0.bin"], 3)
     query = "?sv=2024&sig=S3CR3T%3D" if given is AzureQuery else ""
-    base = "http://account.blob.core.windows.net/b/d/"
+    base = "https://account.blob.core.windows.net/b/d/"
     expected = sorted(base + quote(f"{name}.bin") for name in names)
     for pattern in "p-*.bin", "p-*.idx", "[op]-*", "":
         done = run(program, "inspect", base + pattern + query)
         assert done.returncode == 0, done.stderr
-        assert re.findall(r"^http://.*$", done.stdout, re.MULTILINE) == expected, pattern
+        assert re.findall(r"^https://.*$", done.stdout, re.MULTILINE) == expected, pattern
     for pattern in "p-a%20*.bin", "%70-a%20b.b*":
         done = run(program, "inspect", base + pattern + query)
         assert done.returncode == 0, done.stderr
-        assert re.findall(r"^http://.*$", done.stdout, re.MULTILINE) == [base + "p-a%20b.bin"]
+        assert re.findall(r"^https://.*$", done.stdout, re.MULTILINE) == [base + "p-a%20b.bin"]
     said = run(program, "inspect", base + "x*" + query).stderr
     assert "no object matches" in said
     tape.config["sources"] = [{"path": base + query, "name": "all"}]

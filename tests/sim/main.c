@@ -263,6 +263,7 @@ static const char *const found_elsewhere[] = {
     "remove_unread",
     "rename_before_sync",
     "save_mapped_tokens",
+    "send_rights_anywhere",
     "show_ended_engines",
     "skip_padding_in_digest",
     "stop_for_second_behind",

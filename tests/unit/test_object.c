@@ -77,8 +77,9 @@ static void test_a_signed_url_is_as_aws_has_it(void **state)
 static void clear_environment(void)
 {
     static const char *const names[] = {
-        "AWS_ENDPOINT_URL",   "AWS_ENDPOINT_URL_S3",   "AWS_REGION",
-        "AWS_DEFAULT_REGION", "STORAGE_EMULATOR_HOST", "HF_ENDPOINT"};
+        "AWS_ENDPOINT_URL",        "AWS_ENDPOINT_URL_S3",       "AWS_REGION",
+        "AWS_DEFAULT_REGION",      "STORAGE_EMULATOR_HOST",     "HF_ENDPOINT",
+        "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_ACCOUNT_NAME"};
     for (size_t i = 0; i < RP_ARRAY_COUNT(names); i++)
         unsetenv(names[i]);
     setenv("AWS_CONFIG_FILE", "/nonexistent", 1);
@@ -138,6 +139,46 @@ static void test_the_query_of_a_url_is_not_shown(void **state)
     char *beside = rp_url_beside("https://h/x.bin?sig=S", 4, ".idx");
     assert_string_equal(beside, "https://h/x.idx?sig=S");
     free(beside);
+}
+
+/* The SAS of an account goes to that account, and is not sent in the clear. */
+static void test_where_the_sas_of_the_environment_is_sent(void **state)
+{
+    static const struct {
+        const char *text, *account;
+        bool is_sent;
+    } cases[] = {
+        {"https://mine.blob.core.windows.net/c/x.bin", NULL, true},
+        {"https://mine.blob.core.windows.net/c/x.bin", "mine", true},
+        {"https://MINE.blob.core.windows.net/c/x.bin", "mine", true},
+        {"https://mine.blob.core.windows.net:443/c/x.bin", "mine", true},
+        {"https://other.blob.core.windows.net/c/x.bin", "mine", false},
+        {"https://min.blob.core.windows.net/c/x.bin", "mine", false},
+        {"https://mine2.blob.core.windows.net/c/x.bin", "mine", false},
+        {"http://mine.blob.core.windows.net/c/x.bin", NULL, false},
+        {"http://mine.blob.core.windows.net/c/x.bin", "mine", false},
+        {"https://mine.blob.core.windows.net/c/x.bin?sig=own", NULL, false},
+        {"https://mine.blob.core.windows.net.example.org/c/x.bin", NULL, false},
+        {"https://example.org/c/x.bin", NULL, false},
+        {"s3://mine/c/x.bin", NULL, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++) {
+        struct rp_url url;
+        struct rp_error error;
+        clear_environment();
+        assert_int_equal(rp_url_parse(&url, cases[i].text, &error), 0);
+        assert_null(rp_url_sas(&url));
+        setenv("AZURE_STORAGE_SAS_TOKEN", "?sv=1&sig=S", 1);
+        if (cases[i].account)
+            setenv("AZURE_STORAGE_ACCOUNT_NAME", cases[i].account, 1);
+        const char *sent = rp_url_sas(&url);
+        assert_int_equal(sent != NULL, cases[i].is_sent);
+        if (sent)
+            assert_string_equal(sent, "sv=1&sig=S");
+        rp_url_free(&url);
+    }
+    clear_environment();
 }
 
 static void test_queries_tell_objects_apart_and_signatures_do_not(void **state)
@@ -450,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_a_signed_url_is_as_aws_has_it),
         cmocka_unit_test(test_where_a_url_leads),
         cmocka_unit_test(test_the_query_of_a_url_is_not_shown),
+        cmocka_unit_test(test_where_the_sas_of_the_environment_is_sent),
         cmocka_unit_test(test_queries_tell_objects_apart_and_signatures_do_not),
         cmocka_unit_test(test_urls_of_one_id_must_be_of_one_object),
         cmocka_unit_test(test_bad_urls_are_refused),
