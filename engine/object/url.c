@@ -42,7 +42,9 @@ bool rp_url_has_bucket(const char *text)
 }
 
 #define HUB "https://huggingface.co"
+#define GOOGLE "https://storage.googleapis.com"
 
+/* What has no scheme is refused when a URL of the Hub is parsed. */
 static const char *hub_endpoint(void)
 {
     const char *given = rp_environment("HF_ENDPOINT");
@@ -182,15 +184,22 @@ char *rp_s3_region(void)
     return region ? region : strdup("us-east-1");
 }
 
+static int check_endpoint(const char *name, const char *endpoint, struct rp_error *error)
+{
+    if (!strncmp(endpoint, "http://", 7) || !strncmp(endpoint, "https://", 8))
+        return 0;
+    return rp_fail(error, -RP_E_CONFIG, "set it to https://HOST",
+                   "%s: expected a URL of http or https, found `%.200s`", name, endpoint);
+}
+
 /* http://HOST[/BASE], which the variable `name` of the environment may have given. */
 static int take_endpoint(struct rp_url *url, const char *name, const char *endpoint,
                          const char *key, struct rp_error *error)
 {
-    const char *host = strstr(endpoint, "://");
-    if (!host || (strncmp(endpoint, "http://", 7) != 0 && strncmp(endpoint, "https://", 8) != 0))
-        return rp_fail(error, -RP_E_CONFIG, "set it to https://HOST",
-                       "%s: expected a URL of http or https, found `%.200s`", name, endpoint);
-    host += 3;
+    int code = check_endpoint(name, endpoint, error);
+    if (code < 0)
+        return code;
+    const char *host = strstr(endpoint, "://") + 3;
     size_t length = strcspn(host, "/");
     const char *base = host + length;
     size_t base_length = strlen(base);
@@ -226,10 +235,10 @@ static int place_in_bucket(struct rp_url *url, struct rp_error *error)
     static const char *const names[] = {[RP_STORE_S3] = "AWS_ENDPOINT_URL",
                                         [RP_STORE_GS] = "STORAGE_EMULATOR_HOST",
                                         [RP_STORE_HUB] = "HF_ENDPOINT"};
-    char *endpoint = url->store == RP_STORE_S3 ? given_endpoint()
-                     : url->store == RP_STORE_HUB
-                         ? strdup(hub_endpoint())
-                         : strdup(google ? google : "https://storage.googleapis.com");
+    const char *hub = rp_environment("HF_ENDPOINT");
+    char *endpoint = url->store == RP_STORE_S3    ? given_endpoint()
+                     : url->store == RP_STORE_HUB ? strdup(hub ? hub : HUB)
+                                                  : strdup(google ? google : GOOGLE);
     if (key && endpoint)
         code = take_endpoint(url, names[url->store], endpoint, key, error);
     else if (key && url->store == RP_STORE_S3)
@@ -293,6 +302,11 @@ static int split_http(struct rp_url *url, const char *text, const char *rest,
     if (host == 0 || end <= host + 1)
         return rp_fail(error, -RP_E_CONFIG, "write https://HOST/PATH",
                        "%s: expected a host and a path", url->name);
+    const char *hub = rp_environment("HF_ENDPOINT"), *resolve = strstr(rest, "/resolve/");
+    int code = hub && resolve && resolve < rest + end ? check_endpoint("HF_ENDPOINT", hub, error)
+                                                      : 0;
+    if (code < 0) /* such a URL may be one of that Hub, whose token would not be sent */
+        return code;
     url->scheme = rp_format("%.*s", (int)(rest - 3 - text), text);
     url->host = rp_format("%.*s", (int)host, rest);
     url->path = rp_format("%.*s", (int)(end - host), rest + host);

@@ -181,6 +181,30 @@ static void test_where_the_sas_of_the_environment_is_sent(void **state)
     clear_environment();
 }
 
+static void test_an_endpoint_of_the_hub_without_a_scheme_is_refused(void **state)
+{
+    static const char *const urls[] = {"hf://datasets/o/n/x.bin",
+                                       "https://hub.example/datasets/o/n/resolve/main/x.bin"};
+    static const char *const endpoints[] = {"hub.example", "hub.example/hf", "ftp://hub.example",
+                                            "://"};
+    struct rp_url url;
+    struct rp_error error;
+    (void)state;
+    clear_environment();
+    for (size_t i = 0; i < RP_ARRAY_COUNT(endpoints); i++) {
+        setenv("HF_ENDPOINT", endpoints[i], 1);
+        for (size_t k = 0; k < RP_ARRAY_COUNT(urls); k++) {
+            assert_int_equal(rp_url_parse(&url, urls[k], &error), -RP_E_CONFIG);
+            assert_non_null(strstr(error.message, "HF_ENDPOINT"));
+            assert_non_null(strstr(error.message, endpoints[i]));
+            assert_non_null(strstr(error.hint, "https://HOST"));
+        }
+        assert_int_equal(rp_url_parse(&url, "https://h/x.bin", &error), 0); /* of no Hub */
+        rp_url_free(&url);
+    }
+    clear_environment();
+}
+
 static void test_queries_tell_objects_apart_and_signatures_do_not(void **state)
 {
     static const char bare[] = "https://h/x.bin";
@@ -492,6 +516,7 @@ int main(void)
         cmocka_unit_test(test_where_a_url_leads),
         cmocka_unit_test(test_the_query_of_a_url_is_not_shown),
         cmocka_unit_test(test_where_the_sas_of_the_environment_is_sent),
+        cmocka_unit_test(test_an_endpoint_of_the_hub_without_a_scheme_is_refused),
         cmocka_unit_test(test_queries_tell_objects_apart_and_signatures_do_not),
         cmocka_unit_test(test_urls_of_one_id_must_be_of_one_object),
         cmocka_unit_test(test_bad_urls_are_refused),
