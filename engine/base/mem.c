@@ -85,6 +85,13 @@ int rp_memfd(const char *name)
     return fd < 0 ? -errno : fd;
 }
 
+void rp_free_secret(char *text)
+{
+    if (text)
+        explicit_bzero(text, strlen(text));
+    free(text);
+}
+
 char *rp_format(const char *format, ...)
 {
     char *text = NULL;

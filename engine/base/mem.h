@@ -36,6 +36,9 @@ void rp_spare_pages(void *memory, size_t bytes);
  * only such files (vm.memfd_noexec). Returns a descriptor, or -errno. */
 int rp_memfd(const char *name);
 
+/** Overwrite a string that is a secret, and free it. NULL is fine. */
+void rp_free_secret(char *text);
+
 /** Formatted string on the heap; NULL when out of memory. The caller frees it. */
 char *rp_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

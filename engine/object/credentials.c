@@ -33,11 +33,9 @@ static char *copy_of(const char *text)
 
 void rp_credentials_free(struct rp_credentials *credentials)
 {
-    if (credentials->secret)
-        explicit_bzero(credentials->secret, strlen(credentials->secret));
     free(credentials->key_id);
-    free(credentials->secret);
-    free(credentials->session_token);
+    rp_free_secret(credentials->secret);
+    rp_free_secret(credentials->session_token);
     *credentials = (struct rp_credentials){0};
 }
 
@@ -103,7 +101,7 @@ static int run_process(struct rp_credentials *made, const char *command, struct 
     int code = status == 0 ? take_json(made, text, "credential_process", error)
                            : rp_fail(error, -RP_E_RESOURCE, "run it by hand to see why",
                                      "credentials: credential_process failed (status %d)", status);
-    explicit_bzero(text, bytes);
+    explicit_bzero(text, bytes); /* to its end, also where there is a NUL in it */
     free(text);
     return code;
 }
@@ -131,7 +129,7 @@ static int from_profile(struct rp_credentials *made, struct rp_error *error)
                        rp_environment("AWS_PROFILE"));
     }
     free(key_id);
-    free(secret);
+    rp_free_secret(secret);
     free(process);
     return code;
 }
@@ -149,9 +147,7 @@ static int look_for(struct rp_credentials *made, struct rp_error *error)
     code = rp_endpoint_ask(&text, &place, error);
     if (code == 1)
         code = take_json(made, text, place, error);
-    if (text)
-        explicit_bzero(text, strlen(text));
-    free(text);
+    rp_free_secret(text);
     return code;
 }
 

@@ -35,7 +35,8 @@ static size_t take_part(char *data, size_t size, size_t count, void *context)
     return bytes;
 }
 
-/* The answer to one request, or NULL if there is none, or not 200. The caller frees it. */
+/* The answer to one request, or NULL if there is none, or not 200. The caller frees it, with
+ * rp_free_secret. */
 static char *ask(const struct rp_curl *curl, const char *method, const char *url,
                  const char *header)
 {
@@ -47,6 +48,7 @@ static char *ask(const struct rp_curl *curl, const char *method, const char *url
         curl->easy_setopt(easy, CURLOPT_URL, url);
         curl->easy_setopt(easy, CURLOPT_CUSTOMREQUEST, method);
         curl->easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+        curl->easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
         curl->easy_setopt(easy, CURLOPT_PROXY, "");
         curl->easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
         curl->easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
@@ -61,7 +63,7 @@ static char *ask(const struct rp_curl *curl, const char *method, const char *url
     curl->slist_free_all(headers);
     if (status == 200)
         return answer.text;
-    free(answer.text);
+    rp_free_secret(answer.text);
     return NULL;
 }
 
@@ -76,7 +78,7 @@ static char *container_header(void)
         given = read;
     char *header = given ? rp_format("Authorization: %.*s", (int)strcspn(given, "\r\n"), given)
                          : strdup("");
-    free(read);
+    rp_free_secret(read);
     return header;
 }
 
@@ -86,7 +88,7 @@ static char *ask_container(const struct rp_curl *curl, const char *relative, con
     char *header = container_header();
     char *text = url && header ? ask(curl, "GET", url, *header ? header : NULL) : NULL;
     free(url);
-    free(header);
+    rp_free_secret(header);
     return text;
 }
 
@@ -105,8 +107,8 @@ static char *ask_instance(const struct rp_curl *curl)
     url = role ? rp_format("%s%s%.*s", base, roles, (int)strcspn(role, "\r\n"), role) : NULL;
     char *text = url ? ask(curl, "GET", url, header) : NULL;
     free(url);
-    free(token);
-    free(header);
+    rp_free_secret(token);
+    rp_free_secret(header);
     free(role);
     return text;
 }

@@ -55,7 +55,7 @@ void rp_object_close(struct rp_object *object)
         return;
     rp_url_free(&object->url);
     free(object->id);
-    free(object->asked);
+    rp_free_secret(object->asked);
     pthread_mutex_destroy(&object->lock);
     free(object);
 }
@@ -72,8 +72,8 @@ const char *rp_object_id(const struct rp_object *object)
 
 void rp_ask_free(struct rp_ask *ask)
 {
-    free(ask->url);
-    free(ask->bearer);
+    rp_free_secret(ask->url);
+    rp_free_secret(ask->bearer);
     *ask = (struct rp_ask){0};
 }
 
@@ -184,7 +184,7 @@ int rp_object_ask(struct rp_object *object, const char *query, struct rp_ask *as
         char *made = NULL;
         code = make_url(object, NULL, &made, error);
         if (code == 0) {
-            free(object->asked);
+            rp_free_secret(object->asked);
             object->asked = made;
         }
     }
@@ -220,14 +220,14 @@ void rp_object_moved(struct rp_object *object, const char *url)
     char *copy = strdup(url);
     pthread_mutex_lock(&object->lock);
     if (copy) {
-        free(object->asked);
+        rp_free_secret(object->asked);
         object->asked = copy;
         object->expires = 0;
         object->has_moved = true;
         copy = NULL;
     }
     pthread_mutex_unlock(&object->lock);
-    free(copy);
+    rp_free_secret(copy);
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */

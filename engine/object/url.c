@@ -160,7 +160,7 @@ void rp_url_free(struct rp_url *url)
     free(url->scheme);
     free(url->host);
     free(url->path);
-    free(url->query);
+    rp_free_secret(url->query);
     free(url->bucket);
     free(url->key);
     *url = (struct rp_url){0};

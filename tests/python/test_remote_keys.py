@@ -2,11 +2,13 @@
 """The right to read objects, and lists of them: keys from every place, bearers, queries, and real
 servers that check signatures. No key is ever shown."""
 
+import contextlib
 import os
 import random
 import re
 import socket
 import subprocess
+import threading
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlsplit
 from xml.sax.saxutils import escape
@@ -199,6 +201,28 @@ def test_a_bucket_of_hadro_with_delays_errors_and_tls(program, folder, monkeypat
         monkeypatch.setenv("AWS_CA_BUNDLE", str(public))
         tape.config["sources"] = ["s3://b/tape.bin"]
         finish(program, folder, tape)
+
+
+def test_only_http_is_asked_for_keys(program, monkeypatch):
+    """By no other protocol that libcurl knows is anything sent. The control is http."""
+    connections = []
+
+    def count(listener):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                connections.append(1)
+                connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=count, args=[listener], daemon=True).start()
+        host = "127.0.0.1:%d" % listener.getsockname()[1]
+        for scheme, number in (("ftp", 0), ("gopher", 0), ("http", 1)):
+            url = f"{scheme}://{host}/keys"
+            monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
+            refused(program, "inspect", "s3://b/x.bin", texts=["container's endpoint gave none"])
+            assert min(len(connections), 1) == number, scheme
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture

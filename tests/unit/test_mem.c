@@ -56,6 +56,36 @@ long __wrap_sysconf(int name)
     return name == _SC_PAGESIZE ? PAGE_BYTES : __real_sysconf(name);
 }
 
+static char last_wiped[16];
+static size_t last_wiped_bytes;
+
+void __wrap_explicit_bzero(void *memory, size_t bytes);
+void __wrap_explicit_bzero(void *memory, size_t bytes)
+{
+    last_wiped_bytes = bytes;
+    memcpy(last_wiped, memory, bytes < sizeof last_wiped ? bytes : sizeof last_wiped);
+    memset(memory, 0, bytes);
+}
+
+/* With -D_FORTIFY_SOURCE the C library's header calls this one. */
+void __wrap___explicit_bzero_chk(void *memory, size_t bytes, size_t room);
+void __wrap___explicit_bzero_chk(void *memory, size_t bytes, size_t room)
+{
+    (void)room;
+    __wrap_explicit_bzero(memory, bytes);
+}
+
+static void a_secret_is_wiped_before_it_is_freed(void **state)
+{
+    (void)state;
+    char *secret = rp_format("%s", "S3CR3T");
+    assert_non_null(secret);
+    rp_free_secret(secret);
+    assert_int_equal(last_wiped_bytes, 6);
+    assert_memory_equal(last_wiped, "S3CR3T", 6);
+    rp_free_secret(NULL);
+}
+
 static void check(size_t bytes, size_t whole)
 {
     uint8_t *memory = rp_take_pages(bytes);
@@ -118,6 +148,7 @@ static void a_forked_child_has_no_withheld_pages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(pages_are_given_back_whole),
-                                       cmocka_unit_test(a_forked_child_has_no_withheld_pages)};
+                                       cmocka_unit_test(a_forked_child_has_no_withheld_pages),
+                                       cmocka_unit_test(a_secret_is_wiped_before_it_is_freed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
