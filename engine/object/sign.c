@@ -86,7 +86,7 @@ static char *make_query(const struct rp_signer *signer, const char *scope, const
                          query ? "&" : "", query ? query : "");
     free(credential);
     free(encoded);
-    free(token);
+    rp_free_secret(token);
     return made;
 }
 
