@@ -36,12 +36,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzz_input input = {data, size};
     struct rp_error error = {0};
     struct rp_convert convert = {.append_eos = true, .eos = 256};
-    convert.eos_declared = fuzz_number(&input, 1) & 1;
+    uint64_t flags = fuzz_number(&input, 1);
+    convert.eos_declared = flags & 1;
+    const struct rp_form form = {.reading = flags & 2 ? RP_READ_JSON : RP_READ_JSONL};
     FUZZ_REQUIRE(rp_tokenizer_open(&convert.tokenizer, "bytes", NULL, NULL, 0, rp_convert_sink,
                                    &convert, &error) == 0);
     char path[32];
     snprintf(path, sizeof path, "%s", fuzz_file("text", input.at, input.left));
-    struct rp_input file = {.path = path, .bytes = input.left, .named = true};
+    struct rp_input file = {.path = path, .bytes = input.left, .form = &form, .named = true};
     documents = 0;
     bool accepted = fuzz_accepted(rp_convert_jsonl(&convert, &file, &error), &error);
     bool plain = input.left < 2 || rp_load_u16(input.at) != 0x8b1f;
