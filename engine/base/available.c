@@ -12,8 +12,8 @@
 
 #define PATH_BYTES 600
 
-/* The files of a cgroup. Above memory.max processes are killed. Above memory.high they
- * are slowed down until they hardly run, so that is a limit, too. */
+/* The files of a cgroup. Above memory.max processes are killed. Above memory.high they are slowed
+ * down until they hardly run, so that is a limit, too. */
 struct files {
     const char *limits[2], *usage, *inactive_file, *active_file;
 };

@@ -197,7 +197,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
         end_process(mapping);
     guard->mapping = mapping;
     guard->page = rp_align_down((uintptr_t)info->si_addr, LEAST_PAGE_BYTES);
-    if (!guard->tries_again || RP_DEFECT(lose_at_first_error))
+    if (!guard->tries_again)
         lose(mapping);
     siglongjmp(guard->jump, 1);
 }

@@ -46,8 +46,8 @@ struct rp_cache_object {
 };
 
 struct rp_cache_options {
-    const char *
-        directory; /* the files lie in DIRECTORY/blocks; NULL = rp_dir_of_caches (base/own_dir.h) */
+    /* The files lie in DIRECTORY/blocks; NULL = rp_dir_of_caches (base/own_dir.h). */
+    const char *directory;
     uint64_t bytes; /* of pages that are kept at most, by all engines together */
     const struct rp_cache_object *objects; /* copied; known by their numbers from then on */
     uint32_t object_count;

@@ -78,8 +78,8 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, uint64_t batch)
     size_t state_bytes;
     uint64_t next_row;
     const void *state = rp_arena_state_at(d->arena, batch + 1, &state_bytes, &next_row);
-    RP_ASSERT(
-        state); /* choose_sizes (flow_open.c) makes room for every batch that is not published */
+    /* choose_sizes (flow_open.c) makes room for every batch that is not published */
+    RP_ASSERT(state);
     RP_ASSERT(state_bytes <= g->state_bytes);
     struct rp_slot_header *header = (struct rp_slot_header *)(void *)slot;
     *header = (struct rp_slot_header){

@@ -8,8 +8,8 @@
  *
  * To wake a fast trainer, which sleeps between batches, may cost more than to pack its batch. So a
  * packer that has more to pack lets the trainer sleep until batches fill half of its ring, or
- * RP_ANNOUNCE_NS have passed (on a node with many ranks
- * RP_ANNOUNCE_RANK_NS for each); batches that come more slowly than that are announced one by one.
+ * RP_ANNOUNCE_NS have passed (on a node with many ranks RP_ANNOUNCE_RANK_NS for each); batches that
+ * come more slowly than that are announced one by one.
  * Invariant: where a trainer sleeps through a batch, a packer thread is awake that will announce
  * it: before it waits, or when its ticket is packed. The engine announces all when it takes the
  * turn, and whatever it publishes itself. (A packer that waits for the disk in a page fault does

@@ -130,8 +130,8 @@ struct rp_io_chosen {
 };
 
 /** Choose a method. `name` is "io_uring", "pread" or NULL for automatic: io_uring if a ring can be
- * made and reads through it, else pread. That is a trial: a later ring may still be refused, and
- * gives_way says what then. why (>= 256 bytes) says in one line what was chosen and
+ * made and reads through it, else pread. That is a trial: a later ring may still be refused
+ * (gives_way). why (>= 256 bytes) says in one line what was chosen and
  * why, with the hint that enables io_uring. A forced method that does not work is -RP_E_RESOURCE
  * with the reason. */
 RP_MUST_CHECK int rp_io_choose(const char *name, const struct rp_io_method **method_out, char *why,

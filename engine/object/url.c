@@ -61,25 +61,25 @@ const char *rp_url_hub_base(size_t *bytes)
     return base;
 }
 
+static bool is_endpoint_host(const char *host)
+{
+    const char *given = strstr(hub_endpoint(), "://") + 3;
+    size_t length = strcspn(host, "/?#");
+    return length == strcspn(given, "/") && !strncasecmp(host, given, length);
+}
+
 bool rp_url_is_hub_host(const char *host)
 {
     static const char hub[] = "huggingface.co";
-    const char *given = strstr(hub_endpoint(), "://") + 3;
     size_t length = strcspn(host, "/?#");
-    return (length == strcspn(given, "/") && !strncasecmp(host, given, length)) ||
-           (length == sizeof hub - 1 && !strncasecmp(host, hub, length));
+    return is_endpoint_host(host) || (length == sizeof hub - 1 && !strncasecmp(host, hub, length));
 }
 
 bool rp_url_may_have_hub_token(const struct rp_url *url)
 {
-    const char *given = hub_endpoint();
-    if (!rp_url_is_hub_host(url->host))
-        return false;
-    if (!strcasecmp(url->scheme, "https") || RP_DEFECT(send_token_in_clear))
-        return true;
-    size_t length = strcspn(url->host, "/?#");
-    return !strncasecmp(given, "http://", 7) && length == strcspn(given + 7, "/") &&
-           !strncasecmp(url->host, given + 7, length);
+    bool is_asked_for = !strncasecmp(hub_endpoint(), "http://", 7) && is_endpoint_host(url->host);
+    return rp_url_is_hub_host(url->host) &&
+           (is_asked_for || !strcasecmp(url->scheme, "https") || RP_DEFECT(send_token_in_clear));
 }
 
 /* A file or a folder of a repository, and no page of it: https://HOST/…/resolve/REVISION/… */

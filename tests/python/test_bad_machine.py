@@ -40,19 +40,21 @@ def stream(tmp_path_factory):
 
 
 def assert_whole_stream(program, folder, stream, prefix, **options):
-    """An engine behind `prefix` serves everything; its log."""
+    """An engine behind `prefix` serves everything; its log, and `stat` behind the first batch."""
     config = {**stream.config(), "batch_size": 2, "prefetch_bytes": "64kb", **options}
     engine = Engine(program, folder, config, prefix=prefix)
     try:
         taken = Taken(stream)
         with Ranks(engine) as ranks:
+            taken.add(ranks.turn())
+            stat = ringpack.stat(engine.run, folder)
             for batches in ranks.turns():
                 taken.add(batches)
         taken.assert_all()
         assert engine.wait() == 0, engine.log()
     finally:
         engine.kill()
-    return engine.log()
+    return engine.log(), stat
 
 
 # ---- memory --------------------------------------------------------------------------------------
@@ -88,22 +90,11 @@ def test_little_memory_may_be_locked(program, folder, stream, io, limit, readers
 
 def assert_gives_way(program, folder, stream, **keys):
     """Readers get no ring though the trial did: all rows come, `stat` and one line say so."""
-    config = {**stream.config(), "batch_size": 2, "direct": "on", "num_workers": 4, **keys}
-    engine = Engine(program, folder, config, prefix=WITHOUT_MORE_RINGS)
-    try:
-        taken = Taken(stream)
-        with Ranks(engine) as ranks:
-            taken.add(ranks.turn())
-            stat = ringpack.stat(engine.run, folder)
-            for batches in ranks.turns():
-                taken.add(batches)
-        taken.assert_all()
-        assert engine.wait() == 0, engine.log()
-    finally:
-        engine.kill()
-    lines = [line for line in engine.log().splitlines() if "readers read with pread" in line]
-    assert len(lines) == 1 and "4 of 4" in lines[0] and "ENOMEM" in lines[0], engine.log()
-    assert "ulimit -l" in lines[0] and "tried, and it works" in engine.log()
+    keys = {"direct": "on", "num_workers": 4, **keys}
+    log, stat = assert_whole_stream(program, folder, stream, WITHOUT_MORE_RINGS, **keys)
+    lines = [line for line in log.splitlines() if "readers read with pread" in line]
+    assert len(lines) == 1 and "4 of 4" in lines[0] and "ENOMEM" in lines[0], log
+    assert "ulimit -l" in lines[0] and "tried, and it works" in log
     assert stat["io"] in ("pread", "mapped")
     assert "4 of 4 readers read with pread" in stat["io_reason"]
 
@@ -206,7 +197,7 @@ def test_more_shards_than_descriptors(program, folder, tmp_path, options):
     """Files are opened in turn, and every row comes."""
     stream = many_shards(tmp_path)
     prefix = ["prlimit", "--nofile=64:64"]
-    log = assert_whole_stream(program, folder, stream, prefix, **options)
+    log, _ = assert_whole_stream(program, folder, stream, prefix, **options)
     told = [line for line in log.splitlines() if "token files share" in line]
     assert len(told) == 1 and "90 token files" in told[0] and "ulimit -n" in told[0], log
     assert ("read, not mapped" in log) == (options["io"] in ("auto", "mapped")), log
@@ -249,7 +240,7 @@ def test_too_few_descriptors_for_all_seats(program, folder, stream):
 
 
 def test_io_uring_is_denied(program, folder, stream, good):
-    log = assert_whole_stream(program, folder, stream, WITHOUT_IO_URING, direct="on")
+    log, _ = assert_whole_stream(program, folder, stream, WITHOUT_IO_URING, direct="on")
     lines = [line for line in log.splitlines() if "pread" in line]
     assert len(lines) == 1 and "io_uring" in lines[0], log
     where = [f"--source={good}", *options(folder / "run", io="io_uring")]

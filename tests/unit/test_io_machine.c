@@ -74,6 +74,22 @@ static void check_in_child(const char *(*test)(void))
 
 static int denied_errno;
 
+/* NULL, or what is wrong. A later ring may give way to pread, with its buffers in a region. */
+static const char *check_reads(const struct rp_io_method *method, bool gives_way)
+{
+    struct io_run run = {.method = method,
+                         .gives_way = gives_way,
+                         .in_region = gives_way,
+                         .sample = &sample,
+                         .fd = sample.fd,
+                         .depth = 8,
+                         .alignment = 1,
+                         .bytes_max = 9000,
+                         .reads = 100,
+                         .seed = 1};
+    return io_run_reads(&run) ? "wrong reads" : NULL;
+}
+
 static const char *check_denied(void)
 {
     const struct rp_io_method *method = NULL;
@@ -91,15 +107,7 @@ static const char *check_denied(void)
     if (rp_io_choose("io_uring", &method, why, sizeof why, &error) != -RP_E_RESOURCE ||
         !error.hint[0])
         return "expected -RP_E_RESOURCE and a hint when io_uring is forced";
-    struct io_run run = {.method = &rp_io_method_pread,
-                         .sample = &sample,
-                         .fd = sample.fd,
-                         .depth = 8,
-                         .alignment = 1,
-                         .bytes_max = 9000,
-                         .reads = 100,
-                         .seed = 1};
-    return io_run_reads(&run) ? "wrong reads" : NULL;
+    return check_reads(&rp_io_method_pread, false);
 }
 
 static const int denials[] = {EPERM, ENOSYS, ENOMEM, EMFILE};
@@ -136,17 +144,7 @@ static const char *check_denied_later(void)
     if (refusal.code != -denied_errno || !refusal.hint[0] ||
         !strstr(refusal.message, rp_errno_name(denied_errno)))
         return "expected the reason, and what helps";
-    struct io_run run = {.method = &rp_io_method_uring,
-                         .gives_way = true,
-                         .sample = &sample,
-                         .fd = sample.fd,
-                         .depth = 8,
-                         .alignment = 1,
-                         .bytes_max = 9000,
-                         .reads = 100,
-                         .in_region = true,
-                         .seed = 1};
-    return io_run_reads(&run) ? "wrong reads" : NULL;
+    return check_reads(&rp_io_method_uring, true);
 }
 
 static void test_a_ring_denied_later_gives_way(void **state)
