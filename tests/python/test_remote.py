@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import ringpack
-from failure_kit import assert_ended_by, finish
+from failure_kit import WITHOUT_IO_URING, WITHOUT_MORE_RINGS, assert_ended_by, finish
 from refusal_kit import refused, refused_serve, run
 from remote_kit import (  # with the fixtures `environment` and `store`
     QUICK,
@@ -34,7 +34,9 @@ from remote_kit import (  # with the fixtures `environment` and `store`
     whole_object,
     wrong_range,
 )
-from stream_kit import Engine, Ranks, wait_until
+from stream_kit import IO_URING_WORKS, Engine, Ranks, wait_until
+
+needs_io_uring = pytest.mark.skipif(not IO_URING_WORKS, reason="needs io_uring, to lose it")
 
 
 @pytest.mark.parametrize("indexed", [False, True], ids=["plain", "indexed"])
@@ -98,15 +100,55 @@ def test_a_killed_run_goes_on_from_its_checkpoint(program, folder, store):
     finish(program, folder, tape, token)
 
 
-@pytest.mark.parametrize("io", ["auto", "mapped", "io_uring"])
-def test_files_beside_objects(program, folder, store, io):
-    """A source on the disk and one in a store, in one run. `io` does not matter then."""
+def sources_of_both(program, folder, store):
+    """A tape, and sources of it on the disk and in a store."""
     tape = make_tape(program, folder, indexed=True)
     copy_tape(tape, store.folder)
-    both = [{"path": tape.path, "name": "disk"}, {"path": store.url(tape.path), "name": "store"}]
+    names = {"disk": tape.path, "store": store.url(tape.path)}
+    return tape, [{"path": path, "name": name} for name, path in names.items()]
+
+
+@pytest.mark.parametrize("io", ["auto", "mapped", "io_uring", "pread"])
+def test_files_beside_objects(program, folder, store, io):
+    """A source on the disk and one in a store, in one run. `io` changes no row."""
+    tape, both = sources_of_both(program, folder, store)
     twice = [{"path": tape.path, "name": name} for name in ("disk", "store")]
     mixed = digest_of(program, folder, {**tape.config, "sources": both}, io=io)
     assert mixed == digest_of(program, folder, {**tape.config, "sources": twice}), "other tokens"
+
+
+def rings_of(engine):
+    fds = Path(f"/proc/{engine.pid}/fd")
+    return sum("io_uring" in os.readlink(path) for path in fds.iterdir())
+
+
+@needs_io_uring
+@pytest.mark.parametrize(("io", "rings"), [("auto", 2), ("io_uring", 2), ("pread", 0)])
+def test_io_holds_for_files_beside_objects(program, folder, store, engines, io, rings):
+    """Each of two readers has a ring, unless pread is asked for; the log says which it is."""
+    tape, both = sources_of_both(program, folder, store)
+    config = {**tape.config, "sources": both, "shuffle": "block", "io": io, "num_workers": 2}
+    engine = engines(program, folder, config)
+    assert rings_of(engine) == rings, engine.log()
+    how = "tried, and it works" if io == "auto" else "as asked for"
+    told = [line for line in engine.log().splitlines() if "objects in stores" in line]
+    assert len(told) == 1 and how in told[0], engine.log()
+    assert f"files by {'io_uring' if rings else 'pread'}" in told[0], told
+
+
+@needs_io_uring
+def test_no_ring_beside_objects(program, folder, store, engines):
+    """Readers give way, unless io_uring was asked for: then the start is refused."""
+    tape, both = sources_of_both(program, folder, store)
+    config = {**tape.config, "sources": both, "shuffle": "block", "num_workers": 2}
+    engine = engines(program, folder, config, prefix=WITHOUT_MORE_RINGS)
+    assert rings_of(engine) == 0 and "2 of 2 readers read with pread" in engine.log()
+    assert ringpack.stat(engine.run, folder)["io"] == "http"
+    engine.stop()
+    for run_name, prefix in ("none", WITHOUT_IO_URING), ("one", WITHOUT_MORE_RINGS):
+        forced = {**config, "io": "io_uring", "run": run_name}
+        engine = engines(program, folder, forced, prefix=prefix, wait=False)
+        assert_ended_by(engine, "io_uring cannot be used")
 
 
 # ---- servers that are in trouble ----------------------------------------------------------------
