@@ -141,6 +141,41 @@ void rp_flow_free(struct rp_flow *flow)
     free(flow);
 }
 
+static int make_tables(struct rp_flow *flow, struct rp_error *error)
+{
+    const struct rp_flow_options *o = &flow->options;
+    flow->fetchers = rp_calloc(o->readers, sizeof *flow->fetchers);
+    flow->packers = rp_calloc(o->packers, sizeof *flow->packers);
+    flow->targets = rp_calloc(o->rank_count, sizeof *flow->targets);
+    flow->start_batch = rp_calloc(o->rank_count, sizeof *flow->start_batch);
+    flow->unlabelled = rp_calloc(o->rank_count, sizeof *flow->unlabelled);
+    flow->catch_up = rp_calloc(o->rank_count, sizeof(struct rp_flow *));
+    flow->aside = rp_calloc(o->rank_count, sizeof *flow->aside);
+    bool are_made = flow->fetchers && flow->packers && flow->targets && flow->start_batch &&
+                    flow->unlabelled && flow->catch_up && flow->aside;
+    return are_made ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
+}
+
+/* Nothing runs yet: a start of the flow starts these. */
+static void prepare_workers(struct rp_flow *flow)
+{
+    const struct rp_flow_options *o = &flow->options;
+    flow->pack_plan = (struct rp_pack_plan){.arena = &flow->arena,
+                                            .targets = flow->targets,
+                                            .files = &flow->files,
+                                            .verified = flow->verified,
+                                            .packers = o->packers,
+                                            .deliver = o->packer_processes ? NULL : &flow->deliver,
+                                            .token_limit = o->token_limit,
+                                            .pad_id = o->pad_id,
+                                            .wake_fd = flow->wake_fd};
+    for (uint32_t i = 0; i < o->packers; i++)
+        flow->packers[i] = (struct rp_packer){.plan = &flow->pack_plan, .index = i, .pidfd = -1};
+    for (uint32_t i = 0; i < o->readers; i++)
+        flow->fetchers[i] = (struct rp_fetcher){
+            .options = o, .arena = &flow->arena, .files = &flow->files, .index = i};
+}
+
 int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *options, int wake_fd,
                  struct rp_error *error)
 {
@@ -154,17 +189,9 @@ int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *option
     flow->options = *options;
     flow->wake_fd = wake_fd;
     flow->arena.segment.fd = -1;
-    flow->fetchers = rp_calloc(options->readers, sizeof *flow->fetchers);
-    flow->packers = rp_calloc(options->packers, sizeof *flow->packers);
-    flow->targets = rp_calloc(options->rank_count, sizeof *flow->targets);
-    flow->start_batch = rp_calloc(options->rank_count, sizeof *flow->start_batch);
-    flow->unlabelled = rp_calloc(options->rank_count, sizeof *flow->unlabelled);
-    flow->catch_up = rp_calloc(options->rank_count, sizeof(struct rp_flow *));
-    flow->aside = rp_calloc(options->rank_count, sizeof *flow->aside);
-    int code = flow->fetchers && flow->packers && flow->targets && flow->start_batch &&
-                       flow->unlabelled && flow->catch_up && flow->aside
-                   ? open_files(flow, error)
-                   : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
+    int code = make_tables(flow, error);
+    if (code >= 0)
+        code = open_files(flow, error);
     if (code >= 0)
         code = open_verified(flow, error);
     if (code >= 0)
@@ -176,21 +203,7 @@ int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *option
         rp_flow_free(flow);
         return code;
     }
-    flow->pack_plan = (struct rp_pack_plan){.arena = &flow->arena,
-                                            .targets = flow->targets,
-                                            .files = &flow->files,
-                                            .verified = flow->verified,
-                                            .packers = options->packers,
-                                            .deliver = options->packer_processes ? NULL
-                                                                                 : &flow->deliver,
-                                            .token_limit = options->token_limit,
-                                            .pad_id = options->pad_id,
-                                            .wake_fd = wake_fd};
-    for (uint32_t i = 0; i < options->packers; i++)
-        flow->packers[i] = (struct rp_packer){.plan = &flow->pack_plan, .index = i, .pidfd = -1};
-    for (uint32_t i = 0; i < options->readers; i++)
-        flow->fetchers[i] = (struct rp_fetcher){
-            .options = &flow->options, .arena = &flow->arena, .files = &flow->files, .index = i};
+    prepare_workers(flow);
     *flow_out = flow;
     return 0;
 }
