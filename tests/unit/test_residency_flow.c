@@ -5,10 +5,12 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include "corpus/spanfile.h"
 #include "flow/flow_struct.h"
 #include "flow/residency.h"
+#include "log_kit.h"
 
 static const struct kit_source large[] = {{"large", 5, 8, 2500}, {"small", 8, 2, 300}};
 static const struct kit_source masked[] = {{"masked", 5, 8, 500}, {"plain", 8, 2, 100}};
@@ -157,6 +159,32 @@ static void direct_reads_stay_direct_where_nothing_is_known(void **state)
     run_direct(&page_cache, false);
 }
 
+/* What makes adapting possible again is in the log, as a warning. */
+static void what_keeps_a_flow_from_adapting_is_logged_with_its_hint(void **state)
+{
+    (void)state;
+    const struct rp_plan_config config = small_plan();
+    struct rlimit limit;
+    struct kit kit;
+    struct stream s;
+    kit_open(&kit, large, 2, &config);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const struct rlimit few = {.rlim_cur = 1024, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    struct rp_flow_options options = small_flow(&rp_io_method_pread);
+    options.adapts = options.may_fill = true;
+    options.other_descriptors = 1024 - 3; /* room for each file once, not twice */
+    hear_log();
+    stream_open(&s, &kit, &options, RP_DTYPE_I64, 0, 1);
+    const char *heard = log_heard();
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_false(s.flow->files.adapts);
+    assert_non_null(strstr(heard, "there are not two descriptors for each of 2 token files; "
+                                  "raise the limit of open files (`ulimit -n`)"));
+    stream_close(&s);
+    kit_close(&kit);
+}
+
 /* Of the masked source, every third token is trained. */
 static bool every_third(const void *context, const struct rp_fragment *fragment, uint64_t i)
 {
@@ -265,6 +293,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_row_depends_on_the_way_it_is_read),
         cmocka_unit_test(direct_reads_stay_direct_where_nothing_is_known),
+        cmocka_unit_test(what_keeps_a_flow_from_adapting_is_logged_with_its_hint),
         cmocka_unit_test(no_row_depends_on_the_way_when_it_is_tried_again),
         cmocka_unit_test(the_kernel_forgets_in_the_middle),
     };
