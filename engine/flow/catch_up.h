@@ -50,8 +50,9 @@ static inline uint32_t rp_flow_catch_ups_max(uint32_t rank_count)
     return rank_count - 1 < RP_CATCH_UPS_MAX ? rank_count - 1 : RP_CATCH_UPS_MAX;
 }
 
-/** Memory that one catch-up flow of a flow of these options takes; 0 where there is one
- * ring, which cannot fall behind others. Looks at what rp_flow_memory_bytes looks at. */
+/** Memory of its own that one catch-up flow of a flow of these options takes, as its packer is a
+ * thread; 0 where there is one ring, which cannot fall behind others. Looks at what
+ * rp_flow_memory_bytes looks at. */
 uint64_t rp_flow_catch_up_memory_bytes(const struct rp_flow_options *flow);
 
 /** Make the flow of a ring that is far behind; nothing runs yet. The caller closes it if it is not
