@@ -128,6 +128,7 @@
     X(trust_scrubbed_once, "a kept checkpoint that is found damaged still counts as one")          \
     X(trust_seen_blocks, "a block of a mapped file is compared once and then trusted")             \
     X(trust_spans, "spans in a file of spans are not compared with the length of their document")  \
+    X(try_direct_again, "a file is tried for O_DIRECT at each opening, not once")                  \
     X(wait_before_announcing, "a packer waits for a ticket before it has announced its batches")   \
     X(wait_for_alert_command, "the engine's thread waits for commands of alerts")                  \
     X(wait_to_join, "a ring that is behind waits to be joined when all of the stream is planned")  \

@@ -109,9 +109,10 @@ static int check_opened(struct rp_file *file, const struct rp_shard *shard, stru
 static struct rp_io_place place_of(const struct rp_files *files, uint32_t shard, bool direct)
 {
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
+    uint32_t known = RP_DEFECT(try_direct_again) ? 0 : files->files[shard].known_alignment;
     return (struct rp_io_place){.path = info->url ? info->url : info->path,
                                 .direct = direct,
-                                .known_alignment = files->files[shard].known_alignment,
+                                .known_alignment = known,
                                 .bytes = info->bytes,
                                 .identity = info->identity,
                                 .cache = files->cache,

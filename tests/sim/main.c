@@ -294,6 +294,7 @@ static const char *const found_elsewhere[] = {
     "trust_table_extents",
     "trust_table_pages",
     "trust_unread_save",
+    "try_direct_again",
     "wait_before_announcing",
     "wait_for_alert_command",
     "wake_for_old_files",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether token files are mapped: only what is known to lie in memory is. */
+/* Whether token files are mapped: only what is known to lie in memory is. And how often a file is
+ * tried for O_DIRECT: once, however often it is opened. */
 #include "corpus_files.h"
 
 #include <errno.h>
@@ -8,6 +9,8 @@
 #include <sys/vfs.h>
 
 #include "flow/cached.h"
+#include "flow/files.h"
+#include "flow/flow.h"
 
 #define PAGE 256u /* so that a short file has many */
 #define PAGES 1600u
@@ -144,6 +147,71 @@ static void pages_are_counted_in_all_parts_of_a_file(void **state)
     rp_corpus_close(corpus);
 }
 
+/* ---- files that are opened again ------------------------------------------------------------- */
+
+#define ALIGNMENT 512u /* that a trial finds */
+
+static uint32_t trials, openings; /* with O_DIRECT */
+
+/* A file system that takes O_DIRECT, wherever the test runs. */
+static int open_on_such_a_disk(struct rp_io_object *object, const struct rp_io_place *place,
+                               struct rp_error *error)
+{
+    struct rp_io_place buffered = *place;
+    buffered.direct = false;
+    int code = rp_io_method_pread.open_object(object, &buffered, error);
+    if (code < 0 || !place->direct)
+        return code;
+    openings++;
+    trials += !place->known_alignment;
+    object->alignment = place->known_alignment ? place->known_alignment : ALIGNMENT;
+    return code;
+}
+
+static struct rp_corpus *open_two_shards(void)
+{
+    static const int32_t lengths[] = {1000, 2000};
+    static const char *const shards[] = {"first", "second"};
+    const struct rp_source_spec source = {
+        .name = "s", .weight = 1, .shards = shards, .shard_count = 2, .eos = RP_EOS_NONE};
+    const struct rp_corpus_spec spec = {.sources = &source, .source_count = 1};
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    for (uint32_t i = 0; i < 2; i++)
+        put_megatron(shards[i], 8, 2, lengths, 2);
+    if (rp_corpus_open(&corpus, &spec, &error) != 0)
+        fail_msg("%s", error.message);
+    return corpus;
+}
+
+/* Two files share one descriptor, so each is opened at each of its turns: for direct reads, or for
+ * buffered ones and then a second time for direct reads. */
+static void a_file_is_tried_for_direct_reads_once(void **state)
+{
+    (void)state;
+    struct rp_corpus *corpus = open_two_shards();
+    struct rp_io_method method = rp_io_method_pread;
+    method.open_object = open_on_such_a_disk;
+    for (uint32_t direct = 0; direct < 2; direct++) {
+        const struct rp_flow_options options = {
+            .corpus = corpus, .method = &method, .direct = direct, .descriptors_max = 1};
+        struct rp_files files;
+        struct rp_error error;
+        uint64_t ticket;
+        trials = openings = 0;
+        assert_int_equal(rp_files_open(&files, &options, &error), 0);
+        for (uint32_t turn = 0; turn < 6; turn++) {
+            int code = rp_files_get_open(&files, turn % 2, UINT64_MAX, &ticket, &error);
+            assert_int_equal(code, RP_FILES_OPEN);
+            assert_true(direct || rp_files_need_direct(&files, turn % 2));
+        }
+        assert_int_equal(openings, 6);
+        assert_int_equal(trials, 2);
+        rp_files_close(&files);
+    }
+    rp_corpus_close(corpus);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,6 +220,7 @@ int main(void)
         cmocka_unit_test(a_file_system_that_cannot_be_asked_is_not_cached),
         cmocka_unit_test(a_second_look_at_a_cold_file_says_no_as_the_first_did),
         cmocka_unit_test(pages_are_counted_in_all_parts_of_a_file),
+        cmocka_unit_test(a_file_is_tried_for_direct_reads_once),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
 }

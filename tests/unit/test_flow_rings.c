@@ -4,6 +4,7 @@
 #include "flow_kit.h"
 
 #include <errno.h>
+#include <sys/resource.h>
 
 #include "base/bits.h"
 #include "deny_io_uring.h"
@@ -217,6 +218,31 @@ static void a_ring_behind_is_read_from_the_page_cache(void **state)
     rp_plan_close(plan);
 }
 
+/* Files that a ring behind reads stay open where the limit of descriptors has room for them beside
+ * the flow's own; where it has not, the flow keeps those that it counts on. */
+static void a_ring_behind_leaves_the_flow_its_descriptors(void **state)
+{
+    (void)state;
+    struct rlimit before;
+    struct rp_error error;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit limit = {.rlim_cur = 1200, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (uint32_t others = 100; others <= 300; others += 200) {
+        struct stream s;
+        struct rp_flow *made;
+        struct rp_flow_options options = two_rings();
+        options.other_descriptors = others;
+        stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
+        if (rp_flow_make_catch_up(&made, s.flow, 1, &error) != 0)
+            fail_msg("%s", error.message);
+        assert_int_equal(made->options.descriptors_max, others == 100 ? 256 : RP_DESCRIPTORS_MIN);
+        rp_flow_close(made);
+        stream_close(&s);
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 /* No ring can be made any more while the flow runs, as when the user's memory to lock is used up:
  * the flow goes on, and the ring that falls behind is read with pread. This denies io_uring to the
  * rest of this process. */
@@ -271,6 +297,7 @@ int main(void)
         cmocka_unit_test(a_ring_is_replaced_while_the_flow_runs),
         cmocka_unit_test(rings_behind_are_served_while_the_engine_sleeps),
         cmocka_unit_test(a_ring_behind_is_read_from_the_page_cache),
+        cmocka_unit_test(a_ring_behind_leaves_the_flow_its_descriptors),
         cmocka_unit_test(a_catch_up_flow_takes_the_memory_of_its_forecast),
         cmocka_unit_test(readers_give_way_while_the_flow_runs), /* the last one: see there */
     };
