@@ -66,7 +66,6 @@
     X(lose_digest_at_resume, "the plan digest is not taken from the token of a resume")            \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
     X(keep_lost_stretches, "stretches that the page cache has lost stay mapped")                   \
-    X(keep_mapped_shard, "a transfer that is tried again keeps the mapping of its first try")      \
     X(map_from_stretch, "a mapped token is looked for from its stretch, not from its file")        \
     X(map_small_files, "each index has a mapping of its own, however small")                       \
     X(map_without_room, "stretches are mapped though reads will take their pages")                 \
@@ -76,6 +75,7 @@
     X(merge_ways_of_reading, "a read past the page cache becomes one with a read through it")      \
     X(overlook_new_file, "the watcher stays calm though a new file is read")                       \
     X(pack_left_out, "packers write rows to a ring to which another flow delivers")                \
+    X(place_before_spans, "tokens get their place before there is room for their spans")           \
     X(pad_after_end, "a trainer that begins at the end of the stream gets batches of padding")     \
     X(provenance_off_by_one, "explain gives each fragment the provenance of the next one")         \
     X(park_first_behind, "of several catch-up flows only one learns that the engine sleeps")       \

@@ -53,15 +53,27 @@ static bool make_room(struct rp_data_ring *ring, uint64_t start, uint64_t end, u
     }
 }
 
+/* The position at which so many bytes begin if they are taken next: they are contiguous. */
+static uint64_t next_start(const struct rp_data_ring *ring, uint64_t bytes, uint64_t alignment)
+{
+    RP_ASSERT(bytes <= ring->bytes && ring->bytes % alignment == 0);
+    uint64_t start = rp_align_up(ring->next, alignment);
+    uint64_t in_lap = start % ring->bytes;
+    return bytes > ring->bytes - in_lap ? start + ring->bytes - in_lap : start;
+}
+
+bool rp_data_ring_has_room(struct rp_data_ring *ring, uint64_t bytes, uint64_t alignment,
+                           uint64_t retired)
+{
+    uint64_t start = next_start(ring, bytes, alignment);
+    return make_room(ring, start, start + bytes, retired);
+}
+
 bool rp_data_ring_take(struct rp_data_ring *ring, uint64_t bytes, uint64_t alignment,
                        uint64_t ticket, bool grow, uint64_t retired, uint64_t *offset)
 {
-    RP_ASSERT(bytes <= ring->bytes && ring->bytes % alignment == 0);
     RP_DASSERT(rp_is_pow2(alignment) && ticket >= retired);
-    uint64_t start = rp_align_up(ring->next, alignment);
-    uint64_t in_lap = start % ring->bytes;
-    if (bytes > ring->bytes - in_lap) /* contiguous: begin a new lap */
-        start += ring->bytes - in_lap;
+    uint64_t start = next_start(ring, bytes, alignment);
     if (!make_room(ring, start, start + bytes, retired))
         return false;
     if (!grow || ring->region_first == ring->region_next)

@@ -41,6 +41,11 @@ void rp_data_ring_reset(struct rp_data_ring *ring);
 bool rp_data_ring_take(struct rp_data_ring *ring, uint64_t bytes, uint64_t alignment,
                        uint64_t ticket, bool grow, uint64_t retired, uint64_t *offset);
 
+/** Is there room for what rp_data_ring_take would take? Takes nothing. After `true` that call, if
+ * it is the next, succeeds. */
+bool rp_data_ring_has_room(struct rp_data_ring *ring, uint64_t bytes, uint64_t alignment,
+                           uint64_t retired);
+
 /** Make the youngest region `bytes` longer, right behind its end. False if there is no room. */
 bool rp_data_ring_extend(struct rp_data_ring *ring, uint64_t bytes, uint64_t retired);
 

@@ -53,16 +53,12 @@ static uint32_t count_labels(const struct rp_span *spans, uint32_t count)
     return labels;
 }
 
-struct added {
-    uint32_t labels, spans; /* of a fragment */
-};
-
 /* A document that has trained tokens is cut to its first seq_len ones: is none of those trained?
- * `count` is that of its first fragment. */
+ * Its first fragment was found last. */
 static bool is_cut_off(struct rp_masks *masks, const struct rp_masks_place *place,
-                       const struct rp_fragment *fragment, uint64_t length, uint32_t count)
+                       const struct rp_fragment *fragment, uint64_t length)
 {
-    uint32_t seq_len = masks->options->seq_len;
+    uint32_t seq_len = masks->options->seq_len, count = masks->span_count;
     if (!masks->options->truncates || length <= seq_len || count > 0)
         return false;
     const struct rp_part rest = {fragment->document, length, fragment->length,
@@ -73,61 +69,70 @@ static bool is_cut_off(struct rp_masks *masks, const struct rp_masks_place *plac
 
 /* Two additions a fragment, and a look at the ends of the spans where a document begins. */
 static void count(struct rp_masks *masks, const struct rp_masks_place *place,
-                  const struct rp_fragment *fragment, uint64_t length, const struct added *added)
+                  const struct rp_fragment *fragment, uint64_t length)
 {
     if (!masks->options->mask_counts)
         return;
     struct rp_mask_counts *counts = &masks->options->mask_counts[fragment->source];
-    rp_a64_add_relaxed(&counts->labels, added->labels);
+    rp_a64_add_relaxed(&counts->labels, masks->labels);
     if (fragment->offset > 0)
         return;
     rp_a64_add_relaxed(&counts->documents, 1);
-    bool has_span = added->spans > 0 || rp_source_has_span(place->source, fragment->document) > 0;
+    bool has_span = masks->span_count > 0 ||
+                    rp_source_has_span(place->source, fragment->document) > 0;
     if (!has_span)
         rp_a64_add_relaxed(&counts->untrained, 1);
-    else if (is_cut_off(masks, place, fragment, length, added->spans))
+    else if (is_cut_off(masks, place, fragment, length))
         rp_a64_add_relaxed(&counts->cut_off, 1);
 }
 
-/* What is known of a transfer that has its mask. */
-static int add(struct rp_masks *masks, const struct rp_masks_place *place,
-               const struct rp_transfer *transfer, uint64_t length, struct added *added,
-               struct rp_error *error)
+/* Are all tokens of the fragment trained, as far as they have labels? Then it needs no mask. */
+static bool is_plain(const struct rp_masks *masks, const struct rp_fragment *fragment)
+{
+    return masks->labels == fragment->length - 1;
+}
+
+int rp_masks_find(struct rp_masks *masks, const struct rp_masks_place *place,
+                  const struct rp_transfer *transfer, uint64_t length, struct rp_error *error)
 {
     const struct rp_fragment *fragment = &transfer->fragment;
     const struct rp_part part = {fragment->document, length, fragment->offset, fragment->length};
-    struct rp_ticket *ticket = place->ticket;
-    uint32_t count;
-    int code = rp_source_spans(place->source, &part, masks->spans, &count, error);
+    int code = rp_source_spans(place->source, &part, masks->spans, &masks->span_count, error);
     if (code < 0)
         return code;
-    uint32_t labels = count_labels(masks->spans, count);
-    *added = (struct added){labels, count};
-    RP_ASSERT(labels < fragment->length && ticket->mask_count < RP_TICKET_TRANSFERS_MAX);
-    if (labels == fragment->length - 1)
-        return 1;
-    struct rp_mask mask = {.transfer = ticket->transfer_count,
-                           .count = count,
-                           .ring = transfer->ring,
-                           .unlabelled = fragment->length - 1 - labels};
-    uint64_t offset = 0;
-    if (count > 0 &&
-        !rp_data_ring_take(&masks->span_ring, count * sizeof *masks->spans, sizeof *masks->spans,
-                           place->number, masks->has_region, place->retired, &offset))
-        return 0;
-    masks->has_region |= count > 0;
-    mask.data_offset = masks->data_offset + offset;
-    memcpy(masks->data + mask.data_offset, masks->spans, count * sizeof *masks->spans);
-    ticket->masks[ticket->mask_count++] = mask;
-    return 1;
+    masks->labels = count_labels(masks->spans, masks->span_count);
+    RP_ASSERT(masks->labels < fragment->length);
+    return is_plain(masks, fragment) || masks->span_count == 0 ||
+           rp_data_ring_has_room(&masks->span_ring, masks->span_count * sizeof *masks->spans,
+                                 sizeof *masks->spans, place->retired);
 }
 
-int rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
-                 const struct rp_transfer *transfer, uint64_t length, struct rp_error *error)
+/* There is room: rp_masks_find has made it. */
+static uint64_t take_spans(struct rp_masks *masks, const struct rp_masks_place *place)
 {
-    struct added added;
-    int code = add(masks, place, transfer, length, &added, error);
-    if (code == 1)
-        count(masks, place, &transfer->fragment, length, &added);
-    return code;
+    uint64_t offset = 0, bytes = masks->span_count * sizeof *masks->spans;
+    bool is_taken = bytes == 0 ||
+                    rp_data_ring_take(&masks->span_ring, bytes, sizeof *masks->spans, place->number,
+                                      masks->has_region, place->retired, &offset);
+    RP_ASSERT(is_taken);
+    masks->has_region |= bytes > 0;
+    memcpy(masks->data + masks->data_offset + offset, masks->spans, bytes);
+    return masks->data_offset + offset;
+}
+
+void rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
+                  const struct rp_transfer *transfer, uint64_t length)
+{
+    const struct rp_fragment *fragment = &transfer->fragment;
+    struct rp_ticket *ticket = place->ticket;
+    if (!is_plain(masks, fragment)) {
+        RP_ASSERT(ticket->mask_count < RP_TICKET_TRANSFERS_MAX);
+        ticket->masks[ticket->mask_count++] = (struct rp_mask){
+            .transfer = ticket->transfer_count,
+            .count = masks->span_count,
+            .ring = transfer->ring,
+            .unlabelled = fragment->length - 1 - masks->labels,
+            .data_offset = take_spans(masks, place)};
+    }
+    count(masks, place, fragment, length);
 }

@@ -18,7 +18,8 @@ struct rp_masks {
     struct rp_data_ring span_ring; /* 0 bytes: no source has a mask */
     uint8_t *data;                 /* of the arena */
     uint64_t data_offset;          /* where the ring is in it */
-    struct rp_span *spans;         /* [rp_spans_max(seq_len)]: of one transfer */
+    struct rp_span *spans;         /* [rp_spans_max(seq_len)]: of the transfer found last */
+    uint32_t labels, span_count;   /* of it: trained tokens that have a label; spans */
     const struct rp_flow_options *options;
     bool has_region; /* the ticket under construction has one in the ring */
 };
@@ -36,11 +37,15 @@ struct rp_masks_place {
     uint64_t number, retired; /* of the ticket; tickets below `retired` are retired */
 };
 
-/** Give the ticket the mask of its next transfer, of a document of `length` tokens, if it needs
- * one. 1: done. 0: there is no room before the ticket of the oldest region is retired, too. Or a
- * negative code. */
-RP_MUST_CHECK int rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
-                               const struct rp_transfer *transfer, uint64_t length,
-                               struct rp_error *error);
+/** Look up the mask of the ticket's next transfer, of a document of `length` tokens. 1: it needs
+ * none, or there is room for its spans. 0: there is no room before the ticket of the oldest region
+ * is retired, too; nothing was taken. Or a negative code. */
+RP_MUST_CHECK int rp_masks_find(struct rp_masks *masks, const struct rp_masks_place *place,
+                                const struct rp_transfer *transfer, uint64_t length,
+                                struct rp_error *error);
+/** Give the ticket the mask that was found last, if the transfer needs one. Its tokens have their
+ * place. */
+void rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
+                  const struct rp_transfer *transfer, uint64_t length);
 
 #endif

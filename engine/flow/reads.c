@@ -285,19 +285,13 @@ static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum
 }
 
 static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
-                        struct rp_extent *extent, struct rp_error *error)
+                        const struct rp_extent *extent, struct rp_error *error)
 {
     const struct rp_fragment *fragment = &transfer->fragment;
     const struct rp_contents *contents = reads->options->contents;
     const struct rp_content_run *run =
         contents ? rp_contents_find(contents, row, transfer->offset, fragment->length) : NULL;
-    RP_DASSERT(reads->ticket && reads->ticket->transfer_count < RP_TICKET_TRANSFERS_MAX);
-    int code = fragment_extent(reads, fragment, extent, error);
-    if (code < 0)
-        return code;
-    reads->room_at = 0;
-    if (!RP_DEFECT(keep_mapped_shard)) /* of an earlier try, when the file was mapped there */
-        transfer->mapped_shard = 0;
+    transfer->mapped_shard = 0;
     transfer->expected = 0;
     transfer->loaded_by = reads->number;
     transfer->id_bits = (uint16_t)rp_token_bits(
@@ -306,7 +300,8 @@ static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer
         return place_contents(reads, run, transfer);
 
     const struct rp_file *file;
-    code = rp_files_get(reads->files, extent->shard, retired(reads), &file, &reads->room_at, error);
+    int code = rp_files_get(reads->files, extent->shard, retired(reads), &file, &reads->room_at,
+                            error);
     if (code != RP_FILES_OPEN)
         return code < 0 ? code : RP_READS_FULL;
     reads->room_at = 0;
@@ -324,21 +319,37 @@ static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer
     return RP_READS_PLACED;
 }
 
-/* The mask comes last: tokens that have their place keep it when there is no room for spans. */
-int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
-                   struct rp_error *error)
+static int find_mask(struct rp_reads *reads, const struct rp_masks_place *place,
+                     const struct rp_transfer *transfer, uint64_t length, struct rp_error *error)
 {
-    struct rp_extent extent;
-    int code = place_tokens(reads, row, transfer, &extent, error);
-    const struct rp_source *source = rp_corpus_source(reads->options->corpus,
-                                                      transfer->fragment.source);
-    if (code != RP_READS_PLACED || !rp_source_has_mask(source))
-        return code;
-    const struct rp_masks_place place = {source, reads->ticket, reads->number, retired(reads)};
-    code = rp_masks_add(&reads->masks, &place, transfer, extent.tokens, error);
+    int code = rp_masks_find(&reads->masks, place, transfer, length, error);
     if (code == 0)
         reads->room_at = rp_data_ring_oldest_ticket(&reads->masks.span_ring) + 1;
     return code == 1 ? RP_READS_PLACED : code < 0 ? code : RP_READS_FULL;
+}
+
+/* Tokens that have their place are read, and counted: so they get it when their spans have room. */
+int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
+                   struct rp_error *error)
+{
+    const struct rp_source *source = rp_corpus_source(reads->options->corpus,
+                                                      transfer->fragment.source);
+    const struct rp_masks_place place = {source, reads->ticket, reads->number, retired(reads)};
+    bool is_masked = rp_source_has_mask(source), is_early = RP_DEFECT(place_before_spans);
+    struct rp_extent extent;
+    RP_DASSERT(reads->ticket && reads->ticket->transfer_count < RP_TICKET_TRANSFERS_MAX);
+    reads->room_at = 0;
+    int code = fragment_extent(reads, &transfer->fragment, &extent, error);
+    if (code < 0)
+        return code;
+    code = is_early ? place_tokens(reads, row, transfer, &extent, error) : RP_READS_PLACED;
+    if (code == RP_READS_PLACED && is_masked)
+        code = find_mask(reads, &place, transfer, extent.tokens, error);
+    if (code == RP_READS_PLACED && !is_early)
+        code = place_tokens(reads, row, transfer, &extent, error);
+    if (code == RP_READS_PLACED && is_masked)
+        rp_masks_add(&reads->masks, &place, transfer, extent.tokens);
+    return code;
 }
 
 /* ---- block reads ----------------------------------------------------------------------------- */

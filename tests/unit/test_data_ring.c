@@ -96,8 +96,12 @@ static void no_byte_is_given_twice(void **state)
             bool grow = count > 0 &&
                         parts[(count - 1) % LIVE_MAX].region == rp_data_ring_youngest(&space) &&
                         io_fake_random(&random) % 3 == 0;
-            if (!rp_data_ring_take(&space, bytes, 1ull << io_fake_random(&random) % 8, ticket, grow,
-                                   retired, &offset)) {
+            uint64_t alignment = 1ull << io_fake_random(&random) % 8;
+            bool has_room = rp_data_ring_has_room(&space, bytes, alignment, retired);
+            bool is_taken = rp_data_ring_take(&space, bytes, alignment, ticket, grow, retired,
+                                              &offset);
+            assert_int_equal(is_taken, has_room);
+            if (!is_taken) {
                 retired = rp_data_ring_oldest_ticket(&space) + 1;
                 assert_true(retired <= ticket + 1);
                 ticket = retired > ticket ? retired : ticket;
