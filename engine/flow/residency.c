@@ -264,14 +264,15 @@ static void sleep_for(struct rp_residency *r, uint64_t ns)
     }
 }
 
-/* Earlier passes found the new file not yet open, and saw no change. */
+/* Earlier passes found the new file not yet open, and saw no change. The pass under way may be past
+ * the file already: so that pass does not end in calm, either. */
 static void notice_new_files(struct rp_residency *r)
 {
     bool has_new_file = rp_a32_exchange_acquire(&r->has_new_file, 0); /* PAIRS new-file */
-    if (has_new_file && !RP_DEFECT(overlook_new_file)) {
-        r->is_calm = false;
-        r->has_changed = true; /* the pass under way may be past the file already */
-    }
+    if (!has_new_file || RP_DEFECT(overlook_new_file))
+        return;
+    r->is_calm = false;
+    r->has_changed |= !RP_DEFECT(calm_before_new_file);
 }
 
 static void *watch(void *argument)

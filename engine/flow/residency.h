@@ -102,9 +102,9 @@ struct rp_residency {
     uint64_t taken;     /* taken_bytes when it was looked at last */
     uint64_t page_bytes;
     uint32_t halvings; /* of the room */
-    bool has_changed;  /* a word, in this pass */
+    bool has_changed;  /* a word, in this pass; or there is a new file since it began */
     bool holds_all; /* the page cache has nearly all of the corpus, at the end of the last pass */
-    bool is_calm;   /* no word has changed in the last pass, nor since */
+    bool is_calm;   /* no word has changed in the last pass, nor since, and it saw every file */
 
     const struct rp_a64
         *taken_bytes; /* of files, by dispatch: what is read in is kept in relation */

@@ -207,6 +207,7 @@ static const char *const found_elsewhere[] = {
     "ask_for_each_reader",
     "ask_silent_engines",
     "blame_next_stage",
+    "calm_before_new_file",
     "catch_up_past_cache",
     "call_unread_damaged",
     "close_files_in_use",

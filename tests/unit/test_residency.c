@@ -14,6 +14,7 @@
 
 #define STRETCHES 16u
 #define FILE_BYTES ((uint64_t)STRETCHES * RP_STRETCH_BYTES)
+#define FILES 2u /* most tests have only the first; all are alike */
 
 static struct {
     uint64_t missing[STRETCHES];
@@ -76,14 +77,19 @@ static void open_without_file(uint64_t bytes, uint32_t room, bool may_fill, bool
                                                  .corpus_bytes = bytes,
                                                  .may_fill = may_fill,
                                                  .may_direct = may_direct};
-    assert_int_equal(rp_residency_open(&residency, &options, 1, &taken, &error), 0);
+    assert_int_equal(rp_residency_open(&residency, &options, FILES, &taken, &error), 0);
+}
+
+static struct rp_stretch *add_file(uint32_t shard, uint64_t bytes)
+{
+    const struct rp_page_cache_file file = {.map = (const uint8_t *)&fake, .bytes = bytes};
+    return rp_residency_add(&residency, shard, &file);
 }
 
 static void open_residency_of(uint64_t bytes, uint32_t room, bool may_fill, bool may_direct)
 {
     open_without_file(bytes, room, may_fill, may_direct);
-    const struct rp_page_cache_file file = {.map = (const uint8_t *)&fake, .bytes = bytes};
-    assert_non_null(stretches = rp_residency_add(&residency, 0, &file));
+    assert_non_null(stretches = add_file(0, bytes));
     rp_a64_store_relaxed(&taken, 1u << 30);
 }
 
@@ -292,8 +298,15 @@ static void start_a_calm_watcher(void)
     assert_true(residency.is_calm);
     residency.taken = rp_a64_load_relaxed(&taken);
     rp_residency_start(&residency);
-    const struct rp_page_cache_file file = {.map = (const uint8_t *)&fake, .bytes = FILE_BYTES};
-    assert_non_null(stretches = rp_residency_add(&residency, 0, &file));
+    assert_non_null(stretches = add_file(0, FILE_BYTES));
+}
+
+static void wait_until_mapped(uint64_t patience_ns)
+{
+    uint64_t begin = rp_now_ns();
+    while (rp_residency_way(stretches, 0, 1) != RP_READ_MAPPED && rp_now_ns() - begin < patience_ns)
+        rp_sleep_ns(1000000);
+    assert_int_equal(rp_residency_way(stretches, 0, 1), RP_READ_MAPPED);
 }
 
 static void a_document_of_a_new_file_wakes_the_watcher(void **state)
@@ -301,12 +314,28 @@ static void a_document_of_a_new_file_wakes_the_watcher(void **state)
     (void)state;
     start_a_calm_watcher();
     rp_residency_tell(&residency);
-    uint64_t begin = rp_now_ns(),
-             patience = RP_DEFECT(overlook_new_file) ? 1000000000 : PATIENCE_NS;
-    while (rp_residency_way(stretches, 0, 1) != RP_READ_MAPPED && rp_now_ns() - begin < patience)
-        rp_sleep_ns(1000000);
+    wait_until_mapped(RP_DEFECT(overlook_new_file) ? 1000000000 : PATIENCE_NS);
     rp_residency_stop(&residency);
-    assert_int_equal(rp_residency_way(stretches, 0, 1), RP_READ_MAPPED);
+    rp_residency_close(&residency);
+}
+
+/* It comes before the place that the watcher has reached, and nothing is taken afterwards. */
+static void a_new_file_behind_the_watcher_is_looked_at(void **state)
+{
+    (void)state;
+    open_without_file(FILES * FILE_BYTES, FILES * STRETCHES, true, true);
+    assert_non_null(add_file(1, FILE_BYTES));
+    look(FILES * STRETCHES);
+    assert_true(residency.is_calm);
+    fake.missing[0] = 0;
+    residency.at_file = 1;
+    residency.at_stretch = 1;
+    residency.taken = rp_a64_load_relaxed(&taken);
+    assert_non_null(stretches = add_file(0, FILE_BYTES));
+    rp_residency_tell(&residency);
+    rp_residency_start(&residency);
+    wait_until_mapped(RP_DEFECT(calm_before_new_file) ? 1000000000 : PATIENCE_NS);
+    rp_residency_stop(&residency);
     rp_residency_close(&residency);
 }
 
@@ -395,6 +424,7 @@ int main(void)
         cmocka_unit_test(pages_beyond_the_end_are_not_missing),
         cmocka_unit_test(a_change_ends_the_calm_at_once),
         cmocka_unit_test(a_document_of_a_new_file_wakes_the_watcher),
+        cmocka_unit_test(a_new_file_behind_the_watcher_is_looked_at),
         cmocka_unit_test(later_documents_leave_the_watcher_calm),
         cmocka_unit_test(the_kernel_says_what_it_holds),
         cmocka_unit_test(the_kernel_reads_ahead_any_range),
