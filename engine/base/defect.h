@@ -16,6 +16,7 @@
     X(ask_silent_engines, "an engine that has not answered is asked again at each look")           \
     X(blame_next_stage, "waits for a read are blamed on packing")                                  \
     X(calm_before_new_file, "the watcher is calm before it has looked at a new file")              \
+    X(claim_for_memory, "files that lie in memory take the room of files on disks")                \
     X(catch_up_past_cache, "a catch-up flow reads past the page cache what that holds")            \
     X(call_unread_damaged, "a checkpoint that cannot be read for a time counts as damaged")        \
     X(close_files_in_use, "a descriptor is closed while reads of its file may be in flight")       \

@@ -22,7 +22,8 @@ struct rp_flow_page_cache rp_flow_page_cache(const struct rp_flow *flow)
         return (struct rp_flow_page_cache){.is_watched = false};
     return (struct rp_flow_page_cache){.is_watched = true,
                                        .corpus_bytes = r->options.corpus_bytes,
-                                       .held_bytes = rp_a64_load_relaxed(&r->cached_bytes),
+                                       .held_bytes = rp_a64_load_relaxed(&r->cached_bytes) +
+                                                     rp_a64_load_relaxed(&r->memory_bytes),
                                        .room_bytes = rp_a64_load_relaxed(&r->room_bytes)};
 }
 

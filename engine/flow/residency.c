@@ -78,7 +78,7 @@ static bool has_room(const struct rp_residency *r, const struct rp_stretch *stre
     bool had_room = r->options.may_direct ? way != RP_READ_DIRECT : way == RP_READ_MAPPED;
     uint64_t others = r->claimed_bytes - stretch->claimed;
     uint64_t room = had_room ? r->room + r->room / 8 : r->room;
-    if (r->options.corpus_bytes <= room)
+    if (rp_residency_watched_bytes(r) <= room)
         return true;
     if (!r->options.may_direct)
         return r->holds_all || RP_DEFECT(map_without_room);
@@ -357,7 +357,7 @@ static enum rp_read_way first_way(const struct rp_residency *r)
     const struct rp_residency_options *o = &r->options;
     if (o->is_held)
         return RP_READ_MAPPED;
-    bool has_room = o->corpus_bytes <= rp_a64_load_relaxed(&r->room_bytes);
+    bool has_room = rp_residency_watched_bytes(r) <= rp_a64_load_relaxed(&r->room_bytes);
     return o->may_fill && (has_room || !o->may_direct) ? RP_READ_BUFFERED : RP_READ_DIRECT;
 }
 
@@ -372,13 +372,17 @@ struct rp_stretch *rp_residency_add(struct rp_residency *r, uint32_t shard,
     if (file->file.way == RP_PAGE_CACHE_SILENT || count > UINT32_MAX)
         return NULL;
     struct rp_stretch *stretches = make_stretches(r, count);
-    enum rp_read_way way = first_way(r);
+    bool is_memory = file->file.way == RP_PAGE_CACHE_WHOLE && !RP_DEFECT(claim_for_memory);
+    enum rp_read_way way = is_memory ? RP_READ_MAPPED : first_way(r);
     for (uint64_t i = 0; stretches && i < count; i++)
         rp_a32_store_relaxed(&stretches[i].way, way);
     file->stretches = stretches;
     file->stretch_count = stretches ? (uint32_t)count : 0;
-    r->has_untold_file = r->has_untold_file || stretches;
-    rp_a32_store_release(&file->is_open, stretches != NULL); /* PAIRS resident-file */
+    bool is_watched = stretches && !is_memory;
+    if (stretches && is_memory)
+        rp_a64_add_relaxed(&r->memory_bytes, opened->bytes);
+    r->has_untold_file = r->has_untold_file || is_watched;
+    rp_a32_store_release(&file->is_open, is_watched); /* PAIRS resident-file */
     return stretches;
 }
 

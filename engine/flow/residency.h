@@ -22,7 +22,8 @@
  * is kept, and the rest is read past it; where that is not allowed, a corpus that is larger is read
  * through the page cache, and nothing of it is mapped or read in unless the page cache holds all of
  * it. Where stretches that were read in are lost again soon, the room is halved, and grows again
- * slowly.
+ * slowly. Files on tmpfs and its like are memory already: they are mapped for good, not watched,
+ * and take nothing of the room.
  *
  * Invariant: a word is only advice. Whatever it says, the bytes are the same. A page may be lost
  * after its tokens were planned: the packer that touches it reads it again. If the word no longer
@@ -63,15 +64,15 @@ struct rp_resident_file {
     struct rp_page_cache_file file; /* written by dispatch before is_open */
     struct rp_stretch *stretches;   /* [stretch_count] */
     uint32_t stretch_count;
-    struct rp_a32 is_open; /* PAIRS resident-file */
+    struct rp_a32 is_open; /* and to be watched. PAIRS resident-file */
 };
 
 struct rp_residency_options {
     const struct rp_page_cache *page_cache;
-    uint64_t corpus_bytes;
-    bool is_held;    /* the page cache is known to hold the corpus now */
-    bool may_fill;   /* buffered reads are allowed */
-    bool may_direct; /* direct reads are allowed */
+    uint64_t corpus_bytes; /* of all files */
+    bool is_held;          /* the page cache is known to hold the corpus now */
+    bool may_fill;         /* buffered reads are allowed */
+    bool may_direct;       /* direct reads are allowed */
     /* Of all files, for packers that are processes, and are forked later: the words are in memory
      * that they share. 0: packers are threads. */
     uint64_t shared_stretches;
@@ -106,6 +107,7 @@ struct rp_residency {
     bool holds_all; /* the page cache has nearly all of the corpus, at the end of the last pass */
     bool is_calm;   /* no word has changed in the last pass, nor since, and it saw every file */
 
+    struct rp_a64 memory_bytes; /* of files that lie in memory. Writer: dispatch */
     const struct rp_a64
         *taken_bytes; /* of files, by dispatch: what is read in is kept in relation */
     struct rp_a64 room_bytes, cached_bytes, read_in_bytes; /* of the above, for stat */
@@ -116,9 +118,9 @@ RP_MUST_CHECK int rp_residency_open(struct rp_residency *residency,
                                     const struct rp_a64 *taken_bytes, struct rp_error *error);
 void rp_residency_close(struct rp_residency *residency);
 
-/** A file is open and mapped. Its stretches are watched from now on; they are NULL where the kernel
- * says nothing about it, or memory is short: such a file is read, and needs no mapping. By
- * dispatch, or before it runs. */
+/** A file is open and mapped. Its stretches are watched from now on, or mapped for good where it
+ * lies in memory; they are NULL where the kernel says nothing about it, or memory is short: such a
+ * file is read, and needs no mapping. By dispatch, or before it runs. */
 struct rp_stretch *rp_residency_add(struct rp_residency *residency, uint32_t shard,
                                     const struct rp_page_cache_file *file);
 
@@ -129,12 +131,17 @@ void rp_residency_stop(struct rp_residency *residency);
 /** One turn of the watcher, for tests: looks at every stretch once. */
 void rp_residency_look(struct rp_residency *residency);
 
-/** Did the page cache hold nearly all of the corpus in the last pass? By any thread. */
+/** Bytes of files that need room to be in the page cache, as far as is known: files are opened when
+ * they are used, and some may turn out to lie in memory. By any thread, as the next. */
+static inline uint64_t rp_residency_watched_bytes(const struct rp_residency *residency)
+{
+    return residency->options.corpus_bytes - rp_a64_load_relaxed(&residency->memory_bytes);
+}
+/** Did the page cache hold nearly all of the corpus in the last pass? */
 static inline bool rp_residency_holds_all(const struct rp_residency *residency)
 {
-    uint64_t corpus_bytes = residency->options.corpus_bytes;
-    return rp_a64_load_relaxed(&residency->cached_bytes) >=
-           corpus_bytes - corpus_bytes / RP_MISSING_TO_KEEP;
+    uint64_t watched = rp_residency_watched_bytes(residency);
+    return rp_a64_load_relaxed(&residency->cached_bytes) >= watched - watched / RP_MISSING_TO_KEEP;
 }
 
 /** Dispatch reads a document alone, after rp_residency_want. If files were added since the last

@@ -208,6 +208,7 @@ static const char *const found_elsewhere[] = {
     "ask_silent_engines",
     "blame_next_stage",
     "calm_before_new_file",
+    "claim_for_memory",
     "catch_up_past_cache",
     "call_unread_damaged",
     "close_files_in_use",

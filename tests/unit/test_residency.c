@@ -20,12 +20,12 @@ static struct {
     uint64_t missing[STRETCHES];
     uint64_t available;
     uint32_t read_ahead[STRETCHES], settled[STRETCHES]; /* calls */
+    int in_memory;                                      /* the descriptor of a file on tmpfs */
 } fake;
 
 static enum rp_page_cache_way fake_find_way(const struct rp_page_cache_file *file)
 {
-    (void)file;
-    return RP_PAGE_CACHE_COUNTED;
+    return file->fd == fake.in_memory ? RP_PAGE_CACHE_WHOLE : RP_PAGE_CACHE_COUNTED;
 }
 
 static uint64_t fake_missing(const struct rp_page_cache_file *file, uint64_t first, uint64_t bytes)
@@ -71,6 +71,7 @@ static void open_without_file(uint64_t bytes, uint32_t room, bool may_fill, bool
 {
     struct rp_error error;
     memset(&fake, 0, sizeof fake);
+    fake.in_memory = -1;
     fake_forget();
     fake.available = (uint64_t)room * RP_STRETCH_BYTES * 4 / 3 + 4;
     const struct rp_residency_options options = {.page_cache = &fake_page_cache,
@@ -82,7 +83,8 @@ static void open_without_file(uint64_t bytes, uint32_t room, bool may_fill, bool
 
 static struct rp_stretch *add_file(uint32_t shard, uint64_t bytes)
 {
-    const struct rp_page_cache_file file = {.map = (const uint8_t *)&fake, .bytes = bytes};
+    const struct rp_page_cache_file file = {
+        .fd = (int)shard, .map = (const uint8_t *)&fake, .bytes = bytes};
     return rp_residency_add(&residency, shard, &file);
 }
 
@@ -274,6 +276,47 @@ static void pages_beyond_the_end_are_not_missing(void **state)
     }
 }
 
+/* The second file is on tmpfs, and memory has room for the first alone, or for less. */
+static void open_beside_memory(uint32_t room, bool may_direct)
+{
+    open_without_file(FILES * FILE_BYTES, room, true, may_direct);
+    fake.in_memory = 1;
+    struct rp_stretch *in_memory = add_file(1, FILE_BYTES);
+    assert_non_null(in_memory);
+    assert_int_equal(rp_residency_way(in_memory, 0, FILE_BYTES), RP_READ_MAPPED);
+    assert_non_null(stretches = add_file(0, FILE_BYTES));
+    rp_a64_store_relaxed(&taken, 1u << 30);
+}
+
+static void files_in_memory_take_no_room(void **state)
+{
+    (void)state;
+    for (int may_direct = 0; may_direct < 2; may_direct++) {
+        open_beside_memory(STRETCHES, may_direct);
+        assert_int_equal(count(RP_READ_BUFFERED), STRETCHES);
+        want_all();
+        look(STRETCHES);
+        look(STRETCHES);
+        assert_int_equal(count(RP_READ_MAPPED), STRETCHES);
+        assert_int_equal(residency.claimed_bytes, FILE_BYTES);
+        rp_residency_close(&residency);
+    }
+    open_beside_memory(6, true);
+    for (int i = 0; i < 5; i++) {
+        want_all();
+        look(6);
+    }
+    assert_int_equal(count(RP_READ_MAPPED), 6);
+    rp_residency_close(&residency);
+    open_beside_memory(6, false);
+    look(6);
+    look(6);
+    assert_false(residency.holds_all); /* though all of the other file is in memory */
+    assert_int_equal(count(RP_READ_BUFFERED), STRETCHES);
+    assert_int_equal(rp_residency_way(residency.files[1].stretches, 0, 1), RP_READ_MAPPED);
+    rp_residency_close(&residency);
+}
+
 /* Also one after the end of a pass, when its stretches are read in. */
 static void a_change_ends_the_calm_at_once(void **state)
 {
@@ -422,6 +465,7 @@ int main(void)
         cmocka_unit_test(buffered_reads_take_the_pages_of_what_is_mapped),
         cmocka_unit_test(a_slow_trainer_does_not_fill_the_page_cache),
         cmocka_unit_test(pages_beyond_the_end_are_not_missing),
+        cmocka_unit_test(files_in_memory_take_no_room),
         cmocka_unit_test(a_change_ends_the_calm_at_once),
         cmocka_unit_test(a_document_of_a_new_file_wakes_the_watcher),
         cmocka_unit_test(a_new_file_behind_the_watcher_is_looked_at),
