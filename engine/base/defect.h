@@ -15,6 +15,7 @@
     X(ask_for_each_reader, "metrics asks an engine for each reader, however many there are")       \
     X(ask_silent_engines, "an engine that has not answered is asked again at each look")           \
     X(blame_next_stage, "waits for a read are blamed on packing")                                  \
+    X(buffer_files_beside_objects, "direct reads of files beside objects are buffered")            \
     X(calm_before_new_file, "the watcher is calm before it has looked at a new file")              \
     X(claim_for_memory, "files that lie in memory take the room of files on disks")                \
     X(catch_up_past_cache, "a catch-up flow reads past the page cache what that holds")            \
@@ -60,6 +61,7 @@
     X(keep_slow_readers, "metrics keeps connections of readers that send a byte now and then")     \
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
     X(leave_batch_out_of_digest, "the last batch of an interval is not in its content digest")     \
+    X(leave_files_beside_objects, "files beside objects are not mapped, as the objects are not")   \
     X(leave_out_journal_stop, "the end of an engine is not written to the run journal")            \
     X(landmark_of_another_stream, "a landmark of a stream with other weights is loaded")           \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \

@@ -118,6 +118,24 @@ uint64_t rp_corpus_bytes(const struct rp_corpus *corpus)
     return bytes;
 }
 
+uint64_t rp_corpus_file_bytes(const struct rp_corpus *corpus)
+{
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; corpus->manifest && s < corpus->source_count; s++)
+        bytes += rp_in_manifest_file_bytes(corpus, s);
+    for (uint32_t i = 0; corpus->shards && i < corpus->shard_count; i++)
+        bytes += corpus->shards[i].shard.url ? 0 : corpus->shards[i].shard.bytes;
+    return bytes;
+}
+
+uint32_t rp_corpus_file_count(const struct rp_corpus *corpus)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < rp_corpus_shard_count(corpus); i++)
+        count += !rp_corpus_shard(corpus, i)->url;
+    return count;
+}
+
 uint32_t rp_corpus_widest(const struct rp_corpus *corpus)
 {
     uint64_t widest = 0;

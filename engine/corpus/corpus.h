@@ -212,9 +212,12 @@ char *rp_corpus_object_id(const struct rp_shard *shard);
 
 /** The manifest of the corpus, or NULL: it has none. */
 const char *rp_corpus_manifest_path(const struct rp_corpus *corpus);
-/** The bytes of all token files; the bytes of the widest token; the first shard that is an object
- * in a store, or NULL. */
+/** The bytes of all shards; of those that are files, not objects in stores; how many files there
+ * are (it walks over the shards); the bytes of the widest token; the first shard that is an object,
+ * or NULL. */
 uint64_t rp_corpus_bytes(const struct rp_corpus *corpus);
+uint64_t rp_corpus_file_bytes(const struct rp_corpus *corpus);
+uint32_t rp_corpus_file_count(const struct rp_corpus *corpus);
 uint32_t rp_corpus_widest(const struct rp_corpus *corpus);
 const struct rp_shard *rp_corpus_first_object(const struct rp_corpus *corpus);
 

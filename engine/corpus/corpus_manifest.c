@@ -282,6 +282,23 @@ const struct rp_shard *rp_corpus_first_made_object(const struct rp_corpus *corpu
     return found; /* of a segment whose records are damaged */
 }
 
+/* Shards are looked at only of a source that has both files and objects. */
+uint64_t rp_in_manifest_file_bytes(const struct rp_corpus *corpus, uint32_t source)
+{
+    const struct rp_manifest_source *part = corpus->sources[source].part;
+    uint64_t objects = 0, bytes = 0;
+    for (uint32_t g = 0; g < part->segment_count; g++)
+        objects += part->segments[g].shape.objects;
+    if (objects == 0)
+        return part->bytes;
+    for (uint32_t i = 0; objects < part->shards && i < part->shards; i++) {
+        const struct rp_shard *shard = rp_corpus_make_shard(
+            corpus, corpus->sources[source].first_shard + i);
+        bytes += shard->url ? 0 : shard->bytes;
+    }
+    return bytes;
+}
+
 int rp_corpus_check_blocks(const struct rp_shard *shard, struct rp_error *error)
 {
     const struct made *made = (const struct made *)(const void *)shard;

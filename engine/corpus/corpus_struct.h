@@ -54,6 +54,7 @@ RP_MUST_CHECK int rp_corpus_open_manifest(struct rp_corpus *corpus,
 void rp_corpus_close_manifest(struct rp_corpus *corpus);
 const struct rp_shard *rp_corpus_make_shard(const struct rp_corpus *corpus, uint32_t shard);
 const struct rp_shard *rp_corpus_first_made_object(const struct rp_corpus *corpus);
+uint64_t rp_in_manifest_file_bytes(const struct rp_corpus *corpus, uint32_t source);
 uint64_t rp_in_manifest_length(const struct rp_source *source, uint64_t document);
 void rp_in_manifest_length_many(const struct rp_source *source, const uint64_t *documents,
                                 uint32_t count, uint64_t *tokens);

@@ -63,14 +63,18 @@ static bool look_at_shard(const struct rp_page_cache *page_cache, const struct r
 bool rp_cached_is_whole(const struct rp_corpus *corpus, const struct rp_page_cache *page_cache)
 {
     struct look look = {0};
-    uint32_t shards = rp_corpus_shard_count(corpus);
-    uint32_t files = shards < CACHED_FILES_MAX ? shards : CACHED_FILES_MAX;
+    uint32_t shards = rp_corpus_shard_count(corpus), looks = 0, at = 0;
     if (rp_corpus_manifest_path(corpus) && shards > RP_FILES_AT_START)
         return false;
-    for (uint32_t i = 0; i < files; i++) {
-        uint32_t shard = (uint32_t)((uint64_t)i * shards / files);
-        if (!look_at_shard(page_cache, rp_corpus_shard(corpus, shard), &look))
+    uint32_t files = rp_corpus_file_count(corpus);
+    uint32_t looks_max = files < CACHED_FILES_MAX ? files : CACHED_FILES_MAX;
+    for (uint32_t i = 0; i < shards && looks < looks_max; i++) {
+        const struct rp_shard *shard = rp_corpus_shard(corpus, i);
+        if (shard->url || at++ != (uint64_t)looks * files / looks_max)
+            continue;
+        if (!look_at_shard(page_cache, shard, &look))
             return false;
+        looks++;
     }
     return look.missing * 50 <= look.looked;
 }

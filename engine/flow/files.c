@@ -135,12 +135,19 @@ static int map_file(struct rp_files *files, uint32_t index, struct rp_error *err
     return rp_fail(error, -ENOMEM, NULL, "%s: out of memory for its name", shard->path);
 }
 
+static bool is_object(const struct rp_files *files, uint32_t shard)
+{
+    return rp_corpus_shard(files->corpus, shard)->url != NULL;
+}
+
 /* A file that cannot be mapped, or of which the kernel says nothing, is read. */
 static void watch_file(struct rp_files *files, uint32_t index)
 {
     const struct rp_shard *shard = rp_corpus_shard(files->corpus, index);
     struct rp_file *file = &files->files[index];
-    if (file->map || shard->bytes == 0 || map_file(files, index, NULL) < 0)
+    bool is_left_out = shard->url || (RP_DEFECT(leave_files_beside_objects) &&
+                                      rp_corpus_first_object(files->corpus));
+    if (is_left_out || file->map || shard->bytes == 0 || map_file(files, index, NULL) < 0)
         return;
     const struct rp_page_cache_file watched = {
         .fd = file->object.fd, .is_direct = file->direct, .map = file->map, .bytes = shard->bytes};
@@ -234,10 +241,10 @@ static void add(struct rp_a64 *count, uint64_t bytes)
     rp_a64_store_relaxed(count, rp_a64_load_relaxed(count) + bytes);
 }
 
-void rp_files_count(struct rp_files *files, enum rp_read_way way, uint64_t bytes)
+void rp_files_count(struct rp_files *files, uint32_t shard, bool is_direct, uint64_t bytes)
 {
-    RP_DASSERT(way != RP_READ_MAPPED);
-    add(way == RP_READ_DIRECT ? &files->direct_bytes : &files->buffered_bytes, bytes);
+    add(is_direct && !is_object(files, shard) ? &files->direct_bytes : &files->buffered_bytes,
+        bytes);
 }
 
 void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket, uint64_t bytes)
@@ -354,13 +361,13 @@ int rp_files_map(struct rp_files *files, struct rp_error *error)
     int code = rp_mapped_check_room(count, error);
     files->has_mappings = true;
     for (uint32_t i = 0; i < count && code >= 0; i++) {
-        code = files->files[i].is_open ? 0 : open_file(files, i, error);
-        if (code >= 0)
+        code = files->files[i].is_open || is_object(files, i) ? 0 : open_file(files, i, error);
+        if (code >= 0 && !is_object(files, i))
             code = map_file(files, i, error);
     }
     if (code < 0)
         unmap_all(files);
-    files->are_mapped = code >= 0;
+    files->are_mapped = code >= 0 && !rp_corpus_first_object(files->corpus);
     return code;
 }
 
@@ -368,7 +375,10 @@ int rp_files_map(struct rp_files *files, struct rp_error *error)
  * have? Its first file stands for all. */
 static bool can_ask(const struct rp_files *files, const struct rp_flow_options *options)
 {
-    const struct rp_shard *shard = rp_corpus_shard(files->corpus, 0);
+    uint32_t first = 0;
+    while (is_object(files, first))
+        first++;
+    const struct rp_shard *shard = rp_corpus_shard(files->corpus, first);
     struct rp_page_cache_file file = {.fd = rp_file_open_read(shard->path, NULL, NULL),
                                       .is_direct = !options->may_fill,
                                       .bytes = shard->bytes};
@@ -386,11 +396,13 @@ static bool can_ask(const struct rp_files *files, const struct rp_flow_options *
 static int check_adapt(const struct rp_files *files, const struct rp_flow_options *options,
                        struct rp_error *why)
 {
-    uint32_t count = rp_corpus_shard_count(files->corpus);
+    uint32_t shards = rp_corpus_shard_count(files->corpus);
     if (files->descriptors.list)
         return rp_fail(why, -RP_E_RESOURCE, NULL,
-                       "only some of %" PRIu32 " token files are open at a time", count);
-    if (!rp_descriptors_allow(2 * (uint64_t)count + options->other_descriptors))
+                       "only some of %" PRIu32 " token files are open at a time", shards);
+    uint32_t count = rp_corpus_file_count(files->corpus);
+    RP_ASSERT(count > 0);
+    if (!rp_descriptors_allow((uint64_t)shards + count + options->other_descriptors))
         return rp_fail(why, -RP_E_RESOURCE, "raise the limit of open files (`ulimit -n`)",
                        "there are not two descriptors for each of %" PRIu32 " token files", count);
     if (options->packer_processes && rp_corpus_manifest_path(files->corpus) &&
@@ -424,7 +436,8 @@ static uint64_t count_stretches(const struct rp_files *files)
 {
     uint64_t count = 0;
     for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++)
-        count += rp_div_up(rp_corpus_shard(files->corpus, i)->bytes, RP_STRETCH_BYTES);
+        if (!is_object(files, i))
+            count += rp_div_up(rp_corpus_shard(files->corpus, i)->bytes, RP_STRETCH_BYTES);
     return count;
 }
 
@@ -434,7 +447,7 @@ bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *option
     uint32_t count = rp_corpus_shard_count(files->corpus);
     const struct rp_residency_options residency = {
         .page_cache = options->page_cache,
-        .corpus_bytes = rp_corpus_bytes(files->corpus),
+        .corpus_bytes = rp_corpus_file_bytes(files->corpus),
         .is_held = options->mapped,
         .may_fill = options->may_fill,
         .may_direct = options->may_direct,
@@ -448,7 +461,7 @@ bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *option
     files->direct = !options->may_fill;
     /* packer processes have the mappings that there are when they are forked */
     for (uint32_t i = 0; i < count && code >= 0 && options->packer_processes; i++)
-        code = open_file(files, i, why);
+        code = is_object(files, i) ? 0 : open_file(files, i, why);
     if (code < 0)
         stop_adapting(files, options);
     return code >= 0;
@@ -474,7 +487,8 @@ void rp_files_ask_for_pages(const struct rp_files *files, const struct rp_transf
 bool rp_files_have_hashes(const struct rp_files *files)
 {
     bool any = files->adapts && files->verify_blocks; /* they are opened later */
-    for (uint32_t i = 0; files->are_mapped && !any && i < rp_corpus_shard_count(files->corpus); i++)
-        any = files->files[i].checked;
+    for (uint32_t i = 0; files->has_mappings && !any && i < rp_corpus_shard_count(files->corpus);
+         i++)
+        any = files->files[i].map && files->files[i].checked;
     return any;
 }

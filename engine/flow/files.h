@@ -11,6 +11,8 @@
  * packer that meets a mapped file cut short ends there (base/mapped.h): the stream stops with the
  * file's name, and trainers keep what they hold.
  *
+ * Objects in stores are no files: they are read, whatever is done with files beside them.
+ *
  * Files that are both: each is also mapped when it is opened, unless the kernel does not say what
  * the page cache holds of it; for each document or block dispatch asks which of the ways suits its
  * part of the file now (residency.h). A second descriptor is opened for direct reads beside
@@ -139,13 +141,14 @@ static inline enum rp_read_way rp_files_way(const struct rp_file *file, uint64_t
 /** A direct read of the file, which is open for buffered ones, is planned: is there a descriptor
  * for it? */
 bool rp_files_need_direct(struct rp_files *files, uint32_t shard);
-/** So many tokens' bytes are read this way. */
-void rp_files_count(struct rp_files *files, enum rp_read_way way, uint64_t bytes);
+/** So many tokens' bytes of this shard are read, by direct reads or buffered ones. Those of an
+ * object count as buffered. */
+void rp_files_count(struct rp_files *files, uint32_t shard, bool is_direct, uint64_t bytes);
 
 /** Map every file. On failure (one is missing, say) none is, and the caller reads them instead. */
 RP_MUST_CHECK int rp_files_map(struct rp_files *files, struct rp_error *error);
 
-/** Are all of them mapped, and none read? */
+/** Are all shards mapped, and none read? */
 static inline bool rp_files_are_mapped(const struct rp_files *files)
 {
     return files->are_mapped;
@@ -155,8 +158,8 @@ static inline bool rp_files_hold_all(const struct rp_files *files)
 {
     return files->are_mapped || (files->adapts && rp_residency_holds_all(&files->residency));
 }
-/** Decide for each stretch of each file how it is taken. False, and *why says so, where that is not
- * possible. Before any file is open. */
+/** Decide for each stretch of each file how it is taken; there is a file. False, and *why says so,
+ * where that is not possible. Before any file is open. */
 RP_MUST_CHECK bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *options,
                                   struct rp_error *why);
 

@@ -223,7 +223,7 @@ static bool place_in_block_read(struct rp_reads *reads, uint32_t shard, uint64_t
         transfer->data_offset = run->data_offset + (first - run->first);
         transfer->loaded_by = block_read->ticket;
         bool is_direct = block_read->past_cache || reads->files->files[shard].direct;
-        rp_files_count(reads->files, is_direct ? RP_READ_DIRECT : RP_READ_BUFFERED, last - first);
+        rp_files_count(reads->files, shard, is_direct, last - first);
         rp_data_ring_use(&reads->data_ring, block_read->region, reads->number);
         return true;
     }
@@ -278,8 +278,7 @@ static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum
         rp_residency_want(file->stretches, first, last);
     if (file->stretches && reads->block_reads.blocks.documents == 0)
         rp_residency_tell(&reads->files->residency);
-    rp_files_count(reads->files, range.beyond_end ? RP_READ_DIRECT : RP_READ_BUFFERED,
-                   last - first);
+    rp_files_count(reads->files, shard, range.beyond_end, last - first);
     rp_files_use(reads->files, shard, reads->number);
     return true;
 }

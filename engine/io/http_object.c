@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/defect.h"
 #include "base/mem.h"
 
 /* AWS advises ranges of 8 to 16 MiB; 16 of them in flight are 1 GB/s at 50 ms. */
@@ -38,9 +39,9 @@ static int open_remote(struct rp_http_object *it, const struct rp_io_place *plac
 static int open_local(struct rp_http_object *it, const struct rp_io_place *place,
                       struct rp_error *error)
 {
-    struct rp_io_place buffered = *place;
-    buffered.direct = false;
-    return rp_io_open_file(&it->file, &buffered, error);
+    struct rp_io_place local = *place;
+    local.direct = place->direct && !RP_DEFECT(buffer_files_beside_objects);
+    return rp_io_open_file(&it->file, &local, error);
 }
 
 int rp_http_open_object(struct rp_io_object *object_out, const struct rp_io_place *place,

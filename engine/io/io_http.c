@@ -6,9 +6,9 @@
  *                         └─► what lies between ──────────────────────────────────► server
  *     a read of a file    ──────────────────────────────────────────────────────────► files
  *
- * Files are read by options->file_method, as those of a corpus on a disk. What came from the cache
- * is compared with its hashes; if anything is wrong with it, all of the read is asked of the
- * server.
+ * Files are opened, through the page cache or past it, and read by options->file_method, as those
+ * of a corpus without objects. What came from the cache is compared with its hashes; if anything is
+ * wrong with it, all of the read is asked of the server.
  *
  * The reader's own thread drives libcurl, and bodies are written straight to where the packer takes
  * the tokens from. What can be tried again is tried again in there, so the result of an object is
@@ -170,7 +170,7 @@ static void read_file(struct http *http, struct slot *slot, enum part part, int 
         .object = fd,
         .bytes = last - first,
         .bytes_needed = last - first,
-        .alignment = 1,
+        .alignment = part == WHOLE_FILE ? slot->read.alignment : 1,
         .offset = offset + first,
         .buffer = (uint8_t *)slot->read.buffer + first,
         .tag = (uint64_t)(slot - http->slots) * PARTS + part};

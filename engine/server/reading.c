@@ -6,11 +6,57 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "flow/cached.h"
 #include "flow/residency.h"
+#include "io/io.h"
 #include "server/speed.h"
 
 #define OF_LATE_NS UINT64_C(10000000000)
 #define LOG_NS UINT64_C(10000000000) /* from one line to the next at least */
+
+/* ---- at the start ---------------------------------------------------------------------------- */
+
+static void choose(struct rp_engine *engine, struct rp_flow_options *options)
+{
+    const struct rp_config *c = engine->config;
+    uint64_t file_bytes = rp_corpus_file_bytes(engine->corpus);
+    bool has_files = file_bytes > 0;
+    engine->direct = has_files && (c->direct == RP_SWITCH_ON || (c->direct == RP_SWITCH_AUTO &&
+                                                                 rp_io_prefers_direct(file_bytes)));
+    options->direct = engine->direct;
+    options->adapts = has_files && c->io == RP_IO_AUTO;
+    options->mapped = has_files && (c->io == RP_IO_MAPPED ||
+                                    (options->adapts &&
+                                     rp_cached_is_whole(engine->corpus, &rp_page_cache_of_kernel)));
+    options->may_fill = c->direct != RP_SWITCH_ON;
+    options->may_direct = c->direct != RP_SWITCH_OFF;
+}
+
+static void log_choice(const struct rp_engine *engine, const struct rp_flow_options *options,
+                       const char *why)
+{
+    bool has_objects = engine->io.method == rp_io_objects();
+    bool reads_files = rp_corpus_file_bytes(engine->corpus) > 0 &&
+                       (!options->mapped || options->adapts);
+    if (options->mapped)
+        rp_log(RP_LOG_INFO, "%s: token files are mapped",
+               engine->config->io == RP_IO_MAPPED ? "io: mapped"
+               : has_objects                      ? "the page cache holds all files"
+                                                  : "the page cache holds the corpus");
+    if (reads_files)
+        rp_log(RP_LOG_INFO, "%s; %s reads", why, options->direct ? "direct" : "buffered");
+    else if (has_objects)
+        rp_log(RP_LOG_INFO, "%s", why);
+}
+
+void rp_engine_choose_reading(struct rp_engine *engine, struct rp_flow_options *options,
+                              const char *why)
+{
+    choose(engine, options);
+    log_choice(engine, options, why);
+}
+
+/* ---- of late --------------------------------------------------------------------------------- */
 
 /* Bytes a second of late, by enum rp_read_way. */
 struct speeds {
@@ -62,8 +108,8 @@ static void explain(const struct rp_engine *engine, char *text, size_t text_byte
     int decimals = cache.corpus_bytes < 10000000 ? 3 : 0; /* of MB: a small corpus is not 0 MB */
     if (cache.is_watched)
         snprintf(text, text_bytes,
-                 "the page cache holds %.*f MB of the corpus' %.*f MB, and memory has room for "
-                 "%.0f MB of it",
+                 "the page cache holds %.*f MB of %.*f MB of token files, and memory has "
+                 "room for %.0f MB of them",
                  decimals, (double)cache.held_bytes * 1e-6, decimals,
                  (double)cache.corpus_bytes * 1e-6, (double)cache.room_bytes * 1e-6);
     else if (engine->config->io == RP_IO_AUTO)
@@ -95,8 +141,10 @@ void rp_engine_note_readers(struct rp_engine *engine)
 
 void rp_engine_note_reading(struct rp_engine *engine)
 {
-    static const char *const words[] = {
-        [RP_READ_BUFFERED] = "read through the page cache",
+    const char *const words[] = {
+        [RP_READ_BUFFERED] = engine->io.method == rp_io_objects()
+                                 ? "read from a store, or through the page cache,"
+                                 : "read through the page cache",
         [RP_READ_DIRECT] = "read past the page cache",
         [RP_READ_MAPPED] = "taken from mapped files",
     };

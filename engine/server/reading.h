@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reading.h — how tokens are taken from files of late, and why: for the log and for status. */
+/* reading.h — how tokens are taken from files: what is chosen at the start, how it is of late, and
+ * why, for the log and for status. */
 #ifndef RP_SERVER_READING_H
 #define RP_SERVER_READING_H
 
 #include <jansson.h>
 
 #include "server/engine.h"
+
+/** Set in `options` how files are read at the start, and log it with `why` (rp_stream_choose_io);
+ * where the flow adapts, that changes later. Objects in stores are read by requests, whatever is
+ * chosen for files beside them. */
+void rp_engine_choose_reading(struct rp_engine *engine, struct rp_flow_options *options,
+                              const char *why);
 
 /** After each sample of the pace: log how tokens are taken when most of them are taken another way
  * than before. */

@@ -23,8 +23,6 @@
 #include "base/mapped.h"
 #include "base/mem.h"
 #include "base/stop.h"
-#include "flow/cached.h"
-#include "flow/files.h"
 #include "io/io.h"
 #include "server/alerts.h"
 #include "server/attach.h"
@@ -108,18 +106,6 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
         code = rp_engine_open_cache(engine, error);
     if (code < 0)
         return code;
-    engine->direct = c->direct == RP_SWITCH_ON ||
-                     (c->direct == RP_SWITCH_AUTO &&
-                      rp_io_prefers_direct(rp_corpus_bytes(engine->corpus)));
-    bool is_local = engine->io.method != rp_io_objects(), adapts = is_local && c->io == RP_IO_AUTO;
-    bool mapped = is_local &&
-                  (c->io == RP_IO_MAPPED ||
-                   (adapts && rp_cached_is_whole(engine->corpus, &rp_page_cache_of_kernel)));
-    if (mapped)
-        rp_log(RP_LOG_INFO, "%s: token files are mapped",
-               c->io == RP_IO_MAPPED ? "io: mapped" : "the page cache holds the corpus");
-    if (!mapped || adapts)
-        rp_log(RP_LOG_INFO, "%s; %s reads", why, engine->direct ? "direct" : "buffered");
     struct rp_flow_options options = {
         .corpus = engine->corpus,
         .method = engine->io.method,
@@ -132,11 +118,6 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
         .packers = c->packers,
         .io_depth = rp_io_choose_depth(engine->io.method, c->io_depth),
         .packer_processes = c->packer_processes,
-        .mapped = mapped,
-        .direct = engine->direct,
-        .adapts = adapts,
-        .may_fill = c->direct != RP_SWITCH_ON,
-        .may_direct = c->direct != RP_SWITCH_OFF,
         .verify_blocks = c->verify_blocks != RP_SWITCH_OFF,
         .token_limit = rp_stream_token_limit(c),
         .pad_id = c->pad_id,
@@ -153,6 +134,7 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
         .other_descriptors = rp_engine_descriptors(c),
         .mask_counts = engine->mask_counts,
         .truncates = c->long_doc == RP_LONG_DOC_TRUNCATE};
+    rp_engine_choose_reading(engine, &options, why);
     options.prefetch_bytes = rp_flow_prefetch_bytes(&options, engine->plan, engine->start_row);
     code = rp_flow_open(&engine->flow, &options, engine->wake_fd, error);
     if (code >= 0)

@@ -151,6 +151,45 @@ def test_no_ring_beside_objects(program, folder, store, engines):
         assert_ended_by(engine, "io_uring cannot be used")
 
 
+@pytest.mark.parametrize(
+    "io, direct, said",
+    [
+        ("auto", "auto", "the page cache holds all files: token files are mapped"),
+        ("auto", "auto", "; buffered reads"),
+        ("auto", "on", "; direct reads"),
+        ("mapped", "auto", "io: mapped: token files are mapped"),
+        ("pread", "on", "; direct reads"),
+        ("pread", "off", "; buffered reads"),
+    ],
+)
+def test_files_beside_objects_are_read_as_without(program, folder, store, io, direct, said):
+    """And the log says how. The file was written just now, so the page cache holds it."""
+    tape, both = sources_of_both(program, folder, store)
+    keys = {"shuffle": "block", "block_documents": 8, "window_blocks": 2, "prefetch_bytes": "4m"}
+    config = {**tape.config, **keys, "io": io, "direct": direct, "sources": both}
+    engine = Engine(program, folder, config)
+    try:
+        with Ranks(engine) as ranks:
+            assert len(list(ranks.turns(20))) == 20
+            found = ringpack.stat(engine.run, folder)
+        assert said in engine.log()
+    finally:
+        engine.kill()
+    assert found["buffered_bytes"] > 0, "the object is read"
+    assert (found["mapped_bytes"] > 0) == (io != "pread"), "the file is mapped, or is not"
+
+
+def test_objects_alone_are_read_by_requests(program, folder, store):
+    tape = to_store(make_tape(program, folder), store)
+    engine = Engine(program, folder, {**tape.config, "direct": "on"})
+    try:
+        [line] = [line for line in engine.log().splitlines() if "read with libcurl" in line]
+        assert not line.endswith(" reads"), "that is said of files"
+        assert ringpack.stat(engine.run, folder)["direct"] is False
+    finally:
+        engine.kill()
+
+
 # ---- servers that are in trouble ----------------------------------------------------------------
 
 
