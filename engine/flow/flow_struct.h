@@ -10,7 +10,7 @@
 #include "flow/files.h"
 #include "flow/fill.h"
 #include "flow/flow.h"
-#include "flow/pack.h"
+#include "flow/packer.h"
 
 struct rp_flow {
     struct rp_flow_options options;

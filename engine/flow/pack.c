@@ -11,20 +11,12 @@
  * simply done again. */
 #include "flow/pack.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/file.h"
-#include "base/mapped.h"
 #include "flow/deliver.h"
 #include "flow/give_way.h"
 #include "flow/widen.h"
@@ -359,128 +351,4 @@ void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
         deliver_packed(plan);
         give_way(plan);
     }
-}
-
-/* ---- thread or process ----------------------------------------------------------------------- */
-
-static void run_packer(void *argument)
-{
-    struct rp_packer *packer = argument;
-    rp_packer_run(packer->plan, packer->index);
-}
-
-/* If a mapped file cannot be read any more (it was cut short, or its disk has failed for long), the
- * packer thread ends and its ticket is never packed; the engine notices (rp_mapped_lost) and stops
- * the stream. Until then a ticket is packed again, which writes the same bytes. */
-static void *packer_thread(void *argument)
-{
-    prctl(PR_SET_NAME, "pack");
-    (void)!rp_mapped_guard_again(run_packer, argument);
-    return NULL;
-}
-
-/* The child of a threaded process: only async-signal-safe work from here on. It keeps the mappings
- * (a sealed segment can be written only through those that exist) and drops every descriptor but
- * the eventfd, so that it cannot keep a trainer's socket open after the engine has died. */
-static void run_child(struct rp_packer *packer, pid_t engine)
-{
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != engine)
-        _exit(0);
-    sigset_t none;
-    sigemptyset(&none);
-    signal(SIGTERM, SIG_IGN); /* the engine decides when packers end */
-    signal(SIGINT, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    unsigned wake = (unsigned)packer->plan->wake_fd;
-    if (wake > 3)
-        syscall(SYS_close_range, 3, wake - 1, 0);
-    syscall(SYS_close_range, wake + 1, ~0u, 0);
-    _exit(rp_mapped_guard_again(run_packer, packer) ? 0 : 1);
-}
-
-static void reap(pid_t pid)
-{
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-        continue;
-}
-
-static int start_process(struct rp_packer *packer, struct rp_error *error)
-{
-    pid_t engine = getpid();
-    pid_t pid = fork();
-    if (pid < 0)
-        return rp_fail(error, -errno, "packer_processes: false needs no processes",
-                       "cannot fork packer %u: %s", packer->index, rp_strerror(-errno));
-    if (pid == 0)
-        run_child(packer, engine);
-    packer->pid = pid;
-    packer->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (packer->pidfd >= 0)
-        return 0;
-    int code = -errno; /* without a pidfd its death would go unnoticed and the stream would hang */
-    kill(pid, SIGKILL);
-    reap(pid);
-    return rp_fail(error, code, "packer_processes: false needs no processes",
-                   "cannot watch packer process %u: pidfd_open: %s", packer->index,
-                   rp_strerror(code));
-}
-
-int rp_packer_start(struct rp_packer *packer, bool as_process, struct rp_error *error)
-{
-    RP_ASSERT(!packer->started && packer->index < packer->plan->packers);
-    packer->is_process = as_process;
-    packer->pidfd = -1;
-    int code = 0;
-    if (as_process) {
-        code = start_process(packer, error);
-    } else {
-        int failed = pthread_create(&packer->thread, NULL, packer_thread, packer);
-        if (failed)
-            code = rp_fail(error, -failed, NULL, "cannot start packer thread %u", packer->index);
-        else
-            (void)pthread_setname_np(packer->thread, "pack");
-    }
-    packer->started = code == 0;
-    return code;
-}
-
-bool rp_packer_is_dead(const struct rp_packer *packer)
-{
-    struct pollfd entry = {.fd = packer->pidfd, .events = POLLIN};
-    return packer->started && packer->is_process && poll(&entry, 1, 0) == 1;
-}
-
-int rp_packer_judge_death(const struct rp_packer *packer, struct rp_error *error)
-{
-    siginfo_t info = {0};
-    if (waitid(P_PID, (id_t)packer->pid, &info, WEXITED | WNOWAIT | WNOHANG) < 0)
-        return 0; /* SIGCHLD is ignored, and the kernel has thrown the answer away */
-    if (info.si_code == CLD_EXITED && info.si_status != 0)
-        return rp_mapped_lost(error);
-    static const int crashes[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGSYS, SIGTRAP};
-    bool crashed = false; /* its replacement would crash, too */
-    for (size_t i = 0; i < RP_ARRAY_COUNT(crashes); i++)
-        crashed |= info.si_code != CLD_EXITED && info.si_status == crashes[i];
-    return crashed
-               ? rp_fail(error, -EIO, "please report this; packer_processes: false is another way",
-                         "packer process %u crashed: %s", packer->index, strsignal(info.si_status))
-               : 0;
-}
-
-void rp_packer_join(struct rp_packer *packer)
-{
-    if (!packer->started)
-        return;
-    if (packer->is_process) {
-        /* it may be stopped; what it was packing is done again (I3) */
-        syscall(SYS_pidfd_send_signal, packer->pidfd, SIGKILL, NULL, 0);
-        reap(packer->pid);
-        close(packer->pidfd);
-        packer->pidfd = -1;
-    } else {
-        pthread_join(packer->thread, NULL);
-    }
-    packer->started = false;
 }

@@ -10,7 +10,7 @@
 #include "base/available.h"
 #include "base/mapped.h"
 #include "base/mem.h"
-#include "flow/pack.h"
+#include "flow/packer.h"
 #include "shm/segment.h"
 #include "client/core.h"
 

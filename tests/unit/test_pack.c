@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "flow/flow.h"
-#include "flow/pack.h"
+#include "flow/packer.h"
 #include "flow/widen.h"
 
 #define ROWS 3u

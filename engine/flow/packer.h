@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* packer.h — the thread or process that packs, and what its death means. */
+#ifndef RP_FLOW_PACKER_H
+#define RP_FLOW_PACKER_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "flow/pack.h"
+
+struct rp_packer {
+    const struct rp_pack_plan *plan;
+    uint32_t index;
+    bool is_process;
+    pthread_t thread;
+    bool started;
+    pid_t pid;
+    int pidfd; /* -1 when there is none */
+};
+
+RP_MUST_CHECK int rp_packer_start(struct rp_packer *packer, bool as_process,
+                                  struct rp_error *error);
+/** Whether it was a process and has died: asked of the kernel. */
+bool rp_packer_is_dead(const struct rp_packer *packer);
+/** Of a dead one: 0 if it was killed from outside, so that another can do its ticket again;
+ * negative if it ended by itself, as the next one would. */
+RP_MUST_CHECK int rp_packer_judge_death(const struct rp_packer *packer, struct rp_error *error);
+/** After stop was set and the events were signalled. A process is killed: it may be stopped. */
+void rp_packer_join(struct rp_packer *packer);
+
+#endif
