@@ -238,8 +238,10 @@ int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *sc
     int code = rp_reads_start(&flow->dispatch.reads, plan, base_row, error);
     flow->running = true;
     /* processes first: a child is forked before the threads of this start exist */
-    for (uint32_t i = 0; i < o->packers && code >= 0; i++)
+    for (uint32_t i = 0; i < o->packers && code >= 0; i++) {
+        flow->packers[i].deaths = 0; /* tickets are counted anew */
         code = rp_packer_start(&flow->packers[i], o->packer_processes, error);
+    }
     for (uint32_t i = 0; i < o->readers && code >= 0; i++)
         code = rp_fetcher_start(&flow->fetchers[i], error);
     if (code >= 0)

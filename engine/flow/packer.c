@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -15,7 +16,12 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/mapped.h"
+
+/* A process is replaced so many times without a ticket that retires in between. Then it will die at
+ * this place whatever is tried: it is killed for memory, say, as soon as it touches the ticket. */
+#define REPLACEMENTS_IN_VAIN 10u
 
 static void run_packer(void *argument)
 {
@@ -106,21 +112,56 @@ bool rp_packer_is_dead(const struct rp_packer *packer)
     return packer->started && packer->is_process && poll(&entry, 1, 0) == 1;
 }
 
-int rp_packer_judge_death(const struct rp_packer *packer, struct rp_error *error)
+/* Its replacement would crash, too. */
+static bool is_crash(const siginfo_t *death)
 {
-    siginfo_t info = {0};
-    if (waitid(P_PID, (id_t)packer->pid, &info, WEXITED | WNOWAIT | WNOHANG) < 0)
-        return 0; /* SIGCHLD is ignored, and the kernel has thrown the answer away */
-    if (info.si_code == CLD_EXITED && info.si_status != 0)
-        return rp_mapped_lost(error);
     static const int crashes[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGSYS, SIGTRAP};
-    bool crashed = false; /* its replacement would crash, too */
+    bool crashed = false;
     for (size_t i = 0; i < RP_ARRAY_COUNT(crashes); i++)
-        crashed |= info.si_code != CLD_EXITED && info.si_status == crashes[i];
-    return crashed
-               ? rp_fail(error, -EIO, "please report this; packer_processes: false is another way",
-                         "packer process %u crashed: %s", packer->index, strsignal(info.si_status))
-               : 0;
+        crashed |= death->si_code != CLD_EXITED && death->si_status == crashes[i];
+    return crashed;
+}
+
+/* Does it die again and again, with no ticket of the flow retired in between? */
+static bool dies_in_vain(struct rp_packer *packer)
+{
+    uint64_t retired = rp_a64_load_relaxed(&packer->plan->arena->words->retired);
+    if (retired != packer->retired_at_death && !RP_DEFECT(count_deaths_for_ever))
+        packer->deaths = 0;
+    packer->retired_at_death = retired;
+    packer->deaths++;
+    return packer->deaths > REPLACEMENTS_IN_VAIN && !RP_DEFECT(replace_for_ever);
+}
+
+static int fail_in_vain(const struct rp_packer *packer, const siginfo_t *death,
+                        struct rp_error *error)
+{
+    char how[96] = "of an unknown cause"; /* where SIGCHLD is ignored */
+    if (death->si_pid != 0 && death->si_code == CLD_EXITED)
+        snprintf(how, sizeof how, "with exit status %d", death->si_status);
+    else if (death->si_pid != 0)
+        snprintf(how, sizeof how, "by signal %d (%s)", death->si_status,
+                 strsignal(death->si_status));
+    return rp_fail(
+        error, -EIO,
+        "what was delivered and saved is valid; `dmesg | tail` says whether it was killed "
+        "for memory (then lower prefetch_bytes); packer_processes: false is another way",
+        "packer process %u: deaths without a ticket done in between: expected at most "
+        "%u, found %u, the last one %s",
+        packer->index, REPLACEMENTS_IN_VAIN, packer->deaths, how);
+}
+
+int rp_packer_judge_death(struct rp_packer *packer, struct rp_error *error)
+{
+    siginfo_t death = {0};
+    if (waitid(P_PID, (id_t)packer->pid, &death, WEXITED | WNOWAIT | WNOHANG) < 0)
+        death = (siginfo_t){0}; /* SIGCHLD is ignored, and the kernel has thrown the answer away */
+    if (death.si_code == CLD_EXITED && death.si_status != 0 && rp_mapped_lost(error) < 0)
+        return -RP_E_CHANGED;
+    if (is_crash(&death))
+        return rp_fail(error, -EIO, "please report this; packer_processes: false is another way",
+                       "packer process %u crashed: %s", packer->index, strsignal(death.si_status));
+    return dies_in_vain(packer) ? fail_in_vain(packer, &death, error) : 0;
 }
 
 void rp_packer_join(struct rp_packer *packer)

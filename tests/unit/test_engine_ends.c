@@ -237,15 +237,24 @@ static void a_checkpoint_is_had_while_nobody_is_there(void **state)
     assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
 }
 
+/* 0: it has none now. */
 static pid_t first_child(pid_t pid)
 {
     char path[64];
-    int child = 0;
+    int child;
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, pid);
     FILE *file = fopen(path, "r");
-    assert_true(file && fscanf(file, "%d", &child) == 1);
+    assert_non_null(file);
+    bool has_one = fscanf(file, "%d", &child) == 1;
     fclose(file);
-    return child;
+    return has_one ? child : 0;
+}
+
+static bool has_ended(const struct engine *engine)
+{
+    siginfo_t info = {0};
+    assert_int_equal(waitid(P_PID, (id_t)engine->pid, &info, WEXITED | WNOHANG | WNOWAIT), 0);
+    return info.si_pid != 0;
 }
 
 /* Its death stays to be seen: it is told once, and the engine waits for late ranks as long as ever.
@@ -257,8 +266,28 @@ static void a_packer_that_crashes_ends_the_engine(void **state)
     struct rp_client *client = trainer(0, NULL, 0);
     take_batches(client, 0, 0, 1);
     rp_client_detach(client);
-    kill(first_child(engine.pid), SIGABRT);
+    pid_t packer = first_child(engine.pid);
+    assert_true(packer > 0);
+    kill(packer, SIGABRT);
     engine_must_end(&engine, 2);
+}
+
+/* As by the OOM killer, each time that one touches its ticket. Here the trainer takes nothing more,
+ * so that no ticket can retire once the ring is full. */
+static void a_packer_that_is_killed_each_time_ends_the_engine(void **state)
+{
+    (void)state;
+    struct engine engine = start_with_processes();
+    struct rp_client *client = trainer(0, NULL, 0);
+    take_batches(client, 0, 0, 1);
+    rp_client_detach(client);
+    while (!has_ended(&engine)) {
+        pid_t packer = first_child(engine.pid);
+        if (packer > 0)
+            kill(packer, SIGKILL);
+        rp_sleep_ns(1000000);
+    }
+    assert_int_equal(engine_wait(&engine), 2);
 }
 
 /* A socket under another name, say by a link, leads no trainer into another run's stream. */
@@ -348,6 +377,7 @@ int main(void)
         cmocka_unit_test_teardown(who_asks_for_checkpoints_does_not_hold_up_the_end, end_newest),
         cmocka_unit_test_teardown(a_checkpoint_is_had_while_nobody_is_there, end_newest),
         cmocka_unit_test_teardown(a_packer_that_crashes_ends_the_engine, end_newest),
+        cmocka_unit_test_teardown(a_packer_that_is_killed_each_time_ends_the_engine, end_newest),
         cmocka_unit_test_teardown(a_request_for_another_run_is_refused, end_newest),
         cmocka_unit_test_teardown(garbage_is_refused, end_newest),
         cmocka_unit_test_teardown(a_thousand_connections, end_newest),

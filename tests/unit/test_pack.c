@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A ticket made by hand, packed by a thread or a process: all sections for rows that are full, cut,
- * padded and empty; twice gives the same bytes; a packer that is killed half-way is replaced. */
+ * padded and empty; twice gives the same bytes; a packer that is killed half-way is replaced, and
+ * one that is killed each time is not. */
 #include "batch_expected.h"
 #include "patience.h"
 
@@ -386,6 +387,74 @@ static void a_stopped_packer_does_not_hold_up_the_end(void **state)
     bench_close(&bench);
 }
 
+/* ---- deaths ---------------------------------------------------------------------------------- */
+
+/* What the death of a packer by this signal is judged to be. */
+static int judge_kill(struct bench *bench, int number, struct rp_error *error)
+{
+    start_packer(bench, true);
+    assert_int_equal(kill(bench->packer.pid, number), 0);
+    struct pollfd entry = {.fd = bench->packer.pidfd, .events = POLLIN};
+    assert_int_equal(poll(&entry, 1, PATIENCE_MS), 1);
+    int code = rp_packer_judge_death(&bench->packer, error);
+    rp_packer_join(&bench->packer);
+    return code;
+}
+
+static void open_for_deaths(struct bench *bench)
+{
+#if defined(__SANITIZE_THREAD__)
+    skip();
+#endif
+    bench_open(bench, 0, RP_DTYPE_I32, RP_LABELS_SHIFTED, 4);
+}
+
+/* Its replacement would die as well. The message names the signal, and what to try. */
+static void a_packer_that_is_killed_each_time_is_given_up(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct rp_error error = {0};
+    open_for_deaths(&bench);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(judge_kill(&bench, SIGKILL, &error), 0);
+    assert_int_equal(judge_kill(&bench, SIGKILL, &error), -EIO);
+    assert_non_null(
+        strstr(error.message, "expected at most 10, found 11, the last one by signal 9"));
+    assert_non_null(strstr(error.hint, "what was delivered and saved is valid; `dmesg | tail`"));
+    bench_close(&bench);
+}
+
+static void deaths_between_tickets_are_forgiven(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct rp_error error = {0};
+    open_for_deaths(&bench);
+    for (uint64_t i = 0; i < 30; i++) {
+        rp_a64_store_release(&bench.arena.words->retired, i / 10);
+        if (judge_kill(&bench, SIGKILL, &error) != 0)
+            fail_msg("death %u: %s", (unsigned)i, error.message);
+    }
+    bench_close(&bench);
+}
+
+static void a_crash_is_final_at_once(void **state)
+{
+    (void)state;
+    static const int crashes[] = {SIGABRT, SIGSYS, SIGTRAP}; /* ASan handles the others */
+    void (*of_cmocka)(int) = signal(SIGSYS, SIG_DFL); /* a packer would inherit its handler */
+    struct bench bench;
+    struct rp_error error = {0};
+    open_for_deaths(&bench);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(crashes); i++) {
+        assert_int_equal(judge_kill(&bench, crashes[i], &error), -EIO);
+        assert_non_null(strstr(error.message, strsignal(crashes[i])));
+    }
+    bench_close(&bench);
+    signal(SIGSYS, of_cmocka);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -397,6 +466,9 @@ int main(void)
         cmocka_unit_test(a_failed_ticket_is_not_packed),
         cmocka_unit_test(a_killed_packers_ticket_is_done_again),
         cmocka_unit_test(a_stopped_packer_does_not_hold_up_the_end),
+        cmocka_unit_test(a_packer_that_is_killed_each_time_is_given_up),
+        cmocka_unit_test(deaths_between_tickets_are_forgiven),
+        cmocka_unit_test(a_crash_is_final_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
