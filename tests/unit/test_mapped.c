@@ -147,7 +147,11 @@ static bool work_patiently(struct patient *p)
     for (unsigned page = 1; page < PAGES; page++)
         assert_non_null(files[page] = rp_mapped_add(p->map + page * PAGE, PAGE, path));
     bool is_whole = rp_mapped_guard_again(look_patiently, p);
-    assert_int_equal(rp_mapped_lost(NULL), is_whole ? 0 : -RP_E_CHANGED);
+    struct rp_error error = {0};
+    assert_int_equal(rp_mapped_lost(&error), is_whole ? 0 : -RP_E_CHANGED);
+    if (!is_whole) /* the disk, and not a size that is the same */
+        assert_non_null(
+            strstr(error.message, "cannot be read any more, though the file is as long"));
     for (unsigned page = 1; page < PAGES; page++)
         rp_mapped_remove(files[page]);
     munmap(p->map, PAGES * PAGE);
