@@ -22,7 +22,8 @@
     X(call_unread_damaged, "a checkpoint that cannot be read for a time counts as damaged")        \
     X(close_files_in_use, "a descriptor is closed while reads of its file may be in flight")       \
     X(count_steps_from_attach, "a state token given after an attach does not begin a step")        \
-    X(count_deaths_for_ever, "deaths of a packer count though tickets retire between them")        \
+    X(count_deaths_for_ever, "deaths of a packer at other tickets are counted, too")                \
+    X(count_idle_deaths, "deaths of a packer that waits are counted")                              \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
@@ -90,7 +91,7 @@
     X(publish_before_complete, "tail is stored before the slot is complete")                       \
     X(ready_before_read, "a ticket is READY, and its memory free, while reads are in flight")      \
     X(read_in_for_nothing, "blocks are read in, too, where no later epoch makes up for it")        \
-    X(replace_for_ever, "a packer process that dies at one place is replaced without end")         \
+    X(replace_for_ever, "a packer process that dies at one ticket is replaced without end")        \
     X(rename_before_sync, "files that are published together are renamed before they are synced")  \
     X(release_of_one_frees, "a slot is free when the first of its replicas has released it")       \
     X(release_one_too_many, "the release watermark moves over a lease that is still held")         \

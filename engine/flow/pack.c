@@ -330,14 +330,46 @@ static void give_way(const struct rp_pack_plan *plan)
     sched_yield();
 }
 
+/* The first ticket of the packer that is not retired. */
+static uint64_t first_ticket(const struct rp_pack_plan *plan, uint32_t index)
+{
+    RP_ASSERT(index < plan->packers);
+    uint64_t retired = rp_a64_load_acquire(&plan->arena->words->retired);
+    return retired + (index + plan->packers - retired % plan->packers) % plan->packers;
+}
+
+static uint64_t state_of(const struct rp_arena *arena, uint64_t number)
+{
+    return rp_a64_load_acquire(&rp_arena_ticket(arena, number)->state); /* PAIRS ticket-state */
+}
+
+static bool may_write(const struct rp_arena *arena, uint32_t ring, uint64_t batch)
+{
+    return is_left_out(arena, ring, batch) ||
+           batch < rp_a64_load_acquire(&arena->free_until[ring]); /* PAIRS batch-space */
+}
+
+bool rp_packer_has_work(const struct rp_pack_plan *plan, uint32_t index, uint64_t *number)
+{
+    const struct rp_arena *arena = plan->arena;
+    uint64_t n = first_ticket(plan, index);
+    while (state_of(arena, n) >= rp_ticket_word(n, RP_TICKET_PACKED))
+        n += plan->packers;
+    const struct rp_ticket *ticket = rp_arena_ticket(arena, n);
+    bool has_work = state_of(arena, n) == rp_ticket_word(n, RP_TICKET_READY);
+    for (uint32_t i = 0; has_work && i < ticket->transfer_count; i++)
+        has_work = may_write(arena, ticket->transfers[i].ring, ticket->batch);
+    for (uint32_t i = 0; has_work && i < ticket->row_count; i++)
+        has_work = may_write(arena, ticket->rows[i].ring, ticket->batch);
+    *number = n;
+    return has_work;
+}
+
 void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
 {
     const struct rp_arena *arena = plan->arena;
-    RP_ASSERT(index < plan->packers);
     /* a replacement begins with the first ticket of ours that is not packed yet */
-    uint64_t retired = rp_a64_load_acquire(&arena->words->retired);
-    uint64_t number = retired + (index + plan->packers - retired % plan->packers) % plan->packers;
-    for (;; number += plan->packers) {
+    for (uint64_t number = first_ticket(plan, index);; number += plan->packers) {
         uint64_t word = wait_for_ticket(plan, number);
         if (word == 0)
             return;

@@ -19,9 +19,10 @@
 #include "base/defect.h"
 #include "base/mapped.h"
 
-/* A process is replaced so many times without a ticket that retires in between. Then it will die at
- * this place whatever is tried: it is killed for memory, say, as soon as it touches the ticket. */
-#define REPLACEMENTS_IN_VAIN 10u
+/* A process that dies while it packs a ticket is replaced so many times for that ticket. Then the
+ * next one would die of it as well: it is killed for memory, say, as soon as it touches the tokens.
+ */
+#define REPLACEMENTS_OF_A_TICKET 10u
 
 static void run_packer(void *argument)
 {
@@ -122,19 +123,21 @@ static bool is_crash(const siginfo_t *death)
     return crashed;
 }
 
-/* Does it die again and again, with no ticket of the flow retired in between? */
-static bool dies_in_vain(struct rp_packer *packer)
+/* Counts the deaths at one ticket. Where the packer waited for reads or trainers it died of nothing
+ * that it did, and however often that happens, it is replaced. */
+static bool dies_of_its_ticket(struct rp_packer *packer)
 {
-    uint64_t retired = rp_a64_load_relaxed(&packer->plan->arena->words->retired);
-    if (retired != packer->retired_at_death && !RP_DEFECT(count_deaths_for_ever))
+    uint64_t ticket;
+    if (!rp_packer_has_work(packer->plan, packer->index, &ticket) && !RP_DEFECT(count_idle_deaths))
+        return false;
+    if (ticket != packer->ticket_at_death && !RP_DEFECT(count_deaths_for_ever))
         packer->deaths = 0;
-    packer->retired_at_death = retired;
+    packer->ticket_at_death = ticket;
     packer->deaths++;
-    return packer->deaths > REPLACEMENTS_IN_VAIN && !RP_DEFECT(replace_for_ever);
+    return packer->deaths > REPLACEMENTS_OF_A_TICKET && !RP_DEFECT(replace_for_ever);
 }
 
-static int fail_in_vain(const struct rp_packer *packer, const siginfo_t *death,
-                        struct rp_error *error)
+static int give_up(const struct rp_packer *packer, const siginfo_t *death, struct rp_error *error)
 {
     char how[96] = "of an unknown cause"; /* where SIGCHLD is ignored */
     if (death->si_pid != 0 && death->si_code == CLD_EXITED)
@@ -142,13 +145,13 @@ static int fail_in_vain(const struct rp_packer *packer, const siginfo_t *death,
     else if (death->si_pid != 0)
         snprintf(how, sizeof how, "by signal %d (%s)", death->si_status,
                  strsignal(death->si_status));
-    return rp_fail(
-        error, -EIO,
-        "what was delivered and saved is valid; `dmesg | tail` says whether it was killed "
-        "for memory (then lower prefetch_bytes); packer_processes: false is another way",
-        "packer process %u: deaths without a ticket done in between: expected at most "
-        "%u, found %u, the last one %s",
-        packer->index, REPLACEMENTS_IN_VAIN, packer->deaths, how);
+    return rp_fail(error, -EIO,
+                   "what was delivered and saved is valid; `dmesg | tail` says whether it was "
+                   "killed for memory (then lower prefetch_bytes); packer_processes: false is "
+                   "another way",
+                   "packer process %u: deaths at the same ticket: expected at most %u, found %u, "
+                   "the last one %s",
+                   packer->index, REPLACEMENTS_OF_A_TICKET, packer->deaths, how);
 }
 
 int rp_packer_judge_death(struct rp_packer *packer, struct rp_error *error)
@@ -161,7 +164,7 @@ int rp_packer_judge_death(struct rp_packer *packer, struct rp_error *error)
     if (is_crash(&death))
         return rp_fail(error, -EIO, "please report this; packer_processes: false is another way",
                        "packer process %u crashed: %s", packer->index, strsignal(death.si_status));
-    return dies_in_vain(packer) ? fail_in_vain(packer, &death, error) : 0;
+    return dies_of_its_ticket(packer) ? give_up(packer, &death, error) : 0;
 }
 
 void rp_packer_join(struct rp_packer *packer)

@@ -16,10 +16,8 @@ struct rp_packer {
     bool started;
     pid_t pid;
     int pidfd; /* -1 when there is none */
-    /* Its processes that have died since a ticket of the flow retired, and how many tickets had
-     * retired when the last one did. */
-    uint32_t deaths;
-    uint64_t retired_at_death;
+    uint32_t deaths;          /* of its processes, while they packed the ticket below */
+    uint64_t ticket_at_death; /* of the last of them */
 };
 
 RP_MUST_CHECK int rp_packer_start(struct rp_packer *packer, bool as_process,
@@ -27,7 +25,7 @@ RP_MUST_CHECK int rp_packer_start(struct rp_packer *packer, bool as_process,
 /** Whether it was a process and has died: asked of the kernel. */
 bool rp_packer_is_dead(const struct rp_packer *packer);
 /** Of a dead one, once: 0 if it was killed from outside, so that another can do its ticket again;
- * negative if it ended by itself, as the next one would, or if too many have died at one place. */
+ * negative if it ended by itself, as the next one would, or if 11 have died at one ticket. */
 RP_MUST_CHECK int rp_packer_judge_death(struct rp_packer *packer, struct rp_error *error);
 /** After stop was set and the events were signalled. A process is killed: it may be stopped. */
 void rp_packer_join(struct rp_packer *packer);

@@ -128,11 +128,15 @@ def test_a_disk_that_does_not_say_whether_files_changed(program, folder, disk, e
     finish(program, folder, tape, token)
 
 
-@pytest.mark.parametrize("options, said", [
-    ({"io": "pread"}, "cannot read .* at offset"),
-    ({"io": "io_uring"}, "cannot read .* at offset"),
-    ({"io": "mapped"}, LOST_PAGE),
-    ({"io": "mapped", "packer_processes": True, "packers": 2}, LOST_PAGE)])
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"io": "pread"}, "cannot read .* at offset"),
+        ({"io": "io_uring"}, "cannot read .* at offset"),
+        ({"io": "mapped"}, LOST_PAGE),
+        ({"io": "mapped", "packer_processes": True, "packers": 2}, LOST_PAGE),
+    ],
+)
 @pytest.mark.parametrize("name", ["EIO", "ESTALE"])
 def test_a_disk_that_fails_for_ever(program, folder, disk, engines, options, said, name):
     """The file, the place and the reason; trainers hear of it; afterwards nothing is lost."""

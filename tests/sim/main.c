@@ -215,6 +215,7 @@ static const char *const found_elsewhere[] = {
     "close_files_in_use",
     "count_deaths_for_ever",
     "count_equal_saves",
+    "count_idle_deaths",
     "count_steps_from_attach",
     "drop_exported_field",
     "end_copy_late",
