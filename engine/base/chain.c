@@ -22,7 +22,7 @@
 #include "base/text.h"
 #include "base/utc.h"
 
-#define TAIL_BYTES (16u << 10)      /* of the file, in which the last entry is looked for first */
+#define TAIL_BYTES (16u << 10)      /* of the file, searched for the last entry first */
 #define TAIL_BYTES_MAX (256u << 20) /* then up to here */
 #define HASH_DIGITS (RP_CHAIN_HASH_BYTES - 1)
 
@@ -41,7 +41,7 @@ static void hash_of(const char *text, size_t bytes, char hash[RP_CHAIN_HASH_BYTE
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Move *at behind `word`, if the text has it there. */
+/* Move *at past `word`, if the text has it there. */
 static bool take(const char *text, size_t bytes, size_t *at, const char *word)
 {
     size_t length = strlen(word);
@@ -147,9 +147,9 @@ bool rp_chain_next(struct rp_chain_reader *reader, struct rp_chain_entry *entry)
 
 /* The end of a file that is about to grow. */
 struct tail {
-    char *text; /* and a newline behind it, which the next line may write */
+    char *text; /* and a newline after it, which the next line may write */
     size_t bytes;
-    struct rp_chain_reader reader; /* behind the last entry */
+    struct rp_chain_reader reader; /* after the last entry */
     bool is_open;                  /* the last line has no newline */
 };
 
@@ -187,7 +187,7 @@ static bool is_torn_first_write(const struct tail *tail)
     return memcmp(tail->text + at, first, rp_min_u64(length, tail->bytes - at)) == 0;
 }
 
-/* Look further back until there is an entry, or all of the file was read. */
+/* Read more of the end until there is an entry, or all of the file was read. */
 static int find_tail(struct tail *tail, int fd, const char *path, uint64_t size,
                      struct rp_error *error)
 {

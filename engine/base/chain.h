@@ -9,8 +9,8 @@
  *   after   the `hash` of the entry before it; 64 zeros in the first one
  *   hash    SHA-256 of the bytes of this line before `,"hash"`, as 64 hexadecimal digits
  *
- * A kill or a power cut may leave the beginning of a line, or any bytes, behind the last entry.
- * Whoever appends next leaves them there, ends their line, and says so in its entry:
+ * A kill or a power cut may leave the beginning of a line, or any bytes, after the last entry.
+ * The next append leaves them there, ends their line, and says so in its entry:
  *
  *     "skipped":BYTES,"skipped_hash":HASH     the bytes between the entry before it and this line
  *
@@ -19,8 +19,8 @@
  *   - No byte that was written is changed; only a failed append removes what it has written itself.
  *   - `hash` covers `after`, so the hash of an entry stands for the whole file before it: a byte
  *     that was changed, and an entry that was removed or inserted, break the chain at that place.
- *   - The end of the file is not covered: a file that lacks its last entries is whole. Who keeps
- *     the hash of an entry elsewhere can tell. */
+ *   - The end of the file is not covered: a file that lacks its last entries is whole. A hash of an
+ *     entry that is kept elsewhere shows it. */
 #ifndef RP_BASE_CHAIN_H
 #define RP_BASE_CHAIN_H
 

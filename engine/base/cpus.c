@@ -15,7 +15,7 @@
 #include "base/bits.h"
 #include "base/cgroup.h"
 
-/* Parse the digits at *text, and move *text behind them. */
+/* Parse the digits at *text, and move *text past them. */
 static bool take_number(const char **text, uint64_t *number)
 {
     char *end;

@@ -11,7 +11,7 @@
 size_t rp_control_bytes(const char *text);
 
 /** Copy a text to `out`, with an escape of its octal digits ("\033") in the place of each byte of a
- * control character; those in `kept` stay. What finds no room is cut. */
+ * control character; those in `kept` stay. Text that finds no room is cut. */
 void rp_escape(char *out, size_t room, const char *text, const char *kept);
 /* Enough room for any text of so many bytes, its NUL included. */
 #define RP_ESCAPED_BYTES(bytes) (4 * (bytes) + 8)

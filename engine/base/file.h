@@ -111,7 +111,7 @@ RP_MUST_CHECK int rp_map_file(struct rp_map *map, int fd, uint64_t bytes, const 
  * not affect. */
 RP_MUST_CHECK int rp_map_detach(struct rp_map *map, const char *path, struct rp_error *error);
 void rp_map_close(struct rp_map *map);
-/** rp_hash128 of all bytes. It looks between two pieces whether the process is to end (stop.h). */
+/** rp_hash128 of all bytes. It checks between two pieces whether the process is to end (stop.h). */
 RP_MUST_CHECK int rp_map_hash(const struct rp_map *map, struct rp_hash128 *hash,
                               struct rp_error *error);
 

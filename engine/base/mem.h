@@ -28,8 +28,8 @@ void *rp_take_shared_pages(size_t bytes);
 /** Processes that are forked from now on do not get the memory. Otherwise the first write to each
  * page after a fork would copy it, and the old one would stay as long as the child. */
 void rp_withhold_pages(void *memory, size_t bytes);
-/** What the memory holds is not needed any more. The kernel may take its pages when it is short of
- * memory; those that it has not taken are written again without a page fault. */
+/** The content of the memory is not needed any more. The kernel may take its pages when it is short
+ * of memory; those that it has not taken are written again without a page fault. */
 void rp_spare_pages(void *memory, size_t bytes);
 
 /** A nameless file in memory (memfd) that can be sealed and cannot be executed; some machines allow

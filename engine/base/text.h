@@ -30,7 +30,7 @@ void rp_text_make_utf8(char *text);
 struct rp_text_shell {
     char text[1024];
 };
-/** A path as it is to be typed behind a command: as it is, or in quotes where a shell would take it
+/** A path as it is to be typed after a command: as it is, or in quotes where a shell would take it
  * for something else, and "./-x" for "-x". A longer one is cut. The text is in *word. */
 const char *rp_text_shell(struct rp_text_shell *word, const char *path);
 /** The same of a word that is no path, for instance the value of an option: "-x" stays "-x". */
