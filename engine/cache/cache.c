@@ -77,7 +77,7 @@ int rp_cache_open(struct rp_cache **cache_out, const struct rp_cache_options *op
     if (code == 0)
         code = rp_space_open(&cache->space, cache->directory, error);
     if (code == 0) {
-        cache->is_busy = true; /* the thread begins with a look at the directory */
+        cache->is_busy = true; /* the thread begins with a scan of the directory */
         int failed = pthread_create(&cache->thread, NULL, rp_keeper_run, cache);
         code = failed ? rp_fail(error, -failed, NULL, "cannot start the thread of the cache") : 0;
     }

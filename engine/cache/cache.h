@@ -52,7 +52,7 @@ struct rp_cache_options {
     const struct rp_cache_object *objects; /* copied; known by their numbers from then on */
     uint32_t object_count;
     /* How far away the next use of bytes [first, last) of an object is, in any unit;
-     * RP_CACHE_NEVER. What is furthest away is evicted. Asked by the cache's thread only. */
+     * RP_CACHE_NEVER. The furthest chunk is evicted. Asked by the cache's thread only. */
     uint64_t (*next_use)(void *context, uint32_t object, uint64_t first, uint64_t last);
     void *context;
     /* The epoch that is read now; what is fetched is counted by it. Asked by any thread. */
@@ -93,8 +93,8 @@ struct rp_cache_held rp_kept_look(const struct rp_kept *kept, uint64_t offset, u
 /** Are these bytes, which were read from the file, those that were written to it? If not, the pages
  * are given up. */
 bool rp_kept_check(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes);
-/** These bytes could not be read from the file: the cache's thread looks at their pages, and gives
- * up those that it cannot read either. */
+/** These bytes could not be read from the file: the cache's thread checks their pages, and gives up
+ * those that it cannot read either. */
 void rp_kept_doubt(struct rp_kept *kept, uint64_t offset, uint32_t bytes);
 /** Keep bytes that the server sent, and that were compared with all there is to compare them with.
  * They are copied; those that are there already are left alone. */

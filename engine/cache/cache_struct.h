@@ -24,7 +24,7 @@ struct rp_kept {
     struct rp_a32 is_open; /* set by rp_kept_open, before others see it, or later by the cache's
                               thread. PAIRS kept-open */
     struct rp_a64 touched_ns;
-    struct rp_a32 doubts; /* jobs that look at pages which were not what was written */
+    struct rp_a32 doubts; /* jobs that check pages which were not what was written */
 };
 
 /* Bytes that are fetched before a reader wants them. */
@@ -33,7 +33,7 @@ struct rp_cache_fill {
     uint64_t first, last;
 };
 
-/* Bytes to write; without data, pages to be looked at because they were not what was written. */
+/* Bytes to write; without data, pages to be checked because they were not what was written. */
 struct rp_cache_job {
     struct rp_cache_job *next;
     struct rp_kept *kept;

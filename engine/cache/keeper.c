@@ -199,8 +199,8 @@ static int keep(struct rp_cache *cache, const struct rp_cache_job *job)
 
 /* ---- pages that are not what was written ----------------------------------------------------- */
 
-static int look_at_chunk(struct rp_cache *cache, const struct rp_kept_file *file, uint64_t chunk,
-                         uint8_t *bytes)
+static int check_chunk(struct rp_cache *cache, const struct rp_kept_file *file, uint64_t chunk,
+                       uint8_t *bytes)
 {
     struct rp_kept_words words;
     uint64_t hashes[RP_CACHE_CHUNK_PAGES], bad = 0, begin = rp_kept_chunk_first(chunk);
@@ -223,13 +223,13 @@ static int look_at_chunk(struct rp_cache *cache, const struct rp_kept_file *file
     return bad ? rp_kept_file_set_words(file, chunk, &words) : 0;
 }
 
-static int look_at(struct rp_cache *cache, const struct rp_cache_job *job)
+static int check_pages(struct rp_cache *cache, const struct rp_cache_job *job)
 {
     uint8_t bytes[RP_CACHE_PAGE_BYTES];
     uint64_t last = (job->offset + job->bytes - 1) / RP_CACHE_CHUNK_BYTES;
     int code = need_file(cache, job->kept);
     for (uint64_t chunk = job->offset / RP_CACHE_CHUNK_BYTES; chunk <= last && code == 0; chunk++)
-        code = look_at_chunk(cache, &job->kept->file, chunk, bytes);
+        code = check_chunk(cache, &job->kept->file, chunk, bytes);
     return code;
 }
 
@@ -251,7 +251,7 @@ static void do_job(struct rp_cache *cache, const struct rp_cache_job *job)
         return;
     }
     if (code >= 0) {
-        code = job->has_data ? keep(cache, job) : look_at(cache, job);
+        code = job->has_data ? keep(cache, job) : check_pages(cache, job);
         rp_space_unlock(&cache->space);
     }
     if (code < 0)
@@ -260,8 +260,8 @@ static void do_job(struct rp_cache *cache, const struct rp_cache_job *job)
         note_success(cache);
 }
 
-/* What is kept is counted anew at each start: after a power cut, the count and the files may have
- * been written or not, each for itself. And the limit of the last run may have been larger. */
+/* The kept pages are counted anew at each start: after a power cut, the count and the files may
+ * have been written or not, each for itself. And the limit of the last run may have been larger. */
 static void begin(struct rp_cache *cache)
 {
     int code = rp_keeper_lock(cache, LOCK_WAIT_MS);

@@ -28,7 +28,7 @@ static inline bool rp_cache_pause_holds(const struct rp_cache_pause *pause)
     return until_ns > 0 && rp_now_ns() < until_ns;
 }
 
-/* Something failed. What was under way when the pause began does not make it longer. */
+/* Something failed. Calls that were under way when the pause began do not make it longer. */
 static inline void rp_cache_pause_grow(struct rp_cache_pause *pause)
 {
     if (rp_cache_pause_holds(pause))

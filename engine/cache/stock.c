@@ -19,8 +19,8 @@
 
 #define STALE_SECONDS 3600
 #define WORDS_AT_ONCE 256u
-/* What other engines have added meanwhile is looked for no more often, and in a small share of the
- * time. */
+/* Chunks that other engines have added are searched for at most this often, and in a small share of
+ * the time. */
 #define RESCAN_NS 10000000000u
 #define RESCAN_SHARE 20u
 
@@ -292,7 +292,7 @@ static void keep_time(const struct rp_kept_file *open, const struct rp_stock_fil
         (void)futimens(open->fd, times);
 }
 
-/* Its room is given back before it is said to be free. A reader that is at it meanwhile finds other
+/* Its room is given back before it is said to be free. A reader that reads it then finds other
  * hashes. */
 static void evict(struct rp_stock *stock, const struct rp_stock_pick *pick)
 {

@@ -10,7 +10,7 @@
  * Of the chunks of other runs no plan is known here: those that were not used for an hour go first,
  * and the others are taken to be needed `usual_distance` ahead.
  *
- * Thread: the cache's own, under the lock of the directory. What other engines keep is found at
+ * Thread: the cache's own, under the lock of the directory. Files of other engines are found at
  * each scan. */
 #ifndef RP_CACHE_STOCK_H
 #define RP_CACHE_STOCK_H
