@@ -163,8 +163,8 @@ const struct rp_geometry *rp_client_geometry(const struct rp_client *client)
 
 /* ---- next ------------------------------------------------------------------------------------ */
 
-/* Record a lease on a slot that was just taken, fill in `batch`, and advance the client's state to
- * behind it. With `lock` held. */
+/* Record a lease on a slot that was just taken, fill in `batch`, and advance the client's state
+ * past it. With `lock` held. */
 static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_slot_header *header,
                  struct rp_batch *batch)
 {
@@ -235,7 +235,7 @@ static int judge_full(const struct rp_client *client, uint64_t oldest, struct rp
 }
 
 /* Take a batch if there is one, without waiting. */
-static int look(struct rp_client *client, struct rp_batch *batch, struct rp_error *error)
+static int try_take(struct rp_client *client, struct rp_batch *batch, struct rp_error *error)
 {
     if (!client->current)
         return NEXT_LOST;
@@ -265,8 +265,8 @@ static int look(struct rp_client *client, struct rp_batch *batch, struct rp_erro
     return code;
 }
 
-/* Why the client looks for a successor. `lost_ns` and `current` tell; the client always joins, and
- * does something before that:
+/* Why the client searches for a successor. `lost_ns` and `current` tell; the client always joins,
+ * and does something before that:
  *
  *                      lost_ns   current   before it joins
  *   ENGINE_LOST        0         set       restart_timeout_ns begins: lost_ns is set
@@ -318,7 +318,7 @@ static int join_successor(struct rp_client *client, uint64_t deadline_ns, struct
 }
 
 /* Wait for the next batch, as the caller does since begin_ns. `found` is the result of the last
- * look: RP_NEXT_EMPTY or NEXT_LOST. */
+ * try: RP_NEXT_EMPTY or NEXT_LOST. */
 static int wait_for_next(struct rp_client *client, int found, uint64_t begin_ns, uint64_t deadline,
                          struct rp_batch *batch, struct rp_error *error)
 {
@@ -327,10 +327,10 @@ static int wait_for_next(struct rp_client *client, int found, uint64_t begin_ns,
         if (found == RP_NEXT_EMPTY && now < deadline) {
             rp_ring_view_waits_since(&client->current->view, begin_ns);
             rp_ring_view_wait(&client->current->view, rp_min_u64(deadline - now, RP_LOOK_UP_NS));
-            found = look(client, batch, error);
+            found = try_take(client, batch, error);
         }
         if (found == RP_NEXT_EMPTY && rp_socket_hung_up(client->socket)) {
-            found = look(client, batch, error); /* it may have published before it hung up */
+            found = try_take(client, batch, error); /* it may have published before it hung up */
             if (found == RP_NEXT_EMPTY)
                 found = NEXT_LOST;
         }
@@ -338,7 +338,7 @@ static int wait_for_next(struct rp_client *client, int found, uint64_t begin_ns,
             int code = join_successor(client, deadline, error);
             if (code < 0)
                 return code == -RP_E_TIMEOUT ? RP_NEXT_EMPTY : code;
-            found = look(client, batch, error);
+            found = try_take(client, batch, error);
         }
         bool nothing = found == RP_NEXT_EMPTY ||
                        found == NEXT_LOST; /* the successor may be gone too */
@@ -364,7 +364,7 @@ static int check_call(const struct rp_client *client, const struct rp_batch *bat
                     : rp_sized_check(batch->struct_size, RP_BATCH_REQUIRED, "rp_batch", error);
 }
 
-/* Check the call, write the heartbeat that the engine sees, and look. */
+/* Check the call, write the heartbeat that the engine sees, and try to take a batch. */
 static int visit(struct rp_client *client, uint64_t now, struct rp_batch *batch,
                  struct rp_error *error)
 {
@@ -373,7 +373,7 @@ static int visit(struct rp_client *client, uint64_t now, struct rp_batch *batch,
         return code;
     if (client->current)
         rp_ring_view_beat(&client->current->view, now);
-    code = look(client, batch, error);
+    code = try_take(client, batch, error);
     if (code == RP_NEXT_BATCH && client->waited_ns > 0)
         note_wait(client);
     return code;

@@ -148,7 +148,7 @@ static int reserve_state(struct rp_client *client, size_t bytes, struct rp_error
     return 0;
 }
 
-/* The first attach is at `row`. Rows of padding behind the stream are numbered as well, but the
+/* The first attach is at `row`. Rows of padding after the stream are numbered as well, but the
  * state token and next_row stay at the end of the last row. */
 static void take_first_row(struct rp_client *client, uint64_t row)
 {

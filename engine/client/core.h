@@ -7,7 +7,7 @@
  *   - A mapping exists while it is the current one or a lease on it is held. A lease stays valid
  *     after its engine has died, after another mapping has become the current one, and after
  *     rp_client_detach.
- *   - `state` and `next_row` are those behind the last batch that was taken. An attach to a
+ *   - `state` and `next_row` are those after the last batch that was taken. An attach to a
  *     successor begins there.
  *   - Threads: one thread uses the client, but any thread may release a lease, at any time
  *     (garbage collectors do). `lock` guards the mappings, their leases and the socket. */
@@ -59,7 +59,7 @@ struct rp_client {
     uint8_t *state, *before;     /* `before`: the token before the last batch that was lent */
     size_t state_bytes, before_bytes, state_capacity; /* each has room for state_capacity */
     uint64_t next_row;   /* of the state; RP_NEXT_ROW_ANY before the first attach */
-    uint64_t attach_row; /* to attach at: next_row, or farther in the padding behind the stream */
+    uint64_t attach_row; /* to attach at: next_row, or farther in the padding after the stream */
     uint64_t lost_ns;    /* when the engine was found dead; 0: a batch was taken since */
     struct rp_client_counts counts;
     struct rp_digest_log digest;

@@ -2,11 +2,11 @@
 /* digest_log.c — digests of the rows that this trainer was given, written to a file every so many
  * steps (engine/plan/STREAM.md section 7; base/chain.h).
  *
- * An interval begins at the row of the first batch and ends behind the step at which the number of
+ * An interval begins at the row of the first batch and ends after the step at which the number of
  * rows since row 0 passes a multiple of digest_steps steps. So the intervals of all ranks, and of
  * runs with other numbers of ranks, end at the same rows, and their content digests add up.
  *
- * Invariant: an entry covers batches that follow each other. It is written before the batch behind
+ * Invariant: an entry covers batches that follow each other. It is written before the batch after
  * them is given to the trainer, and lost if the trainer is killed before. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -74,7 +74,7 @@ void rp_client_digest_add(struct rp_client *client, const struct rp_batch *batch
     const struct rp_geometry *g = &client->geometry;
     uint64_t end = client->attach_row, rows = (uint64_t)g->rows * g->world, every;
     if (!is_kept(client) || client->next_row <= end - rows)
-        return; /* the batch is padding behind the stream, of every rank */
+        return; /* the batch is padding after the stream, of every rank */
     if (!rp_mul_u64(client->options.digest_steps, rows * g->micro_batches, &every))
         every = UINT64_MAX;
     if (log->is_begun && log->end_row != end - rows) /* the monitor is off, or counts gaps */

@@ -9,7 +9,7 @@
 #define RP_HINT_LOG "look at the engine's log"
 #define RP_HINT_VERSION "use the engine and the trainer library of one ringpack version"
 
-/* A reply, checked: its head and its text, which has a NUL behind it. */
+/* A reply, checked: its head and its text, which has a NUL after it. */
 struct rp_client_reply {
     struct rp_reply head;
     char *text;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* monitor.c — does each batch continue the one before it?
  *
- * The ring's header is checked when a batch is taken (shm/ring_view.c). What is checked here comes
- * from other words: the rows of the batch as the packer wrote them, the state token behind it as
- * the planner wrote it, and this trainer's own position. So a batch that is in the wrong slot, is
- * of another stream, or is given twice is noticed whichever of them went wrong. */
+ * The ring's header is checked when a batch is taken (shm/ring_view.c). The checks here compare
+ * other words: the rows of the batch as the packer wrote them, the state token after it as the
+ * planner wrote it, and this trainer's own position. So a batch that is in the wrong slot, is of
+ * another stream, or is given twice is noticed whichever of them went wrong. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -67,7 +67,7 @@ bool rp_client_token_digest(const uint8_t *token, size_t bytes, struct rp_hash12
     return true;
 }
 
-/* The token behind the batch is of the stream of the token before it, and its plan digest has
+/* The token after the batch is of the stream of the token before it, and its plan digest has
  * changed if and only if there are rows between them. */
 static bool is_next_token(const uint8_t *was, size_t was_bytes, const uint8_t *is, size_t is_bytes,
                           uint64_t next_row)
