@@ -140,7 +140,7 @@ RP_MUST_CHECK int rp_config_read(struct rp_config *config, const char *path,
 RP_MUST_CHECK int rp_config_read_text(struct rp_config *config, const char *text, size_t bytes,
                                       const char *path, struct rp_error *error);
 
-/** What a checkpoint keeps of a config: the text of the file, and behind it, as comments, the path
+/** What a checkpoint keeps of a config: the text of the file, and after it, as comments, the path
  * of the file and the keys that options have set, with absolute paths. So the same config can be
  * read again, in another directory, by rp_config_read_kept. The caller frees it; NULL when out of
  * memory. */

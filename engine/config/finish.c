@@ -99,7 +99,7 @@ static char *stem_of(const char *shard)
     return stem;
 }
 
-/* Then no pattern is expanded, and no shard looked at: the manifest has them. */
+/* Then no pattern is expanded, and no shard examined: the manifest has them. */
 static bool has_manifest(const struct rp_config *config)
 {
     return config->manifest && !config->ignores_manifest;
@@ -333,7 +333,7 @@ static int finish_machine(struct rp_config *config, struct rp_error *error)
 {
     if (config->checkpoint_dir && !strcmp(config->checkpoint_dir, "none"))
         leave_checkpoints_out(config);
-    /* At least 2: one batch that the trainer holds, and one that is filled meanwhile. */
+    /* At least 2: one batch that the trainer holds, and one that is being filled. */
     config->prefetch_factor = (uint32_t)rp_pow2_at_least(rp_max_u64(2, config->prefetch_factor));
     struct rp_cpus cpus;
     if (config->cpus && !rp_cpus_parse(&cpus, config->cpus))

@@ -23,7 +23,7 @@ static void unescape(char *text)
     *to = '\0';
 }
 
-/* Behind the prefix of a kept line; NULL if it is none. */
+/* The text after the prefix of a kept line; NULL if it is none. */
 static const char *kept_line(const char *line)
 {
     return strncmp(line, RP_KEPT_LINE, sizeof RP_KEPT_LINE - 1) ? NULL
@@ -46,7 +46,7 @@ static char *find_kept(char *text)
     return found;
 }
 
-/* Apply the options behind the first kept line. */
+/* Apply the options after the first kept line. */
 static int set_options(struct rp_config *config, char *rest, struct rp_error *error)
 {
     int code = 0;

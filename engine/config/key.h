@@ -222,7 +222,7 @@ int rp_word_index(const char *words, const char *word);
  * it. NULL when out of memory. */
 char *rp_config_path_behind(const char *directory, const char *path);
 
-/** Is it a command whose program is a path, and not a name to be looked for in PATH? */
+/** Is it a command whose program is a path, and not a name to be looked up in PATH? */
 bool rp_key_is_program_path(const struct rp_key *key, const char *text);
 
 /** Note what an option has set, for rp_config_kept_text (given.c). */
