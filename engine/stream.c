@@ -196,7 +196,7 @@ int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
                             const struct rp_config *config, const struct rp_corpus *corpus,
                             const struct rp_plan *plan, struct rp_error *error)
 {
-    /* keys of the configuration, in alphabetical order; the masks of sources are behind sections */
+    /* keys of the configuration, in alphabetical order; the masks of sources follow sections */
     static const char *const delivery[] = {"batch_size",        "dp_world_size", "drop_last",
                                            "global_batch_size", "label_mode",    "pad_id",
                                            "sections",          "token_dtype"};

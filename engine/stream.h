@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stream.h — the corpus and the plan that a config describes, for the engine and for every tool
- * that looks at a stream without serving it. The modules config, corpus and plan do not know each
+ * that examines a stream without serving it. The modules config, corpus and plan do not know each
  * other: they meet here. */
 #ifndef RP_STREAM_H
 #define RP_STREAM_H
@@ -40,7 +40,8 @@ RP_MUST_CHECK int rp_stream_open_corpus_with(struct rp_corpus **corpus_out,
 uint64_t rp_stream_object_bytes(const struct rp_corpus *corpus);
 
 /** How the corpus is read: files as the config's `io` says (rp_io_choose), objects in stores by
- * libcurl. What would take a request for each document is refused. why: RP_STREAM_WHY_BYTES. */
+ * libcurl. A corpus that would take a request for each document is refused. why:
+ * RP_STREAM_WHY_BYTES. */
 RP_MUST_CHECK int rp_stream_choose_io(struct rp_io_chosen *chosen, const struct rp_config *config,
                                       const struct rp_corpus *corpus, char *why,
                                       struct rp_error *error);
@@ -50,8 +51,8 @@ RP_MUST_CHECK int rp_stream_choose_io(struct rp_io_chosen *chosen, const struct 
 RP_MUST_CHECK int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *config,
                                       const struct rp_corpus *corpus, struct rp_error *error);
 
-/** The same, with what rp_stream_docs_per_row found: which looks at thousands of documents, and
- * would do so again for each plan. */
+/** The same, with the result of rp_stream_docs_per_row, which would otherwise read the lengths of
+ * thousands of documents again for each plan. */
 RP_MUST_CHECK int rp_stream_open_plan_with(struct rp_plan **plan_out,
                                            const struct rp_config *config,
                                            const struct rp_corpus *corpus,
