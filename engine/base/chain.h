@@ -19,8 +19,8 @@
  *   - No byte that was written is changed; only a failed append removes what it has written itself.
  *   - `hash` covers `after`, so the hash of an entry stands for the whole file before it: a byte
  *     that was changed, and an entry that was removed or inserted, break the chain at that place.
- *   - The end of the file is not covered: a file that lacks its last entries is whole. A hash of an
- *     entry that is kept elsewhere shows it. */
+ *   - The end of the file is not covered: a file that lacks its last entries is whole. Anyone who
+ *     keeps the hash of an entry elsewhere can tell. */
 #ifndef RP_BASE_CHAIN_H
 #define RP_BASE_CHAIN_H
 
