@@ -272,7 +272,7 @@ static int parse_table(struct rp_checkpoint_head *head, const struct head_bytes 
                            "use the ringpack that wrote it; the file is intact",
                            "%s: section %" PRIu32 " cannot be ignored and is not known here", path,
                            entry->type);
-        uint64_t next; /* F1: the footer must still fit behind the section */
+        uint64_t next; /* F1: the footer must still fit after the section */
         if (entry->offset != offset || !next_offset(offset, entry->bytes, &next) ||
             next > head->file_bytes - RP_CHECKPOINT_FOOTER_BYTES)
             return fail_damaged(error, path, at,

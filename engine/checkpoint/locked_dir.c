@@ -6,7 +6,7 @@
  *   P1  At most one process writes into a directory: the one that holds an flock on .lock. The
  *       kernel drops the lock when the process ends. The text in the file is for people only.
  *       Whoever removes .lock breaks this, and one of two processes finds it out: a lock is taken
- *       only if it is still the file of that name, and each save looks again.
+ *       only if it is still the file of that name, and each save checks again.
  *
  *   P2  The holder of the lock may remove every temporary file of ringpack in the directory: the
  *       process that wrote it has ended. */
@@ -31,7 +31,7 @@
 
 #define LOCK_NAME ".lock"
 #define HOLDER_BYTES 96 /* of text in the lock file, padded with zeros */
-#define LOOKS_MAX 8u    /* at a file that is not the one that its name leads to */
+#define TRIES_MAX 8u    /* at a file that is not the one that its name leads to */
 
 static int fail_errno(struct rp_error *error, const char *path, const char *verb)
 {
@@ -86,12 +86,12 @@ static int open_lock(struct rp_locked_dir *locked, struct rp_error *error)
     return 0;
 }
 
-/* A lock file that was removed meanwhile locks nobody out, so the one that has its name now is
- * tried. */
+/* A lock file that was removed after it was opened locks nobody out, so the one that has its name
+ * now is tried. */
 static int take_lock(struct rp_locked_dir *locked, struct rp_error *error)
 {
     bool is_ours = false;
-    for (unsigned looks = 0; looks < LOOKS_MAX && !is_ours; looks++) {
+    for (unsigned tries = 0; tries < TRIES_MAX && !is_ours; tries++) {
         if (locked->lock >= 0)
             close(locked->lock);
         int code = open_lock(locked, error);
@@ -210,7 +210,7 @@ static int open_directory(struct rp_locked_dir *locked, bool make, struct rp_err
     int code = make ? rp_dir_make_unsynced(path, error) : 0; /* the trial syncs the names */
     if (code < 0)
         return code;
-    for (unsigned looks = 0; looks < LOOKS_MAX && !locked->is_watched; looks++) {
+    for (unsigned tries = 0; tries < TRIES_MAX && !locked->is_watched; tries++) {
         if (locked->dir >= 0)
             close(locked->dir);
         locked->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

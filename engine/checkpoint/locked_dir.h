@@ -30,7 +30,7 @@ struct rp_locked_dir {
     char *path;
     int dir;  /* file descriptors; -1 while not open */
     int lock; /* held while it is open */
-    /* rp_locked_dir_check compares inodes. False where none of several looks at a file that was
+    /* rp_locked_dir_check compares inodes. False where none of several checks of a file that was
      * just opened by its name found the same inode, as on some network file systems. */
     bool is_watched;
     bool is_new; /* the directory did not exist before it was opened */
@@ -62,7 +62,7 @@ RP_MUST_CHECK int rp_locked_dir_open(struct rp_locked_dir *locked, const char *p
 void rp_locked_dir_close(struct rp_locked_dir *locked);
 
 /** Check that no other process has replaced the lock, and that the path still leads to this
- * directory. Otherwise a save would be durable in a place where no restart looks for it. */
+ * directory. Otherwise a save would be durable in a place where no restart searches for it. */
 RP_MUST_CHECK int rp_locked_dir_check(const struct rp_locked_dir *locked, struct rp_error *error);
 
 /** Remember what is known of the checkpoint `sequence`, with position `row`, which is newer than
@@ -95,7 +95,7 @@ RP_MUST_CHECK int rp_locked_dir_set_aside(const struct rp_locked_dir *locked,
 
 /** Rename the copies in the second location `copies` whose checkpoints were rewound since the last
  * start that had one (rewind.c). If there are any, it waits for both trials. Call it before a copy
- * is looked at. */
+ * is examined. */
 RP_MUST_CHECK int rp_locked_dir_rewind_copies(struct rp_locked_dir *locked,
                                               struct rp_locked_dir *copies, struct rp_error *error);
 

@@ -9,7 +9,7 @@
  *
  * Whether a checkpoint verifies has three answers: it is good, it is damaged, or that is unknown,
  * because it could not be read this time (permission, memory, descriptors). The third is not
- * remembered: the next pruning looks again.
+ * remembered: the next pruning checks again.
  *
  * Invariants
  *

@@ -46,7 +46,7 @@ static void rename_damaged(int dir, const char *path, const struct rp_name *name
     rp_name_make(&bad, name->sequence, RP_NAME_BAD);
     int code = rp_storage_system.rename(&rp_storage_system, dir, name->text, bad.text);
     if (code == -ENOENT)
-        return; /* a run has pruned it meanwhile */
+        return; /* a run has pruned it */
     if (code < 0)
         rp_log(RP_LOG_WARNING, "%s/%s: cannot set this damaged checkpoint aside: %s", path,
                name->text, rp_strerror(code));

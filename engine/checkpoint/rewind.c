@@ -3,7 +3,7 @@
  *
  * A rewind knows the directory alone, so it leaves a marker there, an empty file whose name is
  * `.rewind-AFTER-LAST`: the checkpoints above AFTER and up to LAST were given up. The next start
- * that has a second location renames the copies of these, before it looks for a copy to resume
+ * that has a second location renames the copies of these, before it searches for a copy to resume
  * from, and removes the marker.
  *
  * Invariants

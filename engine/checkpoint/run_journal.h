@@ -44,7 +44,7 @@ struct rp_run_journal_last {
     json_t *started; /* NULL: no engine is known to have started */
     json_t *stopped; /* NULL: it has not written that it ended */
 };
-/** Look at the end of the journal, as far as it can be read. */
+/** Read the end of the journal, as far as it can be read. */
 void rp_checkpoint_journal_find_last(const char *directory, struct rp_run_journal_last *last);
 
 #endif

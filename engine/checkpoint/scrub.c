@@ -7,7 +7,7 @@
  *
  * Threads: `stop` and `counts` are guarded by the mutex; all else is the thread's. Of a directory
  * it uses the descriptor and the path, which do not change while it is open, and the list of
- * damaged checkpoints. A file that is pruned meanwhile is skipped. */
+ * damaged checkpoints. A file that was pruned is skipped. */
 #include "checkpoint/scrub.h"
 
 #include <errno.h>

@@ -150,7 +150,7 @@ static uint64_t next_write(const struct rp_writer *writer, uint64_t done)
     return rp_min_u64(smallest_write(writer), rp_max_u64(FIRST_WRITE_BYTES_MIN, done));
 }
 
-/* Write the bytes that are final while the other thread makes the rest. What waits in the buffer is
+/* Write the bytes that are final while the other thread makes the rest. The bytes in the buffer are
  * written first, before there is anything else to write. */
 static int stream_add_growing(struct stream *stream, const struct rp_writer_span *span)
 {
