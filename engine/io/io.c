@@ -8,22 +8,22 @@
  *              ▲                   │ the rest of a short read, a refused or failed piece
  *              └───────────────────┘
  *
- * A read holds one flight from rp_io_submit until rp_io_wait returns it. What is asked for is
- * always the piece behind the bytes that have arrived, so a flight needs no list of holes.
+ * A read holds one flight from rp_io_submit until rp_io_wait returns it. The piece asked for always
+ * follows the bytes that have arrived, so a flight needs no list of holes.
  *
  * What settle decides of a result, and why:
  *
  *   nothing         the file ends here.
  *
  *   a part          ask for the rest. Only O_DIRECT reads stop off the alignment, and only at the
- *                   end of the file: asking behind such a place would be EINVAL.
+ *                   end of the file: asking from such a place would be EINVAL.
  *
  *   EAGAIN, EINTR,  ask again (XFS and md say EAGAIN even for blocking files), with pauses when it
  *   EBUSY, ENOMEM   goes on, and give up after about a second.
  *
  *   EIO             a direct read fails as a whole for one bad sector: ask for half, so that the
  *                   pieces close in on the bad place, and there ask again three times. Bad bytes
- *                   behind bytes_needed (slack of the alignment) are then never asked for.
+ *                   beyond bytes_needed (slack of the alignment) are then never asked for.
  *
  *   other errors    are final.
  *
@@ -52,7 +52,7 @@ enum {
 struct flight {
     struct rp_io_read read; /* as the caller gave it */
     uint32_t arrived;       /* bytes that lie in the buffer, without a gap from its start */
-    uint32_t asked;         /* bytes asked for now, behind those */
+    uint32_t asked;         /* bytes asked for now, after those */
     uint32_t piece_max;     /* halved by every EIO */
     uint32_t refusals;      /* in a row */
     uint32_t failures;      /* EIO in a row at the smallest piece */
@@ -183,7 +183,7 @@ static void dequeue(struct rp_io *io, uint32_t count)
     memmove(io->queue, io->queue + count, io->queued * sizeof *io->queue);
 }
 
-/* Hand the queue to the method. What it does not take now stays queued. Returns 0 or -errno. */
+/* Hand the queue to the method. Reads that it does not take stay queued. Returns 0 or -errno. */
 static int push(struct rp_io *io)
 {
     while (io->queued) {

@@ -2,10 +2,10 @@
 /* io.h — bytes from files, by io_uring or by a pool of pread threads, and from objects in stores,
  * by libcurl, behind one method table.
  *
- * Flow: a reader thread opens one rp_io, submits reads and waits for them. What comes back is
- * final: short reads have been continued, EAGAIN and EINTR resubmitted, EIO tried again, end of
- * file told apart from damage. A method (io_uring, pread, or a test's fake) only submits and reaps;
- * io.c holds that logic once.
+ * Flow: a reader thread opens one rp_io, submits reads and waits for them. Results are final: short
+ * reads have been continued, EAGAIN and EINTR resubmitted, EIO tried again, end of file told apart
+ * from damage. A method (io_uring, pread, or a test's fake) only submits and reaps; io.c holds that
+ * logic once.
  *
  * Invariant: the memory of a read belongs to the kernel from submit until its completion is
  * returned by rp_io_wait. No timeout and no cancel stops a file read in flight (measured), so there

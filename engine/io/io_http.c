@@ -7,12 +7,12 @@
  *     a read of a file    ──────────────────────────────────────────────────────────► files
  *
  * Files are opened, through the page cache or past it, and read by options->file_method, as those
- * of a corpus without objects. What came from the cache is compared with its hashes; if anything is
- * wrong with it, all of the read is asked of the server.
+ * of a corpus without objects. Bytes from the cache are compared with their hashes; if any of them
+ * are wrong, all of the read is asked of the server.
  *
  * The reader's own thread drives libcurl, and bodies are written straight to where the packer takes
- * the tokens from. What can be tried again is tried again in there, so the result of an object is
- * either all of the bytes or final; why it failed is kept with the object, for `explain`.
+ * the tokens from. Requests that can be tried again are tried again in there, so the result of an
+ * object is either all of the bytes or final; why it failed is kept with the object, for `explain`.
  *
  * A request can be dropped, unlike the read of a file: when the engine stops, nobody waits for a
  * server.
@@ -261,7 +261,7 @@ static void finish_part(struct http *http, struct slot *slot)
         return;
     }
     if (slot->is_damaged && result >= 0)
-        result = -ECANCELED; /* requests were dropped meanwhile */
+        result = -ECANCELED; /* requests were dropped */
     if (slot->of->kept && result >= 0 && !http->options.is_fill)
         rp_kept_note(slot->of->kept, held, slot->bytes - held);
     finish(http, slot, result);
@@ -295,7 +295,7 @@ static void push_files(struct http *http)
     while (http->queued) {
         int taken = http->files->submit(http->files_self, http->queue, http->queued);
         if (taken <= 0 && http->at_files)
-            return; /* tried again at the next look */
+            return; /* tried again at the next call */
         uint64_t tag = http->queue[0].tag;
         uint32_t count = taken <= 0 ? 1 : (uint32_t)taken;
         http->at_files += taken <= 0 ? 0 : count;
@@ -322,8 +322,8 @@ static void take_files(struct http *http, unsigned wait_min)
 }
 
 /* With `wait`, until a request is done or the engine stops; while files are being read, for a
- * moment. A look that finds nothing lasts for a moment, too: whoever looks has something else to
- * do, but not all the time. */
+ * moment. A poll that finds nothing lasts for a moment, too: its caller has something else to do,
+ * but not all the time. */
 static void take_requests(struct http *http, bool wait)
 {
     struct rp_object_request *done[TAKE_MAX];
@@ -344,7 +344,7 @@ static void take_requests(struct http *http, bool wait)
     http->retries = rp_requests_retries(http->requests);
 }
 
-/* Nobody will look at the results: only their memory must be given back. */
+/* Nobody will read the results: only their memory must be given back. */
 static void drop_requests(struct http *http)
 {
     rp_requests_close(http->requests);
