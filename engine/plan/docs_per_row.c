@@ -32,9 +32,9 @@ struct sample {
  * first and the last. Empty and damaged documents are left out. */
 static void take_sample(struct sample *sample, const struct rp_plan_source *source)
 {
-    uint64_t n = source->documents, looked_at = rp_min_u64(n, SAMPLE_MAX);
+    uint64_t n = source->documents, sampled = rp_min_u64(n, SAMPLE_MAX);
     sample->count = 0;
-    for (uint64_t i = 0; i < looked_at; i++) {
+    for (uint64_t i = 0; i < sampled; i++) {
         uint64_t document = i;
         if (n > SAMPLE_MAX) { /* run * (n - 64) / 63, which could overflow */
             uint64_t run = i / RUN_DOCUMENTS, last = n - RUN_DOCUMENTS, gaps = RUNS - 1;
@@ -46,7 +46,7 @@ static void take_sample(struct sample *sample, const struct rp_plan_source *sour
     }
 }
 
-/* What documents of at most so many tokens hold together. Of a longer one only a row counts. */
+/* The tokens of all documents of at most this length. Of a longer one only a row counts. */
 static uint64_t tokens_up_to(const struct sample *sample, uint64_t length, uint32_t seq_len)
 {
     uint64_t tokens = 0;

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "plan/plan_state.h"
 
-/* Epochs that are looked at: where lanes have their blocks on other nodes, a block may be used here
+/* Epochs that are searched: where lanes have their blocks on other nodes, a block may be used here
  * in one epoch of many. */
 #define EPOCHS 4u
 #define DISTANCE_MAX 9e18

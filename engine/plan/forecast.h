@@ -3,9 +3,9 @@
  *
  * With `block` shuffle, or none, the place of a block in an epoch is the inverse of a permutation,
  * so it is computed in O(1) for this epoch and the next ones. Counted from where each lane reads
- * now, times what the stream delivers meanwhile, that is a distance in tokens of the stream, which
- * can be compared between sources: one with a tenth of the weight gets to its next block ten times
- * later.
+ * now, times what the stream delivers per block of the lane, that is a distance in tokens of the
+ * stream, which can be compared between sources: one with a tenth of the weight gets to its next
+ * block ten times later.
  *
  * A forecast is a hint: the plan does not depend on it. Where documents are shuffled singly, a
  * block is used everywhere in an epoch, and its distance is that of the epoch's end.
@@ -26,7 +26,7 @@ RP_MUST_CHECK int rp_forecast_open(struct rp_forecast **forecast_out, const stru
                                    const uint64_t *tokens, struct rp_error *error);
 void rp_forecast_close(struct rp_forecast *forecast); /* NULL is fine */
 
-/** What lies below this position of a lane and a source, in blocks, has been read. */
+/** Blocks below this position of a lane and a source have been read. */
 void rp_forecast_set(struct rp_forecast *forecast, uint32_t lane, uint32_t source,
                      uint64_t position);
 /** Of all lanes and sources, where a plan takes documents from. */

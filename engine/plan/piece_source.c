@@ -136,7 +136,7 @@ static int fail_no_token(const struct rp_piece_source *piece_source, uint32_t s,
         piece_source->sources[s].documents, why);
 }
 
-/* Move the cursor behind the document that it gives. */
+/* Move the cursor past the document that it gives. */
 static void advance(struct rp_piece_source *piece_source, uint32_t source)
 {
     struct rp_cursor *cursor = &piece_source->cursors[source];

@@ -2,8 +2,8 @@
 /* piece_source.h — the next document of a lane (STREAM.md section 4).
  *
  * Mixing chooses the source, the cursor of the source gives the document, and long_doc decides how
- * much of it is used. Cursors read documents and lengths ahead for speed. What was read ahead is
- * not part of the state: after rp_piece_source_reset the same documents follow. */
+ * much of it is used. Cursors read documents and lengths ahead for speed. The read-ahead is not
+ * part of the state: after rp_piece_source_reset the same documents follow. */
 #ifndef RP_PLAN_PIECE_SOURCE_H
 #define RP_PLAN_PIECE_SOURCE_H
 

@@ -25,7 +25,7 @@
 
 #define RP_WINDOW_VALUE_MAX RP_SEQ_LEN_MAX /* values begin with 1 */
 #define RP_WINDOW_NONE 0                   /* slot */
-#define RP_WINDOW_BUCKETS 2560             /* 18 octaves of 128 behind the first 256 values */
+#define RP_WINDOW_BUCKETS 2560             /* 18 octaves of 128 after the first 256 values */
 
 struct rp_window_age {
     uint64_t arrival;
