@@ -163,7 +163,7 @@ struct rp_request {
     uint32_t replica;  /* ATTACH: which of the trainers of this rank, from 0 */
     uint32_t replicas; /* ATTACH: how many the trainer believes in, 0 = however many there are */
     /* ATTACH: the first row that the trainer wants, a batch boundary. RP_NEXT_ROW_ANY: that of the
-     * state token or, without one, the row behind the last batch that the replica's last trainer
+     * state token or, without one, the row after the last batch that the replica's last trainer
      * released. */
     uint64_t next_row;
     /* ATTACH, with next_row: a row at which a step began, as the trainer counts them;

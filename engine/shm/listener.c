@@ -9,7 +9,7 @@
  *
  *   L2  The names live as long as the engine. Others remove them: the last logout of a user takes
  *       $XDG_RUNTIME_DIR away, and cleaners of /tmp take what is old. So the engine compares them
- *       with what it holds once a second, and makes them again where trainers will look. It also
+ *       with what it holds once a second, and makes them again where trainers will search. It also
  *       updates their timestamps, so that cleaners never find them old.
  *
  *   L3  A name is removed only while it is still what this engine put there. */
@@ -223,7 +223,7 @@ static int take_name(struct rp_listener *listener, const char *path, struct rp_e
                        "run `%s`: engines of that name come and go in %s", listener->run, path);
     if (code == 0)
         code = listen_again(listener, error);
-    if (code == 0) /* not on a file system whose numbers change from look to look */
+    if (code == 0) /* not on a file system whose numbers change between two checks */
         listener->is_watched = has_names(listener);
     return code;
 }
@@ -239,7 +239,7 @@ static bool has_parent(const char *path)
     return usable;
 }
 
-/* What is ours in a directory that we leave. */
+/* Remove our names from a directory that we leave. */
 static void leave_names(struct rp_listener *listener)
 {
     char name[RP_NAME_BYTES];

@@ -148,7 +148,7 @@ int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot,
 {
     if (view->tail > view->next)
         return take_slot(view, slot, header, error);
-    /* The status first: what was published before it was set is then seen by the look at tail. */
+    /* The status first: what was published before it was set is then seen by the load of tail. */
     const struct rp_ring_engine *words = engine_words(view);
     uint32_t status = rp_a32_load_acquire(&words->status); /* PAIRS ring-status */
     uint64_t end = rp_a64_load_relaxed(&words->end);

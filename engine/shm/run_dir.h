@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run_dir.h — the run directory: where an engine leaves its socket and trainers look for it.
- * Private to engine/shm, and to programs that look for all engines.
+/* run_dir.h — the run directory: where an engine leaves its socket and trainers search for it.
+ * Private to engine/shm, and to programs that search for all engines.
  *
  * Named by --run-dir, it is that directory and no other. Otherwise there are two: $XDG_RUNTIME_DIR/
  * ringpack and, where that cannot be used, /tmp/ringpack-UID. An engine takes the first one that it
- * can use; a trainer, whose environment may be another, looks into both. */
+ * can use; a trainer, whose environment may be another, searches both. */
 #ifndef RP_SHM_RUN_DIR_H
 #define RP_SHM_RUN_DIR_H
 
@@ -13,7 +13,7 @@
 
 #include "base/fail.h"
 
-/* Where to look, in this order. */
+/* Where to search, in this order. */
 struct rp_run_dirs {
     char *paths[2];
     unsigned count;

@@ -213,8 +213,7 @@ static bool huge_pages_are_off(void)
     return strstr(setting, "[never]") != NULL;
 }
 
-/* Huge page by huge page: a thread that maps memory meanwhile waits for one page and not for all.
- */
+/* Huge page by huge page: another thread that maps memory waits for one page and not for all. */
 int rp_segment_fill(const struct rp_segment *segment, const char *name, struct rp_error *error)
 {
     int code = 0;

@@ -6,7 +6,7 @@
  * never a signal later.
  *
  * A private one is for the threads of this process alone and has no memfd. It can be used at once,
- * and be filled meanwhile. */
+ * and be filled while it is used. */
 #ifndef RP_SHM_SEGMENT_H
 #define RP_SHM_SEGMENT_H
 

@@ -72,8 +72,9 @@ struct target {
     size_t capacity, most;
 };
 
-/* Put the body that came as a descriptor behind the `bytes` of its message. Returns the length of
- * both, or a code. What is not sealed may be anything, and reading it may wait for ever. */
+/* Put the body that came as a descriptor after the `bytes` of its message. Returns the length of
+ * both, or a code. A descriptor that is not sealed may be anything, and reading it may wait for
+ * ever. */
 static int64_t unwrap_body(int fd, struct target *target, size_t bytes)
 {
     RP_ASSERT(bytes <= target->capacity && target->capacity <= target->most);

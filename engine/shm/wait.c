@@ -14,7 +14,7 @@
 #include "base/cpus.h"
 #include "base/fail.h"
 
-#define RP_SPIN_PAUSES 4 /* between two looks: a round trip takes 210 ns with 4 and 560 with 16 */
+#define RP_SPIN_PAUSES 4 /* between two polls: a round trip takes 210 ns with 4 and 560 with 16 */
 
 void rp_futex_wait(const struct rp_a32 *word, uint32_t expected, uint64_t timeout_ns)
 {
@@ -31,8 +31,8 @@ void rp_futex_wake_all(const struct rp_a32 *word)
     syscall(SYS_futex, &word->value, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* PAIRS event: the waiter counts itself, fences and looks at the condition; the signaller (below)
- * makes the condition true, fences and looks at the count. At least one of them sees the other. */
+/* PAIRS event: the waiter counts itself, fences and checks the condition; the signaller (below)
+ * makes the condition true, fences and reads the count. At least one of them sees the other. */
 uint32_t rp_event_prepare(struct rp_event *event)
 {
     rp_a32_add_relaxed(&event->sleepers, 1);

@@ -12,7 +12,7 @@
 #include "base/atomic.h"
 
 /** Sleep while the 32-bit word still holds `expected`, at most timeout_ns (0 = not at all). Works
- * on read-only mappings and across processes. Spurious returns are normal: the caller looks again.
+ * on read-only mappings and across processes. Spurious returns are normal: the caller checks again.
  */
 void rp_futex_wait(const struct rp_a32 *word, uint32_t expected, uint64_t timeout_ns);
 void rp_futex_wake_all(const struct rp_a32 *word);
