@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* borrowed.h — a shard of a store on a disk of this machine, with the files beside it, for as long
- * as all of its tokens are looked at. A killed process may leave the directory behind. */
+ * as all of its tokens are read. A killed process may leave the directory behind. */
 #ifndef RP_CORPUS_BORROWED_H
 #define RP_CORPUS_BORROWED_H
 
@@ -11,8 +11,9 @@ struct rp_borrowed {
     char *path;      /* of the token file in it */
 };
 
-/** Fetch the shard of a URL and what readers look for beside it into a new directory below `place`,
- * which is made. -RP_E_CHANGED unless `identity` identifies the shard (NULL: whatever does). */
+/** Fetch the shard of a URL and the files that readers search for beside it into a new directory
+ * below `place`, which is made. -RP_E_CHANGED unless `identity` identifies the shard (NULL:
+ * whatever does). */
 RP_MUST_CHECK int rp_borrowed_open(struct rp_borrowed *borrowed, const char *url,
                                    const char *identity, const char *place,
                                    const struct rp_progress *progress, struct rp_error *error);
@@ -21,7 +22,7 @@ void rp_borrowed_close(struct rp_borrowed *borrowed);
 /** Remove what processes that were killed have left below `place`, which no other process uses. */
 void rp_borrowed_sweep(const char *place);
 
-/** Append the URLs of all that readers look for beside the object of a URL. */
+/** Append the URLs of all that readers search for beside the object of a URL. */
 RP_MUST_CHECK int rp_borrowed_besides(const char *url, struct rp_paths *urls,
                                       struct rp_error *error);
 

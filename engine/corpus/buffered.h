@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* buffered.h — a file that is read from its beginning to its end in pieces of any size, with few
- * reads of the disk. The file is read and not mapped, so one that shrinks meanwhile is an error
- * that names it. */
+ * reads of the disk. The file is read and not mapped, so one that shrinks is an error that names
+ * it. */
 #ifndef RP_CORPUS_BUFFERED_H
 #define RP_CORPUS_BUFFERED_H
 
@@ -19,7 +19,7 @@ struct rp_buffered {
 };
 
 /** The bytes [first, first + count) of the file, which lie in it. They are valid until the next
- * look. */
+ * call. */
 RP_MUST_CHECK int rp_buffered_look(struct rp_buffered *file, uint64_t first, uint64_t count,
                                    const uint8_t **out, struct rp_error *error);
 /** Free the memory. */

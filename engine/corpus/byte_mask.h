@@ -23,7 +23,7 @@ struct rp_byte_mask {
 /* How the names of OLMo's token files begin, and those of their masks. */
 extern const struct rp_beside rp_byte_masks_of_olmo[];
 
-/** Look for the mask of a file of OLMo: of token_ids_*.npy it is labels_mask_*.npy, and of
+/** Search for the mask of a file of OLMo: of token_ids_*.npy it is labels_mask_*.npy, and of
  * input_ids*.npy label_mask*.npy; or, where another name was chosen, NAME_*.npy. If it is there and
  * wanted, its path is set, and what the layout says of spans. */
 RP_MUST_CHECK int rp_byte_mask_of_olmo(struct rp_byte_mask *mask, const struct rp_probe *probe,

@@ -188,7 +188,7 @@ static uint32_t shard_of(const struct rp_source *source, uint64_t document)
     return low;
 }
 
-/* The index of this shard is to be looked at again. Before it is asked. */
+/* The index of this shard is about to be asked: it is to be checked again. */
 static void note_asked(const struct rp_source *source, uint32_t s)
 {
     uint32_t shard = source->first_shard + s;
@@ -208,7 +208,7 @@ int rp_corpus_look(const struct rp_corpus *corpus, struct rp_error *error)
         for (uint64_t left = asked; left; left &= left - 1) {
             uint32_t shard = 64 * i + (uint32_t)__builtin_ctzll(left);
             int code = rp_shard_look(&corpus->shards[shard], error);
-            if (code < 0) { /* as any look until it is restored */
+            if (code < 0) { /* as any check until it is restored */
                 rp_a64_or_relaxed(&corpus->asked[i], asked);
                 return code;
             }

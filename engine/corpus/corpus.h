@@ -99,7 +99,7 @@ struct rp_corpus_gate {
 struct rp_corpus_spec {
     const struct rp_source_spec *sources;
     uint32_t source_count;
-    const char *index_dir;   /* looked into for sidecars first; NULL = beside the shard only */
+    const char *index_dir;   /* searched for sidecars first; NULL = beside the shard only */
     const char *manifest;    /* of all sources, whose shards are then the patterns of the manifest;
                                 NULL = every shard is opened */
     const char *cache_dir;   /* for indexes and sidecars of URLs; NULL = as object/remote.h says */
@@ -228,10 +228,10 @@ const struct rp_shard *rp_corpus_first_object(const struct rp_corpus *corpus);
 RP_MUST_CHECK int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
                                  struct rp_error *error);
 
-/** Look at the indexes and sidecars that were asked for a length or an extent since the last look:
+/** Check the indexes and sidecars that were asked for a length or an extent since the last check:
  * are they what was opened? One whose stamp differs (touched, linked to, overwritten) is compared
  * with its hash and from then on kept in memory; one that differs, or whose hash nobody knows (an
- * .idx above 64 MiB without a sidecar), is -RP_E_CHANGED: what was planned since the last look may
+ * .idx above 64 MiB without a sidecar), is -RP_E_CHANGED: what was planned since the last check may
  * be wrong. By one thread. */
 RP_MUST_CHECK int rp_corpus_look(const struct rp_corpus *corpus, struct rp_error *error);
 
@@ -275,7 +275,7 @@ struct rp_inspection {
     struct rp_tokenizer_id tokenizer;
     struct rp_fingerprint fingerprint;
 };
-/** Inspect one shard. `hints` may be NULL; its name, weight and shards are not looked at.
+/** Inspect one shard. `hints` may be NULL; its name, weight and shards are ignored.
  *  scan_tokens: read every token for token_max (memory speed); otherwise only the index. An object
  *  in a store is fetched for that, into index_dir or the temporary directory, and removed again.
  *  progress (may be NULL) is called with bytes done and total now and then. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* corpus_manifest — a corpus whose shards are in a manifest (manifest/manifest.h).
  *
- * Nothing is made for a shard until it is used: then its record is looked at in the mapping, and a
+ * Nothing is made for a shard until it is used: then its record is read in the mapping, and a
  * struct rp_shard with its path is kept until the corpus is closed. Any thread may be the first to
  * use it; the one that is first to store the pointer wins, and the other frees its own. */
 #include <errno.h>
@@ -282,7 +282,7 @@ const struct rp_shard *rp_corpus_first_made_object(const struct rp_corpus *corpu
     return found; /* of a segment whose records are damaged */
 }
 
-/* Shards are looked at only of a source that has both files and objects. */
+/* Shards are visited only in a source that has both files and objects. */
 uint64_t rp_in_manifest_file_bytes(const struct rp_corpus *corpus, uint32_t source)
 {
     const struct rp_manifest_source *part = corpus->sources[source].part;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus_open — opening the shards of all sources, one behind the other (corpus_struct.h). */
+/* corpus_open — opening the shards of all sources, one after another (corpus_struct.h). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
  *
  * Invariants: shards are numbered over the whole corpus, in the order of the sources and of their
  * lists. Document d of a source lies in the shard s with first[s] <= d < first[s + 1]; a table with
- * a few entries a shard gives the place to start looking, so the usual look-up is one division-free
- * step, and it keeps no state that threads would have to share. */
+ * a few entries a shard gives the place to start the search, so the usual look-up is one
+ * division-free step, and it keeps no state that threads would have to share. */
 #ifndef RP_CORPUS_CORPUS_STRUCT_H
 #define RP_CORPUS_CORPUS_STRUCT_H
 
@@ -35,7 +35,7 @@ struct rp_corpus {
     uint32_t source_count;
     struct rp_opened *shards;
     uint32_t shard_count, shard_total; /* opened so far, and all */
-    /* [shards / 64]: whose index was asked since the last look. Set by whoever asks */
+    /* [shards / 64]: whose index was asked since the last check. Set by whoever asks */
     struct rp_a64 *asked;
     struct rp_fingerprint fingerprint;
     struct rp_tokenizer_known tokenizer;

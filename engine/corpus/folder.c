@@ -174,7 +174,7 @@ static int list_objects(struct rp_folder *folder, const char *path, struct rp_er
     return code;
 }
 
-/* What nobody knows by its name has been indexed as something. */
+/* A file that no reader knows by its name may have been indexed as something. */
 static int add_indexed(const struct rp_folder *folder, struct rp_paths *files,
                        struct rp_error *error)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* format — see format.h. Flow: find the token file and an .idx beside it, find the sidecar, look at
+/* format — see format.h. Flow: find the token file and an .idx beside it, find the sidecar, check
  * the magic; each step may settle the format, and says why. */
 #include "corpus/format.h"
 

@@ -31,7 +31,7 @@ struct rp_find_options {
     const struct rp_source_spec *hints; /* NULL = nothing declared */
     const struct rp_remote *remote;     /* what the path is a URL of; NULL: it is a path */
     const char *index_dir;
-    const char *sidecar_path; /* this one, and no other; NULL: it is looked for */
+    const char *sidecar_path; /* this one, and no other; NULL: it is searched for */
     bool allow_missing_data;
     bool replacing_sidecar; /* a damaged sidecar does not matter: it is about to be written again */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* index_build — `ringpack index`: everything that needs a look at every token, done in one pass. */
+/* index_build — `ringpack index`: everything that needs every token, done in one pass. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static int add_blocks(struct rp_sidecar_writer *writer, const uint8_t *bytes, si
     return rp_sidecar_add_blocks(writer, hashes, blocks, error);
 }
 
-/* Of a pass that looks for no documents. */
+/* Of a pass that searches for no documents. */
 static int add_piece(void *context, const uint8_t *bytes, size_t byte_count, const uint64_t *starts,
                      size_t start_count, struct rp_error *error)
 {
@@ -33,7 +33,7 @@ static int add_piece(void *context, const uint8_t *bytes, size_t byte_count, con
     return add_blocks(context, bytes, byte_count, error);
 }
 
-/* A walk. Of one that reads every token, the sink has the largest; of others it is looked for as
+/* A walk. Of one that reads every token, the sink has the largest; of others it is found as
  * documents come. */
 struct indexing {
     struct rp_sidecar_writer *writer;
@@ -133,7 +133,7 @@ static int add_tokens(struct rp_opened *opened, const struct rp_probe *probe,
 /* Where a sidecar goes. */
 struct target {
     const char *id;            /* rp_url_id of the file, or NULL if it is where it stays */
-    const char *scratch_path;  /* there, and not synced; NULL: where sidecars are looked for */
+    const char *scratch_path;  /* there, and not synced; NULL: where sidecars are searched for */
     struct rp_new_file *whole; /* as in struct rp_sidecar_writer */
 };
 

@@ -8,10 +8,10 @@
  * memory, the copy takes the place of the mapping, and its hash is compared with that of the start.
  * From then on the file cannot reach it, also not with what is left of a write that goes on.
  *
- * Not noticed: an index that is changed and changed back between two looks; what another host, or a
- * program that has the file mapped, writes without a new change time; what is left of a write that
- * had begun before the open; a page that a disk gives back with other bits. The next start compares
- * an index up to 64 MiB as a whole. */
+ * Not noticed: an index that is changed and changed back between two checks; what another host, or
+ * a program that has the file mapped, writes without a new change time; what is left of a write
+ * that had begun before the open; a page that a disk gives back with other bits. The next start
+ * compares an index up to 64 MiB as a whole. */
 #include <inttypes.h>
 
 #include "base/bits.h"

@@ -17,7 +17,7 @@
 #include "corpus/spanfile.h"
 
 #define TEXT_SUFFIX "_text_document"
-#define DOCUMENTS_PER_LOOK 1024u /* of a look whether the process is to end */
+#define DOCUMENTS_PER_CHECK 1024u /* between checks whether the process is to end */
 
 /* A token file that is read document by document. */
 struct reading {
@@ -97,7 +97,7 @@ static int add_documents(const struct rp_opened *opened, int fd, const struct rp
                    : fail_length(mask, "documents", documents, mask->shard.documents, error);
     for (uint64_t d = 0; d < documents && code == 0; d++) {
         code = add_document(&tokens, &entries, d, rule, &list, error);
-        if (code == 0 && d % DOCUMENTS_PER_LOOK == 0)
+        if (code == 0 && d % DOCUMENTS_PER_CHECK == 0)
             code = rp_stop_check(error);
         if (code == 0)
             code = rp_sidecar_add_spans(writer, list.spans, list.count, error);
@@ -156,7 +156,7 @@ static int copy_spans(const struct rp_opened *opened, struct rp_spanfile *file,
             return rp_fail(error, -RP_E_CORRUPT, "write the shard again",
                            "%s: document %" PRIu64 ": %s", opened->found.index_path, d, problem);
         code = rp_spanfile_next(file, tokens, &spans, &count, error);
-        if (code == 0 && d % DOCUMENTS_PER_LOOK == 0)
+        if (code == 0 && d % DOCUMENTS_PER_CHECK == 0)
             code = rp_stop_check(error);
         if (code == 0)
             code = rp_sidecar_add_spans(writer, spans, count, error);

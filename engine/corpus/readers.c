@@ -77,13 +77,13 @@ int rp_sink_begin(struct rp_sink *sink, const struct rp_layout *layout,
 
 static bool spans_are_right(const struct rp_span *spans, size_t count, uint64_t tokens)
 {
-    uint64_t behind = 0;
+    uint64_t previous_end = 0;
     for (size_t i = 0; i < count; i++) {
-        if (spans[i].begin <= behind || spans[i].begin >= spans[i].end)
+        if (spans[i].begin <= previous_end || spans[i].begin >= spans[i].end)
             return false;
-        behind = spans[i].end;
+        previous_end = spans[i].end;
     }
-    return behind <= tokens;
+    return previous_end <= tokens;
 }
 
 int rp_sink_document(struct rp_sink *sink, uint64_t byte, uint64_t tokens,

@@ -85,7 +85,7 @@ RP_MUST_CHECK int rp_readers_check_mask(enum rp_format format, const struct rp_m
                                         struct rp_error *error);
 
 /* A file beside a token file: its name without `cut` at the end, which it must have, and with `add`
- * behind it. A `cut` of "/" stands for the whole last name. */
+ * after it. A `cut` of "/" stands for the whole last name. */
 struct rp_beside {
     const char *cut, *add;
 };
@@ -95,7 +95,7 @@ struct rp_reader {
     const char *what;    /* for people: "a numpy .npy file" */
     const char *folders; /* what a folder of this format holds, for people; NULL: no folder does */
     bool reads_tokens;   /* walk reads every token, so a large file needs a sidecar */
-    bool claims_by_name; /* claim looks at names and not at bytes, so a sidecar knows better */
+    bool claims_by_name; /* claim reads names and not bytes, so a sidecar knows better */
     bool holds_no_mask;  /* neither it nor a file beside it says which tokens are trained */
 
     /* Files beside a token file without which walk cannot work, or knows less; ends with a NULL

@@ -2,7 +2,7 @@
 /* shard — opening one shard, whatever its format, and deciding whether it is still the same
  * content.
  *
- * Flow: find out what it is; look at the token file; get the index or the table of its documents;
+ * Flow: find out what it is; check the token file; get the index or the table of its documents;
  * check that the sidecar belongs to it; compare sampled blocks with the sidecar; compute the
  * fingerprint. A sidecar that does not match is refused, never ignored: somebody relies on noticing
  * a change. */
@@ -83,7 +83,7 @@ static bool is_megatron(const struct rp_opened *opened)
 }
 
 /* Of a format that is walked, the sidecar knows what a walk would find. What was declared must
- * agree with it, where the format looks at that at all. */
+ * agree with it, where the format uses that at all. */
 static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
 {
     const struct rp_sidecar_info *info = &opened->found.sidecar.info;
@@ -383,8 +383,8 @@ void rp_shard_close(struct rp_opened *opened)
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
-/* Documents that are looked at while the misses of some 64 others are under way: so few that
- * whoever wants some thousand rows need not wait for them, and many once so many are known that the
+/* Documents that are checked while the misses of some 64 others are under way: so few that a caller
+ * that wants some thousand rows need not wait for them, and many once so many are known that the
  * stream is read from end to end. */
 #define LEARN_DOCUMENTS_FEW 1024u
 #define LEARN_DOCUMENTS_MANY (1u << 20)

@@ -28,7 +28,7 @@ struct rp_megatron {
     uint64_t sequences;
     unsigned width_shift;    /* a token has 1 << width_shift bytes */
     bool has_modes;          /* the optional tail of multimodal datasets */
-    bool exceeds_memory;     /* or half of it: looks are far between */
+    bool exceeds_memory;     /* or half of it: reads are far between */
     const uint8_t *lengths;  /* i32[sequences], unaligned like the next two */
     const uint8_t *pointers; /* i64[sequences] */
     const uint8_t *first;    /* i64[documents + 1]: first sequence of each, then `sequences` */
@@ -39,7 +39,7 @@ struct rp_opened {
     struct rp_found found;
     struct rp_layout layout; /* not Megatron */
     /* The tokens of documents below `plain` are what u32 lengths[] says, at any alignment: one
-     * look. Of Megatron's, those are known to be one good sequence each, of their own number, as
+     * load. Of Megatron's, those are known to be one good sequence each, of their own number, as
      * nearly all are; of a table's, their page is known to be what was written. It grows with use,
      * so that opening does not take longer with more documents. */
     const uint8_t *lengths;
@@ -92,7 +92,7 @@ void rp_shard_read_through(struct rp_opened *opened);
 /** Prefetch what rp_shard_locate reads beyond rp_shard_length. */
 void rp_shard_expect_extent(const struct rp_opened *opened, uint64_t document);
 
-/** If this document is not known to be plain, look at some more of the shard, so that lengths are
+/** If this document is not known to be plain, check some more of the shard, so that lengths are
  * found faster from then on. For a moment in which there is nothing to do but wait. */
 void rp_shard_learn(struct rp_opened *opened, uint64_t document);
 
@@ -106,7 +106,7 @@ RP_MUST_CHECK int rp_shard_probe(const struct rp_opened *opened, int fd, struct 
 /* index_build.c */
 
 /** rp_index_build into a file that is not synced: after a crash of the machine it may be there and
- * be damaged. What its own sidecar declares counts; index_dir is where that is looked for. */
+ * be damaged. The declarations of its own sidecar count; that is searched for in index_dir. */
 RP_MUST_CHECK int rp_index_build_scratch(const char *path, const struct rp_source_spec *hints,
                                          const char *index_dir, const char *scratch_path,
                                          const struct rp_progress *progress,
@@ -168,7 +168,7 @@ typedef int (*rp_piece_function)(void *context, const uint8_t *bytes, size_t byt
                                  const uint64_t *starts, size_t start_count,
                                  struct rp_error *error);
 /** Read a whole token file once, in order, through `scan`: its tokens have the type and the place
- * of the layout. Without a scan (NULL) the layout is not looked at. */
+ * of the layout. Without a scan (NULL) the layout is ignored. */
 RP_MUST_CHECK int rp_tokens_read(const struct rp_probe *probe, const struct rp_layout *layout,
                                  struct rp_document_scan *scan, rp_piece_function piece,
                                  void *context, const struct rp_progress *progress,

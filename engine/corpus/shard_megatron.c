@@ -217,11 +217,11 @@ static bool is_next_plain(const struct rp_opened *opened, uint64_t document)
            document < megatron->sequences && !locate_sequence(opened, document, &begin, &end);
 }
 
-/* is_next_plain of a run of documents, without a branch: the compiler looks at several side by
- * side. It may say no where is_next_plain says yes (of a place at or above 2^62), never the other
- * way: the place is below 2^62, the bytes of the document are below 2^34 and those of the file
- * below 2^63, so the last difference does not overflow, and is negative where the document ends
- * outside. */
+/* is_next_plain of a run of documents, without a branch: the compiler checks several side by side.
+ * It may say no where is_next_plain says yes (of a place at or above 2^62), never the other way:
+ * the place is below 2^62, the bytes of the document are below 2^34 and those of the file below
+ * 2^63, so the last difference does not overflow, and is negative where the document ends outside.
+ */
 static bool is_next_run_plain(const struct rp_opened *opened, uint64_t document)
 {
     const struct rp_megatron *megatron = &opened->megatron;
@@ -238,8 +238,8 @@ static bool is_next_run_plain(const struct rp_opened *opened, uint64_t document)
     return odd == 0;
 }
 
-/* Look at up to `count` more documents. Threads that do it at once know the same or less. */
-static void look_for_plain(struct rp_opened *opened, uint64_t count)
+/* Check up to `count` more documents. Threads that do it at once know the same or less. */
+static void find_plain(struct rp_opened *opened, uint64_t count)
 {
     uint64_t plain = rp_a64_load_relaxed(&opened->plain);
     uint64_t last = plain + rp_min_u64(count, opened->shard.documents - plain);
@@ -269,12 +269,12 @@ void rp_megatron_learn(struct rp_opened *opened, uint64_t count)
         will_need(megatron->pointers, 8, plain, count);
         will_need(megatron->first, 8, plain, count);
     }
-    look_for_plain(opened, count);
+    find_plain(opened, count);
 }
 
-/* What is not known to be plain is guessed to be. Of an index that does not fit in memory, pages
- * that are not there are read side by side: many times faster than one after the other, at each
- * look. */
+/* A document that is not known to be plain is guessed to be. Of an index that does not fit in
+ * memory, pages that are not there are read side by side: many times faster than one after the
+ * other, at each access. */
 void rp_megatron_expect(const struct rp_opened *opened, uint64_t document)
 {
     const struct rp_megatron *megatron = &opened->megatron;
@@ -301,7 +301,7 @@ void rp_megatron_expect_extent(const struct rp_opened *opened, uint64_t document
 static int check_documents(struct rp_opened *opened, struct rp_error *error)
 {
     uint64_t total = 0, d = 0;
-    look_for_plain(opened, opened->shard.documents);
+    find_plain(opened, opened->shard.documents);
     for (uint64_t plain = rp_a64_load_relaxed(&opened->plain); d < plain; d++)
         total += rp_shard_plain_tokens(opened, d);
     for (; d < opened->shard.documents; d++) {
@@ -337,9 +337,9 @@ static int sample_index(struct rp_megatron *megatron, int fd, const char *path,
     return 0;
 }
 
-/* The kernel reads around a look into a mapped file, as far as the disk is set to: 8 MiB at times.
+/* The kernel reads around an access to a mapped file, as far as the disk is set to: 8 MiB at times.
  * Where the file does not fit in memory, that throws out what was read before it is used. */
-static void expect_looks(struct rp_megatron *megatron)
+static void expect_random_reads(struct rp_megatron *megatron)
 {
     const struct rp_map *map = &megatron->map;
     megatron->exceeds_memory = map->bytes >= LARGE_INDEX_BYTES &&
@@ -356,7 +356,7 @@ void rp_shard_read_through(struct rp_opened *opened)
     opened->megatron.exceeds_memory = false;
 }
 
-/* The map and the sample are of one file, whatever happens to its name meanwhile. */
+/* The map and the sample are of one file, whatever happens to its name. */
 int rp_megatron_open(struct rp_opened *opened, struct rp_error *error)
 {
     const char *path = opened->found.index_path;
@@ -365,7 +365,7 @@ int rp_megatron_open(struct rp_opened *opened, struct rp_error *error)
     if (fd < 0)
         return fd;
     int code = rp_map_file(&opened->megatron.map, fd, bytes, path, error);
-    expect_looks(&opened->megatron);
+    expect_random_reads(&opened->megatron);
     if (code == 0)
         code = check_index(opened, error);
     if (code == 0)

@@ -240,9 +240,9 @@ static int open_tables(struct rp_sidecar *sidecar, const char *token_path, struc
     return code < 0 ? code : rp_sidecar_check_table(sidecar, token_path, error);
 }
 
-/* A hash of the block table is looked at here and there: for one, the kernel would read as far as
- * it reads ahead. A hint. */
-static void expect_looks(const struct rp_sidecar *sidecar)
+/* A hash of the block table is read here and there: for one, the kernel would read as far as it
+ * reads ahead. A hint. */
+static void expect_random_reads(const struct rp_sidecar *sidecar)
 {
     uint64_t bytes = rp_align_down(table_offset(&sidecar->info), RP_BLOCK_BYTES);
     if (sidecar->map.mapping)
@@ -265,7 +265,7 @@ int rp_sidecar_open(struct rp_sidecar *sidecar, const char *path, const char *to
     if (code == 0)
         code = open_tokenizer(sidecar, token_path, error);
     if (code == 0) {
-        expect_looks(sidecar);
+        expect_random_reads(sidecar);
         code = open_tables(sidecar, token_path, error);
     }
     if (code < 0)

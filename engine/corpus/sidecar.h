@@ -25,7 +25,7 @@
  *    148  u32  how the mask was read: 1 labels, 2 `ignore`, 4 of the next token
  *    152  u64  spans in the table
  *    160   16  root of the table: XXH3-128 of its page hashes
- *    176   32  name of the column of token ids, zeros behind it
+ *    176   32  name of the column of token ids, zeros after it
  *    208   32  name of the mask that the spans were made of, likewise
  *    240   16  XXH3-128 of bytes 0 .. 239, zeros included
  *    256  u64  [B] block table: XXH3-64 of every block; the last block may be short
@@ -34,7 +34,7 @@
  *
  * and at the end of version 3, which is written only where the tokenizer is known (tokenizer_id.h):
  *
- *      0   48  name of the tokenizer, zeros behind it
+ *      0   48  name of the tokenizer, zeros after it
  *     48   16  XXH3-128 of its tokenizer.json, not zeros
  *     64   16  XXH3-128 of these 64 bytes
  *
@@ -99,7 +99,7 @@ RP_MUST_CHECK int rp_sidecar_check_blocks(const struct rp_sidecar *sidecar, cons
 RP_MUST_CHECK int rp_sidecar_check_table(const struct rp_sidecar *sidecar, const char *token_path,
                                          struct rp_error *error);
 
-/** Look in index_dir, then beside the token file. 1 = found and open, 0 = none, negative = it is
+/** Search index_dir, then beside the token file. 1 = found and open, 0 = none, negative = it is
  * bad. */
 RP_MUST_CHECK int rp_sidecar_find(struct rp_sidecar *sidecar, const char *token_path,
                                   const char *index_dir, struct rp_error *error);
@@ -113,9 +113,9 @@ struct rp_sidecar_section {
     uint8_t buffer[8192];
 };
 
-/* The block table and the first section of the table are written to their place. The sections
- * behind them, whose place depends on the number of documents, are kept in files of their own until
- * all documents are known: memory use is constant. */
+/* The block table and the first section of the table are written to their place. The sections after
+ * them, whose place depends on the number of documents, are kept in files of their own until all
+ * documents are known: memory use is constant. */
 enum { RP_SIDECAR_LENGTHS, RP_SIDECAR_SPAN_ENDS, RP_SIDECAR_SPANS, RP_SIDECAR_SPILLED };
 
 struct rp_sidecar_writer {

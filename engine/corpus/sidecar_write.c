@@ -3,7 +3,7 @@
  *
  * Flow: begin, add blocks and documents in any interleaving, finish. The block table has its final
  * size from the start, so it and the first section of the document table have their place. Sections
- * behind that are spilled to files without a name and copied at the end. The page hashes and the
+ * after that are spilled to files without a name and copied at the end. The page hashes and the
  * header come last. */
 #include <errno.h>
 #include <stdlib.h>
@@ -146,7 +146,7 @@ static int append(struct rp_sidecar_writer *writer, size_t which, struct rp_erro
     return code < 0 ? code : add(writer, &writer->bytes, from->buffer, from->buffered, error);
 }
 
-/* Write the sections behind the first, in the order of table.h. */
+/* Write the sections after the first, in the order of table.h. */
 static int append_sections(struct rp_sidecar_writer *writer, const struct rp_table_shape *shape,
                            struct rp_error *error)
 {
@@ -166,7 +166,7 @@ static int append_sections(struct rp_sidecar_writer *writer, const struct rp_tab
     return code < 0 ? code : flush(writer, &writer->bytes, error);
 }
 
-/* Hash the pages of the table that was written, and write their hashes behind it. */
+/* Hash the pages of the table that was written, and write their hashes after it. */
 static int add_page_hashes(struct rp_sidecar_writer *writer, struct rp_sidecar_info *info,
                            struct rp_error *error)
 {
@@ -235,7 +235,7 @@ static void encode(const struct rp_sidecar_info *info, uint8_t header[RP_SIDECAR
     rp_hash128_store(header + AT_HEADER_HASH, rp_hash128(header, AT_HEADER_HASH));
 }
 
-/* Behind everything else. */
+/* After everything else. */
 static int write_tokenizer(const struct rp_sidecar_writer *writer,
                            const struct rp_sidecar_info *info, struct rp_error *error)
 {

@@ -188,13 +188,13 @@ int rp_spanfile_next(struct rp_spanfile *file, uint64_t tokens, const struct rp_
     /* Entries lie at multiples of 4, in a buffer that malloc aligned. */
     RP_STATIC_ASSERT(sizeof(struct rp_span) == 8 && RP_SPANFILE_HEADER_BYTES % 4 == 0, "the file");
     *spans = (const struct rp_span *)(const void *)bytes;
-    uint64_t behind = 0;
+    uint64_t previous_end = 0;
     for (uint32_t i = 0; i < *count; i++) {
         const struct rp_span *span = &(*spans)[i];
         bool is_outside = span->end > tokens && !RP_DEFECT(trust_spans);
-        if (span->begin <= behind || span->begin >= span->end || is_outside)
+        if (span->begin <= previous_end || span->begin >= span->end || is_outside)
             return damaged(file, "tokens of a document, at least", span->end, tokens, error);
-        behind = span->end;
+        previous_end = span->end;
     }
     file->read++;
     file->read_spans += *count;

@@ -10,15 +10,15 @@
  *      0    8  magic 89 'R' 'P' 'S' 0D 0A 1A 0A
  *      8  u32  version, 1
  *     12  u32  how the mask was read: 1 labels, 2 `ignore`, 4 of the next token
- *     16   32  name of the mask, zeros behind it
+ *     16   32  name of the mask, zeros after it
  *     48  u64  documents
  *     56  u64  spans in all of them
- *     64   16  XXH3-128 of the bytes behind the header
+ *     64   16  XXH3-128 of the bytes after the header
  *     80   16  XXH3-128 of bytes 0 .. 79
  *     96       for each document: u32 number of its spans, then u32 begin, u32 end of each
  *
- * The spans keep the rules of spans.h. The files of two shards are joined by joining what lies
- * behind their headers. A reader checks every number before it is used, and the hash at the end. */
+ * The spans keep the rules of spans.h. The files of two shards are joined by joining what follows
+ * their headers. A reader checks every number before it is used, and the hash at the end. */
 #ifndef RP_CORPUS_SPANFILE_H
 #define RP_CORPUS_SPANFILE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* spans — see spans.h. Every entry is copied before it is checked, so that what was checked is what
- * is used, whoever writes to the mapping meanwhile. */
+ * is used, whoever writes to the mapping. */
 #include "corpus/spans.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static struct rp_span span_at(const struct rp_spans *spans, uint64_t number)
     return span;
 }
 
-/* The first span, of those from `first` to `end` - 1, that ends behind `token`. */
+/* The first span, of those from `first` to `end` - 1, that ends after `token`. */
 static uint64_t find_span(const struct rp_spans *spans, uint64_t first, uint64_t end,
                           uint64_t token)
 {
@@ -37,7 +37,7 @@ const char *rp_spans_cut(const struct rp_spans *spans, const struct rp_part *par
 {
     RP_ASSERT(part->document < spans->documents);
     RP_ASSERT(rp_range_inside(part->first, part->tokens, part->length));
-    uint64_t first, end, last = part->first + part->tokens, behind = 0;
+    uint64_t first, end, last = part->first + part->tokens, previous_end = 0;
     uint32_t count = 0;
     memcpy(&first, &spans->ends[part->document], sizeof first);
     memcpy(&end, &spans->ends[part->document + 1], sizeof end);
@@ -46,12 +46,12 @@ const char *rp_spans_cut(const struct rp_spans *spans, const struct rp_part *par
     uint64_t i = part->tokens > 0 ? find_span(spans, first, end, part->first) : end;
     for (; i < end; i++) {
         struct rp_span span = span_at(spans, i);
-        if (span.begin <= behind || span.begin >= span.end || span.end > part->length ||
+        if (span.begin <= previous_end || span.begin >= span.end || span.end > part->length ||
             span.end <= part->first)
             return DAMAGED_SPAN;
         if (span.begin >= last)
             break;
-        behind = span.end;
+        previous_end = span.end;
         uint64_t cut = part->first + (RP_DEFECT(mask_one_off_at_cut) && part->first > 0);
         uint64_t begin = rp_max_u64(span.begin, part->first) - part->first;
         RP_ASSERT(count < rp_spans_max(part->tokens));

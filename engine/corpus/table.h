@@ -2,7 +2,7 @@
 /* table.h — where each document of a shard lies: one table for all formats without an index that
  * can be mapped as it is.
  *
- * Its image has these sections, each behind the last and filled with zeros to a multiple of 8:
+ * Its image has these sections, each after the one before and filled with zeros to a multiple of 8:
  *
  *     u64  [D]      bytes: first byte of every document in the token file, at any alignment
  *     u32  [D]      lengths: its tokens
@@ -10,7 +10,7 @@
  *     u32  [S][2]   spans: begin and end of every span, document by document (spans.h)
  *
  * The last two are there if the layout has_spans. A format whose extents are in an index of its own
- * may have a table of spans alone. The plan looks at lengths and nothing else: 4 bytes a document.
+ * may have a table of spans alone. The plan reads lengths and nothing else: 4 bytes a document.
  *
  * The image is in memory, or mapped in a sidecar. There it is verified page by page, a page of
  * RP_BLOCK_BYTES at its first use, so that a start takes no longer with more documents. It is not
@@ -77,8 +77,8 @@ RP_MUST_CHECK int rp_table_build(struct rp_table *table, struct rp_layout *layou
                                  const struct rp_reader_options *options, uint64_t *tokens_out,
                                  struct rp_error *error);
 
-/** Is the page with this byte of the image what was written? Compares it, the first time. Who reads
- * spans verifies the pages of their ends and of themselves first. */
+/** Is the page with this byte of the image what was written? Compares it, the first time. A caller
+ * that reads spans verifies the pages of their ends and of themselves first. */
 bool rp_table_verify(const struct rp_table *table, uint64_t byte);
 /** The same for the ends of a document's spans; and for these and the spans themselves. */
 bool rp_table_verify_ends(const struct rp_table *table, uint64_t document);
@@ -91,7 +91,7 @@ uint64_t rp_table_length(const struct rp_table *table, uint64_t document);
 const char *rp_table_locate(const struct rp_table *table, uint64_t document, uint32_t width,
                             uint64_t file_bytes, uint64_t *tokens, uint64_t *byte);
 /** Verify the lengths of the documents from `first` on, `count` of them at the least if there are
- * so many. Returns the first document behind them; less where the table is damaged. */
+ * so many. Returns the first document after them; less where the table is damaged. */
 uint64_t rp_table_learn(const struct rp_table *table, uint64_t first, uint64_t count);
 
 #endif

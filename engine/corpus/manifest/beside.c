@@ -77,7 +77,7 @@ bool rp_build_look_beside(struct rp_manifest_beside *beside, const char *token_p
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-/* Those that were looked at with their shard, or that no mask and no document depends on. */
+/* Those that were checked with their shard, or that no mask and no document depends on. */
 static bool is_known(const char *url)
 {
     static const char *const known[] = {".idx", ".spans", ".tokens.json", "/index.json"};
@@ -87,7 +87,7 @@ static bool is_known(const char *url)
     return false;
 }
 
-/* The objects beside the shards that are to be looked at, in the order of the shards. */
+/* The objects beside the shards that are to be checked, in the order of the shards. */
 struct besides {
     struct rp_paths urls;
     uint64_t *ends; /* of each shard's */

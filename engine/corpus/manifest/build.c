@@ -106,7 +106,7 @@ static char *token_path(const char *path, struct stat *info)
     return tokens;
 }
 
-/* What lies beside it is looked at later, of all objects at once. */
+/* The objects beside it are checked later, those of all shards at once. */
 static int list_object(const struct rp_manifest_build *build, struct rp_build_shard *shard,
                        const struct rp_remote *remote, uint32_t source, struct rp_error *error)
 {
@@ -383,7 +383,7 @@ static int take_older_shards(struct rp_manifest_build *build, struct rp_error *e
     return 0;
 }
 
-/* A damaged one does not count; the reason is told. All of it is looked at, because what is taken
+/* A damaged one does not count; the reason is told. All of it is checked, because what is taken
  * over would otherwise be damage with a good hash. */
 static void open_older(struct rp_manifest_build *build)
 {
@@ -402,7 +402,7 @@ static void open_older(struct rp_manifest_build *build)
 }
 
 /* A manifest with a damaged slot is written anew: the newest head may be lost, and a running engine
- * that has it mapped would see an append behind the older one. */
+ * that has it mapped would see an append after the older one. */
 static int compare_with_older(struct rp_manifest_build *build, struct rp_error *error)
 {
     open_older(build);

@@ -17,7 +17,7 @@
  * changed since, it does not count, because no time tells of which content it is; if it alone has
  * changed, it counts if it says what the older manifest says. An object without an identity, or
  * beside which one has none, counts as changed. An object whose tokens must be read is in PATH.work
- * meanwhile.
+ * while they are read.
  *
  * Invariants: the manifest at PATH is complete at every moment: it is replaced by rename, or what
  * is appended counts from the moment in which a slot is written. One build at a time has PATH.work.

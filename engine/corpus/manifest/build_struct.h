@@ -78,7 +78,7 @@ char *rp_build_work_path(const struct rp_manifest_build *build, const struct rp_
 
 /* beside.c */
 
-/** Look at the files beside a token file. False: there is no memory for their names. */
+/** Take the times of the files beside a token file. False: there is no memory for their names. */
 RP_MUST_CHECK bool rp_build_look_beside(struct rp_manifest_beside *beside, const char *token_path,
                                         const struct rp_mask_choice *mask, const char *index_dir);
 

@@ -156,8 +156,8 @@ static int take_own_sidecar(const struct rp_manifest_build *build, struct rp_bui
     return counts && take(build, shard, NULL, &ignored) == 0 && !differs_from_older(build, shard);
 }
 
-/* The object is fetched for it. What arrives is the content that was looked at, by its identity, so
- * that the hashes in the manifest belong to the identity in it. */
+/* The object is fetched for it. The content that arrives is the one that was examined, by its
+ * identity, so that the hashes in the manifest belong to the identity in it. */
 static int index_object(const struct rp_manifest_build *build, const struct rp_build_shard *shard,
                         const char *work_path, const struct rp_progress *progress,
                         struct rp_error *error)

@@ -269,9 +269,9 @@ static int open_head(struct rp_manifest *manifest, const uint8_t *slot, struct r
     return code < 0 ? code : open_sources(manifest, head, (uint32_t)segments, error);
 }
 
-/* A page is looked at here and there: for one, the kernel would read as far as it reads ahead. A
- * hint. */
-static void expect_looks(const struct rp_manifest *manifest)
+/* Pages are read here and there: for one, the kernel would read as far as it reads ahead. A hint.
+ */
+static void expect_random_reads(const struct rp_manifest *manifest)
 {
     if (manifest->map.mapping)
         (void)madvise((void *)(uintptr_t)manifest->map.data, (size_t)manifest->map.bytes,
@@ -289,7 +289,7 @@ static int open_file(struct rp_manifest *manifest, bool to_repair, struct rp_err
     if (code < 0)
         return code;
     manifest->known = manifest->map.stamp;
-    expect_looks(manifest);
+    expect_random_reads(manifest);
     code = check_first_page(manifest, error);
     if (code == 0)
         code = find_slot(manifest, to_repair, &slot, error);
@@ -381,7 +381,7 @@ int rp_manifest_look(struct rp_manifest *manifest, struct rp_error *error)
         rp_stamp_at(manifest->file, &found) < 0 || /* its name is gone; what is mapped lives on */
         !rp_stamp_difference(&manifest->known, &found, &expected_value, &found_value))
         return 0;
-    /* The new file may be another one, and shorter: what is mapped is looked at, not that. Of the
+    /* The new file may be another one, and shorter: the mapping is checked, not that file. Of the
      * same file, a page that was cut off raises SIGBUS here, which the caller's guard reports. */
     bool is_good = true;
     for (uint32_t i = 0; i < manifest->segment_count && is_good; i++)

@@ -19,7 +19,7 @@
  *     32   16  XXH3-128 of the head: the root of all that the file holds
  *     48   16  XXH3-128 of bytes 0 .. 47 of the slot
  *
- * The head with the greater generation counts. It is a multiple of 8 long, with zeros behind the
+ * The head with the greater generation counts. It is a multiple of 8 long, with zeros after the
  * texts:
  *
  *      0  u64  generation
@@ -69,16 +69,16 @@
  *         u8   paths of the shards, each with a NUL. Those of files below the folder of the
  *                 manifest are relative to it, so that the folder can move
  *
- * Of an object in a store, the path is its URL without a query, which may be a secret, and behind
- * it is its identity with a NUL: its ETag, or when it was modified, or "". Hashes of identities are
- * in the place of the four modification times.
+ * Of an object in a store, the path is its URL without a query, which may be a secret, and after it
+ * is its identity with a NUL: its ETag, or when it was modified, or "". Hashes of identities are in
+ * the place of the four modification times.
  *
- * Behind its data are the hashes of its pages.
+ * After its data are the hashes of its pages.
  *
- * To append is to write a segment and a head behind all else, to sync, and to write the slot of the
+ * To append is to write a segment and a head after all else, to sync, and to write the slot of the
  * older head. So nothing that a running engine has mapped changes, a crash leaves the older head,
- * and what is behind the newest head is left of an append that did not finish. Bytes that belong to
- * nothing (older heads, what fills a page between two segments) are not looked at.
+ * and what follows the newest head is left of an append that did not finish. Bytes that belong to
+ * nothing (older heads, what fills a page between two segments) are ignored.
  *
  * Invariants: nothing is used before every size has been checked against the file. Page 0 and the
  * head are verified at open, a page of a segment at its first use; block hashes are
@@ -169,7 +169,7 @@ struct rp_manifest {
     char *path, *directory; /* for people: of one in a store, its URL */
     char *file;             /* what is mapped */
     struct rp_map map;
-    struct rp_stamp known;    /* of the file, at the last look */
+    struct rp_stamp known;    /* of the file, at the last check */
     uint64_t generation, end; /* of the newest head */
     bool is_torn;             /* opened to repair: one of its slots is damaged */
     struct rp_hash128 root;
@@ -235,8 +235,8 @@ int rp_manifest_fail_damaged(const struct rp_manifest *manifest, const char *wha
 RP_MUST_CHECK int rp_manifest_check_all(const struct rp_manifest *manifest,
                                         const struct rp_progress *progress, struct rp_error *error);
 
-/** Was the file written to since the last look? Then all pages that were verified are compared once
- * more; -RP_E_CHANGED if one differs. To append changes none of them. By one thread. */
+/** Was the file written to since the last check? Then all pages that were verified are compared
+ * once more; -RP_E_CHANGED if one differs. To append changes none of them. By one thread. */
 RP_MUST_CHECK int rp_manifest_look(struct rp_manifest *manifest, struct rp_error *error);
 
 /* ---- the layout (layout.c) ---------------------------------------------------------- */
@@ -251,7 +251,7 @@ RP_MUST_CHECK int rp_manifest_look(struct rp_manifest *manifest, struct rp_error
 
 /** False if there is no such number of bytes. */
 bool rp_manifest_find_parts(const struct rp_manifest_shape *shape, struct rp_manifest_parts *parts);
-/** The bytes of its data and of the hashes behind it. */
+/** The bytes of its data and of the hashes after it. */
 uint64_t rp_manifest_parts_bytes(const struct rp_manifest_parts *parts);
 void rp_manifest_encode_record(const struct rp_manifest_record *record, uint8_t *bytes);
 void rp_manifest_decode_record(const uint8_t *bytes, struct rp_manifest_record *record);

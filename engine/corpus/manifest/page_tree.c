@@ -112,7 +112,7 @@ bool rp_tree_verify_range(const struct rp_tree *tree, uint64_t byte, uint64_t by
     return true;
 }
 
-/* Other threads may set bits meanwhile, each after it has compared a page by itself. */
+/* Other threads may set bits at the same time, each after it has compared a page by itself. */
 bool rp_tree_verify_again(const struct rp_tree *tree)
 {
     bool is_good = true;

@@ -4,7 +4,7 @@
  *
  * Level 0 is the XXH3-64 of every page of RP_BLOCK_BYTES. Of a level with more than 512 hashes,
  * each chunk of 512 (the last may be short) has its XXH3-64 in the next level. The root is the
- * XXH3-128 of the last level. The levels lie one behind the other, behind the data.
+ * XXH3-128 of the last level. The levels lie one after another, after the data.
  *
  * Invariants: a page counts as verified only after it was equal to its hash, the hash's chunk to
  * the hash in the next level, and so on up to the root. Two threads that verify the same page find
@@ -38,7 +38,7 @@ struct rp_tree {
 /** How many hashes all levels above so many pages have. */
 uint64_t rp_tree_hash_count(uint64_t pages);
 
-/** A tree over `pages` pages, at least one; its hashes lie behind them. rp_tree_close frees the
+/** A tree over `pages` pages, at least one; its hashes lie after them. rp_tree_close frees the
  * memory of its bits. */
 RP_MUST_CHECK int rp_tree_over(struct rp_tree *tree, const uint8_t *data, uint64_t pages,
                                struct rp_hash128 root, struct rp_error *error);

@@ -64,7 +64,7 @@ char *rp_manifest_paths_store(struct rp_manifest_paths *paths, const char *path)
     size_t bytes = strlen(path), literal = strcspn(path, "*?[{");
     while (bytes > 1 && path[bytes - 1] == '/')
         bytes--;
-    size_t slash = literal < bytes ? literal : bytes; /* behind the last slash of the directory */
+    size_t slash = literal < bytes ? literal : bytes; /* after the last slash of the directory */
     while (slash > 0 && path[slash - 1] != '/')
         slash--;
     size_t directory_bytes = slash > 1 ? slash - 1 : slash;

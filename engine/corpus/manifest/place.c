@@ -2,8 +2,8 @@
 /* place — where the entries of each shard go, and the file with room for them
  * (build.h).
  *
- * All segments of a build lie one behind the other in one mapping of the file, whose blocks were
- * taken from the disk before, so that a full disk is an error here and not a signal later. */
+ * All segments of a build lie one after another in one mapping of the file, whose blocks were taken
+ * from the disk before, so that a full disk is an error here and not a signal later. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -72,7 +72,7 @@ static uint64_t first_shard(const struct rp_manifest_segment *segment)
     return segment->first_shard;
 }
 
-/* The last segment whose first document, or shard, is not behind this one. */
+/* The last segment whose first document, or shard, is not after this one. */
 static inline const struct rp_manifest_segment *find_segment(
     const struct rp_manifest_source *source, uint64_t (*first)(const struct rp_manifest_segment *),
     uint64_t number)

@@ -66,7 +66,7 @@ static int need_bytes(struct walking *walking, uint64_t bytes, struct rp_error *
     return 0;
 }
 
-/* The metadata behind `at`, where its size is. */
+/* The metadata after `at`, where its size is. */
 static int read_metadata(struct walking *walking, uint64_t at, uint64_t bytes, uint64_t have,
                          uint64_t prefix, struct rp_error *error)
 {
@@ -194,7 +194,7 @@ static int walk_stream(struct walking *walking, const struct rp_reader_options *
     }
     if (code == 0 && message.end != probe->bytes)
         return rp_fail(error, -RP_E_FORMAT, "if it is several files in one, keep them apart",
-                       "%s: %" PRIu64 " bytes behind the end of an Arrow stream", probe->path,
+                       "%s: %" PRIu64 " bytes after the end of an Arrow stream", probe->path,
                        probe->bytes - message.end);
     return code;
 }

@@ -2,7 +2,7 @@
 /* arrow.h — the parts of the Arrow reader: a schema, and the rows of a record batch.
  *
  * A record batch is metadata and a body. The metadata has a node (rows, nulls) for every field and
- * a list of buffers (offset in the body, bytes), both in the order of the schema, children behind
+ * a list of buffers (offset in the body, bytes), both in the order of the schema, children after
  * their parents. So where a column lies in the lists is found once, in the schema. */
 #ifndef RP_CORPUS_READERS_ARROW_H
 #define RP_CORPUS_READERS_ARROW_H

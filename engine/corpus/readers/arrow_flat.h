@@ -6,9 +6,9 @@
  * vtable, which has the place of each field in the table, or 0 for one that has its default.
  * Offsets to tables, vectors and strings count forwards from where they stand.
  *
- * Invariants: no byte outside the buffer is read. Whoever meets an offset that leads outside notes
- * that the buffer is damaged and goes on with defaults: a caller looks at `is_damaged` when it is
- * done and before it uses what it found. Position 0 stands for what is not there. */
+ * Invariants: no byte outside the buffer is read. A function that meets an offset that leads
+ * outside notes that the buffer is damaged and goes on with defaults: a caller checks `is_damaged`
+ * when it is done and before it uses what it found. Position 0 stands for what is not there. */
 #ifndef RP_CORPUS_READERS_ARROW_FLAT_H
 #define RP_CORPUS_READERS_ARROW_FLAT_H
 

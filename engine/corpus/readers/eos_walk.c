@@ -69,7 +69,7 @@ int rp_eos_walk(const struct rp_probe *probe, const struct rp_layout *layout, bo
                        probe->path, width, rp_token_type_name(layout->type), bytes);
     if (bytes == 0)
         return rp_fail(error, -RP_E_EMPTY, "remove it from the list of shards, or write it again",
-                       "%s: expected tokens, found none behind the header", probe->path);
+                       "%s: expected tokens, found none after the header", probe->path);
     int code = check_eos(probe->path, layout, error);
     if (code == 0 && own.token_offset == 0) /* else it has a header, which OLMo's have not */
         code = rp_byte_mask_of_olmo(&walking.mask, probe, &options->mask, &own, error);

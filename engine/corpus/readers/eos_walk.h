@@ -7,7 +7,7 @@
 #include "corpus/readers.h"
 
 /** Emit the documents of a file whose tokens lie from layout->token_offset to its end. Where EOS
- * trails, a document ends with EOS, which belongs to it; behind the last EOS there may be one more
+ * trails, a document ends with EOS, which belongs to it; after the last EOS there may be one more
  * document that was never ended. Where EOS leads, a document begins with it; what stands before the
  * first EOS is the rest of a document that began in the shard before, and is a document of its own
  * here. Reads every token. */

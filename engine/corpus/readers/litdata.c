@@ -5,7 +5,7 @@
  *     index.json     {"chunks": [{"filename": "chunk-0-0.bin", …}, …],
  *                     "config": {"data_format": ["no_header_tensor:16"], …}, …}
  *
- * The type of a token is in the index.json and nowhere else: the number behind the colon, which
+ * The type of a token is in the index.json and nowhere else: the number after the colon, which
  * litData gives to the types of torch and of numpy. A chunk has no magic, so it is told by the
  * index.json beside it that names it. */
 #include <errno.h>
@@ -121,8 +121,8 @@ static int expand(const struct rp_folder *folder, struct rp_paths *files, struct
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
 /* The config of the index.json whose text this is, if it names the file. There may be as many
- * chunks as it has lines, and each looks here, so that its list is not parsed. A quoted word inside
- * a string would have backslashes. */
+ * chunks as it has lines, and each calls this, so its list is not parsed. A quoted word inside a
+ * string would have backslashes. */
 static json_t *find_config(const char *text, size_t bytes, const char *name)
 {
     static const char key[] = "\"config\"";

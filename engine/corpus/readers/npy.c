@@ -94,7 +94,7 @@ static int read_header(const struct rp_probe *probe, struct rp_layout *layout,
     if (!rp_mul_u64(count, width, &bytes) || bytes != probe->bytes - layout->token_offset)
         return rp_fail(error, -RP_E_CORRUPT, "copy or write the file again",
                        "%s: the header says %" PRIu64 " tokens of %u bytes, found %" PRIu64
-                       " bytes behind it",
+                       " bytes after it",
                        path, count, width, probe->bytes - layout->token_offset);
     return 0;
 }

@@ -3,13 +3,13 @@
  *
  *     NAME.npy     tokens alone; in spite of its name it has no header of numpy. Its mask is a file
  *                  beside it, where there is one (byte_mask.h)
- *     NAME.csv.gz  a row for each document: its first token, the one behind its last, and then
- *                  columns that are not looked at (id, src, loc), in which a text may be quoted
+ *     NAME.csv.gz  a row for each document: its first token, the one after its last, and then
+ *                  columns that are ignored (id, src, loc), in which a text may be quoted
  *
- * The documents are exactly the rows: no EOS is looked for. The rows lie end to end, from the first
- * token of the file to its last, because that is how they are written; anything else means that the
- * two files do not belong together. A NAME.csv that somebody has decompressed is read as well. The
- * width of a token is in neither file, so it must be declared. */
+ * The documents are exactly the rows: no EOS is searched for. The rows lie end to end, from the
+ * first token of the file to its last, because that is how they are written; anything else means
+ * that the two files do not belong together. A NAME.csv that somebody has decompressed is read as
+ * well. The width of a token is in neither file, so it must be declared. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 #include "corpus/byte_mask.h"
 #include "corpus/gunzip.h"
 
-#define COLUMNS 2u /* that are looked at */
+#define COLUMNS 2u /* that are read */
 
 /* The path of the rows; the caller frees it. NULL: there are none, or there is no memory. */
 static char *find_rows(const char *path, bool *is_compressed)
@@ -123,7 +123,7 @@ static int take_digit(struct rows *rows, uint8_t byte, struct rp_error *error)
                    : fail_row(rows, "a number that fits 64 bits", error);
     }
     if (rows->digits == 0 || (byte != ',' && !ends_row))
-        return fail_row(rows, "the first token of a document, and the one behind its last", error);
+        return fail_row(rows, "the first token of a document, and the one after its last", error);
     rows->column++;
     rows->digits = 0;
     return byte == '\n' ? end_row(rows, error) : 0;

@@ -32,7 +32,7 @@ int rp_samples_begin(struct rp_samples *samples, const struct rp_probe *probe,
         return 0;
     return rp_fail(error, -RP_E_CORRUPT, "copy or write the file again",
                    "%s: %" PRIu64 " samples from byte %" PRIu64
-                   " on: expected them behind their table and inside the file, which has %" PRIu64
+                   " on: expected them after their table and inside the file, which has %" PRIu64
                    " bytes",
                    probe->path, samples->count, samples->begin, probe->bytes);
 }

@@ -18,7 +18,7 @@
 struct rp_samples {
     const struct rp_probe *probe;
     uint64_t count;
-    uint64_t table_end; /* the first byte behind the table */
+    uint64_t table_end; /* the first byte after the table */
     uint64_t next;      /* number of the next sample */
     uint64_t begin;     /* where it begins; at first, where the samples begin */
     uint32_t ends[RP_SAMPLES_AT_ONCE];
