@@ -10,7 +10,7 @@
 #include "base/mem.h"
 
 #define PERIOD_ROWS_MAX (1u << 20)
-#define PAIRS_A_LOOK 16u
+#define PAIRS_A_CALL 16u
 /* A window that packers finish, one that the plan draws from, one that was read, one being read. */
 #define WINDOWS_AT_EASE 4u
 
@@ -183,8 +183,8 @@ const struct rp_block_read *rp_block_reads_find(const struct rp_block_reads *blo
 bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data_ring *data_ring,
                         const struct rp_plan *plan, struct rp_plan_block *block)
 {
-    uint32_t looks = (uint32_t)rp_min_u64(block_reads->pair_count, PAIRS_A_LOOK);
-    for (uint32_t i = 0; i < looks;
+    uint32_t pairs = (uint32_t)rp_min_u64(block_reads->pair_count, PAIRS_A_CALL);
+    for (uint32_t i = 0; i < pairs;
          i++, block_reads->pair = (block_reads->pair + 1) % block_reads->pair_count) {
         uint32_t lane = block_reads->pair / block_reads->blocks.sources;
         uint32_t source = block_reads->pair % block_reads->blocks.sources;

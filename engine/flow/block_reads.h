@@ -29,7 +29,7 @@ struct rp_block_run {
 };
 
 /* Where documents lie end to end, a block is one run. In other files more than tokens lies between
- * some of them (other columns, behind each record batch of Arrow), and that is not read. */
+ * some of them (other columns, after each record batch of Arrow), and that is not read. */
 #define RP_BLOCK_RUNS_MAX 32u
 
 struct rp_block_read {
@@ -54,7 +54,7 @@ struct rp_block_reads {
     bool *is_local;        /* [lane] */
     bool leaves_lanes_out; /* some lane is not local, and has no block reads */
     uint32_t pair_count;   /* lanes x sources */
-    uint32_t pair;         /* looked at next */
+    uint32_t pair;         /* checked next */
 };
 
 /** What a block takes up in the file of its first document: shard and runs of *block_read. The
@@ -74,7 +74,7 @@ void rp_block_reads_close(struct rp_block_reads *block_reads);
 
 /** Bytes of data with which reading and packing seldom wait for each other's window; 0 where
  * block_reads are of no use to the stream, or would want more than `bytes_max`. Of the options it
- * looks at the corpus, and at what says which rows are this node's. */
+ * reads the corpus, and those that say which rows are this node's. */
 uint64_t rp_block_reads_data_bytes(const struct rp_plan *plan,
                                    const struct rp_flow_options *options, uint64_t base_row,
                                    uint64_t bytes_max);

@@ -15,7 +15,7 @@ static bool is_dense(const struct rp_corpus *corpus, uint32_t shard, uint32_t wi
     return info->tokens >= info->bytes / 8 * 7 / width;
 }
 
-/* Add the bytes [first, last) behind the last run of a block, or to it if they are near. False if
+/* Add the bytes [first, last) after the last run of a block, or to it if they are near. False if
  * there are too many runs, or they do not ascend. */
 static bool add_run(struct rp_block_read *block_read, uint64_t first, uint64_t last)
 {
@@ -51,7 +51,7 @@ static uint64_t count_in_shard(const struct rp_source *source, const struct rp_p
                                uint32_t shard)
 {
     uint64_t low = 1, high = block->documents, middle = high;
-    while (low < high) { /* mostly all of them do: these are looked at first */
+    while (low < high) { /* mostly all of them do: this is tried first */
         struct rp_extent extent;
         struct rp_error ignored;
         bool is_inside = rp_source_extent(source, block->first_document + middle - 1, &extent,

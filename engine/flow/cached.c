@@ -14,23 +14,23 @@
 #define PROBED_PARTS 4u /* each is probed at several places */
 #define CACHED_FILES_MAX 1024u
 
-/* Of what is looked at, in bytes. */
-struct look {
-    uint64_t looked, missing;
+/* In bytes. */
+struct sample {
+    uint64_t sampled, missing;
 };
 
-static void look_at_part(const struct rp_page_cache *page_cache,
-                         const struct rp_page_cache_file *file, uint64_t first, uint64_t bytes,
-                         struct look *look)
+static void sample_part(const struct rp_page_cache *page_cache,
+                        const struct rp_page_cache_file *file, uint64_t first, uint64_t bytes,
+                        struct sample *sample)
 {
-    look->looked += bytes;
-    look->missing += rp_min_u64(page_cache->missing(file, first, bytes), bytes);
+    sample->sampled += bytes;
+    sample->missing += rp_min_u64(page_cache->missing(file, first, bytes), bytes);
 }
 
 /* To count pages of a long file takes long, and so does each probe: so of a file that is counted or
- * listed, short parts are looked at, and of one that is probed, a few long ones. */
-static void look_at_file(const struct rp_page_cache *page_cache, struct rp_page_cache_file *file,
-                         struct look *look)
+ * listed, short parts are sampled, and of one that is probed, a few long ones. */
+static void sample_file(const struct rp_page_cache *page_cache, struct rp_page_cache_file *file,
+                        struct sample *sample)
 {
     file->way = page_cache->find_way(file);
     bool is_probed = file->way == RP_PAGE_CACHE_PROBED;
@@ -38,12 +38,12 @@ static void look_at_file(const struct rp_page_cache *page_cache, struct rp_page_
     for (uint32_t i = 0; i < parts; i++) {
         uint64_t first = rp_align_down(file->bytes / parts * i, PLACE_BYTES);
         uint64_t most = is_probed ? rp_max_u64(file->bytes / parts, PLACE_BYTES) : PLACE_BYTES;
-        look_at_part(page_cache, file, first, rp_min_u64(most, file->bytes - first), look);
+        sample_part(page_cache, file, first, rp_min_u64(most, file->bytes - first), sample);
     }
 }
 
-static bool look_at_shard(const struct rp_page_cache *page_cache, const struct rp_shard *shard,
-                          struct look *look)
+static bool sample_shard(const struct rp_page_cache *page_cache, const struct rp_shard *shard,
+                         struct sample *sample)
 {
     if (shard->bytes == 0)
         return true;
@@ -53,7 +53,7 @@ static bool look_at_shard(const struct rp_page_cache *page_cache, const struct r
         return false;
     void *map = mmap(NULL, shard->bytes, PROT_READ, MAP_SHARED, file.fd, 0);
     file.map = map == MAP_FAILED ? NULL : map; /* mincore refuses it then, and it is probed */
-    look_at_file(page_cache, &file, look);
+    sample_file(page_cache, &file, sample);
     if (file.map)
         munmap(map, shard->bytes);
     close(file.fd);
@@ -62,19 +62,19 @@ static bool look_at_shard(const struct rp_page_cache *page_cache, const struct r
 
 bool rp_cached_is_whole(const struct rp_corpus *corpus, const struct rp_page_cache *page_cache)
 {
-    struct look look = {0};
-    uint32_t shards = rp_corpus_shard_count(corpus), looks = 0, at = 0;
+    struct sample sample = {0};
+    uint32_t shards = rp_corpus_shard_count(corpus), sampled = 0, at = 0;
     if (rp_corpus_manifest_path(corpus) && shards > RP_FILES_AT_START)
         return false;
     uint32_t files = rp_corpus_file_count(corpus);
-    uint32_t looks_max = files < CACHED_FILES_MAX ? files : CACHED_FILES_MAX;
-    for (uint32_t i = 0; i < shards && looks < looks_max; i++) {
+    uint32_t sampled_max = files < CACHED_FILES_MAX ? files : CACHED_FILES_MAX;
+    for (uint32_t i = 0; i < shards && sampled < sampled_max; i++) {
         const struct rp_shard *shard = rp_corpus_shard(corpus, i);
-        if (shard->url || at++ != (uint64_t)looks * files / looks_max)
+        if (shard->url || at++ != (uint64_t)sampled * files / sampled_max)
             continue;
-        if (!look_at_shard(page_cache, shard, &look))
+        if (!sample_shard(page_cache, shard, &sample))
             return false;
-        looks++;
+        sampled++;
     }
-    return look.missing * 50 <= look.looked;
+    return sample.missing * 50 <= sample.sampled;
 }

@@ -19,7 +19,7 @@
  *   3. JOINED: dispatch has replaced the word by M >= X, the first batch of which it plans rows for
  *      the ring again, and has woken the engine's thread. The catch-up flow delivers up to M and is
  *      closed.
- *   Once dispatch has planned the whole stream (planned_all), it joins no ring. M then lies behind
+ *   Once dispatch has planned the whole stream (planned_all), it joins no ring. M then lies past
  *   the end: the catch-up flow delivers all that is left, and the ring's end.
  *
  * What the page cache holds of the corpus when a catch-up flow is made is read through the page
@@ -51,8 +51,8 @@ static inline uint32_t rp_flow_catch_ups_max(uint32_t rank_count)
 }
 
 /** Memory of its own that one catch-up flow of a flow of these options takes, as its packer is a
- * thread; 0 where there is one ring, which cannot fall behind others. Looks at what
- * rp_flow_memory_bytes looks at. */
+ * thread; 0 where there is one ring, which cannot fall behind others. Reads the options that
+ * rp_flow_memory_bytes reads. */
 uint64_t rp_flow_catch_up_memory_bytes(const struct rp_flow_options *flow);
 
 /** Make the flow of a ring that is far behind; nothing runs yet. The caller closes it if it is not

@@ -17,7 +17,7 @@
 #include "base/fail.h"
 
 struct rp_region {
-    uint64_t end;         /* position behind it */
+    uint64_t end;         /* position after it */
     uint64_t last_ticket; /* that uses it, as far as is planned */
 };
 
@@ -46,7 +46,7 @@ bool rp_data_ring_take(struct rp_data_ring *ring, uint64_t bytes, uint64_t align
 bool rp_data_ring_has_room(struct rp_data_ring *ring, uint64_t bytes, uint64_t alignment,
                            uint64_t retired);
 
-/** Make the youngest region `bytes` longer, right behind its end. False if there is no room. */
+/** Make the youngest region `bytes` longer, right after its end. False if there is no room. */
 bool rp_data_ring_extend(struct rp_data_ring *ring, uint64_t bytes, uint64_t retired);
 
 /** The region that was taken last. */

@@ -251,7 +251,7 @@ static bool retire_rows(struct rp_deliver *d)
 }
 
 /* All tokens were copied: the stream has ended, unless a token file has changed since the last
- * look. While no answer has come there is nothing to do; dispatch wakes the engine then. */
+ * check. While no answer has come there is nothing to do; dispatch wakes the engine then. */
 static int end_stream(struct rp_deliver *d, uint64_t batch, struct rp_error *error)
 {
     if (!d->ends) {
@@ -349,7 +349,7 @@ void rp_deliver_ask_for_space(struct rp_deliver *d)
         rp_a32_store_relaxed(&d->space_wanted, 0);
         d->space_awaited = true;
     }
-    rp_fence_seq_cst(); /* before the look at who sleeps */
+    rp_fence_seq_cst(); /* before the check of who sleeps */
     ask_trainers(d);
 }
 
@@ -378,7 +378,7 @@ static void deliver_as_packer(struct rp_deliver *d, bool waits)
     rp_fence_seq_cst(); /* PAIRS turn */
     do {
         if (!rp_turn_try(&d->turn))
-            return; /* its holder looks again */
+            return; /* its holder checks again */
         retire_rows(d);
         if (waits || is_announcement_due(d))
             rp_deliver_announce(d);
@@ -400,7 +400,7 @@ void rp_deliver_look_for_space(struct rp_deliver *d)
         return;
     (void)rp_deliver_poll_space(d);
     rp_turn_give_back(&d->turn);
-    deliver_as_packer(d, true); /* what came meanwhile */
+    deliver_as_packer(d, true); /* what came in between */
 }
 
 void rp_deliver_want_space(struct rp_deliver *d)

@@ -43,7 +43,7 @@ struct rp_deliver {
     uint64_t end_batch;
     bool *aside; /* [rank_count]: a catch-up flow delivers to the ring. This flow leaves it alone */
     bool space_awaited; /* a packer thread sleeps, and no slot was freed since it asked */
-    bool ends;          /* all is packed, and the end waits for the last look at token files */
+    bool ends;          /* all is packed, and the end waits for the last check of token files */
     bool ended;
     bool held;
     uint64_t held_batch, held_ticket;
@@ -67,7 +67,7 @@ bool rp_deliver_give_back(struct rp_deliver *deliver);
 void rp_deliver_announce(struct rp_deliver *deliver);
 
 /** Ask trainers to ring the engine's doorbell when they release a batch. All are asked while a
- * packer thread sleeps, because the slot that it waits for may lie behind batches that are packed
+ * packer thread sleeps, because the slot that it waits for may lie after batches that are packed
  * but not published. Otherwise those are asked to whom the batch of wake_at was published and,
  * where packers are processes, those whose ring is full. */
 void rp_deliver_ask_for_space(struct rp_deliver *deliver);
@@ -78,7 +78,7 @@ void rp_deliver_as_packer(struct rp_deliver *deliver);
 void rp_deliver_before_wait(struct rp_deliver *deliver);
 /** A packer thread needs room in a ring: is there some by now? */
 void rp_deliver_look_for_space(struct rp_deliver *deliver);
-/** A packer thread is going to sleep until there is room: look once more, and have it woken then.
+/** A packer thread is going to sleep until there is room: check once more, and have it woken then.
  */
 void rp_deliver_want_space(struct rp_deliver *deliver);
 

@@ -11,7 +11,7 @@
  * opened (rp_corpus_look). Dispatch makes that check before it sleeps, and otherwise at intervals
  * that keep its cost a small share of dispatch's time.
  *
- * Token files without hashes are looked at twice a second, and whenever the engine asks for it
+ * Token files without hashes are checked twice a second, and whenever the engine asks for it
  * (looks.h). So the thread lives as long as the flow runs, also when everything is planned.
  *
  * Invariants: everything about a ticket is written before its PLANNED store; a ticket becomes
@@ -35,22 +35,22 @@
  * LOOK_NS_MAX after it. */
 #define LOOK_SHARE 64u
 #define LOOK_NS_MAX 50000000u
-/* Between two looks at token files that nobody asks for. */
+/* Between two checks of token files that nobody asks for. */
 #define FILES_LOOK_NS 500000000u
 
-/* ---- looking at token files ------------------------------------------------------------------ */
+/* ---- checking token files -------------------------------------------------------------------- */
 
-static void look_at_files(struct rp_dispatch *d)
+static void check_files(struct rp_dispatch *d)
 {
     uint64_t retired = rp_a64_load_acquire(&d->arena->words->retired);
     rp_looks_answer(d->looks, d->reads.files, retired, d->wake_fd);
     d->looked_ns = rp_now_ns();
 }
 
-static int look_when_due(struct rp_dispatch *d, struct rp_error *error)
+static int check_when_due(struct rp_dispatch *d, struct rp_error *error)
 {
     if (rp_now_ns() - d->looked_ns >= FILES_LOOK_NS || rp_looks_are_asked_for(d->looks))
-        look_at_files(d);
+        check_files(d);
     if (!rp_a32_load_relaxed(&d->looks->has_failed))
         return 0;
     *error = d->looks->error;
@@ -111,7 +111,7 @@ static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wan
         if (code < 0)
             return code;
         if (rp_looks_are_asked_for(d->looks))
-            look_at_files(d); /* dispatch_all sees its failure before the next batch */
+            check_files(d); /* dispatch_all sees its failure before the next batch */
         /* not from d->batch on, of which rows may have been planned */
         rp_join_rings(d->arena, d->options->rank_count, d->batch + 1, d->wake_fd);
         rp_a64_store_relaxed(&words->retired_wanted, wanted);
@@ -382,7 +382,7 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
             if (code == 0)
                 break;
         }
-        int code = look_when_due(d, error);
+        int code = check_when_due(d, error);
         if (code >= 0)
             code = plan_batch(d, error);
         if (code >= 0 && rp_now_ns() >= d->look_at_ns)
@@ -410,12 +410,12 @@ static int end_before_failure(struct rp_dispatch *d, int code, struct rp_error *
     struct rp_error changed;
     if (d->ticket)
         close_ticket(d);
-    int looked = hand_on(d, &changed);
-    if (looked >= 0)
+    int checked = hand_on(d, &changed);
+    if (checked >= 0)
         return code;
     d->next_ticket = d->handed_on;
     *error = changed;
-    return looked;
+    return checked;
 }
 
 /* Plan the whole stream. A failure becomes a ticket. */
@@ -433,7 +433,8 @@ static void plan_stream(struct rp_dispatch *d)
     }
 }
 
-/* Nothing is planned any more. What was asked for before the flow is stopped is answered. */
+/* Nothing is planned any more. A check that was asked for before the flow is stopped is answered.
+ */
 static void answer_until_stopped(struct rp_dispatch *d)
 {
     struct rp_arena_words *words = d->arena->words;
@@ -441,7 +442,7 @@ static void answer_until_stopped(struct rp_dispatch *d)
     for (;;) {
         bool stops = rp_arena_stopping(d->arena);
         if (rp_looks_are_asked_for(d->looks))
-            look_at_files(d);
+            check_files(d);
         if (stops)
             return;
         uint32_t epoch = rp_event_prepare(&words->retired_event);

@@ -26,9 +26,9 @@ struct rp_dispatch {
     uint64_t next_ticket;
     uint64_t handed_on;  /* tickets below it have been given to readers and packers */
     uint64_t look_at_ns; /* from this time on, a planned micro-batch ends with a hand_on */
-    uint64_t looked_ns;  /* when the token files without hashes were last looked at */
+    uint64_t looked_ns;  /* when the token files without hashes were last checked */
     struct rp_looks *looks;
-    int wake_fd; /* eventfd of the engine: written when a look is answered, or a ring joined */
+    int wake_fd; /* eventfd of the engine: written when a check is answered, or a ring joined */
 
     pthread_t thread;
     bool started;

@@ -175,7 +175,7 @@ static void sleep_until_planned(struct rp_fetcher *f)
     struct rp_event *planned = &f->arena->words->planned;
     uint32_t epoch = rp_event_prepare(planned);
     const struct rp_a64 *next = &rp_arena_ticket(f->arena, f->next_ticket)->state;
-    /* a ticket that is READY already has no reads, but one behind it may be PLANNED */
+    /* a ticket that is READY already has no reads, but one after it may be PLANNED */
     bool has_news = rp_a64_load_acquire(next) >=
                     rp_ticket_word(f->next_ticket, RP_TICKET_PLANNED); /* PAIRS ticket-state */
     if (has_news || rp_arena_stopping(f->arena))
@@ -218,8 +218,8 @@ static void fetch_all(struct rp_fetcher *f)
             sleep_until_planned(f);
             continue;
         }
-        /* Several at a time, where there are many: each look costs a system call. Reads of objects
-         * take so long that those that are planned meanwhile must not wait for one of them. */
+        /* Several at a time, where there are many: each poll costs a system call. Reads of objects
+         * take so long that new ones must not wait for one of them. */
         unsigned wait_min = is_remote ? 0 : 1 + rp_io_in_flight(f->io) / WAIT_SHARE;
         unsigned count = rp_io_wait(f->io, done, COMPLETIONS_MAX, wait_min);
         for (unsigned i = 0; i < count && !rp_arena_stopping(f->arena); i++)

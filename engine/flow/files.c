@@ -205,7 +205,7 @@ bool rp_files_need_direct(struct rp_files *files, uint32_t shard)
 }
 
 /* Check that a file is still what was opened. It is called before the file is closed, too. */
-static int look(struct rp_files *files, uint32_t shard, struct rp_error *error)
+static int check_unchanged(struct rp_files *files, uint32_t shard, struct rp_error *error)
 {
     struct rp_file *file = &files->files[shard];
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
@@ -221,7 +221,7 @@ int rp_files_get_open(struct rp_files *files, uint32_t shard, uint64_t retired, 
     if (rp_descriptors_are_used_up(&files->descriptors, &other, ticket)) {
         if (*ticket > retired)
             return RP_FILES_WAIT;
-        int code = files->files[other].is_watched ? look(files, other, error) : 0;
+        int code = files->files[other].is_watched ? check_unchanged(files, other, error) : 0;
         if (code < 0)
             return code;
         rp_descriptors_remove(&files->descriptors, other);
@@ -273,7 +273,7 @@ int rp_files_look(struct rp_files *files, uint64_t retired, struct rp_error *err
     for (uint32_t i = 0; i < files->watched_count; i++) {
         uint32_t shard = files->watched[i];
         struct rp_file *file = &files->files[shard];
-        int code = look(files, shard, error);
+        int code = check_unchanged(files, shard, error);
         if (code < 0)
             return code;
         file->is_watched = file->is_open && file->last_ticket >= retired;

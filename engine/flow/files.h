@@ -59,7 +59,7 @@ struct rp_files {
     bool are_mapped;   /* all, and none is read */
     bool adapts;       /* each stretch is read or mapped */
     struct rp_residency residency;
-    /* Files without hashes whose tokens were used since they were last looked at. */
+    /* Files without hashes whose tokens were used since they were last checked. */
     uint32_t *watched, watched_count;
     /* Written by dispatch: rp_flow_counts. */
     struct rp_a64 taken_bytes, unverified_bytes;
@@ -99,8 +99,8 @@ RP_MUST_CHECK static inline int rp_files_get(struct rp_files *files, uint32_t sh
 /** The ticket reads the file of the shard, which is open. */
 void rp_files_use(struct rp_files *files, uint32_t shard, uint64_t ticket);
 
-/** A ticket takes so many bytes of this shard: if nothing verifies them, the file is to be looked
- * at after they have been copied. */
+/** A ticket takes so many bytes of this shard: if nothing verifies them, the file is to be checked
+ * after they have been copied. */
 void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket, uint64_t bytes);
 
 /** Check that the files without hashes are still what they were (rp_shard_check). A file is checked
@@ -112,9 +112,9 @@ RP_MUST_CHECK int rp_files_look(struct rp_files *files, uint64_t retired, struct
 /** Tickets are numbered from 0 again. */
 void rp_files_restart(struct rp_files *files);
 
-/* What blocks of a checked file must hash to is taken from the sidecar when a ticket is planned,
- * and goes with the ticket: the sidecar is looked at before the ticket is handed on, and is not
- * asked later. Hashes of several blocks become one number, in their order. */
+/* The hashes that blocks of a checked file must have are taken from the sidecar when a ticket is
+ * planned, and go with the ticket: the sidecar is checked before the ticket is handed on, and is
+ * not asked later. Hashes of several blocks become one number, in their order. */
 static inline uint64_t rp_files_add_hash(uint64_t all, uint64_t hash)
 {
     return (all + hash) * 0x9e3779b97f4a7c15u; /* odd: nothing is lost */

@@ -69,7 +69,7 @@ static void drop_catch_up(struct rp_flow *flow, uint32_t ring)
     struct rp_flow_counts counts, *sum = &flow->caught_up;
     if (!catch_up)
         return;
-    rp_flow_stop(catch_up); /* looks at its files */
+    rp_flow_stop(catch_up); /* checks its files */
     if (flow->caught_up_error.code == 0)
         (void)!rp_looks_result(&catch_up->looks, &flow->caught_up_error);
     rp_flow_counts(catch_up, &counts);
@@ -117,7 +117,7 @@ void rp_flow_drop_catch_up(struct rp_flow *flow, uint32_t ring)
 }
 
 /* The ring's pack_from. If all of the stream is planned, dispatch will not replace that word any
- * more: then it becomes a batch behind the end, and the catch-up flow delivers all that is left. */
+ * more: then it becomes a batch past the end, and the catch-up flow delivers all that is left. */
 static uint64_t look_for_join(struct rp_flow *flow, uint32_t ring)
 {
     struct rp_a64 *pack_from = &flow->arena.pack_from[ring];
@@ -414,7 +414,7 @@ void rp_flow_unpark(struct rp_flow *flow)
             rp_ring_want_space(&flow->deliver.rings[r], false);
 }
 
-/* ---- the last look at token files ----------------------------------------------------------- */
+/* ---- the last check of token files ---------------------------------------------------------- */
 
 void rp_flow_ask_look(struct rp_flow *flow)
 {

@@ -41,7 +41,7 @@ struct rp_mask_counts {
     struct rp_a64 labels; /* tokens that have one */
     struct rp_a64 documents;
     struct rp_a64 untrained; /* documents: no token of them is trained */
-    struct rp_a64 cut_off;   /* documents: all trained tokens lie behind the first seq_len ones, */
+    struct rp_a64 cut_off;   /* documents: all trained tokens lie after the first seq_len ones, */
                              /* which are all that is kept (long_doc: truncate) */
 };
 
@@ -86,7 +86,7 @@ uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const str
                                 uint64_t base_row);
 
 /** Memory that a flow of these options takes, shared if packers are processes; is_mapped: with
- * tokens from mapped files. Looks at corpus, seq_len, prefetch_bytes, world, rank_count, rows,
+ * tokens from mapped files. Reads corpus, seq_len, prefetch_bytes, world, rank_count, rows,
  * global_batch_rows, batch_slots and state_bytes only. */
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped);
 
@@ -113,7 +113,7 @@ void rp_flow_close(struct rp_flow *flow); /* stops it first; NULL is fine */
 RP_MUST_CHECK int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
                                 uint64_t base_row, uint64_t batch, struct rp_ring *rings,
                                 struct rp_error *error);
-/** Stop all stages and wait for reads in flight. What was published stays published, and trainers
+/** Stop all stages and wait for reads in flight. Published batches stay published, and trainers
  * know of it. Idempotent. Not between a park and an unpark. */
 void rp_flow_stop(struct rp_flow *flow);
 
@@ -185,9 +185,9 @@ void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last
  * wake_fd is written when there is an answer. rp_flow_stop checks them too, so a stopped flow need
  * not be asked. */
 void rp_flow_ask_look(struct rp_flow *flow);
-/** 1: no file has changed: every token that was copied before the look was asked for is as the file
- * had it when it was opened. 0: there is no answer yet; a disk that hangs gives none. Negative:
- * *error names a file that has changed. */
+/** 1: no file has changed: every token that was copied before the check was asked for is as the
+ * file had it when it was opened. 0: there is no answer yet; a disk that hangs gives none.
+ * Negative: *error names a file that has changed. */
 RP_MUST_CHECK int rp_flow_look_result(const struct rp_flow *flow, struct rp_error *error);
 
 struct rp_flow_counts {

@@ -89,7 +89,7 @@ static struct sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped
     struct sizes sizes = {.data_bytes = is_mapped ? least : most};
     sizes.data_bytes += rp_masks_bytes(o);
     sizes.slots = is_mapped ? SLOTS_MAPPED : choose_slots(o, most);
-    /* a position is asked for until every ring has released the step behind it, and planned at most
+    /* a position is asked for until every ring has released the step after it, and planned at most
      * `slots` micro-batches ahead */
     sizes.states = (uint32_t)rp_pow2_at_least((uint64_t)sizes.slots + o->batch_slots +
                                               states_of_a_step(o) + 4);

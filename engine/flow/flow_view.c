@@ -161,8 +161,8 @@ void rp_flow_release_hold(struct rp_flow *flow)
 
 /* ---- where the oldest ticket is -------------------------------------------------------------- */
 
-/* Of a ticket that is not read: does it wait for a server? What a cache has of objects is read from
- * files, so then its reader must have asked a server for something. */
+/* Of a ticket that is not read: does it wait for a server? Bytes that a cache has of objects are
+ * read from files, so then its reader must have asked a server for something. */
 static bool is_remote(const struct rp_flow *flow, const struct rp_ticket *ticket, uint64_t number)
 {
     const struct rp_fetcher *reader = &flow->fetchers[number % flow->options.readers];

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "flow/files.h"
 
-/* After a look has failed the stream ends, so there is no other one: the failure is the answer. */
+/* After a check has failed the stream ends, so there is no other one: the failure is the answer. */
 void rp_looks_answer(struct rp_looks *looks, struct rp_files *files, uint64_t retired, int wake_fd)
 {
     uint64_t asked = rp_a64_load_acquire(&looks->asked);

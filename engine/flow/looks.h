@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* looks.h — a request to look once more whether token files without hashes are what was opened.
+/* looks.h — a request to check once more whether token files without hashes are what was opened.
  *
- * Dispatch owns the files, and looks at them twice a second while it plans. The engine's thread
- * asks for a look between two of those: before tokens that were copied count, as contents of a
+ * Dispatch owns the files, and checks them twice a second while it plans. The engine's thread asks
+ * for a check between two of those: before tokens that were copied count, as contents of a
  * checkpoint or as the end of the stream. An answer that no file has changed holds for every token
- * that was copied from a file before the look was asked for.
+ * that was copied from a file before the check was asked for.
  *
  * The engine's thread never waits for an answer: a disk that hangs gives none. Dispatch wakes it.
  */
@@ -19,7 +19,7 @@
 struct rp_files;
 
 struct rp_looks {
-    struct rp_a64 asked;    /* so many looks were asked for. Writer: the engine's thread */
+    struct rp_a64 asked;    /* so many checks were asked for. Writer: the engine's thread */
     struct rp_a64 answered; /* so many of them are answered. Writer: dispatch. PAIRS look-answer */
     /* 1: a file has changed, or fstat of it failed; never 0 again. Writer: dispatch.
      * PAIRS look-failed */
@@ -29,14 +29,14 @@ struct rp_looks {
 
 /* ---- the engine's thread --------------------------------------------------------------------- */
 
-/** Ask for a look. The caller wakes dispatch. */
+/** Ask for a check. The caller wakes dispatch. */
 static inline void rp_looks_ask(struct rp_looks *looks)
 {
     rp_a64_store_release(&looks->asked, rp_a64_load_relaxed(&looks->asked) + 1);
 }
-/** What came of the looks that were asked for: 1: no file has changed; 0: there is no answer to the
- * last one yet; negative: *error names a file that has changed, whether a look was asked for or
- * not. */
+/** The result of the checks that were asked for: 1: no file has changed; 0: there is no answer to
+ * the last one yet; negative: *error names a file that has changed, whether a check was asked for
+ * or not. */
 RP_MUST_CHECK static inline int rp_looks_result(const struct rp_looks *looks,
                                                 struct rp_error *error)
 {
@@ -55,7 +55,7 @@ static inline bool rp_looks_are_asked_for(const struct rp_looks *looks)
 {
     return rp_a64_load_acquire(&looks->asked) != rp_a64_load_relaxed(&looks->answered);
 }
-/** Look, whether asked for or not, and answer. Tickets below `retired` are retired. wake_fd is an
+/** Check, whether asked for or not, and answer. Tickets below `retired` are retired. wake_fd is an
  * eventfd of the engine's thread. */
 void rp_looks_answer(struct rp_looks *looks, struct rp_files *files, uint64_t retired, int wake_fd);
 

@@ -67,7 +67,7 @@ static bool is_cut_off(struct rp_masks *masks, const struct rp_masks_place *plac
     return rp_source_spans(place->source, &rest, masks->spans, &count, &ignored) == 0 && count == 0;
 }
 
-/* Two additions a fragment, and a look at the ends of the spans where a document begins. */
+/* Two additions a fragment, and a read of the ends of the spans where a document begins. */
 static void count(struct rp_masks *masks, const struct rp_masks_place *place,
                   const struct rp_fragment *fragment, uint64_t length)
 {

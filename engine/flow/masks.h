@@ -2,7 +2,7 @@
 /* masks.h — the masks of a ticket: which tokens of its transfers are trained.
  *
  * Dispatch copies the spans from the mapped tables of the corpus into the data of the prefetch
- * ring, before the look that lets the ticket be handed on (dispatch.c). So packers, which may be
+ * ring, before the check that lets the ticket be handed on (dispatch.c). So packers, which may be
  * processes with mappings of their own, get the spans that were opened.
  *
  * The spans of all tickets lie in a ring at the end of the data. A transfer whose tokens are all

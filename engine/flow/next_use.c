@@ -56,8 +56,8 @@ void rp_next_use_note(struct rp_next_use *next_use, const struct rp_plan *plan,
     }
 }
 
-/* The first document of a source that ends behind this byte of a shard. Documents of a source lie
- * in the order of its shards, and those of a shard in the order of its bytes, as nearly all do. */
+/* The first document of a source that ends after this byte of a shard. Documents of a source lie in
+ * the order of its shards, and those of a shard in the order of its bytes, as nearly all do. */
 static uint64_t first_document(const struct rp_source *source, uint32_t shard, uint64_t byte)
 {
     uint64_t low = 0, high = rp_source_documents(source);

@@ -21,7 +21,7 @@
 #include "flow/give_way.h"
 #include "flow/widen.h"
 
-/* While a transfer is packed, the tokens of the one this many places behind it are prefetched into
+/* While a transfer is packed, the tokens of the one this many places after it are prefetched into
  * cache, because documents lie anywhere in memory. More than two were no faster. */
 #define TRANSFERS_AHEAD 2u
 
@@ -128,7 +128,7 @@ static void apply_mask(const struct rp_pack_target *target, uint8_t *slot,
 
 /* ---- the end of a row ------------------------------------------------------------------------ */
 
-/* Padding from the last token on, zeros behind the last fragment, and the row's line in the batch.
+/* Padding from the last token on, zeros after the last fragment, and the row's line in the batch.
  */
 static void finish_row(const struct rp_pack_target *target, uint8_t *slot, int64_t pad_id,
                        const struct rp_row_end *end)

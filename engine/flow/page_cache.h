@@ -7,8 +7,8 @@
  *     listed   mincore(2) of a mapping
  *     probed   preadv2(2) with RWF_NOWAIT of a byte here and there; it needs no permission
  *
- * A probe of a page that is not there may make newer kernels read it, and pages behind it, ahead.
- * So of a file that can only be probed, the page cache slowly gets more than was asked for.
+ * A probe of a page that is not there may make newer kernels read it, and pages after it, ahead. So
+ * of a file that can only be probed, the page cache slowly gets more than was asked for.
  *
  * To those who neither own the file nor may write to it, newer kernels refuse cachestat, and
  * mincore says that every page is there: so they are not asked by mincore. */

@@ -172,7 +172,7 @@ static void begin_fetching(struct rp_prefill *prefill, struct fetching *it)
         return;
     }
     it->fill = (uint32_t)fill;
-    /* readers look for fills after they have moved on: either they see this one, or it is late */
+    /* readers search for fills after they have moved on: either they see this one, or it is late */
     if (rp_forecast_position(prefill->next_use->forecast, lane, source) >=
         prefill->position[prefill->pair]) {
         rp_kept_fill_end(it->kept, it->fill, NULL);

@@ -15,7 +15,7 @@
  * the readers, in vain if the run ends: no block is begun beyond them, the last one is fetched
  * whole, and the size of a block is estimated from the mean document of its source.
  *
- * Thread: its own. What fails is left to the reader, who reports it. */
+ * Thread: its own. Reads that fail are left to the reader, which reports them. */
 #ifndef RP_FLOW_PREFILL_H
 #define RP_FLOW_PREFILL_H
 

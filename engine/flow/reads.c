@@ -141,7 +141,7 @@ static void set_read_end(struct rp_read *read, const struct range *range, uint64
 }
 
 /* Extend the last read of the ticket so that it covers the range. False if the range does not begin
- * inside or just behind that read, or if there is no room to extend it. */
+ * inside or just after that read, or if there is no room to extend it. */
 static bool extend_last_read(struct rp_reads *reads, const struct range *range,
                              uint64_t *data_offset)
 {

@@ -5,7 +5,7 @@
  *     a mapped token file, or stretch of one (residency.h)  ── stay where they are
  *     a block read (block_reads.h)          ── stay in the region of the ticket that read it
  *     else                     ── a read of this ticket, or part of one: a range that begins inside
- *                                 or just behind the last read extends it
+ *                                 or just after the last read extends it
  *
  * Thread: dispatch's own. */
 #ifndef RP_FLOW_READS_H

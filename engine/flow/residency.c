@@ -14,7 +14,7 @@
 
 /* Of the available memory, what the page cache may hold of the corpus: three quarters. */
 #define ROOM_SHARE(bytes) ((bytes) / 4 * 3)
-#define ROOM_NS 250000000u /* from one look at memory to the next */
+#define ROOM_NS 250000000u /* from one check of memory to the next */
 #define HALVINGS_MAX 4u
 #define HALVED_NS 10000000000u /* for so long at least */
 #define SOON_SECONDS 10u
@@ -44,7 +44,7 @@ static uint32_t seconds(const struct rp_residency *r)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void look_at_memory(struct rp_residency *r)
+static void check_memory(struct rp_residency *r)
 {
     uint64_t now = rp_now_ns();
     if (r->room_ns && now - r->room_ns < ROOM_NS)
@@ -71,7 +71,7 @@ static void judge_losses(struct rp_residency *r)
 
 /* Has memory room for a stretch? One that has it keeps it, until the room is an eighth too small.
  * Where every read fills the page cache, no stretch keeps its pages unless the whole corpus does:
- * what is mapped would lose them to what is read, and packers would wait for one page at a time. */
+ * mapped stretches would lose them to reads, and packers would wait for one page at a time. */
 static bool has_room(const struct rp_residency *r, const struct rp_stretch *stretch, uint64_t bytes)
 {
     uint32_t way = rp_a32_load_relaxed(&stretch->way);
@@ -143,8 +143,8 @@ struct batch {
     uint32_t count;
 };
 
-static void look_at_stretch(struct rp_residency *r, struct rp_resident_file *file, uint32_t index,
-                            struct batch *batch)
+static void check_stretch(struct rp_residency *r, struct rp_resident_file *file, uint32_t index,
+                          struct batch *batch)
 {
     struct rp_stretch *stretch = &file->stretches[index];
     uint64_t bytes = stretch_bytes(file, index);
@@ -195,14 +195,14 @@ static void end_pass(struct rp_residency *r)
     r->holds_all = rp_residency_holds_all(r);
 }
 
-/* Look at the next stretch of an open file. False at the end of a pass. */
-static bool look_at_next(struct rp_residency *r, struct batch *batch)
+/* Check the next stretch of an open file. False at the end of a pass. */
+static bool check_next(struct rp_residency *r, struct batch *batch)
 {
     while (r->at_file < r->file_count) {
         struct rp_resident_file *file = &r->files[r->at_file];
         bool is_open = rp_a32_load_acquire(&file->is_open); /* PAIRS resident-file */
         if (is_open && r->at_stretch < file->stretch_count) {
-            look_at_stretch(r, file, r->at_stretch++, batch);
+            check_stretch(r, file, r->at_stretch++, batch);
             return true;
         }
         r->at_file++;
@@ -218,22 +218,22 @@ static bool look_at_next(struct rp_residency *r, struct batch *batch)
 void rp_residency_look(struct rp_residency *r)
 {
     struct batch batch = {.count = 0};
-    look_at_memory(r);
-    while (look_at_next(r, &batch))
+    check_memory(r);
+    while (check_next(r, &batch))
         if (batch.count == READ_IN_STRETCHES)
             read_in(r, &batch);
     read_in(r, &batch);
 }
 
 /* For a slice of time, or to the end of a pass. Returns how long to sleep after it. */
-static uint64_t look_for_a_slice(struct rp_residency *r)
+static uint64_t check_for_a_slice(struct rp_residency *r)
 {
     struct batch batch = {.count = 0};
     uint64_t begin = rp_now_ns(), spent = 0;
     bool has_more = true;
-    look_at_memory(r);
+    check_memory(r);
     while (has_more && spent < SLICE_NS && batch.count < READ_IN_STRETCHES) {
-        has_more = look_at_next(r, &batch);
+        has_more = check_next(r, &batch);
         spent = rp_now_ns() - begin;
     }
     if (batch.count) {
@@ -284,7 +284,7 @@ static void *watch(void *argument)
         uint64_t taken = rp_a64_load_relaxed(r->taken_bytes);
         bool is_idle = r->is_calm && taken == r->taken;
         r->taken = taken;
-        sleep_for(r, is_idle ? CALM_NS : look_for_a_slice(r));
+        sleep_for(r, is_idle ? CALM_NS : check_for_a_slice(r));
     }
     return NULL;
 }
@@ -337,7 +337,7 @@ int rp_residency_open(struct rp_residency *r, const struct rp_residency_options 
         rp_residency_close(r);
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a table of token files");
     }
-    look_at_memory(r);
+    check_memory(r);
     return 0;
 }
 

@@ -11,7 +11,7 @@
  *               other stretches for it
  *
  * A thread of its own, the watcher, asks which stretches the page cache holds (page_cache.h), again
- * and again, and writes the words. Where nothing changes it is calm and looks seldom, until a
+ * and again, and writes the words. Where nothing changes it is calm and checks seldom, until a
  * document of a new file is read alone. It reads a whole stretch into the page cache if reads of it
  * are to be buffered and a document of it is wanted: one long read replaces many short ones, and
  * the stretch is then mapped. Where a whole block is read past the page cache, its stretches are
@@ -93,14 +93,14 @@ struct rp_residency {
     struct rp_event wake;
 
     /* Of the watcher. */
-    uint32_t at_file, at_stretch; /* looked at next */
-    uint64_t held_bytes;          /* that the page cache held when they were looked at */
+    uint32_t at_file, at_stretch; /* checked next */
+    uint64_t held_bytes;          /* that the page cache held when they were checked */
     uint64_t claimed_bytes;       /* the same, and all of the stretches that are to be read in */
     uint64_t room;                /* how many bytes may be claimed */
-    uint64_t began_ns, room_ns, halved_ns; /* the start; the last look at memory; at the room */
+    uint64_t began_ns, room_ns, halved_ns; /* the start; last memory check; halvings changed */
     uint64_t lost_soon; /* bytes of stretches in this pass that were read in and lost again soon */
     uint64_t read_in;   /* bytes that were read into the page cache */
-    uint64_t taken;     /* taken_bytes when it was looked at last */
+    uint64_t taken;     /* taken_bytes when it was read last */
     uint64_t page_bytes;
     uint32_t halvings; /* of the room */
     bool has_changed;  /* a word, in this pass; or there is a new file since it began */
@@ -128,7 +128,7 @@ struct rp_stretch *rp_residency_add(struct rp_residency *residency, uint32_t sha
 void rp_residency_start(struct rp_residency *residency);
 void rp_residency_stop(struct rp_residency *residency);
 
-/** One turn of the watcher, for tests: looks at every stretch once. */
+/** One turn of the watcher, for tests: checks every stretch once. */
 void rp_residency_look(struct rp_residency *residency);
 
 /** Bytes of files that need room to be in the page cache, as far as is known: files are opened when
@@ -145,7 +145,7 @@ static inline bool rp_residency_holds_all(const struct rp_residency *residency)
 }
 
 /** Dispatch reads a document alone, after rp_residency_want. If files were added since the last
- * call, a calm watcher looks at once; otherwise this costs dispatch little. */
+ * call, a calm watcher checks at once; otherwise this costs dispatch little. */
 void rp_residency_tell(struct rp_residency *residency);
 
 /** How bytes [first, last) of a file with these stretches are read now. */

@@ -180,7 +180,7 @@ struct rp_arena {
     struct rp_a64 *free_until; /* [ring]: batches below it may be written. Writer: deliver */
     /* [ring]: batches below it are not packed. Writers: the engine's thread, and dispatch where it
      * is RP_PACK_JOIN. All accesses are relaxed: RP_PACK_NONE is stored while packers are paused,
-     * and they get a ticket that was planned behind dispatch's store through its state word. */
+     * and they get a ticket that was planned after dispatch's store through its state word. */
     struct rp_a64 *pack_from;
     struct rp_ticket *tickets;
     uint8_t *states;
@@ -190,7 +190,7 @@ struct rp_arena {
 
 /** Bytes of an arena with these sizes, and its creation. A shared one is touched in full, on huge
  * pages where possible; a private one is for threads alone, can be used at once, and is to be
- * filled meanwhile (fill.h). */
+ * filled while it is used (fill.h). */
 uint64_t rp_arena_bytes(uint32_t ring_count, uint32_t slot_count, uint64_t data_bytes,
                         uint32_t state_count, uint64_t state_bytes);
 RP_MUST_CHECK int rp_arena_create(struct rp_arena *arena, bool is_private, uint32_t ring_count,

@@ -2,8 +2,8 @@
 /* turn.h — a lock that most threads only try: a thread that does not get it leaves the work to the
  * one that has it.
  *
- * The holder looks once more for work after giving it back. PAIRS turn: a thread makes
- * its work visible, fences, and tries; the holder gives back, fences, and looks. At least one of
+ * The holder checks once more for work after giving it back. PAIRS turn: a thread makes
+ * its work visible, fences, and tries; the holder gives back, fences, and checks. At least one of
  * them sees the other. */
 #ifndef RP_FLOW_TURN_H
 #define RP_FLOW_TURN_H

@@ -2,8 +2,8 @@
 /* widen.h — the one pass over every token: copy it from its stored width to the batch's dtype, and
  * write beside it every section that has one entry a token.
  *
- * Tokens are stored in `width` bytes (1, 2, 4, 8; any address). What is returned is the largest of
- * them as unsigned numbers, so that range and vocabulary are checked in the same pass. */
+ * Tokens are stored in `width` bytes (1, 2, 4, 8; any address). The result is the largest of them
+ * as unsigned numbers, so that range and vocabulary are checked in the same pass. */
 #ifndef RP_FLOW_WIDEN_H
 #define RP_FLOW_WIDEN_H
 
