@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alert.h — when an alert is raised, when its command is run, and when it is cleared: decided from
- * what was seen at a look and from the time, and from nothing else.
+ * what was seen at a check and from the time, and from nothing else.
  *
  *   kind           bad                                      good                 calm for
  *   -------------  ---------------------------------------  -------------------  ---------
@@ -11,8 +11,8 @@
  *   copy_failed    the last copy failed, or one since       neither              0
  *   engine_failed  the engine stops with an error           it does not          0
  *
- * A value that is neither bad nor good, or not known, changes nothing. An alert ends at a good look
- * if no look was bad for the time in the last column. So a value that moves about
+ * A value that is neither bad nor good, or not known, changes nothing. An alert ends at a good
+ * check if no check was bad for the time in the last column. So a value that moves about
  * its limit, or is bad now and then, is one alert:
  *
  *   state   event                            state after   what is done
@@ -48,11 +48,11 @@ struct rp_alert_limits {
 
 #define RP_FREE_UNKNOWN UINT64_MAX
 
-/* What was seen at a look. */
+/* What was seen at a check. */
 struct rp_alert_view {
     bool is_running; /* else nobody is served, and waits and skew say nothing */
     uint64_t starved_ns, skew_rows;
-    uint64_t free_bytes; /* RP_FREE_UNKNOWN: no disk has answered of late */
+    uint64_t free_bytes; /* RP_FREE_UNKNOWN: no disk has answered recently */
     bool save_failed, copy_failed, engine_failed;
 };
 
@@ -63,8 +63,8 @@ enum rp_alert_state { RP_ALERT_QUIET, RP_ALERT_OWED, RP_ALERT_RAISED };
 /* Zero at the start. */
 struct rp_alert {
     enum rp_alert_state state;
-    uint64_t bad_since_ns; /* the first of the bad looks up to now; 0 = the newest was not bad */
-    uint64_t bad_ns;       /* the newest bad look; 0 = there was none */
+    uint64_t bad_since_ns; /* the first of the bad checks up to now; 0 = the newest was not bad */
+    uint64_t bad_ns;       /* the newest bad check; 0 = there was none */
     uint64_t raised_ns;    /* the newest alert; 0 = there was none */
     uint64_t run_ns;       /* the start of the newest command; 0 = there was none */
     uint64_t times, commands;
@@ -83,7 +83,7 @@ const char *rp_alert_name(enum rp_alert_kind kind);
 /** The table above. */
 enum rp_alert_sign rp_alert_sign(enum rp_alert_kind kind, const struct rp_alert_limits *limits,
                                  const struct rp_alert_view *view);
-/** The state after a look at `now_ns`, which is not 0 and never goes back, and what is to be done.
+/** The state after a check at `now_ns`, which is not 0 and never goes back, and what is to be done.
  */
 enum rp_alert_step rp_alert_look(struct rp_alert *alert, enum rp_alert_kind kind,
                                  enum rp_alert_sign sign, uint64_t now_ns);

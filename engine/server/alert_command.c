@@ -21,7 +21,7 @@
 #include "base/mem.h"
 #include "server/side_thread.h"
 
-#define LOOK_NS UINT64_C(20000000)      /* between two looks at commands that run */
+#define LOOK_NS UINT64_C(20000000)      /* between two checks of commands that run */
 #define IDLE_NS UINT64_C(3600000000000) /* until it is woken */
 #define WORDS_MAX 64u
 #ifndef CLOSE_RANGE_CLOEXEC
@@ -40,7 +40,7 @@ struct slot {
 struct rp_alert_command {
     struct rp_side_thread side; /* the first member: command_main() casts back from it */
     char *text, *program;
-    char *words[WORDS_MAX + 1]; /* in text, with a NULL behind them */
+    char *words[WORDS_MAX + 1]; /* in text, with a NULL after them */
     struct rp_alert_patience patience;
     struct slot slots[RP_ALERT_KINDS];
 };
@@ -147,7 +147,7 @@ static void say_end(struct rp_alert_command *command, struct slot *slot, int sta
                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-/* Look at a command that runs. */
+/* Check a command that runs. */
 static void follow(struct rp_alert_command *command, struct slot *slot)
 {
     int status = 0;

@@ -24,12 +24,12 @@ struct rp_alert_patience {
 };
 
 /** `command`: a program and its arguments, separated by commas. A program without a slash is looked
- * for in PATH. -RP_E_CONFIG: there is none that can be run. */
+ * up in PATH. -RP_E_CONFIG: there is none that can be run. */
 RP_MUST_CHECK int rp_alert_command_open(struct rp_alert_command **out, const char *command,
                                         const struct rp_alert_patience *patience,
                                         struct rp_error *error);
 
-/** Run it for an alert of that kind, with `variables`, "NAME=value" with a NULL behind them, on the
+/** Run it for an alert of that kind, with `variables`, "NAME=value" with a NULL after them, on the
  * heap; they belong to it from now on, also where they are NULL for want of memory. If a command of
  * that kind still runs, it follows when that has ended. */
 void rp_alert_command_run(struct rp_alert_command *command, enum rp_alert_kind kind,

@@ -48,12 +48,12 @@ struct rp_alerts {
     struct rp_alert_command *command; /* NULL = alerts are logged, and nothing is run */
     struct rp_disk_watch *disks[DISKS_MAX];
     size_t disk_count;
-    uint64_t save_failures, copy_failures; /* at the last look */
+    uint64_t save_failures, copy_failures; /* at the last check */
 };
 
 /* ---- what is seen ---------------------------------------------------------------------------- */
 
-/* The seats, disks and reasons that a look has found. */
+/* The seats, disks and reasons that a check has found. */
 struct found {
     struct rp_alert_view view;
     const struct rp_seat *starved, *first, *last; /* NULL = none */
@@ -86,8 +86,8 @@ static uint64_t starved_ns(const struct rp_engine *engine, const struct rp_alert
     return awaits_first_batch(engine, seat) ? 0 : waits_ns;
 }
 
-static void look_at_seats(const struct rp_engine *engine, const struct rp_alerts *alerts,
-                          struct found *found)
+static void check_seats(const struct rp_engine *engine, const struct rp_alerts *alerts,
+                        struct found *found)
 {
     for (uint32_t s = 0; s < engine->seat_count; s++) {
         const struct rp_seat *seat = &engine->seats[s];
@@ -108,9 +108,9 @@ static void look_at_seats(const struct rp_engine *engine, const struct rp_alerts
                                 engine->config->batch_size;
 }
 
-/* The disk with the least room. One that has not answered of late is not known; another one may
+/* The disk with the least room. One that has not answered recently is not known; another one may
  * still be too full. */
-static void look_at_disks(const struct rp_alerts *alerts, struct found *found)
+static void check_disks(const struct rp_alerts *alerts, struct found *found)
 {
     uint64_t now = rp_now_ns();
     bool is_known = true;
@@ -129,8 +129,8 @@ static void look_at_disks(const struct rp_alerts *alerts, struct found *found)
 }
 
 /* Failures are alerts where somebody is told of them: the log names each anyway. */
-static void look_at_saves(const struct rp_engine *engine, struct rp_alerts *alerts,
-                          struct found *found)
+static void check_saves(const struct rp_engine *engine, struct rp_alerts *alerts,
+                        struct found *found)
 {
     const struct rp_save_counts *saves = &engine->save_counts;
     if (!alerts->command)
@@ -258,9 +258,9 @@ void rp_engine_look_at_alerts(struct rp_engine *engine)
         return;
     uint64_t now = rp_now_ns();
     struct found found = {.view.is_running = engine->phase == RP_ENGINE_RUNNING};
-    look_at_seats(engine, alerts, &found);
-    look_at_disks(alerts, &found);
-    look_at_saves(engine, alerts, &found);
+    check_seats(engine, alerts, &found);
+    check_disks(alerts, &found);
+    check_saves(engine, alerts, &found);
     for (enum rp_alert_kind kind = 0; kind < RP_ALERT_KINDS; kind++) {
         enum rp_alert_sign sign = rp_alert_sign(kind, &alerts->limits, &found.view);
         do_step(engine, kind, rp_alert_look(&alerts->alerts[kind], kind, sign, now), &found);

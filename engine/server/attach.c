@@ -37,7 +37,7 @@
 #include "server/stat.h"
 #include "shm/peer.h"
 
-/* More than a socket's buffer holds, so that the end of the connection behind them is read, too. */
+/* More than a socket's buffer holds, so that the end of the connection after them is read, too. */
 #define DOORBELLS_AT_ONCE 1024u
 #define REFUSAL_LOG_NS 10000000000u /* at least this long between two log lines of one refusal */
 
@@ -76,7 +76,7 @@ static int check_number(const char *what, uint64_t engines, uint64_t trainers,
                    trainers);
 }
 
-/* A trainer that attaches again sends the contract that it has, behind the state token. */
+/* A trainer that attaches again sends the contract that it has, after the state token. */
 static int check_contract(const struct rp_engine *engine, const struct rp_request *request,
                           const uint8_t *body, struct rp_error *error)
 {

@@ -42,7 +42,7 @@ struct rp_seat_cause {
 };
 /** Why the trainer of the seat waits now. */
 struct rp_seat_cause rp_seat_cause(const struct rp_engine *engine, const struct rp_seat *seat);
-/** Add the time since the last look, `passed_ns`, to the causes of all that wait now. */
+/** Add the time since the last sample, `passed_ns`, to the causes of all that wait now. */
 void rp_engine_note_causes(struct rp_engine *engine, uint64_t passed_ns);
 
 #endif

@@ -32,7 +32,7 @@ int rp_disk_free_bytes(const char *path, uint64_t *bytes)
     return 0;
 }
 
-/* A look that fails is no answer: the directory may be away for a moment. */
+/* A check that fails is no answer: the directory may be away for a moment. */
 static void watch_main(struct rp_side_thread *side)
 {
     struct rp_disk_watch *watch = (struct rp_disk_watch *)side;
@@ -75,7 +75,7 @@ int rp_disk_watch_open(struct rp_disk_watch **out, const char *path, uint64_t pe
         return 0;
     }
     free_watch(&watch->side);
-    return rp_fail(error, code, NULL, "cannot start the thread that looks at free space: %s",
+    return rp_fail(error, code, NULL, "cannot start the thread that checks free space: %s",
                    rp_strerror(code));
 }
 

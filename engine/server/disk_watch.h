@@ -14,7 +14,7 @@ struct rp_disk_watch;
 typedef int rp_free_bytes(const char *path, uint64_t *bytes);
 rp_free_bytes rp_disk_free_bytes; /* by statvfs(3) */
 
-/** Look at `path` now, and again each `period_ns`. */
+/** Check `path` now, and again each `period_ns`. */
 RP_MUST_CHECK int rp_disk_watch_open(struct rp_disk_watch **out, const char *path,
                                      uint64_t period_ns, rp_free_bytes *look,
                                      struct rp_error *error);

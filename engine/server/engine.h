@@ -53,7 +53,7 @@ enum rp_saver_state {
     RP_SAVER_DONE     /* the thread ends: IDLE follows at once */
 };
 
-/* What came of the last look at token files without hashes (last_look.h). */
+/* The result of the last check of token files without hashes (last_look.h). */
 enum rp_look {
     RP_LOOK_NONE, /* none was asked for */
     RP_LOOK_ASKED,
@@ -62,7 +62,7 @@ enum rp_look {
     RP_LOOK_LATE /* the disk did not answer in time */
 };
 
-/* Takes one checkpoint at a time on threads of its own: copy behind a hold, and write. */
+/* Takes one checkpoint at a time on threads of its own: copy under a hold, and write. */
 struct rp_saver {
     pthread_t thread;
     int done_fd;               /* eventfd: written at each state that is reached */
@@ -90,7 +90,7 @@ struct rp_saver {
     size_t page_bytes;
     struct rp_content_source *sources; /* where contents lie in shared memory */
     size_t source_count;
-    /* shared: contents count only if the look that is asked for after they were listed finds no
+    /* shared: contents count only if the check that is asked for after they were listed finds no
      * change. enum rp_look. Writer: the engine; reader: a thread of the save. PAIRS saver-look */
     struct rp_a32 look;
     struct rp_event look_settled;
@@ -258,7 +258,7 @@ struct rp_engine {
     struct rp_error *error;
     uint64_t started_ns, failed_ns;
     struct rp_pace pace;
-    /* The sample at which it was last looked how tokens are taken, and at which the log said it. */
+    /* Samples at which it was last checked how tokens are taken, and at which the log said it. */
     uint64_t looked_reading_ns, told_reading_ns;
     uint32_t told_reading; /* enum rp_read_way: what it said */
     bool told_refusal;     /* it has said that io_uring was refused to a reader */

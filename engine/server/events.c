@@ -38,8 +38,8 @@ static int watch_descriptors(struct rp_engine *engine, struct rp_error *error)
                     : 0;
 }
 
-/* Rings and seats have descriptors of their own. That these cannot all be made is found out before
- * thousands of them are. */
+/* Rings and seats have descriptors of their own. If these cannot all be made, that is found out
+ * before thousands of them are. */
 static int check_limit(const struct rp_config *config, uint64_t limit, struct rp_error *error)
 {
     uint64_t wanted = rp_engine_descriptors(config), least = wanted + RP_DESCRIPTORS_MIN;

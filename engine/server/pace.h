@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pace.h — how fast a run goes of late: the engine's counters, sampled about ten times a second for
- * a minute, and what they have grown by over a window. */
+/* pace.h — how fast a run has gone recently: the engine's counters, sampled about ten times a
+ * second for a minute, and what they have grown by over a window. */
 #ifndef RP_SERVER_PACE_H
 #define RP_SERVER_PACE_H
 

@@ -48,8 +48,8 @@ static int seek_probe(struct rp_engine *engine, uint64_t row, struct rp_error *e
     return code < 0 ? code : -EINPROGRESS;
 }
 
-/* A token of the end of the stream is also that of the padding rows behind it, up to the step's
- * end: padding does not change the state. */
+/* A token of the end of the stream is also that of the padding rows after it, up to the step's end:
+ * padding does not change the state. */
 static int load_token(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
                       struct rp_error *error)
 {
@@ -151,7 +151,7 @@ int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_er
     RP_ASSERT(row >= engine->base_row);
     int code = rp_engine_probe_row(engine, row, NULL, 0, error);
     return code == -RP_E_USAGE ? 0
-                               : code; /* padding behind the last row: the probe is at the end */
+                               : code; /* padding after the last row: the probe is at the end */
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -166,7 +166,7 @@ static bool is_reweighted(struct rp_engine *engine, const void *token, size_t by
 /* A state that is compared with another one. */
 struct compared {
     uint8_t *state;           /* without the plan digest, which an older token does not have */
-    size_t bytes;             /* 0: the row is too far away, or behind the probe */
+    size_t bytes;             /* 0: the row is too far away, or before the probe */
     struct rp_hash128 digest; /* zero if not known */
 };
 

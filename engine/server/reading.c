@@ -56,9 +56,9 @@ void rp_engine_choose_reading(struct rp_engine *engine, struct rp_flow_options *
     log_choice(engine, options, why);
 }
 
-/* ---- of late --------------------------------------------------------------------------------- */
+/* ---- recently -------------------------------------------------------------------------------- */
 
-/* Bytes a second of late, by enum rp_read_way. */
+/* Recent bytes a second, by enum rp_read_way. */
 struct speeds {
     double of[RP_READ_MAPPED + 1], all;
 };

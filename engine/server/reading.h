@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reading.h — how tokens are taken from files: what is chosen at the start, how it is of late, and
- * why, for the log and for status. */
+/* reading.h — how tokens are taken from files: what is chosen at the start, how it has been
+ * recently, and why, for the log and for status. */
 #ifndef RP_SERVER_READING_H
 #define RP_SERVER_READING_H
 

@@ -2,7 +2,7 @@
 /* rebuild.c — a ring gets new memory while the flow runs, because a process that has left it may
  * still read the old memory.
  *
- *   1. A thread makes the new ring, and copies the published batches. Meanwhile the engine's thread
+ *   1. A thread makes the new ring, and copies the published batches. The engine's thread still
  *      delivers.
  *   2. The engine's thread copies the batches that were published since.
  *   3. The engine's thread pauses packers, copies the batches that are packed and not published,

@@ -10,7 +10,7 @@
  * next batch stays the same. */
 bool rp_engine_can_rebuild_running(const struct rp_engine *engine, uint32_t ring, uint32_t replica,
                                    uint64_t batch);
-/** Rebuild the ring while the flow runs. Batches are delivered to all rings meanwhile, except while
+/** Rebuild the ring while the flow runs. Batches are still delivered to all rings, except while
  * packers are paused and the batches that are packed and not published are copied. If the ring
  * cannot be made nothing has changed. If packers cannot be started again, flow_running is false and
  * the engine has to fail. */

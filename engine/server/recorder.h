@@ -18,7 +18,7 @@
  * kept, the log says why, and *out stays NULL. */
 void rp_recorder_open(struct rp_recorder **out, const struct rp_config *config);
 
-/** Refuse a start in another directory than that of the record, from a position behind that of the
+/** Refuse a start in another directory than that of the record, from a position before that of the
  * record. `row`: where the start would begin; has_checkpoint: at one of
  * this directory. */
 RP_MUST_CHECK int rp_recorder_check(const struct rp_recorder *recorder,

@@ -168,7 +168,7 @@ static int rebuild_behind(struct rp_engine *engine, const struct asked *asked, u
                                     batch, error);
 }
 
-/* Rebuild the ring with the flow stopped meanwhile. */
+/* Rebuild the ring while the flow is stopped. */
 static int rebuild_stopped(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                            uint64_t batch, struct rp_error *error)
 {

@@ -22,9 +22,9 @@ static uint64_t row_of_batch(const struct rp_rejoin_facts *facts, uint64_t batch
     return facts->base_row + batch * facts->batch_rows;
 }
 
-/* The row for a token of the end of the stream: behind the last step or, where others are attached,
+/* The row for a token of the end of the stream: after the last step or, where others are attached,
  * the seat's position if that is in the padding of the last step. */
-static uint64_t row_behind_end(const struct rp_rejoin_facts *facts)
+static uint64_t row_after_end(const struct rp_rejoin_facts *facts)
 {
     uint64_t rows = facts->row - facts->base_row;
     if (facts->others == RP_OTHERS_NONE && !RP_DEFECT(pad_after_end))
@@ -43,7 +43,7 @@ static uint64_t row_asked_for(const struct rp_rejoin_facts *facts)
         return facts->position_is_known ? row_of_batch(facts, facts->position) : facts->start_row;
     case RP_ASKS_BY_TOKEN:
         if (facts->follows == RP_FOLLOWS_END && facts->row >= facts->base_row)
-            return row_behind_end(facts);
+            return row_after_end(facts);
         break;
     case RP_ASKS_BY_ROW:
         break;

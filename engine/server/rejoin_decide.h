@@ -12,9 +12,9 @@
  *   TOKEN    The row of the token. But the last step is filled with padding, which does not change
  *            the state; so a token of the end of the stream does not tell how much padding its
  *            consumer has released. If no other consumer is attached, the stream is finished for
- *            this one: it is placed behind that step, and gets no batch. If others are attached, it
+ *            this one: it is placed after that step, and gets no batch. If others are attached, it
  *            ends with them: it gets the seat's position if that is in the padding of that step,
- *            else the first batch behind the last row.
+ *            else the first batch after the last row.
  *   NOTHING  The seat's position; where that is unknown (seat.h), the row at which the engine
  *            started, because this consumer has released nothing.
  *

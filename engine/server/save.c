@@ -10,14 +10,14 @@
  *
  * Invariant: cut <= consumed < cut + a step. The batches between the two were released, so their
  * slots may be in use again: they are in no contents, and a run that begins at the cut reads them
- * from the corpus. Rows at and behind `consumed` that were prefetched are immutable until they are
+ * from the corpus. Rows at and after `consumed` that were prefetched are immutable until they are
  * released, and a hold keeps their slots and tickets from being used again after that.
  *
  * Invariant: no checkpoint counts a batch that a consumer may ask for again. So none is made while
  * the position of any seat is unknown (seat.h).
  *
  * Invariant: no contents are of a token file that is known to have changed. Of files without hashes
- * that is known by a look after the contents were listed (last_look.h), which goes on while they
+ * that is known by a check after the contents were listed (last_look.h), which goes on while they
  * are copied and written. If it finds a change, or the disk does not answer in time, the checkpoint
  * is saved without contents.
  *

@@ -17,7 +17,7 @@ bool rp_engine_begin_save(struct rp_engine *engine);
 /** done_fd was written: do the engine's part of each state that a save has reached. */
 void rp_engine_continue_save(struct rp_engine *engine);
 /** The newest checkpoint of the directory, at `path`, has this state token, which is the engine's
- * from now on; NULL: it is not known. A save of the same state copies nothing: it only looks
+ * from now on; NULL: it is not known. A save of the same state copies nothing: it only checks
  * whether that checkpoint still verifies, and writes one without contents if not. */
 void rp_engine_know_saved(struct rp_engine *engine, void *token, size_t bytes, const char *path);
 /** Wait until a save under way has copied its contents from shared memory. To be called before

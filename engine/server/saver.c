@@ -2,9 +2,9 @@
 /* saver.c — the threads of one save.
  *
  * A thread, the collector, copies the contents out of shared memory while the stream runs: a hold
- * keeps them unchanged meanwhile. The saver's thread writes to disk what is copied already, as a
- * section that grows (checkpoint.h). So the hold ends with the copy and never waits for the disk,
- * and the save is reported by the thread that has written it, which need not be woken for that.
+ * keeps them unchanged. The saver's thread writes to disk what is copied already, as a section that
+ * grows (checkpoint.h). So the hold ends with the copy and never waits for the disk, and the save
+ * is reported by the thread that has written it, which need not be woken for that.
  *
  * Invariants:
  *
@@ -49,7 +49,7 @@ struct contents_copy {
     pthread_t collector;
     uint8_t *data;
     size_t bytes_wanted, bytes; /* of all sources, and of those that are copied */
-    uint64_t end_row_wanted;    /* behind the last row of all sources */
+    uint64_t end_row_wanted;    /* after the last row of all sources */
     size_t count;               /* of sources that are copied */
     size_t shown;               /* bytes that the section has grown by */
     struct rp_growing_section *section;
@@ -138,7 +138,7 @@ static void judge_copy(struct contents_copy *copy)
     }
 }
 
-/* Sources come in order from one ring that was packed in order: a look is quicker than to sort. */
+/* Sources come in order from one ring that was packed in order: a check is quicker than a sort. */
 static void put_in_order(struct rp_saver *saver)
 {
     for (size_t i = 1; i < saver->source_count; i++)

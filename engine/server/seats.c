@@ -26,7 +26,7 @@ int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat)
     return pid;
 }
 
-/* NULL: nobody is attached, or it is quarantined, and nothing it writes is looked at. */
+/* NULL: nobody is attached, or it is quarantined, and nothing it writes is read. */
 static const struct rp_ring_control *words_of(const struct rp_seat *seat)
 {
     return seat->ring->seats[seat->replica].words;

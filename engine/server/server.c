@@ -48,10 +48,10 @@
 #include "stream.h"
 
 #define PARK_MS 100
-#define FAILED_WAIT_NS 10000000000u /* as long as a trainer looks for its engine by default */
+#define FAILED_WAIT_NS 10000000000u /* as long as a trainer searches for its engine by default */
 #define EVENTS_MAX 64
-/* Deliver steps between two looks at the sockets while there is always something to deliver. */
-#define STEPS_PER_LOOK 64u
+/* Deliver steps between two polls of the sockets while there is always something to deliver. */
+#define STEPS_PER_POLL 64u
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -274,7 +274,7 @@ static void look_after_names(struct rp_engine *engine)
     }
 }
 
-static void look(struct rp_engine *engine, int timeout_ms)
+static void poll_events(struct rp_engine *engine, int timeout_ms)
 {
     struct epoll_event events[EVENTS_MAX];
     int count = epoll_wait(engine->epoll_fd, events, EVENTS_MAX, timeout_ms);
@@ -342,7 +342,7 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
     *idle = 0;
     bool has_failed = engine->exit_code != 0; /* then there is always something to deliver */
     bool parked = !engine->flow_running || rp_flow_park(engine->flow) || has_failed;
-    look(engine, parked ? PARK_MS : 0);
+    poll_events(engine, parked ? PARK_MS : 0);
     if (engine->phase == RP_ENGINE_RUNNING)
         rp_engine_skip_absent(engine);
 }
@@ -362,8 +362,8 @@ static void run(void *argument)
     struct rp_engine *engine = argument;
     uint32_t idle = 0;
     for (uint32_t steps = 0; engine->phase != RP_ENGINE_DONE; steps++) {
-        if (steps % STEPS_PER_LOOK == 0)
-            look(engine, 0);
+        if (steps % STEPS_PER_POLL == 0)
+            poll_events(engine, 0);
         fail_when_changed(engine);
         run_step(engine, &idle);
         if (engine->placing_count && engine->phase != RP_ENGINE_RUNNING)
@@ -376,7 +376,7 @@ static void run(void *argument)
             engine->saver.state == RP_SAVER_IDLE && engine->look != RP_LOOK_ASKED)
             engine->phase = RP_ENGINE_DONE;
     }
-    rp_engine_look_at_alerts(engine); /* at what the last save and the end have shown */
+    rp_engine_look_at_alerts(engine); /* with what the last save and the end have shown */
     for (uint32_t r = 0; r < engine->ring_count; r++)
         if (engine->rings[r].status == RP_RING_RUNNING && engine->rings[r].data.data)
             rp_ring_set_status(&engine->rings[r], RP_RING_STOPPED, engine->rings[r].tail, NULL);

@@ -15,7 +15,7 @@ static inline double rp_stat_seconds(uint64_t ns)
 
 /** How far the local ranks are: row, step, and the distance between the first and the last. */
 void rp_stat_add_progress(json_t *object, const struct rp_engine *engine);
-/** How fast it goes, of late and since the engine started. */
+/** How fast it has gone, recently and since the engine started. */
 void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
                        const struct rp_flow_counts *counts);
 /** Saves, and their copies in the second location. */

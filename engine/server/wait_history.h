@@ -18,9 +18,9 @@ struct rp_wait_history {
     uint64_t waited_ns[RP_HISTORY_PERIODS][RP_CAUSES];
 };
 
-/** The engine looks at `now_ns`, which never goes back. */
+/** The engine takes a sample at `now_ns`, which never goes back. */
 void rp_wait_history_begin(struct rp_wait_history *history, uint64_t now_ns);
-/** A trainer has waited for this cause for `waited_ns` until that look. */
+/** A trainer has waited for this cause for `waited_ns` until that sample. */
 void rp_wait_history_add(struct rp_wait_history *history, enum rp_cause cause, uint64_t waited_ns);
 
 #endif
