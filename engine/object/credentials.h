@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* credentials.h — the keys that sign requests to S3 and its relatives, from where AWS's own tools
- * look for them, in their order: the environment; the profile in ~/.aws/credentials and
+ * search for them, in their order: the environment; the profile in ~/.aws/credentials and
  * ~/.aws/config, its credential_process among it; the container's endpoint; the instance's
  * (IMDSv2). Everything else (SSO, assumed roles, web identities) is reached through
  * credential_process.
  *
  * They are kept for the process and got again five minutes before they expire. Nothing here is ever
- * logged: messages name the place that was looked at, never what was found there. */
+ * logged: messages name the place that was read, never what was found there. */
 #ifndef RP_OBJECT_CREDENTIALS_H
 #define RP_OBJECT_CREDENTIALS_H
 

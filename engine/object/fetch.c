@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fetch — see fetch.h. One look brings the size, the identity and the first 64 KiB; the rest comes
- * in pieces, some at a time. */
+/* fetch — see fetch.h. The first request brings the size, the identity and the first 64 KiB; the
+ * rest comes in pieces, some at a time. */
 #include "object/fetch.h"
 
 #include <errno.h>
@@ -105,7 +105,7 @@ static void end(struct fetching *fetching)
     free(fetching);
 }
 
-/* Some pieces from *at on, and behind them the new *at. */
+/* Some pieces from *at on; the new *at is after them. */
 static int read_some(const struct fetching *f, uint8_t *to, uint64_t *at, struct rp_error *error)
 {
     struct rp_object_request requests[PIECES_AT_ONCE];
@@ -191,7 +191,7 @@ int rp_fetch_file(const char *url, const char *path, const char *identity,
                        rp_object_name(f->object));
     if (code == 0 && identity && strcmp(f->look.identity, identity) != 0)
         code = rp_fail(error, -RP_E_CHANGED, "run the command again when nobody writes to it",
-                       "%s: changed while it was looked at: its ETag: expected %s, found %s",
+                       "%s: changed while it was read: its ETag: expected %s, found %s",
                        rp_object_name(f->object), identity, f->look.identity);
     if (code == 0) {
         f->progress = progress;

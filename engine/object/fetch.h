@@ -16,13 +16,14 @@ struct rp_looked {
     uint64_t bytes;
     uint64_t identity; /* a hash of what tells one content of it from another; 0: nothing does */
 };
-/** Look at objects, some at a time. They may be empty. One that is not there, or of which the store
- * does not say whether it is, is an error, or with may_be_missing like an empty one. */
+/** Find the sizes and identities of objects, some at a time. They may be empty. One that is not
+ * there, or of which the store does not say whether it is, is an error, or with may_be_missing like
+ * an empty one. */
 RP_MUST_CHECK int rp_fetch_looks(const char *const *urls, size_t count, bool may_be_missing,
                                  struct rp_looked *looked, struct rp_error *error);
 
-/** All of an object of at most bytes_max bytes, with a NUL behind it that is not counted; the
- * caller frees it. -ENOENT: it is not there, or the store does not say whether it is. */
+/** All of an object of at most bytes_max bytes, with a NUL after it that is not counted; the caller
+ * frees it. -ENOENT: it is not there, or the store does not say whether it is. */
 RP_MUST_CHECK int rp_fetch_text(const char *url, uint64_t bytes_max, char **text_out,
                                 size_t *bytes_out, struct rp_error *error);
 

@@ -41,7 +41,7 @@ static const struct dialect hub = {.query = NULL};
 struct listing {
     const struct dialect *dialect;
     char *base;               /* of the objects: what is before their keys */
-    const char *query;        /* and behind them; NULL: nothing */
+    const char *query;        /* and after them; NULL: nothing */
     struct rp_object *object; /* the bucket */
     char *prefix;             /* of the keys: the pattern up to its first wildcard */
     bool encodes;             /* keys are percent-encoded in URLs */
@@ -296,7 +296,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* A key may be in two pages: of objects that are written meanwhile, those behind them move on. */
+/* A key may be in two pages: when objects are written in between, the keys after them move on. */
 static int tell_keys(struct listing *l, int (*add)(void *, const char *, struct rp_error *),
                      void *context, struct rp_error *error)
 {

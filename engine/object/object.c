@@ -79,7 +79,7 @@ void rp_ask_free(struct rp_ask *ask)
 
 /* ---- rights ---------------------------------------------------------------------------------- */
 
-/* As huggingface_hub looks for it. */
+/* As huggingface_hub finds it. */
 static char *hub_token(void)
 {
     const char *given = rp_environment("HF_TOKEN"), *home = rp_environment("HF_HOME");

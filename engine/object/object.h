@@ -7,10 +7,10 @@
  *   Azure   *.blob.core.windows.net: AZURE_STORAGE_SAS_TOKEN, unless the URL has a query; by https,
  *           and of AZURE_STORAGE_ACCOUNT_NAME alone, where that is set
  *   Hub     hf://, huggingface.co, or the host of HF_ENDPOINT: the bearer HF_TOKEN, or the token
- *           that `hf auth login` keeps. What its files redirect to is asked directly from then on
+ *           that `hf auth login` keeps. The target of a redirect is asked directly from then on
  *
- * What is asked for on the wire may carry a secret: it stays in here and in libcurl, and messages
- * have the name of the object instead. Threads: any. */
+ * The URL on the wire may carry a secret: it stays in here and in libcurl, and messages have the
+ * name of the object instead. Threads: any. */
 #ifndef RP_OBJECT_OBJECT_H
 #define RP_OBJECT_OBJECT_H
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* remote — see remote.h.
  *
- * Of each shard the tokens, the index, the sidecar and the file of spans are looked at. One look
- * brings size, identity and the first 64 KiB, which is all of a small one; the rest of a larger one
- * is read into a new file in pieces. Shards are taken in groups, so that a corpus of many needs no
- * more memory and descriptors than a group. */
+ * Of each shard the tokens, the index, the sidecar and the file of spans are requested. The first
+ * request of each brings size, identity and the first 64 KiB, which is all of a small one; the rest
+ * of a larger one is read into a new file in pieces. Shards are taken in groups, so that a corpus
+ * of many needs no more memory and descriptors than a group. */
 #include "object/remote.h"
 
 #include <errno.h>

@@ -2,11 +2,11 @@
 /* remote.h — the shards of a corpus that are objects: how large they are, what identifies them, and
  * the small objects beside them.
  *
- * Token objects are read by ranges while the stream runs (io/io_http.c). What lies beside them and
- * is looked into at random, the index (NAME.idx) and the sidecar (NAME.bin.rpx), is fetched whole
- * at the start, into a directory of this machine, under a name that is made of its URL (rp_url_id)
- * and its identity, with the hash of its content beside it (NAME.xxh3). What is there and has its
- * hash is not fetched again; what differs from it is.
+ * Token objects are read by ranges while the stream runs (io/io_http.c). The objects beside them
+ * that are read at random, the index (NAME.idx) and the sidecar (NAME.bin.rpx), are fetched whole
+ * at the start, into a directory of this machine, each under a name that is made of its URL
+ * (rp_url_id) and its identity, with the hash of its content beside it (NAME.xxh3). A file that is
+ * there and has its hash is not fetched again; one that differs from it is.
  *
  * And buckets: which objects a pattern stands for. */
 #ifndef RP_OBJECT_REMOTE_H
@@ -33,7 +33,7 @@ struct rp_remote {
     uint64_t index_hash, sidecar_hash, spans_hash;
 };
 
-/** Look at shards, up to 32 at a time. A URL may be that of an object of tokens, of an .idx or a
+/** Request shards, up to 32 at a time. A URL may be that of an object of tokens, of an .idx or a
  * sidecar beside it, or a Megatron prefix. directory: where small objects are kept; NULL:
  * $XDG_CACHE_HOME/ringpack or ~/.cache/ringpack. */
 RP_MUST_CHECK int rp_remotes_open(struct rp_remote **remotes_out, const char *const *urls,

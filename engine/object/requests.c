@@ -213,7 +213,7 @@ static uint64_t draw_below(struct rp_requests *requests, uint64_t limit)
     return limit ? x % limit : 0;
 }
 
-/* Somebody who looks at the log learns why nothing moves, and is not flooded. */
+/* Somebody who reads the log learns why nothing moves, and is not flooded. */
 static void tell(struct rp_requests *requests, const struct rp_object_request *r, uint64_t now)
 {
     if (now - requests->said_ns < QUIET_NS)

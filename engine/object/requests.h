@@ -2,11 +2,11 @@
 /* requests.h — what is asked of stores: many requests at a time, by one thread, each tried again
  * until it is answered or cannot be.
  *
- * A request is one range of one object, read into the caller's memory. What goes wrong on the way
- * (a busy server, a broken connection, half a body, silence) is tried again in here, with pauses
- * that double up to a limit and are drawn at random (full jitter), so that a thousand readers do
- * not come back at the same moment. What is wrong with the answer (reply.h) ends the request at
- * once, and so does patience at its end.
+ * A request is one range of one object, read into the caller's memory. A request that fails on the
+ * way (a busy server, a broken connection, half a body, silence) is tried again in here, with
+ * pauses that double up to a limit and are drawn at random (full jitter), so that a thousand
+ * readers do not come back at the same moment. A wrong answer (reply.h) ends the request at once,
+ * and so does the end of patience.
  *
  * Connections are kept, one for each request at most; HTTP/1.1, because requests that share one
  * connection share its speed. Invariant: memory of a request is written until rp_requests_wait

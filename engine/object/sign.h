@@ -3,8 +3,8 @@
  * query ("presigned"), as S3, R2, MinIO and, with HMAC keys, Google's XML API take it. Only the
  * host is signed, so that one URL serves every range of its object.
  *
- * The rule: docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html. What is made here
- * is a secret: it is never logged. */
+ * The rule: docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html. The result is a
+ * secret: it is never logged. */
 #ifndef RP_OBJECT_SIGN_H
 #define RP_OBJECT_SIGN_H
 

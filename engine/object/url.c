@@ -44,7 +44,7 @@ bool rp_url_has_bucket(const char *text)
 #define HUB "https://huggingface.co"
 #define GOOGLE "https://storage.googleapis.com"
 
-/* What has no scheme is refused when a URL of the Hub is parsed. */
+/* A value without a scheme is refused when a URL of the Hub is parsed. */
 static const char *hub_endpoint(void)
 {
     const char *given = rp_environment("HF_ENDPOINT");

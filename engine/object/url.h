@@ -57,8 +57,8 @@ bool rp_url_may_have_hub_token(const struct rp_url *url);
 RP_MUST_CHECK int rp_url_parse(struct rp_url *url, const char *text, struct rp_error *error);
 void rp_url_free(struct rp_url *url);
 
-/** The URL with another last name: `suffix` behind its path, in the place of the last `cut` bytes.
- * The caller frees it; NULL when out of memory. */
+/** The URL with another last name: `suffix` at the end of its path, in the place of the last `cut`
+ * bytes. The caller frees it; NULL when out of memory. */
 char *rp_url_beside(const char *text, size_t cut, const char *suffix);
 
 /** Does the path of the URL, without its query, end with `suffix`? */
