@@ -266,7 +266,7 @@ static int open_file(const char *path, uint64_t *size, struct rp_error *error)
     else if (code < 0)
         code = rp_fail(error, code, NULL, "%s: cannot lock it: %s", path, rp_strerror(code));
     else if (fstat(fd, &info) < 0)
-        code = rp_file_fail(error, path, "look at");
+        code = rp_file_fail(error, path, "stat");
     else if (!S_ISREG(info.st_mode))
         code = rp_fail(error, -RP_E_FORMAT, "remove it, or move it away",
                        "%s: expected a regular file, found another kind", path);

@@ -42,9 +42,9 @@ static bool are_on_one_file_system(const struct rp_new_files *files)
     return has_syncfs(files->files[0].fd);
 }
 
-/* Write the content of many files in one commit of the file system's journal. That it succeeds
- * proves nothing: before Linux 5.8 syncfs does not report a write that failed, and an overlay need
- * not report one of the file system below it. */
+/* Write the content of many files in one commit of the file system's journal. Its success proves
+ * nothing: before Linux 5.8 syncfs does not report a write that failed, and an overlay need not
+ * report one of the file system below it. */
 static void write_together(const struct rp_new_files *files)
 {
     if (files->count >= SYNCFS_FILES_MIN && are_on_one_file_system(files))

@@ -16,7 +16,7 @@ RP_MUST_CHECK int rp_own_dir_open(const char *path, const char *what, const char
  * /tmp/ringpack-UID-cache. The caller frees it; NULL when out of memory. */
 char *rp_dir_of_caches(const char *given);
 
-/** rp_dir_make for such a directory, or one in it. That of /tmp has to be our own. */
+/** rp_dir_make for such a directory, or one in it. The one in /tmp has to be our own. */
 RP_MUST_CHECK int rp_dir_make_caches(const char *path, struct rp_error *error);
 
 #endif

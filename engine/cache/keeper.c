@@ -163,7 +163,7 @@ static int make_room(struct rp_cache *cache, const struct rp_kept_file *file, ui
     return number < 0 ? (int)number : code < 0 ? code : 1;
 }
 
-/* What a job has of one chunk. */
+/* Keep the part of a job that lies in one chunk. */
 static int keep_chunk(struct rp_cache *cache, const struct rp_cache_job *job, uint64_t chunk)
 {
     const struct rp_kept_file *file = &job->kept->file;

@@ -38,7 +38,7 @@ struct rp_hash128 rp_kept_file_key(const struct rp_cache_object *object);
  * key. */
 RP_MUST_CHECK int rp_kept_file_open(struct rp_kept_file *file, int directory,
                                     struct rp_hash128 key);
-/** Make it, under the lock. What was there is replaced. */
+/** Make it, under the lock. A file that was there is replaced. */
 RP_MUST_CHECK int rp_kept_file_make(struct rp_kept_file *file, int directory, struct rp_hash128 key,
                                     uint64_t bytes);
 /** False: the open file was removed or cut. */

@@ -140,7 +140,7 @@ static int count_file(struct rp_stock *stock, const struct rp_kept_file *file, u
     return code;
 }
 
-/* What a file that cannot be read takes on the disk, which is no less than its pages. */
+/* The disk space of a file that cannot be read, which is no less than its pages. */
 static uint64_t bytes_on_disk(const struct rp_stock *stock, const char *name)
 {
     struct stat info;
@@ -284,7 +284,7 @@ static void leave_out(struct rp_stock *stock, const struct rp_stock_pick *pick)
         *chunk = stock->chunks[--stock->chunk_count];
 }
 
-/* That another engine evicts from a file does not make it one that is used. */
+/* An eviction from a file of another run does not make it one that is used. */
 static void keep_time(const struct rp_kept_file *open, const struct rp_stock_file *file)
 {
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = file->used_s}};

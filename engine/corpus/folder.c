@@ -141,7 +141,7 @@ static int add_object(void *context, const char *url, struct rp_error *error)
     return code;
 }
 
-/* Which of the files there are that name the others. */
+/* Find the files that name the others. */
 static int look_for_indexes(struct rp_folder *folder, struct rp_error *error)
 {
     static const char *const indexes[] = {"dataset_dict.json", "index.json", "state.json"};

@@ -164,7 +164,7 @@ static int find_sidecar(struct rp_found *found, const struct rp_find_options *op
     return code < 0 && !options->replacing_sidecar ? code : 0;
 }
 
-/* What nobody declared, the sidecar may know: it was built with such a declaration. */
+/* The sidecar may know what nobody declared: it was built with such a declaration. */
 static void take_from_sidecar(struct rp_found *found)
 {
     if (!found->has_sidecar)

@@ -16,8 +16,8 @@
 
 /* ---- whether --------------------------------------------------------------------------------- */
 
-/* Which lane and which rank a row has repeats with one period: count, in one period, how many rows
- * of each lane belong to ranks of this node. */
+/* The lane and the rank of a row repeat with one period: count, in one period, how many rows of
+ * each lane belong to ranks of this node. */
 static void find_local_lanes(struct rp_block_reads *block_reads, const struct rp_flow_options *o,
                              uint64_t base_row)
 {

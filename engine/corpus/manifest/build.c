@@ -314,7 +314,7 @@ static bool has_same_texts(struct rp_manifest_build *build)
     return is_same_text;
 }
 
-/* What is there already need not be written: only the rest is left in the list. */
+/* Shards of the older manifest need not be written again: only the rest is left in the list. */
 static void keep_new_shards(struct rp_manifest_build *build)
 {
     uint64_t kept = 0;

@@ -41,7 +41,7 @@ static int take_mask(struct rp_manifest_build *build, uint32_t s, const char *pa
                    mask, found);
 }
 
-/* What the older manifest has of a source that is appended to. */
+/* Take over what the older manifest has of a source that is appended to. */
 static void begin_source(struct rp_manifest_build *build, uint32_t s)
 {
     struct rp_build_source *source = &build->sources[s];
