@@ -371,25 +371,33 @@ static bool is_announcement_due(const struct rp_deliver *d)
            rp_now_ns() - d->unannounced_ns >= announce_after_ns(d);
 }
 
+/* With the turn. Returns whether the engine has to go on from here. */
+static bool deliver_in_turn(struct rp_deliver *d, bool waits)
+{
+    retire_rows(d);
+    if (waits || is_announcement_due(d))
+        rp_deliver_announce(d);
+    if (rp_a32_load_relaxed(&d->space_wanted))
+        find_space(d);
+    else if (d->wake_at != UINT64_MAX)
+        (void)rp_deliver_poll_space(d);
+    return waits_for_engine(d) || rp_deliver_is_consumed(d, d->wake_at) || is_at_end(d);
+}
+
+/* `waits`: the packer has nothing more to pack for now. A packer that finds the turn taken leaves
+ * its ticket to the holder, who therefore checks once more after giving the turn back. */
 static void deliver_as_packer(struct rp_deliver *d, bool waits)
 {
-    uint64_t next;
-    bool needs_engine;
+    bool needs_engine, is_work_left;
     rp_fence_seq_cst(); /* PAIRS turn */
     do {
         if (!rp_turn_try(&d->turn))
-            return; /* its holder checks again */
-        retire_rows(d);
-        if (waits || is_announcement_due(d))
-            rp_deliver_announce(d);
-        if (rp_a32_load_relaxed(&d->space_wanted))
-            find_space(d);
-        else if (d->wake_at != UINT64_MAX)
-            (void)rp_deliver_poll_space(d);
-        next = d->next_ticket;
-        needs_engine = waits_for_engine(d) || rp_deliver_is_consumed(d, d->wake_at) || is_at_end(d);
+            return;
+        needs_engine = deliver_in_turn(d, waits);
+        uint64_t next = d->next_ticket;
         rp_turn_give_back(&d->turn);
-    } while (!needs_engine && (is_packed(d->arena, next) || rp_a32_load_relaxed(&d->space_wanted)));
+        is_work_left = is_packed(d->arena, next) || rp_a32_load_relaxed(&d->space_wanted);
+    } while (!needs_engine && is_work_left);
     if (needs_engine)
         rp_fd_wake(d->wake_fd);
 }

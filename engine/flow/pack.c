@@ -260,20 +260,33 @@ static void read_lost_pages(const struct rp_pack_plan *plan, const struct rp_tic
             rp_files_read_lost(plan->files, &ticket->transfers[i]);
 }
 
-/* The ticket is READY. False when the flow is stopping. */
-static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, uint64_t number,
-                        struct rp_ticket *ticket)
+/* Pack transfer `i`, from `source`. False: one of its token ids is not below the limit. */
+static bool pack_and_check(const struct rp_pack_plan *plan, const struct rp_ticket *ticket,
+                           uint32_t i, const uint8_t *source, const struct rp_mask *mask)
 {
-    const struct rp_arena *arena = plan->arena;
+    const struct rp_transfer *transfer = &ticket->transfers[i];
+    const struct rp_transfer *ahead =
+        &ticket->transfers[rp_min_u64(i + TRANSFERS_AHEAD, ticket->transfer_count - 1)];
+    const struct rp_pack_target *target = &plan->targets[transfer->ring];
+    uint8_t *slot = slot_of(target, ticket->batch), *data = plan->arena->data;
+    uint64_t largest = pack_transfer(target, slot, source, transfer,
+                                     rp_files_tokens(plan->files, data, ahead));
+    if (mask)
+        apply_mask(target, slot, transfer, mask, data);
+    return largest < rp_transfer_token_limit(transfer, plan->token_limit);
+}
+
+/* False when the flow is stopping. A ticket with an error has no more transfers to pack. */
+static bool pack_transfers(const struct rp_pack_plan *plan, uint32_t index, uint64_t number,
+                           struct rp_ticket *ticket)
+{
     const struct rp_mask *mask = ticket->masks, *masks_end = mask + ticket->mask_count;
     uint32_t bad_transfer = 0;
     bool has_pages = false;
-    RP_ASSERT(ticket->transfer_count <= RP_TICKET_TRANSFERS_MAX);
-    RP_ASSERT(ticket->row_count <= RP_TICKET_ROWS_MAX);
     for (uint32_t i = 0; i < ticket->transfer_count; i++) {
         const struct rp_transfer *transfer = &ticket->transfers[i];
         const struct rp_mask *its_mask = mask < masks_end && mask->transfer == i ? mask++ : NULL;
-        if (is_left_out(arena, transfer->ring, ticket->batch))
+        if (is_left_out(plan->arena, transfer->ring, ticket->batch))
             continue;
         if (!can_be_packed(plan, ticket, number, transfer))
             return false;
@@ -286,27 +299,36 @@ static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, uint64_
             rp_ticket_fail(ticket, error.code, &error);
             return true;
         }
-        const struct rp_pack_target *target = &plan->targets[transfer->ring];
-        const struct rp_transfer *ahead =
-            &ticket->transfers[rp_min_u64(i + TRANSFERS_AHEAD, ticket->transfer_count - 1)];
-        uint64_t largest = pack_transfer(target, slot_of(target, ticket->batch), source, transfer,
-                                         rp_files_tokens(plan->files, arena->data, ahead));
-        if (its_mask)
-            apply_mask(target, slot_of(target, ticket->batch), transfer, its_mask, arena->data);
-        if (bad_transfer == 0 && largest >= rp_transfer_token_limit(transfer, plan->token_limit))
+        if (!pack_and_check(plan, ticket, i, source, its_mask) && bad_transfer == 0)
             bad_transfer = i + 1;
     }
+    ticket->bad_transfer = bad_transfer;
+    return true;
+}
+
+/* False when the flow is stopping. */
+static bool finish_rows(const struct rp_pack_plan *plan, const struct rp_ticket *ticket)
+{
     for (uint32_t i = 0; i < ticket->row_count; i++) {
         const struct rp_row_end *end = &ticket->rows[i];
-        if (is_left_out(arena, end->ring, ticket->batch))
+        if (is_left_out(plan->arena, end->ring, ticket->batch))
             continue;
         if (!wait_for_space(plan, end->ring, ticket->batch))
             return false;
         const struct rp_pack_target *target = &plan->targets[end->ring];
         finish_row(target, slot_of(target, ticket->batch), plan->pad_id, end);
     }
-    ticket->bad_transfer = bad_transfer;
     return true;
+}
+
+/* The ticket is READY. False when the flow is stopping. */
+static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, uint64_t number,
+                        struct rp_ticket *ticket)
+{
+    RP_ASSERT(ticket->transfer_count <= RP_TICKET_TRANSFERS_MAX);
+    RP_ASSERT(ticket->row_count <= RP_TICKET_ROWS_MAX);
+    return pack_transfers(plan, index, number, ticket) &&
+           (ticket->error != 0 || finish_rows(plan, ticket));
 }
 
 static void deliver_packed(const struct rp_pack_plan *plan)

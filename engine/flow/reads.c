@@ -283,27 +283,16 @@ static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum
     return true;
 }
 
-static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
-                        const struct rp_extent *extent, struct rp_error *error)
+static int place_from_shard(struct rp_reads *reads, const struct rp_extent *extent,
+                            struct rp_transfer *transfer, struct rp_error *error)
 {
-    const struct rp_fragment *fragment = &transfer->fragment;
-    const struct rp_contents *contents = reads->options->contents;
-    const struct rp_content_run *run =
-        contents ? rp_contents_find(contents, row, transfer->offset, fragment->length) : NULL;
-    transfer->mapped_shard = 0;
-    transfer->expected = 0;
-    transfer->loaded_by = reads->number;
-    transfer->id_bits = (uint16_t)rp_token_bits(
-        rp_corpus_shard(reads->options->corpus, extent->shard)->type);
-    if (run)
-        return place_contents(reads, run, transfer);
-
     const struct rp_file *file;
     int code = rp_files_get(reads->files, extent->shard, retired(reads), &file, &reads->room_at,
                             error);
     if (code != RP_FILES_OPEN)
         return code < 0 ? code : RP_READS_FULL;
     reads->room_at = 0;
+    const struct rp_fragment *fragment = &transfer->fragment;
     uint64_t first = extent->byte_offset + fragment->offset * extent->width;
     uint64_t last = first + (uint64_t)fragment->length * extent->width;
     transfer->width = (uint16_t)extent->width;
@@ -316,6 +305,23 @@ static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer
         return RP_READS_FULL;
     rp_files_note_use(reads->files, extent->shard, reads->number, last - first);
     return RP_READS_PLACED;
+}
+
+/* Rows that a checkpoint brought are taken from it, all others from their shards. */
+static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
+                        const struct rp_extent *extent, struct rp_error *error)
+{
+    const struct rp_contents *contents = reads->options->contents;
+    const struct rp_content_run *run =
+        contents ? rp_contents_find(contents, row, transfer->offset, transfer->fragment.length)
+                 : NULL;
+    transfer->mapped_shard = 0;
+    transfer->expected = 0;
+    transfer->loaded_by = reads->number;
+    transfer->id_bits = (uint16_t)rp_token_bits(
+        rp_corpus_shard(reads->options->corpus, extent->shard)->type);
+    return run ? place_contents(reads, run, transfer)
+               : place_from_shard(reads, extent, transfer, error);
 }
 
 static int find_mask(struct rp_reads *reads, const struct rp_masks_place *place,

@@ -102,6 +102,41 @@ static enum rp_read_way choose_way(const struct rp_residency *r, const struct rp
     return fits ? RP_READ_BUFFERED : RP_READ_DIRECT;
 }
 
+/* A stretch that was read in is lost, perhaps soon after that. */
+static void note_loss(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes)
+{
+    if (stretch->read_in_at && seconds(r) - stretch->read_in_at <= SOON_SECONDS)
+        r->lost_soon += bytes;
+    stretch->read_in_at = 0; /* it is lost once */
+}
+
+static void set_way(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes,
+                    enum rp_read_way way)
+{
+    uint32_t was = rp_a32_load_relaxed(&stretch->way);
+    if (was == (uint32_t)way)
+        return;
+    if (was == RP_READ_MAPPED)
+        note_loss(r, stretch, bytes);
+    r->has_changed = true;
+    r->is_calm = false;
+    rp_a32_store_relaxed(&stretch->way, way);
+}
+
+static void set_held(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes)
+{
+    r->held_bytes += bytes - stretch->held;
+    stretch->held = (uint32_t)bytes;
+}
+
+/* The memory that the stretch has or is to have: of one that is read past the page cache, what the
+ * page cache holds of it all the same. */
+static void set_claim(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes)
+{
+    r->claimed_bytes += bytes - stretch->claimed;
+    stretch->claimed = (uint32_t)bytes;
+}
+
 /* The kernel counts pages, and the last one of a file is mostly longer than what is left of it.
  * Returns whether memory has room for the stretch. */
 static bool set_stretch(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes,
@@ -110,22 +145,9 @@ static bool set_stretch(struct rp_residency *r, struct rp_stretch *stretch, uint
     uint64_t missing = rp_min_u64(missing_pages, bytes);
     bool fits = has_room(r, stretch, bytes);
     enum rp_read_way way = choose_way(r, stretch, bytes, missing, fits);
-    uint32_t was = rp_a32_load_relaxed(&stretch->way);
-    if (was == RP_READ_MAPPED && way != RP_READ_MAPPED && stretch->read_in_at) {
-        if (seconds(r) - stretch->read_in_at <= SOON_SECONDS)
-            r->lost_soon += bytes;
-        stretch->read_in_at = 0; /* it is lost once */
-    }
-    if (was != (uint32_t)way) {
-        r->has_changed = true;
-        r->is_calm = false;
-    }
-    r->held_bytes += bytes - missing - stretch->held;
-    stretch->held = (uint32_t)(bytes - missing);
-    uint32_t claim = way == RP_READ_DIRECT ? stretch->held : (uint32_t)bytes;
-    r->claimed_bytes += claim - (uint64_t)stretch->claimed;
-    stretch->claimed = claim;
-    rp_a32_store_relaxed(&stretch->way, way);
+    set_way(r, stretch, bytes, way);
+    set_held(r, stretch, bytes - missing);
+    set_claim(r, stretch, way == RP_READ_DIRECT ? bytes - missing : bytes);
     return fits;
 }
 
