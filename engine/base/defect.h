@@ -22,7 +22,7 @@
     X(call_unread_damaged, "a checkpoint that cannot be read for a time counts as damaged")        \
     X(close_files_in_use, "a descriptor is closed while reads of its file may be in flight")       \
     X(count_steps_from_attach, "a state token given after an attach does not begin a step")        \
-    X(count_deaths_for_ever, "deaths of a packer at other tickets are counted, too")                \
+    X(count_deaths_for_ever, "deaths of a packer at other tickets are counted, too")               \
     X(count_idle_deaths, "deaths of a packer that waits are counted")                              \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \

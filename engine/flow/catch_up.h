@@ -28,7 +28,7 @@
  * Invariants:
  *
  *   - One flow at a time reads and writes the words of a ring: its catch-up flow where
- *     deliver.aside of the ring is set, else the flow.
+ *     deliver.is_catching_up of the ring is set, else the flow.
  *   - At most RP_CATCH_UPS_MAX rings catch up, and the flow itself serves at least one ring: its
  *     batches are what the others catch up with, and without one it would plan to the end of the
  *     stream at once.

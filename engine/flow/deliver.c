@@ -127,7 +127,7 @@ static void publish_batch(struct rp_deliver *d, uint64_t batch)
     bool is_slow = now - d->published_ns >= announce_after_ns(d);
     d->published_ns = now;
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
-        if (d->aside[r] || batch < d->rings[r].tail)
+        if (d->is_catching_up[r] || batch < d->rings[r].tail)
             continue; /* this ring has or gets it from another flow, or an earlier start */
         RP_ASSERT(batch == d->rings[r].tail);
         if (RP_DEFECT(publish_before_complete))
@@ -145,7 +145,7 @@ void rp_deliver_announce(struct rp_deliver *d)
         return;
     rp_a32_store_relaxed(&d->unannounced, 0);
     for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (!d->aside[r]) /* else another flow's */
+        if (!d->is_catching_up[r]) /* else another flow's */
             rp_ring_announce(&d->rings[r]);
 }
 
@@ -263,7 +263,7 @@ static int end_stream(struct rp_deliver *d, uint64_t batch, struct rp_error *err
     if (code <= 0)
         return code < 0 ? code : RP_FLOW_IDLE;
     for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (!d->aside[r])
+        if (!d->is_catching_up[r])
             rp_ring_set_status(&d->rings[r], RP_RING_END, batch, NULL);
     d->ended = true;
     retire(d);
@@ -320,7 +320,7 @@ bool rp_deliver_give_back(struct rp_deliver *d)
 bool rp_deliver_is_consumed(const struct rp_deliver *d, uint64_t batch)
 {
     for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (!d->aside[r] && d->rings[r].release < batch)
+        if (!d->is_catching_up[r] && d->rings[r].release < batch)
             return false;
     return true;
 }
@@ -339,7 +339,7 @@ static bool is_release_awaited(const struct rp_deliver *d, const struct rp_ring 
 static void ask_trainers(struct rp_deliver *d)
 {
     for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (!d->aside[r])
+        if (!d->is_catching_up[r])
             rp_ring_want_space(&d->rings[r], is_release_awaited(d, &d->rings[r]));
 }
 
@@ -437,7 +437,7 @@ bool rp_deliver_poll_space(struct rp_deliver *d)
     bool moved = false;
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
         struct rp_ring *ring = &d->rings[r];
-        if (d->aside[r])
+        if (d->is_catching_up[r])
             continue;
         (void)rp_ring_poll_release(ring); /* a violation quarantines a trainer: its seat stays */
         uint64_t released = d->held ? rp_min_u64(ring->release, d->held_batch) : ring->release;

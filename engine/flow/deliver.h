@@ -41,9 +41,9 @@ struct rp_deliver {
     uint64_t wake_at;     /* wake the engine when every ring has released so many batches */
     /* of a catch-up flow: batches from here on are left to the flow beside it. Else UINT64_MAX */
     uint64_t end_batch;
-    bool *aside; /* [rank_count]: a catch-up flow delivers to the ring. This flow leaves it alone */
-    bool space_awaited; /* a packer thread sleeps, and no slot was freed since it asked */
-    bool ends;          /* all is packed, and the end waits for the last check of token files */
+    bool *is_catching_up; /* [rank_count]: the ring's catch-up flow delivers to it, not this one */
+    bool space_awaited;   /* a packer thread sleeps, and no slot was freed since it asked */
+    bool ends;            /* all is packed, and the end waits for the last check of token files */
     bool ended;
     bool held;
     uint64_t held_batch, held_ticket;

@@ -380,7 +380,7 @@ static bool can_ask(const struct rp_files *files, const struct rp_flow_options *
         first++;
     const struct rp_shard *shard = rp_corpus_shard(files->corpus, first);
     struct rp_page_cache_file file = {.fd = rp_file_open_read(shard->path, NULL, NULL),
-                                      .is_direct = !options->may_fill,
+                                      .is_direct = !options->may_buffer,
                                       .bytes = shard->bytes};
     if (file.fd < 0)
         return false;
@@ -449,7 +449,7 @@ bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *option
         .page_cache = options->page_cache,
         .corpus_bytes = rp_corpus_file_bytes(files->corpus),
         .is_held = options->mapped,
-        .may_fill = options->may_fill,
+        .may_buffer = options->may_buffer,
         .may_direct = options->may_direct,
         .shared_stretches = options->packer_processes ? count_stretches(files) : 0};
     int code = check_adapt(files, options, why);
@@ -458,7 +458,7 @@ bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *option
     if (code < 0)
         return false;
     files->adapts = files->has_mappings = true;
-    files->direct = !options->may_fill;
+    files->direct = !options->may_buffer;
     /* packer processes have the mappings that there are when they are forked */
     for (uint32_t i = 0; i < count && code >= 0 && options->packer_processes; i++)
         code = is_object(files, i) ? 0 : open_file(files, i, why);

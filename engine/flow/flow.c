@@ -37,7 +37,7 @@ static uint64_t catch_up_limit(const struct rp_flow *flow, uint32_t ring)
 {
     uint64_t limit = rp_max_u64(flow->deliver.rings[ring].tail, flow->start_batch[ring]);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        if (!flow->aside[r])
+        if (!flow->is_catching_up[r])
             limit = rp_max_u64(limit, flow->deliver.rings[r].tail);
     return limit;
 }
@@ -49,7 +49,7 @@ int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t 
     struct rp_ring *behind = &d->rings[ring];
     RP_ASSERT(rp_flow_packers_are_paused(flow) && !flow->catch_up[ring] && !d->held);
     flow->catch_up[ring] = made;
-    flow->aside[ring] = true;
+    flow->is_catching_up[ring] = true;
     RP_ASSERT(rp_flow_catch_ups(flow) <= rp_flow_catch_ups_max(flow->options.rank_count));
     rp_a64_store_relaxed(&flow->arena.pack_from[ring], RP_PACK_NONE);
     rp_a64_store_relaxed(&flow->arena.free_until[ring], 0);
@@ -94,7 +94,7 @@ static void end_catch_up(struct rp_flow *flow, uint32_t ring)
     rp_log_event(RP_EVENT_caught_up, "rank %" PRIu32 " has caught up",
                  flow->deliver.rings[ring].geometry.rank);
     drop_catch_up(flow, ring);
-    flow->aside[ring] = false;
+    flow->is_catching_up[ring] = false;
     (void)rp_deliver_poll_space(&flow->deliver);
 }
 
@@ -190,7 +190,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
     for (uint32_t r = 0; r < o->rank_count; r++) {
         RP_ASSERT(batch <= rings[r].tail);
         RP_ASSERT(!flow->catch_up[r]);
-        flow->aside[r] = false;
+        flow->is_catching_up[r] = false;
         flow->start_batch[r] = rings[r].tail;
         flow->unlabelled[r] = 0;
         rp_pack_target_init(&flow->targets[r], &rings[r]);
@@ -204,7 +204,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                              .turn.taken.value = 1, /* the engine's */
                              .wake_at = UINT64_MAX,
                              .end_batch = UINT64_MAX,
-                             .aside = flow->aside,
+                             .is_catching_up = flow->is_catching_up,
                              .arena = &flow->arena,
                              .rings = rings,
                              .files = &flow->files,
@@ -299,7 +299,7 @@ bool rp_flow_packers_are_paused(const struct rp_flow *flow)
 uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring)
 {
     /* of the next batch there may be tickets that are packed and retired already */
-    RP_ASSERT(ring < flow->options.rank_count && !flow->aside[ring]);
+    RP_ASSERT(ring < flow->options.rank_count && !flow->is_catching_up[ring]);
     uint64_t first, last, end = flow->deliver.rings[ring].tail + 1;
     RP_ASSERT(rp_flow_packers_are_paused(flow));
     rp_flow_tickets(flow, &first, &last);
@@ -410,7 +410,7 @@ void rp_flow_unpark(struct rp_flow *flow)
     rp_deliver_announce(&flow->deliver);
     rp_a32_store_relaxed(&flow->arena.words->parked, 0);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        if (!flow->aside[r])
+        if (!flow->is_catching_up[r])
             rp_ring_want_space(&flow->deliver.rings[r], false);
 }
 

@@ -59,9 +59,9 @@ struct rp_flow_options {
     bool mapped; /* take tokens from mapped files: for a corpus that the page cache holds */
     bool direct; /* open token files with O_DIRECT where they allow it */
     /* Choose the way of reading anew for each stretch (residency.h). `mapped` and `direct` are then
-     * only the start; if that is impossible they hold, but nothing is mapped without may_fill. */
+     * only the start; if that is impossible they hold, but nothing is mapped without may_buffer. */
     bool adapts;
-    bool may_fill, may_direct;              /* if it adapts: which reads are allowed */
+    bool may_buffer, may_direct;            /* if it adapts: which reads are allowed */
     const struct rp_page_cache *page_cache; /* NULL: the kernel's */
     bool verify_blocks;   /* check what is read against sidecar hashes, where there are any */
     uint64_t token_limit; /* token ids must be below it */

@@ -38,8 +38,8 @@ static int open_files(struct rp_flow *flow, struct rp_error *error)
         o->page_cache = &rp_page_cache_of_kernel;
     if (code < 0 || (o->adapts && rp_files_adapt(&flow->files, o, &why)))
         return code;
-    bool bypasses_cache = o->adapts && !o->may_fill; /* so nothing is mapped for good */
-    if (o->adapts)                                   /* a hint means that it can be fixed: warn */
+    bool bypasses_cache = o->adapts && !o->may_buffer; /* so nothing is mapped for good */
+    if (o->adapts)                                     /* a hint means that it can be fixed: warn */
         rp_log(why.hint[0] ? RP_LOG_WARNING : RP_LOG_INFO,
                "token files are read in one way for the whole run%s: %s%s%s",
                o->mapped && bypasses_cache ? ", but none is mapped (direct: on)" : "", why.message,
@@ -137,7 +137,7 @@ void rp_flow_free(struct rp_flow *flow)
     free(flow->start_batch);
     free(flow->unlabelled);
     free(flow->catch_up);
-    free(flow->aside);
+    free(flow->is_catching_up);
     free(flow);
 }
 
@@ -150,9 +150,9 @@ static int make_tables(struct rp_flow *flow, struct rp_error *error)
     flow->start_batch = rp_calloc(o->rank_count, sizeof *flow->start_batch);
     flow->unlabelled = rp_calloc(o->rank_count, sizeof *flow->unlabelled);
     flow->catch_up = rp_calloc(o->rank_count, sizeof(struct rp_flow *));
-    flow->aside = rp_calloc(o->rank_count, sizeof *flow->aside);
+    flow->is_catching_up = rp_calloc(o->rank_count, sizeof *flow->is_catching_up);
     bool are_made = flow->fetchers && flow->packers && flow->targets && flow->start_batch &&
-                    flow->unlabelled && flow->catch_up && flow->aside;
+                    flow->unlabelled && flow->catch_up && flow->is_catching_up;
     return are_made ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
 }
 

@@ -28,7 +28,7 @@ struct rp_flow {
     uint64_t *start_batch;           /* [rank_count] */
     uint64_t *unlabelled;            /* [rank_count] */
     struct rp_flow **catch_up;       /* [rank_count]: of the ring (catch_up.h), or NULL */
-    bool *aside;                     /* [rank_count]: deliver's */
+    bool *is_catching_up;            /* [rank_count]: deliver's */
     struct rp_flow_counts caught_up; /* by catch-up flows that have ended */
     /* code < 0: a token file that such a flow has read has changed */
     struct rp_error caught_up_error;

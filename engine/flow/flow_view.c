@@ -74,7 +74,7 @@ static bool may_be_overwritten(const struct rp_flow *flow, uint64_t position)
 {
     uint64_t lowest_tail = UINT64_MAX, count = flow->arena.state_count;
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        if (!flow->aside[r])
+        if (!flow->is_catching_up[r])
             lowest_tail = rp_min_u64(lowest_tail, flow->deliver.rings[r].tail);
     if (position >= lowest_tail)
         return position - lowest_tail >= count;
@@ -179,7 +179,7 @@ static bool lacks_room(const struct rp_flow *flow, uint32_t ring, uint64_t batch
 {
     const struct rp_deliver *d = &flow->deliver;
     const struct rp_ring *own = &d->rings[ring];
-    if (d->aside[ring] || batch < rp_a64_load_relaxed(&flow->arena.pack_from[ring]))
+    if (d->is_catching_up[ring] || batch < rp_a64_load_relaxed(&flow->arena.pack_from[ring]))
         return false; /* another flow packs it */
     *by_save |= d->held && batch >= rp_min_u64(own->release, d->held_batch) + own->geometry.slots;
     return batch >= own->release + own->geometry.slots;

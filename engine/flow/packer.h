@@ -15,7 +15,7 @@ struct rp_packer {
     pthread_t thread;
     bool started;
     pid_t pid;
-    int pidfd; /* -1 when there is none */
+    int pidfd;                /* -1 when there is none */
     uint32_t deaths;          /* of its processes, while they packed the ticket below */
     uint64_t ticket_at_death; /* of the last of them */
 };

@@ -8,6 +8,7 @@
 #include "base/defect.h"
 #include "flow/contents.h"
 #include "flow/next_use.h"
+#include "flow/range.h"
 
 /* Two ranges with a gap of at most this many bytes are read as one: a second read costs about as
  * much as copying 4 KiB. */
@@ -103,46 +104,16 @@ uint64_t rp_reads_room_at(const struct rp_reads *reads)
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-/* Bytes of a file that are wanted, rounded as the file wants it. */
-struct range {
-    uint32_t shard;
-    uint32_t alignment;
-    bool past_cache;      /* as in struct rp_read */
-    uint64_t first, last; /* [first, last) in the file */
-    uint64_t file_bytes;  /* where the file ends */
-    bool beyond_end;      /* O_DIRECT: ask past the end rather than for an unaligned length */
-    uint64_t wanted;      /* first byte of the transfer */
-};
-
-static struct range file_range(const struct rp_reads *reads, const struct rp_file *file,
-                               uint32_t shard, bool past_cache, uint64_t first, uint64_t last)
+static struct rp_range file_range(const struct rp_reads *reads, const struct rp_file *file,
+                                  uint32_t shard, bool past_cache, uint64_t first, uint64_t last)
 {
-    uint32_t alignment = past_cache ? file->direct_alignment : file->alignment;
-    struct range range = {.shard = shard,
-                          .alignment = alignment,
-                          .past_cache = past_cache,
-                          .first = rp_align_down(first, alignment),
-                          .last = rp_align_up(last, alignment),
-                          .file_bytes = rp_corpus_shard(reads->options->corpus, shard)->bytes,
-                          .beyond_end = past_cache || file->direct,
-                          .wanted = first};
-    if (!range.beyond_end)
-        range.last = rp_min_u64(range.last, range.file_bytes);
-    return range;
-}
-
-static void set_read_end(struct rp_read *read, const struct range *range, uint64_t end)
-{
-    RP_ASSERT(read->offset < end && end - read->offset <= UINT32_MAX);
-    RP_DASSERT(read->offset < range->file_bytes);
-    uint64_t needed = rp_min_u64(end, range->file_bytes) - read->offset;
-    read->bytes_needed = (uint32_t)needed;
-    read->bytes = range->beyond_end ? (uint32_t)(end - read->offset) : (uint32_t)needed;
+    uint64_t file_bytes = rp_corpus_shard(reads->options->corpus, shard)->bytes;
+    return rp_range_of(file, shard, file_bytes, past_cache, first, last);
 }
 
 /* Extend the last read of the ticket so that it covers the range. False if the range does not begin
  * inside or just after that read, or if there is no room to extend it. */
-static bool extend_last_read(struct rp_reads *reads, const struct range *range,
+static bool extend_last_read(struct rp_reads *reads, const struct rp_range *range,
                              uint64_t *data_offset)
 {
     struct rp_ticket *ticket = reads->ticket;
@@ -159,7 +130,7 @@ static bool extend_last_read(struct rp_reads *reads, const struct range *range,
         if (reads->ticket_bytes + more > TICKET_DATA_BYTES ||
             !rp_data_ring_extend(&reads->data_ring, more, retired(reads)))
             return false;
-        set_read_end(read, range, range->last);
+        rp_range_end_read(range, range->last, read);
         reads->ticket_bytes += more;
     }
     *data_offset = read->data_offset + (range->wanted - read->offset);
@@ -167,7 +138,7 @@ static bool extend_last_read(struct rp_reads *reads, const struct range *range,
 }
 
 /* Find a place for the range in the ticket. False when it is full. */
-static bool place_range(struct rp_reads *reads, const struct range *range, uint64_t *data_offset)
+static bool place_range(struct rp_reads *reads, const struct rp_range *range, uint64_t *data_offset)
 {
     if (extend_last_read(reads, range, data_offset))
         return true;
@@ -185,7 +156,7 @@ static bool place_range(struct rp_reads *reads, const struct range *range, uint6
                              .shard = range->shard,
                              .past_cache = range->past_cache,
                              .data_offset = start};
-    set_read_end(read, range, range->last);
+    rp_range_end_read(range, range->last, read);
     reads->ticket_bytes += bytes;
     *data_offset = start + (range->wanted - range->first);
     return true;
@@ -197,10 +168,10 @@ static int place_contents(struct rp_reads *reads, const struct rp_content_run *r
                           struct rp_transfer *transfer)
 {
     uint64_t skip = (uint64_t)(transfer->offset - run->offset) * run->width;
-    struct range range = {.shard = RP_READ_CONTENTS,
-                          .alignment = 1,
-                          .first = run->byte_offset + skip,
-                          .wanted = run->byte_offset + skip};
+    struct rp_range range = {.shard = RP_READ_CONTENTS,
+                             .alignment = 1,
+                             .first = run->byte_offset + skip,
+                             .wanted = run->byte_offset + skip};
     range.last = range.first + (uint64_t)transfer->fragment.length * run->width;
     (void)rp_contents_bytes(reads->options->contents, &range.file_bytes);
     transfer->width = (uint16_t)run->width;
@@ -271,7 +242,7 @@ static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum
                         uint32_t shard, uint64_t first, uint64_t last, struct rp_transfer *transfer)
 {
     bool past_cache = goes_past_cache(reads, file, way, shard);
-    struct range range = file_range(reads, file, shard, past_cache, first, last);
+    struct rp_range range = file_range(reads, file, shard, past_cache, first, last);
     if (!place_range(reads, &range, &transfer->data_offset))
         return false;
     if (file->stretches && (reads->reads_alone || !past_cache))
@@ -312,9 +283,9 @@ static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer
                         const struct rp_extent *extent, struct rp_error *error)
 {
     const struct rp_contents *contents = reads->options->contents;
-    const struct rp_content_run *run =
-        contents ? rp_contents_find(contents, row, transfer->offset, transfer->fragment.length)
-                 : NULL;
+    const struct rp_content_run *run = contents ? rp_contents_find(contents, row, transfer->offset,
+                                                                   transfer->fragment.length)
+                                                : NULL;
     transfer->mapped_shard = 0;
     transfer->expected = 0;
     transfer->loaded_by = reads->number;
@@ -340,19 +311,20 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *tra
     const struct rp_source *source = rp_corpus_source(reads->options->corpus,
                                                       transfer->fragment.source);
     const struct rp_masks_place place = {source, reads->ticket, reads->number, retired(reads)};
-    bool is_masked = rp_source_has_mask(source), is_early = RP_DEFECT(place_before_spans);
     struct rp_extent extent;
     RP_DASSERT(reads->ticket && reads->ticket->transfer_count < RP_TICKET_TRANSFERS_MAX);
     reads->room_at = 0;
     int code = fragment_extent(reads, &transfer->fragment, &extent, error);
     if (code < 0)
         return code;
-    code = is_early ? place_tokens(reads, row, transfer, &extent, error) : RP_READS_PLACED;
-    if (code == RP_READS_PLACED && is_masked)
-        code = find_mask(reads, &place, transfer, extent.tokens, error);
-    if (code == RP_READS_PLACED && !is_early)
+    if (!rp_source_has_mask(source))
+        return place_tokens(reads, row, transfer, &extent, error);
+    if (RP_DEFECT(place_before_spans))
+        (void)place_tokens(reads, row, transfer, &extent, error);
+    code = find_mask(reads, &place, transfer, extent.tokens, error);
+    if (code == RP_READS_PLACED)
         code = place_tokens(reads, row, transfer, &extent, error);
-    if (code == RP_READS_PLACED && is_masked)
+    if (code == RP_READS_PLACED)
         rp_masks_add(&reads->masks, &place, transfer, extent.tokens);
     return code;
 }
@@ -379,8 +351,8 @@ static bool round_runs(const struct rp_reads *reads, const struct rp_file *file,
     *bytes = 0;
     for (uint32_t i = 0; i < block_read->run_count; i++) {
         struct rp_block_run *run = &block_read->runs[i];
-        struct range range = file_range(reads, file, block_read->shard, block_read->past_cache,
-                                        run->first, run->last);
+        struct rp_range range = file_range(reads, file, block_read->shard, block_read->past_cache,
+                                           run->first, run->last);
         run->first = range.first;
         run->last = rp_min_u64(range.last, range.file_bytes);
         run->data_offset = *bytes; /* in the region */
@@ -489,8 +461,8 @@ void rp_reads_fill_block(struct rp_reads *reads, struct rp_ticket *ticket,
                           block_read->runs[block_read->run_count - 1].last);
     for (uint32_t i = 0; i < block_read->run_count; i++) {
         const struct rp_block_run *run = &block_read->runs[i];
-        struct range range = file_range(reads, file, block_read->shard, block_read->past_cache,
-                                        run->first, run->last);
+        struct rp_range range = file_range(reads, file, block_read->shard, block_read->past_cache,
+                                           run->first, run->last);
         uint64_t piece = piece_bytes(file, range.last - range.first);
         for (uint64_t at = range.first; at < range.last; at += piece) {
             RP_ASSERT(ticket->read_count < RP_TICKET_TRANSFERS_MAX);
@@ -499,7 +471,7 @@ void rp_reads_fill_block(struct rp_reads *reads, struct rp_ticket *ticket,
                                      .shard = block_read->shard,
                                      .past_cache = range.past_cache,
                                      .data_offset = run->data_offset + (at - range.first)};
-            set_read_end(read, &range, rp_min_u64(at + piece, range.last));
+            rp_range_end_read(&range, rp_min_u64(at + piece, range.last), read);
         }
     }
 }

@@ -97,7 +97,7 @@ static enum rp_read_way choose_way(const struct rp_residency *r, const struct rp
                                : bytes / MISSING_TO_MAP;
     if ((was_mapped && RP_DEFECT(keep_lost_stretches)) || (missing <= most && missing < bytes))
         return RP_READ_MAPPED;
-    if (!r->options.may_fill)
+    if (!r->options.may_buffer)
         return RP_READ_DIRECT;
     return fits ? RP_READ_BUFFERED : RP_READ_DIRECT;
 }
@@ -153,7 +153,7 @@ static bool set_stretch(struct rp_residency *r, struct rp_stretch *stretch, uint
 
 static bool may_read_in(const struct rp_residency *r)
 {
-    return r->options.may_fill &&
+    return r->options.may_buffer &&
            r->read_in <= READ_IN_BYTES + READ_IN_TIMES * rp_a64_load_relaxed(r->taken_bytes);
 }
 
@@ -344,7 +344,7 @@ static struct rp_stretch *make_stretches(struct rp_residency *r, uint64_t count)
 int rp_residency_open(struct rp_residency *r, const struct rp_residency_options *options,
                       uint32_t file_count, const struct rp_a64 *taken_bytes, struct rp_error *error)
 {
-    RP_ASSERT(options->may_fill || options->may_direct);
+    RP_ASSERT(options->may_buffer || options->may_direct);
     *r = (struct rp_residency){.options = *options,
                                .files = rp_calloc(file_count, sizeof *r->files),
                                .file_count = file_count,
@@ -380,7 +380,7 @@ static enum rp_read_way first_way(const struct rp_residency *r)
     if (o->is_held)
         return RP_READ_MAPPED;
     bool has_room = rp_residency_watched_bytes(r) <= rp_a64_load_relaxed(&r->room_bytes);
-    return o->may_fill && (has_room || !o->may_direct) ? RP_READ_BUFFERED : RP_READ_DIRECT;
+    return o->may_buffer && (has_room || !o->may_direct) ? RP_READ_BUFFERED : RP_READ_DIRECT;
 }
 
 struct rp_stretch *rp_residency_add(struct rp_residency *r, uint32_t shard,

@@ -71,7 +71,7 @@ struct rp_residency_options {
     const struct rp_page_cache *page_cache;
     uint64_t corpus_bytes; /* of all files */
     bool is_held;          /* the page cache is known to hold the corpus now */
-    bool may_fill;         /* buffered reads are allowed */
+    bool may_buffer;       /* buffered reads are allowed */
     bool may_direct;       /* direct reads are allowed */
     /* Of all files, for packers that are processes, and are forked later: the words are in memory
      * that they share. 0: packers are threads. */
@@ -107,9 +107,8 @@ struct rp_residency {
     bool holds_all; /* the page cache has nearly all of the corpus, at the end of the last pass */
     bool is_calm;   /* no word has changed in the last pass, nor since, and it saw every file */
 
-    struct rp_a64 memory_bytes; /* of files that lie in memory. Writer: dispatch */
-    const struct rp_a64
-        *taken_bytes; /* of files, by dispatch: what is read in is kept in relation */
+    struct rp_a64 memory_bytes;       /* of files that lie in memory. Writer: dispatch */
+    const struct rp_a64 *taken_bytes; /* by dispatch, of files: bounds what is read in */
     struct rp_a64 room_bytes, cached_bytes, read_in_bytes; /* of the above, for stat */
 };
 

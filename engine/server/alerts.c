@@ -35,7 +35,7 @@ static const struct rp_alert_patience patience = {.run_ns = UINT64_C(60000000000
                                                   .end_ns = UINT64_C(5000000000)};
 
 /* What an alert says when it is raised. */
-struct told {
+struct report {
     char message[sizeof(((struct rp_error *)0)->message)];
     uint64_t value, limit;
     const char *cause; /* of starved: as in `ringpack stat`; else "" */
@@ -44,7 +44,7 @@ struct told {
 struct rp_alerts {
     struct rp_alert_limits limits;
     struct rp_alert alerts[RP_ALERT_KINDS];
-    struct told told[RP_ALERT_KINDS];
+    struct report reports[RP_ALERT_KINDS];
     struct rp_alert_command *command; /* NULL = alerts are logged, and nothing is run */
     struct rp_disk_watch *disks[DISKS_MAX];
     size_t disk_count;
@@ -128,7 +128,7 @@ static void check_disks(const struct rp_alerts *alerts, struct found *found)
         found->view.free_bytes = RP_FREE_UNKNOWN;
 }
 
-/* Failures are alerts where somebody is told of them: the log names each anyway. */
+/* Failures are alerts where someone is notified of them: the log names each anyway. */
 static void check_saves(const struct rp_engine *engine, struct rp_alerts *alerts,
                         struct found *found)
 {
@@ -147,56 +147,57 @@ static void check_saves(const struct rp_engine *engine, struct rp_alerts *alerts
 
 /* ---- what is said ---------------------------------------------------------------------------- */
 
-static void say(struct told *told, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct report *report, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-static void say(struct told *told, const char *format, ...)
+static void say(struct report *report, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(told->message, sizeof told->message, format, arguments);
+    vsnprintf(report->message, sizeof report->message, format, arguments);
     va_end(arguments);
 }
 
-static struct told told_of(const struct rp_engine *engine, enum rp_alert_kind kind,
-                           const struct found *found)
+static struct report report_of(const struct rp_engine *engine, enum rp_alert_kind kind,
+                               const struct found *found)
 {
     const struct rp_alert_limits *limits = &engine->alerts->limits;
     const struct rp_alert_view *view = &found->view;
     char name[RP_SEAT_NAME_BYTES], other[RP_SEAT_NAME_BYTES];
-    struct told told = {.cause = ""};
+    struct report report = {.cause = ""};
     switch (kind) {
     case RP_ALERT_STARVED:
-        told.value = view->starved_ns / 1000000;
-        told.limit = limits->starved_ns / 1000000;
-        told.cause = rp_cause_name(rp_seat_cause(engine, found->starved).cause);
-        say(&told, "the trainer of %s has waited %" PRIu64 " ms for a batch; cause: %s",
-            rp_seat_name(found->starved, name), told.value, told.cause);
+        report.value = view->starved_ns / 1000000;
+        report.limit = limits->starved_ns / 1000000;
+        report.cause = rp_cause_name(rp_seat_cause(engine, found->starved).cause);
+        say(&report, "the trainer of %s has waited %" PRIu64 " ms for a batch; cause: %s",
+            rp_seat_name(found->starved, name), report.value, report.cause);
         break;
     case RP_ALERT_SKEW:
-        told.value = view->skew_rows;
-        told.limit = limits->skew_rows;
-        say(&told, "%s is %" PRIu64 " rows behind %s", rp_seat_name(found->last, name),
+        report.value = view->skew_rows;
+        report.limit = limits->skew_rows;
+        say(&report, "%s is %" PRIu64 " rows behind %s", rp_seat_name(found->last, name),
             view->skew_rows, rp_seat_name(found->first, other));
         break;
     case RP_ALERT_DISK_FREE:
-        told.value = view->free_bytes;
-        told.limit = limits->free_bytes;
-        say(&told, "%s: %" PRIu64 " MiB are free, less than %" PRIu64 " MiB", found->disk,
+        report.value = view->free_bytes;
+        report.limit = limits->free_bytes;
+        say(&report, "%s: %" PRIu64 " MiB are free, less than %" PRIu64 " MiB", found->disk,
             view->free_bytes >> 20, limits->free_bytes >> 20);
         break;
     case RP_ALERT_SAVE_FAILED:
-        say(&told, "%s", engine->save_counts.reason);
+        say(&report, "%s", engine->save_counts.reason);
         break;
     case RP_ALERT_COPY_FAILED:
-        say(&told, "%s", found->copies.reason);
+        say(&report, "%s", found->copies.reason);
         break;
     case RP_ALERT_ENGINE_FAILED:
-        say(&told, "%s", engine->error->message);
+        say(&report, "%s", engine->error->message);
         break;
     case RP_ALERT_KINDS:
         RP_ASSERT(false);
     }
-    return told;
+    return report;
 }
 
 /* A variable for which there was no memory is left out. */
@@ -212,18 +213,18 @@ static void add(char **variables, char *variable)
 static void run_command(const struct rp_engine *engine, enum rp_alert_kind kind)
 {
     const struct rp_alerts *alerts = engine->alerts;
-    const struct told *told = &alerts->told[kind];
+    const struct report *report = &alerts->reports[kind];
     char **variables = alerts->command ? rp_calloc(VARIABLES + 1, sizeof *variables) : NULL;
     if (!alerts->command)
         return;
     if (variables) {
         add(variables, rp_format("RINGPACK_ALERT=%s", rp_alert_name(kind)));
-        add(variables, rp_format("RINGPACK_ALERT_MESSAGE=%s", told->message));
+        add(variables, rp_format("RINGPACK_ALERT_MESSAGE=%s", report->message));
         add(variables, rp_format("RINGPACK_ALERT_RUN=%s", engine->config->run));
         add(variables, rp_format("RINGPACK_ALERT_PID=%d", (int)getpid()));
-        add(variables, rp_format("RINGPACK_ALERT_VALUE=%" PRIu64, told->value));
-        add(variables, rp_format("RINGPACK_ALERT_LIMIT=%" PRIu64, told->limit));
-        add(variables, rp_format("RINGPACK_ALERT_CAUSE=%s", told->cause));
+        add(variables, rp_format("RINGPACK_ALERT_VALUE=%" PRIu64, report->value));
+        add(variables, rp_format("RINGPACK_ALERT_LIMIT=%" PRIu64, report->limit));
+        add(variables, rp_format("RINGPACK_ALERT_CAUSE=%s", report->cause));
     }
     rp_alert_command_run(alerts->command, kind, variables);
 }
@@ -231,14 +232,14 @@ static void run_command(const struct rp_engine *engine, enum rp_alert_kind kind)
 static void do_step(struct rp_engine *engine, enum rp_alert_kind kind, enum rp_alert_step step,
                     const struct found *found)
 {
-    struct told *told = &engine->alerts->told[kind];
+    struct report *report = &engine->alerts->reports[kind];
     switch (step) {
     case RP_ALERT_NOTHING:
         return;
     case RP_ALERT_RAISE:
     case RP_ALERT_RAISE_AND_RUN:
-        *told = told_of(engine, kind, found);
-        rp_log_event(RP_EVENT_alert, "alert %s: %s", rp_alert_name(kind), told->message);
+        *report = report_of(engine, kind, found);
+        rp_log_event(RP_EVENT_alert, "alert %s: %s", rp_alert_name(kind), report->message);
         if (step == RP_ALERT_RAISE_AND_RUN)
             run_command(engine, kind);
         return;
@@ -276,7 +277,7 @@ static json_t *seconds_since(uint64_t moment_ns)
 
 static json_t *utf8(const char *text)
 {
-    char copy[sizeof(((struct told *)0)->message)];
+    char copy[sizeof(((struct report *)0)->message)];
     snprintf(copy, sizeof copy, "%s", text);
     rp_text_make_utf8(copy);
     return json_string(copy);
@@ -289,7 +290,7 @@ static json_t *alert_object(const struct rp_alerts *alerts, enum rp_alert_kind k
     return json_pack("{s:s, s:b, s:I, s:o, s:o, s:I, s:I}", "alert", rp_alert_name(kind), "raised",
                      alert->state != RP_ALERT_QUIET, "times", (json_int_t)alert->times,
                      "age_seconds", seconds_since(alert->raised_ns), "message",
-                     alert->times ? utf8(alerts->told[kind].message) : json_null(), "commands",
+                     alert->times ? utf8(alerts->reports[kind].message) : json_null(), "commands",
                      (json_int_t)(alerts->command ? alert->commands : 0), "command_failures",
                      (json_int_t)failures);
 }

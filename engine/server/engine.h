@@ -259,9 +259,9 @@ struct rp_engine {
     uint64_t started_ns, failed_ns;
     struct rp_pace pace;
     /* Samples at which it was last checked how tokens are taken, and at which the log said it. */
-    uint64_t looked_reading_ns, told_reading_ns;
-    uint32_t told_reading; /* enum rp_read_way: what it said */
-    bool told_refusal;     /* it has said that io_uring was refused to a reader */
+    uint64_t checked_reading_ns, logged_reading_ns;
+    uint32_t logged_reading; /* enum rp_read_way: what it said */
+    bool logged_refusal;     /* it has said that io_uring was refused to a reader */
     struct rp_wait_history wait_history;
     uint64_t absent_wait_ns; /* since then only seats without a consumer are waited for, or 0 */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */

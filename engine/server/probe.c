@@ -150,8 +150,7 @@ int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_er
     uint64_t row = engine->base_row + batch * engine->batch_rows;
     RP_ASSERT(row >= engine->base_row);
     int code = rp_engine_probe_row(engine, row, NULL, 0, error);
-    return code == -RP_E_USAGE ? 0
-                               : code; /* padding after the last row: the probe is at the end */
+    return code == -RP_E_USAGE ? 0 : code; /* padding after the last row: the probe is at the end */
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */

@@ -28,7 +28,7 @@ static void choose(struct rp_engine *engine, struct rp_flow_options *options)
     options->mapped = has_files && (c->io == RP_IO_MAPPED ||
                                     (options->adapts &&
                                      rp_cached_is_whole(engine->corpus, &rp_page_cache_of_kernel)));
-    options->may_fill = c->direct != RP_SWITCH_ON;
+    options->may_buffer = c->direct != RP_SWITCH_ON;
     options->may_direct = c->direct != RP_SWITCH_OFF;
 }
 
@@ -131,9 +131,9 @@ static void explain_readers(const struct rp_engine *engine, char *text, size_t t
 void rp_engine_note_readers(struct rp_engine *engine)
 {
     struct rp_flow_readers readers = rp_flow_readers(engine->flow);
-    if (!readers.refused || engine->told_refusal)
+    if (!readers.refused || engine->logged_refusal)
         return;
-    engine->told_refusal = true;
+    engine->logged_refusal = true;
     rp_log(RP_LOG_WARNING, "%u of %u readers read with pread, and the rows are the same: %s%s%s",
            readers.refused, readers.count, readers.why->message, readers.why->hint[0] ? "; " : "",
            readers.why->hint);
@@ -149,21 +149,21 @@ void rp_engine_note_reading(struct rp_engine *engine)
         [RP_READ_MAPPED] = "taken from mapped files",
     };
     uint64_t now = rp_pace_last_ns(&engine->pace);
-    if (now == engine->looked_reading_ns || !rp_flow_page_cache(engine->flow).is_watched)
+    if (now == engine->checked_reading_ns || !rp_flow_page_cache(engine->flow).is_watched)
         return;
-    if (engine->looked_reading_ns == 0) /* the start has said it */
-        engine->told_reading = first_way(engine);
-    engine->looked_reading_ns = now;
+    if (engine->checked_reading_ns == 0) /* the start has said it */
+        engine->logged_reading = first_way(engine);
+    engine->checked_reading_ns = now;
     struct speeds speeds = speeds_of_late(engine);
     enum rp_read_way way = main_way(engine, &speeds);
-    if (way == engine->told_reading ||
-        (engine->told_reading_ns && now - engine->told_reading_ns < LOG_NS))
+    if (way == engine->logged_reading ||
+        (engine->logged_reading_ns && now - engine->logged_reading_ns < LOG_NS))
         return;
     char why[160];
     explain(engine, why, sizeof why);
     rp_log(RP_LOG_INFO, "most tokens are %s now: %s", words[way], why);
-    engine->told_reading = way;
-    engine->told_reading_ns = now;
+    engine->logged_reading = way;
+    engine->logged_reading_ns = now;
 }
 
 void rp_stat_add_reading(json_t *object, const struct rp_engine *engine,

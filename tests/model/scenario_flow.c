@@ -26,7 +26,7 @@ static struct {
     struct rp_ring rings[RINGS_MAX];
     uint64_t start_batch[RINGS_MAX], unlabelled[RINGS_MAX];
     struct rp_flow *catch_up[RINGS_MAX];
-    bool aside[RINGS_MAX];
+    bool is_catching_up[RINGS_MAX];
 } * shared;
 static struct {
     uint64_t taken;
@@ -67,7 +67,7 @@ static void begin_with(uint32_t rings, uint32_t tickets, uint32_t slots, bool pr
     flow->start_batch = shared->start_batch;
     flow->unlabelled = shared->unlabelled;
     flow->catch_up = shared->catch_up;
-    flow->aside = shared->aside;
+    flow->is_catching_up = shared->is_catching_up;
     flow->wake_fd = MODEL_BELL_FD + ENGINE;
     uint32_t states = rings == 1 ? 2 : 4;
     MODEL_REQUIRE(
@@ -141,13 +141,13 @@ static void begin_behind(uint64_t first)
     struct rp_flow *flow = &shared->flow, *behind = &own.behind;
     flow->start_batch[1] = first;
     flow->catch_up[1] = behind;
-    flow->aside[1] = true;
+    flow->is_catching_up[1] = true;
     rp_a64_store_relaxed(&flow->arena.pack_from[1], RP_PACK_NONE);
     rp_a64_store_relaxed(&flow->arena.free_until[1], 0);
     fill_behind(&behind->arena);
     behind->options = (struct rp_flow_options){.rank_count = 1, .rows = 1};
     behind->catch_up = &own.behind_catch_up;
-    behind->aside = &own.behind_aside;
+    behind->is_catching_up = &own.behind_aside;
     behind->running = true;
     behind->wake_fd = flow->wake_fd;
     behind->deliver = (struct rp_deliver){.options = &behind->options,
@@ -155,7 +155,7 @@ static void begin_behind(uint64_t first)
                                           .turn.taken.value = 1,
                                           .wake_at = UINT64_MAX,
                                           .end_batch = catch_up_limit(flow, 1),
-                                          .aside = behind->aside,
+                                          .is_catching_up = behind->is_catching_up,
                                           .arena = &behind->arena,
                                           .rings = &shared->rings[1],
                                           .files = &behind->files,

@@ -28,7 +28,7 @@ struct bench {
     struct rp_ring_view views[RINGS];
     struct rp_deliver deliver;
     uint64_t unlabelled[RINGS];
-    bool aside[RINGS];
+    bool is_catching_up[RINGS];
     uint64_t next_ticket;
 };
 
@@ -95,7 +95,7 @@ static inline void bench_open(struct bench *bench)
                                          .unlabelled = bench->unlabelled,
                                          .base_row = BASE_ROW,
                                          .end_batch = UINT64_MAX,
-                                         .aside = bench->aside};
+                                         .is_catching_up = bench->is_catching_up};
 }
 
 static inline void bench_close(struct bench *bench)

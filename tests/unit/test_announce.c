@@ -105,12 +105,12 @@ static void many_ranks_have_more_time(void **state)
 {
     (void)state;
     enum { RANKS = 16 };
-    bool aside[RANKS];
+    bool is_catching_up[RANKS];
     struct bench bench;
     announcing_open(&bench);
     for (uint32_t r = 0; r < RANKS; r++)
-        aside[r] = r >= RINGS;
-    bench.deliver.aside = aside;
+        is_catching_up[r] = r >= RINGS;
+    bench.deliver.is_catching_up = is_catching_up;
     bench.options.rank_count = RANKS;
     pack_one(&bench);
     assert_announced_after(&bench, RANKS * RP_ANNOUNCE_RANK_NS);

@@ -123,7 +123,7 @@ static uint64_t mapped_bytes(const struct rp_flow_counts *counts)
 static struct rp_flow_options adapting(void)
 {
     struct rp_flow_options options = small_flow(&rp_io_method_pread);
-    options.adapts = options.may_fill = options.may_direct = true;
+    options.adapts = options.may_buffer = options.may_direct = true;
     return options;
 }
 

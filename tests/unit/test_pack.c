@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A ticket made by hand, packed by a thread or a process: all sections for rows that are full, cut,
- * padded and empty; twice gives the same bytes; a packer that is killed half-way is replaced, and
- * one that is killed each time it packs the same ticket is not. */
+ * padded and empty; twice gives the same bytes; a packer that is killed half-way is replaced. */
 #include "batch_expected.h"
 #include "patience.h"
 
@@ -387,106 +386,6 @@ static void a_stopped_packer_does_not_hold_up_the_end(void **state)
     bench_close(&bench);
 }
 
-/* ---- deaths ---------------------------------------------------------------------------------- */
-
-static void set_state(struct bench *bench, uint64_t ticket, enum rp_ticket_phase phase)
-{
-    rp_a64_store_release(&rp_arena_ticket(&bench->arena, ticket)->state,
-                         rp_ticket_word(ticket, phase));
-}
-
-/* What the death of a packer by this signal is judged to be. It dies while it waits for the ticket,
- * which is `then` when the death is seen: READY as if the packer had died while it packed. */
-static int judge_kill(struct bench *bench, int number, enum rp_ticket_phase then,
-                      struct rp_error *error)
-{
-    uint64_t ticket = rp_a64_load_relaxed(&bench->arena.words->retired);
-    start_packer(bench, true);
-    assert_int_equal(kill(bench->packer.pid, number), 0);
-    struct pollfd entry = {.fd = bench->packer.pidfd, .events = POLLIN};
-    assert_int_equal(poll(&entry, 1, PATIENCE_MS), 1);
-    set_state(bench, ticket, then);
-    int code = rp_packer_judge_death(&bench->packer, error);
-    set_state(bench, ticket, RP_TICKET_PLANNED);
-    rp_packer_join(&bench->packer);
-    return code;
-}
-
-static void open_for_deaths(struct bench *bench)
-{
-#if defined(__SANITIZE_THREAD__)
-    skip();
-#endif
-    bench_open(bench, 0, RP_DTYPE_I32, RP_LABELS_SHIFTED, 4);
-    for (uint64_t ticket = 0; ticket < 3; ticket++)
-        set_state(bench, ticket, RP_TICKET_PLANNED);
-}
-
-/* Its replacement would die as well. The message names the signal, and what to try. */
-static void a_packer_that_dies_of_a_ticket_is_given_up(void **state)
-{
-    (void)state;
-    struct bench bench;
-    struct rp_error error = {0};
-    open_for_deaths(&bench);
-    for (int i = 0; i < 10; i++)
-        assert_int_equal(judge_kill(&bench, SIGKILL, RP_TICKET_READY, &error), 0);
-    assert_int_equal(judge_kill(&bench, SIGKILL, RP_TICKET_READY, &error), -EIO);
-    assert_non_null(
-        strstr(error.message, "expected at most 10, found 11, the last one by signal 9"));
-    assert_non_null(strstr(error.hint, "what was delivered and saved is valid; `dmesg | tail`"));
-    bench_close(&bench);
-}
-
-static void must_be_replaced(struct bench *bench, unsigned death, enum rp_ticket_phase then)
-{
-    struct rp_error error = {0};
-    if (judge_kill(bench, SIGKILL, then, &error) != 0)
-        fail_msg("death %u: %s", death, error.message);
-}
-
-static void deaths_at_other_tickets_are_not_counted(void **state)
-{
-    (void)state;
-    struct bench bench;
-    open_for_deaths(&bench);
-    for (unsigned i = 0; i < 30; i++) {
-        rp_a64_store_release(&bench.arena.words->retired, i / 10);
-        must_be_replaced(&bench, i, RP_TICKET_READY);
-    }
-    bench_close(&bench);
-}
-
-/* For reads, and then for room in one of the rings. */
-static void deaths_of_a_packer_that_waits_are_not_counted(void **state)
-{
-    (void)state;
-    struct bench bench;
-    open_for_deaths(&bench);
-    for (unsigned i = 0; i < 30; i++)
-        must_be_replaced(&bench, i, RP_TICKET_PLANNED);
-    rp_a64_store_release(&bench.arena.free_until[RINGS - 1], BATCH);
-    for (unsigned i = 0; i < 30; i++)
-        must_be_replaced(&bench, i, RP_TICKET_READY);
-    bench_close(&bench);
-}
-
-static void a_crash_is_final_at_once(void **state)
-{
-    (void)state;
-    static const int crashes[] = {SIGABRT, SIGSYS, SIGTRAP}; /* ASan handles the others */
-    void (*of_cmocka)(int) = signal(SIGSYS, SIG_DFL); /* a packer would inherit its handler */
-    struct bench bench;
-    struct rp_error error = {0};
-    open_for_deaths(&bench);
-    for (size_t i = 0; i < RP_ARRAY_COUNT(crashes); i++) {
-        assert_int_equal(judge_kill(&bench, crashes[i], RP_TICKET_READY, &error), -EIO);
-        assert_non_null(strstr(error.message, strsignal(crashes[i])));
-    }
-    bench_close(&bench);
-    signal(SIGSYS, of_cmocka);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -498,10 +397,6 @@ int main(void)
         cmocka_unit_test(a_failed_ticket_is_not_packed),
         cmocka_unit_test(a_killed_packers_ticket_is_done_again),
         cmocka_unit_test(a_stopped_packer_does_not_hold_up_the_end),
-        cmocka_unit_test(a_packer_that_dies_of_a_ticket_is_given_up),
-        cmocka_unit_test(deaths_at_other_tickets_are_not_counted),
-        cmocka_unit_test(deaths_of_a_packer_that_waits_are_not_counted),
-        cmocka_unit_test(a_crash_is_final_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

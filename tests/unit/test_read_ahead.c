@@ -64,7 +64,7 @@ static void begin(uint64_t memory, bool holds_all)
 static struct rp_flow_options options_of_flow(void)
 {
     struct rp_flow_options options = small_flow(&rp_io_method_pread);
-    options.adapts = options.may_fill = options.may_direct = true;
+    options.adapts = options.may_buffer = options.may_direct = true;
     options.prefetch_bytes = 8 << 20;
     options.page_cache = &page_cache;
     return options;

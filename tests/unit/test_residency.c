@@ -67,7 +67,7 @@ static struct rp_stretch *stretches;
 static struct rp_a64 taken;
 
 /* Memory with room for so many stretches, of which the page cache holds none. */
-static void open_without_file(uint64_t bytes, uint32_t room, bool may_fill, bool may_direct)
+static void open_without_file(uint64_t bytes, uint32_t room, bool may_buffer, bool may_direct)
 {
     struct rp_error error;
     memset(&fake, 0, sizeof fake);
@@ -76,7 +76,7 @@ static void open_without_file(uint64_t bytes, uint32_t room, bool may_fill, bool
     fake.available = (uint64_t)room * RP_STRETCH_BYTES * 4 / 3 + 4;
     const struct rp_residency_options options = {.page_cache = &fake_page_cache,
                                                  .corpus_bytes = bytes,
-                                                 .may_fill = may_fill,
+                                                 .may_buffer = may_buffer,
                                                  .may_direct = may_direct};
     assert_int_equal(rp_residency_open(&residency, &options, FILES, &taken, &error), 0);
 }
@@ -88,16 +88,16 @@ static struct rp_stretch *add_file(uint32_t shard, uint64_t bytes)
     return rp_residency_add(&residency, shard, &file);
 }
 
-static void open_residency_of(uint64_t bytes, uint32_t room, bool may_fill, bool may_direct)
+static void open_residency_of(uint64_t bytes, uint32_t room, bool may_buffer, bool may_direct)
 {
-    open_without_file(bytes, room, may_fill, may_direct);
+    open_without_file(bytes, room, may_buffer, may_direct);
     assert_non_null(stretches = add_file(0, bytes));
     rp_a64_store_relaxed(&taken, 1u << 30);
 }
 
-static void open_residency(uint32_t room, bool may_fill, bool may_direct)
+static void open_residency(uint32_t room, bool may_buffer, bool may_direct)
 {
-    open_residency_of(FILE_BYTES, room, may_fill, may_direct);
+    open_residency_of(FILE_BYTES, room, may_buffer, may_direct);
 }
 
 /* Memory has other room now, and the watcher looks at it and at every stretch. */

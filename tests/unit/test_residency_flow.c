@@ -88,7 +88,7 @@ static void no_row_depends_on_the_way_it_is_read(void **state)
         struct kit kit;
         kit_open(&kit, large, 2, &config);
         struct rp_flow_options options = small_flow(&rp_io_method_pread);
-        options.adapts = options.may_fill = options.may_direct = true;
+        options.adapts = options.may_buffer = options.may_direct = true;
         options.mapped = run == 1;
         options.prefetch_bytes = 8 << 20;
         options.verify_blocks = run % 2;
@@ -172,7 +172,7 @@ static void what_keeps_a_flow_from_adapting_is_logged_with_its_hint(void **state
     const struct rlimit few = {.rlim_cur = 1024, .rlim_max = limit.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
     struct rp_flow_options options = small_flow(&rp_io_method_pread);
-    options.adapts = options.may_fill = true;
+    options.adapts = options.may_buffer = true;
     options.other_descriptors = 1024 - 3; /* room for each file once, not twice */
     hear_log();
     stream_open(&s, &kit, &options, RP_DTYPE_I64, 0, 1);
@@ -234,7 +234,7 @@ static uint64_t run_masked(uint64_t run, uint64_t spans)
     kit_open(&kit, masked, 2, &config);
     assert_true(rp_source_has_mask(rp_corpus_source(kit.corpus, 0)));
     struct rp_flow_options options = small_flow(&rp_io_method_pread);
-    options.adapts = options.may_fill = options.may_direct = true;
+    options.adapts = options.may_buffer = options.may_direct = true;
     options.verify_blocks = run % 2;
     options.page_cache = &whims;
     struct stream s;
@@ -270,7 +270,7 @@ static void the_kernel_forgets_in_the_middle(void **state)
     struct kit kit;
     kit_open(&kit, large, 2, &config);
     struct rp_flow_options options = small_flow(&rp_io_method_pread);
-    options.adapts = options.may_fill = options.may_direct = options.mapped = true;
+    options.adapts = options.may_buffer = options.may_direct = options.mapped = true;
     struct stream s;
     struct rp_error error;
     stream_open(&s, &kit, &options, RP_DTYPE_I64, 0, 1);
