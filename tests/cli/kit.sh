@@ -43,5 +43,5 @@ nothing_left() {
     ! pgrep -f "$scratch/tmp/ringpack-job" >/dev/null || fail "$1 left processes"
 }
 # A shell that is not interactive starts commands with & so that they ignore SIGINT, and ringpack
-# leaves alone what was ignored at its start. A command behind this can be interrupted.
+# leaves alone what was ignored at its start. A command after this can be interrupted.
 as_in_a_terminal=(env --default-signal=INT)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The prefetch ring (flow/ticket.h) from planning to delivery: the batches are those that were
- * planned, in order and whole, each with the state behind it, and nobody sleeps for ever; also when
+ * planned, in order and whole, each with the state after it, and nobody sleeps for ever; also when
  * a packer process is killed, wherever, and another takes its place. */
 #define rp_flow_free forget_flow
 #include "flow/flow.c"
@@ -356,7 +356,7 @@ const struct model_scenario model_flow_space = {
                 {.name = "trainer", .run = run_trainer}},
 };
 
-/* A batch of less than half of a ring, and nothing to pack behind it until the trainer has it: who
+/* A batch of less than half of a ring, and nothing to pack after it until the trainer has it: who
  * has published it must wake the trainer, or nobody does. */
 const struct model_scenario model_flow_announces = {
     .name = "flow-that-announces-late",

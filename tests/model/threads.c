@@ -170,7 +170,7 @@ static void wake_all(unsigned waker, const void *at)
     }
 }
 
-/* The kernel takes a lock to look at the word, and so does who wakes, behind a fence. That what
+/* The kernel takes a lock to read the word, and so does who wakes, after a fence. That what
  * this thread has stored is seen by then is not assumed, although Linux has a barrier there too. */
 static void fall_asleep(struct thread *t, unsigned self)
 {

@@ -171,7 +171,7 @@ def rewrite_index(path):
     with open(path, "r+b") as file:
         data = bytearray(file.read())
         count = int.from_bytes(data[18:26], "little")
-        first = 34 + 4 * count  # behind the lengths
+        first = 34 + 4 * count  # after the lengths
         places = numpy.frombuffer(data, "<u8", count, first)
         data[first : first + 8 * count] = numpy.roll(places, count // 3 * 2 + 2).tobytes()
         file.seek(0)
@@ -292,7 +292,7 @@ def test_a_checkpoint_has_nothing_of_a_plain_file_that_changed_just_now(reading,
 
 
 def save_of_an_overwritten_file(it):
-    """The rows behind the ring are planned, not packed, when the file under them changes and a
+    """The rows after those in the ring are planned, not packed, when the file under them changes and a
     checkpoint is taken. Its contents must not bring back the changed bytes once the file is good
     again."""
     overwrite(it.tape.path, 8192, LONG_TAPE)

@@ -64,7 +64,7 @@ def patience(environment, monkeypatch):
 
 
 def is_rest(handler):
-    """The rest of an object, behind what a look brings."""
+    """The rest of an object, after what the first query brings."""
     return handler.path.endswith(".bin") and "bytes=0-" not in handler.headers.get("Range", "")
 
 

@@ -30,7 +30,7 @@ def saved_rows(place):
 
 
 def read_and_save(program, folder, tape, engines, times):
-    """A checkpoint after each three batches. Returns the state token behind the last one."""
+    """A checkpoint after each three batches. Returns the state token after the last one."""
     engine = engines(program, folder, tape.config)
     with Ranks(engine) as ranks:
         for _ in range(times):

@@ -41,7 +41,7 @@ static void put(const void *text, size_t bytes)
     close(fd);
 }
 
-/* Some entries, one of them behind the beginning of a line that was never finished. */
+/* Some entries, one of them after the beginning of a line that was never finished. */
 static void make(struct content *content)
 {
     (void)unlink(PATH);

@@ -77,7 +77,7 @@ static const char *words(void)
     return text;
 }
 
-/* It must have been a failure with words behind it. */
+/* It must have been a failure with words after it. */
 static void check_said(uint32_t at)
 {
     const char *failure = strstr(words(), "failed: ");

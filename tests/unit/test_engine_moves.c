@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A whole engine whose trainers come back somewhere else: ahead of each other, in the padding
- * behind the stream, far back, far ahead, and nowhere at all. */
+ * after the stream, far back, far ahead, and nowhere at all. */
 #include "engine_kit.h"
 
 /* ---- ranks that are apart -------------------------------------------------------------------- */
@@ -33,7 +33,7 @@ static void ranks_that_are_apart_go_on(void **state)
 }
 
 /* In the last micro-batch the rows end; the state stays there, which is no row where a micro-batch
- * begins. A trainer that dies behind it and has nothing but its state comes back all the same,
+ * begins. A trainer that dies after it and has nothing but its state comes back all the same,
  * while the other ranks are still there. */
 static void a_state_at_the_end_is_a_place_among_others(void **state)
 {

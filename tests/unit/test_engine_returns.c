@@ -186,7 +186,7 @@ static bool confine(pid_t pid, uint32_t version)
     return is_confined;
 }
 
-/* Behind the case, so that a case that fails leaves no groups either. */
+/* After the case, so that a case that fails leaves no groups either. */
 static int end_group(void **state)
 {
     char path[96];
@@ -282,7 +282,7 @@ static void askers_of_far_rows_come_and_go(void **state)
     forget_checkpoints();
 }
 
-/* A row behind the end of the stream is refused with a word, however far it is. */
+/* A row after the end of the stream is refused with a word, however far it is. */
 static void a_row_behind_the_end_is_refused(void **state)
 {
     (void)state;

@@ -54,7 +54,7 @@ static uint64_t count_in_peace(const char *const *options)
     return count;
 }
 
-/* A trainer lives on while its engine is saved and killed behind `saved` micro-batches. */
+/* A trainer lives on while its engine is saved and killed after `saved` micro-batches. */
 static void live_through(const char *const *options, uint64_t saved, uint64_t expected)
 {
     forget_checkpoints();

@@ -14,7 +14,7 @@ static const struct kit_source sources[] = {{"large", 5, 8, 2500}, {"small", 8, 
 static struct {
     struct rp_a64 holds_all;
     struct rp_a64 calls, asked_bytes; /* of read_ahead */
-    struct rp_a64 calls_behind;       /* of them, those behind the first stretch */
+    struct rp_a64 calls_behind;       /* of them, those past the first stretch */
     struct rp_a64 bad_calls;          /* of them, those beyond the end of the file, or of nothing */
     struct rp_a64 looks;              /* at the second stretch of the large file */
     uint64_t available;

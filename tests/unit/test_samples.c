@@ -193,7 +193,7 @@ static void offsets_that_lie_are_refused(void **state)
             assert_says(&error, words);
         }
     make(&forms[0]);
-    add_u16(&image, 7); /* behind the last sample */
+    add_u16(&image, 7); /* after the last sample */
     put_file("a.mds", image.bytes, image.count);
     assert_int_equal(open_form(&corpus, "a.mds", &forms[0], &error), -RP_E_CORRUPT);
     assert_says(&error, "a.mds|end of sample 3");

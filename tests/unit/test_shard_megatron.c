@@ -338,7 +338,7 @@ static uint32_t large_tokens(uint64_t document)
 
 enum oddity { NOTHING_ODD, OUTSIDE, NEGATIVE, TWO_SEQUENCES, ODDITIES };
 
-/* Document ODD has what is odd; with TWO_SEQUENCES the one behind it has none. */
+/* Document ODD has what is odd; with TWO_SEQUENCES the one after it has none. */
 static void put_large(enum oddity oddity)
 {
     enum { FIRST = 34 + 12 * LARGE, BYTES = FIRST + 8 * (LARGE + 1) };

@@ -112,7 +112,7 @@ static void every_flipped_bit_and_truncation_is_refused(void **state)
         }
         for (size_t shorter = 0; shorter < bytes; shorter++) {
             uint8_t *exact = malloc(shorter +
-                                    1); /* so that the sanitizer sees a read behind the end */
+                                    1); /* so that the sanitizer sees a read past the end */
             memcpy(exact, token, shorter);
             refuse(plan, exact, shorter, -RP_E_CORRUPT);
             free(exact);

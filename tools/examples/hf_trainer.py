@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Hugging Face Trainer that goes on with the row behind its newest checkpoint.
+"""A Hugging Face Trainer that goes on with the row after its newest checkpoint.
 
     torchrun --nproc-per-node 2 hf_trainer.py --corpus licences --checkpoints trainer
 

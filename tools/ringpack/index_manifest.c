@@ -48,7 +48,7 @@ static const char doc[] =
     "as fast with a million shards as with one. Tokens are read once: what the older manifest or a "
     "sidecar of a shard says is taken if the shard has not been written to since. Objects of "
     "stores without a sidecar are fetched beside the manifest, one a worker. New shards that "
-    "come behind the others are appended. A run that is killed goes on where it was. The first "
+    "come after the others are appended. A run that is killed goes on where it was. The first "
     "line of the result says what was done.";
 
 static error_t parse(int key, char *text, struct argp_state *state)

@@ -9,7 +9,7 @@
 struct rp_masked_counts {
     uint64_t labels;    /* of all rows: tokens_loss */
     uint64_t untrained; /* documents with no trained token */
-    uint64_t cut_off;   /* documents whose trained tokens all lie behind what is kept of them, and
+    uint64_t cut_off;   /* documents whose trained tokens all lie after what is kept of them, and
                            whole documents that are dropped although they have some */
 };
 struct rp_masked_tally {

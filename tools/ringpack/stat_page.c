@@ -144,7 +144,7 @@ static void print_rank(const json_t *rank, bool has_replicas)
            wait_word(rank, "wait_p99_seconds").text, wait_word(rank, "wait_max_seconds").text);
 }
 
-/* What a rank waits for, as a phrase behind "for". */
+/* What a rank waits for, as a phrase after "for". */
 static struct word cause_word(const json_t *rank, bool has_replicas)
 {
     static const char *const phrases[][2] = {

@@ -313,7 +313,7 @@ def error_in(lines: Sequence[str]) -> Optional[RingpackError]:
 
 
 class Engine:
-    """One `ringpack serve` child. `arguments` are those behind `serve`; `config_text` is a config
+    """One `ringpack serve` child. `arguments` are those after `serve`; `config_text` is a config
     that has no file; `once` are those of the first start alone: a later one goes on where the run
     is. `folder` is where relative paths begin."""
 

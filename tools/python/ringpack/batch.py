@@ -242,7 +242,7 @@ class Batch(Mapping[str, Any]):
         ids = self.view("input_ids", flat=False, kind="numpy")
         places = {int(row["row"]): place for place, row in enumerate(rows) if row["fragments"]}
         if not places:
-            return []  # padding behind the end of the stream
+            return []  # padding after the end of the stream
         has_parts = "provenance" in self._form.sections
         parts = self.view("provenance", flat=False, kind="numpy") if has_parts else None
         assert self._lease is not None

@@ -59,7 +59,7 @@ def _max_seqlen(batch: "Batch") -> int:
 
 
 def _lengths_with_tails(batch: "Batch") -> Any:
-    """doc_lens whose rows add up to seq_len: a pad tail is a document behind the others."""
+    """doc_lens whose rows add up to seq_len: a pad tail is a document after the others."""
     import numpy
 
     lengths = batch.view("doc_lens", flat=False, kind="numpy")

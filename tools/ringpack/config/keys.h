@@ -12,7 +12,7 @@
 
 struct rp_keys_arguments {
     struct rp_cmd_config config;
-    const char *words[RP_KEYS_WORDS_MAX]; /* of the command line, behind the action */
+    const char *words[RP_KEYS_WORDS_MAX]; /* of the command line, after the action */
     size_t word_count;
     const char *output; /* -o */
     bool json, manual;

@@ -135,7 +135,7 @@ RP_MUST_CHECK int rp_inputs_add_url(struct rp_inputs *inputs, const char *url,
 /* output.c */
 
 /* Which tokens of a document are trained, as runs that keep the rules of spans.h, but that the
- * first may begin at token 0: behind a BOS, that token has a label. */
+ * first may begin at token 0: after a BOS, that token has a label. */
 struct rp_trained {
     const struct rp_mask_origin *origin; /* NULL: there is no mask, and all tokens are trained */
     const struct rp_span *runs;
@@ -262,7 +262,7 @@ RP_MUST_CHECK int rp_plain_open(struct rp_plain *plain, const char *path, struct
 RP_MUST_CHECK int rp_plain_end(struct rp_plain *plain, const char *path, int code,
                                struct rp_error *error);
 
-/** Start the worker script, with arguments behind its name and these descriptors as stdin and
+/** Start the worker script, with arguments after its name and these descriptors as stdin and
  * stdout. */
 RP_MUST_CHECK int rp_worker_spawn(pid_t *child, const char *const arguments[4], int input,
                                   int output, struct rp_error *error);

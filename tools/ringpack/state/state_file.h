@@ -48,7 +48,7 @@ struct rp_saved_form {
 };
 extern const struct rp_saved_form rp_saved_form_json, rp_saved_form_safetensors, rp_saved_form_zip;
 
-/** Take a copy of a token that was found, without the zeros behind it. -RP_E_CORRUPT if another
+/** Take a copy of a token that was found, without the zeros after it. -RP_E_CORRUPT if another
  * one was found before that is not equal, or if its hash is wrong. */
 RP_MUST_CHECK int rp_saved_take(struct rp_saved_search *search, const void *data, size_t bytes,
                                 struct rp_error *error);

@@ -110,7 +110,7 @@ static bool read_zip64(struct member *member, const uint8_t *extra, uint64_t lef
     return true;
 }
 
-/* Read the entry at directory->at, and go behind it. Returns 1, or 0 at the end. */
+/* Read the entry at directory->at, and go past it. Returns 1, or 0 at the end. */
 static int next_member(const struct rp_saved_search *search, struct directory *directory,
                        struct member *member, struct rp_error *error)
 {
