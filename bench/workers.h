@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* workers.h — the threads of an engine that plan, read and pack: does one of them work?
  *
- * What else an engine has (the thread that looks at the page cache, its own, which keeps house) is
+ * What else an engine has (the thread that watches the page cache, its own, which keeps house) is
  * at work now and then while there is nothing to do, and is not asked. Packer processes neither. */
 #ifndef RP_BENCH_WORKERS_H
 #define RP_BENCH_WORKERS_H

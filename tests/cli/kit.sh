@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# kit.sh — what the tests of the program share: a scratch folder to work in, and how to look at what
+# kit.sh — what the tests of the program share: a scratch folder to work in, and how to check what
 # a command says. Sourced first.
 set -euo pipefail
 ringpack=${RINGPACK:?path of the ringpack program}

@@ -3,7 +3,7 @@
  * u8 message (1: a state token is appended; 128: the contract is; 2: the bytes are the message, or
  * else edits of a good one; 4: what follows the request comes in a descriptor; 8: two descriptors
  * come along; 16: a u16 comes first, which cuts the message; 32: the peer does not read; 64: who
- * had a seat has died and nobody has looked yet), u8 engine (1: other weights are accepted; 2:
+ * had a seat has died and nobody has noticed yet), u8 engine (1: other weights are accepted; 2:
  * there are checkpoints; 4: it is stopping; 8: the place cannot be had; 240: so many doorbells
  * follow), then the bytes.
  *

@@ -19,7 +19,7 @@
 #define PACKER 2u
 #define SECOND 3u
 
-/* What the threads share, in memory that is looked at: that of the engine's process. */
+/* What the threads share, in memory that is checked: that of the engine's process. */
 static struct {
     struct rp_flow flow;
     struct rp_pack_target targets[RINGS_MAX];
@@ -268,7 +268,7 @@ static void run_packer(void)
     rp_packer_run(&shared->flow.pack_plan, 0);
 }
 
-/* ---- who looks at the batches ---------------------------------------------------------------- */
+/* ---- who checks the batches ------------------------------------------------------------------ */
 
 static void check_batch(const uint8_t *slot, const struct rp_geometry *g)
 {

@@ -218,7 +218,7 @@ static void do_fence(struct thread *t, unsigned self)
     memory_fence(&t->memory, self);
 }
 
-/* Through the kernel, to and from whoever looks there. */
+/* Through the kernel, to and from whoever reads there. */
 static uint64_t do_kernel(struct thread *t, unsigned self)
 {
     struct step *step = &t->step;

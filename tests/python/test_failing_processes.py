@@ -413,7 +413,7 @@ def test_few_descriptors_while_it_runs(program, folder, engines):
         tape.read(ranks, 50)
         before = seconds_of_work(engine.pid)
         time.sleep(1)
-        assert seconds_of_work(engine.pid) - before < 0.1, "it does nothing but look who is waiting"
+        assert seconds_of_work(engine.pid) - before < 0.1, "it does nothing but check who waits"
         for stranger in strangers:
             stranger.close()
         engine.checkpoint()

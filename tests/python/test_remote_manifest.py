@@ -272,7 +272,7 @@ def test_an_object_that_changes_before_it_is_read_is_refused(program, folder, st
     config = raw_objects(store, folder, 1)
     path = folder / "indexed.yaml"
     path.write_text(json.dumps(config))
-    store.fault = lambda handler: handler.last > 0 and other_etag(handler)  # not of a look
+    store.fault = lambda handler: handler.last > 0 and other_etag(handler)  # not of the first query
     refused(program, "index", "-c", path, texts=["s00000.bin", "its ETag: expected", '"another"'])
     assert not (folder / "m.rpm").exists()
 
@@ -371,7 +371,7 @@ def test_a_manifest_of_a_store_is_fetched_once(program, folder, store, tmp_path)
     wanted = planned(program, folder, {**config, "manifest": str(folder / "made.rpm")})
     config["manifest"] = store.url("m.rpm")
     assert (store.folder / "m.rpm").stat().st_size > 2 * 65536
-    for count in 2, 1:  # a look with the first 64 KiB, and the rest
+    for count in 2, 1:  # a query with the first 64 KiB, and the rest
         store.asked.clear()
         assert planned(program, folder, config) == wanted
         assert store.asked == ["/m.rpm"] * count
@@ -407,7 +407,7 @@ def test_refused_manifests_of_stores(program, folder, store):
 
     fewer = {**config["sources"][0], "shards": [store.url("s00000.bin")]}
     refuse("shards", "s00001.bin", sources=[fewer])
-    image[8192 + 77] ^= 1  # a page that a plan may not look at
+    image[8192 + 77] ^= 1  # a page that a plan may not read
     (store.folder / "m.rpm").write_bytes(image)
     refuse("damaged manifest", "ringpack index -c")
     image = image[:5000]

@@ -8,7 +8,7 @@
 #define BEGIN_NS 1000000000u
 
 static struct {
-    uint64_t ns, tick; /* each look at the clock takes so long */
+    uint64_t ns, tick; /* each read of the clock takes so long */
     unsigned wakes;
     struct bench *sleeps_in; /* a packer may sleep in there, once, when all is announced */
 } stage;

@@ -102,7 +102,7 @@ static void test_no_damaged_byte_is_given(void **state)
         kept = rp_kept_open(cache, 0);
         lost += !holds(kept, "a", 0, 3 * PAGE - 96); /* fails if it is another content */
         tried++;
-        keep(cache, kept, "a", 0, 3 * PAGE - 96); /* while its thread looks at what was found */
+        keep(cache, kept, "a", 0, 3 * PAGE - 96); /* while its thread checks what was found */
         assert_true(holds(kept, "a", 0, 3 * PAGE - 96));
         assert_int_equal(counts_of(cache).held_bytes, 3 * PAGE);
         rp_kept_close(kept);
@@ -114,7 +114,7 @@ static void test_no_damaged_byte_is_given(void **state)
 }
 
 /* Words that name pages which are not counted, or which the object does not have, while a damaged
- * page makes the cache's thread look at its chunk. */
+ * page makes the cache's thread check its chunk. */
 static void test_damaged_words_are_no_failure(void **state)
 {
     (void)state;

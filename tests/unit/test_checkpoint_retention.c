@@ -55,7 +55,7 @@ static void test_a_damaged_one_is_set_aside_and_the_one_before_is_taken(void **s
     sample_fill("aside", 4);
     damage(path_of("aside", 4, ""), 100);
     assert_int_equal(truncate(path_of("aside", 3, ""), 20000), 0);
-    assert_int_equal(newest_row("aside"), 20); /* only looked at: */
+    assert_int_equal(newest_row("aside"), 20); /* only read: */
     assert_true(exists(path_of("aside", 4, "")));
     hear_log();
     assert_int_equal(rp_checkpoint_newest(&checkpoint, "aside", true, &error), 1);

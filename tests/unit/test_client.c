@@ -436,7 +436,7 @@ static void *return_batches(void *argument)
     return NULL;
 }
 
-/* The ring is filled, so the trainer looks at the oldest lease while it is being returned: which
+/* The ring is filled, so the trainer reads the oldest lease while it is being returned: which
  * ThreadSanitizer must not mind. */
 static void another_thread_may_return(void **state)
 {

@@ -143,7 +143,7 @@ static void an_unknown_monitor_is_refused(void **state)
 
 enum { TOKEN_BYTES = 152, DIGEST_AT = TOKEN_BYTES - 32, ROWS_AT = 1024, SLOT_BYTES = 2048 };
 
-/* What the monitor looks at in a token of version 3. */
+/* What the monitor reads in a token of version 3. */
 static void write_token(uint8_t *token, uint64_t next_row, uint64_t digest)
 {
     memset(token, 7, TOKEN_BYTES);
@@ -153,8 +153,8 @@ static void write_token(uint8_t *token, uint64_t next_row, uint64_t digest)
     rp_store_u64(token + DIGEST_AT, digest);
 }
 
-/* A client that has had the rows before 8, and the next batch, of two rows. Both have equal tokens but for row and
- * digest. */
+/* A client that has had the rows before 8, and the next batch, of two rows. Both have equal tokens
+ * but for row and digest. */
 struct place {
     struct rp_client client;
     struct rp_geometry geometry;

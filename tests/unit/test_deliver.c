@@ -175,7 +175,7 @@ static void the_end_is_said_after_the_last_batch(void **state)
     struct rp_ticket *ticket = add_ticket(&bench, 2, false);
     ticket->stream_ends = 1;
     hand_over(&bench);
-    assert_int_equal(step(&bench), RP_FLOW_IDLE); /* dispatch is asked to look at the files */
+    assert_int_equal(step(&bench), RP_FLOW_IDLE); /* dispatch is asked to check the files */
     assert_int_equal(step(&bench), RP_FLOW_IDLE);
     assert_true(rp_looks_are_asked_for(&bench.looks));
     for (uint32_t r = 0; r < RINGS; r++)

@@ -88,7 +88,7 @@ ssize_t preadv2(int fd, const struct iovec *parts, int count, off_t offset, int 
     return -1;
 }
 
-/* ---- a trainer that rings no bells: the engine hears of it when it looks --------------------- */
+/* ---- a trainer that rings no bells: the engine hears of it when it polls --------------------- */
 
 struct quiet {
     int socket;

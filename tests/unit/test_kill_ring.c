@@ -124,7 +124,7 @@ static void produce(enum engine engine)
         uint64_t batch = ring.tail;
         if (engine == PUBLISHES_FIRST) {
             rp_ring_publish(&ring, batch + 1);
-            rp_sleep_ns(1000000); /* whatever else the machine does, somebody looks */
+            rp_sleep_ns(1000000); /* whatever else the machine does, somebody reads */
         }
         write_slot(batch);
         if (engine != PUBLISHES_FIRST)

@@ -159,7 +159,7 @@ static void what_stays_mapped_is_not_asked_for(void **state)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* The watcher has looked at the file twice, or 120 ms have passed: a calm one does not look while
+/* The watcher has checked the file twice, or 120 ms have passed: a calm one does not check while
  * nothing is taken. */
 static void wait_for_looks(void)
 {

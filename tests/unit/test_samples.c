@@ -270,7 +270,7 @@ static void every_truncation_of_litdata(void **state)
         put_chunk(cut, cut, INDEX_BYTES);
     for (size_t cut = 1; cut < image.count; cut++)
         assert_true(is_chunk_refused(cut));
-    for (size_t cut = 0; cut + 1 < INDEX_BYTES; cut++) /* the last brace is not looked at */
+    for (size_t cut = 0; cut + 1 < INDEX_BYTES; cut++) /* the last brace is not read */
         put_chunk(cut, image.count, cut);
     for (size_t cut = 0; cut + 1 < INDEX_BYTES; cut++)
         assert_true(is_chunk_refused(cut));

@@ -30,7 +30,7 @@ RP_MUST_CHECK int rp_masked_tally_add(struct rp_masked_tally *tally, const struc
                                       struct rp_error *error);
 
 /** Of a stream that was counted to its end, and that drops documents of more than seq_len tokens:
- * count them, as often as there are epochs. Looks at every document. */
+ * count them, as often as there are epochs. Examines every document. */
 RP_MUST_CHECK int rp_masked_tally_dropped(struct rp_masked_tally *tally,
                                           const struct rp_corpus *corpus, uint32_t seq_len,
                                           uint64_t epochs, struct rp_error *error);

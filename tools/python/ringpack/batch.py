@@ -145,7 +145,7 @@ class Batch(Mapping[str, Any]):
     _lease: Optional[Lease]  # None: closed
     _terms: Terms
     _form: Form
-    _why: str  # it is closed; set before _lease is None, as another thread may look in between
+    _why: str  # it is closed; set before _lease is None, as another thread may read it in between
 
     def view(self, name: str, *, flat: Optional[bool] = None, kind: Optional[str] = None) -> Any:
         """One section, by the names above. flat: 1-D, otherwise a row of the batch is a row of the
@@ -288,7 +288,7 @@ class Batch(Mapping[str, Any]):
         """Give the slot back to the engine now. Twice is once.
 
         Raises LeaseError when views are alive; the batch then stays as it was. Where two threads
-        looked at one section at once it may see the views of only one: then it is close(), and the
+        took views of one section at once it may see those of only one: then it is close(), and the
         slot goes back with the last view."""
         if self._lease is None:
             return

@@ -20,7 +20,7 @@
 #define SPACING 4096u
 /* Most bytes of landmarks for each of them; an index of a corpus has 12 to 20. */
 #define BYTES_MOST 2u
-#define LOOK_ROWS 4u /* planned between two looks at how many documents were read */
+#define LOOK_ROWS 4u /* planned between two checks of how many documents were read */
 
 static char *directory_of(const struct rp_config *config)
 {
@@ -79,7 +79,7 @@ static void read_index(struct rp_landmarks *landmarks, uint64_t file_bytes, size
     rp_map_close(&map);
 }
 
-/* Find the tokens. Only their headers are looked at: rp_plan_load checks the one that is used.
+/* Find the tokens. Only their headers are read: rp_plan_load checks the one that is used.
  * Tokens without a plan digest, of an older version, are made anew. */
 static void survey(struct rp_landmarks *landmarks, const struct rp_map *map, size_t bytes_max)
 {

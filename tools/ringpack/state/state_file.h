@@ -7,7 +7,7 @@
  *
  * Invariants:
  *
- *   - No file is unpickled. In a zip only the bytes of members are looked at: PyTorch and numpy
+ *   - No file is unpickled. In a zip only the bytes of members are read: PyTorch and numpy
  *     store an array as a member of its own, which is a token if it begins with the magic of one.
  *   - A token is taken only if its hash is right (rp_state_info). Where a file has several, all
  *     must be equal.

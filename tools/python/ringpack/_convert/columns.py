@@ -42,7 +42,7 @@ def need(package, name=None):
 
 
 def is_wanted(request, name):
-    """Whether a column may be looked at: one that is named excludes others, but not its masks."""
+    """Whether a column may be read: one that is named excludes others, but not its masks."""
     column, mask = request["column"], request["mask"]
     if name == "attention_mask" or name == mask or name in BESIDE_CHATS:
         return True
@@ -52,7 +52,7 @@ def is_wanted(request, name):
 
 
 class Unusable:
-    """A column that cannot be converted because of one row: refused when it is looked at."""
+    """A column that cannot be converted because of one row: refused when it is read."""
 
     def __init__(self, row, found):
         self.row, self.found = row, found
