@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Somebody replaces the lock, or the directory, between the moment in which it is opened and the
- * moment in which it is locked: of two engines one is refused, and each save checks further. Where a
- * file system reports another inode at each check, saves go on. */
+ * moment in which it is locked: of two engines one is refused, and each save goes on checking.
+ * Where a file system reports another inode at each check, saves go on. */
 #include "checkpoint_sample.h"
 
 #include <dlfcn.h>

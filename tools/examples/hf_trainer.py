@@ -68,7 +68,7 @@ def main():
         batch_size=4,
         seed=1,
         num_epochs="endless",
-        profile="hf",  # labels stand below their own tokens: the model shifts them
+        profile="hf",  # labels are aligned with their own tokens: the model shifts them
         return_type="torch",
     )
     trainer = PackedTrainer(

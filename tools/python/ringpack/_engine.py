@@ -2,7 +2,7 @@
 """The engine as a child process: `ringpack serve`, which lives as long as this process at most.
 
 It is told of our end by a pipe (--lifeline) that only this process holds open, so it also ends
-after a kill -9. What it logs goes to the logger "ringpack.engine"; its last lines explain its end.
+after a kill -9. Its log goes to the logger "ringpack.engine"; its last lines explain its end.
 
 Functions import json, logging, shutil, signal and subprocess: at the top of the file these would
 take a third of the time of `import ringpack`.

@@ -9,7 +9,7 @@ the caller's.
 =========== ====================================================================================
 hf          input_ids, labels, position_ids int64 (batch_size, L); cu_seq_lens_q, cu_seq_lens_k
             int32, exact; max_length_q, max_length_k: ints. The arguments of a transformers model;
-            labels stand below their own tokens, the model shifts them
+            labels are aligned with their own tokens, the model shifts them
 trl         input_ids, labels, position_ids int64 (1, batch_size * L): all in one row
 megatron    tokens, labels, position_ids int64, loss_mask float32 (batch_size, L); cu_seqlens int32
             of constant length; max_seqlen: int. Labels are shifted, -100 at the ends of documents

@@ -112,7 +112,7 @@ RP_MUST_CHECK int rp_inputs_add(struct rp_inputs *inputs, const char *path, stru
 RP_MUST_CHECK int rp_inputs_add_listing(struct rp_inputs *inputs, const char *directory,
                                         struct rp_error *error);
 
-/* Whoever takes the files of such a list. */
+/* A consumer of the files of such a list. */
 struct rp_named_files {
     const char *directory; /* for messages */
     /* Of a shard that may be there as it is, or compressed under this name: is it? */
@@ -312,7 +312,7 @@ RP_MUST_CHECK int rp_tokenizer_add_chat(struct rp_tokenizer *tokenizer, const st
                                         struct rp_error *error);
 /** Everything that was added has reached the sink. */
 RP_MUST_CHECK int rp_tokenizer_flush(struct rp_tokenizer *tokenizer, struct rp_error *error);
-/** What was added since the last flush never reaches the sink. */
+/** Text that was added since the last flush never reaches the sink. */
 void rp_tokenizer_forget(struct rp_tokenizer *tokenizer);
 /** Its worker runs, and works on `subject`, which messages name. */
 RP_MUST_CHECK int rp_tokenizer_worker(struct rp_tokenizer *tokenizer, const char *subject,

@@ -107,7 +107,7 @@ static void forget_from(struct rp_landmarks *landmarks, size_t number)
     landmarks->indexed = number < landmarks->indexed ? number : landmarks->indexed;
 }
 
-/* What is added next follows the last landmark, so that one has to be a token. */
+/* The next landmark is added after the last one, so the last one has to be a token. */
 static void look_at_last(struct rp_landmarks *landmarks)
 {
     struct rp_state_info info;

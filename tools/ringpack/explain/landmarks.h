@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* landmarks.h — state tokens of a stream, kept between commands, so that any row is near: what
- * plans past such a row adds its token.
+/* landmarks.h — state tokens of a stream, kept between commands, so that any row is near: a
+ * command that plans past such a row adds its token.
  *
  * A file of landmarks is state tokens, one after another, at ascending rows. It is in a cache
  * directory, and its name is the identity of the stream. Beside it, NAME.index has a struct
  * rp_landmark for each token, so that one is found without reading the others; what it lacks is
  * found in the file. Whoever loads a token checks all of it, so files that were damaged, cut or
  * exchanged can make planning longer, and nothing else. One process at a time adds to a file;
- * another reads it meanwhile.
+ * others may read it at the same time.
  *
  * From one landmark to the next so much is planned (documents read and rows made) as takes some
  * milliseconds, and more where tokens are large, so that the file is small beside the index of the
