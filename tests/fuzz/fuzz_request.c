@@ -8,8 +8,8 @@
  * follow), then the bytes.
  *
  * Whoever asks for a free seat that there is, and expects the stream and the shape that there are,
- * is welcomed with the memory of that seat; nobody else is. What is refused is refused with a word,
- * what is no request gets none, and only what is asked for is done. Doorbells say nothing. */
+ * is welcomed with the memory of that seat; nobody else is. A refused request gets a message,
+ * bytes that are no request get none, and only what is asked for is done. Doorbells say nothing. */
 #include "engine_of_seats.h"
 
 enum outcome { HUNG_UP, REFUSED, WELCOMED, TOLD, OWED };
@@ -191,7 +191,7 @@ static void check_outcome(const struct rp_connection *connection, enum outcome o
                       (outcome == WELCOMED && stays && s == seat_of(request))));
 }
 
-/* Who is welcome rings as often as he likes, and is there until he hangs up. */
+/* A peer that is welcome rings as often as it likes, and stays until it hangs up. */
 static void check_doorbells(struct rp_connection *connection, const struct rp_request *request)
 {
     for (unsigned i = 0; i < 5; i++)

@@ -235,7 +235,7 @@ def test_a_storm_of_signals(program, folder, engines, shims, io):
 
 
 def test_started_without_standard_descriptors(program, folder, engines):
-    """What is said must not land in the files that are opened first."""
+    """Messages must not land in the files that are opened first."""
     tape = Tape(folder, 100000, checkpoint_dir=str(folder / "checkpoints"))
     prefix = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
     engine = engines(program, folder, tape.config, prefix=prefix)

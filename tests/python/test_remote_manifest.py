@@ -106,7 +106,7 @@ def test_every_row_is_the_same_with_it(program, folder, corpus, store):
 
 
 def test_any_number_of_shards_costs_a_start_no_request(program, folder, store):
-    """What an engine asks for before its first batch are ranges of few shards, of 4 as of 40."""
+    """Before its first batch an engine asks for ranges of few shards, of 4 as of 40."""
     asked = []
     for count in 4, 40:
         source = write_raw(store.folder, count, 3000)
@@ -317,7 +317,7 @@ def test_queries_are_those_of_the_config(program, folder, store):
 
 
 def test_it_goes_on_after_a_kill(program, folder, store):
-    """What was read is not fetched again, and nothing of the killed process is left."""
+    """Bytes that were read are not fetched again, and nothing of the killed process is left."""
     config = raw_objects(store, folder, 12, tokens=200_000)
     path = folder / "indexed.yaml"
     path.write_text(json.dumps(config))

@@ -77,7 +77,7 @@ static void one_wake_up_serves_half_of_a_ring(void **state)
     bench_close(&bench);
 }
 
-/* What was packed is announced when `ns` have passed, and not before. */
+/* A packed batch is announced when `ns` have passed, and not before. */
 static void assert_announced_after(struct bench *bench, uint64_t ns)
 {
     stage.ns += ns - 1;

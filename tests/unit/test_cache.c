@@ -292,8 +292,8 @@ static void test_a_smaller_limit_holds_from_the_start(void **state)
     rp_cache_close(cache);
 }
 
-/* Of another run nothing is known. What nobody has used for an hour goes first, even before what is
- * never needed; the rest is needed at the usual distance, which is 100 here. */
+/* Of another run nothing is known. Chunks that nobody has used for an hour go first, even before
+ * those never needed; the rest is needed at the usual distance, which is 100 here. */
 static void test_files_of_other_runs_go_by_their_age(void **state)
 {
     (void)state;

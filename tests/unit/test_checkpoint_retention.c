@@ -76,8 +76,8 @@ static void test_a_damaged_one_is_set_aside_and_the_one_before_is_taken(void **s
     rp_checkpoint_dir_close(dir);
 }
 
-/* What was set aside before stays as it is, also beside a new file of its number; and where nothing
- * can be renamed, the one before is taken all the same. */
+/* A file that was set aside before stays as it is, also beside a new file of its number; and
+ * where nothing can be renamed, the one before is taken all the same. */
 static void test_what_is_set_aside_already(void **state)
 {
     (void)state;

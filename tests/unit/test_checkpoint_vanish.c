@@ -141,7 +141,7 @@ static void the_others_are_listed(void **state)
     }
 }
 
-/* What has gone does not count as kept: another one is kept in its place. */
+/* A checkpoint that has gone does not count as kept: another one is kept in its place. */
 static void as_many_are_kept(void **state)
 {
     (void)state;

@@ -192,7 +192,7 @@ static void the_end_is_said_after_the_last_batch(void **state)
     bench_close(&bench);
 }
 
-/* What is before it has been published; nothing after it is; asked again, it fails again. */
+/* Batches before it have been published; none after it is; asked again, it fails again. */
 static void an_error_comes_in_its_place(void **state)
 {
     (void)state;

@@ -184,7 +184,7 @@ static void all_from_one_on_fail(void **state)
 
 /* ---- while it runs --------------------------------------------------------------------------- */
 
-/* Whatever is asked is answered or refused. Returns how often it was refused. */
+/* Every request is answered or refused. Returns how often it was refused. */
 static unsigned ask_all(void)
 {
     static int (*const questions[])(const char *, const char *, char **,

@@ -261,8 +261,8 @@ static void a_guess_is_no_checkpoint(void **state)
     assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
 }
 
-/* All trainers die and go on from the state of the slower one. What the faster one had is no part
- * of a checkpoint, however far the other one comes before it is back; also if the faster one has
+/* All trainers die and go on from the state of the slower one. Rows that the faster one had are
+ * in no checkpoint, however far the other one comes before it is back; also if the faster one has
  * died and come back by itself after the death of the slower one. */
 static void what_is_to_come_again_is_in_no_checkpoint(void **state)
 {
@@ -354,7 +354,7 @@ static void who_died_ringing_is_absent(void **state)
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
-/* Whoever has no state has read nothing, wherever another rank has moved its ring. */
+/* A trainer without a state has read nothing, wherever another rank has moved its ring. */
 static void a_rank_without_a_state_begins_at_the_start(void **state)
 {
     (void)state;

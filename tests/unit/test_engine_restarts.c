@@ -199,7 +199,7 @@ static void wait_for_save(uint64_t row)
             fail_msg("no checkpoint of row %d", (int)row);
 }
 
-/* Whoever comes now gets every row from here on. */
+/* A trainer that comes now gets every row from here on. */
 static void read_the_rest(uint64_t row)
 {
     struct rp_client *client = trainer(0, NULL, 0);

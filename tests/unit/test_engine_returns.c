@@ -170,7 +170,7 @@ static bool group_write(const struct limit *limit, const char *key, const char *
     return written == (ssize_t)strlen(value);
 }
 
-/* What the process has already is not moved with it: the limit is for what it takes from now on. */
+/* Memory that the process has already is not moved with it: the limit is for later memory. */
 static bool confine(pid_t pid, uint32_t version)
 {
     char path[96], text[16];
@@ -260,7 +260,7 @@ static void a_made_up_row_ahead_of_others_holds_up_nobody(void **state)
     forget_checkpoints();
 }
 
-/* Whoever wanted a far row and has left is forgotten, in any order. */
+/* A peer that wanted a far row and has left is forgotten, in any order. */
 static void askers_of_far_rows_come_and_go(void **state)
 {
     (void)state;

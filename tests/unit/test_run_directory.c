@@ -96,7 +96,7 @@ static void a_second_engine_is_refused_in_a_wiped_directory(void **state)
     rp_listener_close(&second);
 }
 
-/* What another process has put there since is not this one's to remove. */
+/* Files that another process has put there since are not this one's to remove. */
 static void names_of_others_are_left_alone(void **state)
 {
     (void)state;
