@@ -134,7 +134,7 @@ def parse_arguments():
     parser.add_argument("--only-start", action="store_true",
                         help="starts, positions and memory only")
     parser.add_argument("--documents", type=int, help="in the index of `positions`, 20 bytes each,"
-                        " and as many behind its last one (16 million; quick: 1 million)")
+                        " and as many after its last one (16 million; quick: 1 million)")
     parser.add_argument("--shards", type=int, help="measure starts with a manifest of so many"
                         " shards, too, which are names of a few files")
     return parser.parse_args()

@@ -12,7 +12,7 @@ def resident(pid):
 
 
 def resident_in_the_end(pid):
-    """The prefetch ring is filled behind the first batch: wait until nothing more comes."""
+    """The prefetch ring is filled after the first batch: wait until nothing more comes."""
     found, before = resident(pid), 0
     while found != before:
         time.sleep(0.5)

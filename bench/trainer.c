@@ -8,7 +8,7 @@
  *     ringpack_trainer slices run_dir=DIR engine=PID
  *     ringpack_trainer bare slots=256 slot_bytes=196608 batches=200 warm=256 read=131072
  *
- * attach: take, look at and return so many batches of a running engine, after `warm` ones (pages of
+ * attach: take, check and return so many batches of a running engine, after `warm` ones (pages of
  * the ring are faulted in then) and a rest, in which the ring fills; `think_us` sleeps after each;
  * `rank` is 0 unless it is given.
  * `log` gets two u64 a batch: when next() was called (CLOCK_MONOTONIC) and how long it took, in ns.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* workers.h — the threads of an engine that plan, read and pack: does one of them work?
  *
- * What else an engine has (the thread that looks at the page cache, its own, which keeps house) is
- * at work now and then while there is nothing to do, and is not asked. Packer processes neither. */
+ * The other threads of an engine (the one that watches the page cache, its own, which keeps house)
+ * work now and then while its rings are full, and are not asked. Nor are packer processes. */
 #ifndef RP_BENCH_WORKERS_H
 #define RP_BENCH_WORKERS_H
 

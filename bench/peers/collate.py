@@ -3,7 +3,7 @@
 
 Of a batch of pieces: best fit decreasing, the rooms of rows in a sorted list (bisect); ids and
 positions written by one call of numpy.concatenate each, so that Python's work is per piece and
-never per token. Tried and slower, of 256 pieces: rooms looked through in a list (a quarter slower),
+never per token. Tried and slower, of 256 pieces: rooms searched in a list (a quarter slower),
 vectorised first fit over an array of rooms (numpy.argmax; a third slower), a slice of numpy written
 for each piece (a quarter slower), more or fewer pieces (the arrays fall out of the cache, or rows
 are less full). Output arrays that are written again and again are as fast as new ones, and a

@@ -4,7 +4,7 @@
     measure.py PEER serve --corpus C --folder F ...
                                  rows a second that reach this process: for each line of standard
                                  input, `WORKERS SECONDS`, a line of JSON
-    measure.py PEER verify ...   an epoch: every token once, rows of seq_len; and the batch behind a
+    measure.py PEER verify ...   an epoch: every token once, rows of seq_len; and the batch after a
                                  saved state
     measure.py PEER state ... --position ROWS --state FILE
                                  write the state of that position
@@ -13,7 +13,7 @@
                                  on where its modules are loaded
 
 The corpus is converted, and indices are built, by whoever needs them first; no clock runs then.
-Nobody looks at what is delivered while the clock runs, so what is measured is delivery: of ids as
+Nobody checks what is delivered while the clock runs, so what is measured is delivery: of ids as
 i32 at least, which a model can take. A peer that stores u16 has them widened here.
 """
 

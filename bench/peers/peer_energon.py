@@ -24,7 +24,7 @@ from documents import PieceList
 
 logging.disable(logging.WARNING)
 SHARDS = 8
-SLICE = 1000  # samples that are read one behind the other
+SLICE = 1000  # samples that are read one after another
 SHUFFLED = 100  # samples in the shuffle buffer
 DATASET = """\
 __module__: megatron.energon

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """LanceDB: a shuffled Permutation, whose rows are documents (`Documents`) or windows (`Windows`);
-and StreamingDataset with pack_sequences, which puts an end token behind each document, and cuts the
+and StreamingDataset with pack_sequences, which puts an end token after each document, and cuts the
 sequence every seq_len tokens (`Packed`).
 
 Its documentation: a permutation is built once, and read in large batches in Arrow's own format,
@@ -39,7 +39,7 @@ def arrays_of(batch):
 
 
 def matrix_of(batch):
-    """The rows of a batch of windows, one behind the other."""
+    """The rows of a batch of windows, one after another."""
     column = batch.column(0)
     return column.flatten().to_numpy().reshape(len(column), -1)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is measured, and in which of three classes: classes are never compared with one another.
+"""The peers that are measured, in three classes, which are never compared with one another.
 
     OWN      the library itself packs: its documented packer, as it comes.
     AROUND   the library gives whole documents, and a function of its user packs them. collate.py
@@ -18,7 +18,7 @@ CLASSES = {
     AROUND: "the best that was written around it: numpy, best fit decreasing",
     WINDOWS: "no packing: windows of a corpus that was concatenated before",
 }
-# What ringpack delivers beside each class: for whom packs, the arrays of Grain's packers; for
+# What ringpack delivers beside each class: beside packers, the arrays of Grain's packers; beside
 # windows, ids and the ends of documents, and it still packs.
 OURS = {OWN: "ringpack grain", AROUND: "ringpack grain", WINDOWS: "ringpack min"}
 
@@ -66,7 +66,7 @@ PEERS = {
     "lancedb windows": Peer(WINDOWS, "peer_lancedb", "Windows", (), IDS, LARGE_TABLE),
 }
 
-# Who could not be measured at all, and why.
+# Peers that could not be measured at all, and why.
 ABSENT = {
     "fairseq2": (AROUND, "fairseq2 0.8.1 needs fairseq2n 0.8.1, whose only wheel for Linux refuses "
                  "every PyTorch but 2.9.1 with CUDA 12.8 (several GB)"),

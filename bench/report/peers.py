@@ -4,7 +4,7 @@ the sentence of README.md and the table of bench/findings/peers.md.
 
     python bench/report/peers.py bench/results/peers.json [--docs]
 
-What is in the documents between `<!-- peers -->` and `<!-- end -->` comes from the file alone. A
+The text of the documents between `<!-- peers -->` and `<!-- end -->` comes from the file alone. A
 ratio is only ever of one class: ringpack over the best member of that class, in the same round.
 """
 

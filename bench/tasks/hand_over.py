@@ -24,7 +24,7 @@ PEERS_PYTHON = ROOT / "build" / "peers-venv" / "bin" / "python"  # it has torch 
 TORCH_PROBE = "import torch, numpy; torch.from_numpy(numpy.zeros(1)); print(torch.__version__)"
 
 # Runs in a process of its own, as a trainer would. The ring is full before the first next(). All
-# looks step by the same loop: an array or a tensor that is dropped before the next step, and a
+# kinds step by the same loop: an array or a tensor that is dropped before the next step, and a
 # tensor that the loop's variable holds until the next one has its place. Several share the batches.
 PYTHON_TRAINER = """
 import itertools, json, sys, time
@@ -154,7 +154,7 @@ class HandOver:
         return found["drop"], found["hold"]
 
     def next(self):
-        """ns per next() and release of small batches, in C and in Python: with nothing looked at,
+        """ns per next() and release of small batches, in C and in Python: with no view taken,
         with an array, with a tensor, and with one that is still held in the next step."""
         sides = {"": lambda: self._next_python("numpy", "skip")["skip"]}
         if not self.bench.settings["only_goals"]:

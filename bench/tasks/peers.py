@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What others deliver of the same corpus, by classes (peers/peer_list.py).
 
-Flow: every peer tries 0, 1 and 2 workers, and with the best number delivers an epoch that is looked
-at (each token once, the right batch behind a saved state). Then come rounds: in a round of a class
+Flow: every peer tries 0, 1 and 2 workers, and with the best number delivers an epoch that is
+checked (each token once, the right batch after a saved state). Then come rounds: in each of a class
 ringpack runs, each member of the class runs with the number of workers that was best, and ringpack
 runs again; the order of the members turns with the round. A ratio is taken within a round, between
 the mean of ringpack's two runs and the member's one, so what the machine does strikes both.
@@ -29,7 +29,7 @@ WORKERS = [0, 1, 2]
 RESUME_SEQ_LEN = 512  # so that 16 M rows lie in 16 M documents
 RESUMES = 3  # from each state
 LIMIT_SECONDS = 200  # for one measurement
-LOOKED_AT_TOKENS = 20_000_000  # of an epoch that is looked at, of documents as in the one task
+LOOKED_AT_TOKENS = 20_000_000  # of an epoch that is checked, of documents as in the one task
 RESUMED_AT_ONCE = 4  # peers in one piece of time
 PIECE_SECONDS = 55
 
@@ -205,7 +205,7 @@ class Peers:
                             for key in ("process", "load")}}
 
     def resumes(self, save, rounds):
-        """By rows that lie behind. States so deep are made from one of the beginning, except those
+        """By rows before the state. States so deep are made from one of the beginning, except those
         of ringpack, which plans up to the row."""
         corpus = make_index(self.folder.parent, self.settings["index_documents"]).resolve()
         names = [name for name in self._standing() if not PEERS[name].no_deep_resume]

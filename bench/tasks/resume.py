@@ -120,7 +120,7 @@ class Resume:
     # ---- deep positions --------------------------------------------------------------------------
 
     def _seek(self, keys, documents, per_row):
-        """A state token of the row that so many documents lie behind, and what it took to get
+        """A state token of the row that so many documents come before, and what it took to get
         there by planning."""
         bench, token = self.bench, self.bench.scratch / f"token-{documents}"
         size = bench.settings["batch_size"]
@@ -130,7 +130,7 @@ class Resume:
                 "plan_ms": 1000 * seek["seconds"], "with_token_ms": [], "above_ms": []}, token
 
     def positions(self):
-        """ms to the first batch, by documents that lie behind: with the token of that row, and
+        """ms to the first batch, by documents before the start: with the token of that row, and
         without any, when all of them are planned again first.
 
         Positions take turns: a start touches fresh memory, and a machine that has just been busy

@@ -97,7 +97,7 @@ class Save:
         return begin, written, end
 
     def _need_memory(self, size):
-        """What is written and read into is there before the clock runs."""
+        """The memory that is written and read into exists before the clock runs."""
         if len(self.data) < size:
             self.data, self.buffer = huge_pages(2 * size), huge_pages(2 * size)
             self.data[:] = numpy.frombuffer(numpy.random.default_rng(0).bytes(2 * size), "u1")

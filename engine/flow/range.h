@@ -9,7 +9,7 @@
 #include "base/bits.h"
 #include "flow/files.h"
 
-struct rp_range {
+struct rp_file_range {
     uint32_t shard;
     uint32_t alignment;
     bool past_cache;      /* as in struct rp_read */
@@ -20,27 +20,27 @@ struct rp_range {
 };
 
 /** The bytes [first, last) of a file of `file_bytes`. `past_cache`: by its second descriptor. */
-static inline struct rp_range rp_range_of(const struct rp_file *file, uint32_t shard,
-                                          uint64_t file_bytes, bool past_cache, uint64_t first,
-                                          uint64_t last)
+static inline struct rp_file_range rp_file_range_of(const struct rp_file *file, uint32_t shard,
+                                                    uint64_t file_bytes, bool past_cache,
+                                                    uint64_t first, uint64_t last)
 {
     uint32_t alignment = past_cache ? file->direct_alignment : file->alignment;
-    struct rp_range range = {.shard = shard,
-                             .alignment = alignment,
-                             .past_cache = past_cache,
-                             .first = rp_align_down(first, alignment),
-                             .last = rp_align_up(last, alignment),
-                             .file_bytes = file_bytes,
-                             .beyond_end = past_cache || file->direct,
-                             .wanted = first};
+    struct rp_file_range range = {.shard = shard,
+                                  .alignment = alignment,
+                                  .past_cache = past_cache,
+                                  .first = rp_align_down(first, alignment),
+                                  .last = rp_align_up(last, alignment),
+                                  .file_bytes = file_bytes,
+                                  .beyond_end = past_cache || file->direct,
+                                  .wanted = first};
     if (!range.beyond_end)
         range.last = rp_min_u64(range.last, file_bytes);
     return range;
 }
 
 /** Let a read that begins in the range end at `end`. */
-static inline void rp_range_end_read(const struct rp_range *range, uint64_t end,
-                                     struct rp_read *read)
+static inline void rp_file_range_end_read(const struct rp_file_range *range, uint64_t end,
+                                          struct rp_read *read)
 {
     RP_ASSERT(read->offset < end && end - read->offset <= UINT32_MAX);
     RP_DASSERT(read->offset < range->file_bytes);

@@ -104,16 +104,17 @@ uint64_t rp_reads_room_at(const struct rp_reads *reads)
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-static struct rp_range file_range(const struct rp_reads *reads, const struct rp_file *file,
-                                  uint32_t shard, bool past_cache, uint64_t first, uint64_t last)
+static struct rp_file_range file_range(const struct rp_reads *reads, const struct rp_file *file,
+                                       uint32_t shard, bool past_cache, uint64_t first,
+                                       uint64_t last)
 {
     uint64_t file_bytes = rp_corpus_shard(reads->options->corpus, shard)->bytes;
-    return rp_range_of(file, shard, file_bytes, past_cache, first, last);
+    return rp_file_range_of(file, shard, file_bytes, past_cache, first, last);
 }
 
 /* Extend the last read of the ticket so that it covers the range. False if the range does not begin
  * inside or just after that read, or if there is no room to extend it. */
-static bool extend_last_read(struct rp_reads *reads, const struct rp_range *range,
+static bool extend_last_read(struct rp_reads *reads, const struct rp_file_range *range,
                              uint64_t *data_offset)
 {
     struct rp_ticket *ticket = reads->ticket;
@@ -130,7 +131,7 @@ static bool extend_last_read(struct rp_reads *reads, const struct rp_range *rang
         if (reads->ticket_bytes + more > TICKET_DATA_BYTES ||
             !rp_data_ring_extend(&reads->data_ring, more, retired(reads)))
             return false;
-        rp_range_end_read(range, range->last, read);
+        rp_file_range_end_read(range, range->last, read);
         reads->ticket_bytes += more;
     }
     *data_offset = read->data_offset + (range->wanted - read->offset);
@@ -138,7 +139,8 @@ static bool extend_last_read(struct rp_reads *reads, const struct rp_range *rang
 }
 
 /* Find a place for the range in the ticket. False when it is full. */
-static bool place_range(struct rp_reads *reads, const struct rp_range *range, uint64_t *data_offset)
+static bool place_range(struct rp_reads *reads, const struct rp_file_range *range,
+                        uint64_t *data_offset)
 {
     if (extend_last_read(reads, range, data_offset))
         return true;
@@ -156,7 +158,7 @@ static bool place_range(struct rp_reads *reads, const struct rp_range *range, ui
                              .shard = range->shard,
                              .past_cache = range->past_cache,
                              .data_offset = start};
-    rp_range_end_read(range, range->last, read);
+    rp_file_range_end_read(range, range->last, read);
     reads->ticket_bytes += bytes;
     *data_offset = start + (range->wanted - range->first);
     return true;
@@ -168,10 +170,10 @@ static int place_contents(struct rp_reads *reads, const struct rp_content_run *r
                           struct rp_transfer *transfer)
 {
     uint64_t skip = (uint64_t)(transfer->offset - run->offset) * run->width;
-    struct rp_range range = {.shard = RP_READ_CONTENTS,
-                             .alignment = 1,
-                             .first = run->byte_offset + skip,
-                             .wanted = run->byte_offset + skip};
+    struct rp_file_range range = {.shard = RP_READ_CONTENTS,
+                                  .alignment = 1,
+                                  .first = run->byte_offset + skip,
+                                  .wanted = run->byte_offset + skip};
     range.last = range.first + (uint64_t)transfer->fragment.length * run->width;
     (void)rp_contents_bytes(reads->options->contents, &range.file_bytes);
     transfer->width = (uint16_t)run->width;
@@ -242,7 +244,7 @@ static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum
                         uint32_t shard, uint64_t first, uint64_t last, struct rp_transfer *transfer)
 {
     bool past_cache = goes_past_cache(reads, file, way, shard);
-    struct rp_range range = file_range(reads, file, shard, past_cache, first, last);
+    struct rp_file_range range = file_range(reads, file, shard, past_cache, first, last);
     if (!place_range(reads, &range, &transfer->data_offset))
         return false;
     if (file->stretches && (reads->reads_alone || !past_cache))
@@ -351,8 +353,8 @@ static bool round_runs(const struct rp_reads *reads, const struct rp_file *file,
     *bytes = 0;
     for (uint32_t i = 0; i < block_read->run_count; i++) {
         struct rp_block_run *run = &block_read->runs[i];
-        struct rp_range range = file_range(reads, file, block_read->shard, block_read->past_cache,
-                                           run->first, run->last);
+        struct rp_file_range range = file_range(reads, file, block_read->shard,
+                                                block_read->past_cache, run->first, run->last);
         run->first = range.first;
         run->last = rp_min_u64(range.last, range.file_bytes);
         run->data_offset = *bytes; /* in the region */
@@ -461,8 +463,8 @@ void rp_reads_fill_block(struct rp_reads *reads, struct rp_ticket *ticket,
                           block_read->runs[block_read->run_count - 1].last);
     for (uint32_t i = 0; i < block_read->run_count; i++) {
         const struct rp_block_run *run = &block_read->runs[i];
-        struct rp_range range = file_range(reads, file, block_read->shard, block_read->past_cache,
-                                           run->first, run->last);
+        struct rp_file_range range = file_range(reads, file, block_read->shard,
+                                                block_read->past_cache, run->first, run->last);
         uint64_t piece = piece_bytes(file, range.last - range.first);
         for (uint64_t at = range.first; at < range.last; at += piece) {
             RP_ASSERT(ticket->read_count < RP_TICKET_TRANSFERS_MAX);
@@ -471,7 +473,7 @@ void rp_reads_fill_block(struct rp_reads *reads, struct rp_ticket *ticket,
                                      .shard = block_read->shard,
                                      .past_cache = range.past_cache,
                                      .data_offset = run->data_offset + (at - range.first)};
-            rp_range_end_read(&range, rp_min_u64(at + piece, range.last), read);
+            rp_file_range_end_read(&range, rp_min_u64(at + piece, range.last), read);
         }
     }
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# kit.sh — what the tests of the program share: a scratch folder to work in, and how to look at what
+# kit.sh — what the tests of the program share: a scratch folder to work in, and how to check what
 # a command says. Sourced first.
 set -euo pipefail
 ringpack=${RINGPACK:?path of the ringpack program}
@@ -43,5 +43,5 @@ nothing_left() {
     ! pgrep -f "$scratch/tmp/ringpack-job" >/dev/null || fail "$1 left processes"
 }
 # A shell that is not interactive starts commands with & so that they ignore SIGINT, and ringpack
-# leaves alone what was ignored at its start. A command behind this can be interrupted.
+# leaves alone what was ignored at its start. A command after this can be interrupted.
 as_in_a_terminal=(env --default-signal=INT)

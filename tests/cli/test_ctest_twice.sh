@@ -32,7 +32,7 @@ tests "$(once late)" "$always"
 status 8 'run again, each alone: always late' "$twice" built
 passed_again late
 
-# What has been certain the first time is not run again, and neither is what fails beside it.
+# A failure that is certain is not run again, and neither are those beside it.
 tests "$(once rows)" "$(label rows)" "$(once late)"
 status 1 'not run again: rows' "$twice" built
 passed_again ''

@@ -89,7 +89,7 @@ equals "['odd?']" "$("$python" -c "import json
 print([part['source'] for part in json.load(open('odd.json'))['mixture']])")"
 
 # An index of 12 GB, nearly all of it a hole, takes many seconds to hash. SIGTERM ends the command
-# meanwhile, and leaves nothing in half.
+# meanwhile, and leaves nothing half done.
 mkdir large && printf '\0\0' >large/x.bin
 "$python" - <<'PYTHON'
 import struct

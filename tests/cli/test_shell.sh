@@ -28,7 +28,7 @@ for verb in $verbs; do
     status 2 "$verb" "$ringpack" "$verb" --no-such-option
 done
 
-# An index is mapped; when it is cut short under the program, the next look at it is a SIGBUS.
+# An index is mapped; when it is cut short under the program, the next read of it is a SIGBUS.
 "$python" - <<'PYTHON'
 import array
 documents = 100000

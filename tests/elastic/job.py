@@ -105,7 +105,7 @@ class Training:
         return min(ends) if len(ends) == self.ranks else -1
 
     def digest(self):
-        """Of rows 0 to until_row: what a life took behind the start of the next does not count."""
+        """Of rows 0 to until_row: what a life took after the start of the next does not count."""
         starts = []
         for life in range(1, self.lives + 1):
             found = {start for start, _ in self.journals(life)}

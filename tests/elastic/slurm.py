@@ -2,7 +2,7 @@
 """A Slurm of two nodes (nodes.py) on this machine: slurmctld on the first, a slurmd on each.
 
 Cores, memory and GPUs are claimed, not there: a job script may ask for what it would on a cluster.
-Who is who is believed (auth/none): all of it is root's, in networks that nobody else is in."""
+Identities are not checked (auth/none): all of it is root's, in networks that nobody else is in."""
 
 import contextlib
 import os

@@ -2,7 +2,7 @@
 /* io_fake — a method of engine/io that misbehaves on purpose, the same way for the same seed.
  *
  * It reads the real file at the moment a read is reaped, so a buffer that is used too early holds
- * nothing, and then bends the result. What the kernel would never do it does not do either: no more
+ * nothing, and then bends the result. It does nothing that the kernel would never do: no more
  * bytes than asked, no aligned (O_DIRECT) read that stops off its alignment before the end of the
  * file. An aligned read at an unaligned place is EINVAL. */
 #ifndef RP_TESTS_IO_FAKE_H

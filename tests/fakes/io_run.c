@@ -36,7 +36,7 @@ void io_sample_free(struct io_sample *sample)
     free(sample->bytes);
 }
 
-/* A place for one read in flight, with poison before it is read and behind it. */
+/* A place for one read in flight, with poison in it before it is read, and after it. */
 struct place {
     uint8_t *memory;
     struct rp_io_read read;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine_of_seats.h — as much of an engine as a request meets before the flow: its config, rings
  * with seats, one of them taken, and who has connected. What stands in the place of flow, plan and
- * stat (the linker puts it there) looks at what it is asked for. */
+ * stat (the linker puts it there) checks what it is asked for. */
 #ifndef RP_TESTS_ENGINE_OF_SEATS_H
 #define RP_TESTS_ENGINE_OF_SEATS_H
 

@@ -4,7 +4,7 @@
  *
  * A target gets bytes and says what must hold for them. Where a parser checks a hash first, the
  * bytes are edits of an image that is good, and the hashes are made right again afterwards: the
- * checks behind the hash are then what is tested. */
+ * checks after the hash are then what is tested. */
 #ifndef RP_TESTS_FUZZ_H
 #define RP_TESTS_FUZZ_H
 

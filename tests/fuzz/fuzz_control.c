@@ -24,7 +24,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-/* What stat says of them is a number of JSON, also when many trainers wrote them. */
+/* Their sum is a number of JSON in stat, also when many trainers wrote them. */
 static void check_waits(const struct rp_ring_control *control)
 {
     static struct rp_waits waits;

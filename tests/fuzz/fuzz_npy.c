@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A numpy file: u8 declared type (0 = none), u8 whether the format is declared, u8 eos, the file.
  *
- * Accepted file: its documents are those of shard_oracle.h, behind a header that is text and names
+ * Accepted file: its documents are those of shard_oracle.h, after a header that is text and names
  * the size of the rest of the file. */
 #include "shard_oracle.h"
 

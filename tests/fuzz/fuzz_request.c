@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a peer says first (HELLO), and everything that the engine checks before it touches a flow:
  * u8 message (1: a state token is appended; 128: the contract is; 2: the bytes are the message, or
- * else edits of a good one; 4: what is behind the request comes in a descriptor; 8: two descriptors
+ * else edits of a good one; 4: what follows the request comes in a descriptor; 8: two descriptors
  * come along; 16: a u16 comes first, which cuts the message; 32: the peer does not read; 64: who
- * had a seat has died and nobody has looked yet), u8 engine (1: other weights are accepted; 2:
+ * had a seat has died and nobody has noticed yet), u8 engine (1: other weights are accepted; 2:
  * there are checkpoints; 4: it is stopping; 8: the place cannot be had; 240: so many doorbells
  * follow), then the bytes.
  *
  * Whoever asks for a free seat that there is, and expects the stream and the shape that there are,
- * is welcomed with the memory of that seat; nobody else is. What is refused is refused with a word,
- * what is no request gets none, and only what is asked for is done. Doorbells say nothing. */
+ * is welcomed with the memory of that seat; nobody else is. A refused request gets a message,
+ * bytes that are no request get none, and only what is asked for is done. Doorbells say nothing. */
 #include "engine_of_seats.h"
 
 enum outcome { HUNG_UP, REFUSED, WELCOMED, TOLD, OWED };
@@ -191,7 +191,7 @@ static void check_outcome(const struct rp_connection *connection, enum outcome o
                       (outcome == WELCOMED && stays && s == seat_of(request))));
 }
 
-/* Who is welcome rings as often as he likes, and is there until he hangs up. */
+/* A peer that is welcome rings as often as it likes, and stays until it hangs up. */
 static void check_doorbells(struct rp_connection *connection, const struct rp_request *request)
 {
     for (unsigned i = 0; i < 5; i++)

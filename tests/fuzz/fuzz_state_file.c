@@ -2,7 +2,7 @@
 /* A file in which a trainer has saved its state: u8 (0: the bytes are the file; 1: as one stored
  * member of a zip), then the bytes.
  *
- * What is accepted is a state token. Written in each form it is read back, byte for byte. */
+ * An accepted file has a state token. Written in each form it is read back, byte for byte. */
 #include <stdlib.h>
 
 #include "fuzz.h"

@@ -9,7 +9,7 @@
 
 static uint8_t before[TOKEN_BYTES_MAX], after[TOKEN_BYTES_MAX];
 
-/* What the plan does not know, the token loses: its tokenizer. Returns the bytes of the token. */
+/* The token loses what the plan does not know: its tokenizer. Returns the bytes of the token. */
 static size_t forget_tokenizer(size_t bytes)
 {
     uint8_t *version = token + offsetof(struct rp_state_header, version);

@@ -108,7 +108,7 @@ FUZZ void live_start(void)
 }
 
 /* A request of a good trainer, edited, or (mode 2) other bytes altogether; mode 1: with a state
- * token behind it; mode 4: with the contract behind that. It is not allowed to stop the engine. */
+ * token after it; mode 4: with the contract after that. It is not allowed to stop the engine. */
 FUZZ size_t live_message(struct fuzz_input *input, struct rp_request *request)
 {
     unsigned mode = (unsigned)fuzz_number(input, 1);

@@ -398,7 +398,7 @@ def make_reply():
     put("reply", "refused", b"\2" + edit(12, 4, 2) + edit(16, 4, 2**32 - 5))
     put("reply", "other-length", b"\2" + edit(20, 4, 3))
     put("reply", "raw", b"\3" + b"RPKTALK1" + bytes(40))
-    contract = 48 + 12  # behind the head and a state of 12 bytes: seed=7, pad_id=0
+    contract = 48 + 12  # after the head and a state of 12 bytes: seed=7, pad_id=0
     put("reply", "successor", b"\x42")
     put("reply", "successor-body-in-a-descriptor", b"\x62")
     put("reply", "successor-that-stops", b"\x52")

@@ -3,7 +3,7 @@
  * without a call to the kernel: the linker puts __wrap_open in the place of open, and so on
  * (CMakeLists.txt). Every other path and descriptor is the kernel's.
  *
- * Invariants: the page behind a file's last byte cannot be read, so that a mapped file is never
+ * Invariants: the page after a file's last byte cannot be read, so that a mapped file is never
  * read past its end unnoticed, whatever the build (up to 7 bytes in front of that page are, because
  * a mapping is aligned; AddressSanitizer sees those too). Whoever opens or maps a file gives it
  * back before it gets its next content. */

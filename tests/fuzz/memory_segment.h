@@ -2,7 +2,7 @@
 /* memory_segment.h — shared memory that is mapped once, in both ways, and then handed out for every
  * input without a call to the kernel: the linker puts these in the place of shm/segment.c.
  *
- * As there, who reads gets pages that cannot be written; and the page behind the last byte cannot
+ * As there, who reads gets pages that cannot be written; and the page after the last byte cannot
  * be read. What is left out: seals, and the huge pages of long rings. */
 #ifndef RP_TESTS_MEMORY_SEGMENT_H
 #define RP_TESTS_MEMORY_SEGMENT_H

@@ -40,7 +40,7 @@ FUZZ int peer_connect(void)
     return peer.fd = open(fuzz_file("socket", "", 0), O_RDWR);
 }
 
-/* A long message comes with its body, which is what is behind `head_bytes`, in a descriptor: the
+/* A long message comes with its body, which is what follows `head_bytes`, in a descriptor: the
  * last one of all. */
 FUZZ void peer_move_body(size_t head_bytes)
 {

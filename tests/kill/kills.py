@@ -27,10 +27,10 @@ ROLES = ("nobody", "engine", "trainer", "packer")
 
 # RP_DEFECT of the program with points: what it breaks
 DEFECTS = {
-    "count_published": "a checkpoint is cut behind what was published",
+    "count_published": "a checkpoint is cut at the published batches",
     "lose_fragment_at_resume": "a fragment is lost at every resume",
     "publish_before_complete": "tail is stored before the slot is complete",
-    "resume_one_row_on": "a run from a checkpoint begins one row behind it",
+    "resume_one_row_on": "a run from a checkpoint begins one row after it",
 }
 
 

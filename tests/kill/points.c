@@ -3,7 +3,7 @@
  * stand in a file that all processes map; points that have killed seldom are drawn before others.
  * tools/campaign makes the file and reads it.
  *
- * What a point counts is added before it kills. */
+ * A point adds what it counts before it kills. */
 #include "points.h"
 
 #include <fcntl.h>

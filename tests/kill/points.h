@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where the kill comes: before the call, in its middle (half of it was done), or behind it. */
+/* Where the kill comes: before the call, in its middle (half of it was done), or after it. */
 enum rp_when { RP_BEFORE, RP_WITHIN, RP_AFTER };
 
 extern const char __executable_start[]; /* the linker's: where the program lies in memory */

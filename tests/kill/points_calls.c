@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* points_calls — the calls that change something outside of a process, and copies into shared
- * memory: a kill comes before them, behind them, and in the middle of those that take time. What
+ * memory: a kill comes before them, after them, and in the middle of those that take time. What
  * the linker wraps is listed in tools/CMakeLists.txt. */
 #include "points.h"
 
@@ -13,7 +13,7 @@
 
 struct epoll_event;
 
-/* Before and behind; errno is the call's. */
+/* Before and after; errno is the call's. */
 #define CALL(type, name, parameters, arguments)                                                    \
     type __real_##name parameters;                                                                 \
     type __wrap_##name parameters;                                                                 \

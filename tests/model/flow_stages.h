@@ -10,7 +10,7 @@
 #define STAGE_TOKENS 2u /* a row: batch k holds 100 + k, 200 + k */
 
 /** Plan `batches` tickets of one row, each a micro-batch; with reads, or with their data in place;
- * as the first ticket an empty one, which ends no micro-batch. Then answer who asks for a look at
+ * as the first ticket an empty one, which ends no micro-batch. Then answer who asks for a check of
  * files, of which there are none, until the flow stops. */
 void stage_plan(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uint64_t batches,
                 bool with_reads, bool with_empty);

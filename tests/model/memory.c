@@ -219,15 +219,15 @@ const char *memory_access(struct thread_memory *m, unsigned self, const void *at
             touched[touched_count++] = (uint32_t)i;
         }
         if (cell->writer != self && cell->written > m->now.clock[cell->writer])
-            return write ? "a write without an order behind another write"
-                         : "a read without an order behind a write";
+            return write ? "a write that is not ordered after another write"
+                         : "a read that is not ordered after a write";
         if (!write) {
             cell->read[self] = m->now.clock[self];
             continue;
         }
         for (unsigned t = 0; t < MODEL_THREADS; t++)
             if (t != self && cell->read[t] > m->now.clock[t])
-                return "a write without an order behind a read";
+                return "a write that is not ordered after a read";
         cell->writer = (uint16_t)self;
         cell->written = m->now.clock[self];
     }

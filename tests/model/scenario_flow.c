@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The prefetch ring (flow/ticket.h) from planning to delivery: the batches are those that were
- * planned, in order and whole, each with the state behind it, and nobody sleeps for ever; also when
+ * planned, in order and whole, each with the state after it, and nobody sleeps for ever; also when
  * a packer process is killed, wherever, and another takes its place. */
 #define rp_flow_free forget_flow
 #include "flow/flow.c"
@@ -19,7 +19,7 @@
 #define PACKER 2u
 #define SECOND 3u
 
-/* What the threads share, in memory that is looked at: that of the engine's process. */
+/* What the threads share, in memory that is checked: that of the engine's process. */
 static struct {
     struct rp_flow flow;
     struct rp_pack_target targets[RINGS_MAX];
@@ -268,7 +268,7 @@ static void run_packer(void)
     rp_packer_run(&shared->flow.pack_plan, 0);
 }
 
-/* ---- who looks at the batches ---------------------------------------------------------------- */
+/* ---- who checks the batches ------------------------------------------------------------------ */
 
 static void check_batch(const uint8_t *slot, const struct rp_geometry *g)
 {
@@ -356,7 +356,7 @@ const struct model_scenario model_flow_space = {
                 {.name = "trainer", .run = run_trainer}},
 };
 
-/* A batch of less than half of a ring, and nothing to pack behind it until the trainer has it: who
+/* A batch of less than half of a ring, and nothing to pack after it until the trainer has it: who
  * has published it must wake the trainer, or nobody does. */
 const struct model_scenario model_flow_announces = {
     .name = "flow-that-announces-late",

@@ -170,7 +170,7 @@ static void wake_all(unsigned waker, const void *at)
     }
 }
 
-/* The kernel takes a lock to look at the word, and so does who wakes, behind a fence. That what
+/* The kernel takes a lock to read the word, and so does who wakes, after a fence. That what
  * this thread has stored is seen by then is not assumed, although Linux has a barrier there too. */
 static void fall_asleep(struct thread *t, unsigned self)
 {
@@ -218,7 +218,7 @@ static void do_fence(struct thread *t, unsigned self)
     memory_fence(&t->memory, self);
 }
 
-/* Through the kernel, to and from whoever looks there. */
+/* Through the kernel, to and from whoever reads there. */
 static uint64_t do_kernel(struct thread *t, unsigned self)
 {
     struct step *step = &t->step;

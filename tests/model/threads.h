@@ -45,7 +45,7 @@ extern uint8_t model_stacks[MODEL_THREADS][STACK_BYTES];
 
 void thread_start(unsigned index, const struct thread_memory *from);
 bool thread_can_go(const struct thread *t);
-/** The next step of a thread, and on to the one behind it. */
+/** The next step of a thread, and on to the one after it. */
 void thread_take_turn(unsigned index);
 void thread_kill(struct thread *t);
 

@@ -37,7 +37,7 @@ class Spec:
         self.D = inputs["max_docs_per_row"]
         self.lanes = inputs.get("lanes", 1)
         self.num_epochs = inputs["num_epochs"]
-        # What a choice does not use is 0, so that equal streams have equal tokens.
+        # A field that a choice does not use is 0, so that equal streams have equal tokens.
         self.B = inputs["block_documents"] if self.shuffle == "block" else 0
         self.V = inputs["window_blocks"] if self.shuffle == "block" else 0
         self.W = inputs["window"] if self.packing != "concat" else 0

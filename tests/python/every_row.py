@@ -100,7 +100,7 @@ class Case:
             for batches in ranks.turns():
                 assert content(batches[0]) == self.rows[row], f"row {row}"
                 row += 1
-                assert ranks.tokens()[0] == self.tokens[row], f"state behind row {row - 1}"
+                assert ranks.tokens()[0] == self.tokens[row], f"state after row {row - 1}"
         assert row == len(self.rows)
 
 

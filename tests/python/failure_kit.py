@@ -2,7 +2,7 @@
 """What the tests of the failure catalogue share: a corpus whose rows anybody can work out (its
 documents end to end), and the one question of all of them: is anything lost?
 
-A test makes a Tape, reads some of it, lets the failure happen, looks at what is said about it, and
+A test makes a Tape, reads some of it, lets the failure happen, checks what is said about it, and
 calls `finish`: a new engine, and every row that was not read yet; each row must have come once and
 with the bytes that it has without the failure."""
 

@@ -17,7 +17,7 @@ import xxhash
 
 
 def last_state(path):
-    """The state in the last whole line; what stands behind that line is cut off."""
+    """The state in the last whole line; what follows that line is cut off."""
     with open(path, "rb") as file:
         whole = file.read()
     whole = whole[: whole.rfind(b"\n") + 1]

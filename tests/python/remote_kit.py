@@ -216,7 +216,7 @@ def refuse(handler):
 
 
 def after(count, fault):
-    """Good answers first. The start looks at an object once."""
+    """Good answers first. The start queries an object once."""
     seen = []
 
     def act(handler):

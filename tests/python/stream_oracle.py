@@ -54,7 +54,7 @@ class Expected:
         return corpus.tokens(fragment.document, fragment.offset, fragment.length)
 
     def batch(self, first, count, pad_id=0):
-        """Every section of rows first … first + count - 1; rows behind the end are padding."""
+        """Every section of rows first … first + count - 1; rows after the end are padding."""
         length, most = self.spec.L, self.spec.D
         rows = [self.rows[g] if g < len(self.rows) else [] for g in range(first, first + count)]
         made = {

@@ -105,7 +105,7 @@ def test_each_alert_fires_once_and_none_is_false(start):
         for _ in range(3):
             assert len(list(ranks.turns(20))) == 20
             run.engine.checkpoint()
-        wait_until(lambda: run.stat()["disks"][0]["free_bytes"], "a look at the disk")
+        wait_until(lambda: run.stat()["disks"][0]["free_bytes"], "an answer of the disk")
         stat = run.stat()
         assert [disk["directory"] for disk in stat["disks"]] == [
             str(run.kept),

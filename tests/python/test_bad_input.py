@@ -188,7 +188,7 @@ def test_a_changed_token_is_located(program, folder):
     """With a sidecar: the block that changed is named, and what came before it was right."""
     path = write_good(folder, "large", count=40000)
     assert run(program, "index", "-q", path).returncode == 0
-    at = 123 * 4096 + 10  # not in a block that is looked at when the file is opened
+    at = 123 * 4096 + 10  # not in a block that is read when the file is opened
     rewrite(path, lambda data: data.__setitem__(at, data[at] ^ 1))
     engine = Engine(program, folder, {"sources": [path], "seq_len": 48, "batch_size": 2})
     with Ranks(engine) as ranks, pytest.raises(ringpack.CorruptError, match="block 123 "):

@@ -40,7 +40,7 @@ def stream(tmp_path_factory):
 
 
 def assert_whole_stream(program, folder, stream, prefix, **options):
-    """An engine behind `prefix` serves everything; its log, and `stat` behind the first batch."""
+    """An engine behind `prefix` serves everything; its log, and `stat` after the first batch."""
     config = {**stream.config(), "batch_size": 2, "prefetch_bytes": "64kb", **options}
     engine = Engine(program, folder, config, prefix=prefix)
     try:

@@ -45,7 +45,7 @@ def cached(folder, store):
 
 
 def requests(store):
-    """For ranges of tokens. A start looks at one byte of each object."""
+    """For ranges of tokens. A start reads one byte of each object."""
     ranges = [
         headers.get("Range")
         for path, headers in zip(store.asked, store.headers)
@@ -441,7 +441,7 @@ def test_a_stop_does_not_wait_for_a_server_behind_a_cache(
 ):
     monkeypatch.setenv("RINGPACK_OBJECT_PATIENCE", "50,20000,300,300")
     tape = cached(to_store(make_tape(program, folder), store))
-    store.fault = after(1, silence)  # the start looks at the object
+    store.fault = after(1, silence)  # the start queries the object
     engine = Engine(program, folder, tape.config)
     try:
         wait_until(lambda: len(requests(store)) > 0, "requests")

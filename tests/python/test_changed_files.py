@@ -20,7 +20,7 @@ from stream_kit import LONG, PATIENCE, Engine, Ranks, wait_until, write_megatron
 LONG_TAPE = 3000000  # tokens: far more than any ring holds
 SHORT_TAPE = 100000  # tokens: read several times
 BATCH = 4  # rows
-LOOK = 0.5  # seconds: how often the engine looks whether a file is what it was
+LOOK = 0.5  # seconds: how often the engine checks whether a file is what it was
 WAYS = [
     {"io": "pread"},
     {"io": "io_uring", "direct": "on"},
@@ -171,7 +171,7 @@ def rewrite_index(path):
     with open(path, "r+b") as file:
         data = bytearray(file.read())
         count = int.from_bytes(data[18:26], "little")
-        first = 34 + 4 * count  # behind the lengths
+        first = 34 + 4 * count  # after the lengths
         places = numpy.frombuffer(data, "<u8", count, first)
         data[first : first + 8 * count] = numpy.roll(places, count // 3 * 2 + 2).tobytes()
         file.seek(0)
@@ -235,7 +235,7 @@ def test_a_plain_file_that_is_overwritten_at_the_end(reading, way):
 
 @pytest.mark.parametrize("io", ["pread", "mapped"])
 def test_the_last_checkpoint_has_nothing_of_a_plain_file_that_changed(reading, io):
-    """The rows in the ring were read before anybody looked. Once the file is restored they come
+    """The rows in the ring were read before anybody checked. Once the file is restored they come
     from the file."""
     it = reading({"io": io}, prefetch_factor=16)
     token = it.ranks.tokens()[0]
@@ -246,7 +246,7 @@ def test_the_last_checkpoint_has_nothing_of_a_plain_file_that_changed(reading, i
 
 @ways
 def test_a_plain_file_that_is_overwritten_before_a_signal(reading, way):
-    """Nobody has looked at the file since. The end of the engine says that it has changed, and so
+    """Nobody has checked the file since. The end of the engine says that it has changed, and so
     do its trainers, which may have got changed tokens by then; the checkpoint has none of them."""
     it = reading(way)
     token = it.ranks.tokens()[0]
@@ -292,9 +292,9 @@ def test_a_checkpoint_has_nothing_of_a_plain_file_that_changed_just_now(reading,
 
 
 def save_of_an_overwritten_file(it):
-    """The rows behind the ring are planned, not packed, when the file under them changes and a
-    checkpoint is taken. Its contents must not bring back the changed bytes once the file is good
-    again."""
+    """The rows after those in the ring are planned, not packed, when the file under them changes
+    and a checkpoint is taken. Its contents must not bring back the changed bytes once the file is
+    good again."""
     overwrite(it.tape.path, 8192, LONG_TAPE)
     it.engine.checkpoint()
     token = it.ranks.tokens()[0]
@@ -429,7 +429,7 @@ def test_a_file_without_index_that_is_touched(reading, way):
 @pytest.mark.parametrize("indexed", [False, True], ids=["plain", "indexed"])
 def test_a_file_that_is_overwritten(reading, way, indexed):
     """With an index no changed token is ever delivered; without one the change is noticed at the
-    next look."""
+    next check."""
     it = reading(way, indexed)
     with open(it.tape.path, "r+b") as file:
         file.seek(-65536, os.SEEK_END)

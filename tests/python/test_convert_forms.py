@@ -80,7 +80,7 @@ def test_litdata(program, tmp_path, wanted, packing, loader):
     pytest.importorskip("zstandard")
     wanted = wanted * 3
     write_shards("litdata", tmp_path / "lit", packing, loader, wanted)
-    assert len(list((tmp_path / "lit").glob("chunk-*"))) > 10  # chunk-0-10 is behind chunk-0-2
+    assert len(list((tmp_path / "lit").glob("chunk-*"))) > 10  # chunk-0-10 is after chunk-0-2
     convert(program, BARE, "-o", tmp_path / "one", tmp_path / "lit")
     assert documents(tmp_path / "one") == wanted
 

@@ -160,7 +160,7 @@ def test_empty_objects_of_a_folder_are_skipped(program, folder, bucket):
 
 
 def test_a_document_is_refused_by_the_name_of_its_object(program, folder, store):
-    """What waits for the tokenizer is of the object that was read last, whose copy is gone soon."""
+    """Text that waits for the tokenizer is of the object read last, whose copy is gone soon."""
     for name in "ab":
         line = json.dumps({"prompt": "a" if name == "a" else "z", "completion": ""})
         (store.folder / f"{name}.jsonl").write_text(line)

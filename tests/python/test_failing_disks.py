@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole engine on a disk that is slow, hangs, or fails (a FUSE file system, faulty_disk.py), on
-one that is full or over its quota, and on directories that go away. What is read is right or
-refused by name, what was saved stays, and once the disk is well nothing was lost."""
+one that is full or over its quota, and on directories that go away. Every read is right or
+refused by name, checkpoints stay, and once the disk is well nothing was lost."""
 
 import contextlib
 import json
@@ -170,7 +170,7 @@ def test_a_disk_that_fails_for_a_moment(program, folder, disk, engines, options,
 
 @ways
 def test_a_corpus_that_is_removed(program, folder, engines, io):
-    """Open files live on. What is gone at the next start is refused by name."""
+    """Open files live on. A file that is gone at the next start is refused by name."""
     place = folder / "corpus"
     place.mkdir()
     tape = Tape(place, 1500000, io=io, checkpoint_dir=str(folder / "checkpoints"))
@@ -357,7 +357,7 @@ def stat_until(program, engine, place, found):
 
 @pytest.mark.parametrize("what", ["directory", "socket", "lock"])
 def test_a_run_directory_that_vanishes(program, folder, engines, what):
-    """Who is attached reads on, who comes finds the engine again, a second one is refused."""
+    """Attached trainers read on, new ones find the engine again, a second engine is refused."""
     place = folder / "runs"
     tape = Tape(folder, 200000, run_dir=str(place))
     engine = engines(program, folder, tape.config)

@@ -235,7 +235,7 @@ def test_a_storm_of_signals(program, folder, engines, shims, io):
 
 
 def test_started_without_standard_descriptors(program, folder, engines):
-    """What is said must not land in the files that are opened first."""
+    """Messages must not land in the files that are opened first."""
     tape = Tape(folder, 100000, checkpoint_dir=str(folder / "checkpoints"))
     prefix = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
     engine = engines(program, folder, tape.config, prefix=prefix)
@@ -413,7 +413,7 @@ def test_few_descriptors_while_it_runs(program, folder, engines):
         tape.read(ranks, 50)
         before = seconds_of_work(engine.pid)
         time.sleep(1)
-        assert seconds_of_work(engine.pid) - before < 0.1, "it does nothing but look who is waiting"
+        assert seconds_of_work(engine.pid) - before < 0.1, "it does nothing but check who waits"
         for stranger in strangers:
             stranger.close()
         engine.checkpoint()

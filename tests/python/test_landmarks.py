@@ -111,7 +111,7 @@ def test_landmarks_change_nothing(program, long, tmp_path):
 
 
 def test_landmarks_are_told_of_where_they_were_saved(program, long, tmp_path):
-    """Not where they were there before, and not behind a gap: a file has all from row 0 on."""
+    """Not where they were there before, and not after a gap: a file has all from row 0 on."""
     def told(row, *source):
         command = [program, "explain", "-c", long[0], "--cache-dir", tmp_path / "cache", *source,
                    "--row", str(row), "--limit", "0"]

@@ -63,7 +63,7 @@ def write_dataset(folder, documents, dtype="<i4", kind="tensor", at_once=4, **co
 
 
 def test_every_type_equals_its_megatron_copy(program, folder):
-    """Ten chunks each: chunk-0-10 comes behind chunk-0-2."""
+    """Ten chunks each: chunk-0-10 comes after chunk-0-2."""
     forms = {}
     for kind, types in TYPES.items():
         for number, dtype in enumerate(types):

@@ -66,7 +66,7 @@ def manifest(program, folder, corpus):
 
 
 def stopped(program, folder, config):
-    """What an engine says that stops by itself, before or after its trainer attached."""
+    """The messages of an engine that stops by itself, before or after its trainer attached."""
     engine = Engine(program, folder, config)
     while engine.process.poll() is None:
         with contextlib.suppress(ringpack.RingpackError), Ranks(engine, connect_timeout=2) as ranks:

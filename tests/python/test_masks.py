@@ -411,7 +411,7 @@ def test_rows_are_those_of_torchtune(program, tmp_path):
 def test_plan_and_stat_count_what_masks_and_cuts_leave(corpus, program, tmp_path, long_doc):
     longest = max(range(len(corpus.flags[0])), key=lambda d: len(corpus.flags[0][d]))
     corpus.flags[0][longest][:] = False
-    corpus.flags[0][longest][-1] = True  # an answer behind a long prompt
+    corpus.flags[0][longest][-1] = True  # an answer after a long prompt
     corpus.spans[0][longest] = spans_of(corpus.flags[0][longest])
     corpus.write_masks("labels", labels_of, "i32")
     corpus.index_masks(program, "--mask", "labels")

@@ -184,7 +184,7 @@ def check_silent_engine(program, folder):
     silent = FakeEngine(folder, "silent", None)
     with Metrics(program, folder) as metrics:
         began = time.monotonic()
-        while time.monotonic() < began + 1.3:  # two looks at least
+        while time.monotonic() < began + 1.3:  # two polls at least
             assert states(metrics) == ({"silent": "silent"}, False)
         assert silent.asked == 1, "an engine that does not answer is asked again and again"
         silent.answer = stat_of("silent")

@@ -58,7 +58,7 @@ def test_page(program, folder, page):
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
-    ends_well = "trap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n"  # also an engine behind a failure
+    ends_well = "trap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n"  # also an engine after a failure
     command = ["bash", "-euo", "pipefail", "-mc", ends_well + script]
     with Job(command, folder / "log", cwd=folder, env=environment) as job:
         job.finish()

@@ -44,7 +44,7 @@ def texts_of(picture):
 
 
 def titles_of(picture, pattern):
-    """What readers are told who point at a part: the groups of those that match, as numbers."""
+    """The texts shown where a reader points at a part: groups of those that match, as numbers."""
     titles = ["".join(element.itertext()) for element in picture.iter(f"{SVG}title")]
     found = [re.fullmatch(pattern, title, re.S) for title in titles]
     return [[float(n.replace(",", "")) for n in match.groups()] for match in found if match]

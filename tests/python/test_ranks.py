@@ -192,7 +192,7 @@ def test_digests_are_compared_by_all_that_have_one(program):
 
 
 def test_corpora_are_compared_by_the_most_that_both_know(program):
-    """Process 0 has no index; the two that have one differ in a block that no sample looks at."""
+    """Process 0 has no index; the two that have one differ in a block that no sample covers."""
     one, other = ([f"corpus_full~{n}", *STREAM] for n in (1, 2))
     alike = [facts(), facts(one, dp_rank=1), facts(one, dp_rank=1)]
     assert check_agreement(alike) == "sampled"

@@ -83,7 +83,7 @@ def test_a_block_of_two_shards_is_read_in_two_requests(program, folder, store):
     expected = digest_of(program, folder, on_disk, **keys)
     assert digest_of(program, folder, config, **keys) == expected, "other tokens"
     asked = sum(path.endswith(".bin") for path in store.asked)
-    assert asked < 60  # 4 looks, 10 blocks, 3 of them in two shards, and what is read before them
+    assert asked < 60  # 4 queries, 10 blocks, 3 of them in two shards, and what is read before them
 
 
 def test_a_killed_run_goes_on_from_its_checkpoint(program, folder, store):

@@ -106,7 +106,7 @@ def test_every_row_is_the_same_with_it(program, folder, corpus, store):
 
 
 def test_any_number_of_shards_costs_a_start_no_request(program, folder, store):
-    """What an engine asks for before its first batch are ranges of few shards, of 4 as of 40."""
+    """Before its first batch an engine asks for ranges of few shards, of 4 as of 40."""
     asked = []
     for count in 4, 40:
         source = write_raw(store.folder, count, 3000)
@@ -272,7 +272,7 @@ def test_an_object_that_changes_before_it_is_read_is_refused(program, folder, st
     config = raw_objects(store, folder, 1)
     path = folder / "indexed.yaml"
     path.write_text(json.dumps(config))
-    store.fault = lambda handler: handler.last > 0 and other_etag(handler)  # not of a look
+    store.fault = lambda handler: handler.last > 0 and other_etag(handler)  # not of the first query
     refused(program, "index", "-c", path, texts=["s00000.bin", "its ETag: expected", '"another"'])
     assert not (folder / "m.rpm").exists()
 
@@ -317,7 +317,7 @@ def test_queries_are_those_of_the_config(program, folder, store):
 
 
 def test_it_goes_on_after_a_kill(program, folder, store):
-    """What was read is not fetched again, and nothing of the killed process is left."""
+    """Bytes that were read are not fetched again, and nothing of the killed process is left."""
     config = raw_objects(store, folder, 12, tokens=200_000)
     path = folder / "indexed.yaml"
     path.write_text(json.dumps(config))
@@ -371,7 +371,7 @@ def test_a_manifest_of_a_store_is_fetched_once(program, folder, store, tmp_path)
     wanted = planned(program, folder, {**config, "manifest": str(folder / "made.rpm")})
     config["manifest"] = store.url("m.rpm")
     assert (store.folder / "m.rpm").stat().st_size > 2 * 65536
-    for count in 2, 1:  # a look with the first 64 KiB, and the rest
+    for count in 2, 1:  # a query with the first 64 KiB, and the rest
         store.asked.clear()
         assert planned(program, folder, config) == wanted
         assert store.asked == ["/m.rpm"] * count
@@ -407,7 +407,7 @@ def test_refused_manifests_of_stores(program, folder, store):
 
     fewer = {**config["sources"][0], "shards": [store.url("s00000.bin")]}
     refuse("shards", "s00001.bin", sources=[fewer])
-    image[8192 + 77] ^= 1  # a page that a plan may not look at
+    image[8192 + 77] ^= 1  # a page that a plan may not read
     (store.folder / "m.rpm").write_bytes(image)
     refuse("damaged manifest", "ringpack index -c")
     image = image[:5000]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rights that stores are shown, against a server that looks at every request: bearers, HMAC of
+"""The rights that stores are shown, against a server that checks every request: bearers, HMAC of
 Google, SAS of Azure, session tokens. And none of them is in anything that is printed or written."""
 
 import hashlib

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ctrl-C and SIGTERM while a store is slow to answer: the program ends with a word, and leaves
-nothing in half. Nothing here ends by itself: the program has patience for an hour."""
+nothing half done. Nothing here ends by itself: the program has patience for an hour."""
 
 import json
 import shutil
@@ -64,7 +64,7 @@ def patience(environment, monkeypatch):
 
 
 def is_rest(handler):
-    """The rest of an object, behind what a look brings."""
+    """The rest of an object, after what the first query brings."""
     return handler.path.endswith(".bin") and "bytes=0-" not in handler.headers.get("Range", "")
 
 

@@ -84,7 +84,7 @@ def runs(program, request, tmp_path_factory):
         number = generator.randrange(len(SHAPES))
         own = {**config, **SHAPES[number], "sources": sources}
         engine = Engine(program, folder, own, "--accept-weights")
-        if life == 0:  # its first checkpoint is of a row behind the change
+        if life == 0:  # its first checkpoint is of a row after the change
             with Ranks(engine, SHAPES[number]["dp_world_size"]) as ranks:
                 for _ in ranks.turns(SHAPES[number]["global_batch_size"]):
                     pass

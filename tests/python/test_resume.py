@@ -151,7 +151,7 @@ def read_with_weights(engine, stream, token, weights, brought):
 def test_other_weights_from_a_row_on(program, folder, corpus, start):
     """Refused unless asked for; then as the oracle has it: nothing repeated, nothing lost. From the
     token, from a checkpoint that has contents of the old weights' rows, and where the trainer's
-    token stands behind the checkpoint."""
+    token is later than the checkpoint."""
     stream, weights = make_stream(corpus, "lookahead"), (1, 4)
     config = {**stream.config(), "batch_size": 1, "profile": "full"}
     if start != "token":

@@ -50,8 +50,8 @@ def survives(engine, names, seconds=1):
 
 @pytest.mark.parametrize("names", [["SIGHUP"], ["SIGINT"], ["SIGHUP", "SIGINT", "SIGTERM"]])
 def test_signals_that_were_ignored_at_start_stay_ignored(program, folder, engines, names):
-    """Those of the end of a session do not end an engine that was started to outlive it; the others
-    do what they do otherwise."""
+    """Signals of the end of a session do not end an engine that was started to outlive it; the
+    others do what they do otherwise."""
     tape = Tape(folder, 100000, checkpoint_dir=str(folder / "checkpoints"))
     prefix = python_prefix(IGNORING.format(names=names))
     engine = engines(program, folder, tape.config, prefix=prefix)

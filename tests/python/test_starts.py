@@ -30,7 +30,7 @@ def saved_rows(place):
 
 
 def read_and_save(program, folder, tape, engines, times):
-    """A checkpoint after each three batches. Returns the state token behind the last one."""
+    """A checkpoint after each three batches. Returns the state token after the last one."""
     engine = engines(program, folder, tape.config)
     with Ranks(engine) as ranks:
         for _ in range(times):
@@ -279,8 +279,8 @@ def test_a_start_at_row_0_warns(program, folder, engines):
 
 @pytest.mark.parametrize("how", ["option", "key"])
 def test_a_fresh_start_sets_aside(program, folder, engines, how):
-    """What was there is there under its own names, copies included; nothing goes on from it, and
-    moved back, a run does."""
+    """Old checkpoints keep their names, copies included; nothing goes on from them there, and a run
+    does once they are moved back."""
     place, copies = folder / "checkpoints", folder / "copies"
     tape = Tape(folder, 100000, checkpoint_dir=str(place), checkpoint_copy_dir=str(copies))
     token = read_and_save(program, folder, tape, engines, 3)

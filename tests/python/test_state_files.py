@@ -54,7 +54,7 @@ def imported(program, path):
 def files(program, request, tmp_path_factory):
     """A token, and a folder with it in all forms that the program writes."""
     folder, token = tmp_path_factory.mktemp("forms"), golden(request.param)
-    (folder / "saved").write_bytes(token + bytes(77))  # as a trainer saves it: with zeros behind
+    (folder / "saved").write_bytes(token + bytes(77))  # as a trainer saves it: with zeros after it
     for form in FORMS:
         done = run(program, "checkpoint", "export", folder / "saved", "-o", folder / f"t.{form}")
         assert done.returncode == 0 and "state token of row" in done.stdout, done.stderr

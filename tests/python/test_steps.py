@@ -156,7 +156,7 @@ def test_a_lease_that_a_traceback_keeps_returns_nothing_after_the_client(fake, m
 
 @pytest.mark.parametrize("end", [next, lambda loader: loader._open[0].close()])
 def test_a_batch_that_is_closed_always_says_why(loader, end):
-    """To another thread, too: it is looked at before each instruction of what closes it."""
+    """To another thread, too: it is read before each instruction of what closes it."""
     batch, looks = next(loader), []
 
     def trace(frame, event, _):

@@ -10,7 +10,7 @@ STEP = 12  # rows, of jobs that go on from the states of others with steps of 6
 
 @pytest.fixture
 def ended(make):
-    """The state behind the last batch of a stream, and its rows."""
+    """The state after the last batch of a stream, and its rows."""
     with make(global_batch_size=6) as loader:
         for batch in loader:
             assert batch.tokens_real or batch.first_row % 6

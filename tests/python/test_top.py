@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ringpack ps` and `ringpack top`, which is looked at through a terminal that reads its screen."""
+"""`ringpack ps` and `ringpack top`, which is watched on a terminal whose screen is read."""
 
 import contextlib
 import fcntl

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every earlier release left is read by this one: the frozen files of tests/upgrade, which
+"""This release reads the files that every earlier one left: those of tests/upgrade, which
 tests/upgrade/freeze.py wrote once with each release. Every row from the frozen position on has the
 digest that it had then. A release that can no longer be read gets a test of its own, of how it is
 refused and of the way out that is named."""

@@ -208,8 +208,8 @@ enum sim_page_cache_asked { SIM_COUNTED, SIM_LISTED, SIM_PROBED, SIM_ASKED_WAYS 
 
 struct sim_page_cache {
     enum sim_page_cache_asked asked;
-    unsigned go, come; /* after how many of 1000 looks pages of the file have gone, or come */
-    bool is_short;     /* memory has room for a part of the corpus, another one at each look */
+    unsigned go, come; /* after how many of 1000 queries pages of the file have gone, or come */
+    bool is_short;     /* memory has room for a part of the corpus, another one at each query */
 };
 extern struct sim_page_cache sim_page_cache;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_page_cache.c — which pages of each file the machine's page cache holds, and the system calls
  * that tell of it. The pages of a file are there because they were read, or by a whim of the seed:
- * whenever the cache is looked at, pages may have gone or come since the last look.
+ * whenever the cache is queried, pages may have gone or come since the last query.
  *
  * Bytes are in the file, whatever the cache holds: a mapping of a page that is not there brings it,
  * as on a real machine. So nothing here may change a row. */

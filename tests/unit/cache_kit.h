@@ -80,7 +80,7 @@ static inline struct rp_cache *open_cache(uint64_t bytes, const struct rp_cache_
     struct rp_error error = {0};
     if (rp_cache_open(&cache, &options, &error) < 0)
         fail_msg("%s", error.message);
-    rp_cache_flush(cache); /* it has looked at its directory */
+    rp_cache_flush(cache); /* it has read its directory */
     return cache;
 }
 

@@ -90,7 +90,7 @@ MEMORY_FAULT(void *, MAP_FAILED, mmap,
              (address, bytes, protection, flags, fd, offset))
 #endif
 
-#ifdef __SANITIZE_ADDRESS__ /* looks at each thread's stack as it starts, and dies if it cannot */
+#ifdef __SANITIZE_ADDRESS__ /* examines each thread's stack as it starts, and dies if it cannot */
 int pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes)
 {
     static int (*next)(pthread_t, pthread_attr_t *);

@@ -171,7 +171,7 @@ static void plan_incident(struct week *week, struct story *story)
     story->told = 0;
 }
 
-/* What a look finds. In an incident each value is bad at first and then moves about its limit: for
+/* What a check finds. In an incident each value is bad at first and then moves about its limit: for
  * at most 50 seconds it is fine. Outside it may come near to the limit. */
 static void see(struct week *week, enum rp_alert_kind kind, struct rp_alert_view *view)
 {

@@ -224,7 +224,7 @@ static void nobody_waits_for_a_disk_that_hangs(void **state)
     sem_init(&asked, 0, 0);
     sem_init(&may_answer, 0, 1);
     assert_int_equal(rp_disk_watch_open(&watch, "/away", MS, hang, NULL), 0);
-    sem_wait(&asked); /* the first look, which is answered */
+    sem_wait(&asked); /* the first question, which is answered */
     sem_wait(&asked); /* the second one hangs */
     assert_int_equal(rp_disk_watch_answer(watch).free_bytes, 5);
     assert_true(rp_disk_watch_answer(watch).at_ns > 0);

@@ -8,7 +8,7 @@
 #define BEGIN_NS 1000000000u
 
 static struct {
-    uint64_t ns, tick; /* each look at the clock takes so long */
+    uint64_t ns, tick; /* each read of the clock takes so long */
     unsigned wakes;
     struct bench *sleeps_in; /* a packer may sleep in there, once, when all is announced */
 } stage;
@@ -77,7 +77,7 @@ static void one_wake_up_serves_half_of_a_ring(void **state)
     bench_close(&bench);
 }
 
-/* What was packed is announced when `ns` have passed, and not before. */
+/* A packed batch is announced when `ns` have passed, and not before. */
 static void assert_announced_after(struct bench *bench, uint64_t ns)
 {
     stage.ns += ns - 1;

@@ -183,7 +183,7 @@ static int keep(void *context, uint64_t byte, uint32_t tokens, const struct rp_s
     return 0;
 }
 
-/* What every reader emits is compared with the file, whatever the reader has checked. */
+/* Documents that a reader emits are compared with the file, whatever the reader has checked. */
 static void a_sink_takes_no_document_outside_its_file(void **state)
 {
     (void)state;

@@ -18,7 +18,7 @@ static const struct kit_source sources[] = {{"file", 5, 8, 2500}, {"object", 8, 
 
 static uint32_t direct_opens; /* of the file */
 
-/* What is opened by its identity is an object: nobody is to have its descriptor. */
+/* A place that is opened by its identity is an object: nobody is to have its descriptor. */
 static int open_object(struct rp_io_object *object_out, const struct rp_io_place *place,
                        struct rp_error *error)
 {
@@ -154,7 +154,7 @@ static void files_that_memory_has_no_room_for_are_read_past_it(void **state)
     assert_int_equal(mapped_bytes(&counts), 0);
 }
 
-/* `direct: on`, with and without looks at the page cache. */
+/* `direct: on`, with and without a watched page cache. */
 static void files_are_opened_for_direct_reads(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the plan says it will come by is what it comes by: every document that a lane takes lies in
- * a block between the first one of its window and a window behind where it stands. */
+/* The plan uses the blocks that it has announced: every document that a lane takes lies in
+ * a block between the first one of its window and a window past where it stands. */
 #include "plan_corpus.h"
 
 #include "plan/blocks.h"

@@ -102,7 +102,7 @@ static void test_no_damaged_byte_is_given(void **state)
         kept = rp_kept_open(cache, 0);
         lost += !holds(kept, "a", 0, 3 * PAGE - 96); /* fails if it is another content */
         tried++;
-        keep(cache, kept, "a", 0, 3 * PAGE - 96); /* while its thread looks at what was found */
+        keep(cache, kept, "a", 0, 3 * PAGE - 96); /* while its thread checks what was found */
         assert_true(holds(kept, "a", 0, 3 * PAGE - 96));
         assert_int_equal(counts_of(cache).held_bytes, 3 * PAGE);
         rp_kept_close(kept);
@@ -114,7 +114,7 @@ static void test_no_damaged_byte_is_given(void **state)
 }
 
 /* Words that name pages which are not counted, or which the object does not have, while a damaged
- * page makes the cache's thread look at its chunk. */
+ * page makes the cache's thread check its chunk. */
 static void test_damaged_words_are_no_failure(void **state)
 {
     (void)state;
@@ -292,8 +292,8 @@ static void test_a_smaller_limit_holds_from_the_start(void **state)
     rp_cache_close(cache);
 }
 
-/* Of another run nothing is known. What nobody has used for an hour goes first, even before what is
- * never needed; the rest is needed at the usual distance, which is 100 here. */
+/* Of another run nothing is known. Chunks that nobody has used for an hour go first, even before
+ * those never needed; the rest is needed at the usual distance, which is 100 here. */
 static void test_files_of_other_runs_go_by_their_age(void **state)
 {
     (void)state;

@@ -227,8 +227,8 @@ static void test_calls_that_fail_are_no_failure(void **state)
     rp_log_set_level(RP_LOG_INFO);
 }
 
-/* What a disk cannot read is given up, so that it is written again; if these are hashes, all their
- * pages are. */
+/* A page that a disk cannot read is given up, so that it is written again; if these are
+ * hashes, all their pages are. */
 static void test_pages_that_cannot_be_read_are_given_up(void **state)
 {
     (void)state;

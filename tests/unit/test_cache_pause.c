@@ -106,7 +106,7 @@ static void test_a_disk_that_stays_broken_is_left_alone(void **state)
     rp_cache_close(cache);
 }
 
-/* The words of a file cannot be read: the disk is not asked at each look, and nothing is fetched to
+/* The words of a file cannot be read: the disk is not asked each time, and nothing is fetched to
  * be kept, which readers would fetch again. */
 static void test_words_that_cannot_be_read_are_left_alone(void **state)
 {

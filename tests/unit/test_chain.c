@@ -41,7 +41,7 @@ static void put(const void *text, size_t bytes)
     close(fd);
 }
 
-/* Some entries, one of them behind the beginning of a line that was never finished. */
+/* Some entries, one of them after the beginning of a line that was never finished. */
 static void make(struct content *content)
 {
     (void)unlink(PATH);
@@ -176,7 +176,7 @@ static void a_file_of_another_kind_is_left_alone(void **state)
     }
 }
 
-/* More bytes of no entry than are looked at first. */
+/* More bytes of no entry than are read first. */
 static void the_last_entry_is_found_far_back(void **state)
 {
     (void)state;

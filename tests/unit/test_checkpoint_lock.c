@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Somebody replaces the lock, or the directory, between the moment in which it is opened and the
- * moment in which it is locked: of two engines one is refused, and each save goes on looking. Where
- * a file system reports another inode at each look, saves go on. */
+ * moment in which it is locked: of two engines one is refused, and each save goes on checking.
+ * Where a file system reports another inode at each check, saves go on. */
 #include "checkpoint_sample.h"
 
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 
 static void (*before_lock)(void); /* is called once */
 static const char *moving;        /* a directory that is moved away once it has been opened */
-static ino_t strange_inode; /* 0, or what the next look at a lock reports, plus one each time */
+static ino_t strange_inode; /* 0, or what the next stat of a lock reports, plus one each time */
 
 /* ---- in front of the C library --------------------------------------------------------------- */
 

@@ -66,7 +66,7 @@ static void test_pieces_at_every_place(void **state)
     for (size_t p = 0; p < RP_ARRAY_COUNT(places); p++)
         for (size_t s = 0; s < RP_ARRAY_COUNT(sizes); s++) {
             bool on_pages = places[p] % 4096 == 0 && sizes[s] >= WRITE_BYTES;
-            /* behind a first piece of whole pages, and behind one that is none */
+            /* after a first piece of whole pages, and after one that is none */
             assert_int_equal(check_pieces(dir, places[p], sizes[s], half + 3, 5) > 0, on_pages);
             assert_int_equal(check_pieces(dir, 3, 4096, half + places[p], sizes[s]) > 0, on_pages);
             assert_int_equal(check_pieces(dir, 3, 5, half + places[p], sizes[s]), 0);

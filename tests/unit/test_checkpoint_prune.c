@@ -248,7 +248,7 @@ static void test_nothing_goes_before_it_is_copied(void **state)
     for (uint64_t row = 20; row <= 60; row += 10)
         save(dir, row);
     rp_checkpoint_dir_close(dir);
-    /* The first one has a copy, if it was made in time; those behind it have none. */
+    /* The first one has a copy, if it was made in time; those after it have none. */
     assert_non_null(strstr(rows_of("source"), "60 50 40 30 20"));
     assert_int_equal(rename("away", "copies"), 0);
     dir = open_dir("source", 2, "copies"); /* the newest is copied, so the older ones may go */

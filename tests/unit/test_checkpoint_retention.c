@@ -55,7 +55,7 @@ static void test_a_damaged_one_is_set_aside_and_the_one_before_is_taken(void **s
     sample_fill("aside", 4);
     damage(path_of("aside", 4, ""), 100);
     assert_int_equal(truncate(path_of("aside", 3, ""), 20000), 0);
-    assert_int_equal(newest_row("aside"), 20); /* only looked at: */
+    assert_int_equal(newest_row("aside"), 20); /* only read: */
     assert_true(exists(path_of("aside", 4, "")));
     hear_log();
     assert_int_equal(rp_checkpoint_newest(&checkpoint, "aside", true, &error), 1);
@@ -76,8 +76,8 @@ static void test_a_damaged_one_is_set_aside_and_the_one_before_is_taken(void **s
     rp_checkpoint_dir_close(dir);
 }
 
-/* What was set aside before stays as it is, also beside a new file of its number; and where nothing
- * can be renamed, the one before is taken all the same. */
+/* A file that was set aside before stays as it is, also beside a new file of its number; and
+ * where nothing can be renamed, the one before is taken all the same. */
 static void test_what_is_set_aside_already(void **state)
 {
     (void)state;

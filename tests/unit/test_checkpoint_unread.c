@@ -106,7 +106,7 @@ static void a_checkpoint_whose_row_cannot_be_read_stays(void **state)
                                       "stays, because its row could not be read"));
         assert_non_null(strstr(heard, rp_strerror(-failures[i])));
         hear_log();
-        save(dir, 60); /* it is looked at again */
+        save(dir, 60); /* it is read again */
         assert_string_equal(log_heard(), "");
         rp_checkpoint_dir_close(dir);
         assert_true(exists("head", 1) && exists("head", 2) && exists("head", 3));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint that is listed may be gone when it is looked at: a run prunes meanwhile. Nobody is
+/* A checkpoint that is listed may be gone when it is opened, because a run has pruned it. Nobody is
  * to call that damage, and nobody is to miss those that are still there. */
 #include "checkpoint_sample.h"
 
@@ -85,7 +85,7 @@ static void the_one_before_is_taken(void **state)
     assert_int_equal(count_names("newest", ".bad"), 0);
 }
 
-/* A run that saves and prunes while somebody looks: what was listed is gone, what is there is
+/* A run that saves and prunes while somebody reads: what was listed is gone, what is there is
  * newer.
  */
 static void those_that_came_meanwhile_are_found(void **state)
@@ -141,7 +141,7 @@ static void the_others_are_listed(void **state)
     }
 }
 
-/* What has gone does not count as kept: another one is kept in its place. */
+/* A checkpoint that has gone does not count as kept: another one is kept in its place. */
 static void as_many_are_kept(void **state)
 {
     (void)state;

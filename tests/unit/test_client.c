@@ -324,7 +324,7 @@ static void gives_up_in_time(void **state)
     assert_int_equal(rp_client_release(client, &batch), 0);
 }
 
-/* A trainer that notes the row behind every batch, as its checkpoint would, and may be killed at
+/* A trainer that notes the row after every batch, as its checkpoint would, and may be killed at
  * any moment. */
 static void train(volatile uint64_t *checkpoint)
 {
@@ -436,7 +436,7 @@ static void *return_batches(void *argument)
     return NULL;
 }
 
-/* The ring is filled, so the trainer looks at the oldest lease while it is being returned: which
+/* The ring is filled, so the trainer reads the oldest lease while it is being returned: which
  * ThreadSanitizer must not mind. */
 static void another_thread_may_return(void **state)
 {

@@ -44,7 +44,7 @@ static struct rp_client_counts run_with(int64_t fault, uint32_t monitor, int *ta
     assert_int_equal(rp_client_attach(&client, &options, error), 0);
     *taken = take_all(client, code, error);
     assert_int_equal(rp_client_counts(client, &counts), 0);
-    if (*code < 0) { /* and it stays so: nothing behind the fault is delivered */
+    if (*code < 0) { /* and it stays so: nothing after the fault is delivered */
         int second;
         assert_int_equal(take_all(client, &second, &again), 0);
         assert_int_equal(second, *code);
@@ -143,7 +143,7 @@ static void an_unknown_monitor_is_refused(void **state)
 
 enum { TOKEN_BYTES = 152, DIGEST_AT = TOKEN_BYTES - 32, ROWS_AT = 1024, SLOT_BYTES = 2048 };
 
-/* What the monitor looks at in a token of version 3. */
+/* What the monitor reads in a token of version 3. */
 static void write_token(uint8_t *token, uint64_t next_row, uint64_t digest)
 {
     memset(token, 7, TOKEN_BYTES);
@@ -153,8 +153,8 @@ static void write_token(uint8_t *token, uint64_t next_row, uint64_t digest)
     rp_store_u64(token + DIGEST_AT, digest);
 }
 
-/* A client behind row 8, and the next batch, of two rows. Both have equal tokens but for row and
- * digest. */
+/* A client that has had the rows before 8, and the next batch, of two rows. Both have equal tokens
+ * but for row and digest. */
 struct place {
     struct rp_client client;
     struct rp_geometry geometry;
@@ -171,7 +171,7 @@ static uint8_t *make_place(struct place *place)
                                             .state_offset = RP_SLOT_STATE_OFFSET,
                                             .state_bytes = TOKEN_BYTES};
     struct rp_row_info rows[FAKE_ROWS] = {{.row = 8}, {.row = 9}};
-    place->geometry.sections[RP_SECTION_ROWS].offset = ROWS_AT; /* behind a token */
+    place->geometry.sections[RP_SECTION_ROWS].offset = ROWS_AT; /* after a token */
     memcpy(place->slot + ROWS_AT, rows, sizeof rows);
     write_token(place->state, 8, 1);
     write_token(place->slot + RP_SLOT_STATE_OFFSET, 10, 2);

@@ -67,7 +67,7 @@ static void memory_handed_out_is_contiguous(void **state)
     uint64_t offset;
     open_space(&space);
     assert_true(rp_data_ring_take(&space, BYTES - 100, 1, 0, false, 0, &offset));
-    assert_false(rp_data_ring_extend(&space, 101, 0)); /* behind the end of the lap */
+    assert_false(rp_data_ring_extend(&space, 101, 0)); /* past the end of the lap */
     assert_true(rp_data_ring_extend(&space, 100, 0));
     assert_true(rp_data_ring_take(&space, BYTES, 64, 1, false, 1, &offset)); /* all of it at once */
     assert_int_equal(offset, 0);

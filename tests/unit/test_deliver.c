@@ -175,7 +175,7 @@ static void the_end_is_said_after_the_last_batch(void **state)
     struct rp_ticket *ticket = add_ticket(&bench, 2, false);
     ticket->stream_ends = 1;
     hand_over(&bench);
-    assert_int_equal(step(&bench), RP_FLOW_IDLE); /* dispatch is asked to look at the files */
+    assert_int_equal(step(&bench), RP_FLOW_IDLE); /* dispatch is asked to check the files */
     assert_int_equal(step(&bench), RP_FLOW_IDLE);
     assert_true(rp_looks_are_asked_for(&bench.looks));
     for (uint32_t r = 0; r < RINGS; r++)
@@ -192,7 +192,7 @@ static void the_end_is_said_after_the_last_batch(void **state)
     bench_close(&bench);
 }
 
-/* What is before it has been published; nothing behind it is; asked again, it fails again. */
+/* Batches before it have been published; none after it is; asked again, it fails again. */
 static void an_error_comes_in_its_place(void **state)
 {
     (void)state;

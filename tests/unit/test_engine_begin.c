@@ -24,7 +24,7 @@ static uint64_t take_some(struct rp_client *client, uint64_t first, uint64_t mos
     return first;
 }
 
-/* The token behind `batches` micro-batches of a run from row 0 with steps of 8 rows, or behind its
+/* The token after `batches` micro-batches of a run from row 0 with steps of 8 rows, or after its
  * end. The engine is still there. */
 static size_t token_behind(uint64_t batches, struct engine *engine)
 {
@@ -97,7 +97,7 @@ static void it_is_finished_for_all_ranks(void **state)
     }
 }
 
-/* Another rank that comes with an earlier token gets what is behind that. */
+/* Another rank that comes with an earlier token gets what follows that. */
 static void a_token_of_the_end_does_not_end_other_ranks(void **state)
 {
     (void)state;
@@ -135,7 +135,7 @@ static size_t without_digest(size_t bytes)
 }
 
 /* A rank catches up from a token without a digest. The engine knows the digest of every row, so the
- * token of the rank has it behind the next batch. */
+ * token of the rank has it after the next batch. */
 static void a_token_without_a_digest_does_not_lose_the_engines(void **state)
 {
     (void)state;

@@ -12,12 +12,12 @@
 struct job {
     struct engine engine;
     struct rp_client *clients[RANKS];
-    uint8_t tokens[RANKS][KIT_STATE_MAX]; /* behind the first batch */
+    uint8_t tokens[RANKS][KIT_STATE_MAX]; /* after the first batch */
     size_t token_bytes[RANKS];
 };
 static struct job job;
 
-/* All ranks take batches up to `end`, and keep their states behind the first one. */
+/* All ranks take batches up to `end`, and keep their states after the first one. */
 static void begin(const char *const *options, uint64_t end)
 {
     assert_true(4 * BEHIND * RANKS * ROWS <= kit.row_count);
@@ -33,7 +33,7 @@ static void begin(const char *const *options, uint64_t end)
     (void)bytes_read_ahead();
 }
 
-/* The rank restarts from its state behind the first batch. */
+/* The rank restarts from its state after the first batch. */
 static void fall_behind(uint32_t rank)
 {
     rp_client_detach(job.clients[rank]);

@@ -77,7 +77,7 @@ static const char *words(void)
     return text;
 }
 
-/* It must have been a failure with words behind it. */
+/* It must have been a failure with words after it. */
 static void check_said(uint32_t at)
 {
     const char *failure = strstr(words(), "failed: ");
@@ -184,7 +184,7 @@ static void all_from_one_on_fail(void **state)
 
 /* ---- while it runs --------------------------------------------------------------------------- */
 
-/* Whatever is asked is answered or refused. Returns how often it was refused. */
+/* Every request is answered or refused. Returns how often it was refused. */
 static unsigned ask_all(void)
 {
     static int (*const questions[])(const char *, const char *, char **,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A whole engine whose trainers come back somewhere else: ahead of each other, in the padding
- * behind the stream, far back, far ahead, and nowhere at all. */
+ * after the stream, far back, far ahead, and nowhere at all. */
 #include "engine_kit.h"
 
 /* ---- ranks that are apart -------------------------------------------------------------------- */
@@ -33,7 +33,7 @@ static void ranks_that_are_apart_go_on(void **state)
 }
 
 /* In the last micro-batch the rows end; the state stays there, which is no row where a micro-batch
- * begins. A trainer that dies behind it and has nothing but its state comes back all the same,
+ * begins. A trainer that dies after it and has nothing but its state comes back all the same,
  * while the other ranks are still there. */
 static void a_state_at_the_end_is_a_place_among_others(void **state)
 {
@@ -261,8 +261,8 @@ static void a_guess_is_no_checkpoint(void **state)
     assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
 }
 
-/* All trainers die and go on from the state of the slower one. What the faster one had is no part
- * of a checkpoint, however far the other one comes before it is back; also if the faster one has
+/* All trainers die and go on from the state of the slower one. Rows that the faster one had are
+ * in no checkpoint, however far the other one comes before it is back; also if the faster one has
  * died and come back by itself after the death of the slower one. */
 static void what_is_to_come_again_is_in_no_checkpoint(void **state)
 {
@@ -354,7 +354,7 @@ static void who_died_ringing_is_absent(void **state)
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
-/* Whoever has no state has read nothing, wherever another rank has moved its ring. */
+/* A trainer without a state has read nothing, wherever another rank has moved its ring. */
 static void a_rank_without_a_state_begins_at_the_start(void **state)
 {
     (void)state;

@@ -24,7 +24,7 @@ static const char *const always_due[] = {
 static struct strings {
     struct rp_a32 hold, is_held; /* where it waits for events */
     struct rp_a32 is_blind;      /* once it sees none */
-    struct rp_a64 bad_from;      /* the first block behind this offset cannot be read, */
+    struct rp_a64 bad_from;      /* the first block after this offset cannot be read, */
     struct rp_a64 bad_at;        /* which is here: every read that begins there fails, */
     struct rp_a32 hold_bad;      /* but not before it may */
     struct rp_a32 has_failed;
@@ -88,7 +88,7 @@ ssize_t preadv2(int fd, const struct iovec *parts, int count, off_t offset, int 
     return -1;
 }
 
-/* ---- a trainer that rings no bells: the engine hears of it when it looks --------------------- */
+/* ---- a trainer that rings no bells: the engine hears of it when it polls --------------------- */
 
 struct quiet {
     int socket;
@@ -148,7 +148,7 @@ static void take_all(struct quiet *quiet)
             idle = 0;
 }
 
-/* Batches below `batch`, all at once. Returns the row behind them. */
+/* Batches below `batch`, all at once. Returns the row after them. */
 static uint64_t give_back(struct quiet *quiet, uint64_t batch)
 {
     (void)rp_ring_view_release(&quiet->view, batch);
@@ -199,7 +199,7 @@ static void wait_for_save(uint64_t row)
             fail_msg("no checkpoint of row %d", (int)row);
 }
 
-/* Whoever comes now gets every row from here on. */
+/* A trainer that comes now gets every row from here on. */
 static void read_the_rest(uint64_t row)
 {
     struct rp_client *client = trainer(0, NULL, 0);
@@ -261,7 +261,7 @@ static void a_save_that_is_due_outlives_a_restart(void **state)
     assert_int_equal(engine_wait(&engine), 0);
 }
 
-/* The signal is served before the flow is started anew, or behind it. */
+/* The signal is served before the flow is started anew, or after it. */
 static void a_signal_and_a_restart(bool signal_first)
 {
     struct quiet quiet;

@@ -170,7 +170,7 @@ static bool group_write(const struct limit *limit, const char *key, const char *
     return written == (ssize_t)strlen(value);
 }
 
-/* What the process has already is not moved with it: the limit is for what it takes from now on. */
+/* Memory that the process has already is not moved with it: the limit is for later memory. */
 static bool confine(pid_t pid, uint32_t version)
 {
     char path[96], text[16];
@@ -186,7 +186,7 @@ static bool confine(pid_t pid, uint32_t version)
     return is_confined;
 }
 
-/* Behind the case, so that a case that fails leaves no groups either. */
+/* After the case, so that a case that fails leaves no groups either. */
 static int end_group(void **state)
 {
     char path[96];
@@ -260,7 +260,7 @@ static void a_made_up_row_ahead_of_others_holds_up_nobody(void **state)
     forget_checkpoints();
 }
 
-/* Whoever wanted a far row and has left is forgotten, in any order. */
+/* A peer that wanted a far row and has left is forgotten, in any order. */
 static void askers_of_far_rows_come_and_go(void **state)
 {
     (void)state;
@@ -282,7 +282,7 @@ static void askers_of_far_rows_come_and_go(void **state)
     forget_checkpoints();
 }
 
-/* A row behind the end of the stream is refused with a word, however far it is. */
+/* A row after the end of the stream is refused with a word, however far it is. */
 static void a_row_behind_the_end_is_refused(void **state)
 {
     (void)state;

@@ -54,7 +54,7 @@ static uint64_t count_in_peace(const char *const *options)
     return count;
 }
 
-/* A trainer lives on while its engine is saved and killed behind `saved` micro-batches. */
+/* A trainer lives on while its engine is saved and killed after `saved` micro-batches. */
 static void live_through(const char *const *options, uint64_t saved, uint64_t expected)
 {
     forget_checkpoints();
@@ -129,8 +129,8 @@ static void a_state_begins_a_step_whatever_was_saved(void **state)
     }
 }
 
-/* Who has begun a step of one size does not end it as one of another: nodes would disagree where.
- */
+/* A trainer that has begun a step of one size does not end it as one of another: nodes would
+ * disagree where. */
 static void other_steps_are_refused_by_who_lives_on(void **state)
 {
     (void)state;

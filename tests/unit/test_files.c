@@ -120,7 +120,7 @@ static void a_file_system_that_cannot_be_asked_is_not_cached(void **state)
     assert_false(are_cached(NFS_SUPER_MAGIC, EOPNOTSUPP, false));
 }
 
-/* What a look makes the kernel read must not be taken for the corpus by the next one. */
+/* What a probe makes the kernel read must not be taken for the corpus by the next one. */
 static void a_second_look_at_a_cold_file_says_no_as_the_first_did(void **state)
 {
     (void)state;

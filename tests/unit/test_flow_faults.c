@@ -404,7 +404,7 @@ static void a_negative_token_is_named(void **state)
     kit_close(&kit);
 }
 
-/* What a packer has seen is not there any more when the engine comes to say what it was. */
+/* The token that a packer has seen is gone when the engine comes to name it. */
 static void a_token_that_is_gone_again_is_a_changed_file(void **state)
 {
     (void)state;

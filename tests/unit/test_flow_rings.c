@@ -196,7 +196,7 @@ static void rings_behind_are_served_while_the_engine_sleeps(void **state)
     rp_plan_close(plans[1]);
 }
 
-/* What the page cache holds is not read past it for a ring that is behind, also where the flow
+/* Pages in the page cache are not read past it for a ring that is behind, also where the flow
  * would read past it if it read. */
 static void a_ring_behind_is_read_from_the_page_cache(void **state)
 {

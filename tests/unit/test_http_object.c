@@ -35,7 +35,7 @@ static void check_file(bool direct)
     const struct rp_io_place place = {.path = "a", .direct = direct, .bytes = 3};
     assert_int_equal(rp_http_open_object(&object, &place, &error), 0);
     assert_int_equal(object.alignment, direct ? ALIGNMENT : 1);
-    assert_int_equal(object.fd, DESCRIPTOR); /* flow/files.h looks at the file with it */
+    assert_int_equal(object.fd, DESCRIPTOR); /* flow/files.h checks the file with it */
     assert_int_equal(object.read_bytes, READ_BYTES);
     assert_int_not_equal(object.handle, DESCRIPTOR); /* the method's own */
     rp_http_close_object(&object);

@@ -234,7 +234,7 @@ static void test_truncated_while_reading(void **state)
     }
 }
 
-/* Whoever closes with reads in flight gets the memory back only when the kernel is done with it. */
+/* A caller that closes with reads in flight gets its memory when the kernel is done with it. */
 static void test_close_waits(void **state)
 {
     (void)state;

@@ -124,7 +124,7 @@ static void produce(enum engine engine)
         uint64_t batch = ring.tail;
         if (engine == PUBLISHES_FIRST) {
             rp_ring_publish(&ring, batch + 1);
-            rp_sleep_ns(1000000); /* whatever else the machine does, somebody looks */
+            rp_sleep_ns(1000000); /* whatever else the machine does, somebody reads */
         }
         write_slot(batch);
         if (engine != PUBLISHES_FIRST)
@@ -251,8 +251,8 @@ static void sleep_a_little(void)
     rp_sleep_ns(200000u + (uint64_t)rand_r(&seed) % 2500000u);
 }
 
-/* What was seen has been returned, but for a batch between the two; and none of it is overwritten.
- */
+/* Batches that were seen have been returned, but for a batch between the two; and none of them is
+ * overwritten. */
 static void check_dead(uint32_t seat, uint64_t seen)
 {
     uint64_t released = released_by(seat);

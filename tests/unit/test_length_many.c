@@ -92,7 +92,7 @@ static void many_at_once_are_the_same(void **state)
 }
 
 /* Before a row that begins with a document somebody asks whether there is another row at all. The
- * empty documents of a source whose turn does not come are looked at for that, but not each time.
+ * empty documents of a source whose turn does not come are read for that, but not each time.
  */
 static void what_is_empty_to_the_end_is_looked_at_once(void **state)
 {

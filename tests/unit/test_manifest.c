@@ -348,7 +348,7 @@ static int count_scratch(void)
     return count;
 }
 
-/* What a build has left that was killed is taken for the same declaration alone. */
+/* The files of a killed build are taken for the same declaration alone. */
 static void test_scratch_is_of_one_declaration(void **state)
 {
     (void)state;

@@ -111,7 +111,7 @@ static void open_large(uint64_t limit)
     assert_non_null(strstr(error.hint, "sysctl -w vm.max_map_count="));
 }
 
-/* What is wanted for all shards is told, not what the next one lacks. */
+/* The message has the number that all shards need, not what the next one lacks. */
 static void too_few_mappings_are_told_by_number(void **unused)
 {
     (void)unused;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mapped files that are cut short: the thread that looks is taken out of its work, the file has a
+/* Mapped files that are cut short: the thread that reads is taken out of its work, the file has a
  * name for everybody, and a process without a guard ends with it. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -115,8 +115,8 @@ static void the_outer_guard_is_back(void **state)
 #define PAGE 4096u
 #define PAGES 8u
 
-/* The file has as many bytes as its mapping is said to have, and the pages that are looked at lie
- * behind its end, as if a disk could not read them. After so many looks each the file has them. */
+/* The file has as many bytes as its mapping is said to have, and the pages that are read lie
+ * past its end, as if a disk could not read them. After so many reads each the file has them. */
 struct patient {
     uint8_t *map;
     unsigned looks, looks_each;
@@ -187,7 +187,7 @@ static void a_file_that_is_cut_is_not_tried_again(void **state)
     rp_map_close(&map);
 }
 
-/* Exit status of a child that looks, with or without a guard; what it says goes into `said`. */
+/* Exit status of a child that reads, with or without a guard; what it says goes into `said`. */
 static int run_child(const struct rp_map *map, bool guarded, char *said)
 {
     int ends[2], status;

@@ -144,7 +144,7 @@ static void every_bit(void **state)
     size_t bytes = compress_text(rows, ROWS_BYTES, archive, sizeof archive);
     size_t flips = count_refused(".csv", (const uint8_t *)rows, ROWS_BYTES, false);
     assert_true(flips > ROWS_BYTES && flips < 8 * ROWS_BYTES); /* texts may be others */
-    /* of gzip's header only the time, the level and the system are not looked at */
+    /* of gzip's header only the time, the level and the system are not checked */
     assert_true(count_refused(".csv.gz", archive, bytes, false) >= 8 * (bytes - 6) - 8);
 }
 

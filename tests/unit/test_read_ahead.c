@@ -14,7 +14,7 @@ static const struct kit_source sources[] = {{"large", 5, 8, 2500}, {"small", 8, 
 static struct {
     struct rp_a64 holds_all;
     struct rp_a64 calls, asked_bytes; /* of read_ahead */
-    struct rp_a64 calls_behind;       /* of them, those behind the first stretch */
+    struct rp_a64 calls_behind;       /* of them, those past the first stretch */
     struct rp_a64 bad_calls;          /* of them, those beyond the end of the file, or of nothing */
     struct rp_a64 looks;              /* at the second stretch of the large file */
     uint64_t available;
@@ -159,7 +159,7 @@ static void what_stays_mapped_is_not_asked_for(void **state)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* The watcher has looked at the file twice, or 120 ms have passed: a calm one does not look while
+/* The watcher has checked the file twice, or 120 ms have passed: a calm one does not check while
  * nothing is taken. */
 static void wait_for_looks(void)
 {

@@ -163,7 +163,7 @@ static void test_headers_of_earlier_replies_and_nonsense(void **state)
                          RP_REPLY_WRONG);
 }
 
-/* What a page says is the next; "cut": its link cannot be followed, and the page is refused. */
+/* The next page that a page names; "cut": its link cannot be followed, and the page is refused. */
 static void check_next(const char *line, const char *expected)
 {
     const struct rp_expected page = {.name = "a list", .is_page = true};

@@ -100,7 +100,7 @@ static void open_residency(uint32_t room, bool may_buffer, bool may_direct)
     open_residency_of(FILE_BYTES, room, may_buffer, may_direct);
 }
 
-/* Memory has other room now, and the watcher looks at it and at every stretch. */
+/* Memory has other room now, and the watcher checks it and every stretch. */
 static void look(uint32_t room)
 {
     fake.available = (uint64_t)room * RP_STRETCH_BYTES * 4 / 3 + 4;

@@ -159,7 +159,7 @@ static void direct_reads_stay_direct_where_nothing_is_known(void **state)
     run_direct(&page_cache, false);
 }
 
-/* What makes adapting possible again is in the log, as a warning. */
+/* A warning in the log says what makes adapting possible again. */
 static void what_keeps_a_flow_from_adapting_is_logged_with_its_hint(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void what_is_tried_again_is_taken_once(void **state)
     kit_tokens.trained = NULL;
 }
 
-/* What is not there at the start is read, and then mapped; what is lost is read again. */
+/* Pages that are not there at the start are read, and then mapped; lost ones are read again. */
 static void the_kernel_forgets_in_the_middle(void **state)
 {
     (void)state;

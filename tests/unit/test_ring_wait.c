@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a trainer looks before it sleeps: longer only while that finds something, and not at all
- * while nothing does. Its looks are the test's (tests/CMakeLists.txt wraps rp_spin), so no clock
+/* How long a trainer spins before it sleeps: longer only while that finds something, and not at all
+ * while nothing does. Its spins are the test's (tests/CMakeLists.txt wraps rp_spin), so no clock
  * has a say. */
 #include "ring_pair.h"
 
 #include "shm/wait.h"
 
 #define WAITS_A_TRY                                                                                \
-    8u /* a long look in vain makes all but the last of so many waits short or none */
+    8u /* a long spin in vain makes all but the last of so many waits short or none */
 
 static struct {
-    struct rp_ring *finds; /* a batch is published at the first look; NULL: nothing comes */
+    struct rp_ring *finds; /* a batch is published at the first spin; NULL: nothing comes */
     unsigned looks;
-    uint32_t limit_ns; /* of the last look */
+    uint32_t limit_ns; /* of the last spin */
 } spin;
 
 bool __wrap_rp_spin(uint32_t *spins, uint32_t limit_ns);
@@ -28,7 +28,7 @@ bool __wrap_rp_spin(uint32_t *spins, uint32_t limit_ns)
 
 enum look { NONE, SHORT, LONG };
 
-/* One wait, which finds a batch if it looks for one, or ends in sleep. How long was its look? */
+/* One wait, which finds a batch if it looks for one, or ends in sleep. How long was its spin? */
 static enum look look_of_a_wait(struct pair *pair, bool finds)
 {
     struct rp_error error;
@@ -58,7 +58,7 @@ static void looks_that_find_something_stay_long(void **state)
     pair_close(&pair);
 }
 
-/* Nothing comes for a long time: the looks are short, then there are none, and every eighth wait
+/* Nothing comes for a long time: the spins are short, then there are none, and every eighth wait
  * tries it. */
 static void waits_in_vain_are_short_and_then_sleep_at_once(void **state)
 {
@@ -72,7 +72,7 @@ static void waits_in_vain_are_short_and_then_sleep_at_once(void **state)
     pair_close(&pair);
 }
 
-/* A short look that finds something says nothing of long ones: it neither counts nor forgives. */
+/* A short spin that finds something says nothing of long ones: it neither counts nor forgives. */
 static void short_looks_that_find_something_change_nothing(void **state)
 {
     (void)state;
@@ -88,7 +88,7 @@ static void short_looks_that_find_something_change_nothing(void **state)
     pair_close(&pair);
 }
 
-/* One long look that finds something, and all are long again. */
+/* One long spin that finds something, and all are long again. */
 static void a_try_that_finds_something_is_believed(void **state)
 {
     (void)state;
@@ -105,7 +105,7 @@ static void a_try_that_finds_something_is_believed(void **state)
     pair_close(&pair);
 }
 
-/* A batch, a status, a quarantine: with any of them the wait is over before the first look. */
+/* A batch, a status, a quarantine: with any of them the wait is over before the first spin. */
 static void news_need_no_look(void **state)
 {
     (void)state;

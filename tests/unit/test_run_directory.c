@@ -43,7 +43,7 @@ static void names_that_vanish_are_made_again(void **state)
             assert_int_equal(unlink(path), 0);
         else
             wipe(i == 2);
-        assert_true(rp_listener_check(&listener, now)); /* not yet: it looks once a second */
+        assert_true(rp_listener_check(&listener, now)); /* not yet: it checks once a second */
         now += 1000000000;
         assert_false(rp_listener_check(&listener, now));
         assert_int_equal(rp_listener_renew(&listener, &error), 0);
@@ -96,7 +96,7 @@ static void a_second_engine_is_refused_in_a_wiped_directory(void **state)
     rp_listener_close(&second);
 }
 
-/* What another process has put there since is not this one's to remove. */
+/* Files that another process has put there since are not this one's to remove. */
 static void names_of_others_are_left_alone(void **state)
 {
     (void)state;

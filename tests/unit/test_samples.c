@@ -193,7 +193,7 @@ static void offsets_that_lie_are_refused(void **state)
             assert_says(&error, words);
         }
     make(&forms[0]);
-    add_u16(&image, 7); /* behind the last sample */
+    add_u16(&image, 7); /* after the last sample */
     put_file("a.mds", image.bytes, image.count);
     assert_int_equal(open_form(&corpus, "a.mds", &forms[0], &error), -RP_E_CORRUPT);
     assert_says(&error, "a.mds|end of sample 3");
@@ -270,7 +270,7 @@ static void every_truncation_of_litdata(void **state)
         put_chunk(cut, cut, INDEX_BYTES);
     for (size_t cut = 1; cut < image.count; cut++)
         assert_true(is_chunk_refused(cut));
-    for (size_t cut = 0; cut + 1 < INDEX_BYTES; cut++) /* the last brace is not looked at */
+    for (size_t cut = 0; cut + 1 < INDEX_BYTES; cut++) /* the last brace is not read */
         put_chunk(cut, image.count, cut);
     for (size_t cut = 0; cut + 1 < INDEX_BYTES; cut++)
         assert_true(is_chunk_refused(cut));

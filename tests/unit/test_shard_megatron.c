@@ -145,7 +145,7 @@ static void test_hostile_indexes(void **state)
         }
 }
 
-/* Documents are looked at in runs: whatever is wrong with whichever document of a run, it is this
+/* Documents are checked in runs: whatever is wrong with whichever document of a run, it is this
  * one that is named. */
 static void test_any_document_of_a_run(void **state)
 {
@@ -286,7 +286,7 @@ static void test_an_index_without_documents(void **state)
     assert_says(&error, "none.idx: expected the sequences of none.bin|2000 bytes, found none");
 }
 
-/* More documents than are checked at open: a bad entry shows when it is looked at. The index is a
+/* More documents than are checked at open: a bad entry shows when it is used. The index is a
  * sparse file of zeros, so every document but the last is empty. */
 static void test_a_large_index_is_checked_when_used(void **state)
 {
@@ -326,7 +326,7 @@ static void test_a_large_index_is_checked_when_used(void **state)
     assert_int_equal(inspection.length_histogram[0], documents - 3);
 }
 
-/* ---- an index too large to be looked at as a whole when it is opened ---------------------------
+/* ---- an index too large to be checked as a whole when it is opened -----------------------------
  */
 
 enum { LARGE = RP_CHECK_ALL_MAX + 5000, ODD = LARGE / 3 };
@@ -338,7 +338,7 @@ static uint32_t large_tokens(uint64_t document)
 
 enum oddity { NOTHING_ODD, OUTSIDE, NEGATIVE, TWO_SEQUENCES, ODDITIES };
 
-/* Document ODD has what is odd; with TWO_SEQUENCES the one behind it has none. */
+/* Document ODD has what is odd; with TWO_SEQUENCES the one after it has none. */
 static void put_large(enum oddity oddity)
 {
     enum { FIRST = 34 + 12 * LARGE, BYTES = FIRST + 8 * (LARGE + 1) };

@@ -98,7 +98,7 @@ static int pass_a_ring(struct rp_error *error)
     return code;
 }
 
-/* What the other end hears is what was said, or there is a code. */
+/* The other end gets the message as it was sent, or there is a code. */
 static int speak(int from, int to, size_t bytes, struct rp_error *error)
 {
     uint8_t *heard;

@@ -70,7 +70,7 @@ static void a_struct_is_read_as_far_as_the_library_knows_it(void **state)
         assert_int_equal(rp_load_u64(to), size);
         for (uint64_t i = sizeof(uint64_t); i < KNOWN; i++)
             assert_int_equal(to[i], i < size ? 0x55 : 0);
-        for (uint64_t i = KNOWN; i < size; i++) { /* each byte that is not known is looked at */
+        for (uint64_t i = KNOWN; i < size; i++) { /* each byte that is not known is checked */
             char text[64];
             from[i] = 1;
             snprintf(text, sizeof text, "struct rp_thing: this library (%s)", RP_VERSION);

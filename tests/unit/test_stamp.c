@@ -25,7 +25,7 @@
 #define END_NS UINT64_MAX /* of a writer that writes no more */
 
 static struct world {
-    uint64_t now_ns, kernel_step_ns; /* of the clock that file systems look at */
+    uint64_t now_ns, kernel_step_ns; /* of the clock that file systems read */
     uint64_t kept_ns;                /* what the file system keeps is a multiple of this */
     uint64_t change_ns, next_ns;     /* of the file, and when it changes again */
     uint64_t slept_ns;

@@ -112,7 +112,7 @@ static void every_flipped_bit_and_truncation_is_refused(void **state)
         }
         for (size_t shorter = 0; shorter < bytes; shorter++) {
             uint8_t *exact = malloc(shorter +
-                                    1); /* so that the sanitizer sees a read behind the end */
+                                    1); /* so that the sanitizer sees a read past the end */
             memcpy(exact, token, shorter);
             refuse(plan, exact, shorter, -RP_E_CORRUPT);
             free(exact);
@@ -351,7 +351,7 @@ static void the_bound_of_a_token_is_met_and_kept(void **state)
         size_t most = 0;
         for (int i = 0; i < 2000; i++) {
             assert_true(plan_next(plan, &row));
-            most = rp_max_u64(most, save(plan, token)); /* which looks at the bound */
+            most = rp_max_u64(most, save(plan, token)); /* which checks the bound */
         }
         size_t spare = (RP_AGE_MAX_WINDOWS * window / 24 + 3) * sizeof(struct rp_fragment) +
                        (window - 1) * sizeof(struct rp_state_open_row) +

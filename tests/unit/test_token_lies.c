@@ -181,7 +181,7 @@ static void open_rows_with_too_many_documents_are_refused(void **state)
     uint64_t random = 4;
     corpus_make(&corpus, 1, 50, 61, &random);
     for (uint64_t d = 0; d < 50; d++)
-        corpus.lengths[0][d] = d % 10 == 9 ? 61 : 1; /* a row of its own, behind short ones */
+        corpus.lengths[0][d] = d % 10 == 9 ? 61 : 1; /* a row of its own, after short ones */
     struct rp_plan_config config = plan_variant(0);
     config.packing = RP_PACKING_BEST_FIT;
     config.max_docs_per_row = 61;
@@ -234,7 +234,7 @@ static void a_long_piece_is_only_taken_as_pending(void **state)
     config.max_docs_per_row = 61;
     struct rp_plan *plan = plan_open(&config, &corpus);
     struct rp_row row;
-    assert_true(plan_next(plan, &row)); /* of the long document, met behind three others */
+    assert_true(plan_next(plan, &row)); /* of the long document, met after three others */
     size_t bytes = save(plan, token);
 
     size_t lane = lane_offset(&corpus);

@@ -152,7 +152,7 @@ static void works_across_processes_and_kills(void **state)
     munmap(relay, 4096);
 }
 
-/* How often a wait looks before it is told to sleep. */
+/* How often a wait spins before it is told to sleep. */
 static uint64_t count_looks(void)
 {
     uint32_t spins = 0;
@@ -176,7 +176,7 @@ static void where_there_is_one_cpu_nobody_spins(void **state)
         CPU_SET((size_t)sched_getcpu(), &one);
         if (sched_setaffinity(0, sizeof one, &one) < 0)
             exit(2);
-        exit(count_looks() != 0); /* a look at the cached answer, too */
+        exit(count_looks() != 0); /* with the cached answer, too */
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -187,7 +187,7 @@ static void spinning_is_bounded(void **state)
     (void)state;
     alarm(ALARM_S);
     if (rp_cpus_allowed() > 1)
-        while (count_looks() < 2) /* again: on a busy machine 20 us may pass between two looks */
+        while (count_looks() < 2) /* again: on a busy machine 20 us may pass between two spins */
             continue;
     else
         assert_int_equal(count_looks(), 0);

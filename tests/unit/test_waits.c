@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts of waits by length, and the speed of late. */
+/* Counts of waits by length, and the recent speed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

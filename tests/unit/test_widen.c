@@ -159,7 +159,7 @@ static void check_sections(const struct rp_widen_target *to, enum rp_dtype ids,
     check_guard(4, to->mask, n, sizeof(float));
 }
 
-/* `first`: how many elements the sections begin behind a cache line. The source is as long as its
+/* `first`: how many elements the sections begin past a cache line. The source is as long as its
  * tokens, so that the sanitizer sees every byte that is read too much. */
 static void check_fragment(enum rp_dtype ids, uint32_t width, unsigned set, size_t n, size_t first,
                            uint64_t seed)

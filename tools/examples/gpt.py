@@ -38,7 +38,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """All rows of a batch lie behind one another: tokens are [T], activations [T, width]."""
+    """All rows of a batch lie end to end: tokens are [T], activations [T, width]."""
 
     def __init__(self, vocabulary, seq_len, layers=2, width=64, heads=4):
         super().__init__()

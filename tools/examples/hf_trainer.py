@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Hugging Face Trainer that goes on with the row behind its newest checkpoint.
+"""A Hugging Face Trainer that goes on with the row after its newest checkpoint.
 
     torchrun --nproc-per-node 2 hf_trainer.py --corpus licences --checkpoints trainer
 
@@ -68,7 +68,7 @@ def main():
         batch_size=4,
         seed=1,
         num_epochs="endless",
-        profile="hf",  # labels stand below their own tokens: the model shifts them
+        profile="hf",  # labels are aligned with their own tokens: the model shifts them
         return_type="torch",
     )
     trainer = PackedTrainer(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attach_row.h — a row of a batch, as `ringpack attach` looks at it. */
+/* attach_row.h — a row of a batch, as `ringpack attach` reads it. */
 #ifndef RP_TOOLS_ATTACH_ROW_H
 #define RP_TOOLS_ATTACH_ROW_H
 

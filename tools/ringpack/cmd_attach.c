@@ -475,7 +475,7 @@ int rp_cmd_attach(int argc, char **argv)
 {
     static const char doc[] =
         "Drain one rank of a running engine as a trainer would: tokens/s, waits, digest.\v"
-        "Ctrl-C ends it with the summary, and at once while no engine is there. Exit status: 0 "
+        "Ctrl-C ends it with the summary, and at once while no engine runs. Exit status: 0 "
         "fine, 2 trouble.";
     const struct argp argp = {.options = options, .parser = parse, .args_doc = "[RUN]", .doc = doc};
     struct arguments arguments = {

@@ -349,7 +349,7 @@ int rp_cmd_checkpoint(int argc, char **argv)
                     "export FILE|DIR -o FILE\nexport --run NAME -o FILE\nimport FILE -o FILE\n"
                     "rewind DIR --to SEQUENCE\nrewind DIR --to-row ROW",
         .doc =
-            "Look at the checkpoints of a run, take the state out of one, or go back to an "
+            "Show the checkpoints of a run, take the state out of one, or go back to an "
             "earlier one.\v"
             "`show DIR` shows the newest that verifies; `show FILE` also shows a state token "
             "that a trainer has saved. Both show the contract: every field on which the parts "

@@ -34,7 +34,7 @@ static const struct argp_option own_options[] = {
 static const char doc[] =
     "Check this machine and say what to change.\v"
     "Every line is ok, warn (it works, but could do better) or FAIL (an engine cannot run). With a "
-    "config, or --sources, the run that it describes is looked at, else the defaults count. Exit "
+    "config, or --sources, the run that it describes is checked, else the defaults count. Exit "
     "status: 0 fine or warnings only, 1 something FAILs, 2 trouble.";
 
 static error_t parse(int key, char *text, struct argp_state *state)

@@ -17,7 +17,7 @@ static const char help[] =
     "Usage: ringpack inspect [options] PATH...\n\n"
     "Say the format of token files and why, how many documents of what lengths they hold, their\n"
     "largest token id, and their fingerprint. Megatron datasets may be named by prefix, .bin or\n"
-    ".idx; a directory stands for what it holds. A manifest says what it was made of. Of a\n"
+    ".idx; a directory stands for its files. Of a manifest it says what it was made of. Of a\n"
     "checkpoint, or a file with a state token, it says what `ringpack checkpoint show` says.\n\n"
     "  --scan           read every token, to find the largest id without index; of a manifest,\n"
     "                   compare every page with its hash\n" RP_DECLARED_HELP;

@@ -46,7 +46,7 @@ static const struct argp_option own_options[] = {
     {"base-row", OPTION_BASE_ROW, "ROW", 0,
      "row at which step 0 of --start-step begins (default 0)", 0},
     {"fresh", OPTION_FRESH, NULL, 0,
-     "set aside what checkpoint_dir has, and start at row 0: as resume=fresh", 0},
+     "set aside the checkpoints of checkpoint_dir, and start at row 0: as resume=fresh", 0},
     {"accept-weights", OPTION_ACCEPT_WEIGHTS, NULL, 0,
      "from the start row on, use the weights of the config, not the state's", 0},
     {"ready-fd", OPTION_READY_FD, "FD", 0, "write `ready` to FD once trainers can attach", 0},

@@ -32,14 +32,14 @@ struct rp_declared {
 #define RP_DECLARED_TYPE(id, name, width, bits) " " name
 #define RP_DECLARED_TYPES RP_TOKEN_LIST(RP_DECLARED_TYPE)
 #define RP_DECLARED_HELP                                                                           \
-    "  --format F       what the file is (default: as the file says, never raw):\n"                \
+    "  --format F       format of the file (default: as the file says, never raw):\n"              \
     "                  " RP_DECLARED_FORMATS "\n"                                                  \
     "  --dtype T        how raw tokens are stored:\n"                                              \
     "                  " RP_DECLARED_TYPES "\n"                                                    \
     "  --eos N          the token that separates documents (raw, npy, llmc)\n"                     \
     "  --column NAME    of token ids, where a file has several (default: input_ids, tokens,\n"     \
     "                   or the only list of integers)\n"                                           \
-    "  --mask NAME      what says which tokens are trained; auto (default): what there is, none\n" \
+    "  --mask NAME      the mask of trained tokens; auto (default): the one that exists, none\n"   \
     "  --mask-value V   an entry of it that is not 0 means: train (default) or ignore\n"           \
     "  --mask-of T      an entry of it is about its own token (default) or the next one\n"         \
     "  --index-dir DIR  keep sidecars there and not beside the token files\n"                      \

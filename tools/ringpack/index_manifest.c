@@ -45,10 +45,10 @@ static const struct argp_option own_options[] = {
 static const char doc[] =
     "Make the manifest of a corpus: one file for all shards of all sources of a config.\v"
     "A run whose config names it (`manifest: FILE`) opens no shard at its start, so that it starts "
-    "as fast with a million shards as with one. Tokens are read once: what the older manifest or a "
-    "sidecar of a shard says is taken if the shard has not been written to since. Objects of "
+    "as fast with a million shards as with one. Tokens are read once: the older manifest or a "
+    "sidecar of a shard is used if the shard has not been written to since. Objects of "
     "stores without a sidecar are fetched beside the manifest, one a worker. New shards that "
-    "come behind the others are appended. A run that is killed goes on where it was. The first "
+    "come after the others are appended. A run that is killed goes on where it was. The first "
     "line of the result says what was done.";
 
 static error_t parse(int key, char *text, struct argp_state *state)

@@ -9,7 +9,7 @@
 struct rp_masked_counts {
     uint64_t labels;    /* of all rows: tokens_loss */
     uint64_t untrained; /* documents with no trained token */
-    uint64_t cut_off;   /* documents whose trained tokens all lie behind what is kept of them, and
+    uint64_t cut_off;   /* documents whose trained tokens all lie after what is kept of them, and
                            whole documents that are dropped although they have some */
 };
 struct rp_masked_tally {
@@ -30,7 +30,7 @@ RP_MUST_CHECK int rp_masked_tally_add(struct rp_masked_tally *tally, const struc
                                       struct rp_error *error);
 
 /** Of a stream that was counted to its end, and that drops documents of more than seq_len tokens:
- * count them, as often as there are epochs. Looks at every document. */
+ * count them, as often as there are epochs. Examines every document. */
 RP_MUST_CHECK int rp_masked_tally_dropped(struct rp_masked_tally *tally,
                                           const struct rp_corpus *corpus, uint32_t seq_len,
                                           uint64_t epochs, struct rp_error *error);

@@ -144,7 +144,7 @@ static void print_rank(const json_t *rank, bool has_replicas)
            wait_word(rank, "wait_p99_seconds").text, wait_word(rank, "wait_max_seconds").text);
 }
 
-/* What a rank waits for, as a phrase behind "for". */
+/* What a rank waits for, as a phrase after "for". */
 static struct word cause_word(const json_t *rank, bool has_replicas)
 {
     static const char *const phrases[][2] = {
@@ -188,7 +188,7 @@ static void print_causes(const json_t *rank, const char *name)
         putchar('\n');
 }
 
-/* What is the matter with a rank, in sentences below the table. */
+/* What is wrong with a rank, in sentences below the table. */
 static void print_remarks(const json_t *rank, bool has_replicas)
 {
     struct word name = rank_word(rank, has_replicas);
@@ -271,7 +271,7 @@ static void print_alerts(const json_t *stat)
     }
 }
 
-/* How tokens were taken of late, and why: in lines of their own, because 80 columns have room for
+/* How tokens were taken recently, and why: in lines of their own, because 80 columns have room for
  * one of them. */
 static void print_ways(const json_t *stat)
 {

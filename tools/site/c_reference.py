@@ -69,7 +69,7 @@ def declarations(body):
 
 def read(header):
     """The head comment of a header, and its items."""
-    text = header.read_text().split("\n", 1)[1]  # behind the licence
+    text = header.read_text().split("\n", 1)[1]  # after the licence
     head, body = text.split("*/", 1)
     kept = "\n".join(line for line in body.split("\n") if not PLUMBING.match(line.rstrip()))
     kept = kept.replace("RP_MUST_CHECK ", "")

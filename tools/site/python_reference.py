@@ -15,7 +15,7 @@ MODULES = ("ringpack", "ringpack.profiles", "ringpack.callbacks")
 
 def page():
     parts = ["# The Python package\n\n`pip install` brings it; `import ringpack` needs numpy only "
-             "when a batch is looked at.\n"]
+             "when a batch is read.\n"]
     for name in MODULES:
         module = importlib.import_module(name)
         parts.append(f"## {name}\n\n{markdown(module.__doc__)}\n")

@@ -15,8 +15,9 @@ Replay for the batches of any step again.
 import os as _os
 from typing import Any, Optional
 
-# What half an installation or half a removal lacks would else be missed when it is imported, which
-# for some modules is in the middle of a training. (Other loaders are those of frozen programs.)
+# A module that half an installation or half a removal lacks would else be missed when it is
+# imported, which for some is in the middle of a training. (Other loaders are those of frozen
+# programs.)
 if type(__spec__.loader).__name__ == "SourceFileLoader":
     _folder = _os.path.dirname(_os.path.abspath(__file__))
     _there = {*_os.listdir(_folder)}

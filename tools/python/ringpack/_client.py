@@ -254,7 +254,7 @@ class Client:
             self._release(self._client, byref(info))
 
     def _return_passing(self) -> None:
-        """What a step that was cut short had returned already, the library refuses. A step that was
+        """The library refuses a lease that a step which was cut short had returned. A step that was
         cut short before its lease had other terms leaves a lease that returns nothing: it may
         outlive the client."""
         passing = self._passing

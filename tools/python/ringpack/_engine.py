@@ -2,7 +2,7 @@
 """The engine as a child process: `ringpack serve`, which lives as long as this process at most.
 
 It is told of our end by a pipe (--lifeline) that only this process holds open, so it also ends
-after a kill -9. What it logs goes to the logger "ringpack.engine"; its last lines explain its end.
+after a kill -9. Its log goes to the logger "ringpack.engine"; its last lines explain its end.
 
 Functions import json, logging, shutil, signal and subprocess: at the top of the file these would
 take a third of the time of `import ringpack`.
@@ -313,7 +313,7 @@ def error_in(lines: Sequence[str]) -> Optional[RingpackError]:
 
 
 class Engine:
-    """One `ringpack serve` child. `arguments` are those behind `serve`; `config_text` is a config
+    """One `ringpack serve` child. `arguments` are those after `serve`; `config_text` is a config
     that has no file; `once` are those of the first start alone: a later one goes on where the run
     is. `folder` is where relative paths begin."""
 

@@ -50,7 +50,7 @@ def token_of(state: Mapping[str, Any]) -> bytes:
             f"{STATE_KEY} is empty: {len(token)} bytes, none but zeros",
             "load the checkpoint first, then give what state_dict() returned",
         )
-    # Behind the token's own length is padding of state_dict.
+    # After the token's own length is padding of state_dict.
     size = int.from_bytes(token[_LENGTH_AT : _LENGTH_AT + 4], "little")
     return token[:size] if size else token
 

@@ -145,7 +145,7 @@ class Batch(Mapping[str, Any]):
     _lease: Optional[Lease]  # None: closed
     _terms: Terms
     _form: Form
-    _why: str  # it is closed; set before _lease is None, as another thread may look in between
+    _why: str  # it is closed; set before _lease is None, as another thread may read it in between
 
     def view(self, name: str, *, flat: Optional[bool] = None, kind: Optional[str] = None) -> Any:
         """One section, by the names above. flat: 1-D, otherwise a row of the batch is a row of the
@@ -187,7 +187,7 @@ class Batch(Mapping[str, Any]):
         return {name: _copy(view) for name, view in self.items()}
 
     def to(self, device: Any, non_blocking: bool = False) -> dict[str, Any]:
-        """A dict with the tensors on a device of torch; what is no tensor stays as it is."""
+        """A dict with the tensors on a device of torch; other values stay as they are."""
         copies = {
             name: value.to(device, non_blocking=non_blocking) if hasattr(value, "to") else value
             for name, value in self.items()
@@ -207,7 +207,7 @@ class Batch(Mapping[str, Any]):
             pins.note_stream(self._terms.info, stream)
 
     def documents(self) -> list[list[Document]]:
-        """Of each row the documents that it has parts of, with the file and the row of each in the
+        """For each row the documents that it has parts of, with the file and the row of each in the
         original data set, where its url and its text are. The run needs the section `provenance`
         (`profile: full`, or `sections`), and its engine has to be alive: it is asked."""
         import numpy
@@ -228,12 +228,12 @@ class Batch(Mapping[str, Any]):
     def explain(
         self, config: Optional[FilePath] = None, *, program: Optional[FilePath] = None
     ) -> list[dict[str, Any]]:
-        """Of each fragment what `ringpack explain --json` says: row, step, micro_batch, rank,
+        """What `ringpack explain --json` says of each fragment: row, step, micro_batch, rank,
         fragment (its number in the row), place (its first token in the row), tokens, source,
         source_number, document, offset, epoch, file, byte_offset, file_row, and the text, where a
         tokenizer is known; ids are the tokens of this batch. That program is asked, about the
         engine of this run, or about a config or a checkpoint that is given: where the engine's own
-        config cannot be read (another container), or the run has ended. What it says is compared
+        config cannot be read (another container), or the run has ended. Its answer is compared
         with this batch, by the tokens of each fragment and by provenance, if the batch has that
         section; tokens of objects in a store are not read, so without provenance only the number of
         fragments and of tokens of each of their rows is compared. Text may hold whatever the
@@ -242,7 +242,7 @@ class Batch(Mapping[str, Any]):
         ids = self.view("input_ids", flat=False, kind="numpy")
         places = {int(row["row"]): place for place, row in enumerate(rows) if row["fragments"]}
         if not places:
-            return []  # padding behind the end of the stream
+            return []  # padding after the end of the stream
         has_parts = "provenance" in self._form.sections
         parts = self.view("provenance", flat=False, kind="numpy") if has_parts else None
         assert self._lease is not None
@@ -285,10 +285,10 @@ class Batch(Mapping[str, Any]):
         return digest
 
     def release(self) -> None:
-        """Give the slot back to the engine now. Twice is once.
+        """Give the slot back to the engine now. A second call does nothing.
 
         Raises LeaseError when views are alive; the batch then stays as it was. Where two threads
-        looked at one section at once it may see the views of only one: then it is close(), and the
+        took views of one section at once it may see those of only one: then it is close(), and the
         slot goes back with the last view."""
         if self._lease is None:
             return
@@ -304,7 +304,7 @@ class Batch(Mapping[str, Any]):
         self.close("was released")
 
     def close(self, why: str = "was closed") -> None:
-        """Give no more views; the slot goes back when the last view is gone. Twice is once."""
+        """Give no more views; the slot goes back when the last view is gone. Again: nothing."""
         self.end(why)
 
     def end(self, why: str) -> Optional[Lease]:

@@ -9,7 +9,7 @@ the caller's.
 =========== ====================================================================================
 hf          input_ids, labels, position_ids int64 (batch_size, L); cu_seq_lens_q, cu_seq_lens_k
             int32, exact; max_length_q, max_length_k: ints. The arguments of a transformers model;
-            labels stand below their own tokens, the model shifts them
+            labels are aligned with their own tokens, the model shifts them
 trl         input_ids, labels, position_ids int64 (1, batch_size * L): all in one row
 megatron    tokens, labels, position_ids int64, loss_mask float32 (batch_size, L); cu_seqlens int32
             of constant length; max_seqlen: int. Labels are shifted, -100 at the ends of documents
@@ -59,7 +59,7 @@ def _max_seqlen(batch: "Batch") -> int:
 
 
 def _lengths_with_tails(batch: "Batch") -> Any:
-    """doc_lens whose rows add up to seq_len: a pad tail is a document behind the others."""
+    """doc_lens whose rows add up to seq_len: a pad tail is a document after the others."""
     import numpy
 
     lengths = batch.view("doc_lens", flat=False, kind="numpy")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import tempfile
 
 _RUN = "replay"
-_TRY_S = 0.5  # to attach; then it is looked whether the engine is still there
+_TRY_S = 0.5  # to attach; then check whether the engine still runs
 _TRIES = 3  # of a step: the private engine ends by itself at the end of the stream
 
 

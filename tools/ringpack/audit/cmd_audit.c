@@ -293,7 +293,7 @@ int rp_cmd_audit(int argc, char **argv)
                "gives. Nothing of a run is changed. `--log` prints the journal that engines "
                "keep in the checkpoint directory: starts, ends, kills, changes of the config, "
                "and what operators did. Exit status: 0 the same rows, or a whole journal; 1 "
-               "other rows, or a journal that is not whole; 2 it cannot be told."};
+               "other rows, or a journal that is not whole; 2 no answer."};
     struct arguments arguments = {0};
     struct rp_audit audit = {.rows = 0};
     struct rp_error error = {0};

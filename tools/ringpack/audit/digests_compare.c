@@ -29,7 +29,7 @@ struct finding {
     uint64_t proven;         /* all rows before this one are equal */
     uint64_t rows, tokens;   /* that were compared and are equal */
     uint64_t intervals;      /* the same */
-    uint64_t from, to;       /* rows of the first and behind the last of these */
+    uint64_t from, to;       /* the first row of these, and the row after the last */
     uint64_t gaps;           /* places between them with rows that were not compared */
     bool has_content;        /* tokens were compared, not the plan alone */
 };

@@ -239,7 +239,7 @@ static const char doc[] =
     "With --checkpoint, the engine saves again and again for S seconds, to a directory of its own"
     " beside checkpoint_dir (it is removed at the end), while trainers take a batch every"
     " --step-ms. The report says how long each part of a save takes, how long next() takes"
-    " meanwhile, and which share of a run saves cost at which interval. `-c CHECKPOINT` takes the"
+    " during one, and which share of a run saves cost at which interval. `-c CHECKPOINT` takes the"
     " config of a run.";
 
 int rp_cmd_bench(int argc, char **argv)

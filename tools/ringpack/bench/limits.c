@@ -23,7 +23,7 @@
 #define COPY_BYTES_MAX (256u << 20)
 #define READ_BYTES (512u << 10)
 #define READ_DEPTH 32u
-#define ROWS_A_CHECK 256u /* rows planned between two looks at the clock */
+#define ROWS_A_CHECK 256u /* rows planned between two reads of the clock */
 
 struct window {
     uint64_t begin_ns, until_ns;

@@ -12,7 +12,7 @@
 
 struct rp_keys_arguments {
     struct rp_cmd_config config;
-    const char *words[RP_KEYS_WORDS_MAX]; /* of the command line, behind the action */
+    const char *words[RP_KEYS_WORDS_MAX]; /* of the command line, after the action */
     size_t word_count;
     const char *output; /* -o */
     bool json, manual;
@@ -26,7 +26,7 @@ int rp_keys_list(const struct rp_keys_arguments *arguments);
 int rp_keys_init(const struct rp_keys_arguments *arguments, struct rp_config *config);
 
 /** Finish the config, and check that the files it names are there. -ENOENT names the first that is
- * not. URLs are not looked at. */
+ * not. URLs are not checked. */
 RP_MUST_CHECK int rp_keys_finish(struct rp_config *config, struct rp_error *error);
 
 /** The value of key number `i` that a run would have, before values are derived from others: what

@@ -112,7 +112,7 @@ RP_MUST_CHECK int rp_inputs_add(struct rp_inputs *inputs, const char *path, stru
 RP_MUST_CHECK int rp_inputs_add_listing(struct rp_inputs *inputs, const char *directory,
                                         struct rp_error *error);
 
-/* Whoever takes the files of such a list. */
+/* A consumer of the files of such a list. */
 struct rp_named_files {
     const char *directory; /* for messages */
     /* Of a shard that may be there as it is, or compressed under this name: is it? */
@@ -135,7 +135,7 @@ RP_MUST_CHECK int rp_inputs_add_url(struct rp_inputs *inputs, const char *url,
 /* output.c */
 
 /* Which tokens of a document are trained, as runs that keep the rules of spans.h, but that the
- * first may begin at token 0: behind a BOS, that token has a label. */
+ * first may begin at token 0: after a BOS, that token has a label. */
 struct rp_trained {
     const struct rp_mask_origin *origin; /* NULL: there is no mask, and all tokens are trained */
     const struct rp_span *runs;
@@ -262,7 +262,7 @@ RP_MUST_CHECK int rp_plain_open(struct rp_plain *plain, const char *path, struct
 RP_MUST_CHECK int rp_plain_end(struct rp_plain *plain, const char *path, int code,
                                struct rp_error *error);
 
-/** Start the worker script, with arguments behind its name and these descriptors as stdin and
+/** Start the worker script, with arguments after its name and these descriptors as stdin and
  * stdout. */
 RP_MUST_CHECK int rp_worker_spawn(pid_t *child, const char *const arguments[4], int input,
                                   int output, struct rp_error *error);
@@ -312,7 +312,7 @@ RP_MUST_CHECK int rp_tokenizer_add_chat(struct rp_tokenizer *tokenizer, const st
                                         struct rp_error *error);
 /** Everything that was added has reached the sink. */
 RP_MUST_CHECK int rp_tokenizer_flush(struct rp_tokenizer *tokenizer, struct rp_error *error);
-/** What was added since the last flush never reaches the sink. */
+/** Text that was added since the last flush never reaches the sink. */
 void rp_tokenizer_forget(struct rp_tokenizer *tokenizer);
 /** Its worker runs, and works on `subject`, which messages name. */
 RP_MUST_CHECK int rp_tokenizer_worker(struct rp_tokenizer *tokenizer, const char *subject,

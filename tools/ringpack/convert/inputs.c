@@ -115,6 +115,6 @@ int rp_inputs_add(struct rp_inputs *inputs, const char *path, struct rp_error *e
             code = add_tree(inputs, path, error);
         return code < 0 ? code : 0;
     }
-    /* What is no file is refused when it is opened. */
+    /* A path that is no file is refused when it is opened. */
     return rp_inputs_add_file(inputs, path, rp_form_of(path), true, error);
 }

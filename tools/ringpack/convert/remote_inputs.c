@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* remote_inputs.c — which objects of a store are converted, and in which order: as files.
  *
- * Each is looked at once, before anything is converted: its size is needed for the tasks, and what
- * identifies its content goes into the records of the parts. */
+ * The store is asked for each once, before anything is converted: its size is needed for the tasks,
+ * and what identifies its content goes into the records of the parts. */
 #include <errno.h>
 #include <string.h>
 

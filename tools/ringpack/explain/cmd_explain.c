@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_explain.c — `ringpack explain`: the command line, and which rows are looked at. */
+/* cmd_explain.c — `ringpack explain`: the command line, and which rows are shown. */
 #include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -82,7 +82,7 @@ struct rp_decoder {
 RP_MUST_CHECK int rp_decoder_open(struct rp_decoder *decoder, const char *tokenizer,
                                   struct rp_error *error);
 void rp_decoder_close(struct rp_decoder *decoder);
-/** The text of ids: valid UTF-8, with U+FFFD for what is none, and a NUL behind it. The caller
+/** The text of ids: valid UTF-8, with U+FFFD for what is none, and a NUL after it. The caller
  * frees it. */
 RP_MUST_CHECK int rp_decoder_decode(struct rp_decoder *decoder, const uint32_t *ids, uint32_t count,
                                     char **text_out, struct rp_error *error);

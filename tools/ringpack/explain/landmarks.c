@@ -20,7 +20,7 @@
 #define SPACING 4096u
 /* Most bytes of landmarks for each of them; an index of a corpus has 12 to 20. */
 #define BYTES_MOST 2u
-#define LOOK_ROWS 4u /* planned between two looks at how many documents were read */
+#define LOOK_ROWS 4u /* planned between two checks of how many documents were read */
 
 static char *directory_of(const struct rp_config *config)
 {
@@ -79,7 +79,7 @@ static void read_index(struct rp_landmarks *landmarks, uint64_t file_bytes, size
     rp_map_close(&map);
 }
 
-/* Find the tokens. Only their headers are looked at: rp_plan_load checks the one that is used.
+/* Find the tokens. Only their headers are read: rp_plan_load checks the one that is used.
  * Tokens without a plan digest, of an older version, are made anew. */
 static void survey(struct rp_landmarks *landmarks, const struct rp_map *map, size_t bytes_max)
 {
@@ -107,7 +107,7 @@ static void forget_from(struct rp_landmarks *landmarks, size_t number)
     landmarks->indexed = number < landmarks->indexed ? number : landmarks->indexed;
 }
 
-/* What is added next follows the last landmark, so that one has to be a token. */
+/* The next landmark is added after the last one, so the last one has to be a token. */
 static void look_at_last(struct rp_landmarks *landmarks)
 {
     struct rp_state_info info;
@@ -199,7 +199,7 @@ bool rp_landmarks_want(const struct rp_landmarks *landmarks, const struct rp_pla
     return planned_by(plan) - landmarks->planned >= spacing;
 }
 
-/* Write at the end of a file, and cut off what is behind: the rest of what was cut short. */
+/* Write at the end of a file, and cut off what follows: the rest of what was cut short. */
 static bool put(int fd, const char *path, const void *data, size_t bytes, uint64_t at)
 {
     struct stat info;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* landmarks.h — state tokens of a stream, kept between commands, so that any row is near: what
- * plans past such a row adds its token.
+/* landmarks.h — state tokens of a stream, kept between commands, so that any row is near: a
+ * command that plans past such a row adds its token.
  *
- * A file of landmarks is state tokens, one behind the other, at ascending rows. It is in a cache
+ * A file of landmarks is state tokens, one after another, at ascending rows. It is in a cache
  * directory, and its name is the identity of the stream. Beside it, NAME.index has a struct
- * rp_landmark for each token, so that one is found without a look at the others; what it lacks is
+ * rp_landmark for each token, so that one is found without reading the others; what it lacks is
  * found in the file. Whoever loads a token checks all of it, so files that were damaged, cut or
  * exchanged can make planning longer, and nothing else. One process at a time adds to a file;
- * another reads it meanwhile.
+ * others may read it at the same time.
  *
  * From one landmark to the next so much is planned (documents read and rows made) as takes some
  * milliseconds, and more where tokens are large, so that the file is small beside the index of the
@@ -61,7 +61,7 @@ static inline uint64_t rp_landmarks_last_row(const struct rp_landmarks *landmark
 /** How many landmarks are at rows up to `row`. */
 size_t rp_landmarks_until(const struct rp_landmarks *landmarks, uint64_t row);
 
-/** Whether a plan, which has planned every row since the last landmark, is so far behind it that
+/** Whether a plan, which has planned every row since the last landmark, is so far past it that
  * its state is to be added. */
 bool rp_landmarks_want(const struct rp_landmarks *landmarks, const struct rp_plan *plan);
 /** Add the state of that plan, if it has a plan digest. A failure ends the adding. `token` is
@@ -71,7 +71,7 @@ void rp_landmarks_add(struct rp_landmarks *landmarks, const struct rp_plan *plan
 /** Read the token of a landmark into memory of its `bytes`; false if that fails. */
 bool rp_landmarks_read(const struct rp_landmarks *landmarks, size_t number, void *token);
 
-/** Forget a landmark that is not a token of this stream, and those behind it. */
+/** Forget a landmark that is not a token of this stream, and those after it. */
 void rp_landmarks_drop(struct rp_landmarks *landmarks, size_t number);
 
 #endif

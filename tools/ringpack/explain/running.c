@@ -86,7 +86,7 @@ static int take_option(struct words *words, char *name, const char *value, struc
     return rp_config_set(words->origin->config.config, key, value, error);
 }
 
-/* Take the words behind `serve`: of the config, or all others. */
+/* Take the words after `serve`: of the config, or all others. */
 static int take_words(struct words *words, bool config, struct rp_error *error)
 {
     int code = 0;

@@ -213,7 +213,7 @@ static int find_epochs(const struct search *search, uint32_t source, struct rp_r
     return 0;
 }
 
-/* Look through documents of a source, and show the rows of those that have the text. */
+/* Search documents of a source, and show the rows of those that have the text. */
 static int show_among(const struct search *search, uint32_t source, uint64_t first, uint64_t last,
                       struct rp_error *error)
 {

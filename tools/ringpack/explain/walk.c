@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "interrupt.h"
 
-#define CHECK_ROWS 1024u /* planned between two looks at signals and the progress line */
+#define CHECK_ROWS 1024u /* planned between two checks of signals and the progress line */
 
 static int no_memory(struct rp_error *error)
 {
@@ -101,7 +101,7 @@ static int load(struct rp_walk *walk, const struct rp_known_state *state, struct
     return rp_plan_load(walk->plan, state->token, state->bytes, false, error);
 }
 
-/* Load a landmark; one that is not of this stream is dropped, with those behind it. */
+/* Load a landmark; one that is not of this stream is dropped, with those after it. */
 static bool load_landmark(struct rp_walk *walk, size_t number)
 {
     struct rp_error error = {0};
@@ -234,7 +234,7 @@ static int was_drawn(struct rp_walk *walk, const struct rp_known_state *state,
 int rp_walk_before(struct rp_walk *walk, const struct rp_draw *draw, struct rp_error *error)
 {
     size_t low = 0, high = walk->landmarks.count;
-    while (low < high) { /* landmarks below `low` are before the document, from `high` on behind */
+    while (low < high) { /* landmarks below `low` are before the document, from `high` on after */
         size_t middle = low + (high - low) / 2;
         if (!load_landmark(walk, middle))
             high = walk->landmarks.count < high ? walk->landmarks.count : high;

@@ -17,7 +17,7 @@ enum { OPTION_LISTEN = 0x1000, OPTION_ONCE };
 
 static const struct argp_option options[] = {
     {"listen", OPTION_LISTEN, "HOST:PORT", 0,
-     "serve there (default " LISTEN_STANDARD "; port 0 is any free one)", 0},
+     "serve at this address (default " LISTEN_STANDARD "; port 0 is any free one)", 0},
     {"once", OPTION_ONCE, NULL, 0,
      "print the metrics once, as text that node_exporter reads from files, and end", 0},
     {"run-dir", RP_WATCH_RUN_DIR, "DIR", 0, RP_WATCH_RUN_DIR_HELP, 0},

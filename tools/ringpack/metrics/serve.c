@@ -35,7 +35,7 @@ struct server {
     struct rp_watch *watch;
     bool is_loopback;
     uint64_t looked_ns; /* 0: never */
-    char trouble[256];  /* why the last look failed; "" = it did not */
+    char trouble[256];  /* why the last poll failed; "" = it did not */
     struct reader readers[RP_SERVE_READERS_MAX];
 };
 

@@ -136,7 +136,7 @@ static void draw_band(const struct rp_panel *panel, const struct rp_picture *pic
     fputs("</title></path>\n", panel->out);
 }
 
-/* What a reader is told who points at a column. */
+/* The text that a reader sees who points at a column. */
 static void tell_column(const struct rp_panel *panel, const struct rp_picture *picture,
                         const struct rp_bands *bands, size_t place)
 {

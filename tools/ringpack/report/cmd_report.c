@@ -43,7 +43,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-/* What is no path is the name of a run. */
+/* A word that is no path is the name of a run. */
 static int take_word(struct rp_report *report, const struct rp_watch_wanted *wanted,
                      struct rp_error *error)
 {

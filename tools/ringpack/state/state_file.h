@@ -7,7 +7,7 @@
  *
  * Invariants:
  *
- *   - No file is unpickled. In a zip only the bytes of members are looked at: PyTorch and numpy
+ *   - No file is unpickled. In a zip only the bytes of members are read: PyTorch and numpy
  *     store an array as a member of its own, which is a token if it begins with the magic of one.
  *   - A token is taken only if its hash is right (rp_state_info). Where a file has several, all
  *     must be equal.
@@ -48,7 +48,7 @@ struct rp_saved_form {
 };
 extern const struct rp_saved_form rp_saved_form_json, rp_saved_form_safetensors, rp_saved_form_zip;
 
-/** Take a copy of a token that was found, without the zeros behind it. -RP_E_CORRUPT if another
+/** Take a copy of a token that was found, without the zeros after it. -RP_E_CORRUPT if another
  * one was found before that is not equal, or if its hash is wrong. */
 RP_MUST_CHECK int rp_saved_take(struct rp_saved_search *search, const void *data, size_t bytes,
                                 struct rp_error *error);

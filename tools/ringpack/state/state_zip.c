@@ -110,7 +110,7 @@ static bool read_zip64(struct member *member, const uint8_t *extra, uint64_t lef
     return true;
 }
 
-/* Read the entry at directory->at, and go behind it. Returns 1, or 0 at the end. */
+/* Read the entry at directory->at, and go past it. Returns 1, or 0 at the end. */
 static int next_member(const struct rp_saved_search *search, struct directory *directory,
                        struct member *member, struct rp_error *error)
 {
@@ -159,7 +159,7 @@ static int take_array(struct rp_saved_search *search, const uint8_t *data, uint6
     return rp_saved_take(search, data, (size_t)rp_min_u64(bytes, RP_STATE_BYTES_MAX), error);
 }
 
-/* What the members that follow may have, so that a forged directory costs no more than a file of
+/* Room of the members that follow, so that a forged directory costs no more than a file of
  * its size: members do not overlap, and what is inflated has room for one token of any size. */
 struct allowance {
     uint64_t stored, inflated; /* bytes */

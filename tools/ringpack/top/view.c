@@ -129,7 +129,7 @@ static enum rp_ink ink_of(const struct rp_watched *run)
                                              : RP_INK_ILL;
 }
 
-/* How tokens were taken of late, in percent of their bytes. */
+/* How tokens were taken recently, in percent of their bytes. */
 struct ways {
     bool is_known;
     double mapped, buffered, direct;

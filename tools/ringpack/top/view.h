@@ -12,7 +12,7 @@ struct rp_view {
     enum rp_view_order order;
     bool is_detailed;
     char chosen[RP_RUN_NAME_BYTES]; /* run; "" = the first */
-    char trouble[256];              /* why the last look failed; "" = it did not */
+    char trouble[256];              /* why the last poll failed; "" = it did not */
 };
 
 void rp_view_draw(struct rp_view *view, struct rp_screen *screen, const struct rp_watch *watch);

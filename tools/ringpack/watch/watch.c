@@ -233,7 +233,7 @@ static void discover(struct rp_watch *watch, const char *name)
         forget(&run);
 }
 
-/* Names of the sockets in a directory. What is no name of a run is no socket of ours. */
+/* Names of the sockets in a directory. Any other name is no socket of ours. */
 static void find_in(struct rp_watch *watch, DIR *directory)
 {
     struct dirent *entry;

@@ -4,7 +4,7 @@
  *
  * Invariants:
  *
- *   - A look waits at most its patience for all engines together. An engine that was silent is not
+ *   - A poll waits at most its patience for all engines together. An engine that was silent is not
  *     waited for again.
  *   - An engine has at most one connection of ours: the question that it has not answered stays
  *     open, and no other is asked.
@@ -56,7 +56,7 @@ struct rp_watch {
     struct rp_watched runs[RP_WATCHED_MAX];
     size_t count;
     bool finds;           /* no run was named */
-    bool finds_leftovers; /* also runs whose engine had been killed before the first look */
+    bool finds_leftovers; /* also runs whose engine had been killed before the first poll */
     bool is_full;         /* there were more runs than RP_WATCHED_MAX */
 };
 
@@ -75,7 +75,7 @@ error_t rp_watch_parse(struct rp_watch_wanted *wanted, int key, char *text,
                        struct argp_state *state);
 
 /** Watch the wanted runs or, if there are none, every run that has an engine: those that are found
- * when a look begins are watched from then on, also when they have ended. -RP_E_USAGE for a name
+ * when a poll begins are watched from then on, also when they have ended. -RP_E_USAGE for a name
  * that no run can have. */
 RP_MUST_CHECK int rp_watch_open(struct rp_watch *watch, const struct rp_watch_wanted *wanted,
                                 struct rp_error *error);

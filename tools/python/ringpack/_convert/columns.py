@@ -2,8 +2,8 @@
 """From columns to documents, for `ringpack convert`: which column, which of its ids are trained,
 and what is refused by file and row. Rows count from 0.
 
-A column of ids is (lengths, ids): the length of every row, and the ids of all rows behind each
-other. A column of text is a list of strings, and a column of chats a list of lists of messages.
+A column of ids is (lengths, ids): the length of every row, and the ids of all rows, one after
+another. A column of text is a list of strings, and a column of chats a list of lists of messages.
 """
 
 import sys
@@ -42,7 +42,7 @@ def need(package, name=None):
 
 
 def is_wanted(request, name):
-    """Whether a column may be looked at: one that is named excludes others, but not its masks."""
+    """Whether a column may be read: one that is named excludes others, but not its masks."""
     column, mask = request["column"], request["mask"]
     if name == "attention_mask" or name == mask or name in BESIDE_CHATS:
         return True
@@ -52,7 +52,7 @@ def is_wanted(request, name):
 
 
 class Unusable:
-    """A column that cannot be converted because of one row: refused when it is looked at."""
+    """A column that cannot be converted because of one row: refused when it is read."""
 
     def __init__(self, row, found):
         self.row, self.found = row, found
@@ -170,7 +170,7 @@ class Table:
                  f"{IDS_END - 1}, found {ids[place]}", name="vocabulary")
 
     def check_padding(self, name, lengths):
-        """Which ids the attention mask keeps; None if all. Padding is behind the tokens only."""
+        """Which ids the attention mask keeps; None if all. Padding is after the tokens only."""
         mask_lengths, mask = self.column("attention_mask")
         self.check_lengths("attention_mask", mask_lengths, name, lengths)
         kept = mask != 0
@@ -248,7 +248,7 @@ def row_edges(lengths, count):
     first, last = numpy.zeros(count + 1, bool), numpy.zeros(count + 1, bool)
     starts = starts_of(lengths)[lengths > 0]
     first[starts] = True
-    last[starts - 1] = True  # and the place behind all
+    last[starts - 1] = True  # and the place after all
     last[count - 1] = count > 0
     return first[:count], last[:count]
 

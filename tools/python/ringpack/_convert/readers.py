@@ -226,7 +226,7 @@ def hdf5_value(value):
 
 
 def cerebras_tables(request, data):
-    """Rows of ids, mask and labels, where label i is the token behind id i. The document is the ids
+    """Rows of ids, mask and labels, where label i is the token after id i. The document is the ids
     that the mask has before its last 1, and the label of the last: the token that only it holds.
     Rows whose mask is all ones have none."""
     if data.shape[1] < 3:

@@ -29,7 +29,7 @@ answers in frames:
     u32 share      of the file that is read, in 2^-32; refused: bytes of the hint
     u64 dropped    texts that were smaller than min_bytes
     u64 runs       of trained tokens, in all documents
-    32 bytes       name of their mask, zeros behind it; without one there is no mask
+    32 bytes       name of their mask, zeros after it; without one there is no mask
     then           u32 tokens of each document, and all ids; where there is a mask u32 runs of each
                    document, and u32 begin, u32 end of each run; refused: message, hint
 
