@@ -4,7 +4,8 @@
 Shards are names of a few files, of eight documents that are as long as a row. Where documents are
 counted, every token ends one (zeros, and `eos: 0`), so that 10^9 documents take 2 MB, and their
 manifest as much as any other. Manifests take turns: what a start takes beyond one of a single shard
-is a difference of two starts of the same turn."""
+is a difference of two starts of the same turn. The same is measured with a first batch of 512
+documents, each of which lies in another shard if there are as many."""
 
 import json
 import os
@@ -20,6 +21,7 @@ NAMES = 50_000  # of one file; ext4 allows 65,000
 TINY_DOCUMENTS = 8
 ROW = 64
 LARGE_DOCUMENTS = 1_000_000  # of a shard where documents are counted
+BATCH_OF_512 = "--seq-len", "4096", "--batch-size", "8"  # documents of as many tokens as ROW
 
 
 class Shards:
@@ -53,20 +55,26 @@ class Shards:
         print(f"  manifest {self.count} shards, {self.documents} documents", file=sys.stderr)
         return made["seconds"]
 
-    def first_batch_ms(self):
-        with Engine(self.bench, {}, "-c", str(self.config)) as engine:
+    def first_batch_ms(self, *options):
+        with Engine(self.bench, {}, "-c", str(self.config), *options) as engine:
             loader = self.bench.client().Loader(
                 run="bench", run_dir=self.bench.run_dir, start_engine=False)
             with loader:
                 next(iter(loader)).close()
                 return 1000 * (time.monotonic() - engine.begin)
 
+    def first_batch_of_512_ms(self):
+        return self.first_batch_ms(*BATCH_OF_512)
+
     def summary(self, indexing, starts, starts_of_first):
-        above = [ms - first for ms, first in zip(starts, starts_of_first)]
         return {"shards": self.count, "documents": self.documents,
                 "index_seconds": summarise(indexing), "first_batch_ms": summarise(starts),
-                "above_first_ms": summarise(above),
+                "above_first_ms": differences(starts, starts_of_first),
                 "manifest_bytes": os.path.getsize(self.manifest)}
+
+
+def differences(values, others):
+    return summarise([value - other for value, other in zip(values, others)])
 
 
 class Manifest:
@@ -83,12 +91,18 @@ class Manifest:
 
     def starts(self):
         settings, made = self.bench.settings, list(self._all_shards())
+        of_shards = len(settings["manifest_shards"])  # the first of them
         indexing = several_by_turns([each.index_seconds for each in made], settings["seeks"])
         for each in made:
             each.first_batch_ms()  # the first reads what was written from the disk; not counted
         starts = several_by_turns([each.first_batch_ms for each in made],
                                   settings["repeats"] * settings["starts"])
         found = [each.summary(*times, starts[0]) for each, *times in zip(made, indexing, starts)]
+        long = several_by_turns([each.first_batch_of_512_ms for each in made[:of_shards]],
+                                settings["repeats"] * settings["starts"])
+        for row, values in zip(found, long):
+            row["first_batch_of_512_ms"] = summarise(values)
+            row["above_first_of_512_ms"] = differences(values, long[0])
         for each in made:
             shutil.rmtree(each.place)
         return found

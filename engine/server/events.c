@@ -3,17 +3,21 @@
 #include "server/events.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "flow/descriptors.h"
 #include "server/connections.h"
 #include "server/server.h"
 #include "server/signals.h"
+
+#define TABLE_DESCRIPTORS 8192u /* 64 KiB of pointers: two descriptors for each of 4096 files */
 
 static int watch_descriptors(struct rp_engine *engine, struct rp_error *error)
 {
@@ -56,6 +60,17 @@ static int check_limit(const struct rp_config *config, uint64_t limit, struct rp
                    least, config->rank_count, config->dp_world_size, config->replicas, limit);
 }
 
+/* The kernel doubles the table of descriptors as it fills up. In a process of several threads each
+ * doubling waits until no thread can be reading the old table (synchronize_rcu in fs/file.c), which
+ * takes 10 to 20 ms. While there is one thread, a descriptor of a high number enlarges the table
+ * without a wait. */
+static void enlarge_table(int fd, uint64_t limit)
+{
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, (int)rp_min_u64(TABLE_DESCRIPTORS, limit) - 1);
+    if (high >= 0)
+        close(high);
+}
+
 int rp_engine_open_descriptors(struct rp_engine *engine, struct rp_error *error)
 {
     struct rlimit files = {.rlim_cur = RLIM_INFINITY};
@@ -69,6 +84,7 @@ int rp_engine_open_descriptors(struct rp_engine *engine, struct rp_error *error)
     if (code < 0)
         return code;
     engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    enlarge_table(engine->epoll_fd, files.rlim_cur);
     engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->saver.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->planner.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -4,6 +4,7 @@ takes no mapping of its own. RP_LONG=1: 100,000 shards."""
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -64,6 +65,17 @@ def test_many_shards_are_served(program, folder, shards, io):
         assert mappings == 0
         assert read_all(engine) == expected_sum()
         assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+
+
+def test_the_table_of_descriptors_is_large_from_the_start(program, folder, shards):
+    """Else the thread that plans waits for the kernel each time that the table is doubled."""
+    engine = Engine(program, folder, config_of(shards), prefix=["prlimit", "--nofile=3000:3000"])
+    try:
+        status = Path(f"/proc/{engine.pid}/status").read_text()
+        size = int(re.search(r"^FDSize:\s*(\d+)", status, re.M).group(1))
+        assert size >= 3000, "a new process has 64"
     finally:
         engine.kill()
 
