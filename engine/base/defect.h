@@ -110,7 +110,7 @@
     X(take_failed_look, "a look at free space that failed counts as an answer")                    \
     X(take_ignored_signals, "a signal that was ignored at start ends the engine")                  \
     X(trust_any_directory, "a directory of /tmp that others may write to is used")                 \
-    X(trust_arrow_offsets, "offsets in an Arrow file are not held against its buffers")            \
+    X(trust_arrow_offsets, "offsets in an Arrow file are not compared with its buffers")           \
     X(take_short_read, "a short read is taken for a complete one")                                 \
     X(trust_absent, "after a rollback, positions of absent seats still count as known")            \
     X(trust_chain_hash, "entries of a chain are not compared with their hash")                     \

@@ -171,7 +171,7 @@ static enum answer read_file(const struct pruning *pruning, struct file *file)
     } else if (code != -ENOENT) {
         rp_log(RP_LOG_WARNING, "%s; it does not count as one of the %" PRIu32 " that are kept%s",
                error.message, locked->keep,
-               answer_of(code) == ANSWER_UNKNOWN ? ", and the next pruning looks again" : "");
+               answer_of(code) == ANSWER_UNKNOWN ? ", and the next pruning tries again" : "");
     }
     return answer_of(code);
 }
@@ -225,7 +225,7 @@ static bool know_row(const struct pruning *pruning, struct file *file)
     if (code < 0 && code != -ENOENT)
         rp_log(RP_LOG_WARNING,
                "%s/%s: this old checkpoint stays, because its row could not be read: %s; the next "
-               "pruning looks again",
+               "pruning tries again",
                locked->path, file->name->text, error.message);
     return file->has_row;
 }

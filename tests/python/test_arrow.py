@@ -370,7 +370,7 @@ REFUSALS = {
     "compressed": (refuse_compressed, "compressed", "ringpack convert"),
     "feather": (refuse_feather, "compressed", "ringpack convert"),
     "null tokens": (refuse_null_tokens, "nulls among the tokens", "write the file again"),
-    "hole": (refuse_masked([1, 1, 1], [1, 0, 1]), "row 1", "ones behind zeros"),
+    "hole": (refuse_masked([1, 1, 1], [1, 0, 1]), "row 1", "ones after zeros"),
     "left padding": (refuse_masked([0, 1, 1]), "row 0", "padding at the beginning"),
     "short mask": (refuse_masked([1, 1]), "row 0", "another number of values"),
     "two lists": (refuse_two_lists, "left, labels", "column"),

@@ -155,7 +155,7 @@ def test_damage_is_named_and_a_copy_is_as_good(program, broken, run, tmp_path, m
     cut = len(b"".join(lines[:5])) + 40
     (copy / NAME).write_bytes(whole[:cut])
     page = audit(program, copy, status=1)
-    assert "40 bytes behind entry 5 are of no entry" in page and "5 of 5 entries" in page
+    assert "40 bytes after entry 5 are of no entry" in page and "5 of 5 entries" in page
     (copy / NAME).write_bytes(b"".join(lines[:3] + lines[4:]))
     assert "entries 4 to 4 are missing" in audit(program, copy, status=1)
     for defect in "trust_chain_links", "trust_chain_hash":

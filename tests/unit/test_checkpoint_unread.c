@@ -128,7 +128,7 @@ static void a_checkpoint_that_cannot_be_verified_stays(void **state)
     const char *heard = log_heard();
     assert_true(all_have_failed());
     assert_true(exists("file", 1) && exists("file", 2));
-    assert_non_null(strstr(heard, "and the next pruning looks again"));
+    assert_non_null(strstr(heard, "and the next pruning tries again"));
     assert_false(exists("file", 3)); /* 2 verifies */
     save(dir, 120);
     assert_true(exists("file", 1));

@@ -385,7 +385,7 @@ static void look_at_verification(const struct rp_doctor_needs *needs,
 {
     if (!needs->has_corpus)
         find(finding, RP_DOCTOR_OK, NULL,
-             "no corpus to look at: give a config with -c, or --sources");
+             "no corpus to check: give a config with -c, or --sources");
     else if (needs->unverified[0])
         find(finding, RP_DOCTOR_WARN,
              "`ringpack index` on these shards (and verify_blocks not `off`): a changed token is "

@@ -285,7 +285,7 @@ static int trim_row(const struct rp_arrow_batch *batch, const struct list *mask,
     }
     if (padding.has_hole)
         return fail_mask(batch, number,
-                         padding.is_left ? "padding at the beginning" : "ones behind zeros", error);
+                         padding.is_left ? "padding at the beginning" : "ones after zeros", error);
     row->end = row->begin + padding.ones;
     return 0;
 }

@@ -211,9 +211,8 @@ static void print_notes(const struct rp_audit_digests *digests)
 {
     char row[RP_CMD_TEXT_BYTES];
     if (digests->damaged)
-        printf(
-            "  note: %s is not whole: `ringpack audit --log` says where; what is behind is used\n",
-            digests->damaged_name);
+        printf("  note: %s is not whole: `ringpack audit --log` says where; what follows is used\n",
+               digests->damaged_name);
     if (digests->twice)
         printf("  note: %s: %zu intervals were given twice, with other tokens the second time, "
                "from row %s on\n",

@@ -189,7 +189,7 @@ static void compare_rows(struct page *page, size_t index, const struct rp_audit_
         add(page, page->remarks, index, at, "it begins before the stop: %s given again%s",
             rows_text(row, was, rows), page->was_rewound ? ", as the rewind asked for" : "");
     else if (row > was)
-        add(page, page->remarks, index, at, "it begins behind the stop: %s left out",
+        add(page, page->remarks, index, at, "it begins after the stop: %s left out",
             rows_text(was, row, rows));
     else if (had && has && strcmp(had, has) != 0)
         add(page, page->problems, index, at,
@@ -273,7 +273,7 @@ static void check_end(struct page *page, const char *expected)
     size_t left = log->bytes - log->end;
     if (left > 0)
         add(page, page->problems, log->count - 1, log->end,
-            "%zu bytes behind entry %" PRIu64 " are of no entry: a write that a kill or a power "
+            "%zu bytes after entry %" PRIu64 " are of no entry: a write that a kill or a power "
             "cut ended, or damage",
             left, log->entries[log->count - 1].chain.number);
     bool is_there = !expected;

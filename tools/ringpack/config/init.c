@@ -79,7 +79,7 @@ static void write_config(FILE *out, const struct rp_config *config)
 {
     fputs(
         "# A config of ringpack. `ringpack config check -c FILE` checks it, `ringpack plan` shows\n"
-        "# how it packs, `ringpack serve` serves it. Keys behind a # have their defaults.\n",
+        "# how it packs, `ringpack serve` serves it. Keys after a # have their defaults.\n",
         out);
     for (size_t i = 0; rp_config_keys()[i].name; i++)
         write_key(out, config, i);

@@ -44,7 +44,7 @@ static int add_document(struct rp_convert *convert, const struct rp_source *sour
     if (extent.tokens > INT32_MAX ||
         extent.byte_offset + extent.tokens * extent.width > tokens->bytes)
         return rp_fail(error, -RP_E_CHANGED, "was its token file replaced meanwhile?",
-                       "%s: document %" PRIu64 " ends behind the token file", convert->path,
+                       "%s: document %" PRIu64 " ends past the token file", convert->path,
                        document);
     const uint8_t *at = tokens->data + (extent.tokens ? extent.byte_offset : 0);
     struct rp_ids ids = {.at = at, .width = extent.width, .count = (size_t)extent.tokens};

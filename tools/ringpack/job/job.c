@@ -390,7 +390,7 @@ int rp_job_explain(struct rp_job *job, const struct rp_child *child, struct rp_e
     return rp_fail(error, -RP_E_GONE,
                    words[0] || job->verbose
                        ? "run it again with -v to see all they say"
-                       : "look whether there is room in TMPDIR, or run it again with -v",
+                       : "check whether TMPDIR has room, or run it again with -v",
                    "%s ended by itself (%s %d): %s", child->what, killed ? "signal" : "status",
                    killed ? WTERMSIG(child->status) : WEXITSTATUS(child->status),
                    words[0] ? words : "the log is empty");

@@ -184,7 +184,7 @@ class Table:
         if wrong.any():
             fail_row(self, row_of(lengths, int(wrong.argmax())),
                      "`attention_mask`: expected ones and then zeros, found a hole",
-                     "write the rows anew without padding, or with padding behind the tokens")
+                     "write the rows anew without padding, or with padding after the tokens")
         return kept
 
     def check_lengths(self, beside, found, name, expected):
