@@ -5,7 +5,7 @@ Shards are names of a few files, of eight documents that are as long as a row. W
 counted, every token ends one (zeros, and `eos: 0`), so that 10^9 documents take 2 MB, and their
 manifest as much as any other. Manifests take turns: what a start takes beyond one of a single shard
 is a difference of two starts of the same turn. The same is measured with a first batch of 512
-documents, each of which lies in another shard if there are as many."""
+documents, nearly each of which lies in another shard where there are many."""
 
 import json
 import os
@@ -21,7 +21,8 @@ NAMES = 50_000  # of one file; ext4 allows 65,000
 TINY_DOCUMENTS = 8
 ROW = 64
 LARGE_DOCUMENTS = 1_000_000  # of a shard where documents are counted
-BATCH_OF_512 = "--seq-len", "4096", "--batch-size", "8"  # documents of as many tokens as ROW
+# Documents of ROW tokens; eight of them, again and again, where there is one shard
+BATCH_OF_512 = "--seq-len", "4096", "--batch-size", "8", "--num-epochs", "0"
 
 
 class Shards:

@@ -292,7 +292,7 @@ static void keep_time(const struct rp_kept_file *open, const struct rp_stock_fil
         (void)futimens(open->fd, times);
 }
 
-/* Its room is given back before it is said to be free. A reader that reads it then finds other
+/* Its room is given back before it is said to be free. A reader that is reading it finds other
  * hashes. */
 static void evict(struct rp_stock *stock, const struct rp_stock_pick *pick)
 {

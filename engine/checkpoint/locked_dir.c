@@ -31,7 +31,7 @@
 
 #define LOCK_NAME ".lock"
 #define HOLDER_BYTES 96 /* of text in the lock file, padded with zeros */
-#define TRIES_MAX 8u    /* at a file that is not the one that its name leads to */
+#define TRIES_MAX 8u    /* to open the file to which its name leads */
 
 static int fail_errno(struct rp_error *error, const char *path, const char *verb)
 {

@@ -25,6 +25,7 @@ int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
                                .cache = options->cache,
                                .files = rp_calloc(count, sizeof(struct rp_file)),
                                .watched = rp_calloc(count, sizeof(uint32_t)),
+                               .has_objects = rp_corpus_first_object(options->corpus) != NULL,
                                .direct = options->direct,
                                .verify_blocks = options->verify_blocks};
     if (!files->files || !files->watched) {
@@ -191,6 +192,8 @@ bool rp_files_need_direct(struct rp_files *files, uint32_t shard)
     const struct rp_io_place place = place_of(files, shard, true);
     struct rp_error ignored;
     file->direct_alignment = 1;
+    if (file->known_alignment == 1) /* an earlier trial was refused */
+        return false;
     if (files->method->open_object(&file->direct_object, &place, &ignored) < 0)
         return false;
     bool is_same = rp_shard_check(rp_corpus_shard(files->corpus, shard), &file->stamp,
@@ -356,9 +359,9 @@ int rp_files_map(struct rp_files *files, struct rp_error *error)
     uint32_t count = rp_corpus_shard_count(files->corpus);
     if (files->descriptors.open_max < count)
         return rp_fail(error, -RP_E_RESOURCE, "raise the limit of open files (`ulimit -n`)",
-                       "the limit of open files leaves %" PRIu32 " for %" PRIu32 " token files",
+                       "the limit of open files leaves %" PRIu32 " for %" PRIu32 " shards",
                        files->descriptors.open_max, count);
-    int code = rp_mapped_check_room(count, error);
+    int code = rp_mapped_check_room(rp_corpus_file_count(files->corpus), error);
     files->has_mappings = true;
     for (uint32_t i = 0; i < count && code >= 0; i++) {
         code = files->files[i].is_open || is_object(files, i) ? 0 : open_file(files, i, error);
@@ -367,7 +370,7 @@ int rp_files_map(struct rp_files *files, struct rp_error *error)
     }
     if (code < 0)
         unmap_all(files);
-    files->are_mapped = code >= 0 && !rp_corpus_first_object(files->corpus);
+    files->are_mapped = code >= 0;
     return code;
 }
 
@@ -399,9 +402,10 @@ static int check_adapt(const struct rp_files *files, const struct rp_flow_option
     uint32_t shards = rp_corpus_shard_count(files->corpus);
     if (files->descriptors.list)
         return rp_fail(why, -RP_E_RESOURCE, NULL,
-                       "only some of %" PRIu32 " token files are open at a time", shards);
+                       "only some of %" PRIu32 " shards are open at a time", shards);
     uint32_t count = rp_corpus_file_count(files->corpus);
-    RP_ASSERT(count > 0);
+    if (count == 0)
+        return rp_fail(why, -RP_E_RESOURCE, NULL, "the corpus has objects alone");
     if (!rp_descriptors_allow((uint64_t)shards + count + options->other_descriptors))
         return rp_fail(why, -RP_E_RESOURCE, "raise the limit of open files (`ulimit -n`)",
                        "there are not two descriptors for each of %" PRIu32 " token files", count);
@@ -444,6 +448,8 @@ static uint64_t count_stretches(const struct rp_files *files)
 bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *options,
                     struct rp_error *why)
 {
+    if (check_adapt(files, options, why) < 0)
+        return false;
     uint32_t count = rp_corpus_shard_count(files->corpus);
     const struct rp_residency_options residency = {
         .page_cache = options->page_cache,
@@ -452,9 +458,7 @@ bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *option
         .may_buffer = options->may_buffer,
         .may_direct = options->may_direct,
         .shared_stretches = options->packer_processes ? count_stretches(files) : 0};
-    int code = check_adapt(files, options, why);
-    if (code >= 0)
-        code = rp_residency_open(&files->residency, &residency, count, &files->taken_bytes, why);
+    int code = rp_residency_open(&files->residency, &residency, count, &files->taken_bytes, why);
     if (code < 0)
         return false;
     files->adapts = files->has_mappings = true;

@@ -56,7 +56,8 @@ struct rp_files {
     struct rp_descriptors descriptors;
     bool direct, verify_blocks;
     bool has_mappings; /* or had, before one of them failed */
-    bool are_mapped;   /* all, and none is read */
+    bool are_mapped;   /* all files, and none is read */
+    bool has_objects;  /* shards that are no files */
     bool adapts;       /* each stretch is read or mapped */
     struct rp_residency residency;
     /* Files without hashes whose tokens were used since they were last checked. */
@@ -151,15 +152,15 @@ RP_MUST_CHECK int rp_files_map(struct rp_files *files, struct rp_error *error);
 /** Are all shards mapped, and none read? */
 static inline bool rp_files_are_mapped(const struct rp_files *files)
 {
-    return files->are_mapped;
+    return files->are_mapped && !files->has_objects;
 }
 /** Does the page cache hold all files, as far as is known? */
 static inline bool rp_files_hold_all(const struct rp_files *files)
 {
     return files->are_mapped || (files->adapts && rp_residency_holds_all(&files->residency));
 }
-/** Decide for each stretch of each file how it is taken; there is a file. False, and *why says so,
- * where that is not possible. Before any file is open. */
+/** Decide for each stretch of each file how it is taken. False, and *why says so, where that is not
+ * possible. Before any file is open. */
 RP_MUST_CHECK bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *options,
                                   struct rp_error *why);
 

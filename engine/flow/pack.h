@@ -36,9 +36,9 @@ void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ri
  * child may run it. */
 void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index);
 
-/** Can a packer that does not run go on as soon as it runs: is its first ticket that is not packed
- * READY, and are the batch slots free to which it writes? *number is that ticket. Else it would
- * wait, for reads or for trainers. */
+/** Would a packer that does not run have work if it did: are all reads of its first ticket that is
+ * not packed done, also those by other tickets, and are the batch slots free to which it writes?
+ * *number is that ticket. Otherwise the packer would wait, for reads or for trainers. */
 bool rp_packer_has_work(const struct rp_pack_plan *plan, uint32_t index, uint64_t *number);
 
 #endif

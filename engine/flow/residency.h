@@ -97,7 +97,8 @@ struct rp_residency {
     uint64_t held_bytes;          /* that the page cache held when they were checked */
     uint64_t claimed_bytes;       /* the same, and all of the stretches that are to be read in */
     uint64_t room;                /* how many bytes may be claimed */
-    uint64_t began_ns, room_ns, halved_ns; /* the start; last memory check; halvings changed */
+    uint64_t began_ns, room_ns;   /* the start; the last check of memory */
+    uint64_t halved_ns;           /* the last change of `halvings` */
     uint64_t lost_soon; /* bytes of stretches in this pass that were read in and lost again soon */
     uint64_t read_in;   /* bytes that were read into the page cache */
     uint64_t taken;     /* taken_bytes when it was read last */

@@ -84,7 +84,6 @@ int rp_engine_open_descriptors(struct rp_engine *engine, struct rp_error *error)
     if (code < 0)
         return code;
     engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    enlarge_table(engine->epoll_fd, files.rlim_cur);
     engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->saver.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->planner.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -93,5 +92,6 @@ int rp_engine_open_descriptors(struct rp_engine *engine, struct rp_error *error)
         engine->planner.done_fd < 0 || engine->signal_fd < 0)
         return rp_fail(error, -errno, "raise the limit of open files (`ulimit -n`)",
                        "cannot make the engine's descriptors: %s", rp_strerror(-errno));
+    enlarge_table(engine->epoll_fd, files.rlim_cur);
     return watch_descriptors(engine, error);
 }

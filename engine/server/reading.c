@@ -16,10 +16,9 @@
 
 /* ---- at the start ---------------------------------------------------------------------------- */
 
-static void choose(struct rp_engine *engine, struct rp_flow_options *options)
+static void choose(struct rp_engine *engine, uint64_t file_bytes, struct rp_flow_options *options)
 {
     const struct rp_config *c = engine->config;
-    uint64_t file_bytes = rp_corpus_file_bytes(engine->corpus);
     bool has_files = file_bytes > 0;
     engine->direct = has_files && (c->direct == RP_SWITCH_ON || (c->direct == RP_SWITCH_AUTO &&
                                                                  rp_io_prefers_direct(file_bytes)));
@@ -32,12 +31,11 @@ static void choose(struct rp_engine *engine, struct rp_flow_options *options)
     options->may_direct = c->direct != RP_SWITCH_OFF;
 }
 
-static void log_choice(const struct rp_engine *engine, const struct rp_flow_options *options,
-                       const char *why)
+static void log_choice(const struct rp_engine *engine, bool has_files,
+                       const struct rp_flow_options *options, const char *why)
 {
     bool has_objects = engine->io.method == rp_io_objects();
-    bool reads_files = rp_corpus_file_bytes(engine->corpus) > 0 &&
-                       (!options->mapped || options->adapts);
+    bool reads_files = has_files && (!options->mapped || options->adapts);
     if (options->mapped)
         rp_log(RP_LOG_INFO, "%s: token files are mapped",
                engine->config->io == RP_IO_MAPPED ? "io: mapped"
@@ -52,8 +50,9 @@ static void log_choice(const struct rp_engine *engine, const struct rp_flow_opti
 void rp_engine_choose_reading(struct rp_engine *engine, struct rp_flow_options *options,
                               const char *why)
 {
-    choose(engine, options);
-    log_choice(engine, options, why);
+    uint64_t file_bytes = rp_corpus_file_bytes(engine->corpus);
+    choose(engine, file_bytes, options);
+    log_choice(engine, file_bytes > 0, options, why);
 }
 
 /* ---- recently -------------------------------------------------------------------------------- */

@@ -26,7 +26,7 @@ struct rp_listener {
     bool is_made;           /* the directory is to be removed at close when it is empty */
     bool is_watched;        /* its names had the numbers of what we hold when they were made */
     uint64_t socket_number; /* inode of NAME.sock: the socket's own is another */
-    uint64_t compare_at_ns, date_at_ns; /* when rp_listener_check does so next */
+    uint64_t compare_at_ns, date_at_ns; /* when rp_listener_check does each next */
 };
 #define RP_LISTENER_CLOSED                                                                         \
     {                                                                                              \

@@ -272,11 +272,15 @@ static void a_packer_that_waits_is_replaced_each_time(void **state)
     struct engine engine = start_with_processes();
     struct rp_client *client = trainer(0, NULL, 0);
     take_batches(client, 0, 0, 1);
-    for (int i = 0; i < 30; i++) {
+    pid_t killed = 0;
+    for (int deaths = 0; deaths < 30;) {
         rp_sleep_ns(20000000); /* for whatever there is to pack */
         pid_t packer = first_child(engine.pid);
-        if (packer > 0)
-            kill(packer, SIGKILL);
+        if (packer == 0 || packer == killed)
+            continue;
+        assert_int_equal(kill(packer, SIGKILL), 0);
+        killed = packer;
+        deaths++;
     }
     take_batches(client, 0, 1, 20);
     rp_client_detach(client);

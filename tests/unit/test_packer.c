@@ -34,7 +34,8 @@ static void set_phase(struct bench *bench, uint64_t ticket, enum rp_ticket_phase
                          rp_ticket_word(ticket, phase));
 }
 
-/* Each ticket has a transfer for each ring, and no packer lives to see one that is READY. */
+/* Each ticket has a transfer for each ring, whose tokens it reads itself; no packer lives to see a
+ * ticket that is READY. */
 static void bench_open(struct bench *bench)
 {
     struct rp_error error;
@@ -45,7 +46,7 @@ static void bench_open(struct bench *bench)
         struct rp_ticket *ticket = rp_arena_ticket(&bench->arena, t);
         *ticket = (struct rp_ticket){.batch = BATCH, .transfer_count = RINGS};
         for (uint32_t ring = 0; ring < RINGS; ring++)
-            ticket->transfers[ring].ring = ring;
+            ticket->transfers[ring] = (struct rp_transfer){.ring = ring, .loaded_by = t};
         set_phase(bench, t, RP_TICKET_PLANNED);
     }
     for (uint32_t ring = 0; ring < RINGS; ring++)
@@ -114,7 +115,7 @@ static void deaths_at_other_tickets_are_not_counted(void **state)
     bench_close(&bench);
 }
 
-/* For reads, and then for room in one of the rings. */
+/* For reads, for those of another ticket, and for room in one of the rings. */
 static void deaths_of_a_packer_that_waits_are_not_counted(void **state)
 {
     (void)state;
@@ -122,6 +123,10 @@ static void deaths_of_a_packer_that_waits_are_not_counted(void **state)
     bench_open(&bench);
     for (unsigned i = 0; i < 30; i++)
         must_be_replaced(&bench, i, RP_TICKET_PLANNED);
+    rp_arena_ticket(&bench.arena, 0)->transfers[RINGS - 1].loaded_by = 1;
+    for (unsigned i = 0; i < 30; i++)
+        must_be_replaced(&bench, i, RP_TICKET_READY);
+    rp_arena_ticket(&bench.arena, 0)->transfers[RINGS - 1].loaded_by = 0;
     rp_a64_store_release(&bench.arena.free_until[RINGS - 1], BATCH);
     for (unsigned i = 0; i < 30; i++)
         must_be_replaced(&bench, i, RP_TICKET_READY);
