@@ -146,8 +146,7 @@ static void watch_file(struct rp_files *files, uint32_t index)
 {
     const struct rp_shard *shard = rp_corpus_shard(files->corpus, index);
     struct rp_file *file = &files->files[index];
-    bool is_left_out = shard->url || (RP_DEFECT(leave_files_beside_objects) &&
-                                      rp_corpus_first_object(files->corpus));
+    bool is_left_out = shard->url || (RP_DEFECT(leave_files_beside_objects) && files->has_objects);
     if (is_left_out || file->map || shard->bytes == 0 || map_file(files, index, NULL) < 0)
         return;
     const struct rp_page_cache_file watched = {

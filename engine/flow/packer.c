@@ -123,8 +123,8 @@ static bool is_crash(const siginfo_t *death)
     return crashed;
 }
 
-/* Counts the deaths at one ticket. Where the packer waited for reads or trainers it died of nothing
- * that it did, and however often that happens, it is replaced. */
+/* Counts the deaths at one ticket. A packer that waited for reads or trainers did not die of its
+ * work: it is replaced each time. */
 static bool dies_of_its_ticket(struct rp_packer *packer)
 {
     uint64_t ticket;

@@ -152,8 +152,9 @@ static void pages_are_counted_in_all_parts_of_a_file(void **state)
 #define ALIGNMENT 512u /* that a trial finds */
 
 static uint32_t trials, openings; /* with O_DIRECT */
+static bool refuses;              /* the file system takes no O_DIRECT */
 
-/* A file system that takes O_DIRECT, wherever the test runs. */
+/* A file system that takes O_DIRECT or refuses it, wherever the test runs. */
 static int open_on_such_a_disk(struct rp_io_object *object, const struct rp_io_place *place,
                                struct rp_error *error)
 {
@@ -164,7 +165,7 @@ static int open_on_such_a_disk(struct rp_io_object *object, const struct rp_io_p
         return code;
     openings++;
     trials += !place->known_alignment;
-    object->alignment = place->known_alignment ? place->known_alignment : ALIGNMENT;
+    object->alignment = refuses ? 1 : place->known_alignment ? place->known_alignment : ALIGNMENT;
     return code;
 }
 
@@ -212,6 +213,27 @@ static void a_file_is_tried_for_direct_reads_once(void **state)
     rp_corpus_close(corpus);
 }
 
+static void a_refusal_of_direct_reads_is_remembered(void **state)
+{
+    (void)state;
+    struct rp_corpus *corpus = open_two_shards();
+    struct rp_io_method method = rp_io_method_pread;
+    method.open_object = open_on_such_a_disk;
+    const struct rp_flow_options options = {.corpus = corpus, .method = &method, .direct = true};
+    struct rp_files files;
+    struct rp_error error;
+    uint64_t ticket;
+    refuses = true;
+    openings = 0;
+    assert_int_equal(rp_files_open(&files, &options, &error), 0);
+    assert_int_equal(rp_files_get_open(&files, 0, UINT64_MAX, &ticket, &error), RP_FILES_OPEN);
+    assert_false(rp_files_need_direct(&files, 0));
+    assert_int_equal(openings, 1);
+    rp_files_close(&files);
+    rp_corpus_close(corpus);
+    refuses = false;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +243,7 @@ int main(void)
         cmocka_unit_test(a_second_look_at_a_cold_file_says_no_as_the_first_did),
         cmocka_unit_test(pages_are_counted_in_all_parts_of_a_file),
         cmocka_unit_test(a_file_is_tried_for_direct_reads_once),
+        cmocka_unit_test(a_refusal_of_direct_reads_is_remembered),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
 }
