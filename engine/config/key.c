@@ -87,10 +87,10 @@ int rp_key_find(const struct rp_key *table, size_t count, const char *name,
     for (size_t i = 0; i < count; i++)
         rp_text_offer(&near, table[i].name);
     if (near.best)
-        return rp_key_fail(place, name, "`ringpack help serve` lists the keys", error,
+        return rp_key_fail(place, name, "`ringpack config keys` lists the keys", error,
                            "unknown key; did you mean `%s`?", near.best);
     return rp_key_fail(place, name,
-                       "`ringpack help serve` lists the keys of this version, " RP_VERSION
+                       "`ringpack config keys` lists the keys of this version, " RP_VERSION
                        "; a config of a newer version may have others",
                        error, "unknown key");
 }

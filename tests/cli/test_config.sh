@@ -30,17 +30,23 @@ equals "64" "$("$ringpack" config show seq_len -c one.yaml)"
 equals "" "$("$ringpack" config show cpus -c one.yaml)"
 equals "8" "$("$ringpack" config show seq_len -c one.yaml --seq-len=8)"
 refuses "did you mean \`seq_len\`" "$ringpack" config show seq_lan -c one.yaml
-# Every key of the help is shown, and no other.
-"$ringpack" help serve | grep -oE '^ +--[a-z-]+=VALUE' | grep -oE '[a-z]+(-[a-z]+)*=' | tr -d = |
-    tr - _ | sort >of_help
+# Every key that `config keys` lists is shown, and no other.
+"$ringpack" config keys | sed '/^KEYS OF/,$d' | sed -nE 's/^  ([a-z_]+) .*/\1/p' | sort >of_help
 "$ringpack" config show --json >said
 field "'\n'.join(sorted(r))" >of_show
-grep -vxFf of_show of_help | grep -vx 'config' >missing || true
-equals "" "$(cat missing)"
+equals "$(grep . of_show)" "$(cat of_help)"
 
 # ---- keys
 status 0 "must not change on resume|may change on resume, with --accept-weights" \
     "$ringpack" config keys
+equals "seq_len pad_id" "$("$ringpack" config keys seq-len pad_id | grep -oE '^  [a-z_]+' | xargs)"
+equals 1 "$("$ringpack" config keys mask_of | grep -c '^  mask_of')" # of a source
+refuses "keys: there is no key \`lanez\`; did you mean \`lanes\`" "$ringpack" config keys lanez
+# No help buries the options of a verb below those of the config.
+for verb in $("$ringpack" help | sed -nE 's/^  ([a-z]+) +[^ ].*/\1/p'); do
+    lines=$("$ringpack" help "$verb" | wc -l)
+    [ "$lines" -le 75 ] || fail "the help of $verb has $lines lines, expected 75 at most"
+done
 "$ringpack" config keys | grep -A1 -wE '^  (mask|mask_value|mask_of)' >masks
 equals 3 "$(grep -c "may change on resume, if the same tokens are trained" masks)"
 

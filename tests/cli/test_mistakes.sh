@@ -7,16 +7,15 @@ engine=
 trap 'kill $engine 2>/dev/null || :; rm -rf "$scratch"' EXIT
 
 # --- options that are misspelt
-# the help of a verb says of each key whether it may change, as the contract does
-"$ringpack" help serve | awk '/ Keys that /{ stays = /must stay/; next } / --[a-z-]+=VALUE/ {
-    sub(/^ *(-., )?--/, ""); sub(/=.*/, ""); gsub(/-/, "_")
-    print $1, stays ? "must stay" : "may change" }' | sort >said
+# the list of keys says of each whether it may change, as the contract does
+"$ringpack" config keys | sed '/^KEYS OF/,$d' | awk '/^  [a-z]/ { key = $1; next }
+    key { print key, /must not change/ ? "must stay" : "may change"; key = "" }' | sort >said
 "$ringpack" config show --json | "$python" -c '
 import json, sys
 for name, key in json.load(sys.stdin).items():
     print(name, key["at_resume"])' | sort >known
 [ "$(wc -l <known)" -gt 20 ] || fail "config show lists no keys"
-diff known said || fail "the help of serve groups keys otherwise"
+diff known said || fail "config keys says otherwise"
 "$ringpack" help | grep -A9 '^Watch a run:$' | grep -q '^  top ' || fail "verbs are not grouped"
 refuses "did you mean \`torchtitan\`" "$ringpack" plan --sources x --profile torchtita
 refuses "unrecognized option '--seqlen'; did you mean \`--seq-len\`?|ringpack help serve" \
@@ -52,8 +51,8 @@ done
 printf 'sources: []\nseq_len: 8\nbatch_size: 1\n' >none.yaml
 refuses 'none.yaml:1: sources: expected at least one source, found an empty list' \
     "$ringpack" plan -c none.yaml
-"$ringpack" help serve | tr -s ' \n' ' ' | grep -q '0 or endless: without end' ||
-    fail 'the help does not say what num_epochs: 0 means'
+"$ringpack" config keys | tr -s ' \n' ' ' | grep -q '0 or endless: without end' ||
+    fail 'the list of keys does not say what num_epochs: 0 means'
 
 # --- paths
 refuses 'inspect: expected a path, found an empty text' "$ringpack" inspect ''

@@ -20,8 +20,11 @@ _ringpack() {
             awk -v key="${key//-/_}" '$1 == key { getline; gsub(/ \| /, "|"); print $1; exit }')
         [[ $words == *\|* ]] && words=${words//|/ } || words=
     elif [[ $word == -* ]]; then
-        words=$("$program" help "${COMP_WORDS[1]}" 2>/dev/null |
-            grep -oE '^ +(-[a-zA-Z?], )?--[a-z-]+(=|\[=)?' | grep -oE -e '--[a-z-]+=?')
+        words=$("$program" help "${COMP_WORDS[1]}" 2>/dev/null)
+        [[ $words == *--KEY=VALUE* ]] && key=$("$program" config keys 2>/dev/null |
+            awk '/^KEYS OF/ { exit } /^  [a-z]/ { gsub("_", "-", $1); print "--" $1 "=" }')
+        words=$(grep -oE '^ +(-[a-zA-Z?], )?--[a-z-]+(=|\[=)?' <<<"$words" |
+            grep -oE -e '--[a-z-]+=?')" $key"
     fi
     [ -n "$words" ] || return 0 # files, by -o default
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")

@@ -18,8 +18,13 @@ function __ringpack_options
             printf "$option%s\n" (string split '|' -- $type)
         end
     else if test (count $words) -gt 1
-        ringpack help $words[2] 2>/dev/null |
+        set -l help (ringpack help $words[2] 2>/dev/null)
+        printf '%s\n' $help |
             string match -r '^ +(?:-[a-zA-Z?], )?--[a-z-]+=?' | string match -r -- '--[a-z-]+=?'
+        if string match -q '*--KEY=VALUE*' -- $help
+            ringpack config keys 2>/dev/null |
+                awk '/^KEYS OF/ { exit } /^  [a-z]/ { gsub("_", "-", $1); print "--" $1 "=" }'
+        end
     end
 end
 

@@ -6,19 +6,16 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/contract.h"
 #include "checkpoint/checkpoint.h"
 #include "cmd.h"
 #include "cmd_options.h"
 
 #define KEYS_MAX 64
 #define NAME_BYTES 40
-#define HELP_BYTES 240
 #define OPTION_KEY_FIRST 0x2000
 
-static struct argp_option options[KEYS_MAX + 5];
+static struct argp_option options[KEYS_MAX + 3];
 static char names[KEYS_MAX][NAME_BYTES];
-static char helps[KEYS_MAX][HELP_BYTES];
 
 static void note(struct rp_cmd_config *arguments, struct argp_state *state, const char *key,
                  const char *text)
@@ -51,40 +48,30 @@ static error_t parse_verb(int key, char *text, struct argp_state *state)
     return 0;
 }
 
-/* Whether a run may resume with another value decides the place of a key in the help. */
-enum { MUST_STAY = 1, MAY_CHANGE };
-
-static int group_of(const char *key)
-{
-    return rp_contract_may_differ(key) & RP_AT_RESUME ? MAY_CHANGE : MUST_STAY;
-}
-
-/* The argp child for the keys of the config. Its input is a struct rp_cmd_config. */
+/* The argp child for the keys of the config. Its input is a struct rp_cmd_config. The options of
+ * the keys are hidden: 60 of them would bury those of the verb. */
 static const struct argp *make_argp(void)
 {
     static struct argp argp = {.options = options, .parser = parse};
     size_t count = 0;
     options[count++] = (struct argp_option){
-        "config",
-        'c',
-        "FILE",
-        0,
-        "YAML file with the keys below, or a checkpoint, which keeps that of its run",
+        "config", 'c', "FILE", 0, "YAML file of keys, or a checkpoint, which keeps that of its run",
         0};
     options[count++] = (struct argp_option){
-        .doc = "Keys that must stay as they are when a run resumes:", .group = MUST_STAY};
-    options[count++] = (struct argp_option){.doc = "Keys that may change when a run resumes:",
-                                            .group = MAY_CHANGE};
+        "--KEY=VALUE",
+        0,
+        NULL,
+        OPTION_DOC | OPTION_NO_USAGE,
+        "any key of the config, with dashes: `ringpack config keys` lists them, "
+        "`ringpack config keys KEY...` explains single ones",
+        0};
     const struct rp_config_key *keys = rp_config_keys();
     for (int i = 0; i < KEYS_MAX && keys[i].name; i++) {
         snprintf(names[i], sizeof names[i], "%s", keys[i].name);
         for (char *c = names[i]; *c; c++)
             *c = *c == '_' ? '-' : *c;
-        bool words = keys[i].standard[0] == '('; /* a description instead of a value */
-        snprintf(helps[i], sizeof helps[i], "%s; %s %s%s%s", keys[i].help, keys[i].type,
-                 words ? "" : "(default: ", keys[i].standard, words ? "" : ")");
-        options[count++] = (struct argp_option){names[i], OPTION_KEY_FIRST + i,  "VALUE", 0,
-                                                helps[i], group_of(keys[i].name)};
+        options[count++] = (struct argp_option){
+            names[i], OPTION_KEY_FIRST + i, "VALUE", OPTION_HIDDEN, NULL, 0};
     }
     options[count] = (struct argp_option){0};
     return &argp;

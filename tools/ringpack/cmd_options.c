@@ -27,7 +27,7 @@ static void add(struct known *known, const char *name, bool takes_value)
 static void add_argp(struct known *known, const struct argp *argp)
 {
     for (const struct argp_option *o = argp->options; o && (o->name || o->key || o->doc); o++)
-        if (o->name)
+        if (o->name && !(o->flags & OPTION_DOC))
             add(known, o->name, o->arg != NULL);
     for (const struct argp_child *child = argp->children; child && child->argp; child++)
         add_argp(known, child->argp);

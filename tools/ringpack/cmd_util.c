@@ -33,7 +33,7 @@ static const char *usual_hint(int code)
 {
     switch (-code) {
     case RP_E_CONFIG:
-        return "nothing was started; `ringpack help serve` lists the keys and what they take";
+        return "nothing was started; `ringpack config keys` lists the keys and what they take";
     case RP_E_USAGE:
         return "`ringpack help VERB` shows what a verb understands";
     case RP_E_VERSION:

@@ -26,26 +26,31 @@ def verbs_page(program):
         f"```text\n{said(program, 'help')}\n```\n",
     ]
     for verb, purpose in verbs:
-        text = without_keys(said(program, "help", verb))
+        text = said(program, "help", verb)
         parts.append(f"## {verb}\n\n{purpose[0].upper()}{purpose[1:]}.\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
 
 
-def without_keys(text):
-    """Verbs that take a config list all of its keys, which have a page of their own."""
-    begin = re.search(r"^ Keys of the config:$", text, re.M)
-    if not begin:
-        return text
-    end = re.search(r"^ {0,2}(-\?, |\S)", text[begin.end() :], re.M)
-    rest = text[begin.end() + end.start() :] if end else ""
-    said_of_keys = " Keys of the config: as options; the page of keys has them"
-    return f"{text[: begin.start()]}{said_of_keys}\n\n{rest}"
+KEY = re.compile(r"^  ([a-z_]+) +(\S.*)\n {25}(.*); ((?:may|must not) change.*)$", re.M)
 
 
 def keys_page(program):
+    """A heading for each key, so that each can be linked to."""
+    keys, of_source = said(program, "config", "keys").split("KEYS OF A SOURCE\n")
+    about = of_source.strip().split("\n")[0]
     return (
         "# Every key\n\nThe keys of a config, as `ringpack config keys` and the manual page "
         "`ringpack.yaml(5)` have them. Each is an option of `ringpack serve` too, with dashes for "
         "underscores, and an argument of `ringpack.Loader`.\n\n"
-        f"```text\n{said(program, 'config', 'keys')}\n```\n"
+        f"{described(keys)}# Keys of a source\n\n{about}\n\n{described(of_source)}"
     )
+
+
+def described(text):
+    parts = []
+    for name, purpose, kind, at_resume in KEY.findall(text):
+        parts.append(
+            f"## `{name}`\n\n{purpose[0].upper()}{purpose[1:]}.\n\n"
+            f"{kind.replace('|', ' | ')}; {at_resume}.\n\n"
+        )
+    return "".join(parts)

@@ -425,14 +425,14 @@ class Engine:
 
         from .loader import Loader
 
-        command = [self.program, "help", "serve"]
+        command = [self.program, "config", "keys"]
         text = subprocess.run(command, capture_output=True, text=True).stdout
-        keys = [key.replace("-", "_") for key in re.findall(r"^ .*?--([a-z-]+)=", text, re.M)]
+        keys = re.findall(r"^  ([a-z_]+) ", text.split("KEYS OF A SOURCE")[0], re.M)
         keys += Loader.__init__.__kwdefaults__ or ()
         return UsageError(
             f"{name}: neither a parameter of Loader nor a key of the config"
             + suggestion(name, keys),
-            "nothing was started; `ringpack help serve` lists the keys and what they take",
+            "nothing was started; `ringpack config keys` lists the keys and what they take",
         )
 
     def runs(self) -> bool:

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "cmd.h"
 #include "config/keys.h"
 
@@ -33,15 +34,44 @@ static void print_at_resume(const struct list *list, const struct rp_config_key 
         printf("; must not change on resume\n");
 }
 
+static void print_key(const struct list *list, const struct rp_config_key *key)
+{
+    printf("  %-22s %s\n%25s%s ", key->name, key->help, "", key->type);
+    print_standard(key);
+    print_at_resume(list, key);
+}
+
 static void print_text(const struct list *list)
 {
     printf("%s\n%s\n\n", list->title, list->about);
-    for (const struct rp_config_key *key = list->keys; key->name; key++) {
-        printf("  %-22s %s\n%25s%s ", key->name, key->help, "", key->type);
-        print_standard(key);
-        print_at_resume(list, key);
-    }
+    for (const struct rp_config_key *key = list->keys; key->name; key++)
+        print_key(list, key);
     printf("\n");
+}
+
+/* One key, which may be written as in its option: batch-size. A name may be in both lists. */
+static int print_named(const struct list *lists, size_t list_count, const char *word)
+{
+    char name[RP_TEXT_WORD_MAX];
+    struct rp_text_near near = {.word = name};
+    bool found = false;
+    snprintf(name, sizeof name, "%s", word);
+    for (char *c = name; *c; c++)
+        *c = *c == '-' ? '_' : *c;
+    for (size_t i = 0; i < list_count; i++)
+        for (const struct rp_config_key *key = lists[i].keys; key->name; key++) {
+            rp_text_offer(&near, key->name);
+            if (strcmp(key->name, name) != 0)
+                continue;
+            print_key(&lists[i], key);
+            found = true;
+        }
+    if (found)
+        return RP_EXIT_FINE;
+    if (near.best)
+        return rp_cmd_misuse("config", "keys: there is no key `%s`; did you mean `%s`?", name,
+                             near.best);
+    return rp_cmd_misuse("config", "keys: there is no key `%s`", name);
 }
 
 /* A text in a page of man(7): no character of it is taken for a request. */
@@ -97,6 +127,12 @@ int rp_keys_list(const struct rp_keys_arguments *arguments)
         {"KEYS OF A SOURCE", "Each entry of sources is a path, or a mapping with the keys below.",
          rp_config_source_keys(), rp_keys_of_source_at_resume},
     };
+    if (arguments->word_count > 0) {
+        int status = RP_EXIT_FINE;
+        for (size_t i = 0; i < arguments->word_count && status == RP_EXIT_FINE; i++)
+            status = print_named(lists, sizeof lists / sizeof *lists, arguments->words[i]);
+        return status;
+    }
     if (arguments->manual)
         fputs(manual_head, stdout);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {

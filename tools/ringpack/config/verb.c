@@ -74,7 +74,7 @@ int rp_cmd_config(int argc, char **argv)
     static const struct rp_cmd_verb verb = {
         .options = own_options,
         .parse = parse,
-        .args_doc = "keys\nshow [KEY...]\ncheck\ndiff FILE FILE\ninit PATH...",
+        .args_doc = "keys [KEY...]\nshow [KEY...]\ncheck\ndiff FILE FILE\ninit PATH...",
         .doc =
             "Show, check, compare or write configs. No token file is opened.\v"
             "`show` prints what each key is set to, by which line of the file or option, and "
