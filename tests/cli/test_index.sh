@@ -54,6 +54,24 @@ cp raw.bin a/ && cp raw.bin b/
 "$ringpack" inspect --index-dir sidecars a/raw.bin >seen
 says seen 'full (sidecar)'
 
+# A config: the shards of all its sources, each as its source declares it, and no manifest.
+mkdir of_config && cp raw.bin of_config/one.bin && head -c 20000 raw.bin >of_config/two.bin
+cat >of_config/c.yaml <<'YAML'
+sources:
+- {name: one, path: one.bin, format: raw, dtype: u16, eos: 7}
+- {name: two, path: two.bin, format: raw, dtype: u16, eos: 8}
+seq_len: 64
+batch_size: 1
+YAML
+refuses 'missing.bin' "$ringpack" index -c of_config/c.yaml --sources missing.bin
+"$ringpack" index -q -c of_config/c.yaml --json >both
+"$python" -c "import json; assert [x['documents'] for x in json.load(open('both'))] == [5000, 1]"
+equals 'c.yaml one.bin one.bin.rpx two.bin two.bin.rpx' "$(ls of_config | xargs)"
+"$ringpack" inspect --json of_config/one.bin >one
+[ "$(field one fingerprint_full)" = "$(field again fingerprint_full)" ] || fail 'as by path'
+"$ringpack" index -q -c of_config/c.yaml -o of_config/m.rpm >/dev/null
+[ -s of_config/m.rpm ] || fail 'no manifest by -o'
+
 # A directory stands for the token files in it.
 mkdir empty
 "$ringpack" inspect "${as_raw[@]}" a b >seen

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_index.c — `ringpack index PATH...`: build the sidecar of each token file. With `-c CONFIG`,
- * one manifest of all its sources instead (index_manifest.c).
+ * those of all its sources, or the manifest that the config names (index_manifest.c).
  *
  * A sync takes longer than indexing a small shard, so sidecars that are built within 200 ms are
  * published together. A shard is reported when its sidecar is on the disk. Each unpublished sidecar
@@ -29,8 +29,8 @@ static const char help[] =
     "their corpus by its full fingerprint, and notice and locate a changed token. A sidecar is\n"
     "replaced whole or not at all. A directory stands for its files. Objects of stores are\n"
     "fetched into --index-dir, one at a time, and their sidecars stay there.\n"
-    "With -c, all sources of a config get one manifest instead; `ringpack index -c x --help` has\n"
-    "the options.\n\n" RP_DECLARED_HELP;
+    "With -c, the files of a config are indexed as their sources declare them; where it names a\n"
+    "manifest, that is written instead. `ringpack index -c x --help` has the options.\n\n" RP_DECLARED_HELP;
 
 /* Sidecars that are built and not yet published. */
 struct built {
@@ -40,18 +40,19 @@ struct built {
     struct {
         char *path, *name;
         double seconds;
+        struct rp_source_spec hints; /* shards of several sources are published together */
     } shards[RP_NEW_FILES_MAX];
 };
 
 /* Say what was indexed. */
 static int report(const char *path, const char *name, double seconds,
-                  const struct rp_declared *declared, json_t *list)
+                  const struct rp_source_spec *hints, const struct rp_declared *declared,
+                  json_t *list)
 {
     struct rp_inspection inspection;
     struct rp_error error;
     char bytes_text[RP_CMD_TEXT_BYTES], count_text[RP_CMD_TEXT_BYTES];
-    int code = rp_inspect(path, &declared->hints, declared->index_dir, false, NULL, NULL,
-                          &inspection, &error);
+    int code = rp_inspect(path, hints, declared->index_dir, false, NULL, NULL, &inspection, &error);
     if (code < 0)
         return rp_cmd_report(&error);
     double rate = (double)inspection.bytes / 1e9 / seconds;
@@ -78,7 +79,7 @@ static int publish(const struct rp_declared *declared, json_t *list)
         int one = built->sidecars.codes[i] < 0
                       ? rp_cmd_report(&built->sidecars.errors[i])
                       : report(built->shards[i].path, built->shards[i].name,
-                               built->shards[i].seconds, declared, list);
+                               built->shards[i].seconds, &built->shards[i].hints, declared, list);
         status = one == RP_EXIT_FINE ? status : one;
         free(built->shards[i].path);
         free(built->shards[i].name);
@@ -88,12 +89,13 @@ static int publish(const struct rp_declared *declared, json_t *list)
 
 /* Keep the names of a shard, whose sidecar is the last of files. */
 static int add(struct built *built, const char *path, const char *name, double seconds,
-               struct rp_error *error)
+               const struct rp_source_spec *hints, struct rp_error *error)
 {
     uint32_t at = built->sidecars.count;
     built->shards[at].path = strdup(path);
     built->shards[at].name = strdup(name);
     built->shards[at].seconds = seconds;
+    built->shards[at].hints = *hints;
     if (built->shards[at].path && built->shards[at].name) {
         built->sidecars.count++;
         return 0;
@@ -121,7 +123,8 @@ static int index_one(const char *path, const char *name, const struct rp_declare
     uint64_t now_ns = rp_now_ns();
     rp_cmd_progress_end(&progress);
     if (code == 0)
-        code = add(built, path, name, (double)(now_ns - started_ns) / 1e9, &error);
+        code = add(built, path, name, (double)(now_ns - started_ns) / 1e9, &declared->hints,
+                   &error);
     if (built->sidecars.count == 1)
         built->first_ns = started_ns;
     int status = RP_EXIT_FINE;
@@ -146,6 +149,6 @@ int rp_cmd_index(int argc, char **argv)
                                                  index_one, publish, &built};
     built.most = most_together();
     rp_interrupt_catch_once();
-    return rp_cmd_index_has_config(argc, argv) ? rp_cmd_index_manifest(argc, argv)
+    return rp_cmd_index_has_config(argc, argv) ? rp_cmd_index_config(&verb, argc, argv)
                                                : rp_declared_run(&verb, argc, argv);
 }

@@ -94,6 +94,19 @@ static int handle(const struct rp_declared_verb *verb, const struct rp_declared 
     return status;
 }
 
+/* After the last file. Takes `list`. */
+static int end_walk(const struct rp_declared_verb *verb, const struct rp_declared *declared,
+                    json_t *list, int status)
+{
+    if (verb->end && verb->end(declared, list) != RP_EXIT_FINE)
+        status = RP_EXIT_TROUBLE;
+    if (declared->json)
+        rp_cmd_print_json(list);
+    else
+        json_decref(list);
+    return status;
+}
+
 static int walk(const struct rp_declared_verb *verb, const struct rp_declared *declared,
                 char *const *paths, int count)
 {
@@ -109,13 +122,23 @@ static int walk(const struct rp_declared_verb *verb, const struct rp_declared *d
                     status = RP_EXIT_TROUBLE;
         rp_config_source_free(&found);
     }
-    if (verb->end && verb->end(declared, list) != RP_EXIT_FINE)
-        status = RP_EXIT_TROUBLE;
-    if (declared->json)
-        rp_cmd_print_json(list);
-    else
-        json_decref(list);
-    return status;
+    return end_walk(verb, declared, list, status);
+}
+
+int rp_declared_sources(const struct rp_declared_verb *verb, const struct rp_declared *common,
+                        const struct rp_source_spec *sources, uint32_t source_count)
+{
+    struct rp_declared declared = *common;
+    declared.state = verb->state;
+    json_t *list = json_array();
+    int status = RP_EXIT_FINE;
+    for (uint32_t i = 0; i < source_count; i++) {
+        declared.hints = sources[i];
+        for (uint32_t k = 0; k < sources[i].shard_count && !rp_interrupted(); k++)
+            if (handle(verb, &declared, sources[i].shards[k], list) != RP_EXIT_FINE)
+                status = RP_EXIT_TROUBLE;
+    }
+    return end_walk(verb, &declared, list, status);
 }
 
 int rp_declared_run(const struct rp_declared_verb *verb, int argc, char **argv)

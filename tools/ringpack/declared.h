@@ -63,4 +63,9 @@ struct rp_declared_verb {
  * after one has failed. Returns the exit status. */
 int rp_declared_run(const struct rp_declared_verb *verb, int argc, char **argv);
 
+/** The same for the shards of the sources of a config, each declared as its source is. Of `common`
+ * the hints are ignored. */
+int rp_declared_sources(const struct rp_declared_verb *verb, const struct rp_declared *common,
+                        const struct rp_source_spec *sources, uint32_t source_count);
+
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* index_manifest.c — `ringpack index -c CONFIG`: the manifest of all sources of a config, by
- * several threads (corpus/manifest/build.h). */
+ * several threads (corpus/manifest/build.h). A config without one gets the sidecars of its shards.
+ */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -29,23 +30,26 @@ enum { OPTION_JSON = 0x1000, OPTION_WORKERS };
 
 struct arguments {
     struct rp_cmd_config config;
+    const struct rp_declared_verb *sidecars;
     const char *output;
     uint64_t workers;
     bool json, quiet;
 };
 
 static const struct argp_option own_options[] = {
-    {"output", 'o', "FILE", 0, "the manifest (default: `manifest:` of the config)", 0},
-    {"workers", OPTION_WORKERS, "N", 0, "threads (default: the CPUs that it may use)", 0},
+    {"output", 'o', "FILE", 0, "write a manifest (default: `manifest:` of the config)", 0},
+    {"workers", OPTION_WORKERS, "N", 0,
+     "threads that make a manifest (default: the CPUs that it may use)", 0},
     {"json", OPTION_JSON, NULL, 0, "print the result as JSON", 0},
     {"quiet", 'q', NULL, 0, "no progress", 0},
     {0},
 };
 
 static const char doc[] =
-    "Make the manifest of a corpus: one file for all shards of all sources of a config.\v"
-    "A run whose config names it (`manifest: FILE`) opens no shard at its start, so that it starts "
-    "as fast with a million shards as with one. Tokens are read once: the older manifest or a "
+    "Index all sources of a config: the manifest that it names, or else the sidecar of each token "
+    "file.\v"
+    "A manifest is one file for all shards. A run whose config names it (`manifest: FILE`) opens "
+    "no shard at its start, so that it starts as fast with a million shards as with one. Tokens are read once: the older manifest or a "
     "sidecar of a shard is used if the shard has not been written to since. Objects of "
     "stores without a sidecar are fetched beside the manifest, one a worker. New shards that "
     "come after the others are appended. A run that is killed goes on where it was. The first "
@@ -277,17 +281,29 @@ static int make(const struct arguments *arguments, const struct rp_manifest_buil
     return RP_EXIT_FINE;
 }
 
+/* The sidecar of each shard, declared as its source is. */
+static int index_shards(const struct arguments *arguments, const struct rp_config *config)
+{
+    const struct rp_declared common = {
+        .index_dir = config->index_dir, .json = arguments->json, .quiet = arguments->quiet};
+    struct rp_error error;
+    struct rp_source_spec *specs = rp_stream_sources(config);
+    if (!specs) {
+        (void)rp_fail(&error, -ENOMEM, NULL, "out of memory for %u sources", config->source_count);
+        return rp_cmd_report(&error);
+    }
+    int status = rp_declared_sources(arguments->sidecars, &common, specs, config->source_count);
+    free(specs);
+    return status;
+}
+
 static int index_config(void *argument, const struct rp_config *config)
 {
     const struct arguments *arguments = argument;
     const char *path = arguments->output ? arguments->output : config->manifest;
     struct rp_error error;
-    if (!path) {
-        (void)rp_fail(&error, -RP_E_USAGE,
-                      "add `manifest: corpus.rpm` to the config, which a run needs to use it",
-                      "the config names no manifest, and there is no -o");
-        return rp_cmd_report(&error);
-    }
+    if (!path)
+        return index_shards(arguments, config);
     if (rp_url_is(path)) {
         char *name = rp_url_name(path);
         (void)rp_fail(&error, -RP_E_USAGE, "write it to a file with `-o FILE`, and copy FILE there",
@@ -332,10 +348,10 @@ bool rp_cmd_index_has_config(int argc, char *const *argv)
     return false;
 }
 
-int rp_cmd_index_manifest(int argc, char **argv)
+int rp_cmd_index_config(const struct rp_declared_verb *sidecars, int argc, char **argv)
 {
     static const struct rp_cmd_verb verb = {
         .options = own_options, .parse = parse, .doc = doc, .run = index_config, .finish = finish};
-    struct arguments arguments = {.output = NULL};
+    struct arguments arguments = {.sidecars = sidecars};
     return rp_cmd_config_run(&verb, &arguments, argc, argv);
 }

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* index_manifest.h — `ringpack index` with a config: one manifest instead of many sidecars. */
+/* index_manifest.h — `ringpack index -c CONFIG`: the manifest that the config, or -o, names; the
+ * sidecars of all shards where neither does. */
 #ifndef RP_TOOLS_INDEX_MANIFEST_H
 #define RP_TOOLS_INDEX_MANIFEST_H
 
 #include <stdbool.h>
 
+#include "declared.h"
+
 /** Does the command line name a config? */
 bool rp_cmd_index_has_config(int argc, char *const *argv);
-int rp_cmd_index_manifest(int argc, char **argv);
+/** `sidecars` makes those of shards. Returns the exit status. */
+int rp_cmd_index_config(const struct rp_declared_verb *sidecars, int argc, char **argv);
 
 #endif
