@@ -29,8 +29,9 @@ static const char help[] =
     "their corpus by its full fingerprint, and notice and locate a changed token. A sidecar is\n"
     "replaced whole or not at all. A directory stands for its files. Objects of stores are\n"
     "fetched into --index-dir, one at a time, and their sidecars stay there.\n"
-    "With -c, the files of a config are indexed as their sources declare them; where it names a\n"
-    "manifest, that is written instead. `ringpack index -c x --help` has the options.\n\n" RP_DECLARED_HELP;
+    "With -c, the files of a config are indexed as their sources declare them; where it names\n"
+    "a manifest, that is written instead. `ringpack index -c x --help` has the options of\n"
+    "manifests.\n\n" RP_DECLARED_HELP;
 
 /* Sidecars that are built and not yet published. */
 struct built {
