@@ -50,7 +50,8 @@ static const char doc[] =
     "file.\v"
     "A manifest is one file for all shards. A run whose config names it (`manifest: FILE`) opens "
     "no shard at its start, so that it starts as fast with a million shards as with one. "
-    "Tokens are read once: the older manifest or a sidecar of a shard is used if the shard has not been written to since. Objects of "
+    "Tokens are read once: the older manifest or a sidecar of a shard is used "
+    "if the shard has not been written to since. Objects of "
     "stores without a sidecar are fetched beside the manifest, one a worker. New shards that "
     "come after the others are appended. A run that is killed goes on where it was. The first "
     "line of the result says what was done.";
