@@ -15,6 +15,7 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "corpus/eos.h"
 #include "plan/trace.h"
 #include "server/recorder.h"
 #include "server/save.h"
@@ -74,6 +75,16 @@ static void warn_of_docs_per_row(const struct rp_config *config,
     char text[512];
     if (rp_stream_docs_per_row_text(docs_per_row, config, text, sizeof text))
         rp_log(RP_LOG_WARNING, "%s", text);
+}
+
+static void warn_of_eos(const struct rp_corpus *corpus)
+{
+    char doubt[200];
+    for (uint32_t i = 0; i < rp_corpus_source_count(corpus); i++) {
+        const struct rp_source *source = rp_corpus_source(corpus, i);
+        if (rp_source_eos_doubt(source, doubt, sizeof doubt))
+            rp_log(RP_LOG_WARNING, "source `%s`: %s", rp_source_name(source), doubt);
+    }
 }
 
 /* Log the settings in which this run differs from the run that wrote the checkpoint. All of these
@@ -336,6 +347,7 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0) {
         warn_of_weights(engine->config, engine->corpus);
         warn_of_docs_per_row(engine->config, &docs_per_row);
+        warn_of_eos(engine->corpus);
     }
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);

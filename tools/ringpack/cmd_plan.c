@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
+#include "corpus/eos.h"
 #include "explain/make_landmarks.h"
 #include "masked_tally.h"
 #include "page_file.h"
@@ -405,6 +406,11 @@ static int look_at_plan(struct tally *tally, const struct rp_config *config,
     int code = rp_stream_docs_per_row(&found, config, corpus, error);
     if (code >= 0 && rp_stream_docs_per_row_text(&found, config, text, sizeof text))
         rp_log(RP_LOG_WARNING, "%s", text);
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        const struct rp_source *source = rp_corpus_source(corpus, i);
+        if (rp_source_eos_doubt(source, text, sizeof text))
+            rp_log(RP_LOG_WARNING, "source `%s`: %s", rp_source_name(source), text);
+    }
     return code;
 }
 
