@@ -21,7 +21,7 @@
 static bool is_too_long(const struct rp_eos_facts *facts)
 {
     uint64_t mean = facts->tokens / facts->documents;
-    bool are_few = facts->documents / FEW <= facts->shards;
+    bool are_few = facts->documents <= FEW * facts->shards;
     return mean >= MEAN_MOST || (are_few && mean >= FEW_MEAN_MOST);
 }
 
@@ -32,13 +32,13 @@ bool rp_eos_doubt(const struct rp_eos_facts *facts, char *text, size_t bytes)
     double share = 100 * (double)facts->documents / (double)facts->tokens;
     if (facts->documents == 1)
         snprintf(text, bytes,
-                 "one document of %" PRIu64 " tokens, so the EOS never occurs within it: is %" PRId64
-                 " the right eos?",
+                 "one document of %" PRIu64
+                 " tokens, so the EOS never occurs within it: is %" PRId64 " the right eos?",
                  facts->tokens, facts->eos);
     else if (is_too_long(facts) && facts->longest)
         snprintf(text, bytes,
-                 "%" PRIu64 " documents for %" PRIu64 " tokens, and the longest document has %" PRIu64
-                 ": is %" PRId64 " the right eos?",
+                 "%" PRIu64 " documents for %" PRIu64
+                 " tokens, and the longest document has %" PRIu64 ": is %" PRId64 " the right eos?",
                  facts->documents, facts->tokens, facts->longest, facts->eos);
     else if (is_too_long(facts))
         snprintf(text, bytes,
