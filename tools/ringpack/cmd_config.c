@@ -56,7 +56,7 @@ enum { MUST_STAY = 1, MAY_CHANGE };
 
 static int group_of(const char *key)
 {
-    return rp_contract_may_differ(key) & RP_AT_RESUME ? MAY_CHANGE : MUST_STAY;
+    return rp_contract_may_differ(key) & (RP_AT_RESUME | RP_AT_EXTENSION) ? MAY_CHANGE : MUST_STAY;
 }
 
 /* The argp child for the keys of the config. Its input is a struct rp_cmd_config. */
