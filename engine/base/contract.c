@@ -234,8 +234,8 @@ static void write_hint(char *hint, size_t bytes, const struct difference *differ
     write_setting(setting, sizeof setting, difference);
     if (kind == KIND_CORPUS)
         snprintf(setting, sizeof setting,
-                 "the corpus is another one, or its content changed: point the configuration at "
-                 "the corpus that %s with",
+                 "the corpus is another one, another part of it (`documents`), or its content "
+                 "changed: point the configuration at the corpus that %s with",
                  moment == RP_AT_REATTACH ? "the trainer began" : "the state was made");
     else if (kind == KIND_WEIGHT)
         snprintf(setting, sizeof setting,
