@@ -23,6 +23,7 @@ enum kind {
 #define NEVER 0u
 #define RESUME (RP_AT_RESUME | RP_AT_REWEIGHTED)
 #define REWEIGHTED RP_AT_REWEIGHTED
+#define EXTENSION RP_AT_EXTENSION
 
 /* Every field: name, sign, kind, the moments at which it may differ, its name in messages (%s: the
  * source). `source[]` stands for every source. No field may differ between nodes. A message tells
@@ -47,7 +48,7 @@ static const struct rule {
     {"block_documents", '=', KIND_KEY, NEVER, NULL},
     {"window_blocks", '=', KIND_KEY, NEVER, NULL},
     {"lanes", '=', KIND_KEY, NEVER, NULL},
-    {"num_epochs", '=', KIND_KEY, NEVER, NULL},
+    {"num_epochs", '=', KIND_KEY, EXTENSION, NULL},
     {"sources", '=', KIND_CORPUS, NEVER, "number of sources"},
     {"source[].documents", '=', KIND_CORPUS, NEVER, "documents of source %s"},
     {"source[].weight", '=', KIND_WEIGHT, REWEIGHTED, "weight of source %s"},
@@ -218,6 +219,8 @@ static const char *may_change(const struct rule *rule)
         return "it may change when trainers start again from a state";
     if (rule->may_differ & RP_AT_REWEIGHTED)
         return "it may change when a run starts from a state with --accept-weights";
+    if (rule->may_differ & RP_AT_EXTENSION)
+        return "it may change when an engine starts from a state, to no less than was read";
     return "it never changes within a stream";
 }
 
@@ -231,8 +234,8 @@ static void write_hint(char *hint, size_t bytes, const struct difference *differ
     write_setting(setting, sizeof setting, difference);
     if (kind == KIND_CORPUS)
         snprintf(setting, sizeof setting,
-                 "the corpus is another one, or its content changed: point the configuration at "
-                 "the corpus that %s with",
+                 "the corpus is another one, another part of it (`documents`), or its content "
+                 "changed: point the configuration at the corpus that %s with",
                  moment == RP_AT_REATTACH ? "the trainer began" : "the state was made");
     else if (kind == KIND_WEIGHT)
         snprintf(setting, sizeof setting,

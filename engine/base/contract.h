@@ -34,6 +34,7 @@ enum rp_contract_moment {
     RP_AT_RESUME = 1,     /* a run resumes from a state token or a checkpoint */
     RP_AT_REWEIGHTED = 2, /* the same, and other weights of the sources are accepted */
     RP_AT_REATTACH = 4,   /* a trainer attaches to the successor of its engine */
+    RP_AT_EXTENSION = 16, /* as RP_AT_RESUME, where a run goes on for other epochs */
     RP_ON_NODES = 8,      /* the nodes of a job compare their contracts */
 };
 

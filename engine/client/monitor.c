@@ -17,8 +17,8 @@ enum {
     TOKEN_VERSION_AT = 8,
     TOKEN_SAMPLED_AT = 16, /* the fingerprint of the corpus */
     TOKEN_SAMPLED_BYTES = 16,
-    TOKEN_STREAM_AT = 48, /* from the seed to num_epochs */
-    TOKEN_STREAM_BYTES = 48,
+    TOKEN_STREAM_AT = 48, /* from the seed to the number of sources; num_epochs may change */
+    TOKEN_STREAM_BYTES = 40,
     TOKEN_NEXT_ROW_AT = 96,
     TOKEN_BYTES_MIN = 120,
     TOKEN_WITH_DIGEST = 3, /* the version from which the plan digest is before the hash */

@@ -36,6 +36,7 @@ struct rp_config_source {
     char *mask_value;   /* `mask_value`: train | ignore; default as it was indexed (NULL) */
     char *mask_of;      /* `mask_of`: token | next; default as it was indexed (NULL) */
     bool drop_unmasked; /* `drop_unmasked`: false */
+    char *documents;    /* `documents`: a range of them (corpus/range.h); default all (NULL) */
     uint32_t line;      /* in the config file; 0 = not from a file */
 };
 

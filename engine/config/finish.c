@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "config/key.h"
 #include "corpus/manifest/manifest.h"
+#include "corpus/range.h"
 #include "object/url.h"
 
 static struct rp_key_place key_place(const struct rp_config *config, enum rp_key_index key)
@@ -115,6 +116,10 @@ static int finish_source(struct rp_config *config, struct rp_config_source *sour
     if (source->eos < -1)
         return rp_key_fail(place, "eos", NULL, error,
                            "expected a token id, or -1 for none; found %" PRId64, source->eos);
+    struct rp_range range;
+    if (source->documents && !rp_range_parse(source->documents, &range))
+        return rp_key_fail(place, "documents", "quote it: documents: \"0-90%\"", error,
+                           "expected %s; found `%.60s`", RP_RANGE_WORDS, source->documents);
     int code = has_manifest(config) ? 0 : rp_config_source_expand(source, place, error);
     if (code == 0)
         code = rp_key_fill_texts(rp_source_key_table, rp_source_key_count, source, error);

@@ -165,7 +165,10 @@ enum rp_key_kind {
     X(mask_of, mask_of, WORD, "token|next", "(as indexed)", 0, 0,                                  \
       "whether an entry of the mask is about its own token or the next one")                       \
     X(drop_unmasked, drop_unmasked, BOOL, NULL, "false", 0, 0,                                     \
-      "leave documents out in which the mask has no trained token")
+      "leave documents out in which the mask has no trained token")                                \
+    X(documents, documents, TEXT, NULL, "(all)", 0, 0,                                             \
+      "the part of its documents that is used: FIRST-END, from 0 and without END, or percent "     \
+      "(0-90%, and 90-100% for validation)")
 
 enum rp_key_index {
 #define RP_KEY_INDEX(name, ...) RP_KEY_##name,

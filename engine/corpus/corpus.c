@@ -175,7 +175,7 @@ void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size
 /* The shard of a document, counted within the source: the last s with first[s] <= document. */
 static uint32_t shard_of(const struct rp_source *source, uint64_t document)
 {
-    RP_DASSERT(document < source->documents);
+    RP_DASSERT(document < source->skipped + source->documents);
     uint64_t b = document >> source->bucket_shift;
     uint32_t low = source->bucket[b], high = source->bucket[b + 1];
     while (low < high) {
@@ -229,13 +229,13 @@ static uint64_t length_of(const struct rp_source *source, uint64_t document)
 uint64_t rp_source_length(const void *source_lengths, uint64_t document)
 {
     const struct rp_source *source = source_lengths;
+    document += source->skipped;
     return source->part ? rp_in_manifest_length(source, document) : length_of(source, document);
 }
 
-void rp_source_length_many(const void *source_lengths, const uint64_t *documents, uint32_t count,
-                           uint64_t *tokens)
+static void length_many(const struct rp_source *source, const uint64_t *documents, uint32_t count,
+                        uint64_t *tokens)
 {
-    const struct rp_source *source = source_lengths;
     if (source->part) {
         rp_in_manifest_length_many(source, documents, count, tokens);
         return;
@@ -254,8 +254,26 @@ void rp_source_length_many(const void *source_lengths, const uint64_t *documents
         tokens[i] = length_of(source, documents[i]);
 }
 
+void rp_source_length_many(const void *source_lengths, const uint64_t *documents, uint32_t count,
+                           uint64_t *tokens)
+{
+    const struct rp_source *source = source_lengths;
+    uint64_t moved[64];
+    if (source->skipped == 0) {
+        length_many(source, documents, count, tokens);
+        return;
+    }
+    for (uint32_t at = 0; at < count; at += RP_ARRAY_COUNT(moved)) {
+        uint32_t some = (uint32_t)rp_min_u64(RP_ARRAY_COUNT(moved), count - at);
+        for (uint32_t i = 0; i < some; i++)
+            moved[i] = documents[at + i] + source->skipped;
+        length_many(source, moved, some, tokens + at);
+    }
+}
+
 int rp_source_explain(const struct rp_source *source, uint64_t document, struct rp_error *error)
 {
+    document += source->skipped;
     if (source->part)
         return rp_in_manifest_explain(source, document, error);
     uint32_t s = shard_of(source, document);
@@ -272,13 +290,16 @@ int rp_source_explain(const struct rp_source *source, uint64_t document, struct 
              RP_HINT_PATH(opened->shard.path));
     return rp_fail(error, -RP_E_CORRUPT, hint,
                    "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s",
-                   source->name, document, document - source->first[s], opened->shard.path,
+                   source->name, document - source->skipped, document - source->first[s],
+                   opened->shard.path,
                    problem ? problem : "its index entry was bad and is good now");
 }
 
 int rp_source_extent(const struct rp_source *source, uint64_t document, struct rp_extent *extent,
                      struct rp_error *error)
 {
+    uint64_t asked = document;
+    document += source->skipped;
     if (source->part)
         return rp_in_manifest_extent(source, document, extent, error);
     uint32_t s = shard_of(source, document);
@@ -288,11 +309,12 @@ int rp_source_extent(const struct rp_source *source, uint64_t document, struct r
                                  .width = rp_token_width(opened->shard.type)};
     const char *problem = rp_shard_locate(opened, document - source->first[s], &extent->tokens,
                                           &extent->byte_offset);
-    return problem ? rp_source_explain(source, document, error) : 0;
+    return problem ? rp_source_explain(source, asked, error) : 0;
 }
 
 const char *rp_source_row(const struct rp_source *source, uint64_t document, uint64_t *row_out)
 {
+    document += source->skipped;
     if (source->part)
         return rp_in_manifest_row(source, document, row_out);
     uint32_t s = shard_of(source, document);
@@ -318,6 +340,7 @@ bool rp_source_has_mask(const struct rp_source *source)
 int rp_source_has_span(const struct rp_source *source, uint64_t document)
 {
     RP_DASSERT(source->has_mask);
+    document += source->skipped;
     if (source->part)
         return rp_in_manifest_has_span(source, document);
     uint32_t s = shard_of(source, document);
@@ -328,11 +351,12 @@ int rp_source_spans(const struct rp_source *source, const struct rp_part *part, 
                     uint32_t *count_out, struct rp_error *error)
 {
     RP_ASSERT(source->has_mask);
-    if (source->part)
-        return rp_in_manifest_spans(source, part, out, count_out, error);
-    uint32_t s = shard_of(source, part->document);
-    const struct rp_opened *opened = &source->shards[s];
     struct rp_part own = *part;
+    own.document += source->skipped;
+    if (source->part)
+        return rp_in_manifest_spans(source, &own, out, count_out, error);
+    uint32_t s = shard_of(source, own.document);
+    const struct rp_opened *opened = &source->shards[s];
     own.document -= source->first[s];
     const char *problem = rp_shard_spans(opened, &own, out, count_out);
     return problem
@@ -344,6 +368,7 @@ int rp_source_spans(const struct rp_source *source, const struct rp_part *part, 
 
 void rp_source_expect_extent(const struct rp_source *source, uint64_t document)
 {
+    document += source->skipped;
     if (source->part) {
         rp_in_manifest_expect_extent(source, document);
         return;

@@ -85,7 +85,8 @@ struct rp_source_spec {
     int64_t eos;             /* RP_EOS_NONE = not declared */
     const char *column;      /* of token ids, where a file has several; NULL = not declared */
     struct rp_mask_choice mask;
-    bool drop_unmasked; /* documents without spans count as empty */
+    bool drop_unmasked;    /* documents without spans count as empty */
+    const char *documents; /* the part of them that is used (range.h); NULL = all */
 };
 
 /* Asked on the opening thread, possibly several times, before what may take long: answers of a

@@ -10,6 +10,7 @@
 #include "base/mapped.h"
 #include "base/mem.h"
 #include "corpus/corpus_struct.h"
+#include "corpus/range.h"
 #include "object/url.h"
 
 /* Buckets a shard; more of them means fewer shards to choose from. */
@@ -166,6 +167,8 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
         code = take_mask(source, source_spec->drop_unmasked, error);
     if (code == 0)
         code = make_buckets(source, error);
+    if (code == 0)
+        code = rp_source_take_range(source, source_spec->documents, error);
     return code < 0 ? rp_fail_context(error, code, "source `%s`",
                                       source_spec->name ? source_spec->name : "")
                     : 0;

@@ -16,8 +16,9 @@ struct rp_source {
     char *name;
     struct rp_opened *shards; /* of the corpus, from the first of this source on */
     uint32_t first_shard, shard_count;
-    uint64_t documents, tokens;
-    uint64_t *first;  /* [shard_count + 1] first document of each shard, then documents */
+    uint64_t documents, tokens; /* of its range */
+    uint64_t skipped;           /* documents before its range (range.h) */
+    uint64_t *first;            /* [shard_count + 1] first document of each shard, then documents */
     uint32_t *bucket; /* [b] shard of document b << bucket_shift, counted within the source */
     unsigned bucket_shift;
     bool has_mask, drop_unmasked;

@@ -134,6 +134,11 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token);
 RP_MUST_CHECK int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes,
                                bool accept_weights, struct rp_error *error);
 
+/** The same where a run goes on from a token: the plan's num_epochs may be another than the
+ * token's, if no source was read further than it says (STREAM.md section 8). */
+RP_MUST_CHECK int rp_plan_resume(struct rp_plan *plan, const void *token, size_t bytes,
+                                 bool accept_weights, struct rp_error *error);
+
 void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts);
 
 /** Write the stream record of the contract: all fields that decide the tokens of a row (STREAM.md

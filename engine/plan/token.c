@@ -131,9 +131,29 @@ static void get_open_row(struct rp_state_reader *reader, struct rp_lane *lane)
     get(reader, rp_open_fragments(lane, slot), record.fragments * sizeof(struct rp_fragment));
 }
 
-static void load_lane(struct rp_state_reader *reader, struct rp_lane *lane, bool reset_mixed)
+/* What changes where a plan goes on from a token. */
+struct change {
+    bool weights;
+    uint64_t epochs_before; /* num_epochs of the token, if the plan's is another; else 0 */
+    uint64_t next_row;
+};
+
+/* A source of the lane had ended, and goes on: what the other sources had from then on is not made
+ * up for. The lane's rows after its end count as padding from now on. */
+static void begin_again(struct rp_lane *lane, uint64_t number, uint64_t next_row)
+{
+    uint64_t lanes = lane->config->lanes;
+    uint64_t rows = next_row > number ? (next_row - 1 - number) / lanes + 1 : 0;
+    for (uint32_t s = 0; s < lane->piece_source.source_count; s++)
+        lane->piece_source.mixing.mixed[s] = 0;
+    lane->counts.padding = rows * lane->config->seq_len - lane->counts.emitted;
+}
+
+static void load_lane(struct rp_state_reader *reader, struct rp_lane *lane, uint64_t number,
+                      const struct change *change)
 {
     struct rp_state_lane record;
+    bool goes_on = false;
     get(reader, &record, sizeof record);
     lane->counts = record.counts;
     for (uint32_t s = 0; s < lane->piece_source.source_count; s++) {
@@ -141,8 +161,11 @@ static void load_lane(struct rp_state_reader *reader, struct rp_lane *lane, bool
         get(reader, &place, sizeof place);
         lane->piece_source.cursors[s].epoch = place.epoch;
         lane->piece_source.cursors[s].position = place.position;
-        lane->piece_source.mixing.mixed[s] = reset_mixed ? 0 : place.mixed;
+        lane->piece_source.mixing.mixed[s] = change->weights ? 0 : place.mixed;
+        goes_on |= change->epochs_before > 0 && place.epoch == change->epochs_before;
     }
+    if (goes_on)
+        begin_again(lane, number, change->next_row);
     rp_piece_source_reset(&lane->piece_source);
     if (lane->window.capacity > 0)
         rp_window_clear(&lane->window);
@@ -155,27 +178,42 @@ static void load_lane(struct rp_state_reader *reader, struct rp_lane *lane, bool
         get_open_row(reader, lane);
 }
 
-int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes, bool accept_weights,
-                 struct rp_error *error)
+static int load(struct rp_plan *plan, const void *token, size_t bytes,
+                struct rp_state_accepts accepts, struct rp_error *error)
 {
     struct rp_state_reader reader = {0};
     struct rp_state_header header;
     bool weights_differ = false;
     int failed = rp_state_open(&reader, &header, token, bytes, error);
     if (failed == 0)
-        failed = rp_state_match(&reader, &header, plan, accept_weights, &weights_differ, error);
+        failed = rp_state_match(&reader, &header, plan, accepts, &weights_differ, error);
     if (failed == 0)
         failed = rp_state_verify(reader, &header, plan, error);
     if (failed < 0)
         return failed;
 
+    bool epochs_differ = header.num_epochs != plan->config.num_epochs;
+    const struct change change = {weights_differ, epochs_differ ? header.num_epochs : 0,
+                                  header.next_row};
     for (uint32_t lane = 0; lane < plan->config.lanes; lane++)
-        load_lane(&reader, &plan->lanes[lane], weights_differ);
+        load_lane(&reader, &plan->lanes[lane], lane, &change);
     plan->next_row = header.next_row;
     if (!RP_DEFECT(lose_digest_at_resume))
         plan->digest = reader.digest;
     plan->failed = false;
     return 0;
+}
+
+int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes, bool accept_weights,
+                 struct rp_error *error)
+{
+    return load(plan, token, bytes, (struct rp_state_accepts){accept_weights, false}, error);
+}
+
+int rp_plan_resume(struct rp_plan *plan, const void *token, size_t bytes, bool accept_weights,
+                   struct rp_error *error)
+{
+    return load(plan, token, bytes, (struct rp_state_accepts){accept_weights, true}, error);
 }
 
 /* ---- listing --------------------------------------------------------------------------------- */

@@ -113,8 +113,8 @@ static bool weights_differ_from(const struct rp_plan *plan, const struct rp_stat
 }
 
 int rp_state_match(struct rp_state_reader *reader, const struct rp_state_header *header,
-                   const struct rp_plan *plan, bool accept_weights, bool *weights_differ,
-                   struct rp_error *error)
+                   const struct rp_plan *plan, struct rp_state_accepts accepts,
+                   bool *weights_differ, struct rp_error *error)
 {
     const struct rp_hash128 unknown = {0, 0};
     struct records records = {.token = {.bytes = 0}};
@@ -122,11 +122,14 @@ int rp_state_match(struct rp_state_reader *reader, const struct rp_state_header 
     bool has_table = header->source_count == plan->source_count;
     int code = has_table ? read_sources(reader, plan->source_count, &sources, error) : 0;
     *weights_differ = sources && weights_differ_from(plan, sources);
+    struct rp_state_header compared = *header;
+    if (accepts.epochs)
+        compared.num_epochs = plan->config.num_epochs;
     if (code == 0) {
-        add_stream(&records.token, header,
+        add_stream(&records.token, &compared,
                    RP_DEFECT(ignore_tokenizer) ? unknown : reader->tokenizer, sources, NULL);
         rp_plan_contract(plan, &records.plan);
-        code = compare(&records, accept_weights, error);
+        code = compare(&records, accepts.weights, error);
     }
     free(records.token.text);
     free(records.plan.text);

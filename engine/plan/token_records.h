@@ -89,14 +89,21 @@ RP_MUST_CHECK int rp_state_open(struct rp_state_reader *reader, struct rp_state_
 /** The header of a token of `plan` at its current row. The field `bytes` is left 0. */
 struct rp_state_header rp_state_header_of(const struct rp_plan *plan);
 
+/* In what a token may differ from the plan that continues it. */
+struct rp_state_accepts {
+    bool weights, epochs;
+};
+
 /** Read the source table, and check that the token is of the plan's stream. *weights_differ is set
  * on success. Errors: -RP_E_MISMATCH, -RP_E_CORRUPT, -ENOMEM. */
 RP_MUST_CHECK int rp_state_match(struct rp_state_reader *reader,
                                  const struct rp_state_header *header, const struct rp_plan *plan,
-                                 bool accept_weights, bool *weights_differ, struct rp_error *error);
+                                 struct rp_state_accepts accepts, bool *weights_differ,
+                                 struct rp_error *error);
 
 /** Check every value of every lane against plan and corpus. The records of the lanes must be all
- * that `reader` has left. Error: -RP_E_CORRUPT. */
+ * that `reader` has left. Errors: -RP_E_CORRUPT; -RP_E_MISMATCH where a source was read further
+ * than the plan's num_epochs. */
 RP_MUST_CHECK int rp_state_verify(struct rp_state_reader reader,
                                   const struct rp_state_header *header, const struct rp_plan *plan,
                                   struct rp_error *error);

@@ -9,6 +9,7 @@
  * loop is checked here against corpus and config, and the counts are checked against each other. So
  * planning continues from a verified token without further checks. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/bits.h"
 #include "plan/token_records.h"
@@ -18,6 +19,7 @@ __extension__ typedef unsigned __int128 wide; /* sums of forged 64-bit numbers d
 /* The lane that is being checked, and the sums over its records. */
 struct check {
     const struct rp_plan *plan;
+    uint64_t epochs; /* num_epochs of the token */
     const struct rp_lane *lane;
     uint32_t number; /* of the lane */
     struct rp_state_reader *reader;
@@ -63,9 +65,29 @@ static int check_held(const struct check *check)
     return 0;
 }
 
+/* A run may end earlier than it was to, but not before what was read. */
+static int check_reached(const struct check *check, uint32_t source,
+                         const struct rp_state_cursor *cursor)
+{
+    uint64_t asked = check->plan->config.num_epochs;
+    uint64_t reached = cursor->epoch + (cursor->position > 0 ? 1 : 0);
+    char hint[160];
+    if (asked == 0 || reached <= asked)
+        return 0;
+    snprintf(hint, sizeof hint,
+             "nothing was changed; set num_epochs to %" PRIu64
+             " or more, or go on from an older state",
+             reached);
+    return rp_fail(check->error, -RP_E_MISMATCH, hint,
+                   "num_epochs differs: the state has %" PRIu64 ", this run has %" PRIu64
+                   ", but source %s is in its epoch number %" PRIu64 " already",
+                   check->epochs, asked,
+                   rp_plan_source_word(&check->plan->sources[source], source).text, reached);
+}
+
 static int check_cursor(struct check *check, uint32_t source)
 {
-    uint64_t epochs = check->plan->config.num_epochs;
+    uint64_t epochs = check->epochs;
     struct rp_state_cursor cursor;
     int failed = read_record(check, &cursor, sizeof cursor);
     if (failed < 0)
@@ -90,7 +112,7 @@ static int check_cursor(struct check *check, uint32_t source)
     check->documents_max += (wide)cursor.epoch * most + cursor.position;
     check->mixed += cursor.mixed;
     check->finished = check->finished && finished;
-    return 0;
+    return check_reached(check, source, &cursor);
 }
 
 /* `offset` + `length` must be the end of the part of the document that long_doc leaves, because
@@ -284,6 +306,7 @@ int rp_state_verify(struct rp_state_reader reader, const struct rp_state_header 
     for (uint32_t lane = 0; lane < plan->config.lanes; lane++) {
         struct check check = {
             .plan = plan,
+            .epochs = header->num_epochs,
             .lane = &plan->lanes[lane],
             .number = lane,
             .reader = &reader,

@@ -28,8 +28,9 @@ uint64_t rp_plan_epoch(const struct rp_plan *plan, const struct rp_row *row, uin
 /** The last epoch of a source that a lane has begun before the next row. */
 uint64_t rp_plan_source_epoch(const struct rp_plan *plan, uint32_t source);
 
-/** Whether the weights were changed at a row of this stream before the next one. Then the rows
- * before that cannot be planned with the weights of today. */
+/** Whether the weights, or num_epochs after a source had ended, were changed at a row of this
+ * stream before the next one. Then the rows before that cannot be planned with the weights of
+ * today. */
 bool rp_plan_is_reweighted(const struct rp_plan *plan);
 
 #endif

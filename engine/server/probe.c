@@ -13,6 +13,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "plan/trace.h"
 #include "server/probe.h"
 #include "server/seats.h"
 
@@ -53,7 +54,7 @@ static int seek_probe(struct rp_engine *engine, uint64_t row, struct rp_error *e
 static int load_token(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
                       struct rp_error *error)
 {
-    int code = rp_plan_load(engine->probe, token, bytes, engine->options->accept_weights, error);
+    int code = rp_plan_resume(engine->probe, token, bytes, engine->options->accept_weights, error);
     if (code < 0)
         return code;
     uint64_t token_row = rp_plan_row(engine->probe);
@@ -159,7 +160,16 @@ int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_er
 static bool is_reweighted(struct rp_engine *engine, const void *token, size_t bytes)
 {
     return engine->options->accept_weights &&
-           rp_plan_load(engine->probe, token, bytes, false, NULL) < 0;
+           rp_plan_resume(engine->probe, token, bytes, false, NULL) < 0;
+}
+
+/* Was the token's stream changed at some row before its own, or is it here? Then rows before it
+ * cannot be planned from row 0. */
+static bool is_rebased(struct rp_engine *engine, const void *token, size_t bytes)
+{
+    return rp_plan_resume(engine->probe, token, bytes, engine->options->accept_weights, NULL) >=
+               0 &&
+           rp_plan_is_reweighted(engine->probe);
 }
 
 /* A state that is compared with another one. */
@@ -198,7 +208,7 @@ static enum rp_stream_of compare(struct rp_engine *engine, const void *token, si
 {
     struct compared ours = {.bytes = 0};
     bool accepts = engine->options->accept_weights;
-    if (rp_plan_load(engine->probe, token, bytes, accepts, NULL) < 0)
+    if (rp_plan_resume(engine->probe, token, bytes, accepts, NULL) < 0)
         return RP_STREAM_UNKNOWN;
     uint64_t row = rp_max_u64(rp_plan_row(engine->probe), engine->start_row);
     RP_ASSERT(row >= engine->start_row);
@@ -212,11 +222,13 @@ static enum rp_stream_of compare(struct rp_engine *engine, const void *token, si
 
 enum rp_stream_of rp_engine_stream_of(struct rp_engine *engine, const void *token, size_t bytes)
 {
-    if (engine->config->source_count == 1) /* one source has no weights to differ in */
-        return RP_STREAM_OURS;
+    bool is_other = is_rebased(engine, token, bytes);
+    if (engine->config->source_count == 1 && !is_other && !engine->is_reweighted)
+        return RP_STREAM_OURS; /* one source has no weights to differ in */
     uint8_t *states = rp_calloc(2, engine->state_bytes_max);
     enum rp_stream_of stream = states ? compare(engine, token, bytes, states) : RP_STREAM_UNKNOWN;
     free(states);
-    bool is_told = stream == RP_STREAM_UNKNOWN && is_reweighted(engine, token, bytes);
+    bool is_told = stream == RP_STREAM_UNKNOWN &&
+                   (is_reweighted(engine, token, bytes) || (is_other && !engine->is_reweighted));
     return is_told ? RP_STREAM_OTHER : stream;
 }

@@ -116,8 +116,8 @@ static int refuse(const struct rp_engine *engine, const struct rp_placement *pla
         return rp_fail(error, -RP_E_BUSY,
                        "let all ranks resume from one state: detach the others first",
                        "the state at row %" PRIu64
-                       " is of a stream whose weights change at another row than in the stream "
-                       "that the other ranks read",
+                       " is of a stream whose weights or num_epochs change at another row than in "
+                       "the stream that the other ranks read",
                        placement->row);
     case RP_REFUSAL_NOT_NUMBERED:
     case RP_REFUSAL_NONE:

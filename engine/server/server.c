@@ -330,6 +330,8 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
         step = rp_engine_restart_flow(engine, engine->error);
     if (step < 0)
         rp_engine_fail(engine, step);
+    if (step == RP_FLOW_ENDED && !engine->flow_ended)
+        rp_engine_tell_padding(engine);
     engine->flow_ended = engine->flow_ended || step == RP_FLOW_ENDED;
     save_when_due(engine);
     if (step == RP_FLOW_WORKED) {

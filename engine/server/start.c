@@ -15,6 +15,7 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "corpus/eos.h"
 #include "plan/trace.h"
 #include "server/recorder.h"
 #include "server/save.h"
@@ -74,6 +75,16 @@ static void warn_of_docs_per_row(const struct rp_config *config,
     char text[512];
     if (rp_stream_docs_per_row_text(docs_per_row, config, text, sizeof text))
         rp_log(RP_LOG_WARNING, "%s", text);
+}
+
+static void warn_of_eos(const struct rp_corpus *corpus)
+{
+    char doubt[200];
+    for (uint32_t i = 0; i < rp_corpus_source_count(corpus); i++) {
+        const struct rp_source *source = rp_corpus_source(corpus, i);
+        if (rp_source_eos_doubt(source, doubt, sizeof doubt))
+            rp_log(RP_LOG_WARNING, "source `%s`: %s", rp_source_name(source), doubt);
+    }
 }
 
 /* Log the settings in which this run differs from the run that wrote the checkpoint. All of these
@@ -224,7 +235,15 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
     return code < 0 ? code : 0;
 }
 
-/* *reweighted: the state was saved with other weights, and accept_weights allows the change. */
+static bool has_other_epochs(const struct rp_engine *engine, const void *token, size_t bytes)
+{
+    struct rp_state_info info;
+    return rp_state_info(token, bytes, &info, NULL) == 0 &&
+           info.config.num_epochs != engine->config->num_epochs;
+}
+
+/* *reweighted: the state was saved with other weights, and accept_weights allows the change; or
+ * with another num_epochs. */
 static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                             bool *reweighted, struct rp_error *error)
 {
@@ -237,10 +256,11 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
                            "%s: the checkpoint has no state", rp_checkpoint_path(checkpoint));
     }
     if (token) {
-        int code = rp_plan_load(engine->plan, token, bytes, false, error);
+        int code = rp_plan_resume(engine->plan, token, bytes, false, error);
         *reweighted = code == -RP_E_MISMATCH && engine->options->accept_weights;
         if (*reweighted)
-            code = rp_plan_load(engine->plan, token, bytes, true, error);
+            code = rp_plan_resume(engine->plan, token, bytes, true, error);
+        *reweighted |= has_other_epochs(engine, token, bytes);
         if (code < 0 && checkpoint)
             return rp_fail_context(error, code, "%s", rp_checkpoint_path(checkpoint));
         if (code < 0)
@@ -281,7 +301,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
     engine->started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
         engine->started_from = strdup(rp_checkpoint_path(checkpoint));
-        if (!reweighted) /* rows of other weights hold other documents */
+        if (!reweighted) /* rows of other weights or epochs hold other documents */
             code = load_contents(engine, checkpoint, error);
         rp_log_event(RP_EVENT_resumed, "resuming from %s: row %" PRIu64 "%s",
                      rp_checkpoint_path(checkpoint), engine->start_row,
@@ -336,6 +356,7 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0) {
         warn_of_weights(engine->config, engine->corpus);
         warn_of_docs_per_row(engine->config, &docs_per_row);
+        warn_of_eos(engine->corpus);
     }
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);

@@ -5,7 +5,7 @@
     fuzz_plan.py [--seed N] [--cases K] [--first I] [--dump PATH]
 
 Each case compares every row, the state token before every row, the counts and the digest; then it
-resumes the engine from the oracle's token at random rows, once under other weights. Every fourth
+resumes the engine from the oracle's token at random rows, also under other epochs and weights. Every fourth
 case has one dimension at an end of its range. Case I of a seed is always the same; one that
 differs is kept as a spec and named, and the exit status is 1.
 """
@@ -194,6 +194,27 @@ def as_older(inputs, token):
     return save_token(plan)
 
 
+def check_epochs(engine, rng, inputs, states):
+    """Go on with more or fewer epochs, twice; from the end of the stream, too."""
+    most = max(sum(source["lengths"]) for source in inputs["sources"])
+    for _ in range(2 if most < 2000 * inputs["seq_len"] else 0):
+        token = bytes.fromhex(rng.choice(states + states[-1:]))
+        before = inputs["num_epochs"]
+        inputs["num_epochs"] = rng.choice([before + 1, before + 2, max(1, before - 1), 1])
+        try:
+            expected = oracle_lines(inputs, token)
+        except ValueError as refusal:
+            found = engine.lines(inputs, token)
+            if "num_epochs differs" not in str(found[0]):
+                return "%s, but the engine: %s" % (refusal, str(found[0])[:200])
+            return None
+        difference = first_difference(expected, engine.lines(inputs, token))
+        if difference:
+            return "%d epochs in the place of %d: %s" % (inputs["num_epochs"], before, difference)
+        states = [line["state"] for line in expected]
+    return None
+
+
 def check_case(engine, rng, inputs):
     """None, or what differs."""
     expected = oracle_lines(inputs)
@@ -209,6 +230,10 @@ def check_case(engine, rng, inputs):
         difference = first_difference(oracle_lines(inputs, token), found)
         if difference:
             return "resumed, accept_weights %s: %s" % (accept_weights, difference)
+    states = [line["state"] for line in expected]
+    difference = check_epochs(engine, rng, json.loads(json.dumps(inputs)), states)
+    if difference:
+        return "resumed with other epochs: " + difference
     for source in inputs["sources"]:
         source["weight"] = rng.randint(1, 9)
     found = engine.lines(inputs, token, accept_weights=True)

@@ -36,7 +36,7 @@ static struct rp_plan *open_plan(const struct rp_spec *spec, const struct option
         rp_spec_fail("cannot open", options->token);
     size_t bytes = fread(token, 1, room, file);
     fclose(file);
-    check(rp_plan_load(plan, token, bytes, options->accept_weights, &error), &error);
+    check(rp_plan_resume(plan, token, bytes, options->accept_weights, &error), &error);
     free(token);
     return plan;
 }

@@ -107,10 +107,12 @@ def load_token(plan, token):
     changed_weights = any(header[i : i + 8] != token[i : i + 8] for i in weights_at)
     for i in weights_at:
         header[i : i + 8] = token[i : i + 8]
+    epochs = struct.unpack_from("<Q", token, 88)[0]
+    header[88:96] = token[88:96]
     if token[: len(header)] != header:
         raise ValueError("state token: it belongs to another stream")
     at = len(header)
-    for lane in plan.lanes:
+    for number, lane in enumerate(plan.lanes):
         lane.count = dict(zip(COUNTS, read("8Q")))
         in_fifo, pending, open_rows, _ = read("4I")
         for j in range(sources):
@@ -129,6 +131,18 @@ def load_token(plan, token):
             lane.open.append(row)
         if changed_weights:
             lane.mixed = [0] * sources
+        if epochs != spec.num_epochs:
+            change_epochs(spec, lane, epochs, len(range(number, plan.next_row, spec.lanes)))
+
+
+def change_epochs(spec, lane, before, rows):
+    """The lane of a token of `before` epochs goes on with those of the spec; it has had `rows`."""
+    reached = max(e + (p > 0) for e, p in zip(lane.epoch, lane.position))
+    if 0 < spec.num_epochs < reached:
+        raise ValueError(f"num_epochs: epoch number {reached} was begun")
+    if before and before in lane.epoch:
+        lane.mixed = [0] * len(lane.mixed)
+        lane.count["padding"] = spec.L * rows - lane.count["emitted"]
 
 
 # ---- 9. The stream contract ----------------------------------------------------------------------

@@ -20,7 +20,6 @@ OTHERS = {  # field -> another value of it, and how the two are told
     "fill": ("split", "pad", "split"),
     "long_doc": ("drop", "split", "drop"),
     "max_docs_per_row": (5, "6", "5"),
-    "num_epochs": (3, "2", "3"),
     "lanes": (2, "1", "2"),
 }
 
@@ -91,6 +90,7 @@ CHANGES = {
     "cache_dir": "/tmp",
     "cache_bytes": "8m",
     "run": "elsewhere",
+    "num_epochs": 3,
 }
 
 

@@ -7,6 +7,7 @@
 
 enum sample_freedom {
     BOUND,    /* differs at no moment */
+    EXTEND,   /* differs where a run goes on for other epochs */
     REWEIGHT, /* may differ at a resume that accepts other weights */
     FREE,     /* may differ at every resume */
     LABEL,    /* may differ always */
@@ -28,7 +29,7 @@ static const struct sample_field {
     {"lanes", "1", "2", BOUND, '=', "lanes"},
     {"long_doc", "split", "drop", BOUND, '=', "long_doc"},
     {"max_docs_per_row", "6", "5", BOUND, '=', "max_docs_per_row"},
-    {"num_epochs", "2", "0", BOUND, '=', "num_epochs"},
+    {"num_epochs", "2", "0", EXTEND, '=', "num_epochs"},
     {"packing", "lookahead", "concat", BOUND, '=', "packing"},
     {"seed", "18446744073709551615", "7", BOUND, '=', "seed"},
     {"seq_len", "48", "49", BOUND, '=', "seq_len"},

@@ -17,7 +17,7 @@
 #define NONE SAMPLE_FIELDS
 
 static const enum rp_contract_moment moments[] = {RP_AT_RESUME, RP_AT_REWEIGHTED, RP_AT_REATTACH,
-                                                  RP_ON_NODES};
+                                                  RP_AT_EXTENSION, RP_ON_NODES};
 
 /* The sample with another value in one line (`other`) and without another line (`missing`). */
 static size_t write_text(char *text, size_t other, size_t missing)
@@ -50,6 +50,7 @@ static bool may_differ(const struct sample_field *field, enum rp_contract_moment
 {
     return field->freedom == LABEL ||
            (field->freedom == FREE && (moment == RP_AT_RESUME || moment == RP_AT_REWEIGHTED)) ||
+           (field->freedom == EXTEND && moment == RP_AT_EXTENSION) ||
            (field->freedom == REWEIGHT && moment == RP_AT_REWEIGHTED);
 }
 
@@ -83,9 +84,10 @@ static void each_field_alone_is_refused_by_name(void **state)
             assert_int_equal(code, -RP_E_MISMATCH);
             assert_string_equal(error.message, expected);
             assert_true(error.hint[0] != 0);
-            const char *may = field->freedom == BOUND  ? "it never changes"
-                              : field->freedom == FREE ? "it may change when trainers start again"
-                                                       : "--accept-weights";
+            const char *may = field->freedom == BOUND    ? "it never changes"
+                              : field->freedom == EXTEND ? "it may change when an engine starts"
+                              : field->freedom == FREE   ? "it may change when trainers start again"
+                                                         : "--accept-weights";
             if (moments[m] != RP_ON_NODES && !strstr(error.hint, may))
                 fail_msg("%s: `%s` lacks `%s`", field->name, error.hint, may);
         }

@@ -10,6 +10,7 @@
 #include "cmd.h"
 #include "cmd_config.h"
 #include "doctor.h"
+#include "corpus/eos.h"
 #include "flow/descriptors.h"
 #include "flow/flow.h"
 #include "server/server.h"
@@ -104,6 +105,19 @@ static void look_at_tokens(const struct rp_config *config, const struct rp_corpu
     }
 }
 
+static void look_at_borders(const struct rp_corpus *corpus, struct rp_doctor_needs *needs)
+{
+    size_t used = 0;
+    char doubt[200];
+    for (uint32_t i = 0; i < rp_corpus_source_count(corpus) && used < sizeof needs->eos; i++) {
+        const struct rp_source *source = rp_corpus_source(corpus, i);
+        if (rp_source_eos_doubt(source, doubt, sizeof doubt))
+            used += (size_t)snprintf(needs->eos + used, sizeof needs->eos - used,
+                                     "%ssource `%s`: %s", used ? "; " : "", rp_source_name(source),
+                                     doubt);
+    }
+}
+
 /* Returns max_docs_per_row, after computing what it costs; 0 if the corpus cannot be opened. */
 static uint32_t look_at_corpus(const struct rp_config *config, struct rp_doctor_needs *needs)
 {
@@ -117,6 +131,7 @@ static uint32_t look_at_corpus(const struct rp_config *config, struct rp_doctor_
     if (code >= 0) {
         look_at_verification(config, corpus, needs);
         look_at_tokens(config, corpus, needs);
+        look_at_borders(corpus, needs);
     }
     rp_corpus_close(corpus);
     needs->corpus_code = code;

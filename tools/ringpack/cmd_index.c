@@ -66,6 +66,7 @@ static int report(const char *path, const char *name, double seconds,
         printf("%s: %s documents, %s at %.2f GB/s\n", name,
                rp_cmd_count_text(inspection.documents, count_text),
                rp_cmd_bytes_text(inspection.bytes, bytes_text), rate);
+        rp_inspection_doubt(name, &inspection);
     }
     return RP_EXIT_FINE;
 }

@@ -16,10 +16,12 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
+#include "corpus/eos.h"
 #include "explain/make_landmarks.h"
 #include "masked_tally.h"
 #include "page_file.h"
 #include "plan/picture.h"
+#include "plan/step_tally.h"
 #include "server/server.h"
 #include "stream.h"
 
@@ -44,6 +46,7 @@ struct tally {
     uint64_t histogram[BUCKETS];
     uint64_t *source_tokens; /* [sources] emitted */
     struct rp_masked_tally masks;
+    struct rp_step_tally steps;
     struct rp_picture *picture; /* NULL = none is wanted */
     const struct rp_corpus *corpus;
     bool complete; /* the stream ended */
@@ -123,16 +126,19 @@ static int run_plan(struct rp_plan *plan, const struct rp_config *config, uint64
         tally_row(tally, &row);
         if (tally->picture)
             rp_picture_add(tally->picture, &row);
-        if (tally->masks.is_masked)
-            code = rp_masked_tally_add(&tally->masks, tally->corpus, &row, config->seq_len, is_cut,
-                                       error);
-        if (code < 0)
+        int counted = rp_masked_tally_add(&tally->masks, tally->corpus, &row, config->seq_len,
+                                          is_cut, error);
+        if (counted < 0) {
+            code = counted;
             break;
+        }
+        rp_step_tally_add(&tally->steps, &row, tally->masks.row_labels);
         if (tally->rows % 4096 == 0)
             rp_cmd_progress(&progress, tally->rows, 0);
     }
     tally->seconds = (double)(rp_now_ns() - started) / 1e9;
     tally->complete = code == 0;
+    rp_step_tally_end(&tally->steps, tally->complete);
     rp_plan_counts(plan, &tally->counts);
     rp_cmd_progress_end(&progress);
     return code < 0 ? code : 0;
@@ -217,20 +223,6 @@ static void print_mixture(const struct rp_config *config, const struct tally *ta
             config->num_epochs);
 }
 
-static void print_masks(const struct rp_config *config, const struct tally *tally)
-{
-    char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES], c[RP_CMD_TEXT_BYTES];
-    printf("trained                  labels  of its tokens  nothing trained       cut off\n");
-    for (uint32_t i = 0; i < config->source_count; i++) {
-        const struct rp_masked_counts *counts = &tally->masks.sources[i];
-        if (rp_source_has_mask(rp_corpus_source(tally->corpus, i)))
-            printf("  %-12.12s%17s%13.3f %%%17s%14s\n", config->sources[i].name,
-                   rp_cmd_count_text(counts->labels, a),
-                   100 * ratio((double)counts->labels, (double)tally->source_tokens[i]),
-                   rp_cmd_count_text(counts->untrained, b), rp_cmd_count_text(counts->cut_off, c));
-    }
-}
-
 static void print_count(const char *label, uint64_t count, const char *rest)
 {
     char text[RP_CMD_TEXT_BYTES];
@@ -302,6 +294,7 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     if (tally->trailing_documents)
         print_count("after the last row", tally->trailing_documents,
                     " documents, empty or dropped");
+    rp_step_tally_print(&tally->steps);
     printf("  %-20s%.1f ns a document, %s documents/s\n", "planning", summary.ns_per_document,
            rp_cmd_short_text(ratio(1e9, summary.ns_per_document), text));
     printf("documents per row     mean %.2f, most %" PRIu64 " of %u\n", summary.documents_per_row,
@@ -309,7 +302,7 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     print_histogram(tally);
     print_mixture(config, tally);
     if (tally->masks.is_masked)
-        print_masks(config, tally);
+        rp_masked_tally_print(&tally->masks, tally->corpus, tally->source_tokens);
     print_memory(config, &tally->memory);
 }
 
@@ -320,28 +313,6 @@ static json_t *memory_object(const struct rp_engine_memory *memory)
                      "reading_bytes", (json_int_t)(always + memory->flow_reading), "mapped_bytes",
                      (json_int_t)(always + memory->flow_mapped), "catch_up_bytes",
                      (json_int_t)memory->catch_up);
-}
-
-static json_t *counts_object(const struct rp_masked_counts *counts)
-{
-    return json_pack("{s:I, s:I, s:I}", "labels", (json_int_t)counts->labels, "untrained_documents",
-                     (json_int_t)counts->untrained, "cut_off_documents",
-                     (json_int_t)counts->cut_off);
-}
-
-/* In all, and of each source that has a mask. */
-static json_t *masks_object(const struct rp_config *config, const struct tally *tally)
-{
-    json_t *object = counts_object(&tally->masks.all), *sources = json_array();
-    for (uint32_t i = 0; i < config->source_count; i++) {
-        if (!rp_source_has_mask(rp_corpus_source(tally->corpus, i)))
-            continue;
-        json_t *own = counts_object(&tally->masks.sources[i]);
-        json_object_set_new(own, "source", rp_cmd_json_text(config->sources[i].name));
-        json_array_append_new(sources, own);
-    }
-    json_object_set_new(object, "sources", sources);
-    return object;
 }
 
 static void print_json(const struct rp_config *config, const struct tally *tally)
@@ -377,8 +348,9 @@ static void print_json(const struct rp_config *config, const struct tally *tally
         (json_int_t)tally->max_docs_per_row, "ns_per_document", summary.ns_per_document,
         "documents_per_row_histogram", histogram, "mixture", mixture, "memory",
         memory_object(&tally->memory));
+    rp_step_tally_json(&tally->steps, report);
     if (tally->masks.is_masked)
-        json_object_set_new(report, "masks", masks_object(config, tally));
+        json_object_set_new(report, "masks", rp_masked_tally_json(&tally->masks, tally->corpus));
     rp_cmd_print_json(report);
 }
 
@@ -405,6 +377,11 @@ static int look_at_plan(struct tally *tally, const struct rp_config *config,
     int code = rp_stream_docs_per_row(&found, config, corpus, error);
     if (code >= 0 && rp_stream_docs_per_row_text(&found, config, text, sizeof text))
         rp_log(RP_LOG_WARNING, "%s", text);
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        const struct rp_source *source = rp_corpus_source(corpus, i);
+        if (rp_source_eos_doubt(source, text, sizeof text))
+            rp_log(RP_LOG_WARNING, "source `%s`: %s", rp_source_name(source), text);
+    }
     return code;
 }
 
@@ -412,6 +389,8 @@ static int count_rows(struct tally *tally, const struct arguments *arguments,
                       const struct rp_config *config, struct rp_plan *plan, struct rp_error *error)
 {
     int code = rp_masked_tally_open(&tally->masks, tally->corpus, config->seq_len, error);
+    if (code >= 0)
+        code = rp_step_tally_open(&tally->steps, config, tally->corpus, error);
     if (code >= 0)
         code = run_plan(plan, config, arguments->rows ? arguments->rows : ROWS_STANDARD, tally,
                         error);
@@ -465,6 +444,7 @@ static int show_plan(const struct arguments *arguments, const struct rp_config *
     rp_plan_close(plan);
     rp_corpus_close(corpus);
     rp_masked_tally_close(&tally.masks);
+    rp_step_tally_close(&tally.steps);
     free(tally.source_tokens);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }

@@ -28,6 +28,7 @@ struct rp_doctor_needs {
     int corpus_code;
     struct rp_error corpus_error;
     char packing[512];
+    char eos[512]; /* the sources whose EOS is doubtful (corpus/eos.h); "" = none */
     bool has_corpus;
     struct rp_unverified_share unverified_share;
     char unverified[256]; /* the sources that it comes from */
@@ -38,7 +39,7 @@ struct rp_doctor_needs {
 
 struct rp_doctor_finding {
     enum rp_doctor_state state;
-    char found[512];
+    char found[640];
     char fix[384]; /* empty when there is nothing to do */
 };
 

@@ -364,6 +364,16 @@ static void look_at_corpus(const struct rp_doctor_needs *needs, struct rp_doctor
         find(finding, RP_DOCTOR_OK, NULL, "rows have room for its documents");
 }
 
+static void look_at_borders(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+{
+    if (needs->eos[0])
+        find(finding, RP_DOCTOR_WARN,
+             "compare `eos` with the tokenizer that made the ids, and index the files again", "%s",
+             needs->eos);
+    else
+        find(finding, RP_DOCTOR_OK, NULL, "no EOS is doubtful");
+}
+
 static void look_at_vocabulary(const struct rp_doctor_needs *needs,
                                struct rp_doctor_finding *finding)
 {
@@ -398,13 +408,22 @@ static void look_at_verification(const struct rp_doctor_needs *needs,
 }
 
 const struct rp_doctor_check rp_doctor_checks[] = {
-    {"kernel", look_at_kernel},           {"page size", look_at_page_size},
-    {"io_uring", look_at_io_uring},       {"locked memory", look_at_locked_memory},
-    {"huge pages", look_at_huge_pages},   {"shared memory", look_at_shared_memory},
-    {"memory", look_at_memory},           {"/dev/shm", look_at_dev_shm},
-    {"open files", look_at_open_files},   {"run directory", look_at_run_directory},
-    {"processors", look_at_processors},   {"allocator", look_at_allocator},
-    {"checkpoints", look_at_checkpoints}, {"corpus", look_at_corpus},
-    {"vocabulary", look_at_vocabulary},   {"verification", look_at_verification},
+    {"kernel", look_at_kernel},
+    {"page size", look_at_page_size},
+    {"io_uring", look_at_io_uring},
+    {"locked memory", look_at_locked_memory},
+    {"huge pages", look_at_huge_pages},
+    {"shared memory", look_at_shared_memory},
+    {"memory", look_at_memory},
+    {"/dev/shm", look_at_dev_shm},
+    {"open files", look_at_open_files},
+    {"run directory", look_at_run_directory},
+    {"processors", look_at_processors},
+    {"allocator", look_at_allocator},
+    {"checkpoints", look_at_checkpoints},
+    {"corpus", look_at_corpus},
+    {"documents", look_at_borders},
+    {"vocabulary", look_at_vocabulary},
+    {"verification", look_at_verification},
 };
 const size_t rp_doctor_check_count = RP_ARRAY_COUNT(rp_doctor_checks);

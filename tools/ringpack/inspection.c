@@ -8,6 +8,7 @@
 
 #include "base/bits.h"
 #include "cmd.h"
+#include "corpus/eos.h"
 
 #define BAR_COLUMNS 40
 
@@ -26,7 +27,7 @@ static bool has_negative(const struct rp_inspection *inspection)
 
 /* Problems of a shard that can be read. */
 struct warnings {
-    char text[5][160];
+    char text[5][200];
     size_t count;
 };
 
@@ -37,6 +38,13 @@ static __attribute__((format(printf, 2, 3))) void warn(struct warnings *warnings
     va_start(arguments, format);
     vsnprintf(warnings->text[warnings->count++], sizeof warnings->text[0], format, arguments);
     va_end(arguments);
+}
+
+static struct rp_eos_facts facts_of(const struct rp_inspection *inspection)
+{
+    return (struct rp_eos_facts){rp_eos_dividing(inspection->format, inspection->eos),
+                                 inspection->documents, inspection->tokens, inspection->length_max,
+                                 1};
 }
 
 static struct warnings find_warnings(const struct rp_inspection *inspection)
@@ -55,9 +63,9 @@ static struct warnings find_warnings(const struct rp_inspection *inspection)
         warn(&warnings,
              "%" PRIu64 " documents have no trained token (drop_unmasked leaves them out)",
              inspection->untrained_documents);
-    if (inspection->eos != RP_EOS_NONE && inspection->documents == 1 && inspection->tokens > 100000)
-        warn(&warnings, "one document of %" PRIu64 " tokens: is %" PRId64 " the right eos?",
-             inspection->tokens, inspection->eos);
+    const struct rp_eos_facts facts = facts_of(inspection);
+    if (rp_eos_doubt(&facts, warnings.text[warnings.count], sizeof warnings.text[0]))
+        warnings.count++;
     return warnings;
 }
 
@@ -81,6 +89,14 @@ static void print_histogram(const struct rp_inspection *inspection)
                rp_cmd_count_text(to, high), bar, "########################################",
                documents && !bar ? "." : "", documents ? rp_cmd_count_text(documents, count) : "");
     }
+}
+
+void rp_inspection_doubt(const char *path, const struct rp_inspection *inspection)
+{
+    char text[200];
+    const struct rp_eos_facts facts = facts_of(inspection);
+    if (rp_eos_doubt(&facts, text, sizeof text))
+        printf("%s: warning: %s\n", path, text);
 }
 
 void rp_inspection_print(const char *path, const struct rp_inspection *inspection)

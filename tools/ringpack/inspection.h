@@ -9,6 +9,9 @@
 
 void rp_inspection_print(const char *path, const struct rp_inspection *inspection);
 
+/** Print a warning if the EOS of the shard is doubtful (corpus/eos.h). */
+void rp_inspection_doubt(const char *path, const struct rp_inspection *inspection);
+
 /** A new reference. */
 json_t *rp_inspection_json(const char *path, const struct rp_inspection *inspection);
 

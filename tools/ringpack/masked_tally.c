@@ -3,9 +3,11 @@
 #include "masked_tally.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "cmd.h"
 
 int rp_masked_tally_open(struct rp_masked_tally *tally, const struct rp_corpus *corpus,
                          uint32_t seq_len, struct rp_error *error)
@@ -65,7 +67,7 @@ static int add_fragment(struct rp_masked_tally *tally, const struct rp_source *s
     uint32_t count;
     int code = rp_source_spans(source, &part, tally->spans, &count, error);
     for (uint32_t i = 0; i < count && code == 0; i++)
-        counts->labels += tally->spans[i].end - rp_max_u64(tally->spans[i].begin, 1);
+        tally->row_labels += tally->spans[i].end - rp_max_u64(tally->spans[i].begin, 1);
     if (code == 0 && fragment->offset == 0)
         code = add_document(tally, counts, source, part, seq_len, is_cut, error);
     return code < 0 ? code : 0;
@@ -76,13 +78,16 @@ int rp_masked_tally_add(struct rp_masked_tally *tally, const struct rp_corpus *c
                         struct rp_error *error)
 {
     int code = 0;
+    tally->row_labels = 0;
     for (uint32_t i = 0; i < row->count && code == 0; i++) {
         const struct rp_fragment *fragment = &row->fragments[i];
         const struct rp_source *source = rp_corpus_source(corpus, fragment->source);
+        uint64_t before = tally->row_labels;
         if (rp_source_has_mask(source))
             code = add_fragment(tally, source, fragment, seq_len, is_cut, error);
         else
-            tally->sources[fragment->source].labels += fragment->length - 1;
+            tally->row_labels += fragment->length - 1;
+        tally->sources[fragment->source].labels += tally->row_labels - before;
     }
     return code;
 }
@@ -112,4 +117,42 @@ void rp_masked_tally_sum(struct rp_masked_tally *tally, const struct rp_corpus *
         tally->all.untrained += tally->sources[s].untrained;
         tally->all.cut_off += tally->sources[s].cut_off;
     }
+}
+
+void rp_masked_tally_print(const struct rp_masked_tally *tally, const struct rp_corpus *corpus,
+                           const uint64_t *source_tokens)
+{
+    char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES], c[RP_CMD_TEXT_BYTES];
+    printf("trained                  labels  of its tokens  nothing trained       cut off\n");
+    for (uint32_t s = 0; s < rp_corpus_source_count(corpus); s++) {
+        const struct rp_masked_counts *counts = &tally->sources[s];
+        const struct rp_source *source = rp_corpus_source(corpus, s);
+        double tokens = (double)rp_max_u64(source_tokens[s], 1);
+        if (rp_source_has_mask(source))
+            printf("  %-12.12s%17s%13.3f %%%17s%14s\n", rp_source_name(source),
+                   rp_cmd_count_text(counts->labels, a), 100 * (double)counts->labels / tokens,
+                   rp_cmd_count_text(counts->untrained, b), rp_cmd_count_text(counts->cut_off, c));
+    }
+}
+
+static json_t *counts_object(const struct rp_masked_counts *counts)
+{
+    return json_pack("{s:I, s:I, s:I}", "labels", (json_int_t)counts->labels, "untrained_documents",
+                     (json_int_t)counts->untrained, "cut_off_documents",
+                     (json_int_t)counts->cut_off);
+}
+
+json_t *rp_masked_tally_json(const struct rp_masked_tally *tally, const struct rp_corpus *corpus)
+{
+    json_t *object = counts_object(&tally->all), *sources = json_array();
+    for (uint32_t s = 0; s < rp_corpus_source_count(corpus); s++) {
+        const struct rp_source *source = rp_corpus_source(corpus, s);
+        if (!rp_source_has_mask(source))
+            continue;
+        json_t *own = counts_object(&tally->sources[s]);
+        json_object_set_new(own, "source", rp_cmd_json_text(rp_source_name(source)));
+        json_array_append_new(sources, own);
+    }
+    json_object_set_new(object, "sources", sources);
+    return object;
 }

@@ -3,6 +3,8 @@
 #ifndef RP_TOOLS_MASKED_TALLY_H
 #define RP_TOOLS_MASKED_TALLY_H
 
+#include <jansson.h>
+
 #include "corpus/corpus.h"
 #include "plan/plan.h"
 
@@ -17,6 +19,7 @@ struct rp_masked_tally {
     struct rp_masked_counts all;
     struct rp_masked_counts *sources; /* [sources] */
     struct rp_span *spans;            /* [rp_spans_max(seq_len)] */
+    uint64_t row_labels;              /* of the row that was counted last */
 };
 
 RP_MUST_CHECK int rp_masked_tally_open(struct rp_masked_tally *tally,
@@ -37,5 +40,12 @@ RP_MUST_CHECK int rp_masked_tally_dropped(struct rp_masked_tally *tally,
 
 /** After the last row: add up the sources. */
 void rp_masked_tally_sum(struct rp_masked_tally *tally, const struct rp_corpus *corpus);
+
+/** Lines of a report: what is trained of each source that has a mask. source_tokens: of its tokens
+ * in the rows, by source. */
+void rp_masked_tally_print(const struct rp_masked_tally *tally, const struct rp_corpus *corpus,
+                           const uint64_t *source_tokens);
+/** The counts in all, and of each source that has a mask. A new reference. */
+json_t *rp_masked_tally_json(const struct rp_masked_tally *tally, const struct rp_corpus *corpus);
 
 #endif

@@ -65,15 +65,16 @@ class CheckpointMismatchError(RingpackError, name="RP_E_MISMATCH", code=-5005):
     `field`: what differs, mostly a key of the config; the first of them where there are several.
     `expected`: its value in the state (or what the trainer began with, or believes in); `found`:
     its value in this run. All are text, or None where there is no one field. `MAY_CHANGE`: what a
-    state is free of, so that any value goes on with it; an engine that takes over from another one
-    while trainers live on may change only what the hint says."""
+    state is free of, so that any value goes on with it (num_epochs: one that was not passed yet);
+    an engine that takes over from another one while trainers live on may change only what the hint
+    says."""
 
     MAY_CHANGE = (
         *("batch_size", "dp_world_size", "ranks", "global_batch_size", "drop_last"),
         *("profile", "sections", "token_dtype", "label_mode", "pad_id", "vocab_size"),
         *("num_workers", "packers", "packer_processes", "prefetch_factor", "prefetch_bytes"),
         *("io", "io_depth", "direct", "cpus", "verify_blocks", "manifest", "index_dir"),
-        *("cache_dir", "cache_bytes", "run"),
+        *("cache_dir", "cache_bytes", "run", "num_epochs"),
         "paths of the corpus",
     )
     _SIDE = r"(?:the state|the trainer|process \d+)"

@@ -162,8 +162,9 @@ static int take_command_line(struct rp_origin *origin, int pid, struct rp_error 
 static int refuse_weights(struct rp_error *error)
 {
     return rp_fail(error, -RP_E_USAGE, "save a checkpoint, and give its path",
-                   "the weights of the run were changed when it was resumed (--accept-weights): "
-                   "earlier rows may have been planned with other weights");
+                   "the weights of the run were changed when it was resumed (--accept-weights), "
+                   "or num_epochs after a source had ended: earlier rows may have been planned "
+                   "with other values");
 }
 
 int rp_origin_of_engine(struct rp_origin *origin, const char *run, const char *run_dir,

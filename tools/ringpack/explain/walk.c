@@ -133,7 +133,7 @@ static int fail_reweighted(const struct rp_walk *walk, struct rp_error *error)
     return rp_fail(error, -RP_E_USAGE,
                    "give an older checkpoint, with the config of that time: `ringpack checkpoint "
                    "list DIR`",
-                   "the weights were changed at some row before row %" PRIu64
+                   "the weights were changed, or num_epochs, at some row before row %" PRIu64
                    ", the position of the state that was given: rows before that one cannot be "
                    "planned from it",
                    walk->given.row);

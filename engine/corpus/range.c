@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* range — see range.h. */
+#include "corpus/range.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/text.h"
+#include "corpus/corpus_struct.h"
+
+__extension__ typedef unsigned __int128 wide; /* documents times millionths of a percent */
+
+#define PERCENT 1000000u /* millionths */
+#define WORD_RANGE 3u    /* of the words that a fingerprint covers, STREAM.md section 1.2 */
+
+/* A decimal number of at most six decimals, times 10^6; a whole number where no_decimals. */
+static bool parse_bound(const char *text, size_t length, bool has_decimals, uint64_t *value)
+{
+    char copy[40];
+    const char *point = memchr(text, '.', length);
+    size_t whole = point ? (size_t)(point - text) : length;
+    size_t decimals = point ? length - whole - 1 : 0;
+    if (length == 0 || length >= sizeof copy || decimals > 6 || (point && !has_decimals))
+        return false;
+    int used = snprintf(copy, sizeof copy, "%.*s%.*s", (int)whole, text, (int)decimals,
+                        point ? point + 1 : "");
+    for (size_t i = decimals; has_decimals && i < 6 && used + 1 < (int)sizeof copy; i++)
+        used += snprintf(copy + used, sizeof copy - (size_t)used, "0");
+    return strspn(copy, "0123456789") == (size_t)used && rp_text_u64(copy, value);
+}
+
+bool rp_range_parse(const char *text, struct rp_range *range)
+{
+    const char *dash = strchr(text, '-');
+    size_t length = strlen(text);
+    *range = (struct rp_range){.is_percent = length > 0 && text[length - 1] == '%'};
+    if (!dash)
+        return false;
+    size_t first = (size_t)(dash - text), end = length - first - 1;
+    end -= range->is_percent && end > 0;
+    first -= first > 0 && text[first - 1] == '%' && range->is_percent;
+    range->is_open = dash[1] == '\0';
+    if (!parse_bound(text, first, range->is_percent, &range->first))
+        return false;
+    return range->is_open || (parse_bound(dash + 1, end, range->is_percent, &range->end) &&
+                              range->first < range->end &&
+                              (!range->is_percent || range->end <= 100 * (uint64_t)PERCENT));
+}
+
+static uint64_t bound_of(const struct rp_range *range, uint64_t bound, uint64_t documents)
+{
+    return range->is_percent ? (uint64_t)((wide)documents * bound / (100 * (wide)PERCENT)) : bound;
+}
+
+/* The shard of a document, or its segment of a manifest: documents [first, end) and tokens. */
+struct part {
+    uint64_t first, end, tokens;
+};
+
+static struct part part_of(const struct rp_source *source, uint64_t document)
+{
+    if (source->part) {
+        const struct rp_manifest_segment *segment = rp_manifest_segment_of(source->part, document);
+        return (struct part){segment->first_document,
+                             segment->first_document + segment->shape.documents, segment->tokens};
+    }
+    uint32_t s = 0;
+    while (source->first[s + 1] <= document)
+        s++;
+    return (struct part){source->first[s], source->first[s + 1], source->shards[s].shard.tokens};
+}
+
+/* Damaged entries count for nothing here: the plan reports the first of them. */
+static uint64_t tokens_of(const struct rp_source *source, uint64_t first, uint64_t end)
+{
+    uint64_t sum = 0;
+    for (uint64_t at = first; at < end;) {
+        struct part part = part_of(source, at);
+        uint64_t last = rp_min_u64(part.end, end);
+        if (part.first == at && part.end == last) {
+            sum += part.tokens;
+        } else {
+            for (uint64_t d = at; d < last; d++) {
+                uint64_t length = rp_source_length(source, d);
+                sum += length == UINT64_MAX ? 0 : length;
+            }
+        }
+        at = last;
+    }
+    return sum;
+}
+
+static struct rp_hash128 hash_of(struct rp_hash128 whole, uint64_t first, uint64_t count)
+{
+    const struct {
+        uint64_t word;
+        struct rp_hash128 whole;
+        uint64_t first, count;
+    } words = {WORD_RANGE, whole, first, count};
+    RP_STATIC_ASSERT(sizeof words == 40, "STREAM.md section 1.2");
+    return rp_hash128(&words, sizeof words);
+}
+
+int rp_source_take_range(struct rp_source *source, const char *text, struct rp_error *error)
+{
+    struct rp_range range;
+    if (!text)
+        return 0;
+    bool is_range = rp_range_parse(text, &range);
+    uint64_t all = source->documents;
+    uint64_t first = is_range ? bound_of(&range, range.first, all) : 0;
+    uint64_t end = is_range && !range.is_open ? bound_of(&range, range.end, all) : all;
+    if (!is_range || end > all || first >= end)
+        return rp_fail(error, -RP_E_CONFIG, "expected " RP_RANGE_WORDS,
+                       "documents: `%.60s` of the %" PRIu64 " documents of the source has %s", text,
+                       all, is_range && end > all ? "documents that do not exist" : "no document");
+    if (first == 0 && end == all)
+        return 0;
+    source->tokens = tokens_of(source, first, end);
+    source->skipped = first;
+    source->documents = end - first;
+    const struct rp_hash128 unknown = {0, 0};
+    struct rp_fingerprint *fingerprint = &source->fingerprint;
+    bool is_full = !rp_hash128_equal(fingerprint->full, unknown);
+    fingerprint->sampled = hash_of(fingerprint->sampled, first, source->documents);
+    fingerprint->full = is_full ? hash_of(fingerprint->full, first, source->documents) : unknown;
+    return source->tokens > 0 ? 0
+                              : rp_fail(error, -RP_E_EMPTY, "take more of its documents",
+                                        "documents: `%.60s`: these documents have no token", text);
+}

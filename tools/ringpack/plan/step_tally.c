@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* step_tally — see step_tally.h. */
+#include "plan/step_tally.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "cmd.h"
+#include "plan/plan.h"
+
+#define FILLED_SHARE 0.02 /* of the steps: a warning says that more are filled by one document */
+
+int rp_step_tally_open(struct rp_step_tally *tally, const struct rp_config *config,
+                       const struct rp_corpus *corpus, struct rp_error *error)
+{
+    *tally = (struct rp_step_tally){.config = config,
+                                    .corpus = corpus,
+                                    .lanes = rp_calloc(config->lanes, sizeof *tally->lanes)};
+    return tally->lanes ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for the counts");
+}
+
+void rp_step_tally_close(struct rp_step_tally *tally)
+{
+    free(tally->lanes);
+    tally->lanes = NULL;
+}
+
+/* A lane cuts one document after another, so its rows of one document follow each other. A document
+ * that fits a row cannot fill a step. */
+static void add_long(struct rp_step_tally *tally, const struct rp_row *row)
+{
+    struct rp_step_document *current = &tally->lanes[row->row % tally->config->lanes];
+    for (uint32_t i = 0; i < row->count; i++) {
+        const struct rp_fragment *fragment = &row->fragments[i];
+        if (fragment->length < row->tokens - fragment->length)
+            continue;
+        bool is_same = current->tokens > 0 && current->document == fragment->document &&
+                       current->source == fragment->source;
+        if (!is_same)
+            *current = (struct rp_step_document){.document = fragment->document,
+                                                 .source = fragment->source};
+        current->tokens += fragment->length;
+        if (current->tokens > tally->config->seq_len)
+            tally->largest = rp_max_u64(tally->largest, current->tokens);
+    }
+}
+
+static void end_batch(struct rp_step_tally *tally)
+{
+    tally->step_unlabelled.batches += tally->batch_tokens > 0 && tally->batch_labels == 0;
+    tally->batch_tokens = tally->batch_labels = 0;
+}
+
+/* is_run: the run makes this step. */
+static void end_step(struct rp_step_tally *tally, bool is_run)
+{
+    if (is_run && tally->step_tokens > 0) {
+        tally->steps++;
+        tally->filled += 2 * tally->largest > tally->step_tokens;
+        tally->largest_share += (double)tally->largest / (double)tally->step_tokens;
+        tally->unlabelled.rows += tally->step_unlabelled.rows;
+        tally->unlabelled.batches += tally->step_unlabelled.batches;
+    }
+    tally->step_unlabelled = (struct rp_step_counts){0};
+    tally->step_tokens = tally->largest = 0;
+    memset(tally->lanes, 0, tally->config->lanes * sizeof *tally->lanes);
+}
+
+void rp_step_tally_add(struct rp_step_tally *tally, const struct rp_row *row, uint64_t labels)
+{
+    tally->step_unlabelled.rows += row->count > 0 && labels == 0;
+    tally->batch_tokens += row->tokens;
+    tally->batch_labels += labels;
+    tally->step_tokens += row->tokens;
+    add_long(tally, row);
+    tally->rows++;
+    if (tally->rows % tally->config->batch_size == 0)
+        end_batch(tally);
+    if (tally->rows % tally->config->global_batch_size == 0)
+        end_step(tally, true);
+}
+
+void rp_step_tally_end(struct rp_step_tally *tally, bool is_complete)
+{
+    uint64_t rest = tally->rows % tally->config->global_batch_size;
+    bool is_run = !is_complete || !tally->config->drop_last;
+    if (rest == 0)
+        return;
+    end_batch(tally);
+    end_step(tally, is_run);
+    if (is_complete && is_run)
+        tally->padding_batches = (tally->config->global_batch_size - rest) /
+                                 tally->config->batch_size;
+}
+
+/* As many lanes as a step has rows, and as every source has documents or blocks for. */
+static uint64_t lanes_that_spread(const struct rp_step_tally *tally)
+{
+    const struct rp_config *config = tally->config;
+    uint64_t lanes = rp_min_u64(config->global_batch_size, RP_LANES_MAX);
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        uint64_t units = rp_source_documents(rp_corpus_source(tally->corpus, i));
+        if (config->shuffle == RP_SHUFFLE_BLOCK)
+            units = rp_div_up(units, config->block_documents);
+        lanes = rp_min_u64(lanes, units);
+    }
+    return lanes;
+}
+
+static bool are_filled(const struct rp_step_tally *tally)
+{
+    return (double)tally->filled > FILLED_SHARE * (double)tally->steps &&
+           lanes_that_spread(tally) > tally->config->lanes;
+}
+
+void rp_step_tally_print(const struct rp_step_tally *tally)
+{
+    char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES];
+    if (tally->unlabelled.rows)
+        printf("  %-20s%s rows and %s micro-batches without a label: nothing is trained in them\n",
+               "no label", rp_cmd_count_text(tally->unlabelled.rows, a),
+               rp_cmd_count_text(tally->unlabelled.batches, b));
+    if (tally->unlabelled.batches)
+        puts("  warning: the mean of the loss of a micro-batch without a label is 0/0: guard it "
+             "(`tokens_loss` counts the labels)");
+    if (tally->padding_batches)
+        printf("  warning: %s micro-batches of the last step have no label: they are all padding, "
+               "after the end of the stream; guard the\n           mean of the loss, or leave that "
+               "step out with `drop_last: true`\n",
+               rp_cmd_count_text(tally->padding_batches, a));
+    if (are_filled(tally))
+        printf("  warning: in %s of %s steps one document has more than half of the tokens (on "
+               "average the largest has %.0f %%):\n           a document longer than a row fills "
+               "rows that follow each other. `lanes: %" PRIu64 "` puts such rows into\n           "
+               "different steps; lanes are fixed when a run begins (see mixtures.md)\n",
+               rp_cmd_count_text(tally->filled, a), rp_cmd_count_text(tally->steps, b),
+               100 * tally->largest_share / (double)tally->steps, lanes_that_spread(tally));
+}
+
+void rp_step_tally_json(const struct rp_step_tally *tally, json_t *report)
+{
+    double mean = tally->steps ? tally->largest_share / (double)tally->steps : 0;
+    json_t *fields = json_pack(
+        "{sI sI sI sI sf sI}", "rows_without_label", (json_int_t)tally->unlabelled.rows,
+        "batches_without_label", (json_int_t)tally->unlabelled.batches, "padding_batches",
+        (json_int_t)tally->padding_batches, "steps_of_one_document", (json_int_t)tally->filled,
+        "largest_document_share", mean, "lanes_advised",
+        (json_int_t)(are_filled(tally) ? lanes_that_spread(tally) : tally->config->lanes));
+    json_object_update(report, fields);
+    json_decref(fields);
+}
