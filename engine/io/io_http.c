@@ -99,6 +99,7 @@ static int open_files(struct http *http, struct rp_error *error)
 static int http_open(void **self, const struct rp_io_options *options, struct rp_error *error)
 {
     struct rp_patience patience = rp_patience_standard(false);
+    patience.stopper = (struct rp_stopper){options->is_stopping, options->context};
     struct http *http = rp_calloc(1, sizeof *http);
     if (!http)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a reader");
