@@ -45,8 +45,8 @@ static bool judge_proxy(const struct rp_outcome *t, struct rp_error *error)
     bool is_busy = status >= 500 && status != 501 && status != 505;
     name_proxy(t->url, proxy, sizeof proxy);
     (void)rp_fail(error, is_busy ? -RP_E_TIMEOUT : -RP_E_PROTOCOL,
-                  status == 407 ? "put its user and password into https_proxy "
-                                  "(http://USER:PASSWORD@HOST), or name the store in no_proxy"
+                  status == 407 ? "put its user and password into https_proxy, or name the "
+                                  "store in no_proxy"
                                 : "ask for the store to be allowed there, or name it in no_proxy; "
                                   "the store itself was not asked",
                   "%s: the proxy %s refuses to connect to the store: HTTP status %ld", t->name,
