@@ -241,6 +241,7 @@ static const char *const found_elsewhere[] = {
     "sign_standard_port",
     "take_any_bucket",
     "wait_for_key_command",
+    "trust_kept_damage",
     "ignore_content_range",
     "ignore_directory_id",
     "ignore_short_documents",
