@@ -50,6 +50,12 @@
     X(ignore_changed_files, "token files are not checked again once they are open")                \
     X(ignore_directory_id, "the id of a checkpoint directory is not compared with the run record") \
     X(ignore_changed_objects, "replies of a store are not compared with the ETag of the object")   \
+    X(give_up_on_busy_stores, "a store that is busy in words of its own is not asked again")       \
+    X(take_encoded_bytes, "bytes that a server has encoded are taken for the object's")            \
+    X(sign_standard_port, "the standard port of an endpoint is signed, and not sent")              \
+    X(take_any_bucket, "any text is taken for the name of a bucket")                               \
+    X(wait_for_key_command, "a command that gives keys is waited for without end")                 \
+    X(trust_kept_damage, "bytes that differ from their sidecar are not asked for again")           \
     X(ignore_content_range, "replies of a store are taken for the range that was asked for")       \
     X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \
     X(ignore_short_documents, "the default of max_docs_per_row does not depend on lengths")        \

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hide.h"
+
 int(rp_fail)(struct rp_error *error, int code, const char *hint, const char *format, ...)
 {
     RP_ASSERT(code < 0);
@@ -15,6 +17,8 @@ int(rp_fail)(struct rp_error *error, int code, const char *hint, const char *for
         vsnprintf(error->message, sizeof error->message, format, arguments);
         va_end(arguments);
         snprintf(error->hint, sizeof error->hint, "%s", hint ? hint : "");
+        rp_hide_in_sentence(error->message);
+        rp_hide_in_sentence(error->hint);
         error->code = code;
     }
     return code;
@@ -29,6 +33,7 @@ int rp_fail_context(struct rp_error *error, int code, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(prefix, sizeof prefix, format, arguments);
     va_end(arguments);
+    rp_hide_in_sentence(prefix);
     memcpy(message, error->message, sizeof message);
     snprintf(error->message, sizeof error->message, "%s: %.500s", prefix, message);
     return error->code;

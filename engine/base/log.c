@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/escape.h"
+#include "base/hide.h"
 #include "base/utc.h"
 
 #define MESSAGE_BYTES 1360
@@ -109,6 +110,7 @@ static void put(enum rp_log_level level, const char *event, const char *format, 
     if (level > level_max)
         return;
     vsnprintf(message, sizeof message, format, arguments);
+    rp_hide_in_sentence(message);
     size_t length = format_line(line, level, event, message);
     struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (poll(&room, 1, 0) != 1) /* drop the line rather than wait for the reader of a pipe */

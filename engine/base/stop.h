@@ -15,4 +15,14 @@ bool rp_stop_is_wanted(void);
 /** -RP_E_STOPPED with "interrupted" if the process is to end, else 0. */
 RP_MUST_CHECK int rp_stop_check(struct rp_error *error);
 
+/* Whom to ask during a wait: whether it is in vain. */
+struct rp_stopper {
+    bool (*is_stopping)(void *context); /* NULL = nobody stops it */
+    void *context;
+};
+static inline bool rp_stopper_asks(const struct rp_stopper *stopper)
+{
+    return stopper->is_stopping && stopper->is_stopping(stopper->context);
+}
+
 #endif

@@ -96,6 +96,9 @@ bool rp_kept_check(struct rp_kept *kept, uint64_t offset, const void *data, uint
 /** These bytes could not be read from the file: the cache's thread checks their pages, and gives up
  * those that it cannot read either. */
 void rp_kept_doubt(struct rp_kept *kept, uint64_t offset, uint32_t bytes);
+/** These bytes are what was written, and are wrong: their pages are given up, and what is kept from
+ * now on takes their place. */
+void rp_kept_forget(struct rp_kept *kept, uint64_t offset, uint32_t bytes);
 /** Keep bytes that the server sent, and that were compared with all there is to compare them with.
  * They are copied; those that are there already are left alone. */
 void rp_kept_keep(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes);

@@ -40,14 +40,15 @@ struct rp_cache_job {
     uint64_t offset;
     uint32_t bytes;
     bool has_data;
-    bool is_fill; /* number `fill`, which ends with the job */
+    bool is_wrong; /* without data: the pages are given up, whatever their hashes say */
+    bool is_fill;  /* number `fill`, which ends with the job */
     uint32_t fill;
     uint8_t data[];
 };
 
 /** Queue bytes to be written; false: they are declined. With a fill, it ends with them. */
 bool rp_kept_queue(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes,
-                   const uint32_t *fill);
+                   const uint32_t *fill, bool is_wrong);
 /** The fill is over: readers no longer wait for it. */
 void rp_cache_fill_over(struct rp_cache *cache, uint32_t fill);
 

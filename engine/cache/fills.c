@@ -55,7 +55,7 @@ void rp_kept_fill_end(struct rp_kept *kept, uint32_t fill, const void *data)
     RP_ASSERT(it->kept == kept);
     if (data)
         rp_a64_add_relaxed(&cache->filled_bytes, bytes);
-    if (!data || !rp_kept_queue(kept, it->first, data, bytes, &fill))
+    if (!data || !rp_kept_queue(kept, it->first, data, bytes, &fill, false))
         rp_cache_fill_over(cache, fill);
 }
 

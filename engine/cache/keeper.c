@@ -199,8 +199,9 @@ static int keep(struct rp_cache *cache, const struct rp_cache_job *job)
 
 /* ---- pages that are not what was written ----------------------------------------------------- */
 
+/* Pages of which [wrong, wrong_end) has a byte are given up, whatever their hashes say. */
 static int check_chunk(struct rp_cache *cache, const struct rp_kept_file *file, uint64_t chunk,
-                       uint8_t *bytes)
+                       uint64_t wrong, uint64_t wrong_end, uint8_t *bytes)
 {
     struct rp_kept_words words;
     uint64_t hashes[RP_CACHE_CHUNK_PAGES], bad = 0, begin = rp_kept_chunk_first(chunk);
@@ -214,7 +215,8 @@ static int check_chunk(struct rp_cache *cache, const struct rp_kept_file *file, 
         if (!(words.there >> p & 1))
             continue;
         uint32_t length = (uint32_t)rp_min_u64(RP_CACHE_PAGE_BYTES, file->bytes - at);
-        if (!has_hashes || rp_kept_file_read(file, at, bytes, length) < 0 ||
+        bool is_wrong = at < wrong_end && at + RP_CACHE_PAGE_BYTES > wrong;
+        if (is_wrong || !has_hashes || rp_kept_file_read(file, at, bytes, length) < 0 ||
             rp_hash64(bytes, length) != hashes[p])
             bad |= 1ull << p;
     }
@@ -229,7 +231,8 @@ static int check_pages(struct rp_cache *cache, const struct rp_cache_job *job)
     uint64_t last = (job->offset + job->bytes - 1) / RP_CACHE_CHUNK_BYTES;
     int code = need_file(cache, job->kept);
     for (uint64_t chunk = job->offset / RP_CACHE_CHUNK_BYTES; chunk <= last && code == 0; chunk++)
-        code = check_chunk(cache, &job->kept->file, chunk, bytes);
+        code = check_chunk(cache, &job->kept->file, chunk, job->is_wrong ? job->offset : 0,
+                           job->is_wrong ? job->offset + job->bytes : 0, bytes);
     return code;
 }
 

@@ -147,7 +147,7 @@ static bool are_same(const struct rp_kept_file *file, uint64_t offset, const uin
 /* ---- the queue ------------------------------------------------------------------------------- */
 
 bool rp_kept_queue(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes,
-                   const uint32_t *fill)
+                   const uint32_t *fill, bool is_wrong)
 {
     struct rp_cache *cache = kept->cache;
     pthread_mutex_lock(&cache->mutex);
@@ -171,6 +171,7 @@ bool rp_kept_queue(struct rp_kept *kept, uint64_t offset, const void *data, uint
                                  .offset = offset,
                                  .bytes = bytes,
                                  .has_data = data != NULL,
+                                 .is_wrong = is_wrong,
                                  .is_fill = fill != NULL,
                                  .fill = fill ? *fill : 0};
     if (data)
@@ -187,7 +188,13 @@ bool rp_kept_queue(struct rp_kept *kept, uint64_t offset, const void *data, uint
 void rp_kept_doubt(struct rp_kept *kept, uint64_t offset, uint32_t bytes)
 {
     rp_a32_add_relaxed(&kept->doubts, 1);
-    (void)rp_kept_queue(kept, offset, NULL, bytes, NULL);
+    (void)rp_kept_queue(kept, offset, NULL, bytes, NULL, false);
+}
+
+void rp_kept_forget(struct rp_kept *kept, uint64_t offset, uint32_t bytes)
+{
+    rp_a32_add_relaxed(&kept->doubts, 1);
+    (void)rp_kept_queue(kept, offset, NULL, bytes, NULL, true);
 }
 
 bool rp_kept_check(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes)
@@ -208,7 +215,7 @@ void rp_kept_keep(struct rp_kept *kept, uint64_t offset, const void *data, uint3
     /* With doubts, the cache's thread is about to clear the bits of some of these pages. */
     if (kept &&
         (rp_a32_load_relaxed(&kept->doubts) || rp_kept_look(kept, offset, bytes).head < bytes))
-        (void)rp_kept_queue(kept, offset, data, bytes, NULL);
+        (void)rp_kept_queue(kept, offset, data, bytes, NULL, false);
 }
 
 void rp_kept_note(struct rp_kept *kept, uint64_t from_file, uint64_t from_server)

@@ -143,8 +143,8 @@ RP_MUST_CHECK int rp_config_read_text(struct rp_config *config, const char *text
 
 /** What a checkpoint keeps of a config: the text of the file, and after it, as comments, the path
  * of the file and the keys that options have set, with absolute paths. So the same config can be
- * read again, in another directory, by rp_config_read_kept. The caller frees it; NULL when out of
- * memory. */
+ * read again, in another directory, by rp_config_read_kept. The rights that URLs carry are hidden.
+ * The caller frees it; NULL when out of memory. */
 char *rp_config_kept_text(const struct rp_config *config);
 
 /** Read a kept text; `name` is its name in messages. -RP_E_VERSION: it is of an older ringpack,
@@ -180,9 +180,11 @@ void rp_config_value_text(const struct rp_config *config, const char *name, char
 void rp_config_source_value_text(const struct rp_config_source *source, const char *name,
                                  char *text, size_t bytes);
 
-/** Overwrite the queries of URLs in the text of a config, which may hold secrets, with asterisks.
- * For texts that are kept or shown. */
-void rp_config_hide_queries(char *text);
+/** The text of a config, which rp_config_read_text has read, without the rights that its URLs
+ * carry: for texts that are kept or shown. The caller frees it; NULL when out of memory. */
+char *rp_config_hide_yaml(const char *text);
+/** The same for lines of keys with a value, as options are kept; in place. */
+void rp_config_hide_options(char *lines);
 
 void rp_config_free(struct rp_config *config);
 

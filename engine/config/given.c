@@ -71,18 +71,29 @@ int rp_config_note_given(struct rp_config *config, const struct rp_key *key, con
     return 0;
 }
 
-char *rp_config_kept_text(const struct rp_config *config)
+static char *text_of_file(const struct rp_config *config, const char *given)
 {
-    const char *given = config->given ? config->given : "";
-    if (!config->path)
-        return rp_format(RP_KEPT_LINE RP_KEPT_NO_FILE "\n%s", given);
     char *path = absolute(config->path), *escaped = path ? escape(path) : NULL;
-    size_t bytes = strlen(config->text);
-    const char *end = bytes && config->text[bytes - 1] != '\n' ? "\n" : "";
-    char *text = escaped ? rp_format("%s%s" RP_KEPT_LINE RP_KEPT_FILE "%s\n%s", config->text, end,
-                                     escaped, given)
-                         : NULL;
+    char *hidden = rp_config_hide_yaml(config->text);
+    size_t bytes = hidden ? strlen(hidden) : 0;
+    const char *end = bytes && hidden[bytes - 1] != '\n' ? "\n" : "";
+    char *text = escaped && hidden ? rp_format("%s%s" RP_KEPT_LINE RP_KEPT_FILE "%s\n%s", hidden,
+                                               end, escaped, given)
+                                   : NULL;
     free(path);
     free(escaped);
+    free(hidden);
+    return text;
+}
+
+char *rp_config_kept_text(const struct rp_config *config)
+{
+    char *given = strdup(config->given ? config->given : ""), *text = NULL;
+    if (given) {
+        rp_config_hide_options(given);
+        text = config->path ? text_of_file(config, given)
+                            : rp_format(RP_KEPT_LINE RP_KEPT_NO_FILE "\n%s", given);
+    }
+    rp_free_secret(given);
     return text;
 }

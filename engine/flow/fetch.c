@@ -20,6 +20,7 @@
 
 #include "base/bits.h"
 #include "base/defect.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "flow/contents.h"
 
@@ -78,13 +79,48 @@ static int check_read(const struct rp_fetcher *f, const struct rp_read *read, co
                            read->expected, error);
 }
 
+static void submit_read(struct rp_fetcher *f, const struct rp_read *read, uint64_t tag)
+{
+    const struct rp_file *file = &f->files->files[read->shard];
+    const struct rp_io_object *object = read->past_cache ? &file->direct_object : &file->object;
+    RP_ASSERT(rp_range_inside(read->data_offset, read->bytes, f->arena->data_bytes));
+    RP_ASSERT(read->bytes_needed > 0 && read->bytes_needed <= read->bytes);
+    struct rp_io_read request = {.object = object->handle,
+                                 .bytes = read->bytes,
+                                 .bytes_needed = read->bytes_needed,
+                                 .alignment = object->alignment,
+                                 .is_second = read->is_second,
+                                 .offset = read->offset,
+                                 .buffer = f->arena->data + read->data_offset,
+                                 .tag = tag};
+    rp_io_submit(f->io, &request, 1);
+}
+
+/* Bytes of an object that differ from its sidecar were damaged on their way, now or when they came
+ * into the cache: its server is asked once more before they are an error. */
+static bool ask_again(struct rp_fetcher *f, struct rp_read *read, const struct rp_io_done *done,
+                      const struct rp_error *error)
+{
+    const struct rp_io_method *method = f->options->method;
+    if (done->result < 0 || read->is_second || !method->can_ask_again ||
+        !method->can_ask_again(&f->files->files[read->shard].object) ||
+        RP_DEFECT(trust_kept_damage))
+        return false;
+    rp_log(RP_LOG_WARNING, "%s; the store is asked again", error->message);
+    read->is_second = 1;
+    submit_read(f, read, done->tag);
+    return true;
+}
+
 static void complete_read(struct rp_fetcher *f, const struct rp_io_done *done)
 {
     uint64_t number = done->tag / RP_TICKET_TRANSFERS_MAX;
     struct rp_ticket *ticket = rp_arena_ticket(f->arena, number);
-    const struct rp_read *read = &ticket->reads[done->tag % RP_TICKET_TRANSFERS_MAX];
+    struct rp_read *read = &ticket->reads[done->tag % RP_TICKET_TRANSFERS_MAX];
     struct rp_error error = {0};
     int code = check_read(f, read, f->arena->data + read->data_offset, done->result, &error);
+    if (code < 0 && ask_again(f, read, done, &error))
+        return;
     if (code < 0)
         rp_ticket_fail(ticket, code, &error);
     else if (f->options->method->keep)
@@ -120,19 +156,7 @@ static bool submit_ticket(struct rp_fetcher *f, uint64_t number)
         } else {
             if (rp_io_room(f->io) == 0)
                 return false;
-            const struct rp_file *file = &f->files->files[read->shard];
-            const struct rp_io_object *object = read->past_cache ? &file->direct_object
-                                                                 : &file->object;
-            RP_ASSERT(rp_range_inside(read->data_offset, read->bytes, f->arena->data_bytes));
-            RP_ASSERT(read->bytes_needed > 0 && read->bytes_needed <= read->bytes);
-            struct rp_io_read request = {.object = object->handle,
-                                         .bytes = read->bytes,
-                                         .bytes_needed = read->bytes_needed,
-                                         .alignment = object->alignment,
-                                         .offset = read->offset,
-                                         .buffer = f->arena->data + read->data_offset,
-                                         .tag = tag_of(number, f->next_read)};
-            rp_io_submit(f->io, &request, 1);
+            submit_read(f, read, tag_of(number, f->next_read));
         }
         f->next_read++;
     }

@@ -66,7 +66,8 @@ struct rp_read {
     uint32_t bytes;        /* to ask for: rounded to the alignment */
     uint32_t bytes_needed; /* up to the file's end */
     uint32_t shard;
-    uint32_t past_cache; /* 1: by the file's second descriptor (files.h) */
+    uint16_t past_cache; /* 1: by the file's second descriptor (files.h) */
+    uint16_t is_second;  /* 1: of an object, whose server is asked for bytes that were wrong */
     uint64_t expected;   /* of a file with hashes: rp_files_expected of what is needed */
 };
 

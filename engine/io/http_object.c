@@ -69,6 +69,11 @@ void rp_http_keep(const struct rp_io_object *object, uint64_t offset, const void
     rp_kept_keep(((const struct rp_http_object *)object->handle)->kept, offset, data, bytes);
 }
 
+bool rp_http_can_ask_again(const struct rp_io_object *object)
+{
+    return ((const struct rp_http_object *)object->handle)->object != NULL;
+}
+
 int rp_http_explain(const struct rp_io_object *object, struct rp_error *error)
 {
     const struct rp_http_object *it = (const struct rp_http_object *)object->handle;

@@ -21,6 +21,7 @@ RP_MUST_CHECK int rp_http_open_object(struct rp_io_object *object_out,
 void rp_http_close_object(const struct rp_io_object *object);
 void rp_http_keep(const struct rp_io_object *object, uint64_t offset, const void *data,
                   uint32_t bytes);
+bool rp_http_can_ask_again(const struct rp_io_object *object);
 int rp_http_explain(const struct rp_io_object *object, struct rp_error *error);
 
 #endif

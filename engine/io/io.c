@@ -171,6 +171,7 @@ static void enqueue(struct rp_io *io, uint32_t number)
         .bytes = flight->asked,
         .bytes_needed = flight->asked,
         .alignment = read->alignment,
+        .is_second = read->is_second,
         .offset = read->offset + flight->arrived,
         .buffer = (uint8_t *)read->buffer + flight->arrived,
         .tag = number,

@@ -50,6 +50,7 @@ struct rp_io_read {
     uint32_t bytes;        /* to ask for */
     uint32_t bytes_needed; /* complete with so many; less than `bytes` only at the file's end */
     uint32_t alignment;    /* 1, or the file's O_DIRECT alignment */
+    bool is_second;        /* of an object: what a cache keeps of it is wrong, so ask its server */
     uint64_t offset;
     void *buffer;
     uint64_t tag; /* comes back with the completion */
@@ -93,7 +94,8 @@ struct rp_io_options {
 /* A method: how reads reach the kernel. `submit` takes up to count reads, returns how many it took
  * (>= 0) or -errno; `reap` waits for at least `wait_min` <= max raw completions (0 = poll) and
  * returns how many it stored. A raw result is what the read would have returned: bytes >= 0 or
- * -errno. `open` fails with -errno and says why in *error. `keep`, `explain`, `use_region`,
+ * -errno. `open` fails with -errno and says why in *error. `keep`, `explain`,
+ * `can_ask_again`, `use_region`,
  * `retries`, `at_server` and `describe` may be NULL. io.c never has more than options->depth reads
  * at the method.
  *
@@ -107,6 +109,8 @@ struct rp_io_method {
     /* bytes that were read of the object are right: they are worth keeping for the next time */
     void (*keep)(const struct rp_io_object *object, uint64_t offset, const void *data,
                  uint32_t bytes);
+    /* may a second read of the object bring other bytes, because its server is asked then? */
+    bool (*can_ask_again)(const struct rp_io_object *object);
     /* why a read of the object failed, where that is more than its result: a negative code, or 0 */
     int (*explain)(const struct rp_io_object *object, struct rp_error *error);
     int (*open)(void **self, const struct rp_io_options *options, struct rp_error *error);

@@ -8,7 +8,8 @@
  *
  * Files are opened, through the page cache or past it, and read by options->file_method, as those
  * of a corpus without objects. Bytes from the cache are compared with their hashes; if any of them
- * are wrong, all of the read is asked of the server.
+ * are wrong, all of the read is asked of the server. So it is where the reader says that they are
+ * not those of its sidecar: they were damaged before they came into the cache.
  *
  * The reader's own thread drives libcurl, and bodies are written straight to where the packer takes
  * the tokens from. Requests that can be tried again are tried again in there, so the result of an
@@ -99,6 +100,7 @@ static int open_files(struct http *http, struct rp_error *error)
 static int http_open(void **self, const struct rp_io_options *options, struct rp_error *error)
 {
     struct rp_patience patience = rp_patience_standard(false);
+    patience.stopper = (struct rp_stopper){options->is_stopping, options->context};
     struct http *http = rp_calloc(1, sizeof *http);
     if (!http)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a reader");
@@ -198,7 +200,9 @@ static bool waits_for_fill(struct http *http, struct slot *slot)
 static void read_object(struct http *http, struct slot *slot)
 {
     const struct rp_kept *kept = slot->of->kept;
-    if (kept && waits_for_fill(http, slot))
+    if (kept && slot->read.is_second)
+        rp_kept_forget(slot->of->kept, slot->read.offset, slot->bytes);
+    else if (kept && waits_for_fill(http, slot))
         return;
     uint32_t bytes = slot->bytes, head = slot->held.head, tail = slot->held.tail;
     uint64_t offset = head + tail ? rp_kept_data_offset(kept) + slot->read.offset : 0;
@@ -431,6 +435,7 @@ const struct rp_io_method rp_io_method_http = {
     .open_object = rp_http_open_object,
     .close_object = rp_http_close_object,
     .keep = rp_http_keep,
+    .can_ask_again = rp_http_can_ask_again,
     .explain = rp_http_explain,
     .open = http_open,
     .close = http_close,

@@ -2,21 +2,22 @@
 /* credentials — see credentials.h. */
 #include "object/credentials.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/bits.h"
+#include "base/log.h"
 #include "base/mem.h"
-#include "object/curl.h"
+#include "base/text.h"
+#include "object/command.h"
 #include "object/endpoint.h"
 #include "object/profile.h"
+#include "object/web_identity.h"
 
 #define EARLY_S 300 /* they are got again so long before they expire */
-#define RENEW_S 10  /* and refused ones not more often than this */
-#define OUTPUT_BYTES_MAX (64u << 10)
+#define RENEW_S 10  /* refused ones, and ones that cannot be had, not more often than this */
 #define HINT                                                                                       \
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket is read "    \
     "with AWS_NO_SIGN_REQUEST=1"
@@ -24,7 +25,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rp_credentials known; /* of the process */
 static bool are_known;
-static time_t known_since;
+static time_t known_since, failed_at;
+static struct rp_error failure; /* of the last try; code 0: it was good */
 
 static char *copy_of(const char *text)
 {
@@ -74,72 +76,144 @@ static int take_json(struct rp_credentials *made, const char *text, const char *
     return code;
 }
 
-static bool from_environment(struct rp_credentials *made)
+/* 1 = found, 0 = there are none; so do the next ones. */
+static int from_environment(struct rp_credentials *made, struct rp_error *error)
 {
     const char *key_id = rp_environment("AWS_ACCESS_KEY_ID");
     const char *secret = rp_environment("AWS_SECRET_ACCESS_KEY");
+    if (!key_id && !secret)
+        return 0;
     if (!key_id || !secret)
-        return false;
+        return rp_fail(error, -RP_E_CONFIG, "set both, or unset it",
+                       "credentials: expected AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the "
+                       "environment, found only %s",
+                       key_id ? "AWS_ACCESS_KEY_ID" : "AWS_SECRET_ACCESS_KEY");
     *made = (struct rp_credentials){.key_id = strdup(key_id),
                                     .secret = strdup(secret),
                                     .session_token = copy_of(rp_environment("AWS_SESSION_TOKEN")),
                                     .place = "the environment"};
-    return true;
+    return 1;
 }
 
-static int run_process(struct rp_credentials *made, const char *command, struct rp_error *error)
+/* Rights of a profile that only AWS's own tools can get. Without this the next place would be used,
+ * and that may have broader rights. */
+static int refuse_unknown(struct rp_error *error)
 {
-    char *text = rp_calloc(1, OUTPUT_BYTES_MAX);
-    FILE *output = text ? popen(command, "re") : NULL;
-    if (!output) {
-        free(text);
-        return rp_fail(error, -errno, HINT, "credentials: credential_process cannot be started: %s",
-                       strerror(errno));
-    }
-    size_t bytes = fread(text, 1, OUTPUT_BYTES_MAX - 1, output);
-    int status = pclose(output);
-    int code = status == 0 ? take_json(made, text, "credential_process", error)
-                           : rp_fail(error, -RP_E_RESOURCE, "run it by hand to see why",
-                                     "credentials: credential_process failed (status %d)", status);
-    explicit_bzero(text, bytes); /* to its end, also where there is a NUL in it */
-    free(text);
-    return code;
-}
-
-/* 1 = found, 0 = the profile has none. */
-static int from_profile(struct rp_credentials *made, struct rp_error *error)
-{
-    char *key_id = rp_profile_value("aws_access_key_id");
-    char *secret = rp_profile_value("aws_secret_access_key");
-    char *process = rp_profile_value("credential_process");
+    static const struct {
+        const char *key, *what;
+    } rights[] = {{"role_arn", "an assumed role"},
+                  {"sso_session", "SSO"},
+                  {"sso_start_url", "SSO"},
+                  {"sso_account_id", "SSO"},
+                  {"login_session", "a login of the console"}};
+    struct rp_text_shell word;
+    const char *name = rp_text_shell_word(&word, rp_profile_name());
     int code = 0;
-    if (key_id && secret) {
-        *made = (struct rp_credentials){.key_id = key_id,
-                                        .secret = secret,
-                                        .session_token = rp_profile_value("aws_session_token"),
-                                        .place = "the profile in ~/.aws"};
-        key_id = secret = NULL;
-        code = 1;
-    } else if (process) {
-        code = run_process(made, process, error);
-        code = code < 0 ? code : 1;
-    } else if (rp_environment("AWS_PROFILE") && !rp_profile_exists()) {
-        code = rp_fail(error, -RP_E_CONFIG, "`aws configure list-profiles` lists those there are",
-                       "credentials: AWS_PROFILE is %s, which is no profile of ~/.aws",
-                       rp_environment("AWS_PROFILE"));
+    for (size_t i = 0; i < RP_ARRAY_COUNT(rights) && code == 0; i++) {
+        char *value = rp_profile_value(rights[i].key);
+        char *token = i == 0 ? rp_profile_value("web_identity_token_file") : NULL;
+        char hint[480];
+        snprintf(hint, sizeof hint,
+                 "write `credential_process = aws configure export-credentials --profile %.100s "
+                 "--format process` into another profile of ~/.aws/config, and set AWS_PROFILE to "
+                 "that one",
+                 name);
+        if (value && !token)
+            code = rp_fail(error, -RP_E_CONFIG, hint,
+                           "credentials: the profile %.100s of ~/.aws has %s: %s is not "
+                           "implemented, and no other right is used in its place",
+                           name, rights[i].key, rights[i].what);
+        free(value);
+        free(token);
     }
-    free(key_id);
-    rp_free_secret(secret);
-    free(process);
     return code;
 }
 
-static int look_for(struct rp_credentials *made, struct rp_error *error)
+static int from_web_identity(struct rp_credentials *made, struct rp_error *error)
 {
-    *made = (struct rp_credentials){.place = "nowhere: requests are not signed"};
-    if (rp_environment("AWS_NO_SIGN_REQUEST") || from_environment(made))
+    char *text = NULL;
+    struct rp_web_identity identity;
+    int code = rp_web_identity_find(&identity, error);
+    if (code == 1)
+        code = rp_web_identity_ask(&identity, &text, error);
+    if (code == 1)
+        code = take_json(made, text, "the web identity", error);
+    rp_free_secret(text);
+    rp_web_identity_free(&identity);
+    return code < 0 ? code : made->key_id != NULL;
+}
+
+static int from_keys_of_profile(struct rp_credentials *made, struct rp_error *error)
+{
+    struct rp_profile_keys keys;
+    rp_profile_keys(&keys);
+    int code = keys.key_id && keys.secret ? 1 : 0;
+    if (code == 1) {
+        *made = (struct rp_credentials){.key_id = keys.key_id,
+                                        .secret = keys.secret,
+                                        .session_token = keys.session_token,
+                                        .place = "the profile in ~/.aws"};
+        return 1;
+    }
+    if (keys.key_id || keys.secret)
+        code = rp_fail(error, -RP_E_CONFIG, "write both of them into the same file",
+                       "credentials: the profile %.100s of ~/.aws: expected aws_access_key_id and "
+                       "aws_secret_access_key, found only one of them",
+                       rp_profile_name());
+    free(keys.key_id);
+    rp_free_secret(keys.secret);
+    rp_free_secret(keys.session_token);
+    return code;
+}
+
+static int from_process(struct rp_credentials *made, const struct rp_patience *patience,
+                        struct rp_error *error)
+{
+    char *line = rp_profile_value("credential_process"), *text = NULL;
+    if (!line)
         return 0;
-    int code = from_profile(made, error);
+    const struct rp_command command = {.name = "credential_process",
+                                       .line = line,
+                                       .limit_s = RP_COMMAND_STALLS * patience->stall_s,
+                                       .stopper = patience->stopper};
+    int code = rp_command_output(&command, &text, error);
+    if (code == 0)
+        code = take_json(made, text, "credential_process", error);
+    rp_free_secret(text);
+    rp_free_secret(line);
+    return code < 0 ? code : 1;
+}
+
+static int from_profile(struct rp_credentials *made, const struct rp_patience *patience,
+                        struct rp_error *error)
+{
+    int code = rp_profile_check(error);
+    if (code == 0)
+        code = refuse_unknown(error);
+    if (code == 0)
+        code = from_web_identity(made, error);
+    if (code == 0)
+        code = from_keys_of_profile(made, error);
+    if (code == 0)
+        code = from_process(made, patience, error);
+    if (code == 0 && strcmp(rp_profile_name(), "default") != 0 && !rp_profile_exists())
+        code = rp_fail(error, -RP_E_CONFIG, "`aws configure list-profiles` lists those there are",
+                       "credentials: AWS_PROFILE is %.100s, which is no profile of ~/.aws",
+                       rp_profile_name());
+    return code;
+}
+
+static int look_for(struct rp_credentials *made, const struct rp_patience *patience,
+                    struct rp_error *error)
+{
+    bool is_unsigned;
+    *made = (struct rp_credentials){.place = "nowhere: requests are not signed"};
+    int code = rp_environment_flag("AWS_NO_SIGN_REQUEST", &is_unsigned, error);
+    if (code < 0 || is_unsigned)
+        return code;
+    code = from_environment(made, error);
+    if (code == 0)
+        code = from_profile(made, patience, error);
     if (code != 0)
         return code < 0 ? code : 0;
     const char *place;
@@ -156,21 +230,62 @@ static bool are_fresh(void)
     return are_known && (known.expires == 0 || time(NULL) < known.expires - EARLY_S);
 }
 
-int rp_credentials_get(struct rp_credentials *credentials, bool renew, struct rp_error *error)
+/* Get them anew. What worked before may work again: a program that fails and an endpoint that gives
+ * nothing are asked again, as a store is that is busy. */
+static int get_anew(const struct rp_patience *patience, struct rp_error *error)
 {
+    struct rp_credentials made;
+    int code = look_for(&made, patience, error);
+    bool had_keys = are_known && known.key_id;
+    if (code == 0 && had_keys && !made.key_id)
+        code = rp_fail(error, -RP_E_TIMEOUT, HINT, "credentials: %s gave keys, and now gives none",
+                       known.place);
+    if (code < 0) {
+        bool may_pass = had_keys && code != -RP_E_CONFIG && code != -RP_E_STOPPED;
+        error->code = may_pass ? -RP_E_TIMEOUT : code;
+        return error->code;
+    }
+    rp_credentials_free(&known);
+    known = made;
+    are_known = true;
+    known_since = time(NULL);
+    return 0;
+}
+
+/* Many requests want keys at once, so what failed just now is not tried for each of them. */
+static int get_or_recall(bool renew, const struct rp_patience *patience, struct rp_error *error)
+{
+    bool has_just_failed = failure.code < 0 && time(NULL) - failed_at < RENEW_S;
+    if (!has_just_failed) {
+        failure = (struct rp_error){.code = 0};
+        struct rp_error found = {.code = 0};
+        if (get_anew(patience, &found) == -RP_E_STOPPED) {
+            *error = found;
+            return found.code;
+        }
+        failure = found;
+        failed_at = time(NULL);
+    }
+    bool are_good = are_known && known.key_id && !renew && time(NULL) < known.expires;
+    if (failure.code == -RP_E_TIMEOUT && are_good) {
+        if (!has_just_failed)
+            rp_log(RP_LOG_WARNING, "%s; the last keys are used until they expire", failure.message);
+        return 0;
+    }
+    if (failure.code < 0)
+        *error = failure;
+    return failure.code;
+}
+
+int rp_credentials_get(struct rp_credentials *credentials, bool renew,
+                       const struct rp_patience *patience, struct rp_error *error)
+{
+    struct rp_error local;
     int code = 0;
     pthread_mutex_lock(&lock);
     bool may_renew = renew && time(NULL) - known_since >= RENEW_S;
-    if (may_renew || !are_fresh()) {
-        struct rp_credentials made;
-        code = look_for(&made, error);
-        if (code == 0) {
-            rp_credentials_free(&known);
-            known = made;
-            are_known = true;
-            known_since = time(NULL);
-        }
-    }
+    if (may_renew || !are_fresh())
+        code = get_or_recall(may_renew, patience, error ? error : &local);
     if (code == 0)
         *credentials = (struct rp_credentials){.key_id = copy_of(known.key_id),
                                                .secret = copy_of(known.secret),

@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* credentials.h — the keys that sign requests to S3 and its relatives, from where AWS's own tools
- * search for them, in their order: the environment; the profile in ~/.aws/credentials and
- * ~/.aws/config, its credential_process among it; the container's endpoint; the instance's
- * (IMDSv2). Everything else (SSO, assumed roles, web identities) is reached through
- * credential_process.
+ * search for them, in their order:
  *
- * They are kept for the process and got again five minutes before they expire. Nothing here is ever
- * logged: messages name the place that was read, never what was found there. */
+ *   AWS_NO_SIGN_REQUEST                      requests are not signed
+ *   AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY
+ *   role_arn or SSO of the profile           refused by name, with a line of credential_process
+ *   a web identity: of the environment, or of the profile    AssumeRoleWithWebIdentity of STS
+ *   keys of the profile; its credential_process
+ *   the container's endpoint (ECS, EKS Pod Identity); the instance's (EC2, IMDSv2)
+ *
+ * The first that is configured decides: one that is only half there, or that cannot be used, is an
+ * error, so that no broader right is used in its place.
+ *
+ * They are kept for the process and got again five minutes before they expire. While that fails,
+ * the last ones are used as long as they are good. Nothing here is ever logged: messages name the
+ * place that was read, never what was found there. */
 #ifndef RP_OBJECT_CREDENTIALS_H
 #define RP_OBJECT_CREDENTIALS_H
 
@@ -14,6 +22,7 @@
 #include <time.h>
 
 #include "base/fail.h"
+#include "object/object.h"
 
 struct rp_credentials {
     char *key_id, *secret; /* NULL: there are none, so that requests are not signed */
@@ -23,9 +32,9 @@ struct rp_credentials {
 };
 
 /** A copy of the credentials of this process; `renew`: get them anew, the last ones were refused.
- */
+ * -RP_E_TIMEOUT: they cannot be had now, but perhaps later. */
 RP_MUST_CHECK int rp_credentials_get(struct rp_credentials *credentials, bool renew,
-                                     struct rp_error *error);
+                                     const struct rp_patience *patience, struct rp_error *error);
 void rp_credentials_free(struct rp_credentials *credentials);
 
 #endif

@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
+#include "base/bits.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "object/profile.h"
@@ -17,6 +19,7 @@
 #define CONNECT_MS 1000L
 #define ANSWER_MS 5000L
 #define INSTANCE "http://169.254.169.254"
+#define INSTANCE_6 "http://[fd00:ec2::254]"
 
 struct answer {
     char *text; /* [ANSWER_BYTES_MAX], with a NUL */
@@ -82,21 +85,43 @@ static char *container_header(void)
     return header;
 }
 
-static char *ask_container(const struct rp_curl *curl, const char *relative, const char *full)
+/* Keys go over an http connection only to this machine, or to the addresses that ECS and EKS have
+ * for it. Any other host could be anybody's. */
+static bool is_local(const char *url)
 {
+    static const char *const hosts[] = {"localhost", "[::1]", "169.254.170.2", "169.254.170.23",
+                                        "[fd00:ec2::23]"};
+    const char *host = url + strlen("http://");
+    size_t length = *host == '[' ? strcspn(host, "]/") + 1 : strcspn(host, ":/?#");
+    for (size_t i = 0; i < RP_ARRAY_COUNT(hosts); i++)
+        if (strlen(hosts[i]) == length && !strncasecmp(host, hosts[i], length))
+            return true;
+    return !strncmp(host, "127.", 4) && strspn(host, "0123456789.") == length;
+}
+
+static int ask_container(const struct rp_curl *curl, const char *relative, const char *full,
+                         char **text_out, struct rp_error *error)
+{
+    if (!relative && !strncasecmp(full, "http://", 7) && !is_local(full))
+        return rp_fail(error, -RP_E_CONFIG, "name it by https, or by an address of this machine",
+                       "credentials: AWS_CONTAINER_CREDENTIALS_FULL_URI is an http URL of another "
+                       "host, where keys would be read by others");
     char *url = relative ? rp_format("http://169.254.170.2%s", relative) : strdup(full);
     char *header = container_header();
-    char *text = url && header ? ask(curl, "GET", url, *header ? header : NULL) : NULL;
+    *text_out = url && header ? ask(curl, "GET", url, *header ? header : NULL) : NULL;
     free(url);
     rp_free_secret(header);
-    return text;
+    return *text_out ? 1
+                     : rp_fail(error, -RP_E_RESOURCE, "check the role of the task or pod",
+                               "credentials: the container's endpoint gave none");
 }
 
 static char *ask_instance(const struct rp_curl *curl)
 {
     static const char roles[] = "/latest/meta-data/iam/security-credentials/";
     const char *given = rp_environment("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-    const char *base = given ? given : INSTANCE;
+    const char *mode = rp_environment("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE");
+    const char *base = given ? given : mode && !strcasecmp(mode, "IPv6") ? INSTANCE_6 : INSTANCE;
     char *url = rp_format("%s/latest/api/token", base);
     char *token = url ? ask(curl, "PUT", url, "X-aws-ec2-metadata-token-ttl-seconds: 300") : NULL;
     char *header = token ? rp_format("X-aws-ec2-metadata-token: %s", token) : NULL;
@@ -117,18 +142,44 @@ int rp_endpoint_ask(char **text_out, const char **place_out, struct rp_error *er
 {
     const char *relative = rp_environment("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
     const char *full = rp_environment("AWS_CONTAINER_CREDENTIALS_FULL_URI");
-    const char *disabled = rp_environment("AWS_EC2_METADATA_DISABLED");
+    bool is_disabled;
     const struct rp_curl *curl = rp_curl_load(error);
     if (!curl)
         return -RP_E_RESOURCE;
-    if (relative || full) {
-        *text_out = ask_container(curl, relative, full);
-        *place_out = "the container's endpoint";
-        return *text_out ? 1
-                         : rp_fail(error, -RP_E_RESOURCE, "check the role of the task or pod",
-                                   "credentials: the container's endpoint gave none");
-    }
-    *text_out = disabled && !strcasecmp(disabled, "true") ? NULL : ask_instance(curl);
-    *place_out = "the instance's endpoint";
+    *text_out = NULL;
+    *place_out = relative || full ? "the container's endpoint" : "the instance's endpoint";
+    if (relative || full)
+        return ask_container(curl, relative, full, text_out, error);
+    int code = rp_environment_flag("AWS_EC2_METADATA_DISABLED", &is_disabled, error);
+    if (code < 0 || is_disabled)
+        return code;
+    *text_out = ask_instance(curl);
     return *text_out != NULL;
+}
+
+int rp_endpoint_post(const char *url, const char *body, char **answer_out, long *status_out,
+                     struct rp_error *error)
+{
+    const struct rp_curl *curl = rp_curl_load(error);
+    struct answer answer = {.text = rp_calloc(1, ANSWER_BYTES_MAX)};
+    CURL *easy = curl && answer.text ? curl->easy_init() : NULL;
+    const char *authorities = rp_environment_authorities();
+    *answer_out = answer.text;
+    *status_out = 0;
+    if (!easy)
+        return curl ? rp_fail(error, -ENOMEM, NULL, "out of memory for a request") : -RP_E_RESOURCE;
+    curl->easy_setopt(easy, CURLOPT_URL, url);
+    curl->easy_setopt(easy, CURLOPT_POSTFIELDS, body);
+    curl->easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+    curl->easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl->easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, ANSWER_MS);
+    curl->easy_setopt(easy, CURLOPT_TIMEOUT_MS, 2 * ANSWER_MS);
+    curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_part);
+    curl->easy_setopt(easy, CURLOPT_WRITEDATA, &answer);
+    if (authorities)
+        curl->easy_setopt(easy, CURLOPT_CAINFO, authorities);
+    if (curl->easy_perform(easy) == CURLE_OK)
+        curl->easy_getinfo(easy, CURLINFO_RESPONSE_CODE, status_out);
+    curl->easy_cleanup(easy);
+    return 0;
 }

@@ -6,11 +6,13 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "base/file.h"
 #include "base/mem.h"
 #include "object/credentials.h"
+#include "object/google.h"
 #include "object/profile.h"
 #include "object/sign.h"
 #include "object/url.h"
@@ -83,13 +85,17 @@ void rp_ask_free(struct rp_ask *ask)
 static char *hub_token(void)
 {
     const char *given = rp_environment("HF_TOKEN"), *home = rp_environment("HF_HOME");
+    if (!given)
+        given = rp_environment("HUGGING_FACE_HUB_TOKEN");
     if (given)
         return strdup(given);
     const char *file = rp_environment("HF_TOKEN_PATH"), *user = rp_environment("HOME");
-    char *path = file   ? strdup(file)
-                 : home ? rp_format("%s/token", home)
-                 : user ? rp_format("%s/.cache/huggingface/token", user)
-                        : NULL;
+    const char *cache = rp_environment("XDG_CACHE_HOME");
+    char *path = file    ? strdup(file)
+                 : home  ? rp_format("%s/token", home)
+                 : cache ? rp_format("%s/huggingface/token", cache)
+                 : user  ? rp_format("%s/.cache/huggingface/token", user)
+                         : NULL;
     char *text = NULL;
     size_t bytes;
     if (path && rp_file_read_all(path, TOKEN_BYTES_MAX, &text, &bytes, NULL) == 0)
@@ -98,20 +104,29 @@ static char *hub_token(void)
     return text;
 }
 
-static char *google_token(void)
-{
-    const char *given = rp_environment("GOOGLE_OAUTH_ACCESS_TOKEN");
-    if (!given)
-        given = rp_environment("CLOUDSDK_AUTH_ACCESS_TOKEN");
-    return given ? strdup(given) : NULL;
-}
-
 static char *plain_url(const struct rp_url *url, const char *query)
 {
     const char *right = url->query ? url->query : rp_url_sas(url);
     return rp_format("%s://%s%s%s%s%s%s", url->scheme, url->host, url->path,
                      query || right ? "?" : "", query ? query : "", query && right ? "&" : "",
                      right ? right : "");
+}
+
+/* The query of a bucket whose readers pay; its parameter is the last one in the order of bytes. The
+ * caller frees it. */
+static int add_payer(const struct rp_url *url, const char *query, char **made,
+                     struct rp_error *error)
+{
+    const char *payer = url->store == RP_STORE_S3 ? rp_environment("AWS_REQUEST_PAYER") : NULL;
+    *made = NULL;
+    if (payer && strcasecmp(payer, "requester") != 0)
+        return rp_fail(error, -RP_E_CONFIG, "set it to requester, or unset it",
+                       "AWS_REQUEST_PAYER: expected requester, found `%.64s`", payer);
+    if (!payer && !query)
+        return 0;
+    *made = rp_format("%s%s%s", query ? query : "", query && payer ? "&" : "",
+                      payer ? "x-amz-request-payer=requester" : "");
+    return *made ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
 }
 
 static char *signed_url(const struct rp_url *url, const char *query,
@@ -133,36 +148,47 @@ static char *signed_url(const struct rp_url *url, const char *query,
     return made;
 }
 
-static int get_keys(const struct rp_url *url, bool renew, struct rp_credentials *keys,
-                    struct rp_error *error)
+static int get_keys(const struct rp_url *url, bool renew, const struct rp_patience *patience,
+                    struct rp_credentials *keys, struct rp_error *error)
 {
     *keys = (struct rp_credentials){0};
     if (url->store == RP_STORE_S3)
-        return rp_credentials_get(keys, renew, error);
+        return rp_credentials_get(keys, renew, patience, error);
     const char *key_id = rp_environment("GS_ACCESS_KEY_ID");
     const char *secret = rp_environment("GS_SECRET_ACCESS_KEY");
-    if (url->store == RP_STORE_GS && key_id && secret)
-        *keys = (struct rp_credentials){
-            .key_id = strdup(key_id), .secret = strdup(secret), .place = "the environment"};
+    if (url->store != RP_STORE_GS || (!key_id && !secret))
+        return 0;
+    if (!key_id || !secret)
+        return rp_fail(error, -RP_E_CONFIG, "set both, or unset it",
+                       "credentials: expected GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY in the "
+                       "environment, found only one of them");
+    *keys = (struct rp_credentials){
+        .key_id = strdup(key_id), .secret = strdup(secret), .place = "the environment"};
     return 0;
 }
 
 /* Make the URL to ask; the lock is held. */
-static int make_url(struct rp_object *object, const char *query, char **made,
-                    struct rp_error *error)
+static int make_url(struct rp_object *object, const char *query, const struct rp_patience *patience,
+                    char **made, struct rp_error *error)
 {
     struct rp_credentials keys;
-    int code = get_keys(&object->url, object->was_refused, &keys, error);
-    if (code < 0)
+    char *paid = NULL;
+    int code = get_keys(&object->url, object->was_refused, patience, &keys, error);
+    if (code == 0)
+        code = add_payer(&object->url, query, &paid, error);
+    if (code < 0) {
+        rp_credentials_free(&keys);
         return code;
+    }
     object->expires = 0;
     object->place = keys.key_id                ? keys.place
                     : rp_url_sas(&object->url) ? "AZURE_STORAGE_SAS_TOKEN"
                                                : NULL;
-    *made = keys.key_id && keys.secret ? signed_url(&object->url, query, &keys, &object->expires)
+    *made = keys.key_id && keys.secret ? signed_url(&object->url, paid, &keys, &object->expires)
                                        : plain_url(&object->url, query);
     object->has_moved = false;
     rp_credentials_free(&keys);
+    free(paid);
     return *made ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
 }
 
@@ -172,17 +198,36 @@ static bool is_fresh(const struct rp_object *object)
            (object->expires == 0 || time(NULL) < object->expires - EARLY_S / 2);
 }
 
-int rp_object_ask(struct rp_object *object, const char *query, struct rp_ask *ask,
-                  struct rp_error *error)
+/* The bearer that goes with the URL, if it is shown one; the lock is held. */
+static int add_bearer(const struct rp_object *object, bool renew,
+                      const struct rp_patience *patience, struct rp_ask *ask,
+                      struct rp_error *error)
+{
+    enum rp_store store = object->url.store;
+    bool is_hub = store == RP_STORE_HUB ||
+                  (store == RP_STORE_HTTP && rp_url_may_have_hub_token(&object->url));
+    if (object->has_moved)
+        return 0;
+    if (store == RP_STORE_GS && !object->place)
+        return rp_google_token(renew, patience, &ask->bearer, &ask->place, error);
+    ask->bearer = is_hub ? hub_token() : NULL;
+    if (ask->bearer)
+        ask->place = "HF_TOKEN, or of `hf auth login`";
+    return 0;
+}
+
+int rp_object_ask(struct rp_object *object, const char *query, const struct rp_patience *patience,
+                  struct rp_ask *ask, struct rp_error *error)
 {
     *ask = (struct rp_ask){0};
     int code = 0;
     pthread_mutex_lock(&object->lock);
+    bool renew = object->was_refused;
     if (query) {
-        code = make_url(object, query, &ask->url, error);
+        code = make_url(object, query, patience, &ask->url, error);
     } else if (!is_fresh(object)) {
         char *made = NULL;
-        code = make_url(object, NULL, &made, error);
+        code = make_url(object, NULL, patience, &made, error);
         if (code == 0) {
             rp_free_secret(object->asked);
             object->asked = made;
@@ -190,17 +235,10 @@ int rp_object_ask(struct rp_object *object, const char *query, struct rp_ask *as
     }
     if (code == 0 && !query)
         ask->url = strdup(object->asked);
-    object->was_refused = false;
     ask->place = object->place;
-    if (!object->has_moved && object->url.store == RP_STORE_GS && !object->place)
-        ask->bearer = google_token();
-    enum rp_store store = object->url.store;
-    bool is_hub = store == RP_STORE_HUB ||
-                  (store == RP_STORE_HTTP && rp_url_may_have_hub_token(&object->url));
-    if (!object->has_moved && is_hub)
-        ask->bearer = hub_token();
-    if (ask->bearer)
-        ask->place = is_hub ? "HF_TOKEN, or of `hf auth login`" : "the environment";
+    if (code == 0)
+        code = add_bearer(object, renew, patience, ask, error);
+    object->was_refused = code < 0 && renew;
     pthread_mutex_unlock(&object->lock);
     if (code == 0 && !ask->url)
         code = rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");

@@ -11,9 +11,9 @@
 
 struct rp_patience rp_patience_standard(bool is_start)
 {
-    struct rp_patience p = {50, 20000, 300, 20};
+    struct rp_patience p = {50, 20000, 300, 20, {NULL, NULL}};
     const char *given = getenv("RINGPACK_OBJECT_PATIENCE");
-    struct rp_patience said;
+    struct rp_patience said = p;
     if (given && sscanf(given, "%" SCNu32 ",%" SCNu32 ",%" SCNu32 ",%" SCNu32, &said.pause_ms,
                         &said.pause_max_ms, &said.give_up_s, &said.stall_s) == 4)
         p = said;

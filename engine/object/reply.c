@@ -11,11 +11,14 @@
 
 #include "base/bits.h"
 #include "base/defect.h"
+#include "base/escape.h"
 #include "base/text.h"
 
 #define CHANGED_HINT                                                                               \
     "what was delivered and saved is valid; restore the object and start again, or begin another " \
     "run if the change was meant"
+
+#define VIRTUAL_HINT "this store wants https://BUCKET.HOST: set AWS_S3_ADDRESSING_STYLE=virtual"
 
 void rp_reply_begin(struct rp_object_reply *reply)
 {
@@ -71,6 +74,7 @@ static void take_value(struct rp_object_reply *reply, const char *name, const ch
         size_t bytes;
     } texts[] = {{"etag", reply->etag, sizeof reply->etag},
                  {"last-modified", reply->modified, sizeof reply->modified},
+                 {"content-encoding", reply->coding, sizeof reply->coding},
                  {"x-amz-bucket-region", reply->region, sizeof reply->region}};
     for (size_t i = 0; i < RP_ARRAY_COUNT(texts); i++)
         if (!strcasecmp(name, texts[i].name))
@@ -161,25 +165,79 @@ static bool are_keys_old(const struct rp_object_reply *reply, const char *reason
     return false;
 }
 
+/* A server that is busy or broken for a while. Every status of 5xx counts, also those that proxies
+ * made up (509, 520 to 530, 598), but for 501 and 505, which say that a request is not understood.
+ * Stores have further reasons, with other statuses. */
+static bool is_busy(const struct rp_object_reply *reply, const char *code)
+{
+    static const char *const codes[] = {"RequestTimeout",
+                                        "OperationAborted",
+                                        "SlowDown",
+                                        "ServiceUnavailable",
+                                        "InternalError",
+                                        "Throttling",
+                                        "ThrottlingException",
+                                        "TooManyRequests",
+                                        "RequestLimitExceeded",
+                                        "BandwidthLimitExceeded",
+                                        "PriorRequestNotComplete",
+                                        "ConditionalRequestConflict",
+                                        "ServerBusy",
+                                        "OperationTimedOut"};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(codes); i++)
+        if (!strcmp(code, codes[i]))
+            return true;
+    switch (reply->status) {
+    case 408:
+    case 423:
+    case 425:
+    case 429:
+        return true;
+    case 409: /* with a code, it is for good: an object in an archive, for instance */
+        return !*code;
+    case 501:
+    case 505:
+        return false;
+    default:
+        return reply->status >= 500 && reply->status <= 599;
+    }
+}
+
+/* What to do about a right that is refused, by the code of the store. */
+static const char *refusal_hint(const char *code)
+{
+    static const struct {
+        const char *code, *hint;
+    } hints[] = {
+        {"SecondLevelDomainForbidden", VIRTUAL_HINT}, /* OSS */
+        {"PathStyleDomainForbidden", VIRTUAL_HINT},   /* COS */
+        {"InvalidPathAccess", VIRTUAL_HINT},          /* TOS */
+        {"RequestTimeTooSkewed", "set the machine's clock: it differs from the store's"},
+        {"AccessDenied",
+         "check the keys and their rights to read; of a bucket whose readers pay, set "
+         "AWS_REQUEST_PAYER=requester"},
+    };
+    for (size_t i = 0; i < RP_ARRAY_COUNT(hints); i++)
+        if (!strcmp(code, hints[i].code))
+            return hints[i].hint;
+    return "check the keys, their rights to read, and the machine's clock";
+}
+
 static enum rp_verdict judge_refusal(const struct rp_object_reply *reply,
                                      const struct rp_expected *expected, struct rp_error *error)
 {
-    char reason[128], hint[160] = "check the URL and the endpoint";
+    char reason[128], hint[RP_HINT_PATH_BYTES + 64] = "check the URL and the endpoint";
     find_reason(reply, reason, sizeof reason);
-    switch (are_keys_old(reply, reason) ? 403 : reply->status) {
-    case 408:
-    case 425:
-    case 429:
-    case 500:
-    case 502:
-    case 503:
-    case 504:
+    const char *code = strchr(reason + strlen("HTTP status "), ' ');
+    code = code ? code + 1 : "";
+    if (is_busy(reply, code) && !RP_DEFECT(give_up_on_busy_stores)) {
         (void)rp_fail(error, -RP_E_TIMEOUT, NULL, "%s: %s", expected->name, reason);
         return RP_REPLY_AGAIN;
+    }
+    switch (are_keys_old(reply, reason) ? 403 : reply->status) {
     case 401:
     case 403:
-        (void)rp_fail(error, -EACCES,
-                      "check the keys, their rights to read, and the machine's clock",
+        (void)rp_fail(error, -EACCES, refusal_hint(code),
                       "%s: the store refuses to give it: %s; %s%s", expected->name, reason,
                       expected->keys_place ? "the keys are those of " : "the request had no keys",
                       expected->keys_place ? expected->keys_place : "");
@@ -191,7 +249,8 @@ static enum rp_verdict judge_refusal(const struct rp_object_reply *reply,
         return judge_missing(reply, expected, reason, error);
     default:
         if (reply->region[0])
-            snprintf(hint, sizeof hint, "set AWS_REGION=%s, where the bucket is", reply->region);
+            snprintf(hint, sizeof hint, "set AWS_REGION=%s, where the bucket is",
+                     RP_TEXT_SHELL_WORD(reply->region));
         (void)rp_fail(error, -RP_E_PROTOCOL, hint, "%s: the server refuses the request: %s",
                       expected->name, reason);
         return RP_REPLY_WRONG;
@@ -205,7 +264,9 @@ static enum rp_verdict judge_identity(const struct rp_object_reply *reply,
     char was[24], is[24];
     snprintf(was, sizeof was, "%" PRIu64, expected->total);
     snprintf(is, sizeof is, "%" PRIu64, total);
-    if (expected->total != RP_SIZE_UNKNOWN && total != expected->total) {
+    /* "*": the server does not say it. The identity says that it is the same object. */
+    bool is_said = total != RP_SIZE_UNKNOWN || !expected->identity;
+    if (expected->total != RP_SIZE_UNKNOWN && total != expected->total && is_said) {
         (void)fail_changed(expected, "bytes", was, is, error);
         return RP_REPLY_WRONG;
     }
@@ -232,6 +293,45 @@ static enum rp_verdict judge_page(const struct rp_object_reply *reply,
     return RP_REPLY_WRONG;
 }
 
+static int fail_ranges(const struct rp_object_reply *reply, const struct rp_expected *expected,
+                       struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_PROTOCOL,
+                   "serve it from a store that does, or copy the object to a disk",
+                   "%s: the server does not serve ranges: expected status 206 and a "
+                   "Content-Range, found status %ld",
+                   expected->name, reply->status);
+}
+
+/* Bytes that were encoded on the way are not those of the object. A file whose name says that it is
+ * compressed is stored so: a server may say it once more. */
+static bool is_as_stored(const struct rp_object_reply *reply, const char *name)
+{
+    static const struct {
+        const char *coding, *ending;
+    } as_named[] = {{"gzip", ".gz"},  {"x-gzip", ".gz"}, {"gzip", ".tgz"},
+                    {"zstd", ".zst"}, {"br", ".br"},     {"bzip2", ".bz2"}};
+    const char *coding = reply->coding;
+    if (!*coding || !strcasecmp(coding, "identity") || !strcasecmp(coding, "aws-chunked"))
+        return true; /* clients leave the last one, of an upload, at objects */
+    for (size_t i = 0; i < RP_ARRAY_COUNT(as_named); i++)
+        if (!strcasecmp(coding, as_named[i].coding) && rp_text_has_suffix(name, as_named[i].ending))
+            return true;
+    return RP_DEFECT(take_encoded_bytes);
+}
+
+static int fail_encoded(const struct rp_object_reply *reply, const struct rp_expected *expected,
+                        struct rp_error *error)
+{
+    char coding[RP_ESCAPED_BYTES(sizeof reply->coding)];
+    rp_escape(coding, sizeof coding, reply->coding, "");
+    return rp_fail(error, -RP_E_PROTOCOL,
+                   "turn compression off in the server, or in the proxy in front of it; if the "
+                   "object was stored with a Content-Encoding, store it without",
+                   "%s: expected the bytes as they are stored, found Content-Encoding: %s",
+                   expected->name, coding);
+}
+
 enum rp_verdict rp_reply_judge(const struct rp_object_reply *reply,
                                const struct rp_expected *expected, struct rp_error *error)
 {
@@ -239,16 +339,22 @@ enum rp_verdict rp_reply_judge(const struct rp_object_reply *reply,
                     (expected->total == RP_SIZE_UNKNOWN || expected->last + 1 == expected->total);
     if (reply->status < 200 || reply->status > 206)
         return judge_refusal(reply, expected, error);
+    if (!is_as_stored(reply, expected->name)) {
+        (void)fail_encoded(reply, expected, error);
+        return RP_REPLY_WRONG;
+    }
     if (expected->is_page)
         return judge_page(reply, expected, error);
+    /* More than the first bytes, which were asked for: no later range would be answered either. */
+    if (is_whole && expected->is_look && reply->length != RP_SIZE_UNKNOWN &&
+        reply->length > expected->last + 1) {
+        (void)fail_ranges(reply, expected, error);
+        return RP_REPLY_WRONG;
+    }
     if (is_whole && reply->length != RP_SIZE_UNKNOWN)
         return judge_identity(reply, expected, reply->length, error);
     if (!reply->has_range && !RP_DEFECT(ignore_content_range)) {
-        (void)rp_fail(error, -RP_E_PROTOCOL,
-                      "serve it from a store that does, or copy the object to a disk",
-                      "%s: the server does not serve ranges: expected status 206 and a "
-                      "Content-Range, found status %ld",
-                      expected->name, reply->status);
+        (void)fail_ranges(reply, expected, error);
         return RP_REPLY_WRONG;
     }
     uint64_t last = expected->last;

@@ -27,6 +27,7 @@ struct rp_object_reply {
     char etag[RP_IDENTITY_BYTES];     /* "" = none */
     char modified[RP_IDENTITY_BYTES]; /* Last-Modified */
     char region[32];                  /* x-amz-bucket-region */
+    char coding[32];                  /* Content-Encoding */
     char next[RP_NEXT_BYTES];         /* Link: <…?QUERY>; rel="next": the query. "" = none */
     bool is_link_cut; /* there may be a next page, but its query is too long, or has no end */
     char body[1024];  /* of a refusal, its begin */
@@ -43,6 +44,7 @@ const char *rp_reply_identity(const struct rp_object_reply *reply);
 struct rp_expected {
     const char *name;       /* of the object, for people */
     bool is_page;           /* all of what the server has to say, however long; no range */
+    bool is_look;           /* the first bytes of an object that is not known yet */
     uint64_t first, last;   /* the range that was asked for */
     uint64_t total;         /* of the object, RP_SIZE_UNKNOWN = it is to be learned */
     const char *identity;   /* NULL = it is to be learned */

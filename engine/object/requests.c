@@ -21,11 +21,11 @@
 #include "base/mem.h"
 #include "object/profile.h"
 #include "object/curl.h"
+#include "object/outcome.h"
 
 #define MS 1000000ull
 #define CONNECT_MS 10000L
-#define STALL_BYTES 1024L /* a second */
-#define REDIRECTS_MAX 8L
+#define STALL_BYTES 1024L              /* a second */
 #define BODY_BUFFER_BYTES (512L << 10) /* libcurl takes no more */
 #define PROGRESS_BYTES (64u << 10)     /* less than this is no reason to go on for longer */
 #define POLL_MS 100
@@ -41,6 +41,7 @@ struct exchange {
     CURL *easy;
     struct rp_ask ask;
     struct rp_object_reply reply;
+    char detail[CURL_ERROR_SIZE]; /* libcurl's words for what failed */
     enum rp_verdict verdict;
     bool is_judged;
     bool was_refused;    /* once already: the second refusal is the last */
@@ -75,6 +76,7 @@ static struct rp_expected expected_of(const struct exchange *x)
     bool is_range = r->kind == RP_REQUEST_RANGE;
     return (struct rp_expected){.name = rp_object_name(r->object),
                                 .is_page = r->kind == RP_REQUEST_PAGE,
+                                .is_look = r->kind == RP_REQUEST_LOOK,
                                 .first = r->offset + x->begin,
                                 .last = r->offset + r->bytes - 1,
                                 .total = is_range ? r->total : RP_SIZE_UNKNOWN,
@@ -120,16 +122,6 @@ static size_t take_body(char *data, size_t size, size_t count, void *context)
     return taken;
 }
 
-/* A file of certificates in the place of the machine's, as AWS's tools and curl are told of it. */
-static const char *given_authorities(void)
-{
-    static const char *const names[] = {"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"};
-    const char *given = NULL;
-    for (size_t i = 0; i < RP_ARRAY_COUNT(names) && !given; i++)
-        given = rp_environment(names[i]);
-    return given;
-}
-
 static void set_options(struct exchange *x)
 {
     const struct rp_curl *curl = x->owner->curl;
@@ -144,19 +136,23 @@ static void set_options(struct exchange *x)
     curl->easy_setopt(x->easy, CURLOPT_REDIR_PROTOCOLS,
                       is_safe ? (long)CURLPROTO_HTTPS : (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
     curl->easy_setopt(x->easy, CURLOPT_FOLLOWLOCATION, 1L);
-    curl->easy_setopt(x->easy, CURLOPT_MAXREDIRS, REDIRECTS_MAX);
+    curl->easy_setopt(x->easy, CURLOPT_MAXREDIRS, RP_REDIRECTS_MAX);
     curl->easy_setopt(x->easy, CURLOPT_NOSIGNAL, 1L);
     curl->easy_setopt(x->easy, CURLOPT_USERAGENT, "ringpack/" RP_VERSION);
     curl->easy_setopt(x->easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
     curl->easy_setopt(x->easy, CURLOPT_LOW_SPEED_LIMIT, STALL_BYTES);
     curl->easy_setopt(x->easy, CURLOPT_LOW_SPEED_TIME, (long)x->owner->patience.stall_s);
     curl->easy_setopt(x->easy, CURLOPT_BUFFERSIZE, BODY_BUFFER_BYTES);
+    curl->easy_setopt(x->easy, CURLOPT_ACCEPT_ENCODING, "identity");
+    curl->easy_setopt(x->easy, CURLOPT_HTTP_CONTENT_DECODING, 0L);
     curl->easy_setopt(x->easy, CURLOPT_HEADERFUNCTION, take_header);
     curl->easy_setopt(x->easy, CURLOPT_HEADERDATA, x);
     curl->easy_setopt(x->easy, CURLOPT_WRITEFUNCTION, take_body);
     curl->easy_setopt(x->easy, CURLOPT_WRITEDATA, x);
+    curl->easy_setopt(x->easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+    curl->easy_setopt(x->easy, CURLOPT_ERRORBUFFER, x->detail);
     curl->easy_setopt(x->easy, CURLOPT_PRIVATE, x);
-    const char *authorities = given_authorities();
+    const char *authorities = rp_environment_authorities();
     if (authorities)
         curl->easy_setopt(x->easy, CURLOPT_CAINFO, authorities);
     if (x->ask.bearer) { /* libcurl sends it to no other host */
@@ -170,38 +166,13 @@ static void set_options(struct exchange *x)
     }
 }
 
+/* ---- pauses ---------------------------------------------------------------------------------- */
+
 static void finish(struct exchange *x)
 {
     x->state = DONE;
     x->owner->done++;
 }
-
-static void ask(struct exchange *x)
-{
-    struct rp_object_request *r = x->request;
-    rp_ask_free(&x->ask);
-    rp_reply_begin(&x->reply);
-    if (r->kind != RP_REQUEST_RANGE)
-        r->arrived = 0;
-    x->begin = r->arrived;
-    x->is_judged = false;
-    x->swallowed = 0;
-    r->error.code = 0;
-    if (rp_object_ask(r->object, r->query, &x->ask, &r->error) < 0) {
-        finish(x);
-        return;
-    }
-    set_options(x);
-    x->state = ASKED;
-    CURLMcode code = x->owner->curl->multi_add_handle(x->owner->multi, x->easy);
-    RP_ASSERT(code == CURLM_OK || code == CURLM_OUT_OF_MEMORY);
-    if (code != CURLM_OK) {
-        (void)rp_fail(&r->error, -ENOMEM, NULL, "out of memory for a request");
-        finish(x);
-    }
-}
-
-/* ---- what became of it ----------------------------------------------------------------------- */
 
 static uint64_t draw_below(struct rp_requests *requests, uint64_t limit)
 {
@@ -255,6 +226,37 @@ static void pause_or_give_up(struct exchange *x)
         tell(requests, r, now);
 }
 
+static void ask(struct exchange *x)
+{
+    struct rp_object_request *r = x->request;
+    rp_ask_free(&x->ask);
+    rp_reply_begin(&x->reply);
+    if (r->kind != RP_REQUEST_RANGE)
+        r->arrived = 0;
+    x->begin = r->arrived;
+    x->is_judged = false;
+    x->detail[0] = '\0';
+    x->swallowed = 0;
+    r->error.code = 0;
+    int asked = rp_object_ask(r->object, r->query, &x->owner->patience, &x->ask, &r->error);
+    if (asked == -RP_E_TIMEOUT) /* keys that cannot be had for a time */
+        pause_or_give_up(x);
+    else if (asked < 0)
+        finish(x);
+    if (asked < 0)
+        return;
+    set_options(x);
+    x->state = ASKED;
+    CURLMcode code = x->owner->curl->multi_add_handle(x->owner->multi, x->easy);
+    RP_ASSERT(code == CURLM_OK || code == CURLM_OUT_OF_MEMORY);
+    if (code != CURLM_OK) {
+        (void)rp_fail(&r->error, -ENOMEM, NULL, "out of memory for a request");
+        finish(x);
+    }
+}
+
+/* ---- what became of it ----------------------------------------------------------------------- */
+
 static bool is_whole(const struct rp_object_request *r)
 {
     uint64_t wanted = r->bytes;
@@ -263,47 +265,29 @@ static bool is_whole(const struct rp_object_request *r)
     return r->kind == RP_REQUEST_PAGE || r->arrived == wanted;
 }
 
-/* What libcurl says, of a reply that was not wrong in itself. True: it is to be asked for again. */
-static bool judge_transfer(struct exchange *x, CURLcode code)
+/* Of a transfer that libcurl has ended. */
+static struct rp_outcome outcome_of(const struct exchange *x, CURLcode code)
 {
-    struct rp_object_request *r = x->request;
-    const char *name = rp_object_name(r->object);
-    switch (code) {
-    case CURLE_TOO_MANY_REDIRECTS:
-        (void)rp_fail(&r->error, -RP_E_PROTOCOL, "check the URL",
-                      "%s: more than %ld redirects, perhaps in a circle", name, REDIRECTS_MAX);
-        return false;
-    case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CACERT_BADFILE:
-        (void)rp_fail(&r->error, -RP_E_PROTOCOL,
-                      "install the authority's certificate (`update-ca-certificates`), or name it "
-                      "by SSL_CERT_FILE",
-                      "%s: the server's certificate is not trusted", name);
-        return false;
-    case CURLE_UNSUPPORTED_PROTOCOL:
-    case CURLE_URL_MALFORMAT:
-        (void)rp_fail(&r->error, -RP_E_CONFIG, "check the URL", "%s: it cannot be asked for", name);
-        return false;
-    case CURLE_WRITE_ERROR: /* we ended it: a page that is too long, or more than was promised */
-        (void)rp_fail(&r->error, -RP_E_PROTOCOL, "check the server",
-                      "%s: the answer is longer than %u bytes", name, r->bytes);
-        return false;
-    default:
-        (void)rp_fail(&r->error, -RP_E_TIMEOUT, NULL, "%s: %s", name,
-                      code == CURLE_OK ? "the body ended too soon"
-                                       : x->owner->curl->easy_strerror(code));
-        return true;
-    }
+    const struct rp_curl *curl = x->owner->curl;
+    struct rp_outcome outcome = {.name = rp_object_name(x->request->object),
+                                 .url = x->ask.url,
+                                 .said = curl->easy_strerror(code),
+                                 .detail = x->detail,
+                                 .code = code,
+                                 .bytes = x->request->bytes};
+    curl->easy_getinfo(x->easy, CURLINFO_HTTP_CONNECTCODE, &outcome.connect_status);
+    return outcome;
 }
 
 static void conclude(struct exchange *x, CURLcode code)
 {
     struct rp_object_request *r = x->request;
+    struct rp_outcome outcome = outcome_of(x, code);
     char *moved = NULL;
     long redirects = 0;
     /* A redirect that libcurl has not followed says no place: of S3 it tells the region. */
     bool is_last = code == CURLE_OK || x->reply.status >= 400;
-    if (x->reply.status >= 200 && is_last)
+    if (x->reply.status >= 200 && is_last && !rp_outcome_is_proxys(&outcome))
         judge(x);
     if (x->is_judged && x->verdict == RP_REPLY_REFUSED && !x->was_refused) {
         x->was_refused = true;
@@ -325,7 +309,7 @@ static void conclude(struct exchange *x, CURLcode code)
             rp_object_moved(r->object, moved);
         r->error.code = 0;
         finish(x);
-    } else if (judge_transfer(x, code)) {
+    } else if (rp_outcome_judge(&outcome, &r->error)) {
         pause_or_give_up(x);
     } else {
         finish(x);

@@ -17,6 +17,8 @@
 #include "object/object.h"
 #include "object/reply.h"
 
+#define RP_REDIRECTS_MAX 8L /* of one request */
+
 enum rp_request_kind {
     RP_REQUEST_RANGE, /* bytes [offset, offset + bytes) of an object that is known */
     RP_REQUEST_LOOK,  /* the first bytes of an object, its size and its identity */
@@ -39,12 +41,6 @@ struct rp_object_request {
     struct rp_error error;            /* code 0: it is whole */
 };
 
-/* How long to go on. */
-struct rp_patience {
-    uint32_t pause_ms, pause_max_ms; /* the first pause, and the longest */
-    uint32_t give_up_s;              /* without a piece that arrived */
-    uint32_t stall_s;                /* a connection that brings less than 1 KiB/s is given up */
-};
 /** 50 ms to 20 s, 300 s, 20 s, unless RINGPACK_OBJECT_PATIENCE says otherwise, with four numbers in
  * this order, as "50,20000,300,20". `is_start`: somebody waits for the answer, so give up sooner.
  */

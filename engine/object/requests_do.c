@@ -15,6 +15,7 @@ int rp_requests_do(struct rp_object_request *requests, size_t count, uint32_t de
                    struct rp_error *error)
 {
     struct rp_patience patience = rp_patience_standard(true);
+    patience.stopper.is_stopping = is_stopping;
     struct rp_requests *all;
     depth = (uint32_t)rp_min_u64(depth, rp_max_u64(count, 1));
     int code = rp_requests_open(&all, depth, &patience, error);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/bits.h"
 #include "base/defect.h"
@@ -166,13 +167,22 @@ void rp_url_free(struct rp_url *url)
     *url = (struct rp_url){0};
 }
 
-/* Where S3 is served from in the place of AWS; the caller frees it, NULL: nowhere. */
-static char *given_endpoint(void)
+/* ---- where buckets are ----------------------------------------------------------------------- */
+
+/* Where S3 is served from in the place of AWS: *endpoint, which the caller frees; NULL: nowhere. */
+static int given_endpoint(char **endpoint, struct rp_error *error)
 {
+    bool is_ignored;
     const char *given = rp_environment("AWS_ENDPOINT_URL_S3");
+    *endpoint = NULL;
     if (!given)
         given = rp_environment("AWS_ENDPOINT_URL");
-    return given ? strdup(given) : rp_profile_value("endpoint_url");
+    int code = rp_environment_flag("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", &is_ignored, error);
+    if (code == 0 && !given && !is_ignored)
+        code = rp_profile_check(error);
+    if (code == 0 && !is_ignored)
+        *endpoint = given ? strdup(given) : rp_profile_service_value("endpoint_url");
+    return code;
 }
 
 char *rp_s3_region(void)
@@ -184,68 +194,159 @@ char *rp_s3_region(void)
     return region ? region : strdup("us-east-1");
 }
 
+const char *rp_aws_domain(const char *region)
+{
+    static const struct {
+        const char *prefix, *domain;
+    } partitions[] = {{"cn-", "amazonaws.com.cn"},    {"eusc-", "amazonaws.eu"},
+                      {"us-iso-", "c2s.ic.gov"},      {"us-isob-", "sc2s.sgov.gov"},
+                      {"us-isof-", "csp.hci.ic.gov"}, {"eu-isoe-", "cloud.adc-e.uk"}};
+    for (size_t i = 0; region && i < RP_ARRAY_COUNT(partitions); i++)
+        if (!strncmp(region, partitions[i].prefix, strlen(partitions[i].prefix)))
+            return partitions[i].domain;
+    return "amazonaws.com";
+}
+
 static int check_endpoint(const char *name, const char *endpoint, struct rp_error *error)
 {
-    if (!strncmp(endpoint, "http://", 7) || !strncmp(endpoint, "https://", 8))
+    bool is_http = !strncmp(endpoint, "http://", 7) || !strncmp(endpoint, "https://", 8);
+    const char *host = is_http ? strstr(endpoint, "://") + 3 : endpoint;
+    size_t shown = strcspn(endpoint, "?#");
+    if (is_http && !memchr(host, '@', strcspn(host, "/")))
         return 0;
+    if (is_http) /* with a password, perhaps */
+        return rp_fail(error, -RP_E_CONFIG, "set it to https://HOST",
+                       "%s: expected a URL of http or https, found one with a user", name);
     return rp_fail(error, -RP_E_CONFIG, "set it to https://HOST",
-                   "%s: expected a URL of http or https, found `%.200s`", name, endpoint);
+                   "%s: expected a URL of http or https, found `%.*s`", name,
+                   (int)rp_min_u64(shown, 200), endpoint);
+}
+
+/* Bytes of HOST[:PORT] without a port that its scheme has anyway: clients leave that out of the
+ * header `Host`, which is signed. */
+static size_t host_bytes(const char *scheme, const char *host, size_t length)
+{
+    size_t name = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
+    if (name >= length || host[name] != ':')
+        return length;
+    const char *digits = host + name + 1;
+    size_t zeros = strspn(digits, "0"), count = length - name - 1 - rp_min_u64(zeros, length);
+    const char *standard = !strncmp(scheme, "https", 5) ? "443" : "80";
+    bool is_standard = count == strlen(standard) && !strncmp(digits + zeros, standard, count);
+    return length == name + 1 || (is_standard && !RP_DEFECT(sign_standard_port)) ? name : length;
+}
+
+/* How buckets are named: in the host, or in the path. */
+static int find_style(bool *is_virtual, bool *is_path, struct rp_error *error)
+{
+    const char *given = rp_environment("AWS_S3_ADDRESSING_STYLE");
+    char *style = given ? strdup(given) : rp_profile_value("s3/addressing_style");
+    *is_virtual = style && !strcasecmp(style, "virtual");
+    *is_path = style && !strcasecmp(style, "path");
+    int code = !style || *is_virtual || *is_path || !strcasecmp(style, "auto")
+                   ? 0
+                   : rp_fail(error, -RP_E_CONFIG, "set it to virtual, path or auto",
+                             "AWS_S3_ADDRESSING_STYLE, or addressing_style of the profile: "
+                             "expected virtual, path or auto, found `%.64s`",
+                             style);
+    free(style);
+    return code;
+}
+
+static bool is_label(const char *text)
+{
+    size_t length = strlen(text);
+    return length <= 63 && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == length &&
+           text[0] != '-' && text[length - 1] != '-';
 }
 
 /* http://HOST[/BASE], which the variable `name` of the environment may have given. */
 static int take_endpoint(struct rp_url *url, const char *name, const char *endpoint,
                          const char *key, struct rp_error *error)
 {
+    bool is_virtual = false, is_path;
     int code = check_endpoint(name, endpoint, error);
+    if (code == 0 && url->store == RP_STORE_S3)
+        code = find_style(&is_virtual, &is_path, error);
+    if (code == 0 && is_virtual && !is_label(url->bucket))
+        code = rp_fail(error, -RP_E_CONFIG, "set AWS_S3_ADDRESSING_STYLE=path",
+                       "%s: buckets are to be hosts (addressing_style: virtual), and this one's "
+                       "name cannot be one",
+                       url->name);
     if (code < 0)
         return code;
     const char *host = strstr(endpoint, "://") + 3;
-    size_t length = strcspn(host, "/");
+    size_t length = strcspn(host, "/?#"), base_length = strcspn(host + length, "?#");
     const char *base = host + length;
-    size_t base_length = strlen(base);
     while (base_length && base[base_length - 1] == '/')
         base_length--;
     url->scheme = rp_format("%.*s", (int)(host - 3 - endpoint), endpoint);
-    url->host = rp_format("%.*s", (int)length, host);
-    url->path = rp_format("%.*s/%s%s%s", (int)base_length, base, url->bucket, *key ? "/" : "", key);
+    if (url->store != RP_STORE_HUB) /* nothing is signed for it, and hosts are compared */
+        length = host_bytes(endpoint, host, length);
+    url->host = rp_format("%s%s%.*s", is_virtual ? url->bucket : "", is_virtual ? "." : "",
+                          (int)length, host);
+    url->path = is_virtual ? rp_format("%.*s/%s", (int)base_length, base, key)
+                           : rp_format("%.*s/%s%s%s", (int)base_length, base, url->bucket,
+                                       *key ? "/" : "", key);
     return 0;
 }
 
-/* A bucket with a dot in its name has no certificate of its own. */
-static void place_on_aws(struct rp_url *url, const char *key)
+/* A bucket with a dot in its name has no certificate of its own, and one with capitals is no host.
+ */
+static int place_on_aws(struct rp_url *url, const char *key, struct rp_error *error)
 {
+    bool is_virtual, is_path;
     char *region = rp_s3_region();
-    bool has_dot = strchr(url->bucket, '.') != NULL;
+    int code = find_style(&is_virtual, &is_path, error);
+    if (code == 0 && region && (!is_label(region) || !*region))
+        code = rp_fail(error, -RP_E_CONFIG, "set AWS_REGION to a region, as us-east-1",
+                       "AWS_REGION, or region of the profile: expected a region of AWS, found "
+                       "`%.64s`",
+                       region);
     url->scheme = strdup("https");
-    if (region && has_dot) {
-        url->host = rp_format("s3.%s.amazonaws.com", region);
+    if (code == 0 && region && (is_path || !is_label(url->bucket))) {
+        url->host = rp_format("s3.%s.%s", region, rp_aws_domain(region));
         url->path = rp_format("/%s/%s", url->bucket, key);
-    } else if (region) {
-        url->host = rp_format("%s.s3.%s.amazonaws.com", url->bucket, region);
+    } else if (code == 0 && region) {
+        url->host = rp_format("%s.s3.%s.%s", url->bucket, region, rp_aws_domain(region));
         url->path = rp_format("/%s", key);
     }
     free(region);
+    return code;
 }
 
 static int place_in_bucket(struct rp_url *url, struct rp_error *error)
 {
     int code = 0;
-    char *key = rp_percent_encode(url->key, true);
+    char *key = rp_percent_encode(url->key, true), *endpoint = NULL;
     const char *google = rp_environment("STORAGE_EMULATOR_HOST"); /* as Google's own clients */
     static const char *const names[] = {[RP_STORE_S3] = "AWS_ENDPOINT_URL",
                                         [RP_STORE_GS] = "STORAGE_EMULATOR_HOST",
                                         [RP_STORE_HUB] = "HF_ENDPOINT"};
     const char *hub = rp_environment("HF_ENDPOINT");
-    char *endpoint = url->store == RP_STORE_S3    ? given_endpoint()
-                     : url->store == RP_STORE_HUB ? strdup(hub ? hub : HUB)
-                                                  : strdup(google ? google : GOOGLE);
-    if (key && endpoint)
+    if (url->store == RP_STORE_S3)
+        code = given_endpoint(&endpoint, error);
+    else
+        endpoint = url->store == RP_STORE_HUB ? strdup(hub ? hub : HUB)
+                                              : strdup(google ? google : GOOGLE);
+    if (code == 0 && key && endpoint)
         code = take_endpoint(url, names[url->store], endpoint, key, error);
-    else if (key && url->store == RP_STORE_S3)
-        place_on_aws(url, key);
+    else if (code == 0 && key && url->store == RP_STORE_S3)
+        code = place_on_aws(url, key, error);
     free(key);
     free(endpoint);
     return code;
+}
+
+/* ---- parts of URLs --------------------------------------------------------------------------- */
+
+#define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+/* The name of a bucket becomes a part of a host or of a path, and is signed with it. */
+static bool is_bucket(const char *text, size_t length)
+{
+    return length > 0 && length <= 255 && isalnum((unsigned char)*text) &&
+           strspn(text, NAME_LETTERS "-._") >= length && !memmem(text, length, "..", 2);
 }
 
 static int split_bucket(struct rp_url *url, const char *rest, struct rp_error *error)
@@ -254,6 +355,11 @@ static int split_bucket(struct rp_url *url, const char *rest, struct rp_error *e
     if (length == 0)
         return rp_fail(error, -RP_E_CONFIG, "write s3://BUCKET/KEY",
                        "%s: expected a bucket and a key, found no bucket", url->name);
+    if (!is_bucket(rest, length) && !RP_DEFECT(take_any_bucket))
+        return rp_fail(error, -RP_E_CONFIG, "copy the name of the bucket from the store",
+                       "%.200s: expected a name of a bucket (letters, digits, dots, dashes and "
+                       "underscores), found another character in it",
+                       url->name);
     url->bucket = rp_format("%.*s", (int)length, rest);
     url->key = strdup(rest + length + (rest[length] == '/'));
     return url->bucket && url->key ? place_in_bucket(url, error) : 0;
@@ -278,7 +384,10 @@ static int split_hub(struct rp_url *url, const char *rest, struct rp_error *erro
     const char *at = rest + name + has_revision;
     size_t bytes = has_revision ? revision_bytes(at) : 0;
     const char *key = at + bytes;
-    if (owner == kind || name <= owner + 1 || *key != '/' || (has_revision && bytes == 0))
+    bool is_name = strspn(rest + kind, NAME_LETTERS "-._/") >= name - kind &&
+                   !memmem(rest, name, "..", 2);
+    if (owner == kind || name <= owner + 1 || *key != '/' || (has_revision && bytes == 0) ||
+        !is_name)
         return rp_fail(error, -RP_E_CONFIG, "write hf://datasets/OWNER/NAME[@REVISION]/PATH",
                        "%s: expected a repository of the Hub and a path in it", url->name);
     char *given = rp_format("%.*s", (int)bytes, at), *plain = rp_percent_decode(given ? given : "");
@@ -302,6 +411,14 @@ static int split_http(struct rp_url *url, const char *text, const char *rest,
     if (host == 0 || end <= host + 1)
         return rp_fail(error, -RP_E_CONFIG, "write https://HOST/PATH",
                        "%s: expected a host and a path", url->name);
+    size_t plain = 0; /* letters of other scripts are for libcurl to judge */
+    while (plain < host &&
+           ((unsigned char)rest[plain] >= 128 || strchr(NAME_LETTERS "-._:[]%", rest[plain])))
+        plain++;
+    if (plain < host)
+        return rp_fail(error, -RP_E_CONFIG, "write https://HOST/PATH",
+                       "%.200s: expected a name of a host, found another character in it",
+                       url->name);
     const char *hub = rp_environment("HF_ENDPOINT"), *resolve = strstr(rest, "/resolve/");
     int code = hub && resolve && resolve < rest + end ? check_endpoint("HF_ENDPOINT", hub, error)
                                                       : 0;

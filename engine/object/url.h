@@ -72,6 +72,9 @@ const char *rp_url_sas(const struct rp_url *url);
 /** The region of S3: from the environment or the profile, else us-east-1. The caller frees it. */
 char *rp_s3_region(void);
 
+/** The domain of AWS's services in the partition of a region: amazonaws.com, or that of China … */
+const char *rp_aws_domain(const char *region);
+
 /** The URL as people see it. The caller frees it; NULL when out of memory. */
 char *rp_url_name(const char *text);
 

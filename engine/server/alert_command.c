@@ -3,14 +3,10 @@
 #include "server/alert_command.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,14 +15,12 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/spawn.h"
 #include "server/side_thread.h"
 
 #define LOOK_NS UINT64_C(20000000)      /* between two checks of commands that run */
 #define IDLE_NS UINT64_C(3600000000000) /* until it is woken */
 #define WORDS_MAX 64u
-#ifndef CLOSE_RANGE_CLOEXEC
-#define CLOSE_RANGE_CLOEXEC (1u << 2)
-#endif
 
 struct slot {
     char **wanted;     /* the variables of the command that is to be started; NULL = none */
@@ -89,30 +83,6 @@ static char **environment_of(char **variables)
     return all;
 }
 
-static int spawn(pid_t *pid, const struct rp_alert_command *command, char **environment)
-{
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t how;
-    sigset_t all, none;
-    sigfillset(&all);
-    sigemptyset(&none);
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
-    posix_spawnattr_init(&how);
-    posix_spawnattr_setsigdefault(&how, &all);
-    posix_spawnattr_setsigmask(&how, &none);
-    posix_spawnattr_setpgroup(&how, 0);
-    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK |
-                                       POSIX_SPAWN_SETPGROUP);
-    /* descriptors that the engine was started with, and that nobody else needs after an exec */
-    syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, CLOSE_RANGE_CLOEXEC);
-    int failed = posix_spawn(pid, command->program, &files, &how, command->words, environment);
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&how);
-    return failed;
-}
-
 static void note_failure(struct rp_alert_command *command, struct slot *slot)
 {
     pthread_mutex_lock(&command->side.mutex);
@@ -123,7 +93,8 @@ static void note_failure(struct rp_alert_command *command, struct slot *slot)
 static void start(struct rp_alert_command *command, struct slot *slot, char **variables)
 {
     char **environment = environment_of(variables);
-    int failed = environment ? spawn(&slot->pid, command, environment) : ENOMEM;
+    const struct rp_spawn what = {command->program, command->words, environment, -1};
+    int failed = environment ? rp_spawn(&slot->pid, &what) : ENOMEM;
     slot->began_ns = rp_now_ns();
     slot->is_killed = false;
     free(environment);
@@ -160,8 +131,7 @@ static void follow(struct rp_alert_command *command, struct slot *slot)
     }
     if (slot->is_killed || rp_now_ns() - slot->began_ns < command->patience.run_ns)
         return;
-    (void)kill(-slot->pid, SIGKILL);                /* its children */
-    bool is_killed = kill(slot->pid, SIGKILL) == 0; /* itself, if it has left its process group */
+    bool is_killed = rp_spawn_kill(slot->pid);
     slot->is_killed = true;
     note_failure(command, slot);
     rp_log_event(RP_EVENT_alert_command_failed,

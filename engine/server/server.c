@@ -405,7 +405,6 @@ static int keep_config_text(struct rp_engine *engine, struct rp_error *error)
     engine->config_text = rp_config_kept_text(engine->config);
     if (!engine->config_text)
         return rp_fail(error, -ENOMEM, NULL, "out of memory at start");
-    rp_config_hide_queries(engine->config_text);
     return 0;
 }
 

@@ -75,9 +75,9 @@ static void test_a_signed_url_is_as_aws_has_it(void **state)
 static void clear_environment(void)
 {
     static const char *const names[] = {
-        "AWS_ENDPOINT_URL",        "AWS_ENDPOINT_URL_S3",       "AWS_REGION",
-        "AWS_DEFAULT_REGION",      "STORAGE_EMULATOR_HOST",     "HF_ENDPOINT",
-        "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_ACCOUNT_NAME"};
+        "AWS_ENDPOINT_URL",   "AWS_ENDPOINT_URL_S3",     "AWS_REGION",
+        "AWS_DEFAULT_REGION", "AWS_S3_ADDRESSING_STYLE", "STORAGE_EMULATOR_HOST",
+        "HF_ENDPOINT",        "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_ACCOUNT_NAME"};
     for (size_t i = 0; i < RP_ARRAY_COUNT(names); i++)
         unsetenv(names[i]);
     setenv("AWS_CONFIG_FILE", "/nonexistent", 1);
@@ -94,6 +94,13 @@ static void test_where_a_url_leads(void **state)
         {"s3://b/a b+/c.bin", NULL, "https", "b.s3.us-east-1.amazonaws.com", "/a%20b%2B/c.bin"},
         {"s3://b/k", "http://127.0.0.1:9000", "http", "127.0.0.1:9000", "/b/k"},
         {"s3://b/k", "https://r2.example/", "https", "r2.example", "/b/k"},
+        {"s3://b/k", "http://h:80", "http", "h", "/b/k"},
+        {"s3://b/k", "http://h:080/x", "http", "h", "/x/b/k"},
+        {"s3://b/k", "http://h:443", "http", "h:443", "/b/k"},
+        {"s3://b/k", "https://[::1]:443/", "https", "[::1]", "/b/k"},
+        {"s3://b/k", "https://[::1]:8443", "https", "[::1]:8443", "/b/k"},
+        {"s3://b/k", "http://h:", "http", "h", "/b/k"},
+        {"s3://B_c/k", NULL, "https", "s3.us-east-1.amazonaws.com", "/B_c/k"},
         {"gs://b/k", NULL, "https", "storage.googleapis.com", "/b/k"},
         {"https://h:8443/p/x.bin", NULL, "https", "h:8443", "/p/x.bin"},
         {"hf://datasets/o/n/a b/x.bin", NULL, "https", "huggingface.co",
@@ -121,6 +128,75 @@ static void test_where_a_url_leads(void **state)
         assert_string_equal(url.path, cases[i].path);
         assert_string_equal(url.name, cases[i].text);
         rp_url_free(&url);
+    }
+}
+
+/* By the region, and by the way in which buckets are named. */
+static void test_where_a_bucket_is(void **state)
+{
+    static const struct {
+        const char *region, *style, *endpoint, *host, *path;
+    } cases[] = {
+        {"cn-north-1", NULL, NULL, "b.s3.cn-north-1.amazonaws.com.cn", "/k"},
+        {"eusc-de-east-1", NULL, NULL, "b.s3.eusc-de-east-1.amazonaws.eu", "/k"},
+        {"us-gov-west-1", NULL, NULL, "b.s3.us-gov-west-1.amazonaws.com", "/k"},
+        {"us-isob-east-1", NULL, NULL, "b.s3.us-isob-east-1.sc2s.sgov.gov", "/k"},
+        {"us-east-1", "path", NULL, "s3.us-east-1.amazonaws.com", "/b/k"},
+        {"us-east-1", "virtual", "https://h:443/x/", "b.h", "/x/k"},
+        {"us-east-1", "auto", "https://h:9", "h:9", "/b/k"},
+        {"us-east-1", "both", NULL, NULL, NULL},
+        {"evil.example/", NULL, NULL, NULL, NULL},
+        {"evil.example#", NULL, NULL, NULL, NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++) {
+        struct rp_url url;
+        struct rp_error error;
+        clear_environment();
+        setenv("AWS_REGION", cases[i].region, 1);
+        if (cases[i].style)
+            setenv("AWS_S3_ADDRESSING_STYLE", cases[i].style, 1);
+        if (cases[i].endpoint)
+            setenv("AWS_ENDPOINT_URL", cases[i].endpoint, 1);
+        int code = rp_url_parse(&url, "s3://b/k", &error);
+        assert_int_equal(code, cases[i].host ? 0 : -RP_E_CONFIG);
+        if (code < 0)
+            continue;
+        assert_string_equal(url.host, cases[i].host);
+        assert_string_equal(url.path, cases[i].path);
+        rp_url_free(&url);
+    }
+    clear_environment();
+}
+
+/* What becomes a host or a path, and is signed with it, has no letter that would end either. */
+static void test_names_that_are_no_buckets_and_hosts(void **state)
+{
+    static const char *const urls[] = {
+        "s3://evil.example#/k",
+        "s3://a@evil.example/k",
+        "s3://b?x/k",
+        "s3://b%2f/k",
+        "s3://../k",
+        "s3://b..c/k",
+        "s3://-b/k",
+        "s3://b:80/k",
+        "s3://b\\c/k",
+        "gs://b&c/k",
+        "s3://b\xc3\xa9/k",
+        "hf://datasets/o?x/n/k",
+        "hf://datasets/o/../n/k",
+        "https://h\\@g/k",
+        "https://h,g/k",
+        "https://h;g/k",
+    };
+    (void)state;
+    clear_environment();
+    for (size_t i = 0; i < RP_ARRAY_COUNT(urls); i++) {
+        struct rp_url url;
+        struct rp_error error;
+        if (rp_url_parse(&url, urls[i], &error) != -RP_E_CONFIG)
+            fail_msg("%s", urls[i]);
     }
 }
 
@@ -311,6 +387,8 @@ int main(void)
         cmocka_unit_test(test_hmac),
         cmocka_unit_test(test_a_signed_url_is_as_aws_has_it),
         cmocka_unit_test(test_where_a_url_leads),
+        cmocka_unit_test(test_where_a_bucket_is),
+        cmocka_unit_test(test_names_that_are_no_buckets_and_hosts),
         cmocka_unit_test(test_the_query_of_a_url_is_not_shown),
         cmocka_unit_test(test_where_the_sas_of_the_environment_is_sent),
         cmocka_unit_test(test_an_endpoint_of_the_hub_without_a_scheme_is_refused),

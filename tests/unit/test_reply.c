@@ -55,9 +55,16 @@ static void test_replies(void **state)
         {{"HTTP/1.1 206 P\r\n", "Content-Range: bytes 100-199/999", GOOD_ETAG},
          RP_REPLY_WRONG,
          -RP_E_CHANGED},
-        {{"HTTP/1.1 206 P\r\n", "Content-Range: bytes 100-199/*", GOOD_ETAG},
+        {{"HTTP/1.1 206 P\r\n", "Content-Range: bytes 100-199/*", GOOD_ETAG}, RP_REPLY_GOOD, 0},
+        {{"HTTP/1.1 206 P\r\n", "Content-Range: bytes 100-199/*", "ETag: \"e2\""},
          RP_REPLY_WRONG,
          -RP_E_CHANGED},
+        {{"HTTP/1.1 206 P\r\n", GOOD_RANGE, GOOD_ETAG, "Content-Encoding: gzip"},
+         RP_REPLY_WRONG,
+         -RP_E_PROTOCOL},
+        {{"HTTP/1.1 206 P\r\n", GOOD_RANGE, GOOD_ETAG, "content-encoding: aws-chunked"},
+         RP_REPLY_GOOD,
+         0},
         {{"HTTP/1.1 206 P\r\n", GOOD_RANGE, "ETag: \"e2\""}, RP_REPLY_WRONG, -RP_E_CHANGED},
         {{"HTTP/1.1 206 P\r\n", GOOD_RANGE}, RP_REPLY_WRONG, -RP_E_CHANGED},
         {{"HTTP/1.1 404 Not Found\r\n"}, RP_REPLY_WRONG, -RP_E_CHANGED},
@@ -86,15 +93,103 @@ static void test_replies(void **state)
     assert_non_null(strstr(error.hint, "AWS_REGION=eu-west-1"));
 }
 
-/* What S3 says in the body of a status 400. */
-static enum rp_verdict judge_bad_request(const char *body, struct rp_error *error)
+/* What S3 says in the body of a refusal. */
+static enum rp_verdict judge_status(int status, const char *body, struct rp_error *error)
 {
     struct rp_object_reply reply;
+    char line[64];
+    snprintf(line, sizeof line, "HTTP/1.1 %d No", status);
     rp_reply_begin(&reply);
-    rp_reply_header(&reply, "HTTP/1.1 400 Bad Request", 24);
+    rp_reply_header(&reply, line, strlen(line));
     reply.body_bytes = strlen(body);
     memcpy(reply.body, body, reply.body_bytes);
     return rp_reply_judge(&reply, &known, error);
+}
+
+static enum rp_verdict judge_bad_request(const char *body, struct rp_error *error)
+{
+    return judge_status(400, body, error);
+}
+
+/* Every busy status waits, whoever made it up; what asking again cannot mend does not. */
+static void test_busy_stores_are_asked_again(void **state)
+{
+    static const struct {
+        int status;
+        const char *code;
+        bool is_busy;
+    } cases[] = {
+        {500, "", true},
+        {502, "", true},
+        {507, "", true},
+        {509, "", true},
+        {520, "", true},
+        {524, "", true},
+        {530, "", true},
+        {598, "", true},
+        {501, "NotImplemented", false},
+        {505, "", false},
+        {600, "", false},
+        {400, "RequestTimeout", true},
+        {400, "InvalidRequest", false},
+        {409, "OperationAborted", true},
+        {409, "", true},
+        {409, "BlobBeingRehydrated", false},
+        {403, "AccessDenied", false},
+        {403, "RequestLimitExceeded", true},
+        {408, "", true},
+        {423, "", true},
+        {425, "", true},
+        {429, "", true},
+        {451, "", false},
+    };
+    struct rp_error error;
+    (void)state;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++) {
+        char body[128];
+        snprintf(body, sizeof body, "<Error><Code>%s</Code></Error>", cases[i].code);
+        bool waits = judge_status(cases[i].status, body, &error) == RP_REPLY_AGAIN;
+        if (waits != cases[i].is_busy)
+            fail_msg("%d %s", cases[i].status, cases[i].code);
+    }
+}
+
+/* A hint is to be pasted into a shell, and the server writes a part of it. */
+static void test_a_region_that_a_server_names_is_quoted(void **state)
+{
+    struct rp_error error;
+    (void)state;
+    (void)judge(REPLY("HTTP/1.1 301 Moved", "x-amz-bucket-region: x;reboot"), &known, &error);
+    assert_non_null(strstr(error.hint, "AWS_REGION='x;reboot'"));
+}
+
+/* What is stored compressed, by its name, may be called so; nothing else. */
+static void test_codings_of_bytes(void **state)
+{
+    struct rp_expected named = known;
+    struct rp_error error;
+    (void)state;
+    named.name = "s3://b/k.jsonl.gz";
+    const char *const *lines = REPLY("HTTP/1.1 206 P", GOOD_RANGE, GOOD_ETAG,
+                                     "Content-Encoding: gzip");
+    assert_int_equal(judge(lines, &named, &error), RP_REPLY_GOOD);
+    named.name = "s3://b/k.jsonl.zst";
+    assert_int_equal(judge(lines, &named, &error), RP_REPLY_WRONG);
+    assert_non_null(strstr(error.message, "found Content-Encoding: gzip"));
+}
+
+/* A server without ranges gives all of an object to the first look, and is found out by it. */
+static void test_a_look_that_is_answered_with_the_whole_object(void **state)
+{
+    struct rp_expected look = {
+        .name = "s3://b/k", .is_look = true, .last = 15, .total = RP_SIZE_UNKNOWN};
+    struct rp_error error;
+    (void)state;
+    assert_int_equal(judge(REPLY("HTTP/1.1 200 OK", "Content-Length: 16"), &look, &error),
+                     RP_REPLY_GOOD);
+    assert_int_equal(judge(REPLY("HTTP/1.1 200 OK", "Content-Length: 17"), &look, &error),
+                     RP_REPLY_WRONG);
+    assert_non_null(strstr(error.message, "does not serve ranges"));
 }
 
 static void test_keys_that_are_over_are_got_anew(void **state)
@@ -218,6 +313,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replies),
+        cmocka_unit_test(test_busy_stores_are_asked_again),
+        cmocka_unit_test(test_a_region_that_a_server_names_is_quoted),
+        cmocka_unit_test(test_codings_of_bytes),
+        cmocka_unit_test(test_a_look_that_is_answered_with_the_whole_object),
         cmocka_unit_test(test_keys_that_are_over_are_got_anew),
         cmocka_unit_test(test_replies_to_the_first_look),
         cmocka_unit_test(test_headers_of_earlier_replies_and_nonsense),

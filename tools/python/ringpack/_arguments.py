@@ -4,6 +4,7 @@
 import contextlib
 import operator
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional, Union
 
@@ -16,12 +17,33 @@ Corpus = Union[Source, Iterable[Source]]
 """What Loader(corpus=...) takes: the path of a source, the keys of a source, or several of them."""
 
 
+def hidden(text: str) -> str:
+    """A text for a message, without the rights that URLs in it carry: nobody can say where a query
+    ends, so all that follows it is left out."""
+    text = re.sub(r"(?i)(https?://)[^/?#\s]*@", r"\1***@", text)
+    return re.sub(r"(?is)(https?://[^?]*\?).*", r"\1***", text)
+
+
+def option_text(value: Any) -> str:
+    """A config value as the program reads it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple, set)):
+        return ",".join(option_text(item) for item in value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def has_right(value: Any) -> bool:
+    """Whether there is a URL in it that may carry a right: in its query, or as a password."""
+    return value is not None and bool(re.search(r"(?i)https?://.*[?@]", option_text(value), re.S))
+
+
 def whole(name: str, value: Any) -> Optional[int]:
     """None, or a number that is whole, whosever type it has."""
     try:
         return None if value is None else operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} is {value!r}: expected a whole number") from None
+        raise TypeError(f"{name} is {hidden(repr(value))}: expected a whole number") from None
 
 
 def check_form(return_type: str, pin_memory: bool, keep: int) -> None:

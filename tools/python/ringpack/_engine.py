@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Optional
 
-from ._arguments import Corpus, FilePath, Source, suggestion, whole
+from ._arguments import Corpus, FilePath, Source, has_right, hidden, option_text, suggestion, whole
 from ._log import logger
 from .errors import EngineGoneError, EngineTimeoutError, RingpackError, UsageError, error_named
 
@@ -80,16 +80,39 @@ def engine_command(
         )
     arguments, text = ([], None) if corpus is None else _sources(corpus)
     if config is not None:
-        if os.fspath(config).endswith(_CORPORA) or os.path.isdir(config):
+        path = os.fspath(config)
+        if path.endswith(_CORPORA) or os.path.isdir(config) or "://" in path:
             raise UsageError(
-                f"config is {os.fspath(config)!r}, which is a corpus rather than a config",
-                f"Loader(corpus={os.fspath(config)!r}, ...)",
+                f"config is {hidden(path)!r}, which is a corpus rather than a config",
+                f"Loader(corpus={hidden(path)!r}, ...)",
             )
-        arguments += ["-c", os.fspath(config)]
+        arguments += ["-c", path]
+    secret = {key: value for key, value in keys.items() if has_right(value)}
+    if secret and config is not None:
+        raise UsageError(
+            f"{', '.join(secret)}: a URL with a query would be on the command line of the engine, "
+            "where every user of this machine can read it",
+            f"write it into {os.fspath(config)}",
+        )
+    if secret:
+        text = _with_keys(text, arguments, secret)
+        arguments = []
     for key, value in keys.items():
-        if value is not None:
-            arguments += ["--" + key.replace("_", "-"), _option_text(value)]
+        if value is not None and key not in secret:
+            arguments += ["--" + key.replace("_", "-"), option_text(value)]
     return arguments, text
+
+
+def _with_keys(text: Optional[str], arguments: Sequence[str], keys: Mapping[str, Any]) -> str:
+    """The text of a config of the corpus and of keys that are not to be on a command line."""
+    import json
+
+    described = json.loads(text) if text else {}
+    if arguments:  # of _sources: --source PATH ...
+        described["sources"] = [_absolute_path(path) for path in arguments[1::2]]
+    names = {key: {"source": "sources"}.get(key, key.replace("-", "_")) for key in keys}
+    described.update({names[key]: value for key, value in keys.items()})
+    return json.dumps(described, default=option_text)
 
 
 def engine_commands(
@@ -115,33 +138,29 @@ def engine_commands(
     return (described, text), ([*described, *arguments], text, once)
 
 
-def _option_text(value: Any) -> str:
-    """A config value as the program reads it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple, set)):
-        return ",".join(_option_text(item) for item in value)
-    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
-
-
 def _sources(corpus: Corpus) -> Command:
-    """`corpus` as options, or as a config if a source says more than its path (a weight), or has a
-    comma in it, where an option ends."""
+    """`corpus` as options, or as a config if a source says more than its path (a weight), has a
+    comma in it, where an option ends, or a right, which others could read on a command line."""
     one = (str, os.PathLike, Mapping)
     sources: list[Any] = [corpus] if isinstance(corpus, one) else []
     if isinstance(corpus, Iterable) and not isinstance(corpus, (*one, bytes)):
         sources = list(corpus)
     if not sources or not all(isinstance(source, one) for source in sources):
         raise UsageError(
-            f"corpus: expected a path, a source (a mapping), or a list of these, found {corpus!r}",
+            "corpus: expected a path, a source (a mapping), or a list of these, found "
+            + hidden(repr(corpus)),
             'Loader(corpus="corpus") or Loader(corpus=["a", {"path": "b", "weight": 2}])',
         )
-    if not any(isinstance(source, Mapping) or "," in os.fspath(source) for source in sources):
+    if not any(_needs_config(source) for source in sources):
         return [text for source in sources for text in ("--source", os.fspath(source))], None
     import json
 
     lines = [json.dumps(_absolute(source), default=os.fspath) for source in sources]
     return [], '{"sources": [%s]}' % ",\n".join(lines)  # JSON is YAML; errors tell the line
+
+
+def _needs_config(source: Source) -> bool:
+    return isinstance(source, Mapping) or "," in os.fspath(source) or has_right(source)
 
 
 def _absolute(source: Source) -> Any:

@@ -87,6 +87,12 @@ class Replay:
         described = None if self._checkpoint else config
         keys = {**options, "run": _RUN}
         self._arguments, self._text = engine_command(described, corpus, keys)
+        if self._checkpoint and self._text is not None:
+            raise UsageError(
+                "a checkpoint and a corpus with more than paths (a weight, or a URL with a query) "
+                "were both given",
+                "write the config of the run with this corpus, and give it: Replay('config.yaml')",
+            )
         self._base_row = whole("base_row", base_row)
         self._program, self._timeout = program, start_timeout
         known = profile if profile in PROFILES else None  # others are of the engine alone
