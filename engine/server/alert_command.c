@@ -19,6 +19,7 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "server/side_thread.h"
 
 #define LOOK_NS UINT64_C(20000000)      /* between two checks of commands that run */
@@ -107,7 +108,11 @@ static int spawn(pid_t *pid, const struct rp_alert_command *command, char **envi
                                        POSIX_SPAWN_SETPGROUP);
     /* descriptors that the engine was started with, and that nobody else needs after an exec */
     syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, CLOSE_RANGE_CLOEXEC);
-    int failed = posix_spawn(pid, command->program, &files, &how, command->words, environment);
+    struct rp_start_tries tries = {0};
+    int failed;
+    do
+        failed = posix_spawn(pid, command->program, &files, &how, command->words, environment);
+    while (rp_start_again(&tries, failed));
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&how);
     return failed;

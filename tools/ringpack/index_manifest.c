@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/stop.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "cmd.h"
 #include "cmd_config.h"
 #include "corpus/manifest/build.h"
@@ -157,7 +158,7 @@ static int run(struct crew *crew, struct rp_cmd_progress *progress, uint64_t tot
     for (; started < crew->worker_count; started++) {
         struct worker *worker = &crew->workers[started];
         *worker = (struct worker){.crew = crew};
-        if (pthread_create(&worker->thread, NULL, work, worker) != 0)
+        if (rp_thread_start(&worker->thread, work, worker) != 0)
             break;
     }
     rp_a64_add_relaxed(&crew->running, started - (uint64_t)crew->worker_count);
