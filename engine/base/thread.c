@@ -12,6 +12,8 @@
 #define PAUSE_MIN_NS UINT64_C(5000000)
 #define PAUSE_MAX_NS UINT64_C(200000000)
 
+uint64_t rp_start_patience_ns = UINT64_C(5000000000);
+
 bool rp_start_again(struct rp_start_tries *tries, int failed)
 {
     if (failed != EAGAIN || RP_DEFECT(start_threads_once))
@@ -19,7 +21,7 @@ bool rp_start_again(struct rp_start_tries *tries, int failed)
     uint64_t now = rp_now_ns();
     if (!tries->pause_ns)
         *tries = (struct rp_start_tries){.began_ns = now, .pause_ns = PAUSE_MIN_NS};
-    if (now - tries->began_ns >= RP_START_PATIENCE_NS)
+    if (now - tries->began_ns >= rp_start_patience_ns)
         return false;
     rp_sleep_ns(tries->pause_ns);
     tries->pause_ns = rp_min_u64(2 * tries->pause_ns, PAUSE_MAX_NS);

@@ -3,7 +3,7 @@
  *
  * A limit on processes (pids.max of a cgroup, `ulimit -u`) counts threads, too, and other programs
  * of the same user or container use it up for a moment: EAGAIN. So a thread or a process that is
- * needed is asked for again, with pauses, for RP_START_PATIENCE_NS.
+ * needed is asked for again, with pauses, for rp_start_patience_ns.
  *
  * A thread has a stack of RP_STACK_BYTES. The default would be the limit of the main thread's stack
  * (`ulimit -s`), which batch systems set to 64 KiB or to several GiB. */
@@ -16,7 +16,9 @@
 #include <sys/types.h>
 
 #define RP_STACK_BYTES ((size_t)2 << 20)
-#define RP_START_PATIENCE_NS UINT64_C(5000000000)
+
+/* 5 seconds. Tests change it, before there are threads: glibc calls missing memory EAGAIN, too. */
+extern uint64_t rp_start_patience_ns;
 
 /** pthread_create for a thread that is needed. Returns 0 or an errno value. */
 int rp_thread_start(pthread_t *thread, void *(*main)(void *), void *argument);
