@@ -3,7 +3,7 @@
  *
  * A limit on processes (pids.max of a cgroup, `ulimit -u`) counts threads, too, and other programs
  * of the same user or container use it up for a moment: EAGAIN. So a thread or a process that is
- * needed is asked for again, with pauses, for rp_start_patience_ns.
+ * needed is asked for again, with pauses, for rp_thread_patience_ns.
  *
  * A thread has a stack of RP_STACK_BYTES. The default would be the limit of the main thread's stack
  * (`ulimit -s`), which batch systems set to 64 KiB or to several GiB. */
@@ -18,7 +18,7 @@
 #define RP_STACK_BYTES ((size_t)2 << 20)
 
 /* 5 seconds. Tests change it, before there are threads: glibc calls missing memory EAGAIN, too. */
-extern uint64_t rp_start_patience_ns;
+extern uint64_t rp_thread_patience_ns;
 
 /** pthread_create for a thread that is needed. Returns 0 or an errno value. */
 int rp_thread_start(pthread_t *thread, void *(*main)(void *), void *argument);
@@ -28,11 +28,11 @@ int rp_thread_try(pthread_t *thread, void *(*main)(void *), void *argument);
 pid_t rp_fork(void);
 
 /** The tries of another call that starts a process. Zeroed, there was none. */
-struct rp_start_tries {
+struct rp_thread_tries {
     uint64_t began_ns, pause_ns;
 };
 /** After a try that failed with the errno value `failed`: true, after a pause, if the next one may
  * succeed. */
-bool rp_start_again(struct rp_start_tries *tries, int failed);
+bool rp_thread_again(struct rp_thread_tries *tries, int failed);
 
 #endif

@@ -108,11 +108,11 @@ static int spawn(pid_t *pid, const struct rp_alert_command *command, char **envi
                                        POSIX_SPAWN_SETPGROUP);
     /* descriptors that the engine was started with, and that nobody else needs after an exec */
     syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, CLOSE_RANGE_CLOEXEC);
-    struct rp_start_tries tries = {0};
+    struct rp_thread_tries tries = {0};
     int failed;
     do
         failed = posix_spawn(pid, command->program, &files, &how, command->words, environment);
-    while (rp_start_again(&tries, failed));
+    while (rp_thread_again(&tries, failed));
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&how);
     return failed;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A limit on processes (pids.max, ulimit -u) that others fill for a moment: no thread and no process
-can be made. Nothing is lost by it, whenever it is, and the last save is not lost even if it lasts."""
+"""A limit on processes (pids.max, ulimit -u) that others fill for a moment: no thread and no
+process can be made. Nothing is lost by it, whenever it is, and the last save is not lost even if it
+lasts."""
 
 import os
 import random

@@ -25,7 +25,7 @@
 
 __attribute__((constructor)) static void wait_for_no_room(void)
 {
-    rp_start_patience_ns = 0; /* where memory is missing, no time brings it back */
+    rp_thread_patience_ns = 0; /* where memory is missing, no time brings it back */
 }
 
 struct memory_orders {

@@ -367,13 +367,13 @@ static void look_at_threads(const struct rp_doctor_needs *needs, struct rp_docto
     struct crowd crowd = {PTHREAD_MUTEX_INITIALIZER};
     uint32_t wanted = 2 * needs->readers + needs->packers + ENGINE_THREADS, count = 0;
     pthread_t *threads = rp_calloc(wanted, sizeof *threads);
-    struct rp_start_tries tries = {0};
+    struct rp_thread_tries tries = {0};
     int failed = threads ? 0 : ENOMEM;
     pthread_mutex_lock(&crowd.is_full);
     while (count < wanted && threads) {
         failed = rp_thread_try(&threads[count], wait_for_crowd, &crowd);
         count += failed == 0;
-        if (failed && !rp_start_again(&tries, failed))
+        if (failed && !rp_thread_again(&tries, failed))
             break;
     }
     pthread_mutex_unlock(&crowd.is_full);

@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "cmd.h"
+#include "cmd_options.h"
 #include "cmd_config.h"
 #include "corpus/manifest/build.h"
 #include "object/url.h"
@@ -57,7 +58,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     struct arguments *arguments = state->input;
     switch (key) {
     case 'o':
-        arguments->output = text;
+        arguments->output = rp_cmd_local_path(state, "output", text);
         return 0;
     case 'q':
         arguments->quiet = true;
