@@ -3,6 +3,8 @@
 process can be made. Nothing is lost by it, whenever it is, and the last save is not lost even if it
 lasts."""
 
+import errno
+import json
 import os
 import random
 import signal
@@ -10,6 +12,7 @@ import subprocess
 import threading
 
 import pytest
+import ringpack
 from failure_kit import Tape, finish
 from refusal_kit import run
 from stream_kit import PATIENCE, Ranks, wait_until
@@ -180,6 +183,36 @@ def test_the_last_save_without_room(program, folder, engines, room):
     listed = run(program, "checkpoint", "verify", folder / "checkpoints")
     assert listed.returncode == 0, listed
     finish(program, folder, tape, token)
+
+
+def test_a_loader_without_room(program, folder, monkeypatch):
+    """Its process starts the engine, and a thread that reads the log of it."""
+    refused = {"process": 0, "thread": 0}
+
+    class Popen(subprocess.Popen):
+        def __init__(self, *arguments, **options):
+            refused["process"] += 1
+            if refused["process"] < 4:
+                raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+            super().__init__(*arguments, **options)
+
+    start = threading.Thread.start
+
+    def start_later(thread):
+        refused["thread"] += 1
+        if refused["thread"] < 4:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    tape = Tape(folder, 20000)
+    config = folder / "c.json"
+    config.write_text(json.dumps({**tape.config, "run_dir": str(folder)}))
+    monkeypatch.setattr(subprocess, "Popen", Popen)
+    monkeypatch.setattr(threading.Thread, "start", start_later)
+    with ringpack.Loader(str(config)) as loader:
+        tape.take(loader)
+    tape.assert_whole()
+    assert min(refused.values()) >= 4
 
 
 def test_an_alert_without_room(program, folder, engines, room):
