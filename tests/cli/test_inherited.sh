@@ -7,7 +7,7 @@ source "${0%/*}/kit.sh"
 engine=
 trap 'kill -9 $engine 2>/dev/null || :; rm -rf "$scratch"' EXIT
 head -c 200000 /dev/urandom | base64 >a.txt
-"$ringpack" convert -q --split-bytes 500 -o a a.txt
+"$ringpack" convert -q --tokenizer bytes --split-bytes 500 -o a a.txt
 mkdir -m 700 run
 keys=(--run in --run-dir run --sources a --seq-len 128 --batch-size 2)
 endless=("${keys[@]}" --num-epochs endless)
@@ -29,7 +29,7 @@ for way in '--io auto' '--io pread' '--io mapped' '--packer-processes true' \
 done
 status 0 rows small "$ringpack" plan "${keys[@]}"
 status 0 documents small "$ringpack" inspect a
-status 0 '' small "$ringpack" convert -q -o again a.txt
+status 0 '' small "$ringpack" convert -q --tokenizer bytes -o again a.txt
 
 # --- a umask for owners: files that could not be opened again
 (umask 0277 && exec "$ringpack" serve "${endless[@]}" --checkpoint-dir masked 2>log) &
@@ -64,15 +64,17 @@ if pid == 0:
     if child == 0:
         os.setpgid(0, 0)
         os.execv(sys.argv[1], [*sys.argv[1:], "--lifeline", str(life)])
-    os.waitpid(child, os.WUNTRACED)
-    os._exit(1)
+    _, status = os.waitpid(child, os.WUNTRACED)
+    os.write(1, b"it was stopped\n" if os.WIFSTOPPED(status) else b"it has ended\n")
+    os._exit(0)
 said = b""
 while b"serving run" not in said:
     said += os.read(terminal, 4096)
     assert b"error" not in said, said
 os.close(lifeline)
-while b"stopping" not in said:
+while b"it was stopped" not in said and b"it has ended" not in said:
     said += os.read(terminal, 4096)
+assert b"it has ended" in said, said
 PYTHON
 
 # --- the first process of a container reaps what is left to it, and forwards signals
