@@ -264,7 +264,7 @@ static int open_file(const char *path, uint64_t *size, struct rp_error *error)
     if (code == -EWOULDBLOCK)
         code = rp_fail(error, -RP_E_BUSY, NULL, "%s: another process writes to it", path);
     else if (code < 0)
-        code = rp_fail(error, code, NULL, "%s: cannot lock it: %s", path, rp_strerror(code));
+        code = rp_file_fail_lock(error, code, path);
     else if (fstat(fd, &info) < 0)
         code = rp_file_fail(error, path, "stat");
     else if (!S_ISREG(info.st_mode))

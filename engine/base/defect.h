@@ -111,6 +111,7 @@
     X(signal_before_store, "an event is signalled before the store that it announces")             \
     X(send_token_in_clear, "the token of the Hub is sent by http, too")                            \
     X(skip_padding_in_digest, "the plan digest does not cover rows of padding only")               \
+    X(start_threads_once, "a thread or process for which there is no room is not asked for again") \
     X(stop_for_second_behind, "the flow is stopped for a second ring that falls behind")           \
     X(stop_to_catch_up, "the flow is stopped and starts again for a ring that falls behind")       \
     X(take_failed_look, "a look at free space that failed counts as an answer")                    \
@@ -141,6 +142,7 @@
     X(trust_scrubbed_once, "a kept checkpoint that is found damaged still counts as one")          \
     X(trust_seen_blocks, "a block of a mapped file is compared once and then trusted")             \
     X(trust_spans, "spans in a file of spans are not compared with the length of their document")  \
+    X(try_in_order, "the test write into a directory of checkpoints has one part, written once")   \
     X(try_direct_again, "a file is tried for O_DIRECT at each opening, not once")                  \
     X(wait_before_announcing, "a packer waits for a ticket before it has announced its batches")   \
     X(wait_for_alert_command, "the engine's thread waits for commands of alerts")                  \

@@ -15,6 +15,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -32,7 +33,8 @@ int(rp_file_fail)(struct rp_error *error, const char *path, const char *verb)
     int code = -errno;
     const char *hint = NULL;
     if (code == -ENOSPC || code == -EDQUOT)
-        hint = "make room on this file system, or write to another one; nothing was replaced";
+        hint = "make room (`df -h`, `df -i`), or write to another file system; nothing was "
+               "replaced";
     else if (code == -EACCES || code == -EPERM)
         hint = "check the permissions of the file and of every directory above it";
     else if (code == -EMFILE || code == -ENFILE)
@@ -192,6 +194,22 @@ int rp_file_lock(int fd)
         rp_sleep_ns(LOCK_RETRY_NS);
     }
     return 0;
+}
+
+int rp_file_fail_lock(struct rp_error *error, int code, const char *path)
+{
+    bool has_none = code == -ENOSYS || code == -EOPNOTSUPP || code == -EINVAL || code == -ENOLCK;
+    return rp_fail(error, code,
+                   has_none ? "two processes could write there at once: mount the file system with "
+                              "locks (Lustre: `-o flock`), or give a directory on another one"
+                            : NULL,
+                   "%s: cannot lock it (flock): %s", path, rp_strerror(code));
+}
+
+bool rp_fd_lacks_inodes(int fd)
+{
+    struct statvfs room;
+    return fstatvfs(fd, &room) == 0 && room.f_files > 0 && room.f_favail == 0;
 }
 
 void rp_fd_wake(int fd)

@@ -83,6 +83,12 @@ void rp_new_file_sweep(const char *path);
  * holder keeps the lock until it has ended, too. -EWOULDBLOCK: another process has the lock. *error
  * is not involved. */
 RP_MUST_CHECK int rp_file_lock(int fd);
+/** Why rp_file_lock failed otherwise: most often, the file system has no locks. */
+int rp_file_fail_lock(struct rp_error *error, int code, const char *path);
+
+/** Whether the file system of an open file or directory counts its inodes and has none left: then
+ * no file can be made, however many bytes are free. */
+bool rp_fd_lacks_inodes(int fd);
 
 /** Add one to a non-blocking eventfd. If its counter is full, the reader has been woken already. */
 void rp_fd_wake(int fd);

@@ -55,14 +55,23 @@ static char *default_in_tmp(void)
     return rp_format("/tmp/ringpack-%u-cache", (unsigned)getuid());
 }
 
+static bool can_be_used(const char *path)
+{
+    return rp_dir_make(path, NULL) == 0 && access(path, W_OK | X_OK) == 0;
+}
+
 char *rp_dir_of_caches(const char *given)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (given)
         return strdup(given);
-    return cache && *cache ? rp_format("%s/ringpack", cache)
-           : home && *home ? rp_format("%s/.cache/ringpack", home)
-                           : default_in_tmp();
+    if (cache && *cache)
+        return rp_format("%s/ringpack", cache);
+    char *at_home = home && *home ? rp_format("%s/.cache/ringpack", home) : NULL;
+    if (at_home && can_be_used(at_home))
+        return at_home;
+    free(at_home);
+    return default_in_tmp();
 }
 
 static int make_own(const char *path, struct rp_error *error)
@@ -86,5 +95,12 @@ int rp_dir_make_caches(const char *path, struct rp_error *error)
     bool is_in_tmp = !strncmp(path, shared, bytes) && (!path[bytes] || path[bytes] == '/');
     int code = is_in_tmp && !RP_DEFECT(trust_any_directory) ? make_own(shared, error) : 0;
     free(shared);
-    return code < 0 ? code : rp_dir_make(path, error);
+    if (code < 0)
+        return code;
+    code = rp_dir_make(path, error);
+    if (code == -EACCES || code == -EPERM || code == -EROFS)
+        return rp_fail(error, code,
+                       "name a directory that can be written: `cache_dir`, or XDG_CACHE_HOME",
+                       "the directory of caches %s cannot be made: %s", path, rp_strerror(code));
+    return code;
 }

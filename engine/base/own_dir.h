@@ -12,8 +12,9 @@
 RP_MUST_CHECK int rp_own_dir_open(const char *path, const char *what, const char *choose,
                                   struct rp_error *error);
 
-/** Where what may be made again is kept: `given`, or $XDG_CACHE_HOME/ringpack, ~/.cache/ringpack or
- * /tmp/ringpack-UID-cache. The caller frees it; NULL when out of memory. */
+/** Where what may be made again is kept: `given`, or $XDG_CACHE_HOME/ringpack, ~/.cache/ringpack
+ * or, without a home that can be written, /tmp/ringpack-UID-cache. The caller frees it; NULL when
+ * out of memory. */
 char *rp_dir_of_caches(const char *given);
 
 /** rp_dir_make for such a directory, or one in it. The one in /tmp has to be our own. */

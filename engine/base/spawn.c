@@ -8,6 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/thread.h"
+
 #ifndef CLOSE_RANGE_CLOEXEC
 #define CLOSE_RANGE_CLOEXEC (1u << 2)
 #endif
@@ -31,7 +33,11 @@ int rp_spawn(pid_t *pid, const struct rp_spawn *what)
                                        POSIX_SPAWN_SETPGROUP);
     /* descriptors that the engine was started with, and that nobody else needs after an exec */
     syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, CLOSE_RANGE_CLOEXEC);
-    int failed = posix_spawn(pid, what->program, &files, &how, what->words, what->environment);
+    struct rp_thread_tries tries = {0};
+    int failed;
+    do
+        failed = posix_spawn(pid, what->program, &files, &how, what->words, what->environment);
+    while (rp_thread_again(&tries, failed));
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&how);
     return failed;

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/own_dir.h"
+#include "base/thread.h"
 #include "cache/cache_struct.h"
 #include "cache/keeper.h"
 
@@ -78,7 +79,7 @@ int rp_cache_open(struct rp_cache **cache_out, const struct rp_cache_options *op
         code = rp_space_open(&cache->space, cache->directory, error);
     if (code == 0) {
         cache->is_busy = true; /* the thread begins with a scan of the directory */
-        int failed = pthread_create(&cache->thread, NULL, rp_keeper_run, cache);
+        int failed = rp_thread_start(&cache->thread, rp_keeper_run, cache);
         code = failed ? rp_fail(error, -failed, NULL, "cannot start the thread of the cache") : 0;
     }
     if (code < 0)

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "checkpoint/reader.h"
 
 struct rp_copier {
@@ -150,7 +151,7 @@ int rp_copier_open(struct rp_copier **copier_out, const struct rp_locked_dir *so
     *newest_sequence_out = copier->target.newest_sequence;
     pthread_mutex_init(&copier->mutex, NULL);
     pthread_cond_init(&copier->changed, NULL);
-    code = -pthread_create(&copier->thread, NULL, copier_run, copier);
+    code = -rp_thread_start(&copier->thread, copier_run, copier);
     if (code < 0) {
         rp_locked_dir_close(&copier->target);
         free(copier);

@@ -79,11 +79,7 @@ static int open_lock(struct rp_locked_dir *locked, struct rp_error *error)
     int code = rp_file_lock(locked->lock);
     if (code == -EWOULDBLOCK)
         return fail_busy(locked, error);
-    if (code < 0) {
-        errno = -code;
-        return fail_errno(error, locked->path, "lock it");
-    }
-    return 0;
+    return code < 0 ? rp_file_fail_lock(error, code, locked->path) : 0;
 }
 
 /* A lock file that was removed after it was opened locks nobody out, so the one that has its name
@@ -287,4 +283,15 @@ void rp_locked_dir_close(struct rp_locked_dir *locked)
     free(locked->known);
     free(locked->path);
     *locked = (struct rp_locked_dir){.dir = -1, .lock = -1};
+}
+
+void rp_locked_dir_remove(const char *path)
+{
+    int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return;
+    (void)unlinkat(dir, LOCK_NAME, 0);
+    (void)unlinkat(dir, RP_TRIAL_NAME, 0);
+    close(dir);
+    (void)rmdir(path);
 }

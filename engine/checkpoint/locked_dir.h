@@ -60,6 +60,8 @@ RP_MUST_CHECK int rp_locked_dir_open(struct rp_locked_dir *locked, const char *p
                                      bool make, struct rp_storage *storage, struct rp_error *error);
 /** Also closes one whose opening failed half-way. */
 void rp_locked_dir_close(struct rp_locked_dir *locked);
+/** Remove a directory that was made for a trial, once it is closed. */
+void rp_locked_dir_remove(const char *path);
 
 /** Check that no other process has replaced the lock, and that the path still leads to this
  * directory. Otherwise a save would be durable in a place where no restart searches for it. */

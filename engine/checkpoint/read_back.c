@@ -11,6 +11,7 @@
 #include <pthread.h>
 
 #include "base/bits.h"
+#include "base/thread.h"
 
 #define PAGE_BYTES 4096u
 
@@ -88,7 +89,7 @@ int rp_checkpoint_read_back(const struct rp_writer *writer, int fd,
         comparison.data = buffer;
         comparison.bytes = code == 0 ? bytes : 0;
         is_hashing = code == 0 && offset + bytes < file_bytes &&
-                     pthread_create(&thread, NULL, compare, &comparison) == 0;
+                     rp_thread_try(&thread, compare, &comparison) == 0;
         if (!is_hashing)
             compare(&comparison);
     }

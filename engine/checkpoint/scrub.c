@@ -23,6 +23,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "checkpoint/image.h"
 #include "checkpoint/listing.h"
 #include "checkpoint/reader.h"
@@ -165,7 +166,7 @@ int rp_scrubber_open(struct rp_scrubber **out, struct rp_locked_dir *const dirs[
     scrubber->buffer = rp_take_pages(BUFFER_BYTES);
     scrubber->image = rp_calloc(1, sizeof *scrubber->image);
     int failed = scrubber->buffer && scrubber->image
-                     ? pthread_create(&scrubber->thread, NULL, scrubber_main, scrubber)
+                     ? rp_thread_start(&scrubber->thread, scrubber_main, scrubber)
                      : ENOMEM;
     if (failed == 0) {
         *out = scrubber;

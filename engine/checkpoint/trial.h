@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trial.h — the trial write into a directory of checkpoints: a small file, with all the steps of a
- * save, so that what would fail at the first save fails at the start.
+/* trial.h — the trial write into a directory of checkpoints: a small file, with all the calls of a
+ * save in their order, so that what would fail at the first save fails at the start.
  *
  * The names of the directory and of all above it are synced first, because a checkpoint in a
  * directory that a power cut removes is lost, too. All of it can be done on a thread, beside what

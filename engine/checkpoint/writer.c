@@ -21,6 +21,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/defect.h"
+#include "base/file.h"
 #include "checkpoint/growing_section.h"
 #include "checkpoint/read_back.h"
 
@@ -53,8 +54,17 @@ bool rp_writer_name_of(char out[RP_WRITER_NAME_MAX], const char *temporary)
 static int fail_step(const struct rp_writer *writer, struct rp_error *error, int code,
                      const char *name, const char *verb)
 {
-    const char *hint = "earlier checkpoints are untouched; check the disk (dmesg)";
-    if (code == -ENOSPC || code == -EDQUOT || code == -EFBIG)
+    const char *hint = "earlier checkpoints are untouched; check the disk (dmesg)", *more = "";
+    if (code == -ENOSPC && rp_fd_lacks_inodes(writer->dir)) {
+        more = ": no inodes are free";
+        hint = "earlier checkpoints are untouched; bytes may be free, but no inodes (`df -i`): "
+               "remove files that are not needed, or use another file system";
+    }
+    if (code == -ESPIPE)
+        hint = "a save writes the beginning of its file last, and this mount writes in order only: "
+               "mount it with a write cache (rclone: `--vfs-cache-mode writes`), or use another "
+               "file system";
+    else if ((code == -ENOSPC && !*more) || code == -EDQUOT || code == -EFBIG)
         hint = "earlier checkpoints are untouched; make room, raise the quota or the limit of file "
                "sizes, or keep fewer checkpoints";
     else if (code == -EACCES || code == -EPERM || code == -EROFS)
@@ -62,8 +72,8 @@ static int fail_step(const struct rp_writer *writer, struct rp_error *error, int
     else if (code == -ENOENT || code == -ESTALE)
         hint =
             "the directory was removed or unmounted while it was in use; bring it back and restart";
-    return rp_fail(error, code, hint, "%s/%s: cannot %s: %s", writer->path, name, verb,
-                   rp_strerror(code));
+    return rp_fail(error, code, hint, "%s/%s: cannot %s: %s%s", writer->path, name, verb,
+                   rp_strerror(code), more);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -324,8 +334,8 @@ bool rp_writer_wait_to_retry(struct rp_writer *writer, unsigned attempt, int cod
 {
     static const uint64_t pause_ns[RP_WRITER_ATTEMPTS - 1] = {100000000u, 1000000000u};
     /* Errors that another attempt would meet again. */
-    static const int lasting[] = {ENOSPC, EDQUOT,  EFBIG,  EROFS,        EACCES,   EPERM,
-                                  ENOENT, ENOTDIR, ENOMEM, RP_E_STOPPED, RP_E_BUSY};
+    static const int lasting[] = {ENOSPC, EDQUOT,  EFBIG,  EROFS,  EACCES,       EPERM,
+                                  ENOENT, ENOTDIR, ENOMEM, ESPIPE, RP_E_STOPPED, RP_E_BUSY};
     if (attempt + 1 >= RP_WRITER_ATTEMPTS)
         return false;
     for (size_t i = 0; i < RP_ARRAY_COUNT(lasting); i++)

@@ -93,6 +93,9 @@ static int copy_options(struct rp_client *client, const struct rp_client_options
         return rp_fail(error, -RP_E_USAGE, "set the whole struct to 0 before its fields are set",
                        "struct rp_client_options: reserved: expected 0, found %" PRIu32,
                        options->reserved);
+    if (options->digest_log && strstr(options->digest_log, "://"))
+        return rp_fail(error, -RP_E_USAGE, "give the path of a file on a disk of this machine",
+                       "digest_log: expected a path, found a URL");
     if (options->digest_log && options->digest_steps == 0)
         return rp_fail(error, -RP_E_USAGE, "100 steps, for instance",
                        "digest_log without digest_steps");

@@ -6,11 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "client/message.h"
 #include "ringpack/client.h"
 #include "shm/socket.h"
+
+/* An answer that takes its time is waited for through so many periods, of ten seconds: two hours.
+ */
+#define TRIES_MAX 720u
 
 /* Cut the note off a text, and put it into *error, which says of a success what is to be said. */
 static void take_note(const struct rp_client_reply *reply, struct rp_error *error)
@@ -53,6 +58,63 @@ static int receive_answer(int fd, int wait_ms, char **text_out, struct rp_error 
     return *text_out ? 0 : rp_fail(error, -ENOMEM, NULL, "the engine's reply: out of memory");
 }
 
+/* The state of a process as /proc has it: T is stopped. Of another container it is not known. */
+static const char *state_of(pid_t pid)
+{
+    char path[32], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = pid > 0 ? fopen(path, "re") : NULL;
+    if (file) {
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        fclose(file);
+    }
+    const char *name_end = strrchr(text, ')');
+    char state = name_end && name_end[1] ? name_end[2] : '?';
+    return state == 'T' || state == 't' ? "is stopped" : "is starting, or very busy";
+}
+
+static int fail_silent(int fd, const char *run, struct rp_error *error)
+{
+    struct ucred peer = {.pid = 0};
+    socklen_t length = sizeof peer;
+    (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length);
+    return rp_fail(error, -RP_E_TIMEOUT,
+                   "`ringpack ps` says when it answers again; `kill -CONT PID` continues a process "
+                   "that is stopped; its log says what it is doing",
+                   "run `%s`: its engine is silent: no answer within %u s; process %d %s", run,
+                   RP_QUESTION_PATIENCE_MS / 1000, (int)peer.pid, state_of(peer.pid));
+}
+
+/* Whether an engine that owes an answer answers another question. One that is ending has closed its
+ * socket, and may still write to disks. */
+static bool is_at_work(const char *run_dir, const char *run)
+{
+    struct rp_error error;
+    char *text = NULL;
+    int fd = rp_question_stat(run_dir, run, RP_QUESTION_PATIENCE_MS * UINT64_C(1000000), &error);
+    if (fd < 0)
+        return fd == -RP_E_GONE;
+    int code = receive_answer(fd, RP_QUESTION_PATIENCE_MS, &text, &error);
+    close(fd);
+    free(text);
+    return code != -RP_E_TIMEOUT;
+}
+
+/* The answer to a question of this kind. Status is answered at once. Other answers take their time,
+ * as a checkpoint does: they are waited for as long as the engine is at work. */
+static int await_answer(int fd, const char *run_dir, const char *run, uint32_t kind,
+                        char **text_out, struct rp_error *error)
+{
+    for (unsigned tries = 0; tries < TRIES_MAX; tries++) {
+        int code = receive_answer(fd, RP_QUESTION_PATIENCE_MS, text_out, error);
+        if (code != -RP_E_TIMEOUT)
+            return code;
+        if (kind == RP_REQUEST_STAT || !is_at_work(run_dir, run))
+            break;
+    }
+    return fail_silent(fd, run, error);
+}
+
 static int ask_with(const char *run_dir, const char *run, uint32_t kind, const void *body,
                     size_t body_bytes, char **text_out, struct rp_error *error)
 {
@@ -62,8 +124,7 @@ static int ask_with(const char *run_dir, const char *run, uint32_t kind, const v
     fd = send_question(fd, run, kind, body, body_bytes, error);
     if (fd < 0)
         return fd;
-    /* a checkpoint takes its time; a dead engine hangs up */
-    int code = receive_answer(fd, -1, text_out, error);
+    int code = await_answer(fd, run_dir, run, kind, text_out, error);
     close(fd);
     return code;
 }

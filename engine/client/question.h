@@ -11,6 +11,8 @@
 
 #include "base/fail.h"
 
+#define RP_QUESTION_PATIENCE_MS 10000 /* an engine that answers no status for so long is silent */
+
 /** Ask the engine of a run. Returns the connection, which the caller closes; errors are those of
  * rp_run_stat. Waits at most patience_ns for room in the queue of an engine that accepts nobody. */
 RP_MUST_CHECK int rp_question_stat(const char *run_dir, const char *run, uint64_t patience_ns,

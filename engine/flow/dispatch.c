@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/mapped.h"
+#include "base/thread.h"
 #include "flow/give_way.h"
 #include "flow/join.h"
 
@@ -475,7 +476,7 @@ int rp_dispatch_start(struct rp_dispatch *d, struct rp_error *error)
     d->micro_batches = d->options->global_batch_rows /
                        ((uint64_t)d->options->rows * d->options->world);
     RP_ASSERT(d->micro_batches > 0);
-    int failed = pthread_create(&d->thread, NULL, dispatch_main, d);
+    int failed = rp_thread_start(&d->thread, dispatch_main, d);
     if (failed)
         return rp_fail(error, -failed, NULL, "cannot start the planning thread");
     (void)pthread_setname_np(d->thread, "plan");

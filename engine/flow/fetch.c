@@ -22,6 +22,7 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "flow/contents.h"
 
 #define COMPLETIONS_MAX 64u
@@ -292,7 +293,7 @@ int rp_fetcher_start(struct rp_fetcher *f, struct rp_error *error)
     f->reads_left = rp_calloc(f->arena->slot_count, sizeof *f->reads_left);
     if (!f->reads_left)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for reader %u", f->index);
-    int failed = pthread_create(&f->thread, NULL, fetch_main, f);
+    int failed = rp_thread_start(&f->thread, fetch_main, f);
     if (failed)
         return rp_fail(error, -failed, NULL, "cannot start reader thread %u", f->index);
     (void)pthread_setname_np(f->thread, "read");

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 
 #include "base/file.h"
+#include "base/thread.h"
 
 static void *fill_main(void *argument)
 {
@@ -21,7 +22,7 @@ int rp_filler_start(struct rp_filler *filler, struct rp_arena *arena, int wake_f
                     struct rp_error *error)
 {
     *filler = (struct rp_filler){.arena = arena, .wake_fd = wake_fd, .started = true};
-    filler->has_thread = pthread_create(&filler->thread, NULL, fill_main, filler) == 0;
+    filler->has_thread = rp_thread_try(&filler->thread, fill_main, filler) == 0;
     return filler->has_thread ? 0 : rp_arena_fill(arena, error); /* then it takes a pause */
 }
 

@@ -18,6 +18,7 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/mapped.h"
+#include "base/thread.h"
 
 /* A process that dies while it packs a ticket is replaced so many times for that ticket. Then the
  * next one would die of it as well: it is killed for memory, say, as soon as it touches the tokens.
@@ -70,7 +71,7 @@ static void reap(pid_t pid)
 static int start_process(struct rp_packer *packer, struct rp_error *error)
 {
     pid_t engine = getpid();
-    pid_t pid = fork();
+    pid_t pid = rp_fork();
     if (pid < 0)
         return rp_fail(error, -errno, "packer_processes: false needs no processes",
                        "cannot fork packer %u: %s", packer->index, rp_strerror(-errno));
@@ -97,7 +98,7 @@ int rp_packer_start(struct rp_packer *packer, bool as_process, struct rp_error *
     if (as_process) {
         code = start_process(packer, error);
     } else {
-        int failed = pthread_create(&packer->thread, NULL, packer_thread, packer);
+        int failed = rp_thread_start(&packer->thread, packer_thread, packer);
         if (failed)
             code = rp_fail(error, -failed, NULL, "cannot start packer thread %u", packer->index);
         else

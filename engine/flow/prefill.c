@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/mapped.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define IDLE_NS 5000000u
 /* After a range that could not be fetched. */
@@ -313,7 +314,7 @@ static int start(struct rp_prefill *prefill, struct rp_error *error)
     prefill->seen = rp_calloc(pairs, sizeof *prefill->seen);
     if (!prefill->position || !prefill->seen)
         return rp_fail(error, -ENOMEM, NULL, "out of memory to fill the cache");
-    int failed = pthread_create(&prefill->thread, NULL, prefill_main, prefill);
+    int failed = rp_thread_start(&prefill->thread, prefill_main, prefill);
     return failed ? rp_fail(error, -failed, NULL, "cannot start a thread that fills the cache") : 0;
 }
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 /* Of the available memory, what the page cache may hold of the corpus: three quarters. */
 #define ROOM_SHARE(bytes) ((bytes) / 4 * 3)
@@ -316,7 +317,7 @@ void rp_residency_start(struct rp_residency *r)
     if (!r->files)
         return;
     rp_a32_store_relaxed(&r->stop, 0);
-    r->started = pthread_create(&r->thread, NULL, watch, r) == 0;
+    r->started = rp_thread_start(&r->thread, watch, r) == 0;
 }
 
 void rp_residency_stop(struct rp_residency *r)

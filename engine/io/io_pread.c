@@ -24,6 +24,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "io/io.h"
 
 enum { THREADS_MAX = 32, REFUSERS = 64 };
@@ -117,7 +118,7 @@ static int start_thread(struct pool *pool)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&pool->threads[pool->thread_count], NULL, work, pool);
+    int code = rp_thread_start(&pool->threads[pool->thread_count], work, pool);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pool->thread_count += code == 0;
     return -code;

@@ -49,6 +49,7 @@ struct rp_alerts {
     struct rp_disk_watch *disks[DISKS_MAX];
     size_t disk_count;
     uint64_t save_failures, copy_failures; /* at the last check */
+    uint64_t failures_of_disks;            /* for which the disks were checked */
 };
 
 /* ---- what is seen ---------------------------------------------------------------------------- */
@@ -58,6 +59,7 @@ struct found {
     struct rp_alert_view view;
     const struct rp_seat *starved, *first, *last; /* NULL = none */
     const char *disk;
+    bool lacks_inodes;
     struct rp_copy_counts copies;
 };
 
@@ -110,7 +112,8 @@ static void check_seats(const struct rp_engine *engine, const struct rp_alerts *
 
 /* The disk with the least room. One that has not answered recently is not known; another one may
  * still be too full. */
-static void check_disks(const struct rp_alerts *alerts, struct found *found)
+static void check_disks(const struct rp_save_counts *saves, struct rp_alerts *alerts,
+                        struct found *found)
 {
     uint64_t now = rp_now_ns();
     bool is_known = true;
@@ -122,8 +125,13 @@ static void check_disks(const struct rp_alerts *alerts, struct found *found)
         } else if (answer.free_bytes < found->view.free_bytes) {
             found->view.free_bytes = answer.free_bytes;
             found->disk = rp_disk_watch_path(alerts->disks[i]);
+            found->lacks_inodes = answer.lacks_inodes;
         }
     }
+    uint64_t failures = found->copies.failures + saves->failures;
+    for (size_t i = 0; i < alerts->disk_count && failures != alerts->failures_of_disks; i++)
+        rp_disk_watch_hurry(alerts->disks[i]); /* it may have filled up since */
+    alerts->failures_of_disks = failures;
     if (!is_known && found->view.free_bytes >= alerts->limits.free_bytes)
         found->view.free_bytes = RP_FREE_UNKNOWN;
 }
@@ -182,6 +190,10 @@ static struct report report_of(const struct rp_engine *engine, enum rp_alert_kin
     case RP_ALERT_DISK_FREE:
         report.value = view->free_bytes;
         report.limit = limits->free_bytes;
+        if (found->lacks_inodes) {
+            say(&report, "%s: no inodes are free, so no file can be made (`df -i`)", found->disk);
+            break;
+        }
         say(&report, "%s: %" PRIu64 " MiB are free, less than %" PRIu64 " MiB", found->disk,
             view->free_bytes >> 20, limits->free_bytes >> 20);
         break;
@@ -260,8 +272,8 @@ void rp_engine_look_at_alerts(struct rp_engine *engine)
     uint64_t now = rp_now_ns();
     struct found found = {.view.is_running = engine->phase == RP_ENGINE_RUNNING};
     check_seats(engine, alerts, &found);
-    check_disks(alerts, &found);
     check_saves(engine, alerts, &found);
+    check_disks(&engine->save_counts, alerts, &found);
     for (enum rp_alert_kind kind = 0; kind < RP_ALERT_KINDS; kind++) {
         enum rp_alert_sign sign = rp_alert_sign(kind, &alerts->limits, &found.view);
         do_step(engine, kind, rp_alert_look(&alerts->alerts[kind], kind, sign, now), &found);
@@ -325,7 +337,7 @@ int rp_engine_watch_disks(struct rp_engine *engine, struct rp_error *error)
     for (size_t i = 0; alerts && i < DISKS_MAX && code == 0; i++)
         if (paths[i] && alerts->limits.free_bytes > 0)
             code = rp_disk_watch_open(&alerts->disks[alerts->disk_count++], paths[i],
-                                      DISK_PERIOD_NS, rp_disk_free_bytes, error);
+                                      DISK_PERIOD_NS, rp_disk_room, error);
     return code;
 }
 

@@ -19,16 +19,17 @@ struct rp_disk_watch {
     struct rp_side_thread side; /* the first member: watch_main() casts back from it */
     char *path;
     uint64_t period_ns;
-    rp_free_bytes *look;
+    rp_look_at_disk *look;
     struct rp_disk_answer answer; /* guarded by the mutex of `side` */
 };
 
-int rp_disk_free_bytes(const char *path, uint64_t *bytes)
+int rp_disk_room(const char *path, struct rp_disk_room *room)
 {
-    struct statvfs room;
-    if (statvfs(path, &room) != 0)
+    struct statvfs found;
+    if (statvfs(path, &found) != 0)
         return -errno;
-    *bytes = (uint64_t)room.f_bavail * room.f_frsize;
+    room->lacks_inodes = found.f_files > 0 && found.f_favail == 0;
+    room->bytes = room->lacks_inodes ? 0 : (uint64_t)found.f_bavail * found.f_frsize;
     return 0;
 }
 
@@ -38,11 +39,11 @@ static void watch_main(struct rp_side_thread *side)
     struct rp_disk_watch *watch = (struct rp_disk_watch *)side;
     prctl(PR_SET_NAME, "disk-watch");
     do {
-        uint64_t bytes = 0;
-        if (watch->look(watch->path, &bytes) < 0 && !RP_DEFECT(take_failed_look))
+        struct rp_disk_room room = {0};
+        if (watch->look(watch->path, &room) < 0 && !RP_DEFECT(take_failed_look))
             continue;
         pthread_mutex_lock(&side->mutex);
-        watch->answer = (struct rp_disk_answer){rp_now_ns(), bytes};
+        watch->answer = (struct rp_disk_answer){rp_now_ns(), room.bytes, room.lacks_inodes};
         pthread_mutex_unlock(&side->mutex);
     } while (!rp_side_thread_sleep(side, watch->period_ns));
 }
@@ -55,7 +56,7 @@ static void free_watch(struct rp_side_thread *side)
 }
 
 int rp_disk_watch_open(struct rp_disk_watch **out, const char *path, uint64_t period_ns,
-                       rp_free_bytes *look, struct rp_error *error)
+                       rp_look_at_disk *look, struct rp_error *error)
 {
     struct rp_disk_watch *watch = rp_calloc(1, sizeof *watch);
     char *copy = strdup(path);
@@ -77,6 +78,13 @@ int rp_disk_watch_open(struct rp_disk_watch **out, const char *path, uint64_t pe
     free_watch(&watch->side);
     return rp_fail(error, code, NULL, "cannot start the thread that checks free space: %s",
                    rp_strerror(code));
+}
+
+void rp_disk_watch_hurry(struct rp_disk_watch *watch)
+{
+    pthread_mutex_lock(&watch->side.mutex);
+    pthread_cond_broadcast(&watch->side.changed);
+    pthread_mutex_unlock(&watch->side.mutex);
 }
 
 const char *rp_disk_watch_path(const struct rp_disk_watch *watch)

@@ -65,6 +65,7 @@ enum rp_look {
 /* Takes one checkpoint at a time on threads of its own: copy under a hold, and write. */
 struct rp_saver {
     pthread_t thread;
+    bool has_thread;           /* otherwise the save is done on the engine's thread */
     int done_fd;               /* eventfd: written at each state that is reached */
     struct rp_a32 reached;     /* enum rp_saver_state. Writer: a thread of the save, release;
                                   reader: the engine, acquire. PAIRS saver-phase */

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/mapped.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
@@ -55,7 +56,7 @@ static int start(struct rp_far_planner *planner, struct rp_far_row *far, struct 
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
     memcpy(planner->work.state, far->state, far->bytes);
     rp_a32_store_relaxed(&planner->yield, 0);
-    int failed = pthread_create(&planner->thread, NULL, planner_main, planner);
+    int failed = rp_thread_start(&planner->thread, planner_main, planner);
     if (failed) {
         free(planner->work.state);
         return rp_fail(error, -failed, NULL, "cannot start a thread that plans: %s",

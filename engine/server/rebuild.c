@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "flow/catch_up.h"
 #include "server/probe.h"
 #include "server/reading.h"
@@ -56,16 +57,20 @@ static void copy_slots(const struct rp_ring *from, const struct rp_ring *to, uin
         memcpy(rp_ring_slot(to, k), rp_ring_slot(from, k), to->geometry.slot_bytes);
 }
 
-static void *build_main(void *argument)
+static void make_fresh(struct build *build)
 {
-    struct build *build = argument;
     const struct rp_ring *from = &build->from;
-    prctl(PR_SET_NAME, "ring");
     build->code = rp_ring_create(&build->fresh, &build->geometry, from->replicas, build->contract,
                                  build->generation, from->release, &build->error);
     if (build->code >= 0)
         copy_slots(from, &build->fresh, from->release, from->tail);
     rp_a32_store_release(&build->is_done, 1); /* PAIRS ring-build */
+}
+
+static void *build_main(void *build)
+{
+    prctl(PR_SET_NAME, "ring");
+    make_fresh(build);
     return NULL;
 }
 
@@ -118,12 +123,13 @@ static int build_ring(struct rp_engine *engine, const struct rp_ring *old, struc
                             .geometry = old->geometry,
                             .contract = rp_contract_hash(&engine->contract),
                             .generation = engine->generation};
-    int failed = pthread_create(&thread, NULL, build_main, build);
-    if (failed)
-        return rp_fail(error, -failed, NULL, "cannot start a thread that makes a ring: %s",
-                       rp_strerror(-failed));
-    deliver_meanwhile(engine, build);
-    pthread_join(thread, NULL);
+    int failed = rp_thread_start(&thread, build_main, build);
+    if (failed) {
+        make_fresh(build); /* with a pause for the other trainers */
+    } else {
+        deliver_meanwhile(engine, build);
+        pthread_join(thread, NULL);
+    }
     if (build->code < 0 && error)
         *error = build->error;
     return build->code;

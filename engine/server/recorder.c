@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "checkpoint/run_record.h"
 #include "server/recorder.h"
 
@@ -250,7 +251,7 @@ int rp_recorder_begin(struct rp_recorder *recorder, struct rp_checkpoint_dir *di
     int code = rp_checkpoint_dir_make_id(directory, found.id, error);
     if (code < 0)
         return code;
-    int failed = pthread_create(&recorder->thread, NULL, recorder_main, recorder);
+    int failed = rp_thread_start(&recorder->thread, recorder_main, recorder);
     if (failed != 0)
         return rp_fail(error, -failed, NULL, "cannot start the thread of the run record: %s",
                        rp_strerror(-failed));

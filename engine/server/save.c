@@ -31,6 +31,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "server/connections.h"
 #include "server/ending.h"
 #include "server/journal.h"
@@ -160,6 +161,16 @@ static void fill_info(struct rp_engine *engine)
     memcpy(info->version, RP_VERSION, sizeof RP_VERSION);
 }
 
+/* The last save is not lost for want of a thread. Contents are left out: a thread of the save waits
+ * for this one to tell whether they count. */
+static void save_without_thread(struct rp_saver *saver)
+{
+    saver->source_count = 0;
+    saver->state = RP_SAVER_COPIED;
+    rp_a32_store_relaxed(&saver->reached, saver->state);
+    (void)rp_saver_main(saver);
+}
+
 static int start_saver(struct rp_engine *engine, uint64_t consumed)
 {
     struct rp_saver *saver = &engine->saver;
@@ -181,11 +192,16 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
         rp_engine_ask_look(engine); /* not before they are listed */
     }
     rp_a32_store_relaxed(&saver->reached, saver->state);
-    int failed = pthread_create(&saver->thread, NULL, rp_saver_main, saver);
+    int failed = rp_thread_start(&saver->thread, rp_saver_main, saver);
+    saver->has_thread = failed == 0;
     if (failed == 0)
         return 0;
-    saver->state = RP_SAVER_IDLE;
     rp_flow_release_hold(engine->flow);
+    if (engine->phase != RP_ENGINE_RUNNING) {
+        save_without_thread(saver);
+        return 0;
+    }
+    saver->state = RP_SAVER_IDLE;
     return rp_fail(&saver->error, -failed, NULL, "cannot start the thread of a checkpoint: %s",
                    rp_strerror(-failed));
 }
@@ -421,7 +437,8 @@ static void follow(struct rp_engine *engine)
         tell_result(engine);
         break;
     case RP_SAVER_DONE:
-        pthread_join(saver->thread, NULL);
+        if (saver->has_thread)
+            pthread_join(saver->thread, NULL);
         follow_read_back(engine);
         forget_save(saver);
         saver->state = RP_SAVER_IDLE;

@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "flow/widen.h"
 
 /* A tenth of the share of another thread that wants the same CPU. A write that goes on beside the
@@ -224,7 +225,7 @@ static uint8_t *take_room(struct rp_saver *saver, size_t bytes)
 static bool start_collector(struct contents_copy *copy)
 {
     copy->section = rp_growing_section_open(copy->data, copy->bytes_wanted);
-    if (copy->section && pthread_create(&copy->collector, NULL, copy_beside, copy) == 0)
+    if (copy->section && rp_thread_try(&copy->collector, copy_beside, copy) == 0)
         return true;
     rp_growing_section_close(copy->section);
     copy->section = NULL;

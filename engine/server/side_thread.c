@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/thread.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 
@@ -47,7 +48,7 @@ int rp_side_thread_start(struct rp_side_thread *side)
     rp_cond_init(&side->changed);
     pthread_mutex_init(&side->mutex, NULL);
     side->stop = side->has_ended = side->is_left = false;
-    int failed = pthread_create(&side->thread, NULL, thread_main, side);
+    int failed = rp_thread_start(&side->thread, thread_main, side);
     if (failed)
         destroy(side);
     return -failed;

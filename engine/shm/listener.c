@@ -106,9 +106,8 @@ static int try_lock(int directory_fd, const char *path, const char *run, struct 
     int code = rp_file_lock(fd);
     struct stat held, named;
     if (code < 0)
-        code = code == -EWOULDBLOCK
-                   ? fail_locked(run, fd, error)
-                   : rp_fail(error, code, NULL, "%s: flock: %s", name, rp_strerror(code));
+        code = code == -EWOULDBLOCK ? fail_locked(run, fd, error)
+                                    : rp_file_fail_lock(error, code, path);
     else if (fstat(fd, &held) != 0 ||
              fstatat(directory_fd, name, &named, AT_SYMLINK_NOFOLLOW) != 0 ||
              held.st_ino != named.st_ino || held.st_dev != named.st_dev)

@@ -224,7 +224,9 @@ RP_API RP_MUST_CHECK int rp_batch_labelled_digest(const struct rp_geometry *geom
 
 /* Requests to the engine of a run. run and run_dir are those of struct rp_client_options. The
  * caller frees a returned text with rp_text_free; it is NULL after a failure. Errors: -RP_E_GONE if
- * there is no such engine, or the engine's own error. */
+ * there is no such engine; -RP_E_TIMEOUT if there is one that is silent: it answers nothing for ten
+ * seconds, because it is stopped (SIGSTOP), still starts, or is very busy; or the engine's own
+ * error. */
 
 /** The status of the engine: a JSON object. */
 RP_API RP_MUST_CHECK int rp_run_stat(const char *run_dir, const char *run, char **json_out,

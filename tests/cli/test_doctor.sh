@@ -28,19 +28,22 @@ with_little_locked_memory() {
     [ "$(id -u)" = 0 ] && drop=(setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock)
     (ulimit -l 64 && "${drop[@]}" "$RINGPACK" doctor --run-dir "$work/run")
 }
-# The filter of a container that denies io_uring: setup (call 425 everywhere) answers EPERM.
-without_io_uring() {
-    "$PYTHON" - "$RINGPACK" doctor --run-dir "$work/run" <<'PROGRAM'
-import ctypes, os, struct, sys
-code = [(0x20, 0, 0, 0), (0x15, 0, 1, 425), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)]
+# A filter of system calls: this one (its number is the same everywhere) answers with this error.
+without_call() {
+    "$PYTHON" - "$@" "$RINGPACK" doctor --run-dir "$work/run" <<'PROGRAM'
+import ctypes, errno, os, struct, sys
+call, answer = int(sys.argv[1]), 0x00050000 | getattr(errno, sys.argv[2])
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, call), (0x06, 0, 0, answer), (0x06, 0, 0, 0x7FFF0000)]
 program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
 filter = struct.pack("HxxxxxxQ", len(code), ctypes.addressof(program))
 prctl = ctypes.CDLL(None, use_errno=True).prctl
 if prctl(38, 1, 0, 0, 0) or prctl(22, 2, filter, 0, 0):
     sys.exit("prctl: " + os.strerror(ctypes.get_errno()))
-os.execv(sys.argv[1], sys.argv[1:])
+os.execv(sys.argv[3], sys.argv[3:])
 PROGRAM
 }
+without_io_uring() { without_call 425 EPERM; } # its setup, as containers deny it
+without_threads() { without_call 435 EAGAIN; } # clone3
 
 expect "help" 0 "Check this machine" "$RINGPACK" help doctor
 expect "a healthy machine" 0 "^ready: " doctor
@@ -72,6 +75,8 @@ expect "little locked memory" 0 "^warn +locked memory +64.0 KiB; 64.0 MiB are wa
 expect "the way out" 0 "next: raise it: .ulimit -l unlimited" with_little_locked_memory
 expect "io_uring denied" 0 "^warn +io_uring +io_uring cannot be used: .*EPERM.* pread" \
     without_io_uring
+expect "a limit on processes that is used up" 1 \
+    "^FAIL +threads .*[0-9]+ expected, 0 could be started" without_threads
 expect "an unknown option" 2 "unrecognized option" doctor --bogus
 expect "a size that is none" 2 "prefetch_bytes: .*many" doctor --prefetch-bytes many
 head -c 65536 /dev/zero >"$work/tokens.bin"
@@ -101,6 +106,7 @@ expect "copies that cannot be" 1 "^FAIL +checkpoints +checkpoint_copy_dir /proc/
 expect "checkpoints in a directory that will be made" 0 "^ok +checkpoints .*$work/kept/here" \
     doctor -c "$work/run.yaml" --checkpoint-dir "$work/kept/here"
 expect "nothing left of it" 2 "No such file" ls "$work/kept"
+expect "nothing left beside it" 0 "^0$" bash -c 'ls -a "$1" | grep -c doctor || :' _ "$work"
 printf '\x01\x00\x2c\x01\x01\x00' >"$work/ids.bin" # 1 300 1
 "$RINGPACK" index -q --format raw --dtype u16 --eos 1 "$work/ids.bin"
 ids="{path: $work/ids.bin, format: raw, dtype: u16, eos: 1}"

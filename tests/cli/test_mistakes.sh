@@ -59,6 +59,36 @@ refuses 'inspect: expected a path, found an empty text' "$ringpack" inspect ''
 ! "$ringpack" inspect / >said 2>&1 || fail "/ is no corpus: $(cat said)"
 ! grep -q '//' said || fail "a path with two slashes: $(cat said)"
 
+# --- a URL where something is written: a folder named `s3:` would be made
+for key in checkpoint-dir checkpoint-copy-dir run-dir run-record-dir cache-dir index-dir; do
+    for verb in 'config check' doctor serve plan; do
+        refuses "${key//-/_}: expected a path on a disk of this machine|found a URL (s3://)" \
+            "$ringpack" $verb -c c.yaml --$key 's3://bucket/run?secret=xyzzy'
+        ! grep -q xyzzy said || fail "a right was shown: $(cat said)"
+    done
+done
+sed 's,^,,;$acheckpoint_dir: gs://bucket/run' c.yaml >url.yaml
+refuses 'url.yaml:4:17: checkpoint_dir: expected a path' "$ringpack" doctor -c url.yaml
+while read -r option words; do
+    # shellcheck disable=SC2086
+    refuses "--$option: expected a path on a disk of this machine|found a URL (s3://)" \
+        "$ringpack" $words
+done <<'WORDS'
+output convert -o s3://b/out a.txt
+output index -c c.yaml -o s3://b/m.rpm
+index-dir index --index-dir s3://b a.bin
+output config init -o s3://b/c.yaml
+output explain -c c.yaml --step 1 -o s3://b/page.html
+output state -c c.yaml --step 1 -o s3://b/token
+output checkpoint export . -o s3://b/token
+output report x -o s3://b/page.html
+svg plan -c c.yaml --svg s3://b/plan.svg
+rows-log attach x --rows-log s3://b/rows
+digest-log attach x --digest-log s3://b/digests
+dir demo --dir s3://b/demo
+WORDS
+[ -z "$(ls -d -- *: 2>/dev/null)" ] || fail "a folder was made: $(ls)"
+
 # --- labels are kept, and lines whose masks differ are refused
 echo '{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}' >masked.jsonl
 "$ringpack" convert -q --no-append-eos -o masked masked.jsonl

@@ -21,6 +21,13 @@
 
 #include "run_with_faults.h"
 
+#include "base/thread.h"
+
+__attribute__((constructor)) static void wait_for_no_room(void)
+{
+    rp_thread_patience_ns = 0; /* where memory is missing, no time brings it back */
+}
+
 struct memory_orders {
     pid_t process;  /* the only one that is meant; 0 = nobody */
     uint32_t at;    /* number of the allocation, from 0, that is the first to fail */

@@ -208,9 +208,9 @@ static void a_program_that_cannot_be_run_is_named(void **state)
 
 static sem_t asked, may_answer;
 
-static int hang(const char *path, uint64_t *bytes)
+static int hang(const char *path, struct rp_disk_room *room)
 {
-    *bytes = strlen(path);
+    room->bytes = strlen(path);
     sem_post(&asked);
     while (sem_wait(&may_answer) < 0)
         continue;
@@ -233,10 +233,10 @@ static void nobody_waits_for_a_disk_that_hangs(void **state)
     rp_sleep_ns(20 * MS);
 }
 
-static int refuse(const char *path, uint64_t *bytes)
+static int refuse(const char *path, struct rp_disk_room *room)
 {
     (void)path;
-    *bytes = 1;
+    room->bytes = 1;
     sem_post(&asked);
     return -EIO;
 }
@@ -245,7 +245,7 @@ static void a_look_that_fails_is_no_answer(void **state)
 {
     struct rp_disk_watch *watch;
     struct rp_disk_answer answer;
-    uint64_t bytes;
+    struct rp_disk_room room;
     (void)state;
     sem_init(&asked, 0, 0);
     assert_int_equal(rp_disk_watch_open(&watch, "/", MS, refuse, NULL), 0);
@@ -253,11 +253,11 @@ static void a_look_that_fails_is_no_answer(void **state)
     sem_wait(&asked);
     assert_int_equal(rp_disk_watch_answer(watch).at_ns, 0);
     rp_disk_watch_close(watch);
-    assert_int_equal(rp_disk_watch_open(&watch, "/", MS, rp_disk_free_bytes, NULL), 0);
+    assert_int_equal(rp_disk_watch_open(&watch, "/", MS, rp_disk_room, NULL), 0);
     while ((answer = rp_disk_watch_answer(watch)).at_ns == 0)
         rp_sleep_ns(MS);
     rp_disk_watch_close(watch);
-    assert_int_equal(rp_disk_free_bytes("/no/such", &bytes), -ENOENT);
+    assert_int_equal(rp_disk_room("/no/such", &room), -ENOENT);
 }
 
 static int open_folder(void **state)

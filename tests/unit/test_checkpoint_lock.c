@@ -12,6 +12,7 @@
 
 static void (*before_lock)(void); /* is called once */
 static const char *moving;        /* a directory that is moved away once it has been opened */
+static int lock_error;            /* 0, or of a file system without locks */
 static ino_t strange_inode; /* 0, or what the next stat of a lock reports, plus one each time */
 
 /* ---- in front of the C library --------------------------------------------------------------- */
@@ -26,6 +27,10 @@ int flock(int fd, int operation)
     before_lock = NULL;
     if (act)
         act();
+    if (lock_error) {
+        errno = lock_error;
+        return -1;
+    }
     return next(fd, operation);
 }
 
@@ -131,6 +136,21 @@ static void test_inodes_that_differ_at_each_look(void **state)
     strange_inode = 0;
 }
 
+static void test_a_file_system_without_locks(void **state)
+{
+    (void)state;
+    static const int errors[] = {ENOSYS, EOPNOTSUPP, ENOLCK};
+    struct rp_error error;
+    struct rp_checkpoint_dir *dir;
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        lock_error = errors[i];
+        assert_int_equal(rp_checkpoint_dir_open(&dir, "lockless", 2, NULL, &error), -errors[i]);
+        assert_non_null(strstr(error.message, "lockless: cannot lock it (flock)"));
+        assert_non_null(strstr(error.hint, "mount the file system with locks"));
+    }
+    lock_error = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +158,7 @@ int main(void)
         cmocka_unit_test(test_a_lock_that_somebody_removes),
         cmocka_unit_test(test_a_directory_that_is_replaced),
         cmocka_unit_test(test_inodes_that_differ_at_each_look),
+        cmocka_unit_test(test_a_file_system_without_locks),
     };
     return run_with_faults("checkpoint_lock", tests, sample_enter, sample_leave);
 }

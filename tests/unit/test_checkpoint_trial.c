@@ -123,6 +123,65 @@ static void the_second_location_is_tried_too(void **state)
     nothing_stays("small-too");
 }
 
+/* A mount of an object store without a write cache. */
+static ssize_t write_in_order(struct rp_storage *storage, int fd, const void *data, size_t bytes,
+                              uint64_t offset)
+{
+    struct stat file;
+    (void)storage;
+    assert_int_equal(fstat(fd, &file), 0);
+    if ((uint64_t)file.st_size != offset)
+        return -ESPIPE;
+    ssize_t put = pwrite(fd, data, bytes, (off_t)offset);
+    return put < 0 ? -errno : put;
+}
+
+static int reserve_nothing(struct rp_storage *storage, int fd, uint64_t bytes)
+{
+    (void)storage;
+    (void)fd;
+    (void)bytes;
+    return 0;
+}
+
+static void a_mount_that_writes_in_order_only_is_refused(void **state)
+{
+    (void)state;
+    struct rp_storage storage = fast_storage();
+    struct rp_error error;
+    storage.write = write_in_order;
+    storage.reserve = reserve_nothing;
+    struct rp_checkpoint_dir *dir = begin("ordered", NULL, &storage);
+    assert_int_equal(rp_checkpoint_dir_finish_trial(dir, &error), -ESPIPE);
+    assert_non_null(strstr(error.hint, "write cache"));
+    rp_checkpoint_dir_close(dir);
+    nothing_stays("ordered");
+}
+
+/* The disk takes the bytes, and does not give them back. */
+static ssize_t read_nothing(struct rp_storage *storage, int fd, void *data, size_t bytes,
+                            uint64_t offset)
+{
+    (void)storage;
+    (void)fd;
+    (void)data;
+    (void)bytes;
+    (void)offset;
+    return -EIO;
+}
+
+static void what_is_written_is_read_back(void **state)
+{
+    (void)state;
+    struct rp_storage storage = fast_storage();
+    struct rp_error error;
+    storage.read = read_nothing;
+    struct rp_checkpoint_dir *dir = begin("unread", NULL, &storage);
+    assert_int_equal(rp_checkpoint_dir_finish_trial(dir, &error), -EIO);
+    rp_checkpoint_dir_close(dir);
+    nothing_stays("unread");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,6 +189,8 @@ int main(void)
         cmocka_unit_test(closing_waits_for_it),
         cmocka_unit_test(what_fails_is_told_at_the_end),
         cmocka_unit_test(the_second_location_is_tried_too),
+        cmocka_unit_test(a_mount_that_writes_in_order_only_is_refused),
+        cmocka_unit_test(what_is_written_is_read_back),
     };
     return cmocka_run_group_tests_name("checkpoint_trial", tests, sample_enter_memory,
                                        sample_leave);

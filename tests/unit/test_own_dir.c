@@ -145,12 +145,34 @@ static void test_a_directory_that_was_named_is_used_as_it_is(void **state)
     assert_int_equal(rp_dir_make_caches(inner, &error), 0);
 }
 
+/* A home that others own, as HOME=/ is for a user without an entry: the one in /tmp is used. */
+static void test_a_home_that_cannot_be_written_is_left_alone(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    char own[sizeof target + 24];
+    snprintf(own, sizeof own, "%s/.cache/ringpack", target);
+    clear();
+    assert_int_equal(mkdir(target, 0700), 0);
+    setenv("HOME", "/proc/self", 1); /* nobody can make a directory there, not even root */
+    char *found = rp_dir_of_caches(NULL);
+    assert_string_equal(found, path);
+    free(found);
+    setenv("HOME", target, 1);
+    found = rp_dir_of_caches(NULL);
+    assert_string_equal(found, own);
+    assert_int_equal(rp_dir_make_caches(found, &error), 0);
+    free(found);
+    unsetenv("HOME");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_directories_of_others_are_refused),
         cmocka_unit_test(test_the_own_one_is_made_and_used),
         cmocka_unit_test(test_a_directory_that_was_named_is_used_as_it_is),
+        cmocka_unit_test(test_a_home_that_cannot_be_written_is_left_alone),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

@@ -150,14 +150,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->digest = true;
         return 0;
     case OPTION_DIGEST_LOG:
-        a->client.digest_log = text;
+        a->client.digest_log = rp_cmd_local_path(state, "digest-log", text);
         return 0;
     case OPTION_DIGEST_STEPS:
         a->digest_steps_given = true;
         parse_number(state, "digest-steps", text, UINT32_MAX, &a->client.digest_steps);
         return 0;
     case OPTION_ROWS_LOG:
-        a->log_path = text;
+        a->log_path = rp_cmd_local_path(state, "rows-log", text);
         return 0;
     case OPTION_PRINT_ROWS:
         a->print_rows = true;

@@ -57,7 +57,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         arguments->to_row_given = true;
         return 0;
     case 'o':
-        arguments->output = text;
+        arguments->output = rp_cmd_local_path(state, "output", text);
         return 0;
     case OPTION_RUN:
         arguments->run = text;

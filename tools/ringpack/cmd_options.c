@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "base/text.h"
 #include "cmd.h"
+#include "object/url.h"
 
 #define OPTIONS_MAX 128u
 
@@ -88,6 +89,24 @@ int rp_cmd_parse(const struct argp *argp, int argc, char **argv, void *input)
         argp_parse(argp, argc, argv, 0, NULL, input) != 0)
         return RP_EXIT_TROUBLE;
     return RP_EXIT_FINE;
+}
+
+#define LOCAL_EXPECTED                                                                             \
+    "--%s: expected a path on a disk of this machine, found a URL (%.*s://): ringpack reads from " \
+    "stores, and never writes to them"
+
+char *rp_cmd_local_path(const struct argp_state *state, const char *option, char *text)
+{
+    if (rp_url_is(text))
+        argp_error(state, LOCAL_EXPECTED, option, (int)strcspn(text, ":"), text);
+    return text;
+}
+
+int rp_cmd_refuse_url(const char *verb, const char *option, const char *text)
+{
+    return rp_url_is(text)
+               ? rp_cmd_misuse(verb, LOCAL_EXPECTED, option, (int)strcspn(text, ":"), text)
+               : RP_EXIT_FINE;
 }
 
 int rp_cmd_check_getopt(const struct option *options, int argc, char *const *argv)

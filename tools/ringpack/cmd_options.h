@@ -11,6 +11,13 @@
  * ends the process at most mistakes, with the same status. */
 int rp_cmd_parse(const struct argp *argp, int argc, char **argv, void *input);
 
+/** `text`, the value of an option of argp that names a file or directory to write to: a URL is a
+ * mistake. */
+char *rp_cmd_local_path(const struct argp_state *state, const char *option, char *text);
+
+/** The same for getopt: RP_EXIT_FINE, or RP_EXIT_TROUBLE after a message. */
+int rp_cmd_refuse_url(const char *verb, const char *option, const char *text);
+
 /** Returns RP_EXIT_FINE if every long option is one of these or an abbreviation of one, or
  * RP_EXIT_TROUBLE after reporting the first that is not. getopt parses afterwards. */
 int rp_cmd_check_getopt(const struct option *options, int argc, char *const *argv);

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
+#include "cmd_options.h"
 #include "corpus/eos.h"
 #include "explain/make_landmarks.h"
 #include "masked_tally.h"
@@ -87,7 +88,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         arguments->json = true;
         return 0;
     case OPTION_SVG:
-        arguments->svg = text;
+        arguments->svg = rp_cmd_local_path(state, "svg", text);
         return 0;
     case ARGP_KEY_END:
         if (arguments->svg && arguments->landmarks)

@@ -6,6 +6,7 @@
 #include <argp.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #include "cmd_state.h"
 #include "explain/start_step.h"
 #include "interrupt.h"
+#include "process.h"
 #include "server/server.h"
 
 enum {
@@ -141,6 +143,11 @@ int rp_cmd_serve(int argc, char **argv)
         .run = serve,
     };
     struct arguments arguments = {.ready_fd = -1, .lifeline_fd = -1};
+    signal(SIGTTOU,
+           SIG_IGN); /* `stty tostop` would stop a background engine at a line of its log */
+    int trouble = rp_process_leave_first();
+    if (trouble)
+        return trouble;
     rp_interrupt_catch_once();
     return rp_cmd_config_run(&verb, &arguments, argc, argv);
 }

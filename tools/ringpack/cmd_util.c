@@ -56,7 +56,7 @@ static const char *usual_hint(int code)
     case ENAMETOOLONG:
         return "give a shorter path: a name has at most 255 bytes, a path 4095";
     case ENOSPC:
-        return "make room on this file system, or write to another one";
+        return "make room (`df -h`, `df -i`), or write to another file system";
     case ENOMEM:
         return "free memory, or lower prefetch_bytes, prefetch_factor or batch_size";
     default:

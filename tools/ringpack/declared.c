@@ -60,7 +60,7 @@ static int take_option(struct rp_declared *declared, const char *verb, int optio
         return take_eos(declared, verb, argument);
     case 'I':
         declared->index_dir = argument;
-        return 0;
+        return rp_cmd_refuse_url(verb, "index-dir", argument);
     case 'j':
         declared->json = true;
         return 0;

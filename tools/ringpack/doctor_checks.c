@@ -5,6 +5,7 @@
  * its check changes it. */
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,8 @@
 #include "base/cpus.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/thread.h"
+#include "checkpoint/locked_dir.h"
 #include "cmd.h"
 #include "doctor.h"
 #include "io/io.h"
@@ -28,6 +31,7 @@
 #include "shm/socket.h"
 
 #define CAP_IPC_LOCK_BIT 14 /* linux/capability.h */
+#define ENGINE_THREADS 10u  /* of the engine itself, at most, beside readers and packers */
 #define TRIAL_BYTES ((size_t)2 << 20)
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -278,23 +282,32 @@ static char *nearest_directory(const char *path)
     return place;
 }
 
-/* Write a file without a name into the directory of checkpoints: an engine may be using it. */
+/* What a start does in a directory of checkpoints, and the first save: locks, writes, names. */
+static int try_new_directory(char *name, struct rp_error *error)
+{
+    struct rp_locked_dir locked;
+    if (!mkdtemp(name))
+        return rp_file_fail(error, name, "make a directory");
+    int code = rp_locked_dir_open(&locked, name, RP_LOCKED_DIR_KEEP_MIN, false, &rp_storage_system,
+                                  error);
+    if (code == 0)
+        rp_locked_dir_close(&locked);
+    rp_locked_dir_remove(name);
+    return code;
+}
+
+/* In a directory beside those of engines, which may be running. */
 static int try_directory(const char *key, const char *path, struct rp_error *error)
 {
-    static const char zeros[4096];
-    struct rp_new_file trial;
     struct stat info;
-    char *place = nearest_directory(path), *name = place ? rp_format("%s/.doctor", place) : NULL;
+    char *place = nearest_directory(path);
+    char *name = place ? rp_format("%s/.ringpack-doctor-XXXXXX", place) : NULL;
     int code = name ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for the name of a file");
     if (code == 0 && stat(place, &info) == 0 && !S_ISDIR(info.st_mode))
         code = rp_fail(error, -ENOTDIR, "give the path of a directory",
                        "%s: expected a directory, found something else", place);
     if (code == 0)
-        code = rp_new_file_open(&trial, name, error);
-    if (code == 0) {
-        code = rp_file_write(trial.fd, name, zeros, sizeof zeros, error);
-        rp_new_file_discard(&trial);
-    }
+        code = try_new_directory(name, error);
     free(place);
     free(name);
     return code < 0 ? rp_fail_context(error, code, "%s %s cannot be written", key, path) : 0;
@@ -315,7 +328,7 @@ static void look_at_checkpoints(const struct rp_doctor_needs *needs,
             find_error(finding, &error);
             return;
         }
-        find(finding, RP_DOCTOR_OK, NULL, "%s: a file can be written", needs->checkpoint_dir);
+        find(finding, RP_DOCTOR_OK, NULL, "%s: a checkpoint can be written", needs->checkpoint_dir);
     }
 }
 
@@ -333,6 +346,48 @@ static void look_at_processors(const struct rp_doctor_needs *needs,
         find(finding, RP_DOCTOR_WARN,
              "give the process a second one (taskset, --cpuset-cpus, --cpus, CPUQuota=)",
              "%u usable of %ld%s: trainer and engine take turns", usable, online, why);
+}
+
+/* Threads that wait until all of them run. */
+struct crowd {
+    pthread_mutex_t is_full;
+};
+
+static void *wait_for_crowd(void *argument)
+{
+    struct crowd *crowd = argument;
+    pthread_mutex_lock(&crowd->is_full);
+    pthread_mutex_unlock(&crowd->is_full);
+    return NULL;
+}
+
+/* As many as an engine has at once: readers with a helper each, packers, and its own. */
+static void look_at_threads(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+{
+    struct crowd crowd = {PTHREAD_MUTEX_INITIALIZER};
+    uint32_t wanted = 2 * needs->readers + needs->packers + ENGINE_THREADS, count = 0;
+    pthread_t *threads = rp_calloc(wanted, sizeof *threads);
+    struct rp_thread_tries tries = {0};
+    int failed = threads ? 0 : ENOMEM;
+    pthread_mutex_lock(&crowd.is_full);
+    while (count < wanted && threads) {
+        failed = rp_thread_try(&threads[count], wait_for_crowd, &crowd);
+        count += failed == 0;
+        if (failed && !rp_thread_again(&tries, failed))
+            break;
+    }
+    pthread_mutex_unlock(&crowd.is_full);
+    for (uint32_t i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    free(threads);
+    if (count == wanted)
+        find(finding, RP_DOCTOR_OK, NULL, "%u were started at once", wanted);
+    else
+        find(finding, RP_DOCTOR_FAIL,
+             "raise the limit of processes, which counts threads: `ulimit -u`, TasksMax= in a "
+             "systemd unit, `--pids-limit` for a container",
+             "%u threads at once: %u expected, %u could be started: %s", wanted, wanted, count,
+             rp_strerror(-failed));
 }
 
 #ifdef RP_JEMALLOC
@@ -419,6 +474,7 @@ const struct rp_doctor_check rp_doctor_checks[] = {
     {"open files", look_at_open_files},
     {"run directory", look_at_run_directory},
     {"processors", look_at_processors},
+    {"threads", look_at_threads},
     {"allocator", look_at_allocator},
     {"checkpoints", look_at_checkpoints},
     {"corpus", look_at_corpus},

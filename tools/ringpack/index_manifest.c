@@ -17,7 +17,9 @@
 #include "base/mem.h"
 #include "base/stop.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "cmd.h"
+#include "cmd_options.h"
 #include "cmd_config.h"
 #include "corpus/manifest/build.h"
 #include "object/url.h"
@@ -61,7 +63,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     struct arguments *arguments = state->input;
     switch (key) {
     case 'o':
-        arguments->output = text;
+        arguments->output = rp_cmd_local_path(state, "output", text);
         return 0;
     case 'q':
         arguments->quiet = true;
@@ -162,7 +164,7 @@ static int run(struct crew *crew, struct rp_cmd_progress *progress, uint64_t tot
     for (; started < crew->worker_count; started++) {
         struct worker *worker = &crew->workers[started];
         *worker = (struct worker){.crew = crew};
-        if (pthread_create(&worker->thread, NULL, work, worker) != 0)
+        if (rp_thread_start(&worker->thread, work, worker) != 0)
             break;
     }
     rp_a64_add_relaxed(&crew->running, started - (uint64_t)crew->worker_count);

@@ -13,6 +13,7 @@
 #include "base/mapped.h"
 #include "base/text.h"
 #include "cmd.h"
+#include "process.h"
 #include "terminal.h"
 
 /* jemalloc reads this at its start. One arena is enough, because threads allocate little after
@@ -148,12 +149,8 @@ static void finish_output(void)
     _exit(rp_cmd_report(&error));
 }
 
-int main(int argc, char **argv)
+static int run_words(int argc, char **argv)
 {
-    keep_standard_descriptors();
-    atexit(finish_output);
-    rp_mapped_watch();
-    signal(SIGXFSZ, SIG_IGN); /* write(2) then fails with EFBIG instead of ending the process */
     if (argc < 2) {
         print_usage(stderr);
         return RP_EXIT_TROUBLE;
@@ -166,4 +163,14 @@ int main(int argc, char **argv)
     if (!strcmp(verb, "help") || !strcmp(verb, "--help") || !strcmp(verb, "-h"))
         return run_help(argc - 1, argv + 1);
     return run_verb(verb, argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    keep_standard_descriptors();
+    atexit(finish_output);
+    rp_process_prepare();
+    rp_mapped_watch();
+    signal(SIGXFSZ, SIG_IGN); /* write(2) then fails with EFBIG instead of ending the process */
+    return rp_process_run(run_words, argc, argv);
 }

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Optional
 
 from ._arguments import Corpus, FilePath, Source, has_right, hidden, option_text, suggestion, whole
 from ._log import logger
+from ._room import with_room
 from .errors import EngineGoneError, EngineTimeoutError, RingpackError, UsageError, error_named
 
 if TYPE_CHECKING:
@@ -258,13 +259,15 @@ def run_program(
 
     command = [os.fspath(program) if program is not None else find_program(), *words]
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            pass_fds=passed,
-            cwd=folder,
+        done = with_room(
+            lambda: subprocess.run(
+                command,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                pass_fds=passed,
+                cwd=folder,
+            )
         )
     except OSError as failure:
         raise _not_started(command[0], failure) from failure
@@ -368,7 +371,7 @@ class Engine:
                 name="ringpack: log of the engine",
                 daemon=True,
             )
-            self._reader.start()
+            with_room(self._reader.start)
             self._wait_ready(child, ready, timeout)
             self.once = []
         except BaseException:
@@ -392,14 +395,16 @@ class Engine:
             arguments += config
         try:
             # In a session of its own: Ctrl-C is for the trainer, which ends the engine in time.
-            return subprocess.Popen(
-                [self.program, "serve", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                pass_fds=passed,
-                cwd=self.folder,
-                start_new_session=True,
+            return with_room(
+                lambda: subprocess.Popen(
+                    [self.program, "serve", *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    pass_fds=passed,
+                    cwd=self.folder,
+                    start_new_session=True,
+                )
             )
         except OSError as failure:
             raise _not_started(self.program, failure) from failure

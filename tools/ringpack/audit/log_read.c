@@ -23,6 +23,8 @@ static int ask_run(struct rp_audit_log *log, const char *run, const char *run_di
 {
     char *answer;
     int code = rp_run_stat(run_dir, run, &answer, error);
+    if (code == -RP_E_TIMEOUT)
+        return code; /* it is silent */
     if (code < 0)
         return rp_fail(error, code,
                        "give the checkpoint directory of the run, or the name of a run whose "

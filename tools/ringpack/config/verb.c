@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cmd.h"
+#include "cmd_options.h"
 #include "config/keys.h"
 
 enum { OPTION_JSON = 0x1000, OPTION_MANUAL };
@@ -25,7 +26,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         arguments->manual = true;
         return 0;
     case 'o':
-        arguments->output = text;
+        arguments->output = rp_cmd_local_path(state, "output", text);
         return 0;
     case ARGP_KEY_ARG:
         if (arguments->word_count == RP_KEYS_WORDS_MAX)

@@ -186,7 +186,7 @@ static int take_word(struct arguments *arguments, int option)
     switch (option) {
     case 'o':
         chosen->output = optarg;
-        return 0;
+        return rp_cmd_refuse_url("convert", "output", optarg);
     case 't':
         chosen->tokenizer = optarg;
         chosen->tokenizer_given = true;

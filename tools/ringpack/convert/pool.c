@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/cpus.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "cmd.h"
 #include "convert/parts.h"
 #include "interrupt.h"
@@ -157,7 +158,7 @@ static int run_threads(struct pool *pool, struct thread *threads, uint32_t count
         converts[started] = rp_task_convert(pool->conversion);
         *thread = (struct thread){pool, started ? &converts[started] : first, tokenizer_threads, 0};
         pthread_mutex_lock(&pool->lock);
-        int code = pthread_create(&thread->id, NULL, run_thread, thread);
+        int code = rp_thread_start(&thread->id, run_thread, thread);
         pool->running += code == 0;
         pthread_mutex_unlock(&pool->lock);
         if (code != 0)

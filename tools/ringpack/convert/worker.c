@@ -15,6 +15,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "convert/convert.h"
 #include "interrupt.h"
 
@@ -269,8 +270,12 @@ int rp_worker_spawn(pid_t *child, const char *const arguments[4], int input, int
     if (input >= 0)
         posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-    int code = posix_spawnp(child, python, &actions, NULL, (char *const *)(uintptr_t)command,
+    struct rp_thread_tries tries = {0};
+    int code;
+    do
+        code = posix_spawnp(child, python, &actions, NULL, (char *const *)(uintptr_t)command,
                             environ);
+    while (rp_thread_again(&tries, code));
     posix_spawn_file_actions_destroy(&actions);
     free(script);
     if (code == 0)

@@ -66,7 +66,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         demo->python = text;
         return 0;
     case OPTION_DIR:
-        demo->dir = text;
+        demo->dir = rp_cmd_local_path(state, "dir", text);
         return 0;
     case OPTION_SECONDS:
         if (!rp_text_u64(text, &demo->seconds) || demo->seconds < 1 || demo->seconds > SECONDS_MAX)

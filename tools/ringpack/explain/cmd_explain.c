@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
+#include "cmd_options.h"
 #include "explain/search.h"
 #include "interrupt.h"
 #include "page_file.h"
@@ -154,7 +155,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->csv = true;
         return 0;
     case 'o':
-        a->output = text;
+        a->output = rp_cmd_local_path(state, "output", text);
         return 0;
     case ARGP_KEY_END:
         return parse_end(a, state);

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "cmd.h"
+#include "cmd_options.h"
 #include "explain/origin.h"
 #include "explain/walk.h"
 #include "interrupt.h"
@@ -36,7 +37,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     struct arguments *arguments = state->input;
     switch (key) {
     case 'o':
-        arguments->output = text;
+        arguments->output = rp_cmd_local_path(state, "output", text);
         return 0;
     case OPTION_JSON:
         arguments->json = true;

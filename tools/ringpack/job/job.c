@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "interrupt.h"
 
 #define NAME_PREFIX "ringpack-job-"
@@ -199,7 +200,7 @@ int rp_job_spawn(struct rp_job *job, struct rp_child *child, const char *what,
     if (code < 0)
         return code;
     fflush(NULL);
-    pid_t parent = getpid(), pid = fork();
+    pid_t parent = getpid(), pid = rp_fork();
     if (pid == 0) {
         become_child(job, parent);
         execvp(words->word[0], words->word);
@@ -249,7 +250,7 @@ int rp_job_serve(struct rp_job *job, struct rp_child *engine, const struct rp_wo
         return rp_fail(error, -errno, NULL, "cannot make a pipe: %s", rp_strerror(-errno));
     }
     fflush(NULL);
-    pid_t parent = getpid(), pid = fork();
+    pid_t parent = getpid(), pid = rp_fork();
     if (pid == 0) {
         become_child(job, parent);
         run_engine(job, words, lifeline[0], ready[1]);
@@ -287,7 +288,7 @@ int rp_job_fork(struct rp_job *job, struct rp_child *child, const char *what,
                 int (*run)(void *argument), void *argument, struct rp_error *error)
 {
     fflush(NULL);
-    pid_t parent = getpid(), pid = fork();
+    pid_t parent = getpid(), pid = rp_fork();
     if (pid == 0) {
         become_child(job, parent);
         /* Also the lifelines of engines. glibc has close_range since 2.34. */

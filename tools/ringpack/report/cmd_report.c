@@ -29,7 +29,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     struct arguments *a = state->input;
     switch (key) {
     case 'o':
-        a->output = text;
+        a->output = rp_cmd_local_path(state, "output", text);
         return 0;
     case ARGP_KEY_END:
         if (a->wanted.count > 2)
