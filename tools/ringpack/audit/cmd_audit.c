@@ -292,8 +292,10 @@ int rp_cmd_audit(int argc, char **argv)
                "rows are planned again, with the config that either side has or that `-c` "
                "gives. Nothing of a run is changed. `--log` prints the journal that engines "
                "keep in the checkpoint directory: starts, ends, kills, changes of the config, "
-               "and what operators did. Exit status: 0 the same rows, or a whole journal; 1 "
-               "other rows, or a journal that is not whole; 2 no answer."};
+               "and what operators did. Exit status: 0 identical, or a whole journal; 1 "
+               "different, or a journal that is not whole; 2 nothing could be compared; 3 not "
+               "proven: nothing differs in what could be compared, and it does not prove that all "
+               "is identical."};
     struct arguments arguments = {0};
     struct rp_audit audit = {.rows = 0};
     struct rp_error error = {0};
@@ -315,7 +317,9 @@ int rp_cmd_audit(int argc, char **argv)
         print_verdict(&audit);
     for (unsigned s = 0; s < 2; s++)
         rp_audit_side_close(&audit.sides[s]);
-    if (code < 0)
-        return rp_cmd_report(&error);
+    if (code < 0) {
+        int status = rp_cmd_report(&error);
+        return audit.is_unproven ? RP_EXIT_UNPROVEN : status;
+    }
     return audit.verdict <= RP_AUDIT_CONTINUES ? RP_EXIT_FINE : RP_EXIT_DIFFERS;
 }
