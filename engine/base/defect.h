@@ -11,6 +11,7 @@
 #define RP_DEFECTS(X)                                                                              \
     X(accept_other_stream, "a state token of another stream is accepted")                          \
     X(alert_at_each_look, "an alert that is raised is raised again at each look")                  \
+    X(alert_for_tools, "engines that tools start run the alert_command of the config")             \
     X(append_to_any_file, "an entry is appended to a file that is no chain")                       \
     X(ask_for_each_reader, "metrics asks an engine for each reader, however many there are")       \
     X(ask_silent_engines, "an engine that has not answered is asked again at each look")           \

@@ -203,6 +203,7 @@ static int tell_many(void)
 /* clang-format off */
 static const char *const found_elsewhere[] = {
     "alert_at_each_look",
+    "alert_for_tools",
     "append_to_any_file",
     "ask_for_each_reader",
     "ask_silent_engines",

@@ -21,7 +21,8 @@
 #define WORDS_BYTES_MAX (4u << 20)
 #define HINT "give its config instead: `-c CONFIG`"
 
-/* The options of `serve` alone that take a value. */
+/* The options of `serve` alone: without a value, and with one. */
+static const char *const own_flags[] = {"fresh", "accept-weights", "private"};
 static const char *const own_values[] = {"state", "ready-fd", "lifeline", "start-step", "base-row"};
 
 struct words {
@@ -96,7 +97,7 @@ static int take_words(struct words *words, bool config, struct rp_error *error)
         size_t length = is_short ? 0 : strcspn(word, "=");
         snprintf(name, sizeof name, "%.*s", length > 2 ? (int)length - 2 : 0,
                  is_short ? "" : word + 2);
-        if (!strcmp(name, "fresh") || !strcmp(name, "accept-weights"))
+        if (is_among(own_flags, RP_ARRAY_COUNT(own_flags), name))
             continue;
         const char *value = is_short && word[2]                ? word + 2
                             : !is_short && word[length] == '=' ? word + length + 1
