@@ -361,7 +361,8 @@ int rp_config_make_private(struct rp_config *config, struct rp_error *error)
     if (!RP_DEFECT(alert_for_tools)) {
         free(config->alert_command);
         config->alert_command = NULL;
-        config->alert_starved_ms = config->alert_skew_rows = config->alert_disk_free = 0;
+        config->alert_starved_ms = 0;
+        config->alert_skew_rows = config->alert_disk_free = 0;
     }
     return rp_config_set(config, "run_record_dir", "none", error);
 }

@@ -64,6 +64,18 @@ static int take_state_file(struct rp_origin *origin, struct rp_error *error)
     return code;
 }
 
+/* The steps of the run that saved the checkpoint, if its config is whole without what is not kept.
+ */
+static void note_kept_steps(struct rp_origin *origin, const char *path)
+{
+    struct rp_config kept;
+    struct rp_error reason;
+    rp_config_init(&kept);
+    if (rp_cmd_config_read_file(&kept, path, &reason) >= 0 && rp_config_finish(&kept, &reason) >= 0)
+        origin->kept = rp_steps_of(&kept, 0);
+    rp_config_free(&kept);
+}
+
 static int take_checkpoint(struct rp_origin *origin, struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint = NULL;
@@ -76,6 +88,8 @@ static int take_checkpoint(struct rp_origin *origin, struct rp_error *error)
     if (code == 0 && !origin->config.path)
         code = rp_cmd_config_read_file(origin->config.config, rp_checkpoint_path(checkpoint),
                                        error);
+    else if (code == 0)
+        note_kept_steps(origin, rp_checkpoint_path(checkpoint));
     origin->checkpoint = rp_origin_absolute(rp_checkpoint_path(checkpoint));
     rp_checkpoint_close(checkpoint);
     return code;
@@ -130,7 +144,19 @@ static int find_steps(const struct rp_origin *origin, const struct rp_config *co
 {
     *steps = rp_steps_of(config, origin->base_row);
     uint64_t known = origin->base_known;
-    steps->is_counted = origin->base_row_given || known % steps->rows == 0;
+    const struct rp_steps *kept = &origin->kept;
+    bool is_kept = !kept->rows || (kept->rows == steps->rows && kept->ranks == steps->ranks &&
+                                   kept->batch_rows == steps->batch_rows);
+    steps->is_counted = origin->base_row_given || (known % steps->rows == 0 && is_kept);
+    if (!steps->is_counted && by_step && !is_kept)
+        return rp_fail(error, -RP_E_USAGE,
+                       "leave -c out: the checkpoint keeps its config. Or give --base-row ROW, the "
+                       "row from which on steps are those of the config",
+                       "the run that saved %s has steps of %" PRIu64 " rows, %" PRIu32
+                       " ranks and batches of %" PRIu32 ", and the config has %" PRIu64 ", %" PRIu32
+                       " and %" PRIu32 ": which one is step N?",
+                       origin->checkpoint, kept->rows, kept->ranks, kept->batch_rows, steps->rows,
+                       steps->ranks, steps->batch_rows);
     if (steps->is_counted || !by_step)
         return 0;
     return rp_fail(error, -RP_E_USAGE,
