@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -15,6 +16,7 @@
 #include "cmd.h"
 #include "cmd_state.h"
 #include "plan/plan.h"
+#include "shm/run_dir.h"
 
 error_t rp_origin_parse(struct rp_origin *origin, int key, char *text, struct argp_state *state)
 {
@@ -27,7 +29,7 @@ error_t rp_origin_parse(struct rp_origin *origin, int key, char *text, struct ar
     if (key != ARGP_KEY_ARG)
         return ARGP_ERR_UNKNOWN;
     if (origin->path)
-        argp_error(state, "one checkpoint expected, `%s` is one too many", text);
+        argp_error(state, "one checkpoint or run expected, `%s` is one too many", text);
     origin->path = text;
     return 0;
 }
@@ -105,6 +107,32 @@ static int take_path(struct rp_origin *origin, struct rp_error *error)
     return take_state_file(origin, error);
 }
 
+/* Whether a file reads as a config. */
+static bool is_config(const char *path)
+{
+    struct rp_config config;
+    struct rp_error reason;
+    rp_config_init(&config);
+    bool is_one = rp_config_read(&config, path, &reason) >= 0;
+    rp_config_free(&config);
+    return is_one;
+}
+
+/* The word of the command line: a path, or the name of a run where no such path is. */
+static int take_word(struct rp_origin *origin, const char *run_dir, struct rp_error *error)
+{
+    struct stat info;
+    const char *word = origin->path;
+    if (stat(word, &info) < 0 && errno == ENOENT && !origin->config.path &&
+        rp_run_name_check(word, NULL) == 0)
+        return rp_origin_of_engine(origin, word, run_dir, error);
+    bool is_file = stat(word, &info) == 0 && S_ISREG(info.st_mode);
+    if (is_file && !rp_checkpoint_is_file(word) && !rp_cmd_is_state(word) && is_config(word))
+        return rp_fail(error, -RP_E_USAGE, "give it as one: `-c CONFIG`",
+                       "%s is a config; expected a checkpoint, a state token or a run", word);
+    return take_path(origin, error);
+}
+
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 int rp_origin_finish(struct rp_cmd_config *arguments)
@@ -114,12 +142,13 @@ int rp_origin_finish(struct rp_cmd_config *arguments)
     const char *run = rp_cmd_config_given(arguments, "run");
     bool describes = arguments->path || rp_cmd_config_given(arguments, "sources");
     int code = 0;
+    const char *run_dir = rp_cmd_config_given(arguments, "run_dir");
     if (origin->path)
-        code = take_path(origin, &error);
+        code = take_word(origin, run_dir, &error);
     else if (!describes && run)
-        code = rp_origin_of_engine(origin, run, rp_cmd_config_given(arguments, "run_dir"), &error);
+        code = rp_origin_of_engine(origin, run, run_dir, &error);
     else if (!describes)
-        code = rp_fail(&error, -RP_E_USAGE, "give `-c CONFIG`, a checkpoint, or `--run NAME`",
+        code = rp_fail(&error, -RP_E_USAGE, "give `-c CONFIG`, a checkpoint, or the name of a run",
                        "no stream was named");
     return code < 0 ? rp_cmd_report(&error) : rp_cmd_config_finish(arguments);
 }
