@@ -336,3 +336,24 @@ int rp_chain_append(const char *path, const char *members, bool is_durable, stru
     close_file(fd);
     return code;
 }
+
+int rp_chain_last(const char *path, char hash[RP_CHAIN_HASH_BYTES], struct rp_error *error)
+{
+    struct tail tail = {.text = NULL};
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return rp_file_fail(error, path, "open");
+    int code = fstat(fd, &info) < 0 ? rp_file_fail(error, path, "stat") : 0;
+    if (code == 0 && !S_ISREG(info.st_mode))
+        code = rp_fail(error, -RP_E_FORMAT, NULL, "%s: expected a regular file", path);
+    if (code == 0)
+        code = find_tail(&tail, fd, path, (uint64_t)info.st_size, error);
+    if (code == 0 && tail.reader.number == 0)
+        code = rp_fail(error, -RP_E_EMPTY, NULL, "%s: it has no entry", path);
+    if (code == 0)
+        memcpy(hash, tail.reader.hash, RP_CHAIN_HASH_BYTES);
+    free(tail.text);
+    close(fd);
+    return code;
+}

@@ -44,6 +44,11 @@ RP_MUST_CHECK int rp_chain_append(const char *path, const char *members, bool is
  * where an append would. */
 RP_MUST_CHECK int rp_chain_check(const char *path, struct rp_error *error);
 
+/** The hash of the last entry of a file, which is read without a lock. An error also if it has no
+ * entry; nothing is written. */
+RP_MUST_CHECK int rp_chain_last(const char *path, char hash[RP_CHAIN_HASH_BYTES],
+                                struct rp_error *error);
+
 enum rp_chain_link {
     RP_CHAIN_LINKED,  /* it follows the entry before it */
     RP_CHAIN_SKIPPED, /* the same, and bytes lie between the two: it names their hash */

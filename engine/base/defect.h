@@ -11,6 +11,7 @@
 #define RP_DEFECTS(X)                                                                              \
     X(accept_other_stream, "a state token of another stream is accepted")                          \
     X(alert_at_each_look, "an alert that is raised is raised again at each look")                  \
+    X(alert_for_tools, "engines that tools start run the alert_command of the config")             \
     X(append_to_any_file, "an entry is appended to a file that is no chain")                       \
     X(ask_for_each_reader, "metrics asks an engine for each reader, however many there are")       \
     X(ask_silent_engines, "an engine that has not answered is asked again at each look")           \
@@ -25,6 +26,7 @@
     X(count_deaths_for_ever, "deaths of a packer at other tickets are counted, too")               \
     X(count_idle_deaths, "deaths of a packer that waits are counted")                              \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
+    X(count_older_deliveries, "audit counts deliveries that trainers have taken back")             \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
     X(end_copy_late, "a new ring gets its place before the end of a save frees slots")             \
@@ -119,6 +121,7 @@
     X(trust_any_directory, "a directory of /tmp that others may write to is used")                 \
     X(trust_arrow_offsets, "offsets in an Arrow file are not compared with its buffers")           \
     X(take_short_read, "a short read is taken for a complete one")                                 \
+    X(trust_plan_of_one_rank, "audit compares the plan of one rank only")                          \
     X(trust_absent, "after a rollback, positions of absent seats still count as known")            \
     X(trust_chain_hash, "entries of a chain are not compared with their hash")                     \
     X(trust_chain_links, "entries of a chain are not compared with the entry before them")         \

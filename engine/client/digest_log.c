@@ -2,21 +2,32 @@
 /* digest_log.c — digests of the rows that this trainer was given, written to a file every so many
  * steps (engine/plan/STREAM.md section 7; base/chain.h).
  *
+ * An attach is an entry, too. It has the last hashes of the files of the other numbers of ranks in
+ * the same folder, so a reader can order deliveries of two jobs without a clock: the attach came
+ * after those entries.
+ *
  * An interval begins at the row of the first batch and ends after the step at which the number of
  * rows since row 0 passes a multiple of digest_steps steps. So the intervals of all ranks, and of
  * runs with other numbers of ranks, end at the same rows, and their content digests add up.
  *
  * Invariant: an entry covers batches that follow each other. It is written before the batch after
  * them is given to the trainer, and lost if the trainer is killed before. */
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
 #include "base/chain.h"
 #include "base/defect.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "client/core.h"
+
+#define SEEN_MAX 256u   /* files */
+#define SEEN_DIGITS 16u /* of the hash of an entry */
+#define SEEN_BYTES (SEEN_MAX * (SEEN_DIGITS + 1))
 
 static bool is_kept(const struct rp_client *client)
 {
@@ -33,17 +44,59 @@ int rp_client_digest_check(const struct rp_client *client, struct rp_error *erro
     return is_kept(client) ? rp_chain_check(client->digest.path, error) : 0;
 }
 
+/* ---- files of other jobs in the folder ------------------------------------------------------- */
+
+/* "-of-00008.jsonl" of "rank-00003-of-00008.jsonl"; "" of another name. */
+static const char *world_part(const char *name)
+{
+    const char *part = strncmp(name, "rank-", 5) == 0 ? strstr(name, "-of-") : NULL;
+    return part ? part : "";
+}
+
+static bool is_of_other_job(const char *name, const char *own)
+{
+    return strncmp(name, "rank-", 5) == 0 && rp_text_has_suffix(name, ".jsonl") &&
+           strcmp(name, own) != 0 &&
+           (!*world_part(own) || strcmp(world_part(name), world_part(own)) != 0);
+}
+
+/* The last hashes of these files, shortened, with spaces between them. A file that cannot be read
+ * is left out: then the order of its entries is not known, and audit says so. */
+static void see_others(const char *path, char seen[SEEN_BYTES])
+{
+    char hash[RP_CHAIN_HASH_BYTES];
+    const char *slash = strrchr(path, '/'), *own = slash ? slash + 1 : path;
+    char *folder = slash ? rp_format("%.*s/", (int)(slash - path), path) : rp_format("./");
+    DIR *directory = folder ? opendir(folder) : NULL;
+    size_t bytes = 0;
+    for (struct dirent *entry; directory && (entry = readdir(directory));) {
+        if (bytes + SEEN_DIGITS + 1 >= SEEN_BYTES || !is_of_other_job(entry->d_name, own))
+            continue;
+        char *other = rp_format("%s%s", folder, entry->d_name);
+        if (other && rp_chain_last(other, hash, NULL) == 0)
+            bytes += (size_t)snprintf(seen + bytes, SEEN_BYTES - bytes, "%s%.*s", bytes ? " " : "",
+                                      (int)SEEN_DIGITS, hash);
+        free(other);
+    }
+    if (directory)
+        closedir(directory);
+    free(folder);
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
 int rp_client_digest_begin(struct rp_client *client, struct rp_error *error)
 {
-    char members[512], stream[RP_HASH_HEX_BYTES];
+    char members[512 + SEEN_BYTES], stream[RP_HASH_HEX_BYTES], seen[SEEN_BYTES] = "";
     if (!is_kept(client))
         return 0;
+    see_others(client->digest.path, seen);
     snprintf(members, sizeof members,
              "\"event\":\"attached\",\"run\":\"%s\",\"rank\":%" PRIu32 ",\"world\":%" PRIu32
-             ",\"row\":%" PRIu64 ",\"stream\":\"%s\",\"steps\":%" PRIu64,
+             ",\"row\":%" PRIu64 ",\"stream\":\"%s\",\"steps\":%" PRIu64 ",\"seen\":\"%s\"",
              client->run, client->options.rank, client->geometry.world, client->attach_row,
              rp_hash128_hex(rp_record_hash(&client->contract.stream), stream),
-             client->options.digest_steps);
+             client->options.digest_steps, seen);
     return append(client, members, error);
 }
 

@@ -158,6 +158,10 @@ RP_MUST_CHECK int rp_config_read_kept(struct rp_config *config, const char *text
 RP_MUST_CHECK int rp_config_set(struct rp_config *config, const char *key, const char *text,
                                 struct rp_error *error);
 
+/** For an engine that a tool starts for itself: it runs no command of the user, raises no alert,
+ * and writes no run record. Before rp_config_finish. */
+RP_MUST_CHECK int rp_config_make_private(struct rp_config *config, struct rp_error *error);
+
 /** Check ranges and combinations, expand globs, and set derived values (global_batch_size, the
  * profile's sections). An error about a world size that does not divide global_batch_size lists
  * those that do. Call it once. */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/defect.h"
 #include "base/bits.h"
 #include "base/cpus.h"
 #include "base/mem.h"
@@ -358,6 +359,17 @@ static int finish_machine(struct rp_config *config, struct rp_error *error)
         return FAIL_AT(config, checkpoint_copy_dir, "choose a directory on another disk", error,
                        "it is the same as checkpoint_dir");
     return 0;
+}
+
+int rp_config_make_private(struct rp_config *config, struct rp_error *error)
+{
+    if (!RP_DEFECT(alert_for_tools)) {
+        free(config->alert_command);
+        config->alert_command = NULL;
+        config->alert_starved_ms = 0;
+        config->alert_skew_rows = config->alert_disk_free = 0;
+    }
+    return rp_config_set(config, "run_record_dir", "none", error);
 }
 
 int rp_config_finish(struct rp_config *config, struct rp_error *error)

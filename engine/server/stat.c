@@ -83,13 +83,14 @@ static json_t *run_object(const struct rp_engine *engine)
     const struct rp_config *config = engine->config;
     char fingerprint[256], identity[RP_HASH_HEX_BYTES];
     rp_corpus_fingerprint_text(engine->corpus, fingerprint, sizeof fingerprint);
-    return json_pack("{s:s, s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "run", config->run,
-                     "pid", (int)getpid(), "version", RP_VERSION, "stream",
+    return json_pack("{s:s, s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "run",
+                     config->run, "pid", (int)getpid(), "version", RP_VERSION, "stream",
                      rp_hash128_hex(engine->identity, identity), "fingerprint", fingerprint,
                      "world", (json_int_t)config->dp_world_size, "replicas",
                      (json_int_t)config->replicas, "batch_size", (json_int_t)config->batch_size,
                      "global_batch_size", (json_int_t)config->global_batch_size, "seq_len",
-                     (json_int_t)config->seq_len, "base_row", (json_int_t)engine->base_row);
+                     (json_int_t)config->seq_len, "base_row", (json_int_t)engine->base_row,
+                     "drop_last", config->drop_last);
 }
 
 /* What it has delivered. */

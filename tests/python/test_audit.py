@@ -79,7 +79,7 @@ def without_digest(path):
 def test_positions_of_one_stream(program, folder):
     early, late = (state(program, folder, "one", row) for row in (12345, ROWS))
     assert audit(program, folder, early, early).startswith("identical: all rows before row 12,345")
-    assert "give it" in (told := audit(program, folder, early, late, status=2)) or "-c" in told
+    assert "give it" in (told := audit(program, folder, early, late, status=3)) or "-c" in told
     for pair in (early, late), (late, early):
         told = said(program, folder, *pair, "-c", "one.yaml")
         assert (told["verdict"], told["rows"]) == ("continues", 12345)
@@ -113,11 +113,11 @@ def test_other_streams_and_what_cannot_be_told(program, folder):
     assert "seed: 3, 4" in audit(program, folder, "one.yaml", "seed.yaml", "--row", 9, status=1)
     token = state(program, folder, "one", 100)
     older = without_digest(token)
-    assert "no plan digest" in audit(program, folder, token, older, status=2)
+    assert "no plan digest" in audit(program, folder, token, older, status=3)
     content = bytearray(token.read_bytes()[:-16])
     content[-1] ^= 1  # of the digest
     lie = with_hash(token.with_name("lie"), content)
-    assert "neither has a config" in audit(program, folder, token, lie, status=2)
+    assert "neither has a config" in audit(program, folder, token, lie, status=3)
     told = said(program, folder, token, lie, "-c", "one.yaml", status=1)
     assert told["verdict"] == "deviates"
     assert (told["a"]["is_plan_of_config"], told["b"]["is_plan_of_config"]) == (True, False)
@@ -149,7 +149,7 @@ def test_weights_that_were_changed(program, folder, tmp_path):
     assert (told["verdict"], told["rows"]) == ("continues", 800)
     unsure = [before, *late], ["one.yaml", *late, "--row", 500], [at, late[0], "-c", "one.yaml"]
     for words in unsure:
-        assert "cannot be told" in audit(program, folder, *words, status=2)
+        assert "cannot be told" in audit(program, folder, *words, status=3)
     words = "one.yaml", state(program, folder, "two", ROWS), "-c", "two.yaml", "--row", ROWS - 1
     assert said(program, folder, *words, status=1)["verdict"] == "differs"
     assert said(program, folder, "one.yaml", "one.yaml", "--row", ROWS)["verdict"] == "identical"

@@ -203,6 +203,7 @@ static int tell_many(void)
 /* clang-format off */
 static const char *const found_elsewhere[] = {
     "alert_at_each_look",
+    "alert_for_tools",
     "append_to_any_file",
     "ask_for_each_reader",
     "ask_silent_engines",
@@ -216,6 +217,7 @@ static const char *const found_elsewhere[] = {
     "count_deaths_for_ever",
     "count_equal_saves",
     "count_idle_deaths",
+    "count_older_deliveries",
     "count_steps_from_attach",
     "drop_exported_field",
     "end_copy_late",
@@ -286,6 +288,7 @@ static const char *const found_elsewhere[] = {
     "take_ignored_signals",
     "trust_arrow_offsets",
     "trust_cached_bytes",
+    "trust_plan_of_one_rank",
     "trust_chain_hash",
     "trust_chain_links",
     "trust_expected_shape",

@@ -21,7 +21,7 @@
 #include "attach_row.h"
 #include "attach_wait.h"
 #include "cmd.h"
-#include "cmd_options.h"
+#include "cmd_run.h"
 #include "cmd_state.h"
 #include "interrupt.h"
 #include "ringpack/client.h"
@@ -54,6 +54,8 @@ enum {
 static const struct argp_option options[] = {
     {"rank", OPTION_RANK, "R", 0, "rank to drain (default 0)", 0},
     {"replica", OPTION_REPLICA, "P", 0, "which replica of the rank to be (default 0)", 0},
+    RP_RUN_OPTION,
+    RP_RUN_CONFIG_OPTION,
     {"run-dir", OPTION_RUN_DIR, "DIR", 0, "directory of the engine's socket", 0},
     {"world", OPTION_WORLD, "N", 0, "refuse an engine with another dp_world_size", 0},
     {"batches", OPTION_BATCHES, "N", 0, "stop after N batches (default: at the end of the stream)",
@@ -480,7 +482,7 @@ int rp_cmd_attach(int argc, char **argv)
     const struct argp argp = {.options = options, .parser = parse, .args_doc = "[RUN]", .doc = doc};
     struct arguments arguments = {
         .client = {.struct_size = sizeof arguments.client, .digest_steps = DIGEST_STEPS}};
-    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
+    if (rp_cmd_parse_run(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     if (!arguments.client.run)
         arguments.client.run = "default";

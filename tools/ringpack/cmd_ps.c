@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_ps.c — `ringpack ps`: the engines of this node and user, one line for each. */
 #include <argp.h>
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "cmd.h"
-#include "cmd_options.h"
+#include "cmd_run.h"
 #include "watch/watch.h"
 
 #define PATIENCE_NS UINT64_C(1000000000)
@@ -15,6 +18,8 @@ enum { OPTION_JSON = 0x1000 };
 static const struct argp_option options[] = {
     {"all", 'a', NULL, 0, "also runs whose engine was killed and not started again", 0},
     {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
+    RP_RUN_OPTION,
+    RP_RUN_CONFIG_OPTION,
     {"run-dir", RP_WATCH_RUN_DIR, "DIR", 0, RP_WATCH_RUN_DIR_HELP, 0},
     {0},
 };
@@ -87,6 +92,12 @@ static int run(const struct arguments *arguments)
 {
     struct rp_watch watch;
     struct rp_error error = {0};
+    const char *run_dir = arguments->wanted.run_dir;
+    if (run_dir && access(run_dir, F_OK) < 0) { /* a mistyped name has no engines either */
+        (void)rp_fail(&error, -errno, "leave --run-dir out for the default ones",
+                      "run directory %s: %s", run_dir, strerror(errno));
+        return rp_cmd_report(&error);
+    }
     int code = rp_watch_open(&watch, &arguments->wanted, &error);
     watch.finds_leftovers = arguments->all;
     if (code == 0)
@@ -113,7 +124,7 @@ int rp_cmd_ps(int argc, char **argv)
         .doc = "List the engines of this machine and user."
                "\vExit status 1: a run that was named has no engine, or one that does not answer."};
     struct arguments arguments = {0};
-    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
+    if (rp_cmd_parse_run(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     return run(&arguments);
 }

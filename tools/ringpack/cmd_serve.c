@@ -28,6 +28,7 @@ enum {
     OPTION_BASE_ROW,
     OPTION_FRESH,
     OPTION_ACCEPT_WEIGHTS,
+    OPTION_PRIVATE,
     OPTION_READY_FD,
     OPTION_LIFELINE
 };
@@ -36,7 +37,7 @@ struct arguments {
     struct rp_cmd_config config;
     const char *state_path;
     struct rp_start_step start;
-    bool fresh, accept_weights;
+    bool fresh, accept_weights, is_private;
     int ready_fd, lifeline_fd;
 };
 
@@ -51,6 +52,8 @@ static const struct argp_option own_options[] = {
      "set aside the checkpoints of checkpoint_dir, and start at row 0: as resume=fresh", 0},
     {"accept-weights", OPTION_ACCEPT_WEIGHTS, NULL, 0,
      "from the start row on, use the weights of the config, not the state's", 0},
+    {"private", OPTION_PRIVATE, NULL, 0,
+     "serve a tool: run no alert_command, raise no alert, and write no run record", 0},
     {"ready-fd", OPTION_READY_FD, "FD", 0, "write `ready` to FD once trainers can attach", 0},
     {"lifeline", OPTION_LIFELINE, "FD", 0, "stop when FD reaches end of file: die with the parent",
      0},
@@ -91,6 +94,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case OPTION_ACCEPT_WEIGHTS:
         a->accept_weights = true;
+        return 0;
+    case OPTION_PRIVATE:
+        a->is_private = true;
         return 0;
     case OPTION_READY_FD:
         a->ready_fd = parse_fd(state, "ready-fd", text);
@@ -134,6 +140,18 @@ static int serve(void *argument, const struct rp_config *config)
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
+static int finish(struct rp_cmd_config *config)
+{
+    const struct arguments *arguments = (const struct arguments *)config;
+    struct rp_error error = {0};
+    int code = rp_cmd_config_read(config, &error);
+    if (code == 0 && arguments->is_private)
+        code = rp_config_make_private(config->config, &error);
+    if (code == 0)
+        code = rp_config_finish(config->config, &error);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
 int rp_cmd_serve(int argc, char **argv)
 {
     static const struct rp_cmd_verb verb = {
@@ -141,6 +159,7 @@ int rp_cmd_serve(int argc, char **argv)
         .parse = parse,
         .doc = "Feed the trainers of this machine until SIGTERM.",
         .run = serve,
+        .finish = finish,
     };
     struct arguments arguments = {.ready_fd = -1, .lifeline_fd = -1};
     signal(SIGTTOU,

@@ -6,13 +6,15 @@
 #include <unistd.h>
 
 #include "cmd.h"
-#include "cmd_options.h"
+#include "cmd_run.h"
 #include "ringpack/client.h"
 #include "stat_page.h"
 
 enum { OPTION_RUN_DIR = 0x1000, OPTION_JSON };
 
 static const struct argp_option options[] = {
+    RP_RUN_OPTION,
+    RP_RUN_CONFIG_OPTION,
     {"run-dir", OPTION_RUN_DIR, "DIR", 0, "directory of the engine's socket", 0},
     {"json", OPTION_JSON, NULL, 0, "print JSON (the default where stdout is no terminal)", 0},
     {0},
@@ -74,7 +76,7 @@ int rp_cmd_stat(int argc, char **argv)
                               .args_doc = "[RUN]",
                               .doc = "Show what a running engine is doing."};
     struct arguments arguments = {0};
-    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
+    if (rp_cmd_parse_run(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     return stat_run(&arguments);
 }

@@ -215,9 +215,9 @@ class Replay:
             "ranks": f"0-{said['dp_world_size'] - 1}",
             "replicas": 1,
             "checkpoint-dir": "none",
-            "run-record-dir": "none",
         }
-        arguments = [*self._arguments, *(f"--{key}={value}" for key, value in own.items())]
+        arguments = [*self._arguments, "--private"]
+        arguments += [f"--{key}={value}" for key, value in own.items()]
         if self._checkpoint:
             arguments += ["-c", said["checkpoint"]]
         program, folder = self._program, self._folder

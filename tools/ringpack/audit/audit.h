@@ -35,6 +35,7 @@ enum rp_audit_verdict {
 struct rp_audit {
     struct rp_audit_side sides[2];
     enum rp_audit_verdict verdict;
+    bool is_unproven;     /* rp_audit_compare failed because the sides do not suffice to tell */
     uint64_t rows;        /* that are identical; of RP_AUDIT_DEVIATES the earlier position */
     bool deviates[2];     /* RP_AUDIT_DEVIATES */
     bool has_fragment[2]; /* RP_AUDIT_DIFFERS: the first fragment of row `rows` that differs */

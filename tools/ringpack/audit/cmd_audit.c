@@ -13,10 +13,10 @@
 #include "explain/steps.h"
 #include "interrupt.h"
 
-enum { OPTION_JSON = 0x1000, OPTION_LOG, OPTION_EXPECT, OPTION_RUN_DIR };
+enum { OPTION_JSON = 0x1000, OPTION_LOG, OPTION_EXPECT, OPTION_RUN, OPTION_RUN_DIR };
 
 struct arguments {
-    const char *paths[2], *config, *expected, *run_dir;
+    const char *paths[2], *config, *expected, *run, *run_dir;
     struct rp_steps_wanted wanted;
     bool log, json;
 };
@@ -31,6 +31,7 @@ static const struct argp_option options[] = {
      "print what happened to the data of a run, and whether its journal is whole", 0},
     {"expect", OPTION_EXPECT, "HASH", 0, "with --log: an entry of the journal must have this hash",
      0},
+    {"run", OPTION_RUN, "RUN", 0, "with --log: the run, the same as the word RUN", 0},
     {"run-dir", OPTION_RUN_DIR, "DIR", 0, "with --log RUN: where its engine has its socket", 0},
     {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
     {0},
@@ -52,6 +53,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case OPTION_EXPECT:
         arguments->expected = text;
         return 0;
+    case OPTION_RUN:
+        arguments->run = text;
+        return 0;
     case OPTION_RUN_DIR:
         arguments->run_dir = text;
         return 0;
@@ -61,6 +65,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
         arguments->paths[state->arg_num] = text;
         return 0;
     case ARGP_KEY_END:
+        if (arguments->run && (!arguments->log || arguments->paths[0]))
+            argp_error(state, "--run goes with --log, in the place of a path");
+        if (arguments->run)
+            arguments->paths[0] = arguments->run;
         if (arguments->log && (!arguments->paths[0] || arguments->paths[1]))
             argp_error(state,
                        "--log: expected one path: a checkpoint directory, a journal or a run");
@@ -292,8 +300,10 @@ int rp_cmd_audit(int argc, char **argv)
                "rows are planned again, with the config that either side has or that `-c` "
                "gives. Nothing of a run is changed. `--log` prints the journal that engines "
                "keep in the checkpoint directory: starts, ends, kills, changes of the config, "
-               "and what operators did. Exit status: 0 the same rows, or a whole journal; 1 "
-               "other rows, or a journal that is not whole; 2 no answer."};
+               "and what operators did. Exit status: 0 identical, or a whole journal; 1 "
+               "different, or a journal that is not whole; 2 nothing could be compared; 3 not "
+               "proven: nothing differs in what could be compared, and it does not prove that all "
+               "is identical."};
     struct arguments arguments = {0};
     struct rp_audit audit = {.rows = 0};
     struct rp_error error = {0};
@@ -315,7 +325,9 @@ int rp_cmd_audit(int argc, char **argv)
         print_verdict(&audit);
     for (unsigned s = 0; s < 2; s++)
         rp_audit_side_close(&audit.sides[s]);
-    if (code < 0)
-        return rp_cmd_report(&error);
+    if (code < 0) {
+        int status = rp_cmd_report(&error);
+        return audit.is_unproven ? RP_EXIT_UNPROVEN : status;
+    }
     return audit.verdict <= RP_AUDIT_CONTINUES ? RP_EXIT_FINE : RP_EXIT_DIFFERS;
 }

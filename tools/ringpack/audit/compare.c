@@ -208,24 +208,38 @@ static int find_first_row(struct rp_audit *audit, uint64_t end, struct rp_error 
 
 /* ---- what differs ---------------------------------------------------------------------------- */
 
-static int fail_without_config(const struct rp_audit *audit, uint64_t row, struct rp_error *error)
+static int fail_without_config(struct rp_audit *audit, uint64_t row, struct rp_error *error)
 {
+    audit->is_unproven = true;
     return rp_fail(error, -RP_E_USAGE, "give the config of the run: `-c CONFIG`",
-                   "%s and %s cannot be compared any further: to tell what is in their rows before "
-                   "row %" PRIu64 " is to plan them again, and neither has a config",
+                   "not proven: %s and %s cannot be compared any further: to tell what is in their "
+                   "rows before row %" PRIu64 " is to plan them again, and neither has a config",
                    audit->sides[0].path, audit->sides[1].path, row);
 }
 
-static int fail_reweighted(const struct rp_audit_side *early, const struct rp_audit_side *late,
-                           struct rp_error *error)
+static int fail_reweighted(struct rp_audit *audit, const struct rp_audit_side *early,
+                           const struct rp_audit_side *late, struct rp_error *error)
 {
+    audit->is_unproven = true;
     return rp_fail(error, -RP_E_USAGE,
                    "compare checkpoints between the two in pairs, each with the config of its "
                    "time: `ringpack checkpoint list DIR` lists them",
-                   "whether %s (row %" PRIu64 ") continues %s (row %" PRIu64 ") cannot be told: "
-                   "weights were changed before the later row, and its rows follow from the "
-                   "earlier one by none of the configs that are here",
+                   "not proven: whether %s (row %" PRIu64 ") continues %s (row %" PRIu64
+                   ") cannot be told: weights were changed before the later row, and its rows "
+                   "follow from the earlier one by none of the configs that are here",
                    late->path, late->row, early->path, early->row);
+}
+
+static int fail_without_digest(struct rp_audit *audit, const struct rp_audit_side *side,
+                               struct rp_error *error)
+{
+    audit->is_unproven = true;
+    return rp_fail(error, -RP_E_USAGE,
+                   "take a token or a checkpoint that an engine of this version has written since "
+                   "it began at row 0, or at a token with a digest",
+                   "not proven: %s has no plan digest: an older version wrote it, or it follows "
+                   "from such a state",
+                   side->path);
 }
 
 /* The digests differ at `end`, or the later side does not continue the earlier one. */
@@ -261,7 +275,7 @@ static int compare_positions(struct rp_audit *audit, struct rp_error *error)
     if (same < 0 || unsure < 0)
         return same < 0 ? same : unsure;
     if (unsure)
-        return fail_reweighted(early, late, error);
+        return fail_reweighted(audit, early, late, error);
     if (!same)
         return explain_difference(audit, late->row, error);
     audit->verdict = is_one_row ? RP_AUDIT_IDENTICAL : RP_AUDIT_CONTINUES;
@@ -277,11 +291,6 @@ int rp_audit_compare(struct rp_audit *audit, struct rp_error *error)
     }
     for (unsigned s = 0; s < 2; s++)
         if (!rp_state_knows(audit->sides[s].digest))
-            return rp_fail(error, -RP_E_USAGE,
-                           "take a token or a checkpoint that an engine of this version has "
-                           "written since it began at row 0, or at a token with a digest",
-                           "%s has no plan digest: an older version wrote it, or it follows from "
-                           "such a state",
-                           audit->sides[s].path);
+            return fail_without_digest(audit, &audit->sides[s], error);
     return compare_positions(audit, error);
 }

@@ -1,202 +1,156 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digests.c — reading the files of all ranks, and adding up their digests. */
+/* digests.c — adding up the digests of all ranks, and what they leave in doubt. */
 #include "audit/digests.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "audit/log.h"
+#include "audit/digest_entries.h"
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/mem.h"
-
-/* An entry of one rank. */
-struct part {
-    uint32_t rank, world;
-    struct rp_audit_interval of;
-};
-
-struct parts {
-    struct part *list;
-    size_t count, room;
-    size_t begin; /* of the file that is read */
-};
-
-/* ---- files ----------------------------------------------------------------------------------- */
-
-static bool is_name(const char *name)
-{
-    size_t bytes = strlen(name);
-    return strncmp(name, "rank-", 5) == 0 && bytes > 6 && strcmp(name + bytes - 6, ".jsonl") == 0;
-}
-
-static bool has_files(const char *path)
-{
-    DIR *directory = opendir(path);
-    bool found = false;
-    for (struct dirent *entry; directory && !found && (entry = readdir(directory));)
-        found = is_name(entry->d_name);
-    if (directory)
-        closedir(directory);
-    return found;
-}
-
-bool rp_audit_is_digests(const char *path)
-{
-    static const char begin[] = "{\"entry\":";
-    struct stat info;
-    char text[sizeof begin] = {0};
-    if (stat(path, &info) < 0)
-        return false;
-    if (S_ISDIR(info.st_mode))
-        return has_files(path);
-    FILE *file = S_ISREG(info.st_mode) ? fopen(path, "re") : NULL;
-    size_t got = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file)
-        fclose(file);
-    return got == sizeof text - 1 && strcmp(text, begin) == 0;
-}
-
-static bool parse_hash(const char *text, struct rp_hash128 *hash)
-{
-    char high[17] = {0}, *end;
-    *hash = (struct rp_hash128){0, 0};
-    if (!text || strspn(text, "0123456789abcdef") != RP_HASH_HEX_BYTES - 1 ||
-        strlen(text) != RP_HASH_HEX_BYTES - 1)
-        return false;
-    memcpy(high, text, 16);
-    *hash = (struct rp_hash128){strtoull(text + 16, &end, 16), strtoull(high, &end, 16)};
-    return true;
-}
-
-static bool parse_part(const struct rp_audit_log_entry *entry, struct part *part)
-{
-    const char *time = rp_audit_log_text(entry, "time");
-    json_int_t rank = rp_audit_log_number(entry, "rank", -1);
-    json_int_t world = rp_audit_log_number(entry, "world", -1);
-    json_int_t first = rp_audit_log_number(entry, "first_row", -1);
-    json_int_t row = rp_audit_log_number(entry, "row", -1);
-    *part = (struct part){(uint32_t)rank,
-                          (uint32_t)world,
-                          {.first_row = (uint64_t)first,
-                           .row = (uint64_t)row,
-                           .rows = (uint64_t)rp_audit_log_number(entry, "rows", 0),
-                           .tokens = (uint64_t)rp_audit_log_number(entry, "tokens", 0)}};
-    if (time)
-        snprintf(part->of.time, sizeof part->of.time, "%.31s", time);
-    (void)parse_hash(rp_audit_log_text(entry, "plan_digest"), &part->of.plan);
-    return time && rank >= 0 && world > rank && world <= UINT32_MAX && first >= 0 && row > first &&
-           parse_hash(rp_audit_log_text(entry, "content_digest"), &part->of.content);
-}
+#include "plan/plan_state.h"
 
 static bool overlap(const struct rp_audit_interval *a, const struct rp_audit_interval *b)
 {
     return a->first_row < b->row && b->first_row < a->row;
 }
 
-/* `by` replaces `old`, which was given before: were they the same? */
-static void note_twice(struct rp_audit_digests *digests, const struct rp_audit_interval *old,
-                       const struct rp_audit_interval *by)
+static int doubt(struct rp_audit_digests *digests, enum rp_audit_reason reason,
+                 const struct rp_audit_interval *of, struct rp_error *error)
 {
-    if (old->first_row != by->first_row || old->row != by->row ||
-        rp_hash128_equal(old->content, by->content))
-        return;
-    if (digests->twice == 0 || old->first_row < digests->twice_row)
-        digests->twice_row = old->first_row;
-    digests->twice++;
+    digests->twice += reason == RP_AUDIT_TWO_CONTENTS;
+    return rp_audit_doubt_add(&digests->doubts, reason, of->first_row, of->row, error);
 }
 
-/* Add an entry of the file that is read. Later entries replace those of the same rows. */
-static int add_part(struct rp_audit_digests *digests, struct parts *parts, const struct part *part,
-                    struct rp_error *error)
-{
-    while (parts->count > parts->begin && overlap(&parts->list[parts->count - 1].of, &part->of))
-        note_twice(digests, &parts->list[--parts->count].of, &part->of);
-    while (parts->count > parts->begin &&
-           parts->list[parts->count - 1].of.first_row > part->of.first_row)
-        parts->count--;
-    if (parts->count == parts->room) {
-        parts->room = parts->room ? 2 * parts->room : 64;
-        void *grown = reallocarray(parts->list, parts->room, sizeof *parts->list);
-        if (!grown)
-            return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its entries", digests->path);
-        parts->list = grown;
-    }
-    parts->list[parts->count++] = *part;
-    return 0;
-}
+/* ---- sums ------------------------------------------------------------------------------------ */
 
-static int read_file(struct rp_audit_digests *digests, struct parts *parts, const char *path,
-                     struct rp_error *error)
-{
-    struct rp_audit_log log;
-    struct part part;
-    int code = rp_audit_log_open(&log, path, NULL, error);
-    bool is_empty = code == -RP_E_FORMAT && log.text; /* it was read, and has no entry */
-    code = is_empty ? 0 : code;
-    parts->begin = parts->count;
-    for (size_t i = 0; code == 0 && i < log.count; i++)
-        if (rp_audit_log_is(&log.entries[i], "digest") && parse_part(&log.entries[i], &part))
-            code = add_part(digests, parts, &part, error);
-    digests->files++;
-    bool is_damaged = is_empty || log.whole < log.count || log.end < log.bytes;
-    if (code == 0 && is_damaged && digests->damaged++ == 0) {
-        snprintf(digests->damaged_name, sizeof digests->damaged_name, "%.255s", path);
-        rp_audit_make_printable(digests->damaged_name);
-    }
-    rp_audit_log_close(&log);
-    return code;
-}
-
-static int read_files(struct rp_audit_digests *digests, struct parts *parts, struct rp_error *error)
-{
-    DIR *directory = opendir(digests->path);
-    if (!directory)
-        return read_file(digests, parts, digests->path, error);
-    int code = 0;
-    for (struct dirent *entry; code == 0 && (entry = readdir(directory));) {
-        char *path = is_name(entry->d_name) ? rp_format("%s/%s", digests->path, entry->d_name)
-                                            : NULL;
-        if (path)
-            code = read_file(digests, parts, path, error);
-        free(path);
-    }
-    closedir(directory);
-    return code;
-}
-
-/* ---- adding up ------------------------------------------------------------------------------- */
-
-static int compare_parts(const void *a, const void *b)
-{
-    const struct part *x = a, *y = b;
-    if (x->world != y->world)
-        return x->world < y->world ? -1 : 1;
-    if (x->rank != y->rank)
-        return x->rank < y->rank ? -1 : 1;
-    return x->of.first_row < y->of.first_row ? -1 : x->of.first_row > y->of.first_row;
-}
-
-/* The entries of one rank, ascending. */
-struct lane {
-    const struct part *at, *end;
-    struct rp_audit_interval sum; /* of those that are taken */
-};
-
-static void take(struct rp_audit_interval *sum, const struct rp_audit_interval *next)
+/* The interval that follows `sum`. */
+static void extend(struct rp_audit_interval *sum, const struct rp_audit_interval *next)
 {
     sum->row = next->row;
     sum->rows += next->rows;
     sum->tokens += next->tokens;
     sum->content = rp_hash128_sum(sum->content, next->content);
     sum->plan = next->plan;
-    if (strcmp(sum->time, next->time) < 0)
-        memcpy(sum->time, next->time, sizeof sum->time);
+    sum->other = next->other;
+    sum->lacks_plan = next->lacks_plan;
 }
+
+/* The same rows, given to another rank. */
+static void join(struct rp_audit_interval *all, const struct rp_audit_interval *rank)
+{
+    all->rows += rank->rows;
+    all->tokens += rank->tokens;
+    all->content = rp_hash128_sum(all->content, rank->content);
+    if (RP_DEFECT(trust_plan_of_one_rank))
+        return;
+    if (rank->lacks_plan)
+        all->lacks_plan = true;
+    else if (!rp_state_knows(all->plan))
+        all->plan = rank->plan;
+    else if (!rp_hash128_equal(all->plan, rank->plan))
+        all->other = rank->plan;
+}
+
+/* Rows that were given twice: are the two the same? */
+static int compare_twice(struct rp_audit_digests *digests, const struct rp_audit_interval *a,
+                         const struct rp_audit_interval *b, struct rp_error *error)
+{
+    if (!a->lacks_plan && !b->lacks_plan && !rp_hash128_equal(a->plan, b->plan))
+        return doubt(digests, RP_AUDIT_TWO_PLANS, a, error);
+    if (!rp_hash128_equal(a->content, b->content) || a->rows != b->rows)
+        return doubt(digests, RP_AUDIT_TWO_CONTENTS, a, error);
+    return 0;
+}
+
+/* ---- all ranks of one size of the job -------------------------------------------------------- */
+
+static int compare_entries(const void *a, const void *b)
+{
+    const struct rp_digest_entry *x = *(struct rp_digest_entry *const *)a;
+    const struct rp_digest_entry *y = *(struct rp_digest_entry *const *)b;
+    if (x->world != y->world)
+        return x->world < y->world ? -1 : 1;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    if (x->of.first_row != y->of.first_row)
+        return x->of.first_row < y->of.first_row ? -1 : 1;
+    return x->of.row > y->of.row ? -1 : x->of.row < y->of.row;
+}
+
+static bool are_one_lane(const struct rp_digest_entry *a, const struct rp_digest_entry *b)
+{
+    return a->world == b->world && a->rank == b->rank;
+}
+
+/* The digests that count, sorted by world, rank and row; `gone`: those that are superseded. */
+struct sorted {
+    struct rp_digest_entry **list;
+    size_t count;
+    struct rp_digest_entry **gone;
+    size_t gone_count;
+};
+
+/* Two files say that a rank was given the same rows, in an order that is not known: keep one, and
+ * note whether it matters. */
+static int keep_one_each(struct rp_audit_digests *digests, struct sorted *sorted,
+                         struct rp_error *error)
+{
+    size_t kept = 0;
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < sorted->count; i++) {
+        struct rp_digest_entry *entry = sorted->list[i];
+        struct rp_digest_entry *last = kept > 0 ? sorted->list[kept - 1] : NULL;
+        if (!last || !are_one_lane(last, entry) || !overlap(&last->of, &entry->of)) {
+            sorted->list[kept++] = entry;
+            continue;
+        }
+        entry->is_used = true;
+        bool are_same_rows = last->of.first_row == entry->of.first_row &&
+                             last->of.row == entry->of.row;
+        code = are_same_rows ? compare_twice(digests, &last->of, &entry->of, error)
+                             : doubt(digests, RP_AUDIT_NO_ORDER, &entry->of, error);
+    }
+    sorted->count = kept;
+    return code;
+}
+
+static int sort_entries(struct rp_audit_digests *digests, struct sorted *sorted,
+                        const struct rp_digest_entries *entries, struct rp_error *error)
+{
+    sorted->list = rp_calloc(entries->count + 1, sizeof(struct rp_digest_entry *));
+    sorted->gone = rp_calloc(entries->count + 1, sizeof(struct rp_digest_entry *));
+    if (!sorted->list || !sorted->gone)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its entries", digests->path);
+    for (size_t i = 0; i < entries->count; i++) {
+        struct rp_digest_entry *entry = &entries->list[i];
+        if (entry->is_attach)
+            continue;
+        if (entry->is_superseded) {
+            sorted->gone[sorted->gone_count++] = entry;
+            continue;
+        }
+        if (sorted->count == 0 || entry->of.first_row < digests->first_row)
+            digests->first_row = entry->of.first_row;
+        digests->end_row = rp_max_u64(digests->end_row, entry->of.row);
+        sorted->list[sorted->count++] = entry;
+    }
+    if (sorted->count > 0)
+        qsort(sorted->list, sorted->count, sizeof *sorted->list, compare_entries);
+    if (sorted->gone_count > 0)
+        qsort(sorted->gone, sorted->gone_count, sizeof *sorted->gone, compare_entries);
+    return keep_one_each(digests, sorted, error);
+}
+
+/* The entries of one rank, ascending. */
+struct lane {
+    struct rp_digest_entry **at, **end;
+    struct rp_digest_entry **first; /* of those that are added up */
+    struct rp_audit_interval sum;
+};
 
 /* Move every lane to a row at which each of them has an entry. False: there is no such row. */
 static bool align(struct lane *lanes, uint32_t world)
@@ -204,12 +158,12 @@ static bool align(struct lane *lanes, uint32_t world)
     for (uint64_t row = 0;;) {
         bool is_aligned = true;
         for (uint32_t r = 0; r < world; r++) {
-            while (lanes[r].at < lanes[r].end && lanes[r].at->of.first_row < row)
+            while (lanes[r].at < lanes[r].end && (*lanes[r].at)->of.first_row < row)
                 lanes[r].at++;
             if (lanes[r].at == lanes[r].end)
                 return false;
-            is_aligned = is_aligned && lanes[r].at->of.first_row == row;
-            row = lanes[r].at->of.first_row;
+            is_aligned = is_aligned && (*lanes[r].at)->of.first_row == row;
+            row = (*lanes[r].at)->of.first_row;
         }
         if (is_aligned)
             return true;
@@ -221,7 +175,8 @@ static bool add_up(struct lane *lanes, uint32_t world, struct rp_audit_interval 
 {
     uint64_t end = 0;
     for (uint32_t r = 0; r < world; r++) {
-        lanes[r].sum = (lanes[r].at++)->of;
+        lanes[r].first = lanes[r].at;
+        lanes[r].sum = (*lanes[r].at++)->of;
         end = rp_max_u64(end, lanes[r].sum.row);
     }
     for (uint32_t r = 0; r < world;) {
@@ -235,13 +190,16 @@ static bool add_up(struct lane *lanes, uint32_t world, struct rp_audit_interval 
             r = 0;
             continue;
         }
-        if (lane->at == lane->end || lane->at->of.first_row != lane->sum.row)
+        if (lane->at == lane->end || (*lane->at)->of.first_row != lane->sum.row)
             return false;
-        take(&lane->sum, &(lane->at++)->of);
+        extend(&lane->sum, &(*lane->at++)->of);
     }
     *all = lanes[0].sum;
     for (uint32_t r = 1; r < world; r++)
-        take(all, &lanes[r].sum);
+        join(all, &lanes[r].sum);
+    for (uint32_t r = 0; r < world; r++)
+        for (struct rp_digest_entry **entry = lanes[r].first; entry < lanes[r].at; entry++)
+            (*entry)->is_used = true;
     return true;
 }
 
@@ -256,87 +214,214 @@ static int add_interval(struct rp_audit_digests *digests, size_t *room,
         digests->intervals = grown;
     }
     digests->intervals[digests->count++] = *interval;
+    if (rp_state_knows(interval->other))
+        return doubt(digests, RP_AUDIT_TWO_PLANS, interval, error);
+    if (interval->lacks_plan)
+        return doubt(digests, RP_AUDIT_LACKS_PLAN, interval, error);
+    if (interval->rows != interval->row - interval->first_row)
+        return doubt(digests, RP_AUDIT_LACKS_ROWS, interval, error);
     return 0;
 }
 
 /* The entries of all ranks of one size of the job: [first, end) of the sorted list. */
-static int add_world(struct rp_audit_digests *digests, size_t *room, const struct part *first,
-                     const struct part *end, struct rp_error *error)
+static int add_world(struct rp_audit_digests *digests, size_t *room, struct rp_digest_entry **first,
+                     struct rp_digest_entry **end, struct rp_error *error)
 {
-    uint32_t world = first->world, ranks = 0;
+    uint32_t world = (*first)->world, ranks = 0;
     struct rp_audit_interval all;
     struct lane *lanes = rp_calloc((size_t)(end - first), sizeof *lanes);
     if (!lanes)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its ranks", digests->path);
-    for (const struct part *part = first; part < end; part++) {
-        if (part == first || part->rank != part[-1].rank)
-            lanes[ranks++] = (struct lane){.at = part};
-        lanes[ranks - 1].end = part + 1;
+    for (struct rp_digest_entry **entry = first; entry < end; entry++) {
+        if (entry == first || !are_one_lane(entry[0], entry[-1]))
+            lanes[ranks++] = (struct lane){.at = entry};
+        lanes[ranks - 1].end = entry + 1;
     }
     int code = 0;
     while (ranks == world && code == 0 && align(lanes, world))
         if (add_up(lanes, world, &all))
             code = add_interval(digests, room, &all, error);
     free(lanes);
+    for (struct rp_digest_entry **entry = first; code == 0 && entry < end; entry++)
+        if (!(*entry)->is_used)
+            code = doubt(digests, RP_AUDIT_LACKS_RANK, &(*entry)->of, error);
     return code;
 }
+
+/* ---- all sizes of the job -------------------------------------------------------------------- */
 
 static int compare_intervals(const void *a, const void *b)
 {
     const struct rp_audit_interval *x = a, *y = b;
     if (x->first_row != y->first_row)
         return x->first_row < y->first_row ? -1 : 1;
-    return strcmp(x->time, y->time);
+    return x->row > y->row ? -1 : x->row < y->row;
 }
 
-/* Of intervals that overlap, after a rollback to another number of ranks, keep the later one. */
-static void keep_latest(struct rp_audit_digests *digests)
+/* The sum of the intervals that make up rows [first_row, row). False where none do. */
+static bool sum_up(const struct rp_audit_digests *digests, uint64_t first_row, uint64_t row,
+                   struct rp_audit_interval *sum)
 {
-    struct rp_audit_interval *list = digests->intervals;
-    size_t kept = 0;
-    for (size_t i = 0; i < digests->count; i++) {
-        bool is_older = false;
-        while (kept > 0 && !is_older && overlap(&list[kept - 1], &list[i])) {
-            is_older = strcmp(list[i].time, list[kept - 1].time) < 0;
-            note_twice(digests, &list[kept - 1], &list[i]);
-            kept -= !is_older;
-        }
-        if (!is_older)
-            list[kept++] = list[i];
+    size_t low = 0;
+    for (size_t high = digests->count; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        if (digests->intervals[middle].first_row < first_row)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    digests->count = kept;
+    if (low == digests->count || digests->intervals[low].first_row != first_row)
+        return false;
+    *sum = digests->intervals[low];
+    while (sum->row < row && ++low < digests->count &&
+           digests->intervals[low].first_row == sum->row)
+        extend(sum, &digests->intervals[low]);
+    return sum->row == row;
+}
+
+/* Of intervals that overlap, in an order that is not known, keep one. */
+static int keep_one_of_all(struct rp_audit_digests *digests, struct rp_error *error)
+{
+    struct rp_audit_interval *list = digests->intervals, sum;
+    size_t count = digests->count;
+    int code = 0;
+    digests->count = 0;
+    for (size_t i = 0; code == 0 && i < count; i++) {
+        struct rp_audit_interval next = list[i];
+        if (digests->count == 0 || !overlap(&list[digests->count - 1], &next))
+            list[digests->count++] = next;
+        else if (sum_up(digests, next.first_row, next.row, &sum))
+            code = compare_twice(digests, &sum, &next, error);
+        else
+            code = doubt(digests, RP_AUDIT_NO_ORDER, &next, error);
+    }
+    return code;
+}
+
+/* Deliveries that are superseded do not count. But if one can be compared with those that do, and
+ * differs, rows were given with two contents. */
+static int compare_gone(struct rp_audit_digests *digests, const struct sorted *sorted,
+                        struct rp_error *error)
+{
+    int code = 0;
+    size_t lane = 0;
+    for (size_t i = 0; code == 0 && i < sorted->gone_count; i++) {
+        struct rp_digest_entry *entry = sorted->gone[i];
+        while (lane < sorted->count && compare_entries(&sorted->list[lane], &sorted->gone[i]) < 0 &&
+               !(are_one_lane(sorted->list[lane], entry) &&
+                 sorted->list[lane]->of.first_row == entry->of.first_row))
+            lane++;
+        if (lane == sorted->count || !are_one_lane(sorted->list[lane], entry) ||
+            sorted->list[lane]->of.first_row != entry->of.first_row)
+            continue;
+        struct rp_audit_interval sum = sorted->list[lane]->of;
+        for (size_t next = lane + 1;
+             sum.row < entry->of.row && next < sorted->count &&
+             are_one_lane(sorted->list[next], entry) && sorted->list[next]->of.first_row == sum.row;
+             next++)
+            extend(&sum, &sorted->list[next]->of);
+        entry->is_used = sum.row == entry->of.row;
+        if (entry->is_used)
+            code = compare_twice(digests, &sum, &entry->of, error);
+    }
+    return code;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    const struct rp_digest_entry *x = *(struct rp_digest_entry *const *)a;
+    const struct rp_digest_entry *y = *(struct rp_digest_entry *const *)b;
+    if (x->world != y->world)
+        return x->world < y->world ? -1 : 1;
+    int order = compare_intervals(&x->of, &y->of);
+    return order != 0 ? order : x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+/* The same for all ranks of a job together, if later deliveries are those of a job of another
+ * size. */
+static int compare_gone_jobs(struct rp_audit_digests *digests, struct sorted *sorted,
+                             struct rp_error *error)
+{
+    struct rp_audit_interval sum, all;
+    int code = 0;
+    if (sorted->gone_count > 0)
+        qsort(sorted->gone, sorted->gone_count, sizeof *sorted->gone, compare_rows);
+    for (size_t i = 0, end; code == 0 && i < sorted->gone_count; i = end) {
+        const struct rp_digest_entry *first = sorted->gone[i];
+        uint32_t ranks = 0;
+        bool is_compared = false;
+        for (end = i; end < sorted->gone_count; end++) {
+            const struct rp_digest_entry *entry = sorted->gone[end];
+            if (entry->world != first->world || compare_intervals(&entry->of, &first->of) != 0)
+                break;
+            is_compared = is_compared || entry->is_used;
+            if (end == i)
+                all = entry->of;
+            else if (entry->rank != sorted->gone[end - 1]->rank)
+                join(&all, &entry->of);
+            ranks += end == i || entry->rank != sorted->gone[end - 1]->rank;
+        }
+        if (!is_compared && ranks == first->world && sum_up(digests, all.first_row, all.row, &sum))
+            code = compare_twice(digests, &sum, &all, error);
+    }
+    return code;
+}
+
+static int add_all(struct rp_audit_digests *digests, struct sorted *sorted, struct rp_error *error)
+{
+    size_t room = 0;
+    int code = 0;
+    for (size_t i = 0, next; code == 0 && i < sorted->count; i = next) {
+        for (next = i; next < sorted->count && sorted->list[next]->world == sorted->list[i]->world;)
+            next++;
+        code = add_world(digests, &room, &sorted->list[i], &sorted->list[next], error);
+    }
+    if (digests->count > 0)
+        qsort(digests->intervals, digests->count, sizeof *digests->intervals, compare_intervals);
+    if (code == 0)
+        code = keep_one_of_all(digests, error);
+    if (code == 0)
+        code = compare_gone(digests, sorted, error);
+    if (code == 0)
+        code = compare_gone_jobs(digests, sorted, error);
+    if (code == 0 && digests->damaged > 0)
+        code = rp_audit_doubt_add(&digests->doubts, RP_AUDIT_DAMAGED, digests->first_row,
+                                  digests->end_row, error);
+    return code;
 }
 
 int rp_audit_digests_open(struct rp_audit_digests *digests, const char *path,
                           struct rp_error *error)
 {
     *digests = (struct rp_audit_digests){.path = path};
-    struct parts parts = {.list = NULL};
-    size_t room = 0;
-    int code = read_files(digests, &parts, error);
-    if (parts.count > 0)
-        qsort(parts.list, parts.count, sizeof *parts.list, compare_parts);
-    for (size_t i = 0, next; code == 0 && i < parts.count; i = next) {
-        for (next = i; next < parts.count && parts.list[next].world == parts.list[i].world;)
-            next++;
-        code = add_world(digests, &room, &parts.list[i], &parts.list[next], error);
-    }
-    if (code == 0 && parts.count == 0)
+    struct rp_digest_entries entries;
+    struct sorted sorted = {.list = NULL};
+    int code = rp_digest_entries_read(&entries, digests, error);
+    if (code == 0)
+        code = rp_digest_entries_order(&entries, error);
+    if (code == 0)
+        code = sort_entries(digests, &sorted, &entries, error);
+    if (code == 0 && sorted.count + sorted.gone_count == 0)
         code = rp_fail(error, -RP_E_FORMAT,
                        "give what trainers wrote with digest_log; `ringpack audit --log` says what "
                        "is in a chained file",
                        "%s: none of its entries is a digest", path);
-    free(parts.list);
-    if (digests->count > 0)
-        qsort(digests->intervals, digests->count, sizeof *digests->intervals, compare_intervals);
-    keep_latest(digests);
-    if (code == 0 && digests->count == 0)
+    if (code == 0)
+        code = add_all(digests, &sorted, error);
+    if (code == 0)
+        code = rp_digest_entries_trace(&entries, digests, error);
+    free(sorted.list);
+    free(sorted.gone);
+    rp_digest_entries_free(&entries);
+    digests->is_unproven = code == 0 && digests->count == 0;
+    if (digests->is_unproven)
         return rp_fail(error, -RP_E_EMPTY, "put the files of all ranks into one folder",
-                       "%s: no rows of which every rank has a digest", path);
+                       "not proven: %s: no rows of which every rank has a digest", path);
     return code;
 }
 
 void rp_audit_digests_close(struct rp_audit_digests *digests)
 {
     free(digests->intervals);
+    free(digests->doubts.list);
 }

@@ -258,10 +258,10 @@ int rp_cmd_explain(int argc, char **argv)
     static const struct rp_cmd_verb verb = {
         .options = own_options,
         .parse = parse,
-        .args_doc = "[CHECKPOINT|DIR|STATE]",
+        .args_doc = "[CHECKPOINT|DIR|STATE|RUN]",
         .doc = "Say which documents are in a step, in rows, or in which rows a document is.\v"
                "The stream is that of `-c CONFIG`, of a checkpoint (which keeps its config), or of "
-               "the engine that runs as `--run NAME`. No engine is needed, and none is disturbed. "
+               "the engine that runs as RUN. No engine is needed, and none is disturbed. "
                "Rows are planned from the nearest row that is known; a long way from row 0 is "
                "planned once, because landmarks are kept in cache_dir.\n\n"
                "  ringpack explain -c config.yaml --step 48210 -o step.html\n"

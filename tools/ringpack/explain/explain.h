@@ -34,6 +34,7 @@ struct rp_explained_row {
     uint64_t row;
     struct rp_step_place place;
     bool has_position, is_past; /* before the position of the checkpoint or engine */
+    bool is_dropped;            /* drop_last: it is of the last step, which is not full */
     uint32_t tokens, count;
     const struct rp_explained *parts; /* [count] */
 };
@@ -124,7 +125,22 @@ RP_MUST_CHECK int rp_texts_read(struct rp_texts *texts, const struct rp_fragment
 RP_MUST_CHECK int rp_texts_text(struct rp_texts *texts, uint32_t length, char **text_out,
                                 struct rp_error *error);
 
+/* last_step.c */
+
+struct rp_last_step {
+    struct rp_plan *plan; /* NULL: none was needed yet */
+    void *token;
+    uint64_t whole_until; /* steps that end at this row or before it are full */
+};
+/** Whether drop_last leaves out the row that rp_walk_next has just planned: 1, 0 or an error. */
+RP_MUST_CHECK int rp_last_step_drops(struct rp_last_step *last, const struct rp_walk *walk,
+                                     const struct rp_steps *steps, uint64_t row,
+                                     struct rp_error *error);
+void rp_last_step_free(struct rp_last_step *last);
+
 /* rows.c */
+
+#define RP_DROPPED_TEXT "not delivered (drop_last)"
 
 /* Makes rows; `parts` is used again for each. */
 struct rp_row_maker {
@@ -137,6 +153,7 @@ struct rp_row_maker {
     uint64_t limit;             /* characters of text, or ids, of a fragment */
     struct rp_explained *parts;
     uint32_t part_count, capacity;
+    struct rp_last_step last;
 };
 /** Explain the row that rp_walk_next has just planned. *out is valid until the next call. Returns
  * how many fragments match. */

@@ -52,12 +52,12 @@ static json_t *row_object(const struct rp_printer *printer, const struct rp_expl
     for (uint32_t i = 0; i < row->count; i++)
         if (row->parts[i].matches)
             json_array_append_new(parts, part_object(&row->parts[i]));
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "row", json_number(row->row),
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o}", "row", json_number(row->row),
                      "step", place->is_known ? json_number(place->step) : json_null(),
                      "micro_batch", place->is_known ? json_number(place->micro_batch) : json_null(),
                      "rank", place->is_known ? json_number(place->rank) : json_null(), "past",
-                     row->has_position ? json_boolean(row->is_past) : json_null(), "tokens",
-                     json_number(row->tokens), "padding",
+                     row->has_position ? json_boolean(row->is_past) : json_null(), "dropped",
+                     row->is_dropped, "tokens", json_number(row->tokens), "padding",
                      json_number(printer->head->seq_len - row->tokens), "fragments", parts);
 }
 

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -15,6 +16,7 @@
 #include "cmd.h"
 #include "cmd_state.h"
 #include "plan/plan.h"
+#include "shm/run_dir.h"
 
 error_t rp_origin_parse(struct rp_origin *origin, int key, char *text, struct argp_state *state)
 {
@@ -27,7 +29,7 @@ error_t rp_origin_parse(struct rp_origin *origin, int key, char *text, struct ar
     if (key != ARGP_KEY_ARG)
         return ARGP_ERR_UNKNOWN;
     if (origin->path)
-        argp_error(state, "one checkpoint expected, `%s` is one too many", text);
+        argp_error(state, "one checkpoint or run expected, `%s` is one too many", text);
     origin->path = text;
     return 0;
 }
@@ -64,6 +66,18 @@ static int take_state_file(struct rp_origin *origin, struct rp_error *error)
     return code;
 }
 
+/* The steps of the run that saved the checkpoint, if its config is whole without what is not kept.
+ */
+static void note_kept_steps(struct rp_origin *origin, const char *path)
+{
+    struct rp_config kept;
+    struct rp_error reason;
+    rp_config_init(&kept);
+    if (rp_cmd_config_read_file(&kept, path, &reason) >= 0 && rp_config_finish(&kept, &reason) >= 0)
+        origin->kept = rp_steps_of(&kept, 0);
+    rp_config_free(&kept);
+}
+
 static int take_checkpoint(struct rp_origin *origin, struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint = NULL;
@@ -76,6 +90,8 @@ static int take_checkpoint(struct rp_origin *origin, struct rp_error *error)
     if (code == 0 && !origin->config.path)
         code = rp_cmd_config_read_file(origin->config.config, rp_checkpoint_path(checkpoint),
                                        error);
+    else if (code == 0)
+        note_kept_steps(origin, rp_checkpoint_path(checkpoint));
     origin->checkpoint = rp_origin_absolute(rp_checkpoint_path(checkpoint));
     rp_checkpoint_close(checkpoint);
     return code;
@@ -91,6 +107,32 @@ static int take_path(struct rp_origin *origin, struct rp_error *error)
     return take_state_file(origin, error);
 }
 
+/* Whether a file reads as a config. */
+static bool is_config(const char *path)
+{
+    struct rp_config config;
+    struct rp_error reason;
+    rp_config_init(&config);
+    bool is_one = rp_config_read(&config, path, &reason) >= 0;
+    rp_config_free(&config);
+    return is_one;
+}
+
+/* The word of the command line: a path, or the name of a run where no such path is. */
+static int take_word(struct rp_origin *origin, const char *run_dir, struct rp_error *error)
+{
+    struct stat info;
+    const char *word = origin->path;
+    if (stat(word, &info) < 0 && errno == ENOENT && !origin->config.path &&
+        rp_run_name_check(word, NULL) == 0)
+        return rp_origin_of_engine(origin, word, run_dir, error);
+    bool is_file = stat(word, &info) == 0 && S_ISREG(info.st_mode);
+    if (is_file && !rp_checkpoint_is_file(word) && !rp_cmd_is_state(word) && is_config(word))
+        return rp_fail(error, -RP_E_USAGE, "give it as one: `-c CONFIG`",
+                       "%s is a config; expected a checkpoint, a state token or a run", word);
+    return take_path(origin, error);
+}
+
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 int rp_origin_finish(struct rp_cmd_config *arguments)
@@ -100,12 +142,13 @@ int rp_origin_finish(struct rp_cmd_config *arguments)
     const char *run = rp_cmd_config_given(arguments, "run");
     bool describes = arguments->path || rp_cmd_config_given(arguments, "sources");
     int code = 0;
+    const char *run_dir = rp_cmd_config_given(arguments, "run_dir");
     if (origin->path)
-        code = take_path(origin, &error);
+        code = take_word(origin, run_dir, &error);
     else if (!describes && run)
-        code = rp_origin_of_engine(origin, run, rp_cmd_config_given(arguments, "run_dir"), &error);
+        code = rp_origin_of_engine(origin, run, run_dir, &error);
     else if (!describes)
-        code = rp_fail(&error, -RP_E_USAGE, "give `-c CONFIG`, a checkpoint, or `--run NAME`",
+        code = rp_fail(&error, -RP_E_USAGE, "give `-c CONFIG`, a checkpoint, or the name of a run",
                        "no stream was named");
     return code < 0 ? rp_cmd_report(&error) : rp_cmd_config_finish(arguments);
 }
@@ -130,7 +173,19 @@ static int find_steps(const struct rp_origin *origin, const struct rp_config *co
 {
     *steps = rp_steps_of(config, origin->base_row);
     uint64_t known = origin->base_known;
-    steps->is_counted = origin->base_row_given || known % steps->rows == 0;
+    const struct rp_steps *kept = &origin->kept;
+    bool is_kept = !kept->rows || (kept->rows == steps->rows && kept->ranks == steps->ranks &&
+                                   kept->batch_rows == steps->batch_rows);
+    steps->is_counted = origin->base_row_given || (known % steps->rows == 0 && is_kept);
+    if (!steps->is_counted && by_step && !is_kept)
+        return rp_fail(error, -RP_E_USAGE,
+                       "leave -c out: the checkpoint keeps its config. Or give --base-row ROW, the "
+                       "row from which on steps are those of the config",
+                       "the run that saved %s has steps of %" PRIu64 " rows, %" PRIu32
+                       " ranks and batches of %" PRIu32 ", and the config has %" PRIu64 ", %" PRIu32
+                       " and %" PRIu32 ": which one is step N?",
+                       origin->checkpoint, kept->rows, kept->ranks, kept->batch_rows, steps->rows,
+                       steps->ranks, steps->batch_rows);
     if (steps->is_counted || !by_step)
         return 0;
     return rp_fail(error, -RP_E_USAGE,

@@ -19,10 +19,11 @@ struct rp_origin {
     char *checkpoint; /* its path, where `path` is one or a directory; else NULL */
     char *token;      /* of it; NULL = none */
     size_t token_bytes;
-    bool has_position;   /* where the checkpoint or the engine is: */
-    uint64_t position;   /* a row */
-    uint64_t base_known; /* a row at which a step of the engine or checkpoint begins */
-    char stream[40];     /* the identity of the stream that the engine serves; "" = not known */
+    bool has_position;    /* where the checkpoint or the engine is: */
+    uint64_t position;    /* a row */
+    uint64_t base_known;  /* a row at which a step of the engine or checkpoint begins */
+    struct rp_steps kept; /* of the run that saved the checkpoint, beside which -c is given */
+    char stream[40];      /* the identity of the stream that the engine serves; "" = not known */
 };
 
 enum { RP_ORIGIN_BASE_ROW = 0x1f00 };

@@ -136,7 +136,8 @@ static void page_row(struct rp_printer *printer, const struct rp_explained_row *
                 row->place.step, row->place.micro_batch, row->place.rank);
     fprintf(out, " · %" PRIu32 " tokens, %" PRIu32 " of padding%s</small>\n<div class=\"bar\">",
             row->tokens, printer->head->seq_len - row->tokens,
-            row->is_past        ? " · past"
+            row->is_dropped     ? " · " RP_DROPPED_TEXT
+            : row->is_past      ? " · past"
             : row->has_position ? " · to come"
                                 : "");
     for (uint32_t i = 0; i < row->count; i++)

@@ -23,6 +23,7 @@ void rp_explain_free(struct rp_row_maker *maker)
     free_texts(maker);
     free(maker->parts);
     maker->parts = NULL;
+    rp_last_step_free(&maker->last);
 }
 
 static int make_room(struct rp_row_maker *maker, uint32_t count, struct rp_error *error)
@@ -124,11 +125,17 @@ int rp_explain_row(struct rp_row_maker *maker, const struct rp_row *row,
         matches += part->matches;
     }
     const struct rp_origin *origin = maker->origin;
+    int dropped = code < 0 ? code
+                           : rp_last_step_drops(&maker->last, maker->walk, maker->steps, row->row,
+                                                error);
+    code = dropped < 0 ? dropped : code;
     *out = (struct rp_explained_row){
         .row = row->row,
-        .place = rp_steps_place(maker->steps, row->row),
+        .place = dropped ? (struct rp_step_place){.is_known = false}
+                         : rp_steps_place(maker->steps, row->row),
         .has_position = origin->has_position,
-        .is_past = origin->has_position && row->row < origin->position,
+        .is_past = origin->has_position && row->row < origin->position && !dropped,
+        .is_dropped = dropped > 0,
         .tokens = row->tokens,
         .count = row->count,
         .parts = maker->parts,

@@ -21,7 +21,8 @@
 #define WORDS_BYTES_MAX (4u << 20)
 #define HINT "give its config instead: `-c CONFIG`"
 
-/* The options of `serve` alone that take a value. */
+/* The options of `serve` alone: without a value, and with one. */
+static const char *const own_flags[] = {"fresh", "accept-weights", "private"};
 static const char *const own_values[] = {"state", "ready-fd", "lifeline", "start-step", "base-row"};
 
 struct words {
@@ -96,7 +97,7 @@ static int take_words(struct words *words, bool config, struct rp_error *error)
         size_t length = is_short ? 0 : strcspn(word, "=");
         snprintf(name, sizeof name, "%.*s", length > 2 ? (int)length - 2 : 0,
                  is_short ? "" : word + 2);
-        if (!strcmp(name, "fresh") || !strcmp(name, "accept-weights"))
+        if (is_among(own_flags, RP_ARRAY_COUNT(own_flags), name))
             continue;
         const char *value = is_short && word[2]                ? word + 2
                             : !is_short && word[length] == '=' ? word + length + 1
@@ -158,6 +159,33 @@ static int take_command_line(struct rp_origin *origin, int pid, struct rp_error 
     return code;
 }
 
+/* Keys that are not of the stream, but of its steps. */
+static const struct {
+    const char *key, *stat;
+} geometry[] = {{"dp_world_size", "world"},
+                {"batch_size", "batch_size"},
+                {"global_batch_size", "global_batch_size"},
+                {"drop_last", "drop_last"}};
+
+/* Take the steps from the engine, which does not read its config again; an older engine does not
+ * say all of it. */
+static int take_geometry(struct rp_origin *origin, const json_t *stat, struct rp_error *error)
+{
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < RP_ARRAY_COUNT(geometry); i++) {
+        const json_t *value = json_object_get(stat, geometry[i].stat);
+        char text[32];
+        if (json_is_integer(value))
+            snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        else if (json_is_boolean(value))
+            snprintf(text, sizeof text, "%s", json_is_true(value) ? "true" : "false");
+        else
+            continue;
+        code = rp_config_set(origin->config.config, geometry[i].key, text, error);
+    }
+    return code;
+}
+
 /* The engine's config has the weights of today, and does not say at which row they were changed. */
 static int refuse_weights(struct rp_error *error)
 {
@@ -183,10 +211,14 @@ int rp_origin_of_engine(struct rp_origin *origin, const char *run, const char *r
     const char *stream = json_string_value(json_object_get(stat, "stream"));
     snprintf(origin->stream, sizeof origin->stream, "%s", stream ? stream : "");
     bool is_reweighted = json_is_true(json_object_get(stat, "reweighted"));
-    json_decref(stat);
     if (is_reweighted)
-        return refuse_weights(error);
-    if (pid <= 0)
-        return rp_fail(error, -RP_E_PROTOCOL, HINT, "the engine does not say its pid");
-    return take_command_line(origin, (int)pid, error);
+        code = refuse_weights(error);
+    else if (pid <= 0)
+        code = rp_fail(error, -RP_E_PROTOCOL, HINT, "the engine does not say its pid");
+    else
+        code = take_command_line(origin, (int)pid, error);
+    if (code == 0)
+        code = take_geometry(origin, stat, error);
+    json_decref(stat);
+    return code;
 }

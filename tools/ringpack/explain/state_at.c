@@ -116,10 +116,10 @@ int rp_cmd_state(int argc, char **argv)
     static const struct rp_cmd_verb verb = {
         .options = own_options,
         .parse = parse,
-        .args_doc = "[CHECKPOINT|DIR|STATE]",
+        .args_doc = "[CHECKPOINT|DIR|STATE|RUN]",
         .doc = "Write the state token with which any step or row begins.\v"
                "The stream is that of `-c CONFIG`, of a checkpoint (which keeps its config), or of "
-               "the engine that runs as `--run NAME`. `serve --state FILE` starts there; so does a "
+               "the engine that runs as RUN. `serve --state FILE` starts there; so does a "
                "trainer that is given the token. Nothing of a run is changed.",
         .run = run,
         .finish = rp_origin_finish,

@@ -37,7 +37,10 @@ static void print_row_head(struct rp_printer *printer, const struct rp_explained
     if (row->place.is_known)
         snprintf(place, sizeof place, "  step %" PRIu64 ", micro-batch %" PRIu64 ", rank %" PRIu32,
                  row->place.step, row->place.micro_batch, row->place.rank);
-    const char *when = row->is_past ? ", past" : row->has_position ? ", to come" : "";
+    const char *when = row->is_dropped     ? ", " RP_DROPPED_TEXT
+                       : row->is_past      ? ", past"
+                       : row->has_position ? ", to come"
+                                           : "";
     fputc('\n', printer->out);
     print_line(printer, 0, "row %" PRIu64 "%s  %s tokens in %" PRIu32 "%s", row->row, place,
                rp_cmd_count_text(row->tokens, tokens), row->count, when);

@@ -10,6 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bits.h"
+#include "base/defect.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -179,29 +182,78 @@ static bool has_room(struct rp_texts *texts, uint32_t count)
     return true;
 }
 
+/* Bytes of the open shard, in whole blocks where blocks have hashes. */
+struct stretch {
+    uint8_t *data;
+    uint64_t begin, bytes;
+};
+
+/* What changed since the corpus was indexed was delivered by no step. */
+static int verify(const struct rp_shard *shard, const struct stretch *stretch,
+                  struct rp_error *error)
+{
+    for (uint64_t at = 0; at < stretch->bytes; at += RP_BLOCK_BYTES) {
+        uint64_t block = (stretch->begin + at) / RP_BLOCK_BYTES;
+        uint64_t length = rp_min_u64(RP_BLOCK_BYTES, stretch->bytes - at);
+        uint64_t expected = shard->block_hashes[block],
+                 found = rp_hash64(stretch->data + at, length);
+        if (found == expected || RP_DEFECT(ignore_block_hash))
+            continue;
+        int code = rp_shard_check_sidecar(shard, error);
+        return code < 0 ? code
+                        : rp_fail(error, -RP_E_CORRUPT,
+                                  "restore the file; `--limit 0` leaves out ids and text",
+                                  "%s: block %" PRIu64 " differs from its sidecar, so its tokens "
+                                  "are not those that were indexed: expected hash %016" PRIx64
+                                  ", found %016" PRIx64,
+                                  shard->path, block, expected, found);
+    }
+    return 0;
+}
+
+/* Read at least `bytes` bytes at `at`, and compare them with their hashes. */
+static int read_stretch(const struct rp_texts *texts, const struct rp_shard *shard, uint64_t at,
+                        uint64_t bytes, struct stretch *stretch, struct rp_error *error)
+{
+    uint64_t end = at + bytes;
+    *stretch = (struct stretch){.begin = at};
+    if (shard->block_hashes) {
+        stretch->begin = at - at % RP_BLOCK_BYTES;
+        end = rp_min_u64(rp_div_up(end, RP_BLOCK_BYTES) * RP_BLOCK_BYTES, shard->bytes);
+    }
+    stretch->bytes = end - stretch->begin;
+    stretch->data = malloc(stretch->bytes + 1);
+    if (!stretch->data)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu64 " bytes", stretch->bytes);
+    int code = rp_file_read_at(texts->fd, shard->path, stretch->data, stretch->bytes,
+                               stretch->begin, error);
+    return code == 0 && shard->block_hashes ? verify(shard, stretch, error) : code;
+}
+
 int rp_texts_read(struct rp_texts *texts, const struct rp_fragment *fragment,
                   struct rp_error *error)
 {
     struct rp_extent extent;
+    struct stretch stretch = {.data = NULL};
     const struct rp_source *source = rp_corpus_source(texts->corpus, fragment->source);
     int code = rp_source_extent(source, fragment->document, &extent, error);
     if (code == 0)
         code = open_shard(texts, extent.shard, error);
     if (code < 0 || texts->fd < 0)
         return code;
-    size_t bytes = (size_t)fragment->length * extent.width;
-    uint8_t *raw = malloc(bytes + 1);
-    if (!raw || !has_room(texts, fragment->length))
+    uint64_t at = extent.byte_offset + fragment->offset * extent.width;
+    if (!has_room(texts, fragment->length))
         code = rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " tokens", fragment->length);
     if (code == 0)
-        code = rp_file_read_at(texts->fd, rp_corpus_shard(texts->corpus, extent.shard)->path, raw,
-                               bytes, extent.byte_offset + fragment->offset * extent.width, error);
+        code = read_stretch(texts, rp_corpus_shard(texts->corpus, extent.shard), at,
+                            (uint64_t)fragment->length * extent.width, &stretch, error);
+    const uint8_t *raw = code == 0 ? stretch.data + (at - stretch.begin) : NULL;
     for (uint32_t i = 0; code == 0 && i < fragment->length; i++) {
         uint64_t id = 0;
         memcpy(&id, raw + (size_t)i * extent.width, extent.width);
         texts->ids[i] = (uint32_t)id;
     }
-    free(raw);
+    free(stretch.data);
     return code == 0 ? 1 : code;
 }
 

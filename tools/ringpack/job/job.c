@@ -220,10 +220,8 @@ static void run_engine(const struct rp_job *job, const struct rp_words *words, i
     snprintf(numbers[1], sizeof numbers[1], "%d", ready);
     snprintf(run_dir, sizeof run_dir, "%s/run", job->dir);
     char *before[] = {(char *)(uintptr_t)job->binary, "serve"};
-    /* no run record: the checkpoints are temporary */
-    char *behind[] = {
-        "--run",      RP_JOB_RUN, "--run-dir",        run_dir, "--lifeline", numbers[0],
-        "--ready-fd", numbers[1], "--run-record-dir", "none",  NULL};
+    char *behind[] = {"--run",    RP_JOB_RUN,   "--run-dir", run_dir,     "--lifeline",
+                      numbers[0], "--ready-fd", numbers[1],  "--private", NULL};
     memcpy(argv, before, sizeof before);
     count = 2;
     memcpy(argv + count, words->word, words->count * sizeof *argv);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cmd.h"
-#include "cmd_options.h"
+#include "cmd_run.h"
 #include "interrupt.h"
 #include "metrics/serve.h"
 #include "metrics/text.h"
@@ -20,6 +20,8 @@ static const struct argp_option options[] = {
      "serve at this address (default " LISTEN_STANDARD "; port 0 is any free one)", 0},
     {"once", OPTION_ONCE, NULL, 0,
      "print the metrics once, as text that node_exporter reads from files, and end", 0},
+    RP_RUN_OPTION,
+    RP_RUN_CONFIG_OPTION,
     {"run-dir", RP_WATCH_RUN_DIR, "DIR", 0, RP_WATCH_RUN_DIR_HELP, 0},
     {0},
 };
@@ -104,7 +106,7 @@ int rp_cmd_metrics(int argc, char **argv)
                "  ringpack metrics --listen 0.0.0.0:9690 pretrain\n"
                "  ringpack metrics --once > /var/lib/node_exporter/ringpack.prom"};
     struct arguments arguments = {0};
-    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
+    if (rp_cmd_parse_run(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     return run(&arguments);
 }

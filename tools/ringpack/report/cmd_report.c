@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cmd.h"
-#include "cmd_options.h"
+#include "cmd_run.h"
 #include "page_file.h"
 #include "report/report.h"
 #include "watch/watch.h"
@@ -15,6 +15,8 @@
 
 static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0, "the page (default: stdout)", 0},
+    RP_RUN_OPTION,
+    RP_RUN_CONFIG_OPTION,
     {"run-dir", RP_WATCH_RUN_DIR, "DIR", 0, RP_WATCH_RUN_DIR_HELP, 0},
     {0},
 };
@@ -113,7 +115,7 @@ int rp_cmd_report_page(int argc, char **argv)
                "versions they were written. The page loads nothing and has no script.\n\n"
                "  ringpack report pretrain checkpoints -o run.html"};
     struct arguments arguments = {0};
-    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
+    if (rp_cmd_parse_run(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     return run(&arguments);
 }

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "cmd.h"
-#include "cmd_options.h"
+#include "cmd_run.h"
 #include "interrupt.h"
 #include "top/view.h"
 
@@ -13,6 +13,8 @@
 #define PATIENCE_NS UINT64_C(500000000)
 
 static const struct argp_option options[] = {
+    RP_RUN_OPTION,
+    RP_RUN_CONFIG_OPTION,
     {"run-dir", RP_WATCH_RUN_DIR, "DIR", 0, RP_WATCH_RUN_DIR_HELP, 0},
     {0},
 };
@@ -77,7 +79,7 @@ int rp_cmd_top(int argc, char **argv)
                "batches: an empty one says that the trainer waits for the engine, a full one that "
                "the engine waits for the trainer."};
     struct rp_watch_wanted wanted = {0};
-    if (rp_cmd_parse(&argp, argc, argv, &wanted) != RP_EXIT_FINE)
+    if (rp_cmd_parse_run(&argp, argc, argv, &wanted) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     return run(&wanted);
 }

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A run is named in one way by every verb about engines that run: RUN, --run RUN, or -c CONFIG.
+source "${0%/*}/kit.sh"
+
+mkdir run corpus
+for i in $(seq 40); do echo "document $i of a corpus of forty documents"; done >corpus/text.jsonl
+sed -i 's/.*/{"text": "&"}/' corpus/text.jsonl
+"$ringpack" convert -q --tokenizer bytes -o web corpus/text.jsonl 2>said || fail "$(cat said)"
+chmod 700 run
+cat >run.yaml <<Y
+run: named
+run_dir: $scratch/run
+sources: [web]
+seq_len: 32
+batch_size: 1
+num_epochs: endless
+checkpoint_dir: kept
+Y
+"$ringpack" serve -c run.yaml 2>log &
+engine=$!
+trap 'kill $engine 2>/dev/null; wait $engine 2>/dev/null; rm -rf "$scratch"' EXIT
+answers() { "$ringpack" stat -c run.yaml >said 2>&1; }
+wait_for answers
+grep -q '"run": "named"' said || fail "stat: $(cat said)"
+
+there=(--run-dir run)
+for words in "named" "--run named" "--run=named" "-c run.yaml" "-crun.yaml" "--config=run.yaml"; do
+    given=("${there[@]}")
+    [[ $words == *run.yaml ]] && given=()
+    # shellcheck disable=SC2086
+    {
+        status 0 '"run": "named"' "$ringpack" stat "${given[@]}" $words --json
+        status 0 'named|running' "$ringpack" ps "${given[@]}" $words
+        status 0 'named' "$ringpack" metrics --once "${given[@]}" $words
+        status 0 '<html' "$ringpack" report "${given[@]}" $words
+        status 0 'batches' "$ringpack" attach "${given[@]}" $words --batches 2
+    }
+done
+for words in "named" "--run named"; do
+    # shellcheck disable=SC2086
+    {
+        status 0 'row 0' "$ringpack" explain "${there[@]}" $words --row 0
+        status 0 'state token' "$ringpack" state "${there[@]}" $words --row 0 -o token
+        status 0 'entries' "$ringpack" audit --log "${there[@]}" $words
+    }
+done
+refuses 'give one of them' "$ringpack" stat --run named -c run.yaml
+refuses 'no engine of that name' "$ringpack" explain nobody --row 0 "${there[@]}"
+refuses 'run.yaml is a config|-c CONFIG' "$ringpack" explain run.yaml --row 0
+refuses 'run.yaml is a config|-c CONFIG' "$ringpack" state run.yaml --row 0 -o token
+refuses 'run directory nowhere: No such file' "$ringpack" ps --run-dir nowhere
+refuses 'missing.yaml' "$ringpack" ps -c missing.yaml
+# a value that looks like an option stays a value
+refuses '' "$ringpack" stat --run-dir -c

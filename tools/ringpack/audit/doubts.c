@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* doubts.c — the list of rows about which nothing is proven. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "audit/digests.h"
+#include "base/bits.h"
+
+int rp_audit_doubt_add(struct rp_audit_doubts *doubts, enum rp_audit_reason reason,
+                       uint64_t first_row, uint64_t row, struct rp_error *error)
+{
+    struct rp_audit_doubt *last = doubts->count ? &doubts->list[doubts->count - 1] : NULL;
+    if (last && last->reason == reason && first_row <= last->row && row >= last->first_row) {
+        last->first_row = rp_min_u64(last->first_row, first_row);
+        last->row = rp_max_u64(last->row, row);
+        return 0;
+    }
+    if (doubts->count == doubts->room) {
+        doubts->room = doubts->room ? 2 * doubts->room : 16;
+        void *grown = reallocarray(doubts->list, doubts->room, sizeof *doubts->list);
+        if (!grown)
+            return rp_fail(error, -ENOMEM, NULL, "no memory for what is not proven");
+        doubts->list = grown;
+    }
+    doubts->list[doubts->count++] = (struct rp_audit_doubt){reason, first_row, row};
+    return 0;
+}
