@@ -53,6 +53,8 @@ static const struct rule {
     {"source[].documents", '=', KIND_CORPUS, NEVER, "documents of source %s"},
     {"source[].weight", '=', KIND_WEIGHT, REWEIGHTED, "weight of source %s"},
     {"source[].name", ':', KIND_LABEL, NEVER, "name of source %s"},
+    {"corpus_files", '~', KIND_CORPUS, NEVER, "files of the corpus"},
+    {"corpus_paths", ':', KIND_LABEL, NEVER, NULL},
     {"corpus_sampled", '=', KIND_CORPUS, NEVER, "sampled fingerprint of the corpus"},
     {"corpus_full", '~', KIND_CORPUS, NEVER, "full fingerprint of the corpus"},
     {"tokenizer", '~', KIND_CORPUS, NEVER, NULL},
@@ -61,7 +63,7 @@ static const struct rule {
     {"batch_size", '=', KIND_KEY, RESUME, NULL},
     {"global_batch_size", '=', KIND_KEY, RESUME, NULL},
     {"drop_last", '=', KIND_KEY, RESUME, NULL},
-    {"sections", '=', KIND_KEY, RESUME, NULL},
+    {"sections", '=', KIND_KEY, RESUME | RP_AT_ATTACH, NULL},
     {"source[].mask", '=', KIND_CORPUS, RESUME, "mask of source %s"},
     {"token_dtype", '=', KIND_KEY, RESUME, NULL},
     {"label_mode", '=', KIND_KEY, RESUME, NULL},
@@ -246,7 +248,12 @@ static void write_hint(char *hint, size_t bytes, const struct difference *differ
     else if (kind == KIND_VERSION)
         snprintf(setting, sizeof setting, "use one ringpack on both sides");
 
-    if (moment == RP_ON_NODES)
+    if (moment == RP_AT_ATTACH)
+        snprintf(hint, bytes,
+                 "nothing was changed; the engine of this run serves another stream than this "
+                 "trainer describes: describe it as the trainer does that started the engine, or "
+                 "give this one a run of its own (run)");
+    else if (moment == RP_ON_NODES)
         snprintf(hint, bytes,
                  "let all nodes have the same corpus, the same config and one ringpack: %s has one "
                  "value in a job",
@@ -293,6 +300,7 @@ static void collect(struct refusal *refusal, const struct rp_record *had,
         struct difference difference = describe(&pair);
         bool is_known = difference.rule != unknown_rule;
         if (difference.rule->may_differ & sides->moment ||
+            (sides->moment == RP_AT_ATTACH && !pair.has[0]) ||
             (RP_DEFECT(forget_contract_field) && !strcmp(difference.rule->name, "pad_id")))
             continue;
         bool is_first = refusal->count++ == 0 || difference.rule < refusal->first.rule;

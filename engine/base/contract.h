@@ -6,9 +6,10 @@
  * how rows become batches (engine/shm/ABI.md). As text it is the stream record, an empty line, the
  * delivery record.
  *
- * Contracts are compared when a run resumes from a state token, when a trainer attaches to the
- * successor of its engine, and when the nodes of a job check that they agree. The table in
- * contract.c says for each field in which of these cases it may differ. */
+ * Contracts are compared when a run resumes from a state token, when a trainer that describes its
+ * stream attaches, when it attaches to the successor of its engine, and when the nodes of a job
+ * check that they agree. The table in contract.c says for each field in which of these cases it may
+ * differ. */
 #ifndef RP_BASE_CONTRACT_H
 #define RP_BASE_CONTRACT_H
 
@@ -36,6 +37,9 @@ enum rp_contract_moment {
     RP_AT_REATTACH = 4,   /* a trainer attaches to the successor of its engine */
     RP_AT_EXTENSION = 16, /* as RP_AT_RESUME, where a run goes on for other epochs */
     RP_ON_NODES = 8,      /* the nodes of a job compare their contracts */
+    /* A trainer attaches for the first time, and says what it expects. Fields that its side, the
+     * earlier one, lacks are not compared. */
+    RP_AT_ATTACH = 16,
 };
 
 /** Check every byte of the text and make a view of it. Error: -RP_E_CORRUPT. */

@@ -128,6 +128,7 @@
     X(trust_cached_bytes, "what is read from the cache is not compared with its hashes")           \
     X(trust_cut_listing, "a list of objects is taken though its end is missing")                   \
     X(trust_empty_index, "an index without documents is taken though its file has tokens")         \
+    X(trust_description, "what a trainer expects of the stream is not compared with the run's")    \
     X(trust_expected_shape, "the shape that a trainer expects is not compared with the run's")     \
     X(trust_first_lock, "a lock is taken though its file was replaced before it was locked")       \
     X(trust_fetched_bytes, "an index that was fetched before is not compared with its hash")       \

@@ -63,6 +63,7 @@ static void free_client(struct rp_client *client)
     free(client->run);
     free(client->run_dir);
     free(client->digest.path);
+    free(client->expected);
     free(client->state);
     free(client->before);
     free(client->contract_text);
@@ -103,16 +104,24 @@ static int copy_options(struct rp_client *client, const struct rp_client_options
         return rp_fail(error, -RP_E_USAGE, "give both, or neither to begin at the seat's position",
                        "state without state_bytes, or state_bytes (%zu) without state",
                        options->state_bytes);
+    if (options->expected_bytes > RP_CONTRACT_BYTES_MAX ||
+        !options->expected != !options->expected_bytes)
+        return rp_fail(error, -RP_E_USAGE, "give the text of a contract and its length, or neither",
+                       "expected: a text of 1 to %u bytes, found %zu bytes", RP_CONTRACT_BYTES_MAX,
+                       options->expected_bytes);
     client->run = rp_format("%s", options->run ? options->run : "default");
     client->run_dir = options->run_dir ? rp_format("%s", options->run_dir) : NULL;
     client->state = malloc(options->state_bytes + 1);
     client->before = malloc(options->state_bytes + 1);
     client->digest.path = options->digest_log ? rp_format("%s", options->digest_log) : NULL;
-    if (!client->run || !client->state || !client->before ||
+    client->expected = malloc(options->expected_bytes + 1);
+    if (!client->run || !client->state || !client->before || !client->expected ||
         (options->run_dir && !client->run_dir) || (options->digest_log && !client->digest.path))
         return rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
     if (options->state)
         memcpy(client->state, options->state, options->state_bytes);
+    if (options->expected)
+        memcpy(client->expected, options->expected, options->expected_bytes);
     client->state_bytes = client->state_capacity = options->state ? options->state_bytes : 0;
     return 0;
 }

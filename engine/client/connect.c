@@ -93,14 +93,15 @@ static int send_attach(const struct rp_client *client, int fd, struct rp_error *
 {
     struct rp_request request = rp_client_request(RP_REQUEST_ATTACH, client->run);
     bool again = client->attaches > 0;
-    size_t contract_bytes = again ? rp_contract_bytes(&client->contract) : 0;
+    const char *contract = again ? rp_contract_text(&client->contract) : client->expected;
+    size_t contract_bytes = again ? rp_contract_bytes(&client->contract)
+                                  : client->options.expected_bytes;
     size_t body_bytes = client->state_bytes + contract_bytes;
     char *body = malloc(body_bytes + 1);
     if (!body)
         return rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
     memcpy(body, client->state, client->state_bytes);
-    if (again)
-        memcpy(body + client->state_bytes, rp_contract_text(&client->contract), contract_bytes);
+    memcpy(body + client->state_bytes, contract, contract_bytes);
     request.rank = client->options.rank;
     request.world = client->options.world;
     request.rows = client->options.rows;
@@ -111,6 +112,7 @@ static int send_attach(const struct rp_client *client, int fd, struct rp_error *
     request.step_row = again ? client->geometry.base_row : RP_NEXT_ROW_ANY;
     request.state_bytes = (uint32_t)client->state_bytes;
     request.contract_bytes = (uint32_t)contract_bytes;
+    request.expects = !again && contract_bytes > 0;
     int code = rp_socket_send(fd, &request, sizeof request, body, body_bytes, NULL, 0, error);
     free(body);
     return code;

@@ -44,7 +44,8 @@ struct rp_client {
     pid_t pid;   /* of the process that attached */
     bool forked; /* in a forked child of it. getpid would be a system call for each batch */
     char *run, *run_dir;
-    struct rp_client_options options; /* run, run_dir and state are not used */
+    struct rp_client_options options; /* run, run_dir, state and expected are not used */
+    char *expected;                   /* a copy: options.expected_bytes of it */
 
     pthread_mutex_t lock;
     int socket;                  /* -1: no engine */

@@ -76,21 +76,41 @@ static int check_number(const char *what, uint64_t engines, uint64_t trainers,
                    trainers);
 }
 
-/* A trainer that attaches again sends the contract that it has, after the state token. */
+/* No contract has the files of the corpus, because the same corpus may be in others. */
+static int check_files(const struct rp_engine *engine, const struct rp_contract *expected,
+                       struct rp_error *error)
+{
+    struct rp_field field;
+    const char *files = engine->corpus_files;
+    if (!rp_record_find(&expected->stream, "corpus_files", &field) || !*files ||
+        (field.value_bytes == strlen(files) && !memcmp(field.value, files, field.value_bytes)))
+        return 0;
+    return rp_fail(error, -RP_E_MISMATCH,
+                   "nothing was changed; if both have one corpus, expect its whole contract, as "
+                   "`ringpack config contract` prints it",
+                   "corpus_files differs: the trainer has %.*s, the engine has %s",
+                   (int)field.value_bytes, field.value, files);
+}
+
+/* After the state token a trainer sends the contract that it has or, when it attaches for the first
+ * time, the fields that it expects. */
 static int check_contract(const struct rp_engine *engine, const struct rp_request *request,
                           const uint8_t *body, struct rp_error *error)
 {
     const char *text = (const char *)body + request->state_bytes;
-    static const struct rp_contract_sides sides = {RP_AT_REATTACH, "the trainer", "the engine"};
+    bool expects = request->expects != 0;
+    const struct rp_contract_sides sides = {expects ? RP_AT_ATTACH : RP_AT_REATTACH, "the trainer",
+                                            "the engine"};
     struct rp_contract had;
     struct rp_error damage;
-    if (request->contract_bytes == 0)
+    if (request->contract_bytes == 0 || (expects && RP_DEFECT(trust_description)))
         return 0;
     if (rp_contract_open(&had, text, request->contract_bytes, &damage) < 0)
         return rp_fail(error, -RP_E_PROTOCOL,
                        "use the client library and the program of one release",
                        "the trainer's contract: %s", damage.message);
-    return rp_contract_compare(&had, &engine->contract, &sides, error);
+    int code = rp_contract_compare(&had, &engine->contract, &sides, error);
+    return code == 0 && expects ? check_files(engine, &had, error) : code;
 }
 
 static int check_attach(struct rp_engine *engine, const struct rp_request *request,

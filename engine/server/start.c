@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "corpus/eos.h"
+#include "description.h"
 #include "plan/trace.h"
 #include "server/recorder.h"
 #include "server/save.h"
@@ -282,6 +283,9 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
     bool reweighted = false;
     int code = rp_stream_make_contract(&engine->contract_text, &engine->contract, engine->config,
                                        engine->corpus, engine->plan, error);
+    if (code < 0)
+        return code;
+    code = rp_describe_files(engine->corpus_files, engine->config, error);
     if (code < 0)
         return code;
     engine->identity = rp_record_hash(&engine->contract.stream);

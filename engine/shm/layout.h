@@ -32,7 +32,7 @@
 #define RP_LINE_ALIGNED _Alignas(128)
 #endif
 
-#define RP_ABI_VERSION 4u
+#define RP_ABI_VERSION 5u
 #define RP_RING_MAGIC 0x31474e4952505231ull
 #define RP_PAGE_BYTES 4096u
 #define RP_RING_SLOTS_OFFSET 8192u /* header page, engine page, slots */
@@ -172,9 +172,11 @@ struct rp_request {
     /* ATTACH: of the state token at next_row, 0 = none. LOCATE: of the struct rp_provenance, one
      * for each document, that follow in place of the token. */
     uint32_t state_bytes;
-    uint32_t contract_bytes; /* ATTACH: of the contract it has met so far, 0 = none yet */
+    uint32_t contract_bytes; /* ATTACH: of a contract, 0 = none */
     int32_t pid;             /* for listings only */
-    uint32_t reserved;       /* zero */
+    /* ATTACH: 0 = the contract is that of the engines that the trainer has met; 1 = it has what the
+     * trainer expects of the first one, and fields that it lacks are not compared. */
+    uint32_t expects;
 };
 
 enum rp_reply_kind { RP_REPLY_WELCOME = 1, RP_REPLY_REFUSED, RP_REPLY_TEXT };

@@ -71,7 +71,8 @@ static uint32_t seat_of(const struct rp_request *request)
 /* None, or ours, but for lines that are not compared. */
 static bool contract_fits(const struct rp_request *request)
 {
-    static const struct rp_contract_sides sides = {RP_AT_REATTACH, "one", "the other"};
+    const struct rp_contract_sides sides = {request->expects ? RP_AT_ATTACH : RP_AT_REATTACH, "one",
+                                            "the other"};
     const char *text = (const char *)whole + sizeof *request + request->state_bytes;
     struct rp_contract had;
     return request->contract_bytes == 0 ||

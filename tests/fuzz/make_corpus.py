@@ -332,6 +332,9 @@ def make_attach():
     put("attach", "other-name", b"\4" + edit(144 + text.index("name:") + 5, 1, ord("8")))
     put("attach", "damaged-contract", b"\4" + edit(144 + 7, 1, 0))
     put("attach", "other-length-of-the-contract", b"\4" + edit(132, 4, 9))
+    put("attach", "expecting-the-contract", b"\4" + edit(140, 4, 1))
+    at = 144 + text.index("seed=") + len("seed=")
+    put("attach", "expecting-another-seed", b"\4" + edit(140, 4, 1) + edit(at, 1, ord("8")))
 
 
 def make_request():
@@ -352,6 +355,8 @@ def make_request():
     put("request", "other-delivery", knowing + edit(144 + 28, 1, ord("9")))  # pad_id=0
     put("request", "damaged-contract", knowing + edit(144 + 7, 1, 0))
     put("request", "other-length-of-the-contract", knowing + edit(contract, 4, 9))
+    put("request", "expecting-the-contract", knowing + edit(140, 4, 1))
+    put("request", "expecting-another-stream", knowing + edit(140, 4, 1) + edit(149, 1, ord("8")))
     put("request", "while-it-stops", b"\0\4")
     put("request", "not-to-be-placed", b"\0\x08")
     put("request", "other-rank", whole + edit(rank, 4, 9))

@@ -26,7 +26,25 @@ OPEN_MPI = {
     "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
     "PMIX_NAMESPACE": "2918580225",
 }
-SLURM = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "77"}
+BATCH_SCRIPT = {"SLURM_JOB_ID": "77", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "4"}
+SLURM = {**BATCH_SCRIPT, "SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_STEP_NUM_TASKS": "4"}
+MPICH = {"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+CRAY = {"PMI_RANK": "3", "PMI_SIZE": "4", "PMI_LOCAL_RANK": "1", "PMI_LOCAL_SIZE": "2"}
+MVAPICH = {f"MV2_COMM_WORLD_{name}": MPICH[other] for name, other in [
+    ("RANK", "PMI_RANK"),
+    ("SIZE", "PMI_SIZE"),
+    ("LOCAL_RANK", "MPI_LOCALRANKID"),
+    ("LOCAL_SIZE", "MPI_LOCALNRANKS"),
+]}  # fmt: skip
+FLUX = {
+    "FLUX_JOB_ID": "f7",
+    "FLUX_TASK_RANK": "3",
+    "FLUX_JOB_SIZE": "4",
+    "FLUX_TASK_LOCAL_ID": "1",
+    "PMI_RANK": "3",
+    "PMI_SIZE": "4",
+}
+JAX = {"JAX_PROCESS_ID": "1", "JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "a:1"}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +63,17 @@ SLURM = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "1", "SLURM_
                 "Open_MPI-2918580225",
             ),
         ),
-        (SLURM, (3, 4, 1, None, "Slurm: SLURM_PROCID, SLURM_NTASKS", "Slurm-77")),
+        (SLURM, (3, 4, 1, None, "Slurm: SLURM_PROCID, SLURM_STEP_NUM_TASKS", "Slurm-77")),
+        (BATCH_SCRIPT, (0, 1, 0, None, "no launcher", None)),
+        (MPICH, (3, 4, 1, range(2, 4), "MPICH: PMI_RANK, PMI_SIZE", None)),
+        (CRAY, (3, 4, 1, range(2, 4), "MPICH: PMI_RANK, PMI_SIZE", None)),
+        ({**MPICH, **BATCH_SCRIPT}, (3, 4, 1, range(2, 4), "MPICH: PMI_RANK, PMI_SIZE", "MPICH-77")),
+        (
+            MVAPICH,
+            (3, 4, 1, range(2, 4), "MVAPICH: MV2_COMM_WORLD_RANK, MV2_COMM_WORLD_SIZE", None),
+        ),
+        (FLUX, (3, 4, 1, None, "Flux: FLUX_TASK_RANK, FLUX_JOB_SIZE", "Flux-f7")),
+        (JAX, (1, 2, 1, None, "JAX: JAX_PROCESS_ID, JAX_NUM_PROCESSES", "JAX-a_1")),
         (
             {**SLURM, **TORCHRUN},
             (5, 8, 1, range(4, 8), "torchrun: RANK, WORLD_SIZE", "torchrun-none-29500"),
@@ -77,20 +105,22 @@ def test_a_launcher_that_says_nonsense_is_named():
 
 def test_one_process_of_a_node_starts_the_engine(monkeypatch, program, tmp_path):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.yaml").write_text("sources: [a]\n")
+    (tmp_path / "a.yaml").write_text("sources: [a]\nseq_len: 8\nbatch_size: 2\n")
+    keys = {"seed": 3, "drop_last": True, "sections": ["labels", "loss_mask"]}
     for name, text in TORCHRUN.items():
         monkeypatch.setenv(name, text)
-    other = ringpack.Loader("a.yaml")
+    other = ringpack.Loader("a.yaml", **keys)
     monkeypatch.setenv("LOCAL_RANK", "0")
     monkeypatch.setenv("RANK", "4")
-    starter = ringpack.Loader("a.yaml", seed=3, drop_last=True, sections=["labels", "loss_mask"])
-    assert other.run == starter.run == "torchrun-none-29500"
+    starter = ringpack.Loader("a.yaml", **keys)
+    assert str(other).endswith("named at the first use, not attached")
+    assert starter.run.rpartition("-")[0] == "torchrun-none-29500"
     assert other._command is None
     arguments, text, *_ = starter._command
     assert text is None
     assert " ".join(arguments) == (
-        "-c a.yaml --run torchrun-none-29500 --dp-world-size 8 --ranks 4-7 --seed 3 "
-        "--drop-last true --sections labels,loss_mask"
+        "-c a.yaml --dp-world-size 8 --ranks 4-7 --seed 3 --drop-last true "
+        f"--sections labels,loss_mask --run {starter.run}"
     )
 
 

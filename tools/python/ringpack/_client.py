@@ -76,6 +76,7 @@ class Client:
         monitor: int,
         digest_log: Optional[str],
         digest_steps: int,
+        expected: Optional[str] = None,
     ):
         self._c = library()
         self._take, self._release = self._c.rp_client_take, self._c.rp_client_release
@@ -88,10 +89,11 @@ class Client:
         self.taking: Optional[Lease] = None
         self._passing: Optional[Terms] = None  # C3: of what a step returns
         self._spare: Optional[Terms] = None  # of a batch that was returned
-        self._run = run, run_dir
+        self._run, self._replica = (run, run_dir), replica
         self._error = Error()
         self._error_argument = byref(self._error)
         self._client = ctypes.c_void_p()
+        contract = expected.encode() if expected else None
         options = ClientOptions(
             struct_size=ctypes.sizeof(ClientOptions),
             run=run.encode(),
@@ -109,6 +111,8 @@ class Client:
             monitor=monitor,
             digest_log=None if digest_log is None else os.fsencode(digest_log),
             digest_steps=digest_steps,
+            expected=contract,
+            expected_bytes=len(contract) if contract else 0,
         )
         if digest_log is not None:
             os.makedirs(os.path.dirname(digest_log), exist_ok=True)
@@ -350,6 +354,7 @@ class Client:
             "step_boundary": geometry.base_row % step_rows,
             "dp_world_size": geometry.world,
             "dp_rank": geometry.rank,
+            "replica": self._replica,
         }
 
     def counts(self) -> dict[str, int]:

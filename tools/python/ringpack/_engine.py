@@ -227,6 +227,28 @@ def ask_program(
     return _told([verb, "--json"], engine_command, program, folder)
 
 
+def ask_contract(
+    whole: bool,
+    engine_command: Command,
+    program: Optional[FilePath],
+    folder: Optional[FilePath] = None,
+) -> str:
+    """The contract of a config: as far as it follows from the config alone, or whole, for which
+    the corpus is opened. `engine_command` as of engine_command()."""
+    words = ["config", "contract" if whole else "stream"]
+    return _ask(words, engine_command, program, folder)
+
+
+def engines_of(job: str, run_dir: Optional[FilePath], program: Optional[FilePath]) -> list[str]:
+    """Runs of this machine whose names begin with that of a job."""
+    import json
+
+    words = ["ps", "--json"]
+    words += ["--run-dir", os.fspath(run_dir)] if run_dir is not None else []
+    runs = (str(engine["run"]) for engine in json.loads(run_program(words, program)))
+    return sorted(run for run in runs if run.startswith(job))
+
+
 def _told(
     words: list[str],
     engine_command: Command,
@@ -236,13 +258,23 @@ def _told(
     """What the program prints as JSON about a config."""
     import json
 
+    return json.loads(_ask(words, engine_command, program, folder))
+
+
+def _ask(
+    words: list[str],
+    engine_command: Command,
+    program: Optional[FilePath],
+    folder: Optional[FilePath],
+) -> str:
+    """What the program prints about a config."""
     arguments, config_text = engine_command
     words, passed = [*words, *arguments], []
     if config_text is not None:
         fd, config = _config_fd(config_text)
         passed, words = [fd], words + config
     try:
-        return json.loads(run_program(words, program, passed, folder))
+        return run_program(words, program, passed, folder)
     finally:
         for fd in passed:
             os.close(fd)

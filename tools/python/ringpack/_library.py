@@ -86,6 +86,8 @@ class ClientOptions(Structure):
         ("reserved", c_uint32),
         ("digest_log", c_char_p),
         ("digest_steps", c_uint64),
+        ("expected", c_char_p),
+        ("expected_bytes", c_size_t),
     ]
 
 

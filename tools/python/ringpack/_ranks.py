@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which data-parallel rank this process is: by arguments, else by the launcher's environment."""
+"""Which data-parallel rank this process is: by arguments, else by the launcher's environment, else
+by torch.distributed or jax.distributed, where a job has begun to use them."""
 
 import operator
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional, Union
 
 from ._library import contracts_agree
 from .errors import CheckpointMismatchError, UsageError
 
-ALONE = "no launcher"
+ALONE, ARGUMENTS = "no launcher", "arguments"
+_GIVE_RANKS = "give dp_rank and dp_world_size"
+_JOB_MAX = 48  # characters of a job's name: a run's has what tells its loaders apart as well
 Facts = dict[str, Any]
 """What Client.facts returns."""
 
@@ -24,6 +28,8 @@ class Ranks(NamedTuple):
     unsaid: bool = False  # which ranks this node has: there are several, and the arguments differ
     replica: int = 0  # which of those that need this rank's batches
     replicas: int = 1
+    half: Optional[str] = None  # part of a launcher's variables, as words
+    outside: bool = False  # of the steps of a Slurm job
 
     def place(self) -> dict[str, int]:
         """Where to attach, and what the engine must agree to."""
@@ -36,8 +42,8 @@ class Ranks(NamedTuple):
         It would wait for ever for trainers of ranks that are on other nodes."""
         if self.unsaid and not ranks_said:
             raise UsageError(
-                "the job has several nodes, and dp_rank is not the launcher's rank: which ranks "
-                "this node's engine serves is not known",
+                "the job has several nodes, and the launcher does not say which data-parallel ranks "
+                "each of them has: which ranks this node's engine serves is not known",
                 "give the first and the last data-parallel rank of this node: ranks='0-3'",
             )
         known: dict[str, Any] = {} if self.said_by == ALONE else {"dp_world_size": self.world}
@@ -46,39 +52,61 @@ class Ranks(NamedTuple):
         return known if self.replicas == 1 else {**known, "replicas": self.replicas}
 
 
-# launcher, rank, world, local rank, processes on the node, what names the job
-_LAUNCHERS: tuple[tuple[str, str, str, str, Optional[str], tuple[str, ...]], ...] = (
-    (
+class Launcher(NamedTuple):
+    """Variables of the environment in which a launcher tells a process its place. Of `local` and
+    `on_node` the first that is set counts."""
+
+    name: str
+    rank: str
+    world: str
+    local: tuple[str, ...] = ()  # number of the process on its node
+    on_node: tuple[str, ...] = ()  # processes of the node
+    job: tuple[str, ...] = ()  # what names the job
+
+
+_MV2, _OMPI, _SLURM = "MV2_COMM_WORLD_", "OMPI_COMM_WORLD_", ("SLURM_JOB_ID", "SLURM_STEP_ID")
+# The first that is set counts. A launcher that starts others' processes comes after them: Flux and
+# Slurm speak PMI, and Slurm starts the daemons of MPICH.
+_LAUNCHERS = (
+    Launcher(
         "torchrun",
         "RANK",
         "WORLD_SIZE",
-        "LOCAL_RANK",
-        "LOCAL_WORLD_SIZE",
+        ("LOCAL_RANK",),
+        ("LOCAL_WORLD_SIZE",),
         ("TORCHELASTIC_RUN_ID", "MASTER_PORT"),
     ),
-    (
+    Launcher(
         "Open MPI",
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        _OMPI + "RANK",
+        _OMPI + "SIZE",
+        (_OMPI + "LOCAL_RANK",),
+        (_OMPI + "LOCAL_SIZE",),
         ("PMIX_NAMESPACE",),
     ),
-    (
-        "Slurm",
-        "SLURM_PROCID",
-        "SLURM_STEP_NUM_TASKS",
-        "SLURM_LOCALID",
-        None,
-        ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    Launcher(
+        "MVAPICH",
+        _MV2 + "RANK",
+        _MV2 + "SIZE",
+        (_MV2 + "LOCAL_RANK",),
+        (_MV2 + "LOCAL_SIZE",),
+        ("MPIRUN_ID",),
     ),
-    (
-        "Slurm",
-        "SLURM_PROCID",
-        "SLURM_NTASKS",
-        "SLURM_LOCALID",
-        None,
-        ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    Launcher(
+        "Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", ("FLUX_TASK_LOCAL_ID",), (), ("FLUX_JOB_ID",)
+    ),
+    Launcher(
+        "MPICH",  # and Intel MPI, and Cray's
+        "PMI_RANK",
+        "PMI_SIZE",
+        ("MPI_LOCALRANKID", "PMI_LOCAL_RANK", "PALS_LOCAL_RANKID"),
+        ("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
+        ("PALS_APID", *_SLURM),
+    ),
+    # SLURM_NTASKS is that of the allocation: set where no task of a step runs, too.
+    Launcher("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ("SLURM_LOCALID",), (), _SLURM),
+    Launcher(
+        "JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES", (), (), ("JAX_COORDINATOR_ADDRESS",)
     ),
 )
 
@@ -92,6 +120,11 @@ def _integer(environment: Mapping[str, str], name: str) -> Optional[int]:
             f"{name}={text!r} in the environment is not a number", "pass dp_rank and dp_world_size"
         )
     return int(text)
+
+
+def _first_integer(environment: Mapping[str, str], names: Sequence[str]) -> Optional[int]:
+    found = (_integer(environment, name) for name in names)
+    return next((number for number in found if number is not None), None)
 
 
 def _slurm_node(
@@ -114,23 +147,111 @@ def _slurm_node(
     return range(rank - local, rank - local + tasks[number])
 
 
+def _name_job(environment: Mapping[str, str], launcher: Launcher) -> Optional[str]:
+    named = "-".join(environment[name] for name in launcher.job if name in environment)
+    return re.sub(r"[^A-Za-z0-9._-]", "_", f"{launcher.name}-{named}")[:_JOB_MAX] if named else None
+
+
 def _launched(environment: Mapping[str, str]) -> Optional[Ranks]:
-    for launcher, rank_name, world_name, local_name, node_name, job_names in _LAUNCHERS:
-        rank, world = _integer(environment, rank_name), _integer(environment, world_name)
+    for launcher in _LAUNCHERS:
+        rank = _integer(environment, launcher.rank)
+        world = _integer(environment, launcher.world)
         if rank is None or world is None:
             continue
-        local = _integer(environment, local_name)
-        size = _integer(environment, node_name) if node_name else None
+        local = _first_integer(environment, launcher.local)
+        size = _first_integer(environment, launcher.on_node)
         node = None
         if local is not None and size is not None:
             node = range(rank - local, rank - local + size)
-        elif launcher == "Slurm":
+        elif launcher.name == "Slurm":
             node = _slurm_node(environment, rank, local)
-        named = "-".join(environment[name] for name in job_names if name in environment)
-        job = re.sub(r"[^A-Za-z0-9._-]", "_", f"{launcher}-{named}")[:64] if named else None
-        said_by = f"{launcher}: {rank_name}, {world_name}"
-        return Ranks(rank, world, rank if local is None else local, node, said_by, job)
+        said_by = f"{launcher.name}: {launcher.rank}, {launcher.world}"
+        job, unsaid = _name_job(environment, launcher), False
+        if node is None and local is not None:
+            nodes = _integer(environment, "FLUX_JOB_NNODES") if launcher.name == "Flux" else None
+            unsaid = local != rank or (nodes or 1) > 1
+        return Ranks(rank, world, rank if local is None else local, node, said_by, job, unsaid)
     return None
+
+
+def _find_half(environment: Mapping[str, str]) -> Optional[str]:
+    """Part of a launcher's variables: there are other processes, and which one this is is not
+    known. As words; None: no launcher has said anything."""
+    for launcher in _LAUNCHERS:
+        rank = _integer(environment, launcher.rank)
+        world = _integer(environment, launcher.world)
+        inside = launcher.name != "Slurm"  # a batch script has SLURM_PROCID, too
+        if world is not None and world > 1 and rank is None and inside:
+            return f"{launcher.world}={world} is set, and {launcher.rank} is not"
+        if rank is not None and world is None and inside:
+            return f"{launcher.rank}={rank} is set, and {launcher.world} is not"
+    local = _integer(environment, "LOCAL_RANK")
+    return f"LOCAL_RANK={local} is set, and RANK is not" if local else None
+
+
+def _outside_of_step(environment: Mapping[str, str]) -> bool:
+    """In a batch script of Slurm: it has the size of the job, and is no task of a step."""
+    tasks = _integer(environment, "SLURM_NTASKS")
+    return "SLURM_PROCID" in environment and tasks is not None and tasks > 1
+
+
+def _alone(environment: Mapping[str, str]) -> Ranks:
+    half, outside = _find_half(environment), _outside_of_step(environment)
+    return Ranks(0, 1, 0, None, ALONE, None, half=half, outside=outside)
+
+
+# ---- frameworks ---------------------------------------------------------------------------------
+
+
+def _ask_frameworks() -> Optional[tuple[int, int, str]]:
+    """Rank, number of processes and who says so, of a framework that this process has initialised.
+    None is imported for it."""
+    torch = sys.modules.get("torch.distributed")
+    if torch is not None and torch.is_available() and torch.is_initialized():
+        return torch.get_rank(), torch.get_world_size(), "torch.distributed"
+    # jax.process_index() would begin to use the devices.
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    if state is not None and getattr(state, "client", None) is not None:
+        return int(state.process_id), int(state.num_processes), "jax.distributed"
+    return None
+
+
+def settle_ranks(found: Ranks, environment: Mapping[str, str]) -> Ranks:
+    """`found`, or what a framework that is initialised by now says where no launcher and no
+    argument did. Refuses what contradicts itself, and a launcher that has said only half of it."""
+    asked = None if found.said_by == ARGUMENTS else _ask_frameworks()
+    if asked is not None and found.said_by == ALONE and asked[1] == found.replicas:
+        asked = None  # all of them are replicas of one rank
+    if asked is None or asked[1] == 1 == found.world:
+        if found.half is not None and asked is None:
+            raise UsageError(
+                f"{found.half}: which rank of the job this process is, is not known",
+                _GIVE_RANKS + ", start it by torchrun, or call init_process_group() before",
+            )
+        return found
+    rank, world, said_by = asked
+    if found.replicas > 1:
+        raise UsageError(
+            f"{said_by} has {world} processes, and replicas is {found.replicas}: which rank this "
+            "process belongs to is not known",
+            _GIVE_RANKS,
+        )
+    if found.said_by == ALONE:
+        local = _integer(environment, "LOCAL_RANK")
+        port = environment.get("MASTER_PORT", "")
+        job = re.sub(r"[^A-Za-z0-9._-]", "_", f"{said_by}-{port}" if port else said_by)[:_JOB_MAX]
+        unsaid = local is not None and local != rank
+        return Ranks(rank, world, rank if local is None else local, None, said_by, job, unsaid)
+    if (rank, world) != (found.rank, found.world):
+        raise UsageError(
+            f"{found.said_by} say rank {found.rank} of {found.world}, and {said_by} says rank "
+            f"{rank} of {world}",
+            _GIVE_RANKS,
+        )
+    return found
+
+
+# ---- agreement ----------------------------------------------------------------------------------
 
 
 def _find_reference(facts: Sequence[Facts]) -> int:
@@ -149,6 +270,25 @@ def _check_digests(facts: Sequence[Facts]) -> None:
                 f"plan_digest differs: process {known[0][0]} has {known[0][1]}, process {number} "
                 f"has {digest}; the rows before this one were not the same",
                 "load one state on every rank; `ringpack audit A B` compares two states",
+            )
+
+
+def _check_number(facts: Sequence[Facts]) -> None:
+    """Processes that take themselves for one rank read the same rows. Where arguments say so, they
+    are neighbours in tensor parallelism, for instance on other nodes."""
+    seats: dict[tuple[int, int], int] = {}
+    for number, found in enumerate(facts):
+        seat = found["dp_rank"], found.get("replica", 0)
+        other = seats.setdefault(seat, number)
+        said_by = {facts[n].get("said_by", ARGUMENTS) for n in (number, other)}
+        if other != number and said_by != {ARGUMENTS}:
+            world, replicas = found["dp_world_size"], found.get("replicas", 1)
+            raise CheckpointMismatchError(
+                f"dp_world_size: {len(facts)} processes take part, dp_world_size x replicas is "
+                f"{world} x {replicas}, and processes {other} and {number} are both rank {seat[0]}"
+                f" ({', '.join(sorted(said_by))}): they would train the same rows",
+                "give each process its dp_rank and dp_world_size (and replica and replicas, where "
+                "several need the same batches)",
             )
 
 
@@ -178,6 +318,7 @@ def check_agreement(facts: Sequence[Facts]) -> str:
                 "restart)",
             )
     _check_digests(facts)
+    _check_number(facts)
     missing = set(range(first["dp_world_size"])) - {found["dp_rank"] for found in facts}
     if missing:
         raise CheckpointMismatchError(
@@ -233,11 +374,11 @@ def find_ranks(
     replica: Optional[int] = None,
     replicas: Optional[int] = None,
 ) -> Ranks:
-    """Arguments win; then torchrun, Open MPI, Slurm; otherwise this process is alone."""
+    """Arguments win, then the launchers; otherwise this process is alone (but settle_ranks)."""
     launched = _launched(environment)
     replica, replicas = _find_replica(replica, replicas, launched, dp_rank)
     if dp_rank is None and dp_world_size is None:
-        found = launched or Ranks(0, 1, 0, None, ALONE, None)
+        found = launched or _alone(environment)
     elif dp_rank is None or dp_world_size is None:
         raise UsageError(
             "dp_rank and dp_world_size go together: one of them was not given", "give both"
@@ -252,7 +393,7 @@ def find_ranks(
         unsaid = bool(
             launched and not same and launched.node and len(launched.node) < launched.world
         )
-        found = Ranks(dp_rank, dp_world_size, local, node, "arguments", job, unsaid)
+        found = Ranks(dp_rank, dp_world_size, local, node, ARGUMENTS, job, unsaid)
     if not launched and replica:
         found = found._replace(local=replica)  # one of them starts the engine
     found = found._replace(replica=replica, replicas=replicas)

@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
 from typing import Any, Optional, Union
 
-from ._arguments import Corpus, FilePath, check_form, check_needs_no_engine, digest_file
+from ._arguments import Corpus, FilePath, check_form, check_needs_no_engine
 from ._arguments import monitor_of, whole, working_folder
 from ._client import END, Client, Left
-from ._engine import Command, Engine, ServeCommand, count_steps, engine_commands, place_given
+from ._engine import Engine, count_steps, place_given
 from ._form import form_of
 from ._lease import ONE_LOCAL, getrefcount
 from ._log import logger
 from ._pin import pin_ring
-from ._ranks import check_agreement, find_ranks, torch_all_gather
+from ._placement import Given, Placed
+from ._ranks import check_agreement, torch_all_gather
 from ._state import STATE_KEY, digest_of, epochs_of, import_state, state_of, text_of, token_of
 from ._views import import_torch
 from .batch import Batch, batch_of
@@ -28,10 +29,9 @@ _SLICE_NS = 100_000_000  # a wait is cut into these, so that Ctrl-C and dead eng
 _TRY_S = 0.5  # likewise for attaching; it grows where an engine takes longer to place the trainer
 _SILENCE_S = 30.0  # without a batch, before a loop that waits for ever says so
 _RESTARTS_MAX = 3  # of our own engine, without a batch in between
-_serial = iter(range(1 << 62))
 
 
-class Loader:
+class Loader(Placed):
     """Iterate over the batches of one data-parallel rank.
 
     ``Loader(run="pretrain")`` attaches to a running engine (``ringpack serve``).
@@ -43,10 +43,11 @@ class Loader:
     ----------
     config: path of a YAML config, for an engine that is started here.
     run: name of the run. run_dir: folder of its socket. Default: as the config says, else a name
-        of this process or of the launcher's job, and the engine's default folder.
+        of this process, or of the job and the stream, and the engine's default folder.
     corpus: a path, a list of paths, or of dicts: the keys of a source in a config.
     seq_len, batch_size: tokens in a row; rows per batch of this rank. Checked against the engine.
-    dp_rank, dp_world_size: default: from torchrun, Open MPI or Slurm, else 0 of 1.
+    dp_rank, dp_world_size: default: from the launcher, torch.distributed or jax.distributed, else
+        0 of 1.
     replicas: processes of this node that all need every batch of this rank, as tensor-, pipeline-
         or context-parallel neighbours do (1). replica: which of them this one is, from 0 on (0).
     profile: "hf", "trl", "megatron", "olmo", "torchtitan" or "grain": what a batch has, and under
@@ -78,8 +79,6 @@ class Loader:
 
     _client: Any = None  # Client, while attached
     _engine: Any = None  # Engine, if it is ours
-    _config: Optional[Command] = None  # for `plan`, if the stream is described here
-    _command: Optional[ServeCommand] = None  # for `serve`, if this loader starts it
 
     def __new__(cls, *_: Any, **arguments: Any) -> "Loader":
         if cls is Loader and arguments.get("return_type") == "torch":
@@ -118,38 +117,34 @@ class Loader:
         **options: Any,
     ):
         check_form(return_type, pin_memory, keep)
-        ranks = find_ranks(dp_rank, dp_world_size, os.environ, replica, replicas)
         describes = config is not None or corpus is not None
         if profile is not None and (describes or profile not in PROFILES):
             options["profile"] = profile
         if not describes:
             check_needs_no_engine(start_engine, options, Loader.__init__.__kwdefaults__)
-        starts = describes and (ranks.local == 0 if start_engine is None else start_engine)
-        run, run_dir = place_given(run, run_dir, config, corpus, program)
-        if run is None:
-            alone = starts and ranks.world == 1 and ranks.replicas == 1
-            run = f"python-{os.getpid()}-{next(_serial)}" if alone else ranks.job or "default"
-        if describes:
-            keys = {"run": run, "run_dir": run_dir, "seq_len": seq_len, "batch_size": batch_size}
-            keys.update(ranks.keys(ranks_said=config is not None or "ranks" in options))
-            both = engine_commands(config, corpus, keys, options)
-            self._config, self._command = both if starts else (both[0], None)
-        if starts or connect_timeout is None:
-            connect_timeout = start_timeout if describes else 10.0
-        self._ranks = ranks
-        self._connection: dict[str, Any] = dict(
-            run=run,
-            run_dir=os.path.abspath(run_dir) if run_dir else None,
-            **ranks.place(),
+        self._given = Given(
+            config,
+            corpus,
+            *place_given(run, run_dir, config, corpus, program),
+            seq_len,
+            batch_size,
+            (dp_rank, dp_world_size, replica, replicas),
+            start_engine,
+            start_timeout,
+            connect_timeout,
+            (digest_log, digest_steps),
+            options,
+        )
+        self._connection = dict(
             rows=whole("batch_size", batch_size) or 0,
             seq_len=whole("seq_len", seq_len) or 0,
             restart_timeout=restart_timeout,
             monitor=monitor_of(monitor),
-            **digest_file(digest_log, digest_steps, ranks.rank, ranks.world),
         )
+        self._take_place(self._given.find_ranks())
         self._profile, self._kind, self._flat, self._keep = profile, return_type, bool(flat), keep
         self._pin_memory, self._folder, self._program = pin_memory, working_folder(), program
-        self._start_timeout, self._connect_timeout = start_timeout, connect_timeout
+        self._start_timeout = start_timeout
         self._token: Optional[bytes] = None  # where to attach
         self._left: Optional[Left] = None  # what the client said at its end, if that is the place
         self._user: Optional[int] = None  # the thread that is in the loader
@@ -197,6 +192,7 @@ class Loader:
     def _find_engine(self) -> Client:
         """A Client of the engine, as soon as there is one that has room for this rank. Our own is
         started, and again if it has served a finite stream to its end."""
+        self._settle()
         begin, told, attempt = time.monotonic(), False, _TRY_S
         deadline = begin + self._connect_timeout
         while True:
@@ -204,9 +200,7 @@ class Loader:
                 self._start_engine()
             left = max(0.0, deadline - time.monotonic())
             try:
-                return Client(
-                    **self._connection, state=self._token, connect_timeout=min(left, attempt)
-                )
+                return self._try_engine(begin, min(left, attempt))
             except PASSING as failure:
                 if time.monotonic() >= deadline:
                     raise
@@ -248,6 +242,7 @@ class Loader:
     def __enter__(self) -> "Loader":
         """Start the engine; and attach, if this rank is the only one. With others it attaches when
         first used: a state may be loaded before, and an attached rank would hold up the others."""
+        self._settle()
         if self._ranks.world == 1 and self._ranks.replicas == 1:
             return self.attach()
         if self._command is not None:
@@ -266,7 +261,7 @@ class Loader:
             raise TypeError(
                 "an attached loader cannot be pickled: send it before its first use, or its state"
             )
-        return self.__dict__.copy()
+        return {**self.__dict__, "_settled": False}  # the other process may be another rank
 
     # ---- batches --------------------------------------------------------------------------------
 
@@ -380,6 +375,7 @@ class Loader:
         """Batches of this rank in the whole stream, from row 0 on, as `ringpack plan` counts them:
         well under 1 us per document, once. TypeError: it is endless, or not described here."""
         if self._length is None:
+            self._settle()
             if self._config is None:
                 raise TypeError("the length is not known: the engine's config is not this loader's")
             if epochs_of(self.attach()._client.state()) == 0:
@@ -457,7 +453,9 @@ class Loader:
         CheckpointMismatchError on every rank, with what differs and both values. Returns "whole"
         where all corpora are indexed (their whole content was compared), else "sampled"."""
         gather = all_gather or torch_all_gather
-        return check_agreement(list(gather(self.attach()._client.facts())))
+        facts, ranks = self.attach()._client.facts(), self._ranks
+        said = {"replicas": ranks.replicas, "said_by": ranks.said_by}
+        return check_agreement(list(gather({**facts, **said})))
 
     def contract(self) -> str:
         """What all processes of a job must agree on: lines of named fields."""
@@ -479,6 +477,7 @@ class Loader:
     @property
     def run(self) -> str:
         """Name under which the engine is found (`ringpack stat NAME`)."""
+        self._settle()
         return str(self._connection["run"])
 
     @property
@@ -497,4 +496,5 @@ class Loader:
             engine = f"engine started here, pid {self.engine_pid}"
         which = f", replica {ranks.replica} of {ranks.replicas}" if ranks.replicas > 1 else ""
         said = f"rank {ranks.rank} of {ranks.world}{which} ({ranks.said_by})"
-        return f"{said}, run {self.run}, {engine}"
+        run = self._connection["run"] or "named at the first use"
+        return f"{said}, run {run}, {engine}"

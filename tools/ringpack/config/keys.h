@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* keys.h — `ringpack config`: the keys of a config listed, shown, checked, compared and written. It
- * reads configs and nothing else: no corpus is opened; `check` and `init` list its files. */
+ * reads configs and nothing else: only `contract` opens the corpus; `check`, `init` and `stream`
+ * list its files. */
 #ifndef RP_TOOLS_CONFIG_KEYS_H
 #define RP_TOOLS_CONFIG_KEYS_H
 
@@ -21,6 +22,8 @@ struct rp_keys_arguments {
 /** The actions. Each returns the exit status. */
 int rp_keys_show(const struct rp_keys_arguments *arguments, const struct rp_config *config);
 int rp_keys_check(const struct rp_keys_arguments *arguments, struct rp_config *config);
+int rp_keys_stream(const struct rp_keys_arguments *arguments, struct rp_config *config);
+int rp_keys_contract(const struct rp_keys_arguments *arguments, struct rp_config *config);
 int rp_keys_diff(const struct rp_keys_arguments *arguments);
 int rp_keys_list(const struct rp_keys_arguments *arguments);
 int rp_keys_init(const struct rp_keys_arguments *arguments, struct rp_config *config);

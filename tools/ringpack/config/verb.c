@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verb.c — `ringpack config keys | show | check | diff | init`. */
+/* verb.c — `ringpack config keys | show | check | diff | init | stream | contract`. */
 #include <string.h>
 
 #include "cmd.h"
 #include "cmd_options.h"
 #include "config/keys.h"
+
+#define ACTIONS "keys, show, check, diff, init, stream or contract"
 
 enum { OPTION_JSON = 0x1000, OPTION_MANUAL };
 
@@ -38,8 +40,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-/* The config is read here and finished by none but `check` and `init`: finishing lists all files of
- * the corpus. */
+/* The config is read here and finished by the actions that need the files of the corpus, because
+ * finishing lists all of them. */
 static int read_config(struct rp_cmd_config *arguments)
 {
     struct rp_error error;
@@ -52,7 +54,7 @@ static int run(void *input, const struct rp_config *config)
     struct rp_keys_arguments *arguments = input;
     (void)config; /* the same as arguments->config.config */
     if (arguments->word_count == 0)
-        return rp_cmd_misuse("config", "expected keys, show, check, diff or init");
+        return rp_cmd_misuse("config", "expected " ACTIONS);
     const char *action = arguments->words[0];
     arguments->word_count--;
     memmove(arguments->words, arguments->words + 1,
@@ -67,7 +69,11 @@ static int run(void *input, const struct rp_config *config)
         return rp_keys_diff(arguments);
     if (!strcmp(action, "init"))
         return rp_keys_init(arguments, arguments->config.config);
-    return rp_cmd_misuse("config", "expected keys, show, check, diff or init, found `%s`", action);
+    if (!strcmp(action, "stream"))
+        return rp_keys_stream(arguments, arguments->config.config);
+    if (!strcmp(action, "contract"))
+        return rp_keys_contract(arguments, arguments->config.config);
+    return rp_cmd_misuse("config", "expected " ACTIONS ", found `%s`", action);
 }
 
 int rp_cmd_config(int argc, char **argv)
@@ -75,15 +81,18 @@ int rp_cmd_config(int argc, char **argv)
     static const struct rp_cmd_verb verb = {
         .options = own_options,
         .parse = parse,
-        .args_doc = "keys [KEY...]\nshow [KEY...]\ncheck\ndiff FILE FILE\ninit PATH...",
+        .args_doc =
+            "keys [KEY...]\nshow [KEY...]\ncheck\ndiff FILE FILE\ninit PATH...\nstream\ncontract",
         .doc =
-            "Show, check, compare or write configs. No token file is opened.\v"
+            "Show, check, compare or write configs. Only `contract` opens the corpus.\v"
             "`show` prints what each key is set to, by which line of the file or option, and "
             "whether it may change when the run resumes; with one KEY it prints the value alone. "
             "`check` also lists the files of the corpus. `diff` exits 1 if the configs differ, "
             "and says for each key whether a run of the first may resume with the second. "
             "`init` writes a config for a corpus, with every default as a comment; keys that are "
-            "given as options are set.",
+            "given as options are set. `stream` prints the fields of the run's contract that follow "
+            "from the config alone, and `contract` all of them: what a Loader compares with the "
+            "engine that it attaches to.",
         .run = run,
         .finish = read_config};
     struct rp_keys_arguments arguments = {0};

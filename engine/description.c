@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* description — see description.h. */
+#include "description.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/bits.h"
+#include "base/contract.h"
+#include "base/mem.h"
+#include "object/url.h"
+#include "plan/plan.h"
+
+/* Both hashes of a corpus, and the folder that was resolved last: shards mostly share one. */
+struct walk {
+    struct rp_hasher files, paths;
+    char folder[PATH_MAX], resolved[PATH_MAX];
+};
+
+static void add_number(struct rp_hasher *hasher, uint64_t number)
+{
+    uint8_t bytes[sizeof number];
+    rp_store_u64(bytes, number);
+    rp_hasher_add(hasher, bytes, sizeof bytes);
+}
+
+/* With its NUL, so that two texts are not one. No text differs from an empty one. */
+static void add_text(struct rp_hasher *hasher, const char *text)
+{
+    add_number(hasher, text != NULL);
+    if (text)
+        rp_hasher_add(hasher, text, strlen(text) + 1);
+}
+
+/* The folder without links, then the name. A folder that is gone is taken as it is written. */
+static void add_path(struct walk *walk, const char *path)
+{
+    const char *name = strrchr(path, '/');
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%.*s", name ? (int)(name - path) + 1 : 1, name ? path : ".");
+    if (strcmp(folder, walk->folder) != 0) {
+        memcpy(walk->folder, folder, sizeof folder);
+        if (!realpath(folder, walk->resolved))
+            memcpy(walk->resolved, folder, sizeof folder);
+    }
+    struct rp_hasher *const both[] = {&walk->files, &walk->paths};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(both); i++) {
+        add_text(both[i], walk->resolved);
+        add_text(both[i], name ? name + 1 : path);
+    }
+}
+
+/* A path is that of the token file, or the prefix of a Megatron dataset. A link to a file counts as
+ * the file. */
+static int add_file(struct walk *walk, const char *path)
+{
+    struct stat info, link;
+    char resolved[PATH_MAX], *data = rp_format("%s.bin", path);
+    if (!data)
+        return -ENOMEM;
+    const char *file = lstat(path, &link) != 0 && lstat(data, &link) == 0 ? data : path;
+    bool found = stat(file, &info) == 0;
+    bool is_link = found && S_ISLNK(link.st_mode) && realpath(file, resolved);
+    add_path(walk, is_link ? resolved : file);
+    add_number(&walk->files, found ? (uint64_t)info.st_size : UINT64_MAX);
+    add_number(&walk->files, found ? (uint64_t)info.st_mtim.tv_sec : 0);
+    add_number(&walk->files, found ? (uint64_t)info.st_mtim.tv_nsec : 0);
+    free(data);
+    return 0;
+}
+
+static int add_shard(struct walk *walk, const char *shard)
+{
+    if (!rp_url_is(shard))
+        return add_file(walk, shard);
+    char *id = rp_url_id(shard);
+    add_text(&walk->files, id);
+    add_text(&walk->paths, id);
+    free(id);
+    return id ? 0 : -ENOMEM;
+}
+
+/* The keys that decide which tokens and labels the files hold. */
+static void add_keys(struct walk *walk, const struct rp_config_source *source)
+{
+    add_number(&walk->files, source->shard_count);
+    const char *const texts[] = {source->format, source->dtype,      source->column,
+                                 source->mask,   source->mask_value, source->mask_of};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(texts); i++)
+        add_text(&walk->files, texts[i]);
+    add_number(&walk->files, (uint64_t)source->eos);
+    add_number(&walk->files, source->drop_unmasked);
+}
+
+static int hash_corpus(struct walk *walk, const struct rp_config *config, struct rp_error *error)
+{
+    int code = 0;
+    *walk = (struct walk){.folder = ""};
+    rp_hasher_begin(&walk->files);
+    rp_hasher_begin(&walk->paths);
+    add_number(&walk->files, config->max_docs_per_row); /* 0: it follows from the lengths */
+    if (config->index_dir)
+        add_path(walk, config->index_dir); /* its time changes as sidecars are written */
+    if (config->manifest)
+        code = add_shard(walk, config->manifest);
+    for (uint32_t s = 0; s < config->source_count; s++) {
+        const struct rp_config_source *source = &config->sources[s];
+        add_keys(walk, source);
+        for (uint32_t i = 0; i < source->shard_count && code == 0; i++)
+            code = add_shard(walk, source->shards[i]);
+    }
+    return code < 0 ? rp_fail(error, code, NULL, "out of memory for the paths of the corpus") : 0;
+}
+
+/* In the order of their names. What a packing or a shuffle does not use is in no contract. */
+static void add_stream(struct rp_record_writer *writer, const struct rp_config *config,
+                       const struct walk *walk)
+{
+    char hex[RP_HASH_HEX_BYTES];
+    bool is_block = config->shuffle == RP_SHUFFLE_BLOCK;
+    bool has_window = config->packing != RP_PACKING_CONCAT;
+    if (is_block)
+        rp_contract_add(writer, "block_documents", "%" PRIu32, config->block_documents);
+    rp_hash128_hex(rp_hasher_finish(&walk->files), hex);
+    rp_contract_add(writer, "corpus_files", "%s", hex);
+    rp_hash128_hex(rp_hasher_finish(&walk->paths), hex);
+    rp_contract_add(writer, "corpus_paths", "%s", hex);
+    if (has_window)
+        rp_contract_add(writer, "fill", "%s", rp_plan_fill_name((enum rp_fill)config->fill));
+    rp_contract_add(writer, "lanes", "%" PRIu32, config->lanes);
+    rp_contract_add(writer, "long_doc", "%s", rp_long_doc_name((enum rp_long_doc)config->long_doc));
+    if (config->max_docs_per_row)
+        rp_contract_add(writer, "max_docs_per_row", "%" PRIu32, config->max_docs_per_row);
+    rp_contract_add(writer, "num_epochs", "%" PRIu64, config->num_epochs);
+    rp_contract_add(writer, "packing", "%s", rp_packing_name((enum rp_packing)config->packing));
+    rp_contract_add(writer, "seed", "%" PRIu64, config->seed);
+    rp_contract_add(writer, "seq_len", "%" PRIu32, config->seq_len);
+    rp_contract_add(writer, "shuffle", "%s", rp_shuffle_name((enum rp_shuffle)config->shuffle));
+    for (uint32_t s = 0; s < config->source_count; s++) {
+        rp_contract_add_of_source(writer, s, "name", "%s", config->sources[s].name);
+        rp_contract_add_of_source(writer, s, "weight", "%" PRIu64, config->sources[s].weight);
+    }
+    rp_contract_add(writer, "sources", "%" PRIu32, config->source_count);
+    if (has_window)
+        rp_contract_add(writer, "window", "%" PRIu32, config->window);
+    if (is_block)
+        rp_contract_add(writer, "window_blocks", "%" PRIu32, config->window_blocks);
+}
+
+int rp_describe(char **text_out, const struct rp_config *config, struct rp_error *error)
+{
+    /* all of the delivery but its sections: a trainer takes those that it needs */
+    static const char *const delivery[] = {"batch_size",        "dp_world_size", "drop_last",
+                                           "global_batch_size", "label_mode",    "pad_id",
+                                           "token_dtype"};
+    struct rp_record_writer writer = {0};
+    struct walk walk;
+    int code = hash_corpus(&walk, config, error);
+    if (code < 0)
+        return code;
+    add_stream(&writer, config, &walk);
+    rp_record_end(&writer);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(delivery); i++) {
+        char value[RP_RECORD_VALUE_MAX + 1];
+        rp_config_value_text(config, delivery[i], value, sizeof value);
+        rp_contract_add(&writer, delivery[i], "%s", value);
+    }
+    *text_out = writer.text;
+    return writer.out_of_memory ? rp_fail(error, -ENOMEM, NULL, "out of memory for a description")
+                                : 0;
+}
+
+int rp_describe_files(char text[RP_HASH_HEX_BYTES], const struct rp_config *config,
+                      struct rp_error *error)
+{
+    struct walk walk;
+    int code = hash_corpus(&walk, config, error);
+    if (code == 0)
+        rp_hash128_hex(rp_hasher_finish(&walk.files), text);
+    return code;
+}

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a loader attaches: its rank, the name of its run, and the stream that it expects there.
+
+Invariants
+  P1  Until the first use a loader has what its arguments and the launcher say. _settle() completes
+      that once: with the ranks of torch.distributed or jax.distributed, and with a name.
+  P2  A run that was given no name has that of the job, and a hash of the stream's description. So
+      all ranks derive one name for one loader, whatever they make in which order, and loaders of
+      other streams have other names. Loaders of one process that describe one stream, and are
+      alive together, count: NAME, NAME-2.
+  P3  A loader that describes a stream and does not start the engine sends the description when it
+      attaches, and the engine compares it with its own. Where only the files of the corpus differ,
+      which may hold the same, the loader opens its corpus and sends the whole contract.
+"""
+
+import os
+import time
+import weakref
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional
+
+from ._arguments import Corpus, FilePath, digest_file
+from ._client import Client
+from ._engine import Command, ServeCommand, ask_contract, engine_commands, engines_of
+from ._log import logger
+from ._ranks import Ranks, find_ranks, settle_ranks
+from .errors import PASSING, CheckpointMismatchError, EngineGoneError, UsageError
+
+_LOOK_S = 5.0  # from one look at the job's other engines to the next
+_STRANGE_S = 10.0  # an engine of the job that no loader of this process describes is refused then
+_serial = iter(range(1 << 62))
+_named: "weakref.WeakValueDictionary[str, Placed]" = weakref.WeakValueDictionary()
+_described: set[str] = set()  # names that loaders of this process have had, dead ones too
+
+
+class Given(NamedTuple):
+    """Arguments of a Loader that decide where it attaches, and what it starts there."""
+
+    config: Optional[FilePath]
+    corpus: Optional[Corpus]
+    run: Optional[str]
+    run_dir: Optional[FilePath]
+    seq_len: Optional[int]
+    batch_size: Optional[int]
+    ranks: tuple[Any, Any, Any, Any]  # dp_rank, dp_world_size, replica, replicas
+    start_engine: Optional[bool]
+    start_timeout: float
+    connect_timeout: Optional[float]
+    digests: tuple[Optional[FilePath], int]
+    options: Mapping[str, Any]
+
+    def describes(self) -> bool:
+        return self.config is not None or self.corpus is not None
+
+    def find_ranks(self) -> Ranks:
+        rank, world, replica, replicas = self.ranks
+        return find_ranks(rank, world, os.environ, replica, replicas)
+
+
+def name_stream(description: str) -> str:
+    """A short hash. Times and lengths of files are left out: nodes may have copies."""
+    from hashlib import blake2s
+
+    lines = (line for line in description.splitlines() if not line.startswith("corpus_files"))
+    return blake2s("\n".join(lines).encode(), digest_size=4).hexdigest()
+
+
+class Placed:
+    """The half of a Loader that knows its place."""
+
+    _config: Optional[Command] = None  # for `plan`, if the stream is described here
+    _command: Optional[ServeCommand] = None  # for `serve`, if this loader starts it
+    _settled = False  # P1
+    _job: Optional[str] = None  # with which the name begins that is derived here
+    _expected: Optional[str] = None  # P3: a description, or a whole contract
+    _looked_at = 0.0  # for engines of the job
+    _given: Given
+    _ranks: Ranks
+    _connection: dict[str, Any]
+    _connect_timeout: float
+    _token: Optional[bytes]
+    _program: Optional[FilePath]
+    _folder: Optional[str]
+
+    def _take_place(self, ranks: Ranks) -> None:
+        given, describes = self._given, self._given.describes()
+        starts = describes and (
+            ranks.local == 0 if given.start_engine is None else given.start_engine
+        )
+        run, self._job, self._command = given.run, None, None
+        if run is None and starts and ranks.world == 1 and ranks.replicas == 1:
+            run = f"python-{os.getpid()}-{next(_serial)}"
+        elif run is None:
+            self._job = ranks.job or "default"
+        if describes:
+            keys = {"run": run, "run_dir": given.run_dir}
+            keys |= {"seq_len": given.seq_len, "batch_size": given.batch_size}
+            said = given.config is not None or "ranks" in given.options
+            keys.update(ranks.keys(ranks_said=said))
+            both = engine_commands(given.config, given.corpus, keys, given.options)
+            self._config, self._command = both if starts else (both[0], None)
+        timeout = given.connect_timeout
+        if starts or timeout is None:
+            timeout = given.start_timeout if describes else 10.0
+        self._ranks, self._connect_timeout = ranks, timeout
+        self._connection.update(
+            run=run,
+            run_dir=os.path.abspath(given.run_dir) if given.run_dir else None,
+            **ranks.place(),
+            **digest_file(*given.digests, ranks.rank, ranks.world),
+        )
+
+    def _settle(self) -> None:
+        """P1."""
+        if self._settled:
+            return
+        ranks = settle_ranks(self._given.find_ranks(), os.environ)
+        if ranks != self._ranks or (self._job is not None and self._connection["run"] is not None):
+            self._take_place(ranks)  # in the other process of a pickled loader, for instance
+        if ranks.outside:
+            logger().warning(
+                "SLURM_NTASKS is %s, and this process is in no step of Slurm: it is rank 0 of 1; "
+                "start the ranks with srun",
+                os.environ.get("SLURM_NTASKS"),
+            )
+        if self._config is not None and (self._job is not None or self._command is None):
+            description = ask_contract(False, self._config, self._program, self._folder)
+            if self._command is None:
+                self._expected = description
+            if self._job is not None:
+                self._take_name(f"{self._job}-{name_stream(description)}")
+        elif self._job is not None:
+            self._connection["run"] = self._job
+        self._settled = True
+
+    def _take_name(self, base: str) -> None:
+        """P2."""
+        name, count = base, 1
+        while _named.get(name, self) is not self:
+            count += 1
+            name = f"{base}-{count}"
+        _named[name] = self
+        _described.add(name)
+        self._connection["run"] = name
+        if self._command is not None:
+            arguments, text, once = self._command
+            self._command = [*arguments, "--run", name], text, once
+
+    def _try_engine(self, begin: float, timeout: float) -> Client:
+        """One try to attach. `begin`: when the first one began."""
+        try:
+            return self._client_of(self._connection["run"], timeout)
+        except EngineGoneError as gone:
+            now = time.monotonic()
+            if self._job is None or self._command is not None:
+                raise
+            if self._config is not None and now - max(begin, self._looked_at) < _LOOK_S:
+                raise  # its own engine may come
+            self._looked_at = now
+            return self._try_others(gone, now - begin)
+
+    def _client_of(self, run: str, timeout: float) -> Client:
+        where = {**self._connection, "run": run, "state": self._token, "connect_timeout": timeout}
+        try:
+            return Client(**where, expected=self._expected)
+        except CheckpointMismatchError as failure:
+            if failure.field != "corpus_files" or self._config is None:
+                raise
+        self._expected = ask_contract(True, self._config, self._program, self._folder)
+        return Client(**where, expected=self._expected)
+
+    def _try_others(self, gone: EngineGoneError, waited: float) -> Client:
+        """No engine has this loader's name. One of the job may serve the stream all the same: by
+        other paths, or because this loader describes none. One that serves another stream than any
+        loader of this process is a mistake of one of the ranks."""
+        run, job = self._connection["run"], self._job
+        assert job is not None  # see the caller
+        found = engines_of(job, self._connection["run_dir"], self._program)
+        others = [name for name in found if name != run]
+        if self._config is not None:  # NAME-2 is another loader of this stream
+            others = [n for n in others if n not in _described and not n.startswith(run)]
+        elif len(others) > 1:
+            raise UsageError(
+                f"the job has several engines ({', '.join(others)}), and this loader describes "
+                "none of them",
+                "give the loader the corpus or config of its engine, or the name of its run",
+            )
+        for name in others:
+            try:
+                client = self._client_of(name, 2.0)
+            except CheckpointMismatchError as failure:
+                if waited > _STRANGE_S:
+                    raise CheckpointMismatchError(
+                        f"no engine serves the stream of this loader (run {run}), and that of run "
+                        f"{name} serves another one: {failure.args[0]}",
+                        failure.hint,
+                    ) from None
+            except PASSING:
+                pass
+            else:
+                self._connection["run"] = name
+                return client
+        raise gone
