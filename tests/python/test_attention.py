@@ -32,7 +32,10 @@ BACK_ENDS = "eager", "sdpa", "flex_attention", "flash_attention_2"
 def make_model(name):
     family, options = MODELS[name]
     config = getattr(transformers, family + "Config")(
-        vocab_size=VOCABULARY, initializer_range=0.2, **options, **(NO_DROPOUT if name == "gpt2" else {})
+        vocab_size=VOCABULARY,
+        initializer_range=0.2,
+        **options,
+        **(NO_DROPOUT if name == "gpt2" else {}),
     )
     torch.manual_seed(1)
     class_name = family + ("LMHeadModel" if name == "gpt2" else "ForCausalLM")
@@ -48,7 +51,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=[("hf", 1), ("hf", 3), ("trl", 1), ("trl", 3)], ids=str)
 def batches(request, program, corpus, tmp_path_factory):
-    """That of the most documents, and the last, which ends in padding: values, number of labels."""
+    """That of most documents, and the last, which ends in padding: values, number of labels."""
     profile, rows = request.param
     with ringpack.Loader(
         corpus=corpus, seq_len=LENGTH, batch_size=rows, seed=3, profile=profile,

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Optional
 
-from ._arguments import Corpus, FilePath, Source, suggestion, whole
+from ._arguments import Corpus, FilePath, Source, plain, refuse_data, suggestion, whole
 from ._log import logger
 from .errors import EngineGoneError, EngineTimeoutError, RingpackError, UsageError, error_named
 
@@ -119,7 +119,7 @@ def _option_text(value: Any) -> str:
     """A config value as the program reads it."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (list, tuple, set)):
+    if isinstance(value, (set, Sequence)) and not isinstance(value, (str, bytes)):
         return ",".join(_option_text(item) for item in value)
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
@@ -127,6 +127,7 @@ def _option_text(value: Any) -> str:
 def _sources(corpus: Corpus) -> Command:
     """`corpus` as options, or as a config if a source says more than its path (a weight), or has a
     comma in it, where an option ends."""
+    refuse_data(corpus)
     one = (str, os.PathLike, Mapping)
     sources: list[Any] = [corpus] if isinstance(corpus, one) else []
     if isinstance(corpus, Iterable) and not isinstance(corpus, (*one, bytes)):
@@ -148,13 +149,13 @@ def _absolute(source: Source) -> Any:
     """Paths in a config are relative to it, and this config lies nowhere."""
     if not isinstance(source, Mapping):
         return _absolute_path(source)
-    source = dict(source)
-    if "path" in source:
-        source["path"] = _absolute_path(source["path"])
-    if "shards" in source:
-        shards = [source["shards"]] if isinstance(source["shards"], str) else source["shards"]
-        source["shards"] = [_absolute_path(shard) for shard in shards]
-    return source
+    made: dict[str, Any] = plain(source)
+    if "path" in made:
+        made["path"] = _absolute_path(made["path"])
+    if "shards" in made:
+        shards = [made["shards"]] if isinstance(made["shards"], str) else made["shards"]
+        made["shards"] = [_absolute_path(shard) for shard in shards]
+    return made
 
 
 def _absolute_path(path: FilePath) -> str:
