@@ -50,7 +50,8 @@ def attach(trainer: Any, loader: Loader) -> Any:
     are made on the GPU, where there is one; pin_memory=True spares a wait for it. No batches are
     skipped at a resume (ignore_data_skip), and resume_from_checkpoint=True means last_checkpoint().
     With max_steps the stream may be endless; else num_train_epochs is compared with num_epochs of
-    the loader, and the stream is trained on to its end. A step without a label has loss 0.
+    the loader, and the stream is trained on to its end. A step without a label has loss 0. Several
+    ranks compare what they are about to read (check_ranks).
 
     UsageError, here or in train(): what does not fit, and the argument that mends it."""
     from transformers import TrainerCallback
@@ -138,6 +139,8 @@ class _Batches:
                 f"gradient_accumulation_steps is {args.gradient_accumulation_steps}",
                 f"TrainingArguments(gradient_accumulation_steps={micro_batches})",
             )
+        if args.world_size > 1:
+            loader.check_ranks()
         if args.max_steps <= 0:
             args.max_steps = _steps_of(args, loader)
         return self
