@@ -147,7 +147,7 @@ class _Batches:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         device, names = self._trainer.args.device, self._names
-        for batch in self._loader:
+        while (batch := self._loader.next()) is not None:
             given = batch if device.type == "cpu" else batch.to(device, non_blocking=True)
             copies = {name: given[name] for name in names}
             self._taken += 1
