@@ -169,11 +169,41 @@ def test_hf_trainer(corpus, folder):
             history = json.load(file)["log_history"]
         return [record["loss"] for record in history if "loss" in record]
 
-    program = two_ranks(corpus, "hf_trainer.py", "--steps", STEPS)
+    program = two_ranks(corpus, "hf_trainer.py", "--steps", STEPS, "--accumulation", 3)
     whole, killed, resumed = run_killed_and_resumed(program, folder, printed)
     assert killed == whole[: len(killed)] and resumed == whole[-len(resumed) :]
     assert KILL_AT <= len(killed) and len(resumed) <= STEPS - SAVE_EVERY
     assert exact("killed") == exact("whole")
+
+
+@pytest.fixture(scope="module")
+def unlabelled(tmp_path_factory):
+    """Documents of one token: no batch has a label."""
+    from stream_oracle import write_megatron
+
+    documents = [[n % 250] for n in range(9000)]
+    return write_megatron(tmp_path_factory.mktemp("one") / "corpus", documents)
+
+
+@pytest.mark.parametrize(
+    ("module", "script", "words"),
+    [
+        ("jax", "jax_train.py", ["--steps", 2, "--checkpoint"]),
+        ("torch", "gpt.py", ["--steps", 2, "--checkpoints"]),
+        ("accelerate", "gpt_accelerate.py", ["--rows", 16, "--checkpoints"]),
+    ],
+)
+def test_a_batch_without_a_label(unlabelled, folder, module, script, words):
+    """The mean of no label is 0, and not NaN, which would stay in the parameters."""
+    pytest.importorskip(module)
+    words = [*words, folder / "saved", "--corpus", unlabelled]
+    if module == "jax":
+        job = start([sys.executable, EXAMPLES / script, *words], folder / "log")
+    else:
+        job = ForkedRanks(2, EXAMPLES / script, words, folder / "log", **CALM)
+    with job:
+        seen = re.findall(r"\bloss .* (-?0x\S+)$", job.finish(), re.M)
+    assert len(seen) >= 2 and {float.fromhex(loss) for loss in seen} == {0.0}
 
 
 def test_documents_do_not_see_each_other(monkeypatch):

@@ -64,6 +64,23 @@ def test_page(program, folder, page):
         job.finish()
 
 
+@pytest.mark.parametrize("name", ["jax", "pytorch"])
+def test_a_batch_without_a_label(program, folder, name):
+    """The program of a page on documents of one token: the mean of no label is 0, and not NaN."""
+    from stream_oracle import write_megatron
+
+    files, script = blocks(ROOT / "tools" / "python" / "docs" / f"{name}.md")
+    need(files, script)
+    (folder / "train.py").write_text(files["train.py"])
+    write_megatron(folder / "corpus", [[n % 250] for n in range(40000)])
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+    environment.update(dict(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1"))
+    environment.update(MASTER_ADDR="localhost", MASTER_PORT="0")
+    with Job([sys.executable, "train.py"], folder / "log", cwd=folder, env=environment) as job:
+        output = job.finish()
+    assert re.search(r"loss -?0\.000$", output, re.M), output
+
+
 def test_the_commands_for_incidents_are_run():
     page = ROOT / "tools" / "python" / "docs" / "operating.md"
     table = page.read_text().split("## Incidents")[1].replace("\\|", "\0")

@@ -129,6 +129,26 @@ def test_the_ring_is_registered_once_and_unregistered(fake, cuda, main):
     assert cuda.calls[1:] == [("unregister", first)]
 
 
+def test_copies_for_a_framework_are_page_locked(make, cuda, monkeypatch):
+    """One tensor that is not would make the copies of all wait for the GPU."""
+    locked, empty_like = [], torch.empty_like
+
+    def keep(tensor):
+        locked.append(tensor)
+        return tensor
+
+    def allocate(tensor, pin_memory):
+        assert pin_memory
+        return keep(empty_like(tensor))
+
+    monkeypatch.setattr(torch, "empty_like", allocate)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: keep(self.clone()))
+    with make(profile="hf", return_type="torch", pin_memory=True) as loader:
+        given = [value for value in next(loader).values() if isinstance(value, torch.Tensor)]
+        assert len(given) == 6 and cuda.calls
+        assert {of.data_ptr() for of in given} <= {of.data_ptr() for of in locked}
+
+
 def test_a_slot_goes_back_when_the_gpu_has_read_it(fake, cuda, main):
     before = fake.fake_released()
     with pinned() as loader:

@@ -64,7 +64,8 @@ def make_train_step(args):
     def train_step(batch):
         ends = batch["cu_seqlens"][: batch.segments + 1].tolist()
         logits = model(batch["input_ids"], batch["position_ids"], block_diagonal(ends))
-        loss = F.cross_entropy(logits, batch["labels"])
+        loss = F.cross_entropy(logits, batch["labels"], reduction="sum")
+        loss = loss / max(batch.tokens_loss, 1)  # a batch may have no label: 0 / 0 is NaN
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

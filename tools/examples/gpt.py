@@ -130,6 +130,7 @@ def train_step(model, optimizer, batch, mask):
     loss = F.cross_entropy(logits, batch["labels"], reduction="sum")
     sums = torch.tensor([loss.item(), batch.tokens_loss], dtype=torch.float64)
     dist.all_reduce(sums)
+    sums[1] = max(sums[1], 1)  # a step may have no label: 0 / 0 is NaN
     optimizer.zero_grad()
     (loss * dist.get_world_size() / sums[1]).backward()  # DDP takes the mean over ranks
     optimizer.step()

@@ -65,6 +65,7 @@ def main():
             loss = F.cross_entropy(logits, batch["labels"], reduction="sum")
             sums = torch.tensor([loss.item(), batch.tokens_loss], dtype=torch.float64)
             sums = accelerator.reduce(sums)
+            sums[1] = max(sums[1], 1)  # a step may have no label: 0 / 0 is NaN
             optimizer.zero_grad()
             accelerator.backward(loss * accelerator.num_processes / sums[1])
             optimizer.step()

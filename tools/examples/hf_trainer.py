@@ -3,44 +3,15 @@
 
     torchrun --nproc-per-node 2 hf_trainer.py --corpus licences --checkpoints trainer
 
-Packed rows need no collator and no attention mask: `transformers` keeps documents apart by their
-position_ids, which begin anew at 0 in each.
+Packed rows need no collator and no attention mask: a batch has all arguments by which the model
+keeps documents apart. The position is a field of trainer_state.json in each checkpoint.
 """
 
 import argparse
-import os
 
 import ringpack
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
-
-NAMES = ("input_ids", "labels", "position_ids")
-
-
-class PackedTrainer(Trainer):
-    """Trainer, but batches come from a ringpack.Loader as they are."""
-
-    def __init__(self, loader, **options):
-        super().__init__(**options)
-        self.loader = loader
-        self.add_callback(SaveLoader(loader))
-
-    def get_train_dataloader(self):
-        """Batches know their rank already: nothing here shards them again."""
-        return ({name: batch[name] for name in NAMES} for batch in self.loader)
-
-
-class SaveLoader(TrainerCallback):
-    """The position goes into each checkpoint of the Trainer; it is the same on all ranks."""
-
-    def __init__(self, loader):
-        self.loader = loader
-
-    def on_save(self, args, state, control, **_):
-        folder = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
-        if state.is_world_process_zero:
-            torch.save(self.loader.state_dict(), os.path.join(folder, "loader.pt"))
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
 
 def main():
@@ -49,6 +20,7 @@ def main():
     parser.add_argument("--checkpoints", required=True, help="folder")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--save-every", type=int, default=10)
+    parser.add_argument("--accumulation", type=int, default=1, help="batches of a step")
     args = parser.parse_args()
 
     torch.manual_seed(1)
@@ -71,29 +43,25 @@ def main():
         profile="hf",  # labels are aligned with their own tokens: the model shifts them
         return_type="torch",
     )
-    trainer = PackedTrainer(
-        loader,
+    trainer = Trainer(
         model=model,
         args=TrainingArguments(
             output_dir=args.checkpoints,
             max_steps=args.steps,
             save_steps=args.save_every,
+            gradient_accumulation_steps=args.accumulation,
             logging_steps=1,
             learning_rate=3e-3,
             lr_scheduler_type="constant",
             use_cpu=not torch.cuda.is_available(),
-            ignore_data_skip=True,  # the loader stands at the right row: nothing is to be skipped
             ddp_find_unused_parameters=False,
             disable_tqdm=True,
             report_to="none",
         ),
     )
-    newest = get_last_checkpoint(args.checkpoints) if os.path.isdir(args.checkpoints) else None
-    if newest:
-        loader.load_state_dict(torch.load(os.path.join(newest, "loader.pt")))
+    ringpack.hf.attach(trainer, loader)
+    newest = ringpack.hf.last_checkpoint(args.checkpoints)
     with loader:
-        if trainer.args.world_size > 1:
-            loader.check_ranks()
         trainer.train(resume_from_checkpoint=newest)
         trainer.accelerator.wait_for_everyone()  # the engine ends with the first rank of the node
 

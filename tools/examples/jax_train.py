@@ -39,7 +39,8 @@ def loss_of(parameters, batch):
     logits = (x + jax.nn.softmax(scores) @ v) @ parameters["head"]
     label = jnp.maximum(batch["labels"], 0)  # -100 where there is none, and loss_mask is 0
     chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), label[:, :, None], axis=2)[:, :, 0]
-    return -(chosen * batch["loss_mask"]).sum() / batch["loss_mask"].sum()
+    labels = jnp.maximum(batch["loss_mask"].sum(), 1)  # a batch may have none: 0 / 0 is NaN
+    return -(chosen * batch["loss_mask"]).sum() / labels
 
 
 @jax.jit

@@ -25,7 +25,7 @@ if type(__spec__.loader).__name__ == "SourceFileLoader":
         *("__main__.py", "_arguments.py", "_client.py", "_convert", "_engine.py", "_form.py"),
         *("_lease.py", "_library.py", "_log.py", "_machine.py", "_pin.py", "_ranks.py"),
         *("_state.py", "_torch.py", "_views.py", "batch.py", "callbacks.py", "errors.py"),
-        *("loader.py", "profiles.py", "replay.py", "trainer.py"),
+        *("hf.py", "loader.py", "profiles.py", "replay.py", "trainer.py"),
     }
     if "bin" in _there or "libringpack.so" in _there:  # from a wheel, which brings both
         _wanted |= {"bin", "libringpack.so"}
@@ -61,6 +61,10 @@ def __getattr__(name: str) -> Any:
             return _library_version()
         except errors.RingpackError as failure:  # what getattr() with a default expects
             raise AttributeError(str(failure)) from failure
+    if name == "hf":
+        from importlib import import_module
+
+        return import_module(".hf", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

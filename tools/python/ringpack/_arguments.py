@@ -5,7 +5,7 @@ import contextlib
 import operator
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from ._views import KINDS, import_jax
@@ -28,7 +28,7 @@ def option_text(value: Any) -> str:
     """A config value as the program reads it."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (list, tuple, set)):
+    if isinstance(value, (set, Sequence)) and not isinstance(value, (str, bytes)):
         return ",".join(option_text(item) for item in value)
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
@@ -36,6 +36,38 @@ def option_text(value: Any) -> str:
 def has_right(value: Any) -> bool:
     """Whether there is a URL in it that may carry a right: in its query, or as a password."""
     return value is not None and bool(re.search(r"(?i)https?://.*[?@]", option_text(value), re.S))
+
+
+_LIBRARIES = {"datasets", "torch", "pandas", "polars", "pyarrow", "webdataset"}
+
+
+def refuse_data(corpus: Any) -> None:
+    """Refuse what holds rows itself, and in a list, where a Loader wants the path of a file."""
+    kind = type(corpus)
+    name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+    if isinstance(corpus, (list, tuple)) and corpus:
+        refuse_data(corpus[0])
+    elif kind.__module__.partition(".")[0] in _LIBRARIES and not isinstance(corpus, str):
+        raise UsageError(
+            f"corpus is a {name}: expected the path of files, which the engine reads",
+            'dataset.save_to_disk("corpus"), then Loader(corpus="corpus"), where it has a column '
+            "of ids; text, and all else, is written to files for `ringpack convert`",
+        )
+    elif isinstance(corpus, Mapping) and not {"path", "shards"} & set(corpus):
+        raise UsageError(
+            f"corpus is a mapping of {', '.join(map(str, corpus))}: a source has a path, or shards",
+            'Loader(corpus={"path": "corpus", "weight": 2}); rows of data go into files, for '
+            "`ringpack convert`",
+        )
+
+
+def plain(value: Any) -> Any:
+    """Mappings and sequences of any kind, as OmegaConf has its own, as dicts and lists."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return [plain(item) for item in value]
+    return value
 
 
 def whole(name: str, value: Any) -> Optional[int]:

@@ -18,7 +18,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Optional
 
-from ._arguments import Corpus, FilePath, Source, has_right, hidden, option_text, suggestion, whole
+from ._arguments import Corpus, FilePath, Source, has_right, hidden, option_text, plain
+from ._arguments import refuse_data, suggestion, whole
 from ._log import logger
 from ._room import with_room
 from .errors import EngineGoneError, EngineTimeoutError, RingpackError, UsageError, error_named
@@ -77,7 +78,8 @@ def engine_command(
     if not isinstance(config, (str, os.PathLike, type(None))):
         raise UsageError(
             f"config is of type {type(config).__name__}: expected the path of a YAML config",
-            "sources that are described here go by name: Loader(corpus=...)",
+            "the keys of a config are arguments, too: Loader(**config); sources go by name: "
+            "Loader(corpus=...)",
         )
     arguments, text = ([], None) if corpus is None else _sources(corpus)
     if config is not None:
@@ -142,6 +144,7 @@ def engine_commands(
 def _sources(corpus: Corpus) -> Command:
     """`corpus` as options, or as a config if a source says more than its path (a weight), has a
     comma in it, where an option ends, or a right, which others could read on a command line."""
+    refuse_data(corpus)
     one = (str, os.PathLike, Mapping)
     sources: list[Any] = [corpus] if isinstance(corpus, one) else []
     if isinstance(corpus, Iterable) and not isinstance(corpus, (*one, bytes)):
@@ -168,13 +171,13 @@ def _absolute(source: Source) -> Any:
     """Paths in a config are relative to it, and this config lies nowhere."""
     if not isinstance(source, Mapping):
         return _absolute_path(source)
-    source = dict(source)
-    if "path" in source:
-        source["path"] = _absolute_path(source["path"])
-    if "shards" in source:
-        shards = [source["shards"]] if isinstance(source["shards"], str) else source["shards"]
-        source["shards"] = [_absolute_path(shard) for shard in shards]
-    return source
+    made: dict[str, Any] = plain(source)
+    if "path" in made:
+        made["path"] = _absolute_path(made["path"])
+    if "shards" in made:
+        shards = [made["shards"]] if isinstance(made["shards"], str) else made["shards"]
+        made["shards"] = [_absolute_path(shard) for shard in shards]
+    return made
 
 
 def _absolute_path(path: FilePath) -> str:

@@ -21,11 +21,13 @@ def form_of(client: Client, keep: int, profile: Optional[str], kind: str, flat: 
             f"prefetch_factor={keep * 2}, or a lower keep",
         )
     fields: Mapping[str, Field] = {}
+    is_own = False
     sections = tuple(client.layout)
     tensors = tuple(name for name in sections if kind == "numpy" or name not in RECORDS)
     if profile is not None and profile in PROFILES:
         check_sections(profile, sections, client.geometry.label_mode)
         fields = PROFILES[profile].fields
+        is_own = kind == "torch" and PROFILES[profile].is_held
     tensor, shape = None if kind == "numpy" else tensor_of(kind), FLAT if flat else ROWS
     views = {name: View(name) for name in sections if name not in fields}
     views.update({name: field for name, field in fields.items() if isinstance(field, View)})
@@ -36,7 +38,9 @@ def form_of(client: Client, keep: int, profile: Optional[str], kind: str, flat: 
         sections=sections,
         fields=fields,
         looks={
-            name: look_at(section, client.layout[section], shape if own is None else own, tensor)
+            name: look_at(
+                section, client.layout[section], shape if own is None else own, tensor, is_own
+            )
             for name, (section, own) in views.items()
         },
         names=tuple(fields) or tensors,  # records can be had all the same, by name

@@ -4,6 +4,7 @@
 A module of its own, because it imports torch; nobody else's loader does.
 """
 
+import sys
 from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
@@ -17,6 +18,18 @@ _get_worker_info: Any = get_worker_info  # some versions of torch have no types 
 
 class TorchLoader(Loader, IterableDataset[Any]):
     """A Loader that DataLoader and StatefulDataLoader (batch_size=None, num_workers=0) iterate."""
+
+    def __iter__(self) -> "TorchLoader":
+        # DataLoader tells its dataset nothing; the caller here is what fetches for it.
+        if sys._getframe(1).f_locals.get("auto_collation"):
+            raise UsageError(
+                "a DataLoader with a batch_size (as Trainer makes one of train_dataset) would join "
+                "batches of this loader, which are whole batches, into larger ones",
+                "DataLoader(loader, batch_size=None); for a Trainer of transformers, leave "
+                "train_dataset out and call ringpack.hf.attach(trainer, loader)",
+            )
+        super().__iter__()
+        return self
 
     def attach(self) -> "TorchLoader":
         worker = _get_worker_info()

@@ -43,10 +43,14 @@ def tensor_of(kind: str) -> Callable[[Any], Any]:
 
 
 def look_at(
-    name: str, place: "Place", shape: int, tensor: Optional[Callable[[Any], Any]] = None
+    name: str,
+    place: "Place",
+    shape: int,
+    tensor: Optional[Callable[[Any], Any]] = None,
+    is_own: bool = False,
 ) -> Look:
     """What makes a view of that section, of that shape (ROWS, ...). tensor: of a numpy array, which
-    is what is wanted if it is None, and of records always."""
+    is what is wanted if it is None, and of records always. is_own: torch's tensors are copies."""
     from numpy import frombuffer, ndarray
 
     word, buffer_at, dtype = place.word, place.buffer_at, place.dtype
@@ -71,4 +75,14 @@ def look_at(
         # DLPack as JAX asks for it knows no other.
         return tensor(ndarray(dimensions, dtype, buffer))
 
-    return look
+    def look_own(lease: "Lease") -> Any:
+        view = look(lease)
+        return view.clone() if lease.client.pins is None else page_locked(view)
+
+    return look_own if is_own and tensor is not None else look
+
+
+def page_locked(tensor: Any) -> Any:
+    """A copy of a tensor in page-locked memory, which torch keeps for the next one of its size."""
+    made = import_torch().empty_like(tensor, pin_memory=True)
+    return made.copy_(tensor)

@@ -42,6 +42,13 @@ def _copy(view: Any) -> Any:
     return view.copy() if jax is not None and isinstance(view, jax.Array) else view
 
 
+new = object.__new__  # of a Batch, whose own __new__ would take as long as the rest of a step
+_BEFORE_THAT = (
+    "take views, or copies, before that, or Loader(keep=N); for a Trainer of transformers, which "
+    "holds several batches, ringpack.hf.attach(trainer, loader)"
+)
+
+
 def _of_another_run(what: str) -> RingpackError:
     return RingpackError(what, "give the config, or a checkpoint, of this run: explain(config)")
 
@@ -140,6 +147,11 @@ class Batch(Mapping[str, Any]):
     segments: int = _number("segments", "Segments of cu_seqlens, pad tails included.")
     sum_len_squared: int = _number("sum_len_squared", "Sum of squared fragment lengths: tokens².")
 
+    def __new__(cls, values: Any = None) -> Any:
+        """A dict of `values`: who moves a mapping to a device, as transformers and accelerate do,
+        makes another of its type."""
+        return new(cls) if values is None else dict(values)
+
     # Filled in by batch_of() and Loader.next: an __init__ would cost as much as the object, in
     # every step.
     _lease: Optional[Lease]  # None: closed
@@ -167,15 +179,18 @@ class Batch(Mapping[str, Any]):
             )
         return look_at(name, place, shape, tensor)(lease)
 
-    def _open_lease(self, instead: str = "take views, or copies, before that") -> Lease:
+    def _open_lease(self, instead: str = "") -> Lease:
         if self._lease is None:
-            raise ReleasedError(f"batch {self.number} {self._why}", instead)
+            raise ReleasedError(f"batch {self.number} {self._why}", instead or _BEFORE_THAT)
         return self._lease
 
     def adopt(self, array: Any) -> Any:
-        """A numpy array of the caller's as the kind of tensor that `batch[name]` gives."""
+        """A numpy array of the caller's as the kind of tensor that `batch[name]` gives, page-locked
+        as those are: one tensor that is not makes the copies of all wait for the GPU."""
         if self._form.kind == "torch":
-            return import_torch().from_numpy(array)
+            tensor = import_torch().from_numpy(array)
+            pins = self._lease.client.pins if self._lease is not None else None
+            return tensor if pins is None else tensor.pin_memory()
         return import_jax().numpy.asarray(array) if self._form.kind == "jax" else array
 
     def flat(self) -> Sections:
@@ -361,6 +376,6 @@ class Batch(Mapping[str, Any]):
 
 def batch_of(lease: Lease, form: Form) -> Batch:
     """An open batch."""
-    batch = Batch()
+    batch: Batch = new(Batch)
     batch._lease, batch._terms, batch._form = lease, lease.held.terms, form
     return batch

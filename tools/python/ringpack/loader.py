@@ -21,7 +21,7 @@ from ._placement import Given, Placed
 from ._ranks import check_agreement, torch_all_gather
 from ._state import STATE_KEY, digest_of, epochs_of, import_state, state_of, text_of, token_of
 from ._views import import_torch
-from .batch import Batch, batch_of
+from .batch import Batch, batch_of, new
 from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackError, UsageError
 from .profiles import PROFILES
 
@@ -304,7 +304,7 @@ class Loader(Placed):
             if lease is None or lease is END:
                 if (lease := self._wait(client, lease, timeout)) is None:
                     return None
-            batch = Batch()  # batch_of(), without the call
+            batch = new(Batch)  # batch_of(), without the call
             batch._lease, batch._terms, batch._form = lease, lease.held.terms, form
             opened.append(batch)
             client.taking = None  # from here to the caller nothing can come in between (C3)

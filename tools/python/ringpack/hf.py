@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Loader as what the Trainer of transformers trains on, with its position in each checkpoint.
+
+    trainer = Trainer(model=model, args=TrainingArguments("trainer", max_steps=1000))
+    ringpack.hf.attach(trainer, loader)
+    with loader:
+        trainer.train(resume_from_checkpoint=ringpack.hf.last_checkpoint("trainer"))
+
+The position is a field of trainer_state.json, the last file of a checkpoint that Trainer writes: a
+checkpoint that has this file has all of it. transformers is imported by attach() alone.
+"""
+
+import inspect
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, Optional
+
+from ._arguments import FilePath
+from ._log import logger
+from ._state import STATE_KEY, epochs_of
+from .errors import UsageError
+from .loader import Loader
+
+__all__ = ["attach", "last_checkpoint"]
+
+_STATE = "trainer_state.json"
+_FIELD = "LoaderPosition"  # of its stateful_callbacks: the name of the callback's class
+
+
+def last_checkpoint(folder: FilePath) -> Optional[str]:
+    """The newest checkpoint-N below the output_dir of a Trainer that is whole, or None. One that a
+    kill cut short has no trainer_state.json, or not all of it."""
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    steps = [int(name[11:]) for name in names if re.fullmatch(r"checkpoint-\d+", name)]
+    for step in sorted(steps, reverse=True):
+        path = os.path.join(folder, f"checkpoint-{step}")
+        if _trainer_state(path) is not None:
+            return path
+        logger().warning("%s was cut short (no whole %s) and is passed over", path, _STATE)
+    return None
+
+
+def attach(trainer: Any, loader: Loader) -> Any:
+    """Have a Trainer train on the batches of a loader (profile "hf" or "trl", return_type="torch"),
+    save its position in each checkpoint, and go on there when it resumes. Returns the trainer.
+
+    Batches are copies: gradients may be accumulated over more of them than the ring has slots. They
+    are made on the GPU, where there is one; pin_memory=True spares a wait for it. No batches are
+    skipped at a resume (ignore_data_skip), and resume_from_checkpoint=True means last_checkpoint().
+    With max_steps the stream may be endless; else num_train_epochs is compared with num_epochs of
+    the loader, and the stream is trained on to its end. A step without a label has loss 0. Several
+    ranks compare what they are about to read (check_ranks).
+
+    UsageError, here or in train(): what does not fit, and the argument that mends it."""
+    from transformers import TrainerCallback
+    from transformers.trainer_callback import ExportableState
+
+    _check_loader(loader)
+    _check_arguments(trainer.args, loader)
+    batches = _Batches(trainer, loader)
+
+    def on_train_begin(self: Any, args: Any, state: Any, control: Any, **_: Any) -> None:
+        # A checkpoint from before attach() lacks the field, into which the next one is saved.
+        state.stateful_callbacks.setdefault(_FIELD, {})
+
+    for callback in list(trainer.callback_handler.callbacks):
+        if type(callback).__name__ == _FIELD:  # of an earlier attach()
+            trainer.remove_callback(callback)
+    # A class of its own for each trainer: Trainer may make another instance, from no arguments.
+    methods = {"state": lambda _: batches.position(), "on_train_begin": on_train_begin}
+    trainer.add_callback(type(_FIELD, (TrainerCallback, ExportableState), methods)())
+
+    train, take = type(trainer).train.__get__(trainer), type(trainer).get_batch_samples
+    take = take.__get__(trainer)
+
+    def train_on(resume_from_checkpoint: Any = None, *arguments: Any, **options: Any) -> Any:
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = last_checkpoint(trainer.args.output_dir) or True
+        if isinstance(resume_from_checkpoint, (str, os.PathLike)):
+            batches.resume(os.fspath(resume_from_checkpoint))
+        return train(resume_from_checkpoint, *arguments, **options)
+
+    def get_batch_samples(*arguments: Any, **options: Any) -> Any:
+        samples, labels = take(*arguments, **options)
+        return samples, labels.clamp(min=1) if hasattr(labels, "clamp") else labels
+
+    trainer.get_train_dataloader = lambda: batches.begin()
+    trainer.train, trainer.get_batch_samples = train_on, get_batch_samples
+    trainer.args.ignore_data_skip = True
+    return trainer
+
+
+class _Batches:
+    """What get_train_dataloader() returns: goes on in the stream each time it is iterated."""
+
+    def __init__(self, trainer: Any, loader: Loader):
+        self._trainer, self._loader = trainer, loader
+        self._taken = 0
+
+    def position(self) -> dict[str, Any]:
+        """As ExportableState.state() has it. Before the first batch nothing can be saved, and to
+        ask would attach the loader at a position that it may not begin at."""
+        known = self._loader.state_dict(text=True) if self._taken else {}
+        return {"args": {}, "attributes": known}
+
+    def resume(self, checkpoint: str) -> None:
+        state = _trainer_state(checkpoint)
+        if state is None:
+            raise UsageError(
+                f"{checkpoint} has no whole {_STATE}: it was cut short while it was saved",
+                "resume_from_checkpoint=ringpack.hf.last_checkpoint(output_dir) takes the newest "
+                "one that is whole",
+            )
+        saved = state.get("stateful_callbacks", {}).get(_FIELD, {}).get("attributes", {})
+        beside = os.path.join(checkpoint, "loader.pt")  # what recipes without attach() save
+        if STATE_KEY in saved:
+            self._loader.load_state_dict({STATE_KEY: saved[STATE_KEY]})
+        elif os.path.exists(beside):
+            self._loader.load_state_dict(beside)
+        elif state.get("global_step"):
+            raise UsageError(
+                f"{checkpoint} has no position of a loader: it was saved without "
+                "ringpack.hf.attach(), and the model would see rows again",
+                "load its weights (from_pretrained) into a new run that begins at row 0; or write "
+                f"the position to {beside}: ringpack.export_state(state, path)",
+            )
+        logger().info("the loader goes on at the position of %s", checkpoint)
+
+    def begin(self) -> "_Batches":
+        args, loader = self._trainer.args, self._loader
+        _check_arguments(args, loader)
+        self._names = _names_for(self._trainer.model, list(loader.attach()._form.names))
+        micro_batches = loader._client.geometry.micro_batches
+        if micro_batches not in (1, args.gradient_accumulation_steps):
+            raise UsageError(
+                f"global_batch_size of the loader makes steps of {micro_batches} batches, and "
+                f"gradient_accumulation_steps is {args.gradient_accumulation_steps}",
+                f"TrainingArguments(gradient_accumulation_steps={micro_batches})",
+            )
+        if args.world_size > 1:
+            loader.check_ranks()
+        if args.max_steps <= 0:
+            args.max_steps = _steps_of(args, loader)
+        return self
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        device, names = self._trainer.args.device, self._names
+        while (batch := self._loader.next()) is not None:
+            given = batch if device.type == "cpu" else batch.to(device, non_blocking=True)
+            copies = {name: given[name] for name in names}
+            self._taken += 1
+            yield copies
+
+
+def _trainer_state(checkpoint: str) -> Optional[dict[str, Any]]:
+    """None: there is none, or not all of it."""
+    try:
+        with open(os.path.join(checkpoint, _STATE), encoding="utf-8") as file:
+            state: dict[str, Any] = json.load(file)
+    except (FileNotFoundError, ValueError):
+        return None
+    return state
+
+
+def _check_loader(loader: Any) -> None:
+    if not isinstance(loader, Loader):
+        raise UsageError(
+            f"attach() was given a {type(loader).__name__}: expected a ringpack.Loader",
+            'ringpack.hf.attach(trainer, ringpack.Loader(..., profile="hf", return_type="torch"))',
+        )
+    if loader._profile not in ("hf", "trl") or loader._kind != "torch":
+        raise UsageError(
+            f"the loader has profile={loader._profile!r} and return_type={loader._kind!r}, which a "
+            "model of transformers cannot take",
+            'Loader(..., profile="hf", return_type="torch")',
+        )
+
+
+def _check_arguments(args: Any, loader: Loader) -> None:
+    """Refuse what would train on other rows than the loader's, or on parts of batches."""
+    processes = loader._ranks.world * loader._ranks.replicas
+    if args.n_gpu > 1:
+        raise UsageError(
+            f"Trainer would split each batch among {args.n_gpu} GPUs of this process, and the ends "
+            "of documents would not fit the parts",
+            "torchrun --nproc-per-node, which gives each GPU a process; or CUDA_VISIBLE_DEVICES=0",
+        )
+    if args.world_size != processes:
+        raise UsageError(
+            f"Trainer has {args.world_size} processes, and the loader is {loader!r}",
+            "start both by torchrun, or give the loader dp_rank and dp_world_size (and replica, "
+            "replicas for processes that share their rows)",
+        )
+    if args.auto_find_batch_size:
+        raise UsageError(
+            "auto_find_batch_size would begin again with smaller batches, which the loader has not",
+            "TrainingArguments(auto_find_batch_size=False); batch_size of the loader decides",
+        )
+
+
+def _names_for(model: Any, names: list[str]) -> list[str]:
+    """Those that the model takes; all, if it hands further ones to its attention."""
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model  # PEFT
+    known = inspect.signature(base.forward).parameters
+    if any(of.kind is inspect.Parameter.VAR_KEYWORD for of in known.values()):
+        return names
+    if "position_ids" not in known:
+        raise UsageError(
+            f"{type(base).__name__} takes no position_ids, by which documents of a row are kept "
+            "apart",
+            "Loader(max_docs_per_row=1) gives each row one document; or take another model",
+        )
+    return [name for name in names if name in known]
+
+
+def _steps_of(args: Any, loader: Loader) -> int:
+    """Optimizer steps to the end of the stream."""
+    epochs, each = epochs_of(loader._client.state()), int(args.gradient_accumulation_steps)
+    if epochs == 0:
+        raise UsageError("the stream is endless", "TrainingArguments(max_steps=...)")
+    if args.num_train_epochs != epochs:
+        raise UsageError(
+            f"TrainingArguments has num_train_epochs={args.num_train_epochs:g}, and the stream of "
+            f"the loader {epochs} (num_epochs)",
+            f"num_train_epochs={epochs}, or Loader(num_epochs=...), or max_steps",
+        )
+    batches = len(loader)
+    if batches % each:
+        rows = loader._client.geometry.rows * loader._ranks.world * each
+        raise UsageError(
+            f"the stream has {batches} batches for this rank, which gradient_accumulation_steps="
+            f"{each} does not divide: Trainer would leave out the last {batches % each}",
+            f"Loader(global_batch_size={rows}) pads the last step (drop_last=True leaves it out)",
+        )
+    return batches // each
