@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_convert — `ringpack convert INPUT... -o PREFIX`: the options. conversion.c goes on. */
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/bits.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_options.h"
@@ -49,8 +53,12 @@ static const char help[] =
     "                       lists, `prompt` with `completion`, or `messages`)\n"
     "  --dtype T            u16, u32, i32 or i64: of ids in columns of bytes (mds, litdata,\n"
     "                       tfrecord) or in bare records (arrayrecord)\n"
-    "  --tokenizer T        bytes (default: UTF-8 bytes, vocabulary 257, EOS 256), or the path of\n"
-    "                       a Hugging Face tokenizer.json (needs the package `tokenizers`)\n"
+    "  --tokenizer T        the folder of a Hugging Face tokenizer, or its tokenizer.json (needs\n"
+    "                       the package `tokenizers`); or bytes: UTF-8 bytes, vocabulary 257,\n"
+    "                       EOS 256. Text needs it; files of text and JSONL become bytes without\n"
+    "  --special-tokens     the name of a special token in a text, for instance <|endoftext|>,\n"
+    "                       becomes that token (default: it is text as any other; templates of\n"
+    "                       chats write special tokens all the same)\n"
     "  --eos ID|TOKEN       the token that ends a document (default: the tokenizer's; rows of ids\n"
     "                       need it, or --no-append-eos)\n"
     "  --no-append-eos      do not append it (default: --append-eos)\n"
@@ -66,6 +74,7 @@ static const char help[] =
     "                       other than text and jsonl)\n"
     "  --as FORM            form of the inputs (default: by their names)\n"
     "  --glob PATTERN       in directories, take only files whose name matches; may be repeated\n"
+    "  --skip-bad           leave out rows and lines that would be refused, and count them\n"
     "  --min-bytes N        skip files and texts of fewer bytes\n"
     "  --split-bytes N      cut text files into documents at line ends, of about N bytes\n"
     "  --max-tokens N       stop after the document that reaches N tokens\n"
@@ -145,6 +154,8 @@ static const struct option options[] = {
     {"output", required_argument, NULL, 'o'},
     {"force", no_argument, NULL, 'F'},
     {"tokenizer", required_argument, NULL, 't'},
+    {"special-tokens", no_argument, NULL, 'S'},
+    {"skip-bad", no_argument, NULL, 'B'},
     {"eos", required_argument, NULL, 'e'},
     {"append-eos", no_argument, NULL, 'a'},
     {"no-append-eos", no_argument, NULL, 'A'},
@@ -188,14 +199,14 @@ static int take_word(struct arguments *arguments, int option)
         chosen->output = optarg;
         return 0;
     case 't':
-        chosen->tokenizer = optarg;
+        chosen->tokenizer.name = optarg;
         chosen->tokenizer_given = true;
         return 0;
     case 'e':
-        chosen->eos = optarg;
+        chosen->tokenizer.eos = optarg;
         return 0;
     case 'b':
-        chosen->bos = optarg;
+        chosen->tokenizer.bos = optarg;
         return 0;
     case 'c':
         chosen->column = optarg;
@@ -237,6 +248,12 @@ static int take_option(struct arguments *arguments, int option)
         return 0;
     case 'M':
         chosen->merge = true;
+        return 0;
+    case 'S':
+        chosen->tokenizer.special_tokens = true;
+        return 0;
+    case 'B':
+        chosen->tokenizer.skip_bad = true;
         return 0;
     case 'q':
         chosen->quiet = true;
@@ -280,22 +297,46 @@ static int check_options(const struct rp_convert_options *chosen, int inputs)
     return RP_EXIT_FINE;
 }
 
+/* A folder stands for the tokenizer.json in it. The caller frees `made`. */
+static int find_tokenizer(struct rp_tokenizer_choice *tokenizer, char **made,
+                          struct rp_error *error)
+{
+    struct stat info;
+    *made = NULL;
+    if (!strcmp(tokenizer->name, "bytes") || stat(tokenizer->name, &info) < 0 ||
+        !S_ISDIR(info.st_mode))
+        return 0;
+    size_t length = strlen(tokenizer->name);
+    while (length > 1 && tokenizer->name[length - 1] == '/')
+        length--;
+    *made = rp_format("%.*s/tokenizer.json", (int)length, tokenizer->name);
+    if (!*made)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for a name");
+    tokenizer->name = *made;
+    if (access(*made, F_OK) == 0)
+        return 0;
+    return rp_fail(error, -errno, "save_pretrained() of a fast tokenizer writes it",
+                   "%s: expected the folder of a tokenizer, found no tokenizer.json", *made);
+}
+
 static int run(struct arguments *arguments, char **paths, int path_count)
 {
     struct rp_error error;
+    char *tokenizer;
     rp_interrupt_catch();
-    int code = 0;
+    int code = find_tokenizer(&arguments->options.tokenizer, &tokenizer, &error);
     for (int i = 0; i < path_count && code == 0; i++)
         code = rp_inputs_add(&arguments->inputs, paths[i], &error);
     if (code == 0)
         code = rp_conversion_run(&arguments->options, &arguments->inputs, &error);
     rp_inputs_release(&arguments->inputs);
+    free(tokenizer);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
 int rp_cmd_convert(int argc, char **argv)
 {
-    struct arguments arguments = {.options.tokenizer = "bytes"};
+    struct arguments arguments = {.options.tokenizer.name = "bytes"};
     /* One per argument is more than enough. */
     arguments.globs = calloc((size_t)argc, sizeof *arguments.globs);
     arguments.inputs.globs = arguments.globs;

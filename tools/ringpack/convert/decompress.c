@@ -24,7 +24,7 @@ int rp_plain_open(struct rp_plain *plain, const char *path, struct rp_error *err
         close(file);
         return rp_fail(error, -errno, NULL, "cannot make a pipe: %s", strerror(errno));
     }
-    const char *arguments[4] = {"--decompress", "zstd"};
+    const char *arguments[RP_WORKER_WORDS] = {"--decompress", "zstd"};
     int code = rp_worker_spawn(&plain->child, arguments, file, ends[1], error);
     close(ends[1]);
     close(file);

@@ -16,20 +16,49 @@
 #define READ_BYTES (1u << 20)
 #endif
 
-static int fail_line(const struct rp_convert *convert, int code, const char *expected,
-                     const char *found, struct rp_error *error)
+static int fail_line(struct rp_convert *convert, int code, const char *expected, const char *found,
+                     struct rp_error *error)
 {
+    convert->bad_line = true;
     return rp_fail(error, code, convert->may_be_value ? RP_CONVERT_IS_VALUE : RP_CONVERT_MEND,
                    "%s:%" PRIu64 ": expected %s, found %.200s", convert->path, convert->line,
                    expected, found);
+}
+
+static const char *type_name(const json_t *value)
+{
+    static const char *const names[] = {"an object",     "a list", "text",  "an integer",
+                                        "a real number", "true",   "false", "null"};
+    return names[json_typeof(value)];
+}
+
+/* A null is as if it were not there. */
+static json_t *field(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+static int fail_id(struct rp_convert *convert, const char *key, const json_t *item,
+                   struct rp_error *error)
+{
+    char expected[128], found[64];
+    snprintf(expected, sizeof expected, "token ids from 0 to 2147483647 in `%s`", key);
+    if (json_is_integer(item))
+        snprintf(found, sizeof found, "%" JSON_INTEGER_FORMAT, json_integer_value(item));
+    else
+        snprintf(found, sizeof found, "%s", type_name(item));
+    return fail_line(convert, -RP_E_FORMAT, expected, found, error);
 }
 
 static int add_tokens(struct rp_convert *convert, json_t *object, const char *key,
                       struct rp_error *error)
 {
     json_t *list = json_object_get(object, key);
+    char expected[64];
+    snprintf(expected, sizeof expected, "a list of token ids in `%s`", key);
     if (!json_is_array(list))
-        return fail_line(convert, -RP_E_FORMAT, "an array of token ids", key, error);
+        return fail_line(convert, -RP_E_FORMAT, expected, type_name(list), error);
     if (convert->append_eos && !convert->eos_declared)
         return rp_fail(error, -RP_E_USAGE, "give --eos N, or --no-append-eos",
                        "%s:%" PRIu64 ": `%s`: which token ends a document is not known",
@@ -43,8 +72,7 @@ static int add_tokens(struct rp_convert *convert, json_t *object, const char *ke
         json_t *item = json_array_get(list, i);
         json_int_t value = json_integer_value(item);
         if (!json_is_integer(item) || value < 0 || value > INT32_MAX)
-            code = fail_line(convert, -RP_E_FORMAT, "token ids from 0 to 2147483647",
-                             "something else", error);
+            code = fail_id(convert, key, item, error);
         tokens[i] = (uint32_t)value;
     }
     /* Texts before this line may still be with the tokenizer: order first. */
@@ -63,12 +91,15 @@ static int add_tokens(struct rp_convert *convert, json_t *object, const char *ke
 static int add_text(struct rp_convert *convert, json_t *text, struct rp_error *error)
 {
     if (!json_is_string(text))
-        return fail_line(convert, -RP_E_FORMAT, "a string in `text`", "another type", error);
+        return fail_line(convert, -RP_E_FORMAT, "a string in `text`", type_name(text), error);
     size_t bytes = json_string_length(text);
     if (bytes == 0 || bytes < convert->min_bytes) {
         convert->counts.too_small++;
         return 0;
     }
+    int code = rp_convert_take_text(convert, error);
+    if (code < 0)
+        return code;
     return rp_tokenizer_add(&convert->tokenizer, json_string_value(text), bytes, error);
 }
 
@@ -96,24 +127,33 @@ static int check_mask(const struct rp_convert *convert, enum rp_ask ask, struct 
                    convert->line, option, given, ask == RP_ASK_CHATS ? "messages" : "prompt", made);
 }
 
+static bool is_text_or_null(const json_t *value)
+{
+    return json_is_string(value) || json_is_null(value);
+}
+
 /* A prompt and its completion, or the messages of a chat: the worker makes ids and a mask of them.
- * The texts of a chat's template have all ends that they want. */
+ * The texts of a chat's template have all ends that they want. A null is an empty text. */
 static int add_chat(struct rp_convert *convert, json_t *object, const char *line, size_t bytes,
                     struct rp_error *error)
 {
     json_t *completion = json_object_get(object, "completion");
     json_t *prompt = completion ? json_object_get(object, "prompt") : NULL; /* else it is a note */
-    bool is_text = json_is_string(prompt) && json_is_string(completion);
+    bool is_text = prompt && is_text_or_null(prompt) && is_text_or_null(completion);
     if (is_text && json_string_length(prompt) + json_string_length(completion) == 0) {
         convert->counts.too_small++;
         return 0;
     }
-    if (!is_text && prompt && !(json_is_array(prompt) && json_is_array(completion)))
+    bool are_lists = (json_is_array(prompt) || json_is_null(prompt)) &&
+                     (json_is_array(completion) || json_is_null(completion));
+    if (!is_text && prompt && !are_lists)
         return fail_line(convert, -RP_E_FORMAT,
                          "`prompt` and `completion` that are both text or both lists of messages",
                          "something else", error);
     enum rp_ask ask = is_text ? RP_ASK_PAIRS : prompt ? RP_ASK_CHAT_PAIRS : RP_ASK_CHATS;
     int code = check_mask(convert, ask, error);
+    if (code == 0 && is_text)
+        code = rp_convert_take_text(convert, error);
     if (code < 0)
         return code;
     const struct rp_chat chat = {
@@ -124,15 +164,21 @@ static int add_chat(struct rp_convert *convert, json_t *object, const char *line
 static int add_object(struct rp_convert *convert, json_t *object, const char *line, size_t bytes,
                       struct rp_error *error)
 {
-    const char *key = json_object_get(object, "tokens") ? "tokens" : "input_ids";
-    json_t *text = json_object_get(object, "text");
-    if (json_object_get(object, key))
+    static const char *const empty[] = {"tokens", "input_ids", "text", "messages"};
+    const char *key = field(object, "tokens") ? "tokens" : "input_ids";
+    json_t *text = field(object, "text");
+    if (field(object, key))
         return add_tokens(convert, object, key, error);
     if (text)
         return add_text(convert, text, error);
-    if (json_object_get(object, "messages") ||
+    if (field(object, "messages") ||
         (json_object_get(object, "prompt") && json_object_get(object, "completion")))
         return add_chat(convert, object, line, bytes, error);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(empty); i++)
+        if (json_object_get(object, empty[i])) { /* it is null */
+            convert->counts.too_small++;
+            return 0;
+        }
     return fail_line(convert, -RP_E_FORMAT,
                      "an object with `text`, `tokens`, `input_ids`, `messages`, or `prompt` and "
                      "`completion`",
@@ -153,10 +199,13 @@ static int add_line(struct rp_convert *convert, const char *line, size_t bytes,
         return 0;
     json_error_t reason;
     json_t *object = json_loadb(line, bytes, JSON_ALLOW_NUL, &reason);
-    if (!object)
-        return fail_line(convert, -RP_E_FORMAT, "a JSON object on one line", reason.text, error);
-    code = add_object(convert, object, line, bytes, error);
+    convert->bad_line = false;
+    code = object
+               ? add_object(convert, object, line, bytes, error)
+               : fail_line(convert, -RP_E_FORMAT, "a JSON object on one line", reason.text, error);
     json_decref(object);
+    if (code < 0 && convert->bad_line && convert->skip_bad)
+        return rp_convert_skip(convert, error);
     return code;
 }
 
@@ -190,6 +239,8 @@ static int add_lines(struct rp_convert *convert, gzFile file, struct rp_plain *p
         }
         size_t begin = 0, scanned = used;
         used += (size_t)got;
+        if (convert->line == 0 && scanned < 3 && used >= 3)
+            begin = scanned = rp_convert_mark_bytes(buffer, used);
         for (char *end;
              code == 0 && (end = memchr(buffer + scanned, '\n', used - scanned)) != NULL;) {
             size_t length = (size_t)(end - buffer) - begin;

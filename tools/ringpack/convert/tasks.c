@@ -75,7 +75,9 @@ struct rp_convert rp_task_convert(struct rp_conversion *conversion)
         .eos = conversion->eos,
         .bos = conversion->bos,
         .append_eos = conversion->append_eos,
-        .eos_declared = options->eos != NULL,
+        .skip_bad = options->tokenizer.skip_bad,
+        .text = conversion->text,
+        .eos_declared = options->tokenizer.eos != NULL,
         .mask = options->mask,
         .prefix = options->output,
         .done_bytes = &conversion->done_bytes,
@@ -164,6 +166,9 @@ static int convert_files(struct rp_convert *convert, const struct rp_task *task,
 static struct rp_task_part made_part(const struct rp_convert *convert)
 {
     const struct rp_output *output = &convert->output;
+    struct rp_counts counts = convert->counts;
+    counts.special += convert->tokenizer.special;
+    counts.bad += convert->tokenizer.bad;
     return (struct rp_task_part){
         .documents = output->documents,
         .tokens = output->token_count,
@@ -171,7 +176,7 @@ static struct rp_task_part made_part(const struct rp_convert *convert)
         .wide = output->wide,
         .token_bytes = output->token_count * (output->wide ? 4 : 2),
         .index_bytes = RP_OUTPUT_INDEX_BYTES(output->documents),
-        .counts = convert->counts,
+        .counts = counts,
     };
 }
 
@@ -193,7 +198,9 @@ static int take_spans(const struct rp_output *output, struct rp_task_part *made,
 static int publish(struct rp_conversion *conversion, struct rp_convert *convert,
                    struct rp_task *task, struct rp_error *error)
 {
+    struct rp_hash128 content = task->made.content;
     task->made = made_part(convert);
+    task->made.content = content;
     if (!conversion->folder && task->made.documents == 0)
         return 0;
     int code = rp_output_publish(&convert->output, error);
@@ -213,12 +220,18 @@ static int run_once(struct rp_conversion *conversion, struct rp_convert *convert
     convert->counts = (struct rp_counts){0};
     convert->told_tokens = 0;
     rp_tokenizer_forget(&convert->tokenizer);
+    convert->tokenizer.special = convert->tokenizer.bad = 0;
     int code = rp_output_open(&convert->output, prefix, conversion->wide,
                               conversion->folder || conversion->options->force, error);
     if (code == 0 && !conversion->folder)
         code = rp_origin_add(conversion, &convert->output, error);
+    struct rp_hash128 content = {0};
+    if (code == 0 && conversion->folder && rp_part_hash_inputs(task, &content, NULL) < 0)
+        content = (struct rp_hash128){0}; /* what is wrong shows when it is read */
     if (code == 0)
         code = convert_files(convert, task, error);
+    if (code == 0)
+        task->made.content = content;
     if (code == 0)
         code = publish(conversion, convert, task, error);
     rp_output_discard(&convert->output);
