@@ -386,3 +386,40 @@ def test_a_folder_of_parts_that_others_may_write_to_is_refused(program, inputs, 
     make_parts(program, inputs, tmp_path / "out").chmod(0o777)
     refused(program, *OPTIONS, *EACH, "-o", tmp_path / "out", inputs[0],
             words=["out.parts: mode 0700 expected, 0777 found", "another -o"])
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", ""])
+def test_one_file_by_several_workers(program, tmp_path, ending):
+    """A large file is cut into pieces where lines begin, wherever those are."""
+    rows = [document or [1] for document in some_documents(7, 4000)]
+    rows[100] = [5] * 900000  # longer than several pieces
+    lines = [json.dumps({"input_ids": row}) for row in rows]
+    lines[40:40] = ["", "  "]
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(("\ufeff" + (ending or "\n").join(lines) + ending).encode())
+    convert(program, *OPTIONS, "-o", tmp_path / "whole", path)
+    assert documents(tmp_path / "whole") == rows
+    for size, workers in (1, 1), (1048577, 3), (2000000, 2):
+        said = convert(program, *OPTIONS, "--force", "--group-bytes", size, "--workers", workers,
+                       "-o", tmp_path / "out", path)
+        assert written(tmp_path / "out") == written(tmp_path / "whole") and "from 1 files" in said
+    lines[3000] = '{"input_ids": [-1]}'
+    path.write_text("\n".join(lines))
+    refused(program, *OPTIONS, "--force", "--group-bytes", 1, "-o", tmp_path / "out", path,
+            words=["a.jsonl:3001: expected token ids", "parts are finished and kept"])
+
+
+def test_row_groups_by_several_workers(program, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows, path = some_documents(8, 4000), tmp_path / "a.parquet"
+    options = {"row_group_size": 200, "compression": "none", "use_dictionary": False}
+    parquet.write_table(pyarrow.table({"input_ids": rows}), path, **options)
+    convert(program, *OPTIONS, "-o", tmp_path / "whole", path)
+    assert documents(tmp_path / "whole") == rows
+    convert(program, *OPTIONS, *EACH, "--workers", 2, "-o", tmp_path / "out", path)
+    assert written(tmp_path / "out") == written(tmp_path / "whole")
+    rows[3333] = [-1]
+    parquet.write_table(pyarrow.table({"input_ids": rows}), path, **options)
+    refused(program, *OPTIONS, "--force", "--group-bytes", 1, "-o", tmp_path / "out", path,
+            words=["a.parquet: row 3333: `input_ids`: expected token ids"])

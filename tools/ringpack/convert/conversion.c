@@ -332,6 +332,7 @@ int rp_conversion_run(const struct rp_convert_options *options, const struct rp_
     rp_parts_give_back(&conversion, is_unused(&conversion));
     rp_tokenizer_close(&first.tokenizer);
     free(conversion.tasks);
+    free(conversion.pieces);
     free(conversion.folder);
     return code;
 }

@@ -76,7 +76,8 @@ struct rp_input {
     uint64_t bytes;
     uint64_t mtime_ns; /* of an object: what identifies its content; of several files: a hash */
     const struct rp_form *form;
-    bool is_folder; /* it, or a file that stands for its folder */
+    uint64_t begin, end; /* of a piece: it has the lines, or row groups, that begin there; else 0 */
+    bool is_folder;      /* it, or a file that stands for its folder */
     bool named; /* by the user, so it must be readable; one found in a directory may be skipped */
 };
 struct rp_inputs {
@@ -103,6 +104,15 @@ void rp_inputs_leave_out_text(struct rp_inputs *inputs, size_t first);
 /** Do the globs select a file, whose path below its directory is this? */
 bool rp_inputs_select(const struct rp_inputs *inputs, const char *below);
 void rp_inputs_release(struct rp_inputs *inputs);
+
+/* pieces.c */
+
+/** The inputs, of which files that can be read from any place on are cut into pieces of this size.
+ * A piece owns nothing. The caller frees the list. NULL: no memory. */
+struct rp_input *rp_inputs_cut(const struct rp_inputs *inputs, uint64_t piece_bytes, size_t *count);
+/** Lines that begin before a piece. */
+RP_MUST_CHECK int rp_inputs_lines_before(const struct rp_input *input, uint64_t *lines,
+                                         struct rp_error *error);
 
 /** Add a file, or the files of a directory: those that its own listing names, in that order, or
  * every regular file below it, sorted bytewise by path. */
@@ -267,11 +277,14 @@ void rp_worker_close(struct rp_worker *worker, bool at_once);
 /* decompress.c: one more process, for one file of text */
 
 struct rp_plain {
-    int fd; /* the file, or a pipe with what the worker makes of it */
+    int fd;     /* the file, or a pipe with what the worker makes of it */
+    int packed; /* the file that the worker reads; its offset is how far the worker is. -1: none */
     pid_t child;
 };
 /** Open a file for reading; one that ends in .zst is decompressed on the way. */
 RP_MUST_CHECK int rp_plain_open(struct rp_plain *plain, const char *path, struct rp_error *error);
+/** Bytes of the file that are done, of which the reader of `fd` has taken `taken`; 0: not known. */
+uint64_t rp_plain_done(const struct rp_plain *plain, int64_t taken);
 /** After the last byte was read (`code` 0), or before (`code` anything else). The descriptor stays
  * the caller's. Returns `code`, or what was wrong with the archive; a second call returns `code`.
  */
@@ -372,6 +385,7 @@ struct rp_convert {
                                    trained */
     struct rp_span_list runs;   /* of a line of JSONL, or of a document of Megatron */
     struct rp_mask_origin line_mask;
+    uint64_t line_base; /* lines before the piece that is read, once something is wrong in it */
     bool may_be_value;  /* the file being read is RP_READ_JSON */
     const char *path;   /* of the file being read, for messages */
     const char *prefix; /* of the output: objects of stores are beside it while they are read */

@@ -209,14 +209,34 @@ static int add_line(struct rp_convert *convert, const char *line, size_t bytes,
     return code;
 }
 
+/* Where lines are read from: `at` of the file is the first byte of the buffer. */
+struct place {
+    uint64_t begin, at, end; /* of a piece; end 0: the whole file */
+    bool skips;              /* the line of this byte belongs to the piece before */
+};
+
+static bool is_past(const struct place *place, size_t begin)
+{
+    return place->end > 0 && !place->skips && place->at + begin >= place->end;
+}
+
+static int take_line(struct rp_convert *convert, struct place *place, const char *line,
+                     size_t bytes, struct rp_error *error)
+{
+    if (!place->skips)
+        return add_line(convert, line, bytes, error);
+    place->skips = false;
+    return 0;
+}
+
 /* Lines of any length: what is left of the last piece moves to the front of the buffer. */
 static int add_lines(struct rp_convert *convert, gzFile file, struct rp_plain *plain,
-                     struct rp_error *error)
+                     struct place place, struct rp_error *error)
 {
     char *buffer = NULL;
     size_t used = 0, capacity = 0;
     int code = 0, got = 1;
-    while (code == 0 && got > 0) {
+    while (code == 0 && got > 0 && !is_past(&place, 0)) {
         if (capacity - used < READ_BYTES) {
             capacity = 2 * capacity + READ_BYTES;
             char *larger = realloc(buffer, capacity);
@@ -229,8 +249,8 @@ static int add_lines(struct rp_convert *convert, gzFile file, struct rp_plain *p
             buffer = larger;
         }
         got = gzread(file, buffer + used, READ_BYTES);
-        if (gzoffset(file) > 0) /* -1 for a pipe */
-            rp_convert_tell(convert, (uint64_t)gzoffset(file));
+        uint64_t done = rp_plain_done(plain, gzoffset(file));
+        rp_convert_tell(convert, done > place.begin ? done - place.begin : 0);
         if (got < 0) {
             int number;
             code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s: cannot read: %s", convert->path,
@@ -239,21 +259,23 @@ static int add_lines(struct rp_convert *convert, gzFile file, struct rp_plain *p
         }
         size_t begin = 0, scanned = used;
         used += (size_t)got;
-        if (convert->line == 0 && scanned < 3 && used >= 3)
+        if (place.at == 0 && convert->line == 0 && scanned < 3 && used >= 3)
             begin = scanned = rp_convert_mark_bytes(buffer, used);
-        for (char *end;
-             code == 0 && (end = memchr(buffer + scanned, '\n', used - scanned)) != NULL;) {
+        for (char *end; code == 0 && !is_past(&place, begin) &&
+                        (end = memchr(buffer + scanned, '\n', used - scanned)) != NULL;) {
             size_t length = (size_t)(end - buffer) - begin;
-            code = add_line(convert, buffer + begin, length, error);
+            code = take_line(convert, &place, buffer + begin, length, error);
             begin = scanned = begin + length + 1;
         }
         memmove(buffer, buffer + begin, used - begin);
         used -= begin;
+        place.at += begin;
     }
+    bool more = place.end > 0 && is_past(&place, 0);
     if (code == 0) /* what a damaged archive gave last is no line, but half of one */
         code = rp_plain_end(plain, convert->path, 0, error);
-    if (code == 0 && used > 0) /* a last line without an end */
-        code = add_line(convert, buffer, used, error);
+    if (code == 0 && used > 0 && !more) /* a last line without an end */
+        code = take_line(convert, &place, buffer, used, error);
     free(buffer);
     return code;
 }
@@ -263,20 +285,32 @@ int rp_convert_jsonl(struct rp_convert *convert, const struct rp_input *input,
 {
     struct rp_plain plain;
     convert->path = input->path;
-    convert->line = 0;
+    convert->line = input->begin > 0 ? convert->line_base : 0;
+    struct place place = {.begin = input->begin, .at = input->begin, .end = input->end};
     convert->may_be_value = input->form->reading == RP_READ_JSON;
     int code = rp_plain_open(&plain, input->path, error);
     if (code < 0)
         return code;
-    gzFile file = gzdopen(plain.fd, "rb");
+    if (place.begin > 0) { /* the byte before says whether a line begins there */
+        place.skips = true;
+        place.at--;
+        if (lseek(plain.fd, (off_t)place.at, SEEK_SET) < 0)
+            code = rp_fail(error, -errno, NULL, "%s: cannot read: %s", input->path,
+                           strerror(errno));
+    }
+    gzFile file = code == 0 ? gzdopen(plain.fd, "rb") : NULL;
+    if (!file && code < 0) {
+        close(plain.fd);
+        return rp_plain_end(&plain, input->path, code, error);
+    }
     if (!file) {
         close(plain.fd);
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it", input->path);
         return rp_plain_end(&plain, input->path, code, error);
     }
     gzbuffer(file, READ_BYTES);
-    convert->counts.files++;
-    code = add_lines(convert, file, &plain, error);
+    convert->counts.files += input->begin == 0;
+    code = add_lines(convert, file, &plain, place, error);
     if (gzclose(file) != Z_OK && code == 0)
         code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s: the gzip archive ends early", input->path);
     return rp_plain_end(&plain, input->path, code, error);

@@ -36,6 +36,7 @@ static char *task_hash(const struct rp_conversion *conversion, const struct rp_t
         rp_hasher_add(&hasher, times ? &input->mtime_ns : &input->bytes, sizeof(uint64_t));
         rp_hasher_add(&hasher, input->path, strlen(input->path) + 1);
         rp_hasher_add(&hasher, input->form->name, strlen(input->form->name) + 1);
+        rp_hasher_add(&hasher, &input->begin, sizeof input->begin);
     }
     return rp_hash128_hex(rp_hasher_finish(&hasher), text);
 }
@@ -144,7 +145,7 @@ int rp_part_hash_inputs(const struct rp_task *task, struct rp_hash128 *hash, str
     struct rp_hasher hasher;
     *hash = (struct rp_hash128){0};
     for (size_t i = 0; i < task->count; i++)
-        if (task->inputs[i].url || task->inputs[i].is_folder)
+        if (task->inputs[i].url || task->inputs[i].is_folder || task->inputs[i].end > 0)
             return 0;
     rp_hasher_begin(&hasher);
     int code = 0;

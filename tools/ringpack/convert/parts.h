@@ -41,6 +41,7 @@ struct rp_task {
 struct rp_conversion {
     const struct rp_convert_options *options;
     const struct rp_inputs *inputs;
+    struct rp_input *pieces; /* the inputs, of which large ones are cut */
     struct rp_task *tasks;
     size_t task_count;
     int lock;     /* of the folder; -1: none */
@@ -86,8 +87,8 @@ char *rp_part_path(const struct rp_conversion *conversion, const struct rp_task 
 /** Write the record of a part that is on the disk. */
 RP_MUST_CHECK int rp_part_save(const struct rp_conversion *conversion, const struct rp_task *task,
                                struct rp_error *error);
-/** Hash the content of the inputs of a task, before they are read. Zeros: those of some are not
- * files, but objects or folders. */
+/** Hash the content of the inputs of a task, before they are read. Zeros: some are not whole files,
+ * but objects, folders or pieces. */
 RP_MUST_CHECK int rp_part_hash_inputs(const struct rp_task *task, struct rp_hash128 *hash,
                                       struct rp_error *error);
 /** Is the part of a task there, made of the same, and unchanged? Then it is finished. Reads all of

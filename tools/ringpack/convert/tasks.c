@@ -12,6 +12,8 @@
 #include "corpus/spanfile.h"
 #include "interrupt.h"
 
+#define PIECE_BYTES_LEAST (1u << 20) /* small files stay whole, whatever --group-bytes says */
+
 /* Megatron datasets are copied, not decoded: one task has all that follow each other. */
 static bool belongs(const struct rp_task *task, const struct rp_input *input, uint64_t group_bytes)
 {
@@ -31,14 +33,18 @@ int rp_tasks_make(struct rp_conversion *conversion, struct rp_error *error)
 {
     const struct rp_convert_options *options = conversion->options;
     const struct rp_inputs *inputs = conversion->inputs;
-    conversion->tasks = rp_calloc(inputs->count, sizeof *conversion->tasks);
-    if (!conversion->tasks)
-        return rp_fail(error, -ENOMEM, NULL, "no memory for %zu tasks", inputs->count);
     uint64_t group_bytes = options->group_bytes ? options->group_bytes
                                                 : usual_group_bytes(inputs->bytes);
+    uint64_t piece_bytes = rp_max_u64(group_bytes, PIECE_BYTES_LEAST);
+    size_t count;
+    conversion->pieces = rp_inputs_cut(inputs, options->tokenizer.skip_bad ? 0 : piece_bytes,
+                                       &count);
+    conversion->tasks = conversion->pieces ? rp_calloc(count, sizeof *conversion->tasks) : NULL;
+    if (!conversion->tasks)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for %zu tasks", inputs->count);
     struct rp_task *task = NULL;
-    for (size_t i = 0; i < inputs->count; i++) {
-        const struct rp_input *input = &inputs->files[i];
+    for (size_t i = 0; i < count; i++) {
+        const struct rp_input *input = &conversion->pieces[i];
         if (!task || !belongs(task, input, group_bytes)) {
             task = &conversion->tasks[conversion->task_count++];
             task->inputs = input;
@@ -238,6 +244,24 @@ static int run_once(struct rp_conversion *conversion, struct rp_convert *convert
     return code;
 }
 
+/* Something is wrong in a piece of a file: say so again, with the numbers of lines in the file. */
+static int run_with_lines(struct rp_conversion *conversion, struct rp_convert *convert,
+                          struct rp_task *task, const char *prefix, int code,
+                          struct rp_error *error)
+{
+    bool is_of_line = code == -RP_E_FORMAT || code == -RP_E_VOCABULARY || code == -RP_E_USAGE;
+    struct rp_error again;
+    if (!is_of_line || task->inputs->form->reading == RP_READ_WORKER ||
+        rp_inputs_lines_before(task->inputs, &convert->line_base, &again) < 0)
+        return code;
+    int repeated = run_once(conversion, convert, task, prefix, &again);
+    if (repeated >= 0)
+        return rp_fail(error, -RP_E_CHANGED, "type the same command again",
+                       "%s: it changed while it was read", task->inputs->path);
+    *error = again;
+    return repeated;
+}
+
 int rp_task_run(struct rp_conversion *conversion, struct rp_convert *convert, struct rp_task *task,
                 struct rp_error *error)
 {
@@ -251,6 +275,9 @@ int rp_task_run(struct rp_conversion *conversion, struct rp_convert *convert, st
         code = run_once(conversion, convert, task, prefix, error);
     }
     RP_ASSERT(code <= 0);
+    if (code < 0 && task->inputs->begin > 0 && !rp_interrupted())
+        code = run_with_lines(conversion, convert, task, prefix, code, error);
+    convert->line_base = 0;
     free(prefix);
     return code;
 }

@@ -115,15 +115,18 @@ static size_t document_bytes(const char *text, size_t bytes, uint64_t split_byte
     return length;
 }
 
-static int add_documents(struct rp_convert *convert, const char *text, size_t bytes,
-                         struct rp_error *error)
+static int add_documents(struct rp_convert *convert, const struct rp_input *input, const char *text,
+                         size_t bytes, struct rp_error *error)
 {
+    size_t all = bytes;
     int code = rp_convert_take_text(convert, error);
     while (bytes > 0 && code == 0) {
         size_t length = document_bytes(text, bytes, convert->split_bytes);
         code = rp_tokenizer_add(&convert->tokenizer, text, length, error);
         text += length;
         bytes -= length;
+        rp_convert_tell(convert,
+                        (uint64_t)((double)input->bytes * (double)(all - bytes) / (double)all));
         if (code == 0)
             code = rp_interrupt_check(RP_CONVERT_IS_SAFE, error);
     }
@@ -165,7 +168,7 @@ int rp_convert_text(struct rp_convert *convert, const struct rp_input *input,
     else if (bytes - mark < convert->min_bytes || bytes == mark)
         convert->counts.too_small++, convert->counts.files--;
     else
-        code = add_documents(convert, text + mark, bytes - mark, error);
+        code = add_documents(convert, input, text + mark, bytes - mark, error);
     free(text);
     return code;
 }

@@ -103,18 +103,38 @@ def without_nulls(value):
     return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
+def groups_of(request, meta):
+    """The row groups that begin within a piece of the file; request has the row before them."""
+    groups = list(range(meta.num_row_groups))
+    if not request["end"]:
+        return groups
+    kept = [i for i in groups
+            if request["begin"] <= begin_of(meta.row_group(i)) < request["end"]]
+    request["first_row"] = sum(meta.row_group(i).num_rows for i in groups[: kept[0]]) if kept else 0
+    return kept
+
+
+def begin_of(group):
+    columns = [group.column(i) for i in range(group.num_columns)]
+    return min([place for column in columns for place in (column.dictionary_page_offset,
+                                                          column.data_page_offset) if place] or [4])
+
+
 def read_parquet(request):
     parquet = need("pyarrow", "pyarrow.parquet")
     with parquet.ParquetFile(request["path"], memory_map=True) as file:
         meta = file.metadata
+        groups = groups_of(request, meta)
+        wanted = max(1, sum(meta.row_group(i).num_rows for i in groups))
         row_bytes = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
         rows = max(1, min(65536, BATCH_BYTES * meta.num_rows // max(1, row_bytes)))
 
         def batches(names):
             done = 0
-            for batch in file.iter_batches(batch_size=rows, columns=names, use_threads=False):
+            for batch in file.iter_batches(batch_size=rows, columns=names, use_threads=False,
+                                           row_groups=groups):
                 done += batch.num_rows
-                yield batch, done / meta.num_rows
+                yield batch, done / wanted
 
         yield from arrow_tables(request, batches, file.schema_arrow)
 
@@ -127,15 +147,16 @@ def read_arrow(request):
         file.seek(0)
         if is_file:
             reader = ipc.open_file(file)
-            found = (reader.get_batch(i) for i in range(reader.num_record_batches))
+            count = reader.num_record_batches
+            found = ((reader.get_batch(i), (i + 1) / count) for i in range(count))
         else:
-            reader = found = ipc.open_stream(file)
-        size = file.size()
+            reader = ipc.open_stream(file)
+            found = ((batch, file.tell() / file.size()) for batch in reader)
 
         def batches(_):
-            for batch in found:
+            for batch, share in found:
                 for at in range(0, batch.num_rows, 65536):
-                    yield batch.slice(at, 65536), file.tell() / size
+                    yield batch.slice(at, 65536), share
 
         yield from arrow_tables(request, batches, reader.schema)
 

@@ -328,7 +328,7 @@ def file_frames(request, tokenizer):
     """The documents of a file, and its end."""
     name, row = None, 0
     for share, columns in READERS[request["form"]](request):
-        table = Table(request, columns, row)
+        table = Table(request, columns, row + request.get("first_row", 0))
         name = name or choose(request, columns)
         if request["skip_bad"]:
             yield from good_frames(request, tokenizer, table, name, share)
