@@ -39,6 +39,7 @@
     X(forget_queries, "objects that only the queries of their URLs tell apart share files")        \
     X(forget_shard_stamp, "the time of a shard is not compared with its manifest")                 \
     X(forget_names, "an engine does not recreate its files in the run directory")                  \
+    X(import_from_here, "a Python process imports from the current directory first")               \
     X(forget_waits_at_merge, "the history of waits loses half of them when its periods double")    \
     X(forget_packed_rows, "a ring that is rebuilt lacks what was packed but not published")        \
     X(forget_spans, "fingerprints do not cover tables of documents and spans")                     \
@@ -130,6 +131,8 @@
     X(trust_empty_index, "an index without documents is taken though its file has tokens")         \
     X(trust_description, "what a trainer expects of the stream is not compared with the run's")    \
     X(trust_expected_shape, "the shape that a trainer expects is not compared with the run's")     \
+    X(trust_changed_inputs, "a part is joined though its inputs have changed since")               \
+    X(share_parts, "two conversions write to one folder of parts at a time")                       \
     X(trust_first_lock, "a lock is taken though its file was replaced before it was locked")       \
     X(trust_fetched_bytes, "an index that was fetched before is not compared with its hash")       \
     X(trust_fresh_stamps, "a file that changed just now is taken to change its times again")       \

@@ -48,7 +48,8 @@ void rp_encoded_hint(const struct rp_encoded *encoded, const char *path, char *h
         encoded->has_text
             ? "convert it once (for text, add --tokenizer FILE): `ringpack convert -o PREFIX %s`"
             : "convert it once: `ringpack convert --no-append-eos -o PREFIX %s`, or with "
-              "--eos ID where documents do not end with one",
+              "--eos ID where documents do not end with one; of text, with --tokenizer FOLDER and "
+              "neither",
         RP_HINT_PATH(path));
 }
 

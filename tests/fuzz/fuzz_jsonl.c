@@ -38,9 +38,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct rp_convert convert = {.append_eos = true, .eos = 256};
     uint64_t flags = fuzz_number(&input, 1);
     convert.eos_declared = flags & 1;
+    convert.text = RP_TEXT_BYTES;
+    const struct rp_tokenizer_choice bytes = {.name = "bytes"};
     const struct rp_form form = {.reading = flags & 2 ? RP_READ_JSON : RP_READ_JSONL};
-    FUZZ_REQUIRE(rp_tokenizer_open(&convert.tokenizer, "bytes", NULL, NULL, 0, rp_convert_sink,
-                                   &convert, &error) == 0);
+    FUZZ_REQUIRE(
+        rp_tokenizer_open(&convert.tokenizer, &bytes, 0, rp_convert_sink, &convert, &error) == 0);
     char path[32];
     snprintf(path, sizeof path, "%s", fuzz_file("text", input.at, input.left));
     struct rp_input file = {.path = path, .bytes = input.left, .form = &form, .named = true};

@@ -118,7 +118,7 @@ def test_prompts_and_completions(program, tokenizer, tmp_path):
     convert(program, "--mask", "none", "--force", *options[:-1], tmp_path / "table", table)
     assert written(tmp_path / "table")[:2] == written(tmp_path / "one")[:2]
     assert not (tmp_path / "table.spans").exists()
-    convert(program, "--column", "prompt", "-o", tmp_path / "bytes", table)
+    convert(program, "--tokenizer", "bytes", "--column", "prompt", "-o", tmp_path / "bytes", table)
     assert documents(tmp_path / "bytes")[0] == [*b"hel", 256]
     convert(program, "-o", tmp_path / "bytes", "--force", parts[0])
     assert documents(tmp_path / "bytes") == [[*b"hello world", 256]]

@@ -5,10 +5,12 @@ nothing, lines that Python cannot read, a Python without packages, a script of s
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 from convert_kit import WORKER_PYTHON, convert, documents, refused
 
@@ -104,3 +106,60 @@ def test_a_script_of_somebody_else_does_not_run(program, tmp_path):
     convert(package / "bin" / "ringpack", "--force", "-o", tmp_path / "out", tmp_path / "a.jsonl",
             env=environment, cwd=tmp_path / "deep")  # fmt: skip
     assert documents(tmp_path / "out") == [[97, 98, 256]] and not (tmp_path / "ran").exists()
+
+
+def mds_shard(folder, samples, said=None):
+    """An MDS shard of columns `tokens` (ids of a shape) and `n` (8 bytes), with its index."""
+    bodies = [struct.pack("<I", len(tokens)) + tokens + bytes(8) for tokens in samples]
+    ends = numpy.cumsum([8 + 4 * len(bodies), *map(len, bodies)])
+    data = struct.pack("<I", len(bodies)) + ends.astype("<u4").tobytes() + b"".join(bodies)
+    folder.mkdir()
+    (folder / "shard.00000.mds").write_bytes(data)
+    shard = {"column_names": ["tokens", "n"], "column_encodings": ["ndarray:uint16", "int"],
+             "column_sizes": [None, 8], "compression": None, "format": "mds",
+             "samples": len(bodies), "raw_data": {"basename": "shard.00000.mds", "bytes": len(data), "hashes": {}},
+             "zip_data": None, **(said or {})}
+    (folder / "index.json").write_text(json.dumps({"version": 2, "shards": [shard]}))
+    return folder
+
+
+def ids_of_shape(count, *ids):
+    return bytes([1 << 2, count]) + numpy.array(ids, "<u2").tobytes()
+
+
+MDS_LIES = {
+    "a shape": ([ids_of_shape(5, 1, 2)], {}, "expected 5 ids, as its shape says, found 2"),
+    "samples": ([ids_of_shape(2, 1, 2)], {"samples": 2}, "expected 2 samples, as index.json says"),
+    "a size": ([ids_of_shape(2, 1, 2)], {"column_sizes": [None, 9]}, "found sizes of 15"),
+    "less": ([ids_of_shape(2, 1, 2)], {"column_sizes": [None, 4]}, "found sizes of 10"),
+}
+
+
+@pytest.mark.parametrize("case", MDS_LIES)
+def test_sizes_of_mds_that_lie(program, tmp_path, case):
+    samples, said, words = MDS_LIES[case]
+    honest = mds_shard(tmp_path / "fine", [ids_of_shape(2, 1, 2), ids_of_shape(1, 3)])
+    convert(program, "--no-append-eos", "-o", tmp_path / "out", honest)
+    assert documents(tmp_path / "out") == [[1, 2], [3]]
+    lying = mds_shard(tmp_path / "lies", samples, said)
+    refused(program, "--no-append-eos", "-o", tmp_path / "x", lying,
+            words=["RP_E_CORRUPT", "shard.00000.mds", words])
+
+
+@pytest.mark.parametrize("count, sizes, words", [
+    (1, [6], "expected columns of 4 bytes, found sizes of 6"),
+    (1, [2], "expected columns of 4 bytes, found sizes of 2"),
+    (2, [4], "expected 2 samples, as index.json says, found 1"),
+])
+def test_sizes_of_litdata_that_lie(program, tmp_path, count, sizes, words):
+    folder = tmp_path / "lit"
+    folder.mkdir()
+    body = struct.pack("<I", sizes[0]) + numpy.array([1, 2], "<u2").tobytes()
+    data = struct.pack("<III", 1, 12, 12 + len(body)) + body
+    (folder / "chunk-0-0.bin").write_bytes(data)
+    config = {"compression": None, "data_format": ["no_header_numpy:5"], "data_spec": "",
+              "item_loader": "PyTreeLoader", "encryption": None}
+    chunks = [{"filename": "chunk-0-0.bin", "chunk_size": count, "chunk_bytes": len(body)}]
+    (folder / "index.json").write_text(json.dumps({"chunks": chunks, "config": config}))
+    refused(program, "--no-append-eos", "-o", tmp_path / "x", folder,
+            words=["RP_E_CORRUPT", "chunk-0-0.bin", words])

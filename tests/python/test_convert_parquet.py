@@ -45,7 +45,7 @@ def test_a_column_can_be_named(program, tmp_path):
     path = save(tmp_path / "a.parquet", input_ids=other, b_list=wanted, text=["ab"] * 20)
     convert(program, BARE, "--column", "b_list", "-o", tmp_path / "out", path)
     assert documents(tmp_path / "out") == wanted
-    convert(program, "--column", "text", "-o", tmp_path / "text", path)
+    convert(program, "--tokenizer", "bytes", "--column", "text", "-o", tmp_path / "text", path)
     assert documents(tmp_path / "text") == [[97, 98, 256]] * 20
     words = ["a.parquet", "`c`", "--column"]
     refused(program, BARE, "--column", "c", "-o", tmp_path / "x", path, words=words)

@@ -75,7 +75,8 @@ def wait_for(path, process):
 
 
 def times(folder):
-    return {name: os.stat(folder / name).st_mtime_ns for name in os.listdir(folder)}
+    return {name: os.stat(folder / name).st_mtime_ns for name in os.listdir(folder)
+            if name != "lock"}
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -99,7 +100,8 @@ def test_machines_that_share_a_directory(program, inputs, whole, tmp_path):
     assert len(before) == 18  # nothing was lost by that
     convert(program, *common, "--part", "1/3", "--workers", 2)
     os.utime(inputs[0] / "4.jsonl")  # another machine's clock
-    convert(program, *common, "--merge")
+    process = start(program, *common, "--merge")
+    assert "made again" not in process.communicate()[1] and process.returncode == 0
     assert written(out) == whole
     for wrong in "3/3", "-1/3", "1", "1/", "/3", "a/b", "0/0":
         refused(program, *common, "--part", wrong, words=["--part: expected I/N"])
@@ -305,3 +307,119 @@ def test_a_part_that_changes_before_it_is_joined_is_refused(program, broken, inp
         refused(broken, *OPTIONS, *EACH, "-o", tmp_path / "out", inputs[0], env=environment,
                 words=["RP_E_CHANGED", "000004.idx", "makes the part anew"])
         assert not (tmp_path / "out.bin").exists()
+
+
+def replaced(place, out, program):
+    """Parts, of which an input is then replaced by another of the same size; and the options."""
+    for i in range(3):
+        (place / f"{i}.jsonl").write_text(f'{{"input_ids": [{i}, 7]}}\n' * 20)
+    common = (*OPTIONS, *EACH, "-o", out, place)
+    convert(program, *common, "--part", "0/1")
+    (place / "1.jsonl").write_text('{"input_ids": [9, 7]}\n' * 20)
+    os.utime(place / "1.jsonl", (1, 1))
+    return common
+
+
+def test_a_part_of_an_input_that_was_replaced_is_not_joined(program, broken, tmp_path):
+    place, wanted = tmp_path / "in", 20 * [[0, 7]] + 20 * [[9, 7]] + 20 * [[2, 7]]
+    place.mkdir()
+    process = start(program, *replaced(place, tmp_path / "out", program), "--merge")
+    _, errors = process.communicate()
+    assert process.returncode == 0 and "1 of 3 parts" in errors and "made again" in errors
+    assert documents(tmp_path / "out") == wanted
+    common = replaced(place, tmp_path / "control", program)
+    convert(broken, *common, "--merge", env={"RP_DEFECT": "trust_changed_inputs"})
+    assert documents(tmp_path / "control") != wanted
+
+
+def test_tokens_of_a_megatron_data_set_that_were_replaced(program, inputs, tmp_path):
+    """Its input is the index, which may stay as it was."""
+    data = tmp_path / "data"
+    convert(program, *OPTIONS, "-o", data, inputs[0] / "0.jsonl")
+    common = (BARE, "-o", tmp_path / "out", data)
+    convert(program, *common, "--part", "0/1")
+    tokens = bytearray(data.with_suffix(".bin").read_bytes())
+    tokens[0] ^= 1
+    for path in tmp_path.glob("data.bin.rpx"):
+        path.unlink()
+    data.with_suffix(".bin").write_bytes(tokens)
+    os.utime(data.with_suffix(".bin"), (1, 1))
+    convert(program, *common, "--merge")
+    assert (tmp_path / "out.bin").read_bytes() == tokens
+
+
+def test_two_conversions_of_one_output(program, broken, slow, tmp_path):
+    place, wanted, environment, waits = slow
+    common = (BARE, *EACH, "--workers", 1, "-o", tmp_path / "out", place)
+    first = start(program, *common, env={**environment, "STUB_WAITS": str(waits)})
+    wait_for(waits, first)
+    refused(program, *common, env=environment,
+            words=["RP_E_BUSY", "out.parts: another conversion writes to it", "another -o"])
+    refused(program, *common, "--part", "0/1", env=environment, words=["RP_E_BUSY"])
+    convert(broken, *common, env={**environment, "RP_DEFECT": "share_parts"})  # the control
+    os.kill(int(waits.read_text()), signal.SIGKILL)
+    first.communicate(timeout=600)
+    convert(program, *common, "--force", env=environment)
+    assert documents(tmp_path / "out") == wanted
+
+
+def test_an_output_that_comes_meanwhile_is_not_replaced(program, inputs, tmp_path):
+    """Files are published under a lock of their directory, and looked for once more then."""
+    import fcntl
+
+    directory = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(directory, fcntl.LOCK_EX)
+    process = start(program, *OPTIONS, "-o", tmp_path / "out", inputs[0])
+    while not process.poll() and not any(
+        os.readlink(f"/proc/{process.pid}/fd/{name}") == str(tmp_path)
+        for name in os.listdir(f"/proc/{process.pid}/fd")
+    ):
+        time.sleep(0.01)
+    (tmp_path / "out.idx").write_text("another one's")
+    os.close(directory)
+    _, errors = process.communicate(timeout=600)
+    assert process.returncode == 2 and "out.idx: it exists already" in errors
+    assert os.listdir(tmp_path) == ["out.idx"]
+
+
+def test_a_folder_of_parts_that_others_may_write_to_is_refused(program, inputs, tmp_path):
+    make_parts(program, inputs, tmp_path / "out").chmod(0o777)
+    refused(program, *OPTIONS, *EACH, "-o", tmp_path / "out", inputs[0],
+            words=["out.parts: mode 0700 expected, 0777 found", "another -o"])
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", ""])
+def test_one_file_by_several_workers(program, tmp_path, ending):
+    """A large file is cut into pieces where lines begin, wherever those are."""
+    rows = [document or [1] for document in some_documents(7, 4000)]
+    rows[100] = [5] * 900000  # longer than several pieces
+    lines = [json.dumps({"input_ids": row}) for row in rows]
+    lines[40:40] = ["", "  "]
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(("\ufeff" + (ending or "\n").join(lines) + ending).encode())
+    convert(program, *OPTIONS, "-o", tmp_path / "whole", path)
+    assert documents(tmp_path / "whole") == rows
+    for size, workers in (1, 1), (1048577, 3), (2000000, 2):
+        said = convert(program, *OPTIONS, "--force", "--group-bytes", size, "--workers", workers,
+                       "-o", tmp_path / "out", path)
+        assert written(tmp_path / "out") == written(tmp_path / "whole") and "from 1 files" in said
+    lines[3000] = '{"input_ids": [-1]}'
+    path.write_text("\n".join(lines))
+    refused(program, *OPTIONS, "--force", "--group-bytes", 1, "-o", tmp_path / "out", path,
+            words=["a.jsonl:3001: expected token ids", "parts are finished and kept"])
+
+
+def test_row_groups_by_several_workers(program, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows, path = some_documents(8, 4000), tmp_path / "a.parquet"
+    options = {"row_group_size": 200, "compression": "none", "use_dictionary": False}
+    parquet.write_table(pyarrow.table({"input_ids": rows}), path, **options)
+    convert(program, *OPTIONS, "-o", tmp_path / "whole", path)
+    assert documents(tmp_path / "whole") == rows
+    convert(program, *OPTIONS, *EACH, "--workers", 2, "-o", tmp_path / "out", path)
+    assert written(tmp_path / "out") == written(tmp_path / "whole")
+    rows[3333] = [-1]
+    parquet.write_table(pyarrow.table({"input_ids": rows}), path, **options)
+    refused(program, *OPTIONS, "--force", "--group-bytes", 1, "-o", tmp_path / "out", path,
+            words=["a.parquet: row 3333: `input_ids`: expected token ids"])

@@ -165,7 +165,7 @@ def test_a_document_is_refused_by_the_name_of_its_object(program, folder, store)
         line = json.dumps({"prompt": "a" if name == "a" else "z", "completion": ""})
         (store.folder / f"{name}.jsonl").write_text(line)
     urls = [f"{store.base}/{name}.jsonl" for name in "ab"]
-    common = BARE, "--vocab-size", 100, "-o", folder / "x"
+    common = BARE, "--tokenizer", "bytes", "--vocab-size", 100, "-o", folder / "x"
     refused(program, *common, *urls, words=[f"{urls[1]}: ", "b.jsonl:1: token ids", "found 122"])
     refused(program, *common, *urls[::-1], words=[f"{urls[1]}: ", "found 122"])
 

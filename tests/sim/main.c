@@ -250,6 +250,7 @@ static const char *const found_elsewhere[] = {
     "ignore_tokenizer",
     "ignore_trial",
     "ignore_unknown_options",
+    "import_from_here",
     "insist_on_rings",
     "join_silently",
     "keep_queries",
@@ -317,6 +318,8 @@ static const char *const found_elsewhere[] = {
     "wait_for_alert_command",
     "wake_for_old_files",
     "write_beyond_struct",
+    "share_parts",
+    "trust_changed_inputs",
 };
 /* clang-format on */
 

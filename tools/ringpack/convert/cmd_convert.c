@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_convert — `ringpack convert INPUT... -o PREFIX`: the options. conversion.c goes on. */
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/bits.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_options.h"
@@ -43,14 +47,18 @@ static const char help[] =
     "  -o, --output PREFIX  the files to write: PREFIX.bin, PREFIX.idx\n"
     "  --force              replace an existing output: PREFIX.bin, .idx, .spans, .tokens.json\n"
     "                       and PREFIX.bin.rpx\n"
-    "  --workers N          files to convert at a time (default: one a CPU, at most 8)\n"
+    "  --workers N          groups to convert at a time (default: one a CPU, at most 8)\n"
     "  --column NAME        the column of ids, text or messages (default: input_ids, tokens, the\n"
     "                       only column of integer lists, or text; without a `text`, before the\n"
     "                       lists, `prompt` with `completion`, or `messages`)\n"
     "  --dtype T            u16, u32, i32 or i64: of ids in columns of bytes (mds, litdata,\n"
     "                       tfrecord) or in bare records (arrayrecord)\n"
-    "  --tokenizer T        bytes (default: UTF-8 bytes, vocabulary 257, EOS 256), or the path of\n"
-    "                       a Hugging Face tokenizer.json (needs the package `tokenizers`)\n"
+    "  --tokenizer T        the folder of a Hugging Face tokenizer, or its tokenizer.json (needs\n"
+    "                       the package `tokenizers`); or bytes: UTF-8 bytes, vocabulary 257,\n"
+    "                       EOS 256. Text needs it; files of text and JSONL become bytes without\n"
+    "  --special-tokens     the name of a special token in a text, for instance <|endoftext|>,\n"
+    "                       becomes that token (default: it is text as any other; templates of\n"
+    "                       chats write special tokens all the same)\n"
     "  --eos ID|TOKEN       the token that ends a document (default: the tokenizer's; rows of ids\n"
     "                       need it, or --no-append-eos)\n"
     "  --no-append-eos      do not append it (default: --append-eos)\n"
@@ -66,13 +74,15 @@ static const char help[] =
     "                       other than text and jsonl)\n"
     "  --as FORM            form of the inputs (default: by their names)\n"
     "  --glob PATTERN       in directories, take only files whose name matches; may be repeated\n"
+    "  --skip-bad           leave out rows and lines that would be refused, and count them\n"
     "  --min-bytes N        skip files and texts of fewer bytes\n"
     "  --split-bytes N      cut text files into documents at line ends, of about N bytes\n"
     "  --max-tokens N       stop after the document that reaches N tokens\n"
     "  -q, --quiet          no progress and no summary\n\n"
-    "Files are converted in groups, each to a part in PREFIX.parts, and the parts are joined at\n"
-    "the end, for which the disk needs room for the tokens twice. After a crash, a full disk or\n"
-    "Ctrl-C, the same command goes on: a part that is finished and unchanged is not made again.\n\n"
+    "Files are converted in groups, each to a part in PREFIX.parts (large JSONL and Parquet in\n"
+    "pieces), and the parts are joined at the end, for which the disk needs room for the tokens\n"
+    "twice. After a crash, a full disk or Ctrl-C, the same command goes on: a part that is\n"
+    "finished and unchanged is not made again.\n\n"
     "  --group-bytes N      bytes of input in a group (default 16m to 256m, by the size of all)\n"
     "  --part I/N           make only every N-th part, from the I-th on (0 <= I < N): N machines\n"
     "                       that share the directory of PREFIX do one conversion together\n"
@@ -145,6 +155,8 @@ static const struct option options[] = {
     {"output", required_argument, NULL, 'o'},
     {"force", no_argument, NULL, 'F'},
     {"tokenizer", required_argument, NULL, 't'},
+    {"special-tokens", no_argument, NULL, 'S'},
+    {"skip-bad", no_argument, NULL, 'B'},
     {"eos", required_argument, NULL, 'e'},
     {"append-eos", no_argument, NULL, 'a'},
     {"no-append-eos", no_argument, NULL, 'A'},
@@ -188,14 +200,14 @@ static int take_word(struct arguments *arguments, int option)
         chosen->output = optarg;
         return rp_cmd_refuse_url("convert", "output", optarg);
     case 't':
-        chosen->tokenizer = optarg;
+        chosen->tokenizer.name = optarg;
         chosen->tokenizer_given = true;
         return 0;
     case 'e':
-        chosen->eos = optarg;
+        chosen->tokenizer.eos = optarg;
         return 0;
     case 'b':
-        chosen->bos = optarg;
+        chosen->tokenizer.bos = optarg;
         return 0;
     case 'c':
         chosen->column = optarg;
@@ -237,6 +249,12 @@ static int take_option(struct arguments *arguments, int option)
         return 0;
     case 'M':
         chosen->merge = true;
+        return 0;
+    case 'S':
+        chosen->tokenizer.special_tokens = true;
+        return 0;
+    case 'B':
+        chosen->tokenizer.skip_bad = true;
         return 0;
     case 'q':
         chosen->quiet = true;
@@ -280,22 +298,46 @@ static int check_options(const struct rp_convert_options *chosen, int inputs)
     return RP_EXIT_FINE;
 }
 
+/* A folder stands for the tokenizer.json in it. The caller frees `made`. */
+static int find_tokenizer(struct rp_tokenizer_choice *tokenizer, char **made,
+                          struct rp_error *error)
+{
+    struct stat info;
+    *made = NULL;
+    if (!strcmp(tokenizer->name, "bytes") || stat(tokenizer->name, &info) < 0 ||
+        !S_ISDIR(info.st_mode))
+        return 0;
+    size_t length = strlen(tokenizer->name);
+    while (length > 1 && tokenizer->name[length - 1] == '/')
+        length--;
+    *made = rp_format("%.*s/tokenizer.json", (int)length, tokenizer->name);
+    if (!*made)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for a name");
+    tokenizer->name = *made;
+    if (access(*made, F_OK) == 0)
+        return 0;
+    return rp_fail(error, -errno, "save_pretrained() of a fast tokenizer writes it",
+                   "%s: expected the folder of a tokenizer, found no tokenizer.json", *made);
+}
+
 static int run(struct arguments *arguments, char **paths, int path_count)
 {
     struct rp_error error;
+    char *tokenizer;
     rp_interrupt_catch();
-    int code = 0;
+    int code = find_tokenizer(&arguments->options.tokenizer, &tokenizer, &error);
     for (int i = 0; i < path_count && code == 0; i++)
         code = rp_inputs_add(&arguments->inputs, paths[i], &error);
     if (code == 0)
         code = rp_conversion_run(&arguments->options, &arguments->inputs, &error);
     rp_inputs_release(&arguments->inputs);
+    free(tokenizer);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
 int rp_cmd_convert(int argc, char **argv)
 {
-    struct arguments arguments = {.options.tokenizer = "bytes"};
+    struct arguments arguments = {.options.tokenizer.name = "bytes"};
     /* One per argument is more than enough. */
     arguments.globs = calloc((size_t)argc, sizeof *arguments.globs);
     arguments.inputs.globs = arguments.globs;

@@ -27,18 +27,21 @@ static int hash_choices(struct rp_conversion *conversion, struct rp_error *error
     const struct rp_convert_options *options = conversion->options;
     char hex[RP_HASH_HEX_BYTES];
     struct rp_map file;
-    if (strcmp(options->tokenizer, "bytes")) {
-        int code = rp_map_open(&file, options->tokenizer, error);
+    if (strcmp(options->tokenizer.name, "bytes")) {
+        int code = rp_map_open(&file, options->tokenizer.name, error);
         if (code < 0)
             return code;
         conversion->tokenizer_hash = rp_hash128(file.data, file.bytes);
         rp_map_close(&file);
     }
     json_t *choices = json_pack(
-        "{s:s, s:I, s:I, s:b, s:b, s:s?, s:s?, s:s?, s:I, s:I, s:I, s:I, s:s?, s:s?}", "tokenizer",
-        rp_hash128_hex(conversion->tokenizer_hash, hex), "eos", (json_int_t)conversion->eos, "bos",
-        (json_int_t)conversion->bos, "append_eos", conversion->append_eos, "eos_declared",
-        options->eos != NULL, "mask", options->mask.name, "mask_value", options->mask.value,
+        "{s:s, s:I, s:I, s:b, s:b, s:b, s:b, s:i, s:s?, s:s?, s:s?, s:I, s:I, s:I, s:I, s:s?, "
+        "s:s?}",
+        "tokenizer", rp_hash128_hex(conversion->tokenizer_hash, hex), "eos",
+        (json_int_t)conversion->eos, "bos", (json_int_t)conversion->bos, "append_eos",
+        conversion->append_eos, "eos_declared", options->tokenizer.eos != NULL, "special_tokens",
+        options->tokenizer.special_tokens, "skip_bad", options->tokenizer.skip_bad, "text",
+        (int)conversion->text, "mask", options->mask.name, "mask_value", options->mask.value,
         "mask_of", options->mask.of, "vocab_size", (json_int_t)conversion->vocab_size, "min_bytes",
         (json_int_t)options->min_bytes, "split_bytes", (json_int_t)options->split_bytes,
         "max_tokens", (json_int_t)options->max_tokens, "column", options->column, "dtype",
@@ -75,24 +78,30 @@ static int settle_tokens(struct rp_conversion *conversion, const struct rp_token
 {
     const struct rp_convert_options *options = conversion->options;
     bool all_text = all_are(conversion->inputs, RP_READ_TEXT, RP_READ_JSON);
+    bool is_prose = all_are(conversion->inputs, RP_READ_TEXT, RP_READ_TEXT);
     bool copied = all_are(conversion->inputs, RP_READ_MEGATRON, RP_READ_MEGATRON);
-    conversion->append_eos = !options->no_append_eos && (!copied || options->eos);
+    conversion->append_eos = !options->no_append_eos && (!copied || options->tokenizer.eos);
     conversion->eos = tokenizer->eos;
-    conversion->bos = options->bos ? tokenizer->bos : -1;
+    conversion->bos = options->tokenizer.bos ? tokenizer->bos : -1;
     if (conversion->append_eos && conversion->eos < 0)
         return rp_fail(error, -RP_E_USAGE, "give --eos, a token or its id, or --no-append-eos",
-                       "%s: which of its tokens ends a document is not clear", options->tokenizer);
+                       "%s: which of its tokens ends a document is not clear",
+                       options->tokenizer.name);
     if (options->vocab_size)
         conversion->vocab_size = options->vocab_size;
     else if (options->tokenizer_given || all_text)
         conversion->vocab_size = tokenizer->vocab_size;
-    conversion->tokenizer_known = options->tokenizer_given || (all_text && !options->vocab_size);
+    bool default_bytes = is_prose || (all_text && !options->vocab_size);
+    conversion->tokenizer_known = options->tokenizer_given || default_bytes;
+    conversion->text = options->tokenizer_given ? RP_TEXT_TOKENS
+                       : default_bytes          ? RP_TEXT_BYTES
+                                                : RP_TEXT_REFUSED;
     int64_t eos = appended_eos(conversion);
     if (conversion->vocab_size)
         conversion->wide = conversion->vocab_size > RP_OUTPUT_IDS_NARROW;
     else
         conversion->wide = rp_ends_are_wide(conversion);
-    int code = check_end(conversion, "--eos", options->eos != NULL, eos, error);
+    int code = check_end(conversion, "--eos", options->tokenizer.eos != NULL, eos, error);
     if (code == 0)
         code = check_end(conversion, "--bos", true, conversion->bos, error);
     return code == 0 ? hash_choices(conversion, error) : code;
@@ -129,7 +138,7 @@ static int check_all_finished(const struct rp_conversion *conversion, struct rp_
 {
     size_t missing = 0, first = 0;
     for (size_t i = conversion->task_count; i-- > 0;)
-        if (!conversion->tasks[i].finished) {
+        if (!conversion->tasks[i].finished && !conversion->tasks[i].changed) {
             missing++;
             first = i;
         }
@@ -188,6 +197,14 @@ static void print_summary(const struct rp_conversion *conversion, const struct r
         printf("skipped: %s binary, %s not UTF-8, %s too small, %s unreadable\n",
                rp_cmd_count_text(counts->binary, a), rp_cmd_count_text(counts->not_utf8, b),
                rp_cmd_count_text(counts->too_small, c), rp_cmd_count_text(unreadable, d));
+    if (counts->bad > 0)
+        printf("left out: %s bad rows (--skip-bad)\n", rp_cmd_count_text(counts->bad, a));
+    if (counts->special > 0)
+        printf("special tokens: %s names of them in texts became %s\n",
+               rp_cmd_count_text(counts->special, a),
+               conversion->options->tokenizer.special_tokens
+                   ? "tokens (--special-tokens)"
+                   : "text; with --special-tokens they become tokens");
     if (inputs->beside > 0)
         printf("left out: %s files of text beside files of records\n",
                rp_cmd_count_text(inputs->beside, a));
@@ -204,8 +221,13 @@ static int finish(struct rp_conversion *conversion, uint64_t started_ns, struct 
         code = rp_parts_join(conversion, &made, error);
     if (code == 0)
         code = check_found(conversion, &made, error);
+    conversion->joined = code == 0;
     if (code == 0 && conversion->folder)
         rp_parts_remove(conversion);
+    if (code == 0 && made.counts.as_bytes > 0)
+        fputs("ringpack: text became UTF-8 bytes, vocabulary 257, because no tokenizer was named\n"
+              "  next: --tokenizer FOLDER of the model, or --tokenizer bytes if bytes are wanted\n",
+              stderr);
     if (code == 0 && !conversion->options->quiet)
         print_summary(conversion, &made, (double)(rp_now_ns() - started_ns) / 1e9);
     return code;
@@ -231,28 +253,41 @@ static void print_kept(const struct rp_conversion *conversion)
         finished += conversion->tasks[i].finished;
     if (!conversion->folder || conversion->options->merge)
         return;
-    if (finished == 0)
-        rmdir(conversion->folder);
-    else
+    if (finished > 0)
         fprintf(stderr,
                 "ringpack: %zu of %zu parts are finished and kept in %s; the same command goes on "
                 "from there\n",
                 finished, conversion->task_count, conversion->folder);
 }
 
+/* Of --merge: parts whose inputs have changed since are made again, if no other is missing. */
+static int find_changed(struct rp_conversion *conversion, struct rp_error *error)
+{
+    size_t changed = 0;
+    for (size_t i = 0; i < conversion->task_count; i++) {
+        struct rp_task *task = &conversion->tasks[i];
+        task->mine = task->changed && !task->finished;
+        changed += task->mine;
+    }
+    int code = check_all_finished(conversion, error);
+    if (code == 0 && changed > 0)
+        fprintf(stderr,
+                "ringpack: %zu of %zu parts in %s are made again: their inputs have changed\n",
+                changed, conversion->task_count, conversion->folder);
+    return code;
+}
+
 static int convert_all(struct rp_conversion *conversion, struct rp_convert *first,
                        uint64_t started_ns, struct rp_error *error)
 {
     const struct rp_convert_options *options = conversion->options;
-    int code = rp_tasks_make(conversion, error);
-    if (code == 0 && options->parts == 0)
-        code = refuse_existing(options, error);
-    if (code == 0 && conversion->folder && !options->merge)
-        code = rp_dir_make(conversion->folder, error);
+    int code = options->parts == 0 ? refuse_existing(options, error) : 0;
     if (code < 0)
         return code;
     find_finished(conversion);
-    if (!options->merge)
+    if (options->merge)
+        code = find_changed(conversion, error);
+    if (code == 0)
         code = rp_pool_run(conversion, first, error);
     if (code == 0 && options->parts > 0)
         print_part(conversion);
@@ -263,26 +298,41 @@ static int convert_all(struct rp_conversion *conversion, struct rp_convert *firs
     return code;
 }
 
+/* Does the folder of parts hold nothing that is kept? */
+static bool is_unused(const struct rp_conversion *conversion)
+{
+    for (size_t i = 0; i < conversion->task_count && !conversion->joined; i++)
+        if (conversion->tasks[i].finished || conversion->options->merge)
+            return false;
+    return true;
+}
+
 int rp_conversion_run(const struct rp_convert_options *options, const struct rp_inputs *inputs,
                       struct rp_error *error)
 {
-    struct rp_conversion conversion = {.options = options, .inputs = inputs};
+    struct rp_conversion conversion = {.options = options, .inputs = inputs, .lock = -1};
     struct rp_convert first;
     struct rp_tokenizer tokenizer;
     uint64_t started_ns = rp_now_ns();
     if (inputs->count == 0)
         return check_found(&conversion, &(struct rp_task_part){0}, error);
-    int code = rp_tokenizer_open(&tokenizer, options->tokenizer, options->eos, options->bos, 0,
-                                 rp_convert_sink, &first, error);
+    int code = rp_tokenizer_open(&tokenizer, &options->tokenizer, 0, rp_convert_sink, &first,
+                                 error);
     if (code < 0)
         return code;
     code = settle_tokens(&conversion, &tokenizer, error);
     first = rp_task_convert(&conversion);
     first.tokenizer = tokenizer;
     if (code == 0)
+        code = rp_tasks_make(&conversion, error);
+    if (code == 0)
+        code = rp_parts_take(&conversion, error);
+    if (code == 0)
         code = convert_all(&conversion, &first, started_ns, error);
+    rp_parts_give_back(&conversion, is_unused(&conversion));
     rp_tokenizer_close(&first.tokenizer);
     free(conversion.tasks);
+    free(conversion.pieces);
     free(conversion.folder);
     return code;
 }

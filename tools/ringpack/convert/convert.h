@@ -74,8 +74,10 @@ struct rp_input {
     char *path; /* of an object in a store its name: the URL without the query */
     char *url;  /* of an object in a store; NULL: it is a file */
     uint64_t bytes;
-    uint64_t mtime_ns; /* of an object: what identifies its content */
+    uint64_t mtime_ns; /* of an object: what identifies its content; of several files: a hash */
     const struct rp_form *form;
+    uint64_t begin, end; /* of a piece: it has the lines, or row groups, that begin there; else 0 */
+    bool is_folder;      /* it, or a file that stands for its folder */
     bool named; /* by the user, so it must be readable; one found in a directory may be skipped */
 };
 struct rp_inputs {
@@ -102,6 +104,15 @@ void rp_inputs_leave_out_text(struct rp_inputs *inputs, size_t first);
 /** Do the globs select a file, whose path below its directory is this? */
 bool rp_inputs_select(const struct rp_inputs *inputs, const char *below);
 void rp_inputs_release(struct rp_inputs *inputs);
+
+/* pieces.c */
+
+/** The inputs, of which files that can be read from any place on are cut into pieces of this size.
+ * A piece owns nothing. The caller frees the list. NULL: no memory. */
+struct rp_input *rp_inputs_cut(const struct rp_inputs *inputs, uint64_t piece_bytes, size_t *count);
+/** Lines that begin before a piece. */
+RP_MUST_CHECK int rp_inputs_lines_before(const struct rp_input *input, uint64_t *lines,
+                                         struct rp_error *error);
 
 /** Add a file, or the files of a directory: those that its own listing names, in that order, or
  * every regular file below it, sorted bytewise by path. */
@@ -165,6 +176,7 @@ struct rp_output {
     struct rp_new_file tokens;
     char *token_path, *index_path;
     bool wide;    /* i32; u16 otherwise */
+    bool replace; /* existing files */
     bool full;    /* all or nothing, under a name that users see: with the sidecar, and with */
     char *origin; /* what the ids mean, for PREFIX.tokens.json */
     uint8_t *buffer;
@@ -201,8 +213,20 @@ RP_MUST_CHECK int rp_output_mask(struct rp_output *output, size_t document,
  * nothing stays. */
 RP_MUST_CHECK int rp_output_publish(struct rp_output *output, struct rp_error *error);
 void rp_output_discard(struct rp_output *output);
+/** While the returned descriptor is open, no other conversion publishes files in the directory of
+ * PREFIX (parts_lock.c). */
+RP_MUST_CHECK int rp_output_lock(const char *prefix, struct rp_error *error);
 
-/* worker.c: a process that runs tools/python/ringpack/_convert/worker.py, which has the protocol */
+/* What decides which tokens a text becomes. The strings stay the caller's. */
+struct rp_tokenizer_choice {
+    const char *name;      /* "bytes", or the path of a tokenizer.json */
+    const char *eos, *bos; /* token ids, the texts of tokens, or NULL */
+    bool special_tokens;   /* the name of one in a text becomes the token, and is no text */
+    bool skip_bad;         /* of rows that its process reads */
+};
+
+/* worker.c, spawn.c: a process that runs tools/python/ringpack/_convert/worker.py, which has the
+ * protocol */
 
 struct rp_worker {
     pid_t child; /* 0: none */
@@ -222,7 +246,9 @@ struct rp_frame {
     enum rp_frame_kind kind;
     uint32_t documents, width;
     uint32_t share;    /* of the file that is done, in 2^-32 */
-    uint64_t dropped;  /* texts that were too small */
+    uint32_t dropped;  /* texts that were too small */
+    uint32_t special;  /* names of special tokens in texts */
+    uint32_t bad;      /* rows that were skipped */
     uint32_t *lengths; /* [documents] */
     uint8_t *ids;
     struct rp_mask_origin origin; /* of their mask; without a name: they have none */
@@ -237,8 +263,8 @@ enum rp_ask {
     RP_ASK_CHATS,      /* lines of messages */
 };
 /** As rp_tokenizer_open. */
-RP_MUST_CHECK int rp_worker_open(struct rp_worker *worker, const char *tokenizer, const char *eos,
-                                 const char *bos, uint32_t threads, struct rp_error *error);
+RP_MUST_CHECK int rp_worker_open(struct rp_worker *worker, const struct rp_tokenizer_choice *choice,
+                                 uint32_t threads, struct rp_error *error);
 RP_MUST_CHECK int rp_worker_send(struct rp_worker *worker, const void *data, size_t bytes,
                                  struct rp_error *error);
 /** Receive a frame, with its lengths and ids; rp_frame_release in any case. */
@@ -251,21 +277,25 @@ void rp_worker_close(struct rp_worker *worker, bool at_once);
 /* decompress.c: one more process, for one file of text */
 
 struct rp_plain {
-    int fd; /* the file, or a pipe with what the worker makes of it */
+    int fd;     /* the file, or a pipe with what the worker makes of it */
+    int packed; /* the file that the worker reads; its offset is how far the worker is. -1: none */
     pid_t child;
 };
 /** Open a file for reading; one that ends in .zst is decompressed on the way. */
 RP_MUST_CHECK int rp_plain_open(struct rp_plain *plain, const char *path, struct rp_error *error);
+/** Bytes of the file that are done, of which the reader of `fd` has taken `taken`; 0: not known. */
+uint64_t rp_plain_done(const struct rp_plain *plain, int64_t taken);
 /** After the last byte was read (`code` 0), or before (`code` anything else). The descriptor stays
  * the caller's. Returns `code`, or what was wrong with the archive; a second call returns `code`.
  */
 RP_MUST_CHECK int rp_plain_end(struct rp_plain *plain, const char *path, int code,
                                struct rp_error *error);
 
-/** Start the worker script, with arguments after its name and these descriptors as stdin and
- * stdout. */
-RP_MUST_CHECK int rp_worker_spawn(pid_t *child, const char *const arguments[4], int input,
-                                  int output, struct rp_error *error);
+#define RP_WORKER_WORDS 6u
+/** Start the worker script, with arguments (the first NULL ends them) after its name and these
+ * descriptors as stdin and stdout. Nothing is imported from the current directory. */
+RP_MUST_CHECK int rp_worker_spawn(pid_t *child, const char *const arguments[RP_WORKER_WORDS],
+                                  int input, int output, struct rp_error *error);
 
 /* tokenizer.c */
 
@@ -276,12 +306,13 @@ RP_MUST_CHECK int rp_frame_deliver(const struct rp_frame *frame, rp_sink *sink, 
                                    struct rp_error *error);
 
 struct rp_tokenizer {
-    const char *name, *eos_text, *bos_text;
+    struct rp_tokenizer_choice choice; /* without a name it is not open */
     uint32_t threads;
     uint64_t vocab_size;
     int64_t eos, bos; /* -1: not known */
     rp_sink *sink;
     void *context;
+    uint64_t special, bad;   /* what the frames of texts counted */
     struct rp_worker worker; /* started when it is needed; text becomes bytes without it */
     uint8_t *batch;          /* texts to the worker, not yet sent */
     size_t batch_bytes, batch_capacity;
@@ -291,10 +322,9 @@ struct rp_tokenizer {
     uint16_t *ids;
     size_t ids_capacity;
 };
-/** `name` is "bytes" or the path of a tokenizer.json; `eos` and `bos` are token ids, the texts of
- * tokens, or NULL; `threads` that it may use, 0 = as it likes. The strings stay the caller's. */
-RP_MUST_CHECK int rp_tokenizer_open(struct rp_tokenizer *tokenizer, const char *name,
-                                    const char *eos, const char *bos, uint32_t threads,
+/** `threads` that it may use, 0 = as it likes. */
+RP_MUST_CHECK int rp_tokenizer_open(struct rp_tokenizer *tokenizer,
+                                    const struct rp_tokenizer_choice *choice, uint32_t threads,
                                     rp_sink *sink, void *context, struct rp_error *error);
 /** Tokenise a text. Its tokens reach the sink now or later, in the order of the texts. Returns what
  * the sink returned. */
@@ -323,6 +353,17 @@ void rp_tokenizer_close(struct rp_tokenizer *tokenizer);
 
 struct rp_counts {
     uint64_t files, binary, not_utf8, too_small, unreadable;
+    uint64_t as_bytes; /* texts that became bytes because no tokenizer was named */
+    uint64_t special;  /* names of special tokens in texts */
+    uint64_t bad;      /* rows and lines that were skipped */
+};
+#define RP_COUNTS (sizeof(struct rp_counts) / sizeof(uint64_t))
+
+/* What becomes of text. */
+enum rp_text_rule {
+    RP_TEXT_REFUSED, /* no tokenizer is named, and bytes would be mixed with ids of another one */
+    RP_TEXT_BYTES,   /* no tokenizer is named */
+    RP_TEXT_TOKENS,
 };
 
 /* One thread's conversion. */
@@ -336,11 +377,15 @@ struct rp_convert {
     const char *dtype;  /* of ids in bytes; NULL: not declared */
     int64_t eos, bos;   /* put around every document; -1 = none */
     bool append_eos;
+    bool skip_bad;
+    bool bad_line; /* what is wrong is of this line alone */
+    enum rp_text_rule text;
     bool eos_declared;          /* by --eos: tokens that somebody else made need it */
     struct rp_mask_choice mask; /* of the columns beside the tokens; "none": every token is
                                    trained */
     struct rp_span_list runs;   /* of a line of JSONL, or of a document of Megatron */
     struct rp_mask_origin line_mask;
+    uint64_t line_base; /* lines before the piece that is read, once something is wrong in it */
     bool may_be_value;  /* the file being read is RP_READ_JSON */
     const char *path;   /* of the file being read, for messages */
     const char *prefix; /* of the output: objects of stores are beside it while they are read */
@@ -368,6 +413,13 @@ RP_MUST_CHECK int rp_convert_documents(struct rp_convert *convert, const struct 
                                        struct rp_error *error);
 /** The sink of the tokenizer, and of tokens that need none: check them, count them, write them. */
 int rp_convert_sink(void *convert, const struct rp_ids *ids, struct rp_error *error);
+/** Text is about to become tokens: may it? It is counted. */
+RP_MUST_CHECK int rp_convert_take_text(struct rp_convert *convert, struct rp_error *error);
+/** A row or line is bad: it is left out, counted, and of the first ones `error` is told. Returns 0.
+ */
+int rp_convert_skip(struct rp_convert *convert, const struct rp_error *error);
+/** The bytes of a byte order mark that a text begins with. */
+size_t rp_convert_mark_bytes(const char *text, size_t bytes);
 /** So many bytes of the file being read are done. */
 void rp_convert_tell(struct rp_convert *convert, uint64_t bytes);
 

@@ -16,7 +16,7 @@ enum { EXIT_NO_PACKAGE = 3, EXIT_CORRUPT = 4 }; /* of the worker script */
 int rp_plain_open(struct rp_plain *plain, const char *path, struct rp_error *error)
 {
     int ends[2];
-    *plain = (struct rp_plain){.fd = rp_file_open_read(path, NULL, error)};
+    *plain = (struct rp_plain){.fd = rp_file_open_read(path, NULL, error), .packed = -1};
     if (plain->fd < 0 || !rp_text_has_suffix(path, ".zst"))
         return plain->fd < 0 ? plain->fd : 0;
     int file = plain->fd;
@@ -24,21 +24,31 @@ int rp_plain_open(struct rp_plain *plain, const char *path, struct rp_error *err
         close(file);
         return rp_fail(error, -errno, NULL, "cannot make a pipe: %s", strerror(errno));
     }
-    const char *arguments[4] = {"--decompress", "zstd"};
+    const char *arguments[RP_WORKER_WORDS] = {"--decompress", "zstd"};
     int code = rp_worker_spawn(&plain->child, arguments, file, ends[1], error);
     close(ends[1]);
-    close(file);
     if (code < 0) {
+        close(file);
         close(ends[0]);
         return code;
     }
     plain->fd = ends[0];
+    plain->packed = file;
     return 0;
+}
+
+uint64_t rp_plain_done(const struct rp_plain *plain, int64_t taken)
+{
+    int64_t done = plain->packed >= 0 ? lseek(plain->packed, 0, SEEK_CUR) : taken;
+    return done > 0 ? (uint64_t)done : 0;
 }
 
 int rp_plain_end(struct rp_plain *plain, const char *path, int code, struct rp_error *error)
 {
     int status = 0;
+    if (plain->packed >= 0)
+        close(plain->packed);
+    plain->packed = -1;
     if (!plain->child)
         return code;
     if (code != 0)

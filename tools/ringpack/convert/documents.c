@@ -14,11 +14,13 @@ static int send_request(struct rp_convert *convert, const struct rp_input *input
 {
     struct rp_worker *worker = &convert->tokenizer.worker;
     const struct rp_mask_choice *mask = &convert->mask;
-    json_t *request = json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:I}", "path",
-                                input->path, "form", input->form->name, "column", convert->column,
-                                "dtype", convert->dtype, "mask", mask->name, "mask_value",
-                                mask->value, "mask_of", mask->of, "min_bytes",
-                                (json_int_t)convert->min_bytes);
+    json_t *request = json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:I, s:b, s:b, s:I, s:I}",
+                                "path", input->path, "form", input->form->name, "column",
+                                convert->column, "dtype", convert->dtype, "mask", mask->name,
+                                "mask_value", mask->value, "mask_of", mask->of, "min_bytes",
+                                (json_int_t)convert->min_bytes, "has_tokenizer",
+                                convert->text == RP_TEXT_TOKENS, "skip_bad", convert->skip_bad,
+                                "begin", (json_int_t)input->begin, "end", (json_int_t)input->end);
     char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
     json_decref(request);
     if (!text)
@@ -36,6 +38,8 @@ static int take_frame(struct rp_convert *convert, const struct rp_input *input,
                       struct rp_frame *frame, struct rp_error *error)
 {
     convert->counts.too_small += frame->dropped;
+    convert->counts.special += frame->special;
+    convert->counts.bad += frame->bad;
     struct rp_mask_origin origin = frame->origin;
     int failed = rp_mask_origin(&frame->origin, origin.name, &convert->mask, error);
     if (failed < 0)
@@ -73,7 +77,7 @@ int rp_convert_documents(struct rp_convert *convert, const struct rp_input *inpu
         if (code == 0)
             code = rp_interrupt_check(RP_CONVERT_IS_SAFE, error);
     }
-    convert->counts.files += code == 0 || code == RP_CONVERT_ENOUGH;
+    convert->counts.files += input->begin == 0 && (code == 0 || code == RP_CONVERT_ENOUGH);
     convert->in_rows = false;
     if (code != 0) /* what it still says is not wanted */
         rp_worker_close(worker, true);

@@ -2,9 +2,12 @@
 /* input_list.c — the list of files to convert. */
 #include <errno.h>
 #include <fnmatch.h>
+#include <fts.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/mem.h"
+#include "base/text.h"
 #include "convert/convert.h"
 #include "object/url.h"
 
@@ -47,6 +50,70 @@ static int check_form(const struct rp_inputs *inputs, const char *name, const st
                : 0;
 }
 
+static uint64_t time_of(const struct stat *info)
+{
+    return (uint64_t)info->st_mtim.tv_sec * 1000000000u + (uint64_t)info->st_mtim.tv_nsec;
+}
+
+static void add_stamp(struct rp_hasher *hasher, const char *path, const struct stat *info)
+{
+    const uint64_t numbers[] = {(uint64_t)info->st_size, time_of(info)};
+    rp_hasher_add(hasher, path, strlen(path) + 1);
+    rp_hasher_add(hasher, numbers, sizeof numbers);
+}
+
+static int compare_names(const FTSENT **a, const FTSENT **b)
+{
+    return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+/* Of all files of a folder that is one input: their names, sizes and times. */
+static uint64_t folder_stamp(const char *folder)
+{
+    struct rp_hasher hasher;
+    char *name = strdup(folder), *const roots[] = {name, NULL};
+    FTS *tree = name ? fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, compare_names) : NULL;
+    rp_hasher_begin(&hasher);
+    for (FTSENT *entry; tree && (entry = fts_read(tree)) != NULL;)
+        if (entry->fts_info == FTS_F)
+            add_stamp(&hasher, entry->fts_path, entry->fts_statp);
+    if (tree)
+        fts_close(tree);
+    free(name);
+    return rp_hasher_finish(&hasher).low;
+}
+
+/* Of an index, its time and that of the tokens that it belongs to. */
+static uint64_t megatron_stamp(const char *path, const struct stat *index)
+{
+    struct rp_hasher hasher;
+    struct stat tokens;
+    char *name = rp_format("%.*s.bin", (int)(strlen(path) - strlen(".idx")), path);
+    rp_hasher_begin(&hasher);
+    add_stamp(&hasher, "", index);
+    if (name && stat(name, &tokens) == 0)
+        add_stamp(&hasher, "", &tokens);
+    free(name);
+    return rp_hasher_finish(&hasher).low;
+}
+
+/* What changes when the content does. */
+static uint64_t stamp_of(const char *path, const struct stat *info, bool is_folder,
+                         const struct rp_form *form)
+{
+    if (is_folder && S_ISDIR(info->st_mode))
+        return folder_stamp(path);
+    if (is_folder) {
+        char *folder = rp_path_directory(path);
+        uint64_t stamp = folder ? folder_stamp(folder) : 0;
+        free(folder);
+        return stamp;
+    }
+    if (form->reading == RP_READ_MEGATRON && rp_text_has_suffix(path, ".idx"))
+        return megatron_stamp(path, info);
+    return time_of(info);
+}
+
 int rp_inputs_add_file(struct rp_inputs *inputs, const char *path, const struct rp_form *form,
                        bool named, struct rp_error *error)
 {
@@ -54,11 +121,14 @@ int rp_inputs_add_file(struct rp_inputs *inputs, const char *path, const struct 
     if (stat(path, &info) < 0)
         return rp_fail(error, -errno, NULL, "%s: cannot open: %s", path, strerror(errno));
     int code = check_form(inputs, path, form, error);
+    const struct rp_form *taken = inputs->as ? inputs->as : form;
+    bool is_folder = S_ISDIR(info.st_mode) || !strcmp(taken->name, "levanter");
     const struct rp_input file = {
         .path = code == 0 ? strdup(path) : NULL,
         .bytes = (uint64_t)info.st_size,
-        .mtime_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec,
-        .form = inputs->as ? inputs->as : form,
+        .mtime_ns = stamp_of(path, &info, is_folder, taken),
+        .is_folder = is_folder,
+        .form = taken,
         .named = named,
     };
     return code == 0 ? append(inputs, file, error) : code;

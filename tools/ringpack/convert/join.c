@@ -136,11 +136,12 @@ static int join_part(struct rp_conversion *conversion, struct rp_output *output,
 
 static void add_counts(struct rp_counts *sum, const struct rp_counts *counts)
 {
-    sum->files += counts->files;
-    sum->binary += counts->binary;
-    sum->not_utf8 += counts->not_utf8;
-    sum->too_small += counts->too_small;
-    sum->unreadable += counts->unreadable;
+    uint64_t all[RP_COUNTS], more[RP_COUNTS];
+    memcpy(all, sum, sizeof all);
+    memcpy(more, counts, sizeof more);
+    for (size_t i = 0; i < RP_COUNTS; i++)
+        all[i] += more[i];
+    memcpy(sum, all, sizeof all);
 }
 
 /* The type of the output follows from all ids, those that are put around documents among them, so

@@ -16,20 +16,49 @@
 #define READ_BYTES (1u << 20)
 #endif
 
-static int fail_line(const struct rp_convert *convert, int code, const char *expected,
-                     const char *found, struct rp_error *error)
+static int fail_line(struct rp_convert *convert, int code, const char *expected, const char *found,
+                     struct rp_error *error)
 {
+    convert->bad_line = true;
     return rp_fail(error, code, convert->may_be_value ? RP_CONVERT_IS_VALUE : RP_CONVERT_MEND,
                    "%s:%" PRIu64 ": expected %s, found %.200s", convert->path, convert->line,
                    expected, found);
+}
+
+static const char *type_name(const json_t *value)
+{
+    static const char *const names[] = {"an object",     "a list", "text",  "an integer",
+                                        "a real number", "true",   "false", "null"};
+    return names[json_typeof(value)];
+}
+
+/* A null is as if it were not there. */
+static json_t *field(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+static int fail_id(struct rp_convert *convert, const char *key, const json_t *item,
+                   struct rp_error *error)
+{
+    char expected[128], found[64];
+    snprintf(expected, sizeof expected, "token ids from 0 to 2147483647 in `%s`", key);
+    if (json_is_integer(item))
+        snprintf(found, sizeof found, "%" JSON_INTEGER_FORMAT, json_integer_value(item));
+    else
+        snprintf(found, sizeof found, "%s", type_name(item));
+    return fail_line(convert, -RP_E_FORMAT, expected, found, error);
 }
 
 static int add_tokens(struct rp_convert *convert, json_t *object, const char *key,
                       struct rp_error *error)
 {
     json_t *list = json_object_get(object, key);
+    char expected[64];
+    snprintf(expected, sizeof expected, "a list of token ids in `%s`", key);
     if (!json_is_array(list))
-        return fail_line(convert, -RP_E_FORMAT, "an array of token ids", key, error);
+        return fail_line(convert, -RP_E_FORMAT, expected, type_name(list), error);
     if (convert->append_eos && !convert->eos_declared)
         return rp_fail(error, -RP_E_USAGE, "give --eos N, or --no-append-eos",
                        "%s:%" PRIu64 ": `%s`: which token ends a document is not known",
@@ -43,8 +72,7 @@ static int add_tokens(struct rp_convert *convert, json_t *object, const char *ke
         json_t *item = json_array_get(list, i);
         json_int_t value = json_integer_value(item);
         if (!json_is_integer(item) || value < 0 || value > INT32_MAX)
-            code = fail_line(convert, -RP_E_FORMAT, "token ids from 0 to 2147483647",
-                             "something else", error);
+            code = fail_id(convert, key, item, error);
         tokens[i] = (uint32_t)value;
     }
     /* Texts before this line may still be with the tokenizer: order first. */
@@ -63,12 +91,15 @@ static int add_tokens(struct rp_convert *convert, json_t *object, const char *ke
 static int add_text(struct rp_convert *convert, json_t *text, struct rp_error *error)
 {
     if (!json_is_string(text))
-        return fail_line(convert, -RP_E_FORMAT, "a string in `text`", "another type", error);
+        return fail_line(convert, -RP_E_FORMAT, "a string in `text`", type_name(text), error);
     size_t bytes = json_string_length(text);
     if (bytes == 0 || bytes < convert->min_bytes) {
         convert->counts.too_small++;
         return 0;
     }
+    int code = rp_convert_take_text(convert, error);
+    if (code < 0)
+        return code;
     return rp_tokenizer_add(&convert->tokenizer, json_string_value(text), bytes, error);
 }
 
@@ -96,24 +127,33 @@ static int check_mask(const struct rp_convert *convert, enum rp_ask ask, struct 
                    convert->line, option, given, ask == RP_ASK_CHATS ? "messages" : "prompt", made);
 }
 
+static bool is_text_or_null(const json_t *value)
+{
+    return json_is_string(value) || json_is_null(value);
+}
+
 /* A prompt and its completion, or the messages of a chat: the worker makes ids and a mask of them.
- * The texts of a chat's template have all ends that they want. */
+ * The texts of a chat's template have all ends that they want. A null is an empty text. */
 static int add_chat(struct rp_convert *convert, json_t *object, const char *line, size_t bytes,
                     struct rp_error *error)
 {
     json_t *completion = json_object_get(object, "completion");
     json_t *prompt = completion ? json_object_get(object, "prompt") : NULL; /* else it is a note */
-    bool is_text = json_is_string(prompt) && json_is_string(completion);
+    bool is_text = prompt && is_text_or_null(prompt) && is_text_or_null(completion);
     if (is_text && json_string_length(prompt) + json_string_length(completion) == 0) {
         convert->counts.too_small++;
         return 0;
     }
-    if (!is_text && prompt && !(json_is_array(prompt) && json_is_array(completion)))
+    bool are_lists = (json_is_array(prompt) || json_is_null(prompt)) &&
+                     (json_is_array(completion) || json_is_null(completion));
+    if (!is_text && prompt && !are_lists)
         return fail_line(convert, -RP_E_FORMAT,
                          "`prompt` and `completion` that are both text or both lists of messages",
                          "something else", error);
     enum rp_ask ask = is_text ? RP_ASK_PAIRS : prompt ? RP_ASK_CHAT_PAIRS : RP_ASK_CHATS;
     int code = check_mask(convert, ask, error);
+    if (code == 0 && is_text)
+        code = rp_convert_take_text(convert, error);
     if (code < 0)
         return code;
     const struct rp_chat chat = {
@@ -124,15 +164,21 @@ static int add_chat(struct rp_convert *convert, json_t *object, const char *line
 static int add_object(struct rp_convert *convert, json_t *object, const char *line, size_t bytes,
                       struct rp_error *error)
 {
-    const char *key = json_object_get(object, "tokens") ? "tokens" : "input_ids";
-    json_t *text = json_object_get(object, "text");
-    if (json_object_get(object, key))
+    static const char *const empty[] = {"tokens", "input_ids", "text", "messages"};
+    const char *key = field(object, "tokens") ? "tokens" : "input_ids";
+    json_t *text = field(object, "text");
+    if (field(object, key))
         return add_tokens(convert, object, key, error);
     if (text)
         return add_text(convert, text, error);
-    if (json_object_get(object, "messages") ||
+    if (field(object, "messages") ||
         (json_object_get(object, "prompt") && json_object_get(object, "completion")))
         return add_chat(convert, object, line, bytes, error);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(empty); i++)
+        if (json_object_get(object, empty[i])) { /* it is null */
+            convert->counts.too_small++;
+            return 0;
+        }
     return fail_line(convert, -RP_E_FORMAT,
                      "an object with `text`, `tokens`, `input_ids`, `messages`, or `prompt` and "
                      "`completion`",
@@ -153,21 +199,44 @@ static int add_line(struct rp_convert *convert, const char *line, size_t bytes,
         return 0;
     json_error_t reason;
     json_t *object = json_loadb(line, bytes, JSON_ALLOW_NUL, &reason);
-    if (!object)
-        return fail_line(convert, -RP_E_FORMAT, "a JSON object on one line", reason.text, error);
-    code = add_object(convert, object, line, bytes, error);
+    convert->bad_line = false;
+    code = object
+               ? add_object(convert, object, line, bytes, error)
+               : fail_line(convert, -RP_E_FORMAT, "a JSON object on one line", reason.text, error);
     json_decref(object);
+    if (code < 0 && convert->bad_line && convert->skip_bad)
+        return rp_convert_skip(convert, error);
     return code;
+}
+
+/* Where lines are read from: `at` of the file is the first byte of the buffer. */
+struct place {
+    uint64_t begin, at, end; /* of a piece; end 0: the whole file */
+    bool skips;              /* the line of this byte belongs to the piece before */
+};
+
+static bool is_past(const struct place *place, size_t begin)
+{
+    return place->end > 0 && !place->skips && place->at + begin >= place->end;
+}
+
+static int take_line(struct rp_convert *convert, struct place *place, const char *line,
+                     size_t bytes, struct rp_error *error)
+{
+    if (!place->skips)
+        return add_line(convert, line, bytes, error);
+    place->skips = false;
+    return 0;
 }
 
 /* Lines of any length: what is left of the last piece moves to the front of the buffer. */
 static int add_lines(struct rp_convert *convert, gzFile file, struct rp_plain *plain,
-                     struct rp_error *error)
+                     struct place place, struct rp_error *error)
 {
     char *buffer = NULL;
     size_t used = 0, capacity = 0;
     int code = 0, got = 1;
-    while (code == 0 && got > 0) {
+    while (code == 0 && got > 0 && !is_past(&place, 0)) {
         if (capacity - used < READ_BYTES) {
             capacity = 2 * capacity + READ_BYTES;
             char *larger = realloc(buffer, capacity);
@@ -180,8 +249,8 @@ static int add_lines(struct rp_convert *convert, gzFile file, struct rp_plain *p
             buffer = larger;
         }
         got = gzread(file, buffer + used, READ_BYTES);
-        if (gzoffset(file) > 0) /* -1 for a pipe */
-            rp_convert_tell(convert, (uint64_t)gzoffset(file));
+        uint64_t done = rp_plain_done(plain, gzoffset(file));
+        rp_convert_tell(convert, done > place.begin ? done - place.begin : 0);
         if (got < 0) {
             int number;
             code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s: cannot read: %s", convert->path,
@@ -190,19 +259,23 @@ static int add_lines(struct rp_convert *convert, gzFile file, struct rp_plain *p
         }
         size_t begin = 0, scanned = used;
         used += (size_t)got;
-        for (char *end;
-             code == 0 && (end = memchr(buffer + scanned, '\n', used - scanned)) != NULL;) {
+        if (place.at == 0 && convert->line == 0 && scanned < 3 && used >= 3)
+            begin = scanned = rp_convert_mark_bytes(buffer, used);
+        for (char *end; code == 0 && !is_past(&place, begin) &&
+                        (end = memchr(buffer + scanned, '\n', used - scanned)) != NULL;) {
             size_t length = (size_t)(end - buffer) - begin;
-            code = add_line(convert, buffer + begin, length, error);
+            code = take_line(convert, &place, buffer + begin, length, error);
             begin = scanned = begin + length + 1;
         }
         memmove(buffer, buffer + begin, used - begin);
         used -= begin;
+        place.at += begin;
     }
+    bool more = place.end > 0 && is_past(&place, 0);
     if (code == 0) /* what a damaged archive gave last is no line, but half of one */
         code = rp_plain_end(plain, convert->path, 0, error);
-    if (code == 0 && used > 0) /* a last line without an end */
-        code = add_line(convert, buffer, used, error);
+    if (code == 0 && used > 0 && !more) /* a last line without an end */
+        code = take_line(convert, &place, buffer, used, error);
     free(buffer);
     return code;
 }
@@ -212,20 +285,32 @@ int rp_convert_jsonl(struct rp_convert *convert, const struct rp_input *input,
 {
     struct rp_plain plain;
     convert->path = input->path;
-    convert->line = 0;
+    convert->line = input->begin > 0 ? convert->line_base : 0;
+    struct place place = {.begin = input->begin, .at = input->begin, .end = input->end};
     convert->may_be_value = input->form->reading == RP_READ_JSON;
     int code = rp_plain_open(&plain, input->path, error);
     if (code < 0)
         return code;
-    gzFile file = gzdopen(plain.fd, "rb");
+    if (place.begin > 0) { /* the byte before says whether a line begins there */
+        place.skips = true;
+        place.at--;
+        if (lseek(plain.fd, (off_t)place.at, SEEK_SET) < 0)
+            code = rp_fail(error, -errno, NULL, "%s: cannot read: %s", input->path,
+                           strerror(errno));
+    }
+    gzFile file = code == 0 ? gzdopen(plain.fd, "rb") : NULL;
+    if (!file && code < 0) {
+        close(plain.fd);
+        return rp_plain_end(&plain, input->path, code, error);
+    }
     if (!file) {
         close(plain.fd);
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it", input->path);
         return rp_plain_end(&plain, input->path, code, error);
     }
     gzbuffer(file, READ_BYTES);
-    convert->counts.files++;
-    code = add_lines(convert, file, &plain, error);
+    convert->counts.files += input->begin == 0;
+    code = add_lines(convert, file, &plain, place, error);
     if (gzclose(file) != Z_OK && code == 0)
         code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s: the gzip archive ends early", input->path);
     return rp_plain_end(&plain, input->path, code, error);

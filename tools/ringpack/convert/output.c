@@ -38,7 +38,8 @@ static int refuse_existing(const char *prefix, struct rp_error *error)
 int rp_output_open(struct rp_output *output, const char *prefix, bool wide, bool replace,
                    struct rp_error *error)
 {
-    *output = (struct rp_output){.tokens.fd = -1, .spans.file.fd = -1, .wide = wide};
+    *output = (struct rp_output){
+        .tokens.fd = -1, .spans.file.fd = -1, .wide = wide, .replace = replace};
     rp_hasher_begin(&output->hasher);
     output->token_path = rp_format("%s.bin", prefix);
     output->index_path = rp_format("%s.idx", prefix);
@@ -341,6 +342,25 @@ static int publish_files(struct rp_output *output, struct rp_new_file *index,
     return code;
 }
 
+/* Another conversion may have written the same output meanwhile. */
+static int publish_locked(struct rp_output *output, struct rp_new_file *index,
+                          const struct companions *companions, struct rp_error *error)
+{
+    if (!output->full)
+        return publish_files(output, index, companions, error);
+    size_t stem = strlen(output->token_path) - strlen(".bin");
+    char *prefix = rp_format("%.*s", (int)stem, output->token_path);
+    int lock = prefix ? rp_output_lock(output->token_path, error)
+                      : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
+    int code = lock < 0 ? lock : output->replace ? 0 : refuse_existing(prefix, error);
+    if (code == 0)
+        code = publish_files(output, index, companions, error);
+    free(prefix);
+    if (lock >= 0)
+        close(lock);
+    return code;
+}
+
 static int publish_all(struct rp_output *output, struct rp_new_file *index, struct rp_error *error)
 {
     size_t stem = strlen(output->token_path) - strlen(".bin");
@@ -349,7 +369,7 @@ static int publish_all(struct rp_output *output, struct rp_new_file *index, stru
         rp_format("%.*s.tokens.json", (int)stem, output->token_path),
     };
     int code = companions.sidecar && companions.origin
-                   ? publish_files(output, index, &companions, error)
+                   ? publish_locked(output, index, &companions, error)
                    : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", output->token_path);
     free(companions.sidecar);
     free(companions.origin);

@@ -15,7 +15,7 @@
 #include "cmd.h"
 #include "convert/parts.h"
 
-#define RECORD_VERSION 2
+#define RECORD_VERSION 3
 #define RECORD_BYTES_MAX 65536u
 
 char *rp_part_path(const struct rp_conversion *conversion, const struct rp_task *task,
@@ -36,6 +36,7 @@ static char *task_hash(const struct rp_conversion *conversion, const struct rp_t
         rp_hasher_add(&hasher, times ? &input->mtime_ns : &input->bytes, sizeof(uint64_t));
         rp_hasher_add(&hasher, input->path, strlen(input->path) + 1);
         rp_hasher_add(&hasher, input->form->name, strlen(input->form->name) + 1);
+        rp_hasher_add(&hasher, &input->begin, sizeof input->begin);
     }
     return rp_hash128_hex(rp_hasher_finish(&hasher), text);
 }
@@ -47,21 +48,38 @@ static json_t *file_json(uint64_t bytes, struct rp_hash128 hash)
                      rp_hash128_hex(hash, text));
 }
 
+static json_t *counts_json(const struct rp_counts *counts)
+{
+    uint64_t numbers[RP_COUNTS];
+    json_t *list = json_array();
+    memcpy(numbers, counts, sizeof numbers);
+    for (size_t i = 0; i < RP_COUNTS; i++)
+        json_array_append_new(list, json_integer((json_int_t)numbers[i]));
+    return list;
+}
+
+static bool take_counts(struct rp_counts *counts, const json_t *list)
+{
+    uint64_t numbers[RP_COUNTS];
+    for (size_t i = 0; i < RP_COUNTS; i++)
+        numbers[i] = (uint64_t)json_integer_value(json_array_get(list, i));
+    memcpy(counts, numbers, sizeof numbers);
+    return json_array_size(list) == RP_COUNTS;
+}
+
 static json_t *record_json(const struct rp_conversion *conversion, const struct rp_task *task)
 {
     const struct rp_task_part *made = &task->made;
-    const struct rp_counts *counts = &made->counts;
-    char made_of[RP_HASH_HEX_BYTES], times[RP_HASH_HEX_BYTES];
+    char made_of[RP_HASH_HEX_BYTES], times[RP_HASH_HEX_BYTES], content[RP_HASH_HEX_BYTES];
     return json_pack(
-        "{s:i, s:s, s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:[I, I, I, I, I]}", "ringpack_part",
-        RECORD_VERSION, "made_of", task_hash(conversion, task, false, made_of), "times",
+        "{s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o}", "ringpack_part",
+        RECORD_VERSION, "content", rp_hash128_hex(made->content, content), "made_of",
+        task_hash(conversion, task, false, made_of), "times",
         task_hash(conversion, task, true, times), "documents", (json_int_t)made->documents,
         "tokens", (json_int_t)made->tokens, "token_max", (json_int_t)made->token_max, "wide",
         made->wide, "bin", file_json(made->token_bytes, made->token_hash), "idx",
         file_json(made->index_bytes, made->index_hash), "spans",
-        file_json(made->span_bytes, made->span_hash), "counts", (json_int_t)counts->files,
-        (json_int_t)counts->binary, (json_int_t)counts->not_utf8, (json_int_t)counts->too_small,
-        (json_int_t)counts->unreadable);
+        file_json(made->span_bytes, made->span_hash), "counts", counts_json(&made->counts));
 }
 
 /* A record's hash of itself: of its other fields, sorted. */
@@ -95,6 +113,48 @@ int rp_part_save(const struct rp_conversion *conversion, const struct rp_task *t
     return save_json(record, rp_part_path(conversion, task, "json"), error);
 }
 
+static int hash_file(struct rp_hasher *hasher, const char *path, struct rp_error *error)
+{
+    struct rp_map map;
+    int code = rp_map_open(&map, path, error);
+    if (code < 0)
+        return code;
+    rp_hasher_add(hasher, &map.bytes, sizeof map.bytes);
+    rp_hasher_add(hasher, map.data, (size_t)map.bytes);
+    rp_map_close(&map);
+    return 0;
+}
+
+/* Of a Megatron data set the tokens, too: its input is the index. */
+static int hash_input(struct rp_hasher *hasher, const struct rp_input *input,
+                      struct rp_error *error)
+{
+    int code = hash_file(hasher, input->path, error);
+    if (code < 0 || input->form->reading != RP_READ_MEGATRON)
+        return code;
+    size_t stem = strlen(input->path) - strlen(".idx");
+    char *tokens = rp_format("%.*s.bin", (int)stem, input->path);
+    code = tokens ? hash_file(hasher, tokens, error)
+                  : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
+    free(tokens);
+    return code;
+}
+
+int rp_part_hash_inputs(const struct rp_task *task, struct rp_hash128 *hash, struct rp_error *error)
+{
+    struct rp_hasher hasher;
+    *hash = (struct rp_hash128){0};
+    for (size_t i = 0; i < task->count; i++)
+        if (task->inputs[i].url || task->inputs[i].is_folder || task->inputs[i].end > 0)
+            return 0;
+    rp_hasher_begin(&hasher);
+    int code = 0;
+    for (size_t i = 0; i < task->count && code == 0; i++)
+        code = hash_input(&hasher, &task->inputs[i], error);
+    *hash = rp_hasher_finish(&hasher);
+    return code;
+}
+
 static bool same_file(const struct rp_conversion *conversion, const struct rp_task *task,
                       const char *ending, uint64_t bytes, const char *hash)
 {
@@ -112,31 +172,48 @@ static bool same_file(const struct rp_conversion *conversion, const struct rp_ta
     return same;
 }
 
+/* Of objects, and of folders, other times are another content. */
+static bool same_content(const struct rp_task *task, const char *content)
+{
+    struct rp_hash128 hash;
+    char text[RP_HASH_HEX_BYTES];
+    if (RP_DEFECT(trust_changed_inputs))
+        return true;
+    return rp_part_hash_inputs(task, &hash, NULL) == 0 &&
+           !rp_hash128_equal(hash, (struct rp_hash128){0}) &&
+           !strcmp(rp_hash128_hex(hash, text), content);
+}
+
 /* A record is believed if it says of itself what it should, and its part is what it says. */
 static bool take_record(const struct rp_conversion *conversion, struct rp_task *task,
                         json_t *record, bool elsewhere)
 {
     struct rp_task_part *made = &task->made;
-    const char *made_of, *times, *token_hash, *index_hash, *span_hash;
+    const char *made_of, *times, *content, *token_hash, *index_hash, *span_hash;
     char text[RP_HASH_HEX_BYTES], self[RP_HASH_HEX_BYTES] = "";
-    json_int_t documents, tokens, token_max, token_bytes, index_bytes, span_bytes, counts[5];
+    json_int_t documents, tokens, token_max, token_bytes, index_bytes, span_bytes;
+    json_t *counts;
     int version, wide;
     const char *said = json_string_value(json_object_get(record, "self"));
     snprintf(self, sizeof self, "%s", said ? said : "");
     if (strcmp(self, self_hash(record, text)))
         return false;
     if (json_unpack(record,
-                    "{s:i, s:s, s:s, s:I, s:I, s:I, s:b, s:{s:I, s:s}, s:{s:I, s:s}, "
-                    "s:{s:I, s:s}, s:[I, I, I, I, I]}",
-                    "ringpack_part", &version, "made_of", &made_of, "times", &times, "documents",
-                    &documents, "tokens", &tokens, "token_max", &token_max, "wide", &wide, "bin",
-                    "bytes", &token_bytes, "xxh3_128", &token_hash, "idx", "bytes", &index_bytes,
-                    "xxh3_128", &index_hash, "spans", "bytes", &span_bytes, "xxh3_128", &span_hash,
-                    "counts", &counts[0], &counts[1], &counts[2], &counts[3], &counts[4]))
+                    "{s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:{s:I, s:s}, s:{s:I, s:s}, "
+                    "s:{s:I, s:s}, s:o}",
+                    "ringpack_part", &version, "content", &content, "made_of", &made_of, "times",
+                    &times, "documents", &documents, "tokens", &tokens, "token_max", &token_max,
+                    "wide", &wide, "bin", "bytes", &token_bytes, "xxh3_128", &token_hash, "idx",
+                    "bytes", &index_bytes, "xxh3_128", &index_hash, "spans", "bytes", &span_bytes,
+                    "xxh3_128", &span_hash, "counts", &counts))
         return false;
-    if (version != RECORD_VERSION || strcmp(made_of, task_hash(conversion, task, false, text)) ||
-        (!elsewhere && strcmp(times, task_hash(conversion, task, true, text))))
+    if (version != RECORD_VERSION || strcmp(made_of, task_hash(conversion, task, false, text)))
         return false;
+    if (strcmp(times, task_hash(conversion, task, true, text)) &&
+        !(elsewhere && same_content(task, content))) {
+        task->changed = true;
+        return false;
+    }
     *made = (struct rp_task_part){
         .documents = (uint64_t)documents,
         .tokens = (uint64_t)tokens,
@@ -145,10 +222,9 @@ static bool take_record(const struct rp_conversion *conversion, struct rp_task *
         .token_bytes = (uint64_t)token_bytes,
         .index_bytes = (uint64_t)index_bytes,
         .span_bytes = (uint64_t)span_bytes,
-        .counts = {(uint64_t)counts[0], (uint64_t)counts[1], (uint64_t)counts[2],
-                   (uint64_t)counts[3], (uint64_t)counts[4]},
     };
-    return made->tokens <= UINT64_MAX / 8 && made->documents <= UINT64_MAX / 32 &&
+    return take_counts(&made->counts, counts) && made->tokens <= UINT64_MAX / 8 &&
+           made->documents <= UINT64_MAX / 32 &&
            made->token_bytes == made->tokens * (wide ? 4 : 2) &&
            made->index_bytes == RP_OUTPUT_INDEX_BYTES(made->documents) &&
            same_file(conversion, task, "bin", made->token_bytes, token_hash) &&
@@ -178,7 +254,6 @@ void rp_parts_remove(const struct rp_conversion *conversion)
             unlinkat(dirfd(folder), entry->d_name, 0);
     if (folder)
         closedir(folder);
-    rmdir(conversion->folder);
 }
 
 /* The name of a tokenizer for people: that of the folder where the file is a tokenizer.json. */
@@ -197,7 +272,7 @@ static char *tokenizer_name(const char *path)
 static char *origin_text(const struct rp_conversion *conversion)
 {
     char hash[RP_HASH_HEX_BYTES];
-    char *name = tokenizer_name(conversion->options->tokenizer);
+    char *name = tokenizer_name(conversion->options->tokenizer.name);
     json_t *tokenizer = NULL, *origin = json_object();
     if (conversion->tokenizer_known && name) {
         tokenizer = json_object();

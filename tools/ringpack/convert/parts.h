@@ -8,7 +8,8 @@
 
 /* What the command line says. */
 struct rp_convert_options {
-    const char *output, *tokenizer, *eos, *bos, *column, *dtype;
+    const char *output, *column, *dtype;
+    struct rp_tokenizer_choice tokenizer;
     bool tokenizer_given, force, no_append_eos, quiet, merge;
     struct rp_mask_choice mask; /* --drop-labels is "none" */
     uint64_t vocab_size, min_bytes, split_bytes, max_tokens, group_bytes;
@@ -18,6 +19,7 @@ struct rp_convert_options {
 
 /* What a task became, as its record says. */
 struct rp_task_part {
+    struct rp_hash128 content; /* of its inputs, which are files; zeros: they are known by times */
     uint64_t documents, tokens, token_max;
     bool wide;
     uint64_t token_bytes, index_bytes, span_bytes; /* span_bytes 0: it has no mask */
@@ -31,6 +33,7 @@ struct rp_task {
     size_t count;
     uint64_t bytes;
     bool mine;             /* of this process */
+    bool changed;          /* its part is there, but its inputs have changed since */
     _Atomic bool finished; /* `made` is what is on the disk */
     struct rp_task_part made;
 };
@@ -38,15 +41,19 @@ struct rp_task {
 struct rp_conversion {
     const struct rp_convert_options *options;
     const struct rp_inputs *inputs;
+    struct rp_input *pieces; /* the inputs, of which large ones are cut */
     struct rp_task *tasks;
     size_t task_count;
+    int lock;     /* of the folder; -1: none */
     char *folder; /* PREFIX.parts; NULL: there is one task, which writes the output itself */
     struct rp_hash128 made_of; /* everything but the inputs that decides what a task becomes */
     struct rp_hash128 tokenizer_hash; /* of its file; zero for bytes */
     bool tokenizer_known;             /* it made the tokens, or is said to have made them */
-    uint64_t vocab_size;              /* 0: the ids say it */
+    enum rp_text_rule text;
+    uint64_t vocab_size; /* 0: the ids say it */
     int64_t eos, bos;
     bool append_eos;
+    bool joined;       /* the output is there, and parts are of no use */
     _Atomic bool wide; /* of the tasks that begin from now on */
     _Atomic uint64_t done_bytes, done_tokens;
     uint64_t total_bytes; /* of the tasks that are not finished at the start */
@@ -80,11 +87,24 @@ char *rp_part_path(const struct rp_conversion *conversion, const struct rp_task 
 /** Write the record of a part that is on the disk. */
 RP_MUST_CHECK int rp_part_save(const struct rp_conversion *conversion, const struct rp_task *task,
                                struct rp_error *error);
+/** Hash the content of the inputs of a task, before they are read. Zeros: some are not whole files,
+ * but objects, folders or pieces. */
+RP_MUST_CHECK int rp_part_hash_inputs(const struct rp_task *task, struct rp_hash128 *hash,
+                                      struct rp_error *error);
 /** Is the part of a task there, made of the same, and unchanged? Then it is finished. Reads all of
- * it. `elsewhere`: the inputs may have other times, because another machine has read them. */
+ * it. `elsewhere`: the inputs may have other times, because another machine has read its own copies
+ * of them: then their content is compared. */
 void rp_part_check(const struct rp_conversion *conversion, struct rp_task *task, bool elsewhere);
-/** Remove the folder with all parts. */
+/** Remove all parts. */
 void rp_parts_remove(const struct rp_conversion *conversion);
+
+/* parts_lock.c */
+
+/** Make the folder of the parts, or find it, and take it: together with other machines where each
+ * makes some parts, else alone. A folder to which others may write is refused. */
+RP_MUST_CHECK int rp_parts_take(struct rp_conversion *conversion, struct rp_error *error);
+/** Give it back. `remove`: it goes, too, if no part is left in it. */
+void rp_parts_give_back(struct rp_conversion *conversion, bool remove);
 /** An output that was opened is what users see: with all that lies beside the tokens. */
 RP_MUST_CHECK int rp_origin_add(const struct rp_conversion *conversion, struct rp_output *output,
                                 struct rp_error *error);

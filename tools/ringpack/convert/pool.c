@@ -71,13 +71,12 @@ static void *run_thread(void *argument)
 {
     struct thread *thread = argument;
     struct pool *pool = thread->pool;
-    const struct rp_convert_options *options = pool->conversion->options;
     struct rp_error error = {0};
     int code = 0;
-    if (!thread->convert->tokenizer.name)
-        code = rp_tokenizer_open(&thread->convert->tokenizer, options->tokenizer, options->eos,
-                                 options->bos, thread->tokenizer_threads, rp_convert_sink,
-                                 thread->convert, &error);
+    if (!thread->convert->tokenizer.choice.name)
+        code = rp_tokenizer_open(&thread->convert->tokenizer, &pool->conversion->options->tokenizer,
+                                 thread->tokenizer_threads, rp_convert_sink, thread->convert,
+                                 &error);
     for (struct rp_task *task; code == 0 && (task = take_task(pool)) != NULL;)
         code = rp_task_run(pool->conversion, thread->convert, task, &error);
     rp_tokenizer_close(&thread->convert->tokenizer);

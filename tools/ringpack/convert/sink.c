@@ -43,8 +43,11 @@ int rp_convert_sink(void *context, const struct rp_ids *ids, struct rp_error *er
     struct rp_ends ends = {convert->bos, convert->append_eos ? convert->eos : -1};
     uint64_t limit = convert->vocab_size ? convert->vocab_size : (uint64_t)INT32_MAX + 1;
     uint32_t largest = largest_id(ids);
-    if (largest >= limit)
-        return fail_vocabulary(convert, limit, largest, error);
+    if (largest >= limit) {
+        int failed = fail_vocabulary(convert, limit, largest, error);
+        convert->line += convert->in_rows && convert->skip_bad;
+        return convert->skip_bad ? rp_convert_skip(convert, error) : failed;
+    }
     if (largest >= RP_OUTPUT_IDS_NARROW && !output->wide)
         return RP_CONVERT_WIDER;
     /* An empty row stays an empty document, so that row and document keep one number. */

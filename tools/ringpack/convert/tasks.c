@@ -12,6 +12,8 @@
 #include "corpus/spanfile.h"
 #include "interrupt.h"
 
+#define PIECE_BYTES_LEAST (1u << 20) /* small files stay whole, whatever --group-bytes says */
+
 /* Megatron datasets are copied, not decoded: one task has all that follow each other. */
 static bool belongs(const struct rp_task *task, const struct rp_input *input, uint64_t group_bytes)
 {
@@ -31,14 +33,18 @@ int rp_tasks_make(struct rp_conversion *conversion, struct rp_error *error)
 {
     const struct rp_convert_options *options = conversion->options;
     const struct rp_inputs *inputs = conversion->inputs;
-    conversion->tasks = rp_calloc(inputs->count, sizeof *conversion->tasks);
-    if (!conversion->tasks)
-        return rp_fail(error, -ENOMEM, NULL, "no memory for %zu tasks", inputs->count);
     uint64_t group_bytes = options->group_bytes ? options->group_bytes
                                                 : usual_group_bytes(inputs->bytes);
+    uint64_t piece_bytes = rp_max_u64(group_bytes, PIECE_BYTES_LEAST);
+    size_t count;
+    conversion->pieces = rp_inputs_cut(inputs, options->tokenizer.skip_bad ? 0 : piece_bytes,
+                                       &count);
+    conversion->tasks = conversion->pieces ? rp_calloc(count, sizeof *conversion->tasks) : NULL;
+    if (!conversion->tasks)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for %zu tasks", inputs->count);
     struct rp_task *task = NULL;
-    for (size_t i = 0; i < inputs->count; i++) {
-        const struct rp_input *input = &inputs->files[i];
+    for (size_t i = 0; i < count; i++) {
+        const struct rp_input *input = &conversion->pieces[i];
         if (!task || !belongs(task, input, group_bytes)) {
             task = &conversion->tasks[conversion->task_count++];
             task->inputs = input;
@@ -75,7 +81,9 @@ struct rp_convert rp_task_convert(struct rp_conversion *conversion)
         .eos = conversion->eos,
         .bos = conversion->bos,
         .append_eos = conversion->append_eos,
-        .eos_declared = options->eos != NULL,
+        .skip_bad = options->tokenizer.skip_bad,
+        .text = conversion->text,
+        .eos_declared = options->tokenizer.eos != NULL,
         .mask = options->mask,
         .prefix = options->output,
         .done_bytes = &conversion->done_bytes,
@@ -164,6 +172,9 @@ static int convert_files(struct rp_convert *convert, const struct rp_task *task,
 static struct rp_task_part made_part(const struct rp_convert *convert)
 {
     const struct rp_output *output = &convert->output;
+    struct rp_counts counts = convert->counts;
+    counts.special += convert->tokenizer.special;
+    counts.bad += convert->tokenizer.bad;
     return (struct rp_task_part){
         .documents = output->documents,
         .tokens = output->token_count,
@@ -171,7 +182,7 @@ static struct rp_task_part made_part(const struct rp_convert *convert)
         .wide = output->wide,
         .token_bytes = output->token_count * (output->wide ? 4 : 2),
         .index_bytes = RP_OUTPUT_INDEX_BYTES(output->documents),
-        .counts = convert->counts,
+        .counts = counts,
     };
 }
 
@@ -193,7 +204,9 @@ static int take_spans(const struct rp_output *output, struct rp_task_part *made,
 static int publish(struct rp_conversion *conversion, struct rp_convert *convert,
                    struct rp_task *task, struct rp_error *error)
 {
+    struct rp_hash128 content = task->made.content;
     task->made = made_part(convert);
+    task->made.content = content;
     if (!conversion->folder && task->made.documents == 0)
         return 0;
     int code = rp_output_publish(&convert->output, error);
@@ -213,16 +226,40 @@ static int run_once(struct rp_conversion *conversion, struct rp_convert *convert
     convert->counts = (struct rp_counts){0};
     convert->told_tokens = 0;
     rp_tokenizer_forget(&convert->tokenizer);
+    convert->tokenizer.special = convert->tokenizer.bad = 0;
     int code = rp_output_open(&convert->output, prefix, conversion->wide,
                               conversion->folder || conversion->options->force, error);
     if (code == 0 && !conversion->folder)
         code = rp_origin_add(conversion, &convert->output, error);
+    struct rp_hash128 content = {0};
+    if (code == 0 && conversion->folder && rp_part_hash_inputs(task, &content, NULL) < 0)
+        content = (struct rp_hash128){0}; /* what is wrong shows when it is read */
     if (code == 0)
         code = convert_files(convert, task, error);
+    if (code == 0)
+        task->made.content = content;
     if (code == 0)
         code = publish(conversion, convert, task, error);
     rp_output_discard(&convert->output);
     return code;
+}
+
+/* Something is wrong in a piece of a file: say so again, with the numbers of lines in the file. */
+static int run_with_lines(struct rp_conversion *conversion, struct rp_convert *convert,
+                          struct rp_task *task, const char *prefix, int code,
+                          struct rp_error *error)
+{
+    bool is_of_line = code == -RP_E_FORMAT || code == -RP_E_VOCABULARY || code == -RP_E_USAGE;
+    struct rp_error again;
+    if (!is_of_line || task->inputs->form->reading == RP_READ_WORKER ||
+        rp_inputs_lines_before(task->inputs, &convert->line_base, &again) < 0)
+        return code;
+    int repeated = run_once(conversion, convert, task, prefix, &again);
+    if (repeated >= 0)
+        return rp_fail(error, -RP_E_CHANGED, "type the same command again",
+                       "%s: it changed while it was read", task->inputs->path);
+    *error = again;
+    return repeated;
 }
 
 int rp_task_run(struct rp_conversion *conversion, struct rp_convert *convert, struct rp_task *task,
@@ -238,6 +275,9 @@ int rp_task_run(struct rp_conversion *conversion, struct rp_convert *convert, st
         code = run_once(conversion, convert, task, prefix, error);
     }
     RP_ASSERT(code <= 0);
+    if (code < 0 && task->inputs->begin > 0 && !rp_interrupted())
+        code = run_with_lines(conversion, convert, task, prefix, code, error);
+    convert->line_base = 0;
     free(prefix);
     return code;
 }

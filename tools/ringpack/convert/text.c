@@ -115,15 +115,18 @@ static size_t document_bytes(const char *text, size_t bytes, uint64_t split_byte
     return length;
 }
 
-static int add_documents(struct rp_convert *convert, const char *text, size_t bytes,
-                         struct rp_error *error)
+static int add_documents(struct rp_convert *convert, const struct rp_input *input, const char *text,
+                         size_t bytes, struct rp_error *error)
 {
-    int code = 0;
+    size_t all = bytes;
+    int code = rp_convert_take_text(convert, error);
     while (bytes > 0 && code == 0) {
         size_t length = document_bytes(text, bytes, convert->split_bytes);
         code = rp_tokenizer_add(&convert->tokenizer, text, length, error);
         text += length;
         bytes -= length;
+        rp_convert_tell(convert,
+                        (uint64_t)((double)input->bytes * (double)(all - bytes) / (double)all));
         if (code == 0)
             code = rp_interrupt_check(RP_CONVERT_IS_SAFE, error);
     }
@@ -157,14 +160,15 @@ int rp_convert_text(struct rp_convert *convert, const struct rp_input *input,
     if (code < 0)
         return code;
     convert->counts.files++;
+    size_t mark = rp_convert_mark_bytes(text, bytes);
     if (memchr(text, 0, bytes))
         code = refuse(convert, input, &convert->counts.binary, "a NUL byte, so binary data", error);
     else if (!rp_convert_is_utf8(text, bytes))
         code = refuse(convert, input, &convert->counts.not_utf8, "bytes that are no UTF-8", error);
-    else if (bytes < convert->min_bytes || bytes == 0)
+    else if (bytes - mark < convert->min_bytes || bytes == mark)
         convert->counts.too_small++, convert->counts.files--;
     else
-        code = add_documents(convert, text, bytes, error);
+        code = add_documents(convert, input, text + mark, bytes - mark, error);
     free(text);
     return code;
 }

@@ -22,7 +22,7 @@
 
 static bool is_bytes(const struct rp_tokenizer *tokenizer)
 {
-    return !strcmp(tokenizer->name, "bytes");
+    return !strcmp(tokenizer->choice.name, "bytes");
 }
 
 int rp_tokenizer_worker(struct rp_tokenizer *tokenizer, const char *subject, struct rp_error *error)
@@ -30,8 +30,7 @@ int rp_tokenizer_worker(struct rp_tokenizer *tokenizer, const char *subject, str
     struct rp_worker *worker = &tokenizer->worker;
     int code = 0;
     if (!worker->child)
-        code = rp_worker_open(worker, tokenizer->name, tokenizer->eos_text, tokenizer->bos_text,
-                              tokenizer->threads, error);
+        code = rp_worker_open(worker, &tokenizer->choice, tokenizer->threads, error);
     if (code == 0)
         snprintf(worker->subject, sizeof worker->subject, "%s", subject);
     return code;
@@ -39,11 +38,11 @@ int rp_tokenizer_worker(struct rp_tokenizer *tokenizer, const char *subject, str
 
 static int open_file(struct rp_tokenizer *tokenizer, struct rp_error *error)
 {
-    int file = rp_file_open_read(tokenizer->name, NULL, error);
+    int file = rp_file_open_read(tokenizer->choice.name, NULL, error);
     if (file < 0)
         return file;
     close(file);
-    int code = rp_tokenizer_worker(tokenizer, tokenizer->name, error);
+    int code = rp_tokenizer_worker(tokenizer, tokenizer->choice.name, error);
     tokenizer->vocab_size = tokenizer->worker.vocab_size;
     tokenizer->eos = tokenizer->worker.eos;
     tokenizer->bos = tokenizer->worker.bos;
@@ -60,16 +59,13 @@ static int take_id(const char *option, const char *text, int64_t *id, struct rp_
     return 0;
 }
 
-int rp_tokenizer_open(struct rp_tokenizer *tokenizer, const char *name, const char *eos,
-                      const char *bos, uint32_t threads, rp_sink *sink, void *context,
-                      struct rp_error *error)
+int rp_tokenizer_open(struct rp_tokenizer *tokenizer, const struct rp_tokenizer_choice *choice,
+                      uint32_t threads, rp_sink *sink, void *context, struct rp_error *error)
 {
     *tokenizer = (struct rp_tokenizer){
         .sink = sink,
         .context = context,
-        .name = name,
-        .eos_text = eos,
-        .bos_text = bos,
+        .choice = *choice,
         .threads = threads,
         .worker = {.socket = -1},
         .eos = -1,
@@ -83,9 +79,9 @@ int rp_tokenizer_open(struct rp_tokenizer *tokenizer, const char *name, const ch
         return code;
     }
     tokenizer->eos = BYTES_EOS;
-    code = take_id("--eos", eos, &tokenizer->eos, error);
+    code = take_id("--eos", choice->eos, &tokenizer->eos, error);
     if (code == 0)
-        code = take_id("--bos", bos, &tokenizer->bos, error);
+        code = take_id("--bos", choice->bos, &tokenizer->bos, error);
     tokenizer->vocab_size = rp_max_u64(BYTES_VOCAB, (uint64_t)tokenizer->eos + 1);
     tokenizer->vocab_size = rp_max_u64(tokenizer->vocab_size, (uint64_t)(tokenizer->bos + 1));
     return code;
@@ -228,7 +224,7 @@ int rp_tokenizer_flush(struct rp_tokenizer *tokenizer, struct rp_error *error)
     struct rp_frame frame = {0};
     if (texts == 0)
         return 0;
-    int code = rp_tokenizer_worker(tokenizer, tokenizer->name, error);
+    int code = rp_tokenizer_worker(tokenizer, tokenizer->choice.name, error);
     if (code == 0)
         code = rp_worker_send(&tokenizer->worker, request, sizeof request, error);
     if (code == 0)
@@ -236,10 +232,12 @@ int rp_tokenizer_flush(struct rp_tokenizer *tokenizer, struct rp_error *error)
     rp_tokenizer_forget(tokenizer);
     if (code == 0)
         code = rp_worker_receive(&tokenizer->worker, &frame, error);
-    if (code == 0 && (frame.kind != expected || frame.documents != texts))
+    if (code == 0 && (frame.kind != expected || frame.documents + frame.bad != texts))
         code = rp_fail(error, -RP_E_PROTOCOL, NULL,
-                       "%s: sent %" PRIu32 " texts, got %" PRIu32 " back", tokenizer->name, texts,
-                       frame.documents);
+                       "%s: sent %" PRIu32 " texts, got %" PRIu32 " back", tokenizer->choice.name,
+                       texts, frame.documents);
+    tokenizer->special += frame.special;
+    tokenizer->bad += frame.bad;
     if (code == 0)
         code = rp_frame_deliver(&frame, tokenizer->sink, tokenizer->context, error);
     rp_frame_release(&frame);

@@ -14,16 +14,17 @@
     "a label is the token's own id or -100, not shifted; --mask-of next is for labels of the "     \
     "next token, and --mask none trains every token"
 
-static int fail_line(const struct rp_convert *convert, const char *mask, const char *expected,
+static int fail_line(struct rp_convert *convert, const char *mask, const char *expected,
                      const char *hint, struct rp_error *error)
 {
+    convert->bad_line = true;
     return rp_fail(error, -RP_E_FORMAT, hint, "%s:%" PRIu64 ": `%s`: expected %s", convert->path,
                    convert->line, mask, expected);
 }
 
 /* The name of the mask of a line: the one that was chosen, or labels, or the only usual one. NULL
  * if it has none. */
-static int choose(const struct rp_convert *convert, json_t *object, const char **name,
+static int choose(struct rp_convert *convert, json_t *object, const char **name,
                   struct rp_error *error)
 {
     static const char *const usual[] = {"labels", "completion_mask", "assistant_masks",
@@ -53,7 +54,7 @@ static int choose(const struct rp_convert *convert, json_t *object, const char *
 }
 
 /* Is the token of an entry trained? 1 or 0; negative: the entry is a label of another id. */
-static int entry_trains(const struct rp_convert *convert, const struct rp_mask_origin *origin,
+static int entry_trains(struct rp_convert *convert, const struct rp_mask_origin *origin,
                         json_t *entry, size_t number, uint32_t id, struct rp_error *error)
 {
     const struct rp_mask_rule *rule = &origin->rule;

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,11 +14,10 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "base/thread.h"
 #include "convert/convert.h"
 #include "interrupt.h"
 
-#define PROTOCOL 3u
+#define PROTOCOL 4u
 #define HELLO_BYTES 64u
 #define FRAME_BYTES 64u
 #define DOCUMENTS_MAX (1u << 20) /* of a frame */
@@ -189,9 +187,11 @@ int rp_worker_receive(struct rp_worker *worker, struct rp_frame *frame, struct r
         .documents = rp_load_u32(head + 4),
         .width = rp_load_u32(head + 8),
         .share = rp_load_u32(head + 12),
-        .dropped = rp_load_u64(head + 16),
+        .dropped = rp_load_u32(head + 16),
+        .special = rp_load_u32(head + 20),
+        .bad = rp_load_u32(head + 28),
     };
-    uint64_t runs = rp_load_u64(head + 24);
+    uint64_t runs = rp_load_u32(head + 24);
     memcpy(frame->origin.name, head + 32, RP_MASK_NAME_BYTES);
     if (frame->origin.name[RP_MASK_NAME_BYTES - 1])
         return fail_protocol(worker, error);
@@ -225,66 +225,6 @@ void rp_frame_release(struct rp_frame *frame)
     *frame = (struct rp_frame){0};
 }
 
-/* In a build a link to the script lies beside the program; in a wheel the program is in
- * ringpack/bin of the package, and the script in ringpack/_convert. It is looked for nowhere else,
- * because whoever may write there would say what runs. NULL: let Python find it as a module of the
- * installed package.
- */
-static char *find_script(void)
-{
-    static const char package[] = "/ringpack/bin";
-    char place[4096];
-    ssize_t length = readlink("/proc/self/exe", place, sizeof place - 1);
-    place[length > 0 ? length : 0] = 0;
-    char *slash = strrchr(place, '/');
-    if (!slash)
-        return NULL;
-    *slash = 0;
-    char *path = rp_format("%s/convert_worker.py", place);
-    if (path && access(path, R_OK) < 0 && rp_text_has_suffix(place, package)) {
-        free(path);
-        path = rp_format("%.*s/_convert/worker.py", (int)(strrchr(place, '/') - place), place);
-    }
-    if (path && access(path, R_OK) == 0)
-        return path;
-    free(path);
-    return NULL;
-}
-
-int rp_worker_spawn(pid_t *child, const char *const arguments[4], int input, int output,
-                    struct rp_error *error)
-{
-    char *script = find_script();
-    const char *chosen = getenv("RINGPACK_PYTHON");
-    const char *python = chosen && *chosen ? chosen : "python3";
-    const char *command[8] = {python, script};
-    size_t count = 2;
-    if (!script) {
-        command[1] = "-m";
-        command[count++] = "ringpack._convert.worker";
-    }
-    for (size_t i = 0; i < 4; i++)
-        command[count++] = arguments[i];
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    if (input >= 0)
-        posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-    struct rp_thread_tries tries = {0};
-    int code;
-    do
-        code = posix_spawnp(child, python, &actions, NULL, (char *const *)(uintptr_t)command,
-                            environ);
-    while (rp_thread_again(&tries, code));
-    posix_spawn_file_actions_destroy(&actions);
-    free(script);
-    if (code == 0)
-        return 0;
-    *child = 0;
-    return rp_fail(error, -code, "install python3, or set RINGPACK_PYTHON to the Python to use",
-                   "cannot start %s: %s", python, strerror(code));
-}
-
 /* The hello is as long as a frame, which it is if it is a refusal. */
 static int receive_hello(struct rp_worker *worker, struct rp_error *error)
 {
@@ -303,18 +243,23 @@ static int receive_hello(struct rp_worker *worker, struct rp_error *error)
     return 0;
 }
 
-int rp_worker_open(struct rp_worker *worker, const char *tokenizer, const char *eos,
-                   const char *bos, uint32_t threads, struct rp_error *error)
+int rp_worker_open(struct rp_worker *worker, const struct rp_tokenizer_choice *choice,
+                   uint32_t threads, struct rp_error *error)
 {
     int pair[2];
     char threads_text[16];
     snprintf(threads_text, sizeof threads_text, "%" PRIu32, threads);
     *worker = (struct rp_worker){.socket = -1, .eos = -1, .bos = -1};
-    snprintf(worker->subject, sizeof worker->subject, "%s", tokenizer);
+    snprintf(worker->subject, sizeof worker->subject, "%s", choice->name);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return rp_fail(error, -errno, NULL, "cannot make a socket pair: %s", strerror(errno));
     worker->socket = pair[0];
-    const char *arguments[4] = {tokenizer, eos ? eos : "", bos ? bos : "", threads_text};
+    const char *arguments[RP_WORKER_WORDS] = {choice->name,
+                                              choice->eos ? choice->eos : "",
+                                              choice->bos ? choice->bos : "",
+                                              threads_text,
+                                              choice->special_tokens ? "tokens" : "text",
+                                              choice->skip_bad ? "skip" : "refuse"};
     int code = rp_worker_spawn(&worker->child, arguments, pair[1], pair[1], error);
     close(pair[1]);
     if (code == 0)

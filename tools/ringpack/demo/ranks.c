@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -13,17 +14,32 @@
 #include "demo/demo.h"
 #include "job/trainer.h"
 #include "interrupt.h"
+#include "python.h"
 
 #define LINE_NS 1000000000u
+
+/* What is given to Python is set for this process: it starts nothing else that reads it. */
+static void keep_imports_away(void)
+{
+    const char *path = getenv("PYTHONPATH");
+    char *places = path ? rp_python_places(path, true) : NULL;
+    setenv("PYTHONSAFEPATH", "1", 1);
+    if (places)
+        setenv("PYTHONPATH", places, 1);
+    free(places);
+}
 
 static int start_python(struct rp_demo_ranks *ranks, struct rp_job *job, uint32_t rank,
                         const char *python, const char *journal, uint64_t until_row,
                         struct rp_error *error)
 {
     struct rp_words words = {.count = 0};
-    rp_words_add(&words, "%s", python);
-    rp_words_add(&words, "-m");
-    rp_words_add(&words, "ringpack.trainer");
+    char *program = rp_python_find(python);
+    keep_imports_away();
+    rp_words_add(&words, "%s", program ? program : python);
+    rp_words_add(&words, "-c");
+    rp_words_add(&words, "%s", RP_PYTHON_RUN("ringpack.trainer"));
+    free(program);
     rp_words_add(&words, "--run=" RP_JOB_RUN);
     rp_words_add(&words, "--run-dir=%s/run", job->dir);
     rp_words_add(&words, "--rank=%u", rank);

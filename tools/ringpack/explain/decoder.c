@@ -96,7 +96,7 @@ int rp_decoder_open(struct rp_decoder *decoder, const char *tokenizer, struct rp
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return rp_fail(error, -errno, NULL, "cannot make a socket pair: %s", strerror(errno));
     decoder->socket = pair[0];
-    const char *arguments[4] = {"--decode", tokenizer, "", ""};
+    const char *arguments[RP_WORKER_WORDS] = {"--decode", tokenizer};
     int code = rp_worker_spawn(&decoder->child, arguments, pair[1], pair[1], error);
     close(pair[1]);
     if (code == 0)

@@ -9,7 +9,10 @@ import re
 import numpy
 
 from .columns import BESIDE_CHATS, Messages, Refused, need
+from .special import Rendered, Specials, special_tokens
 
+MARKERS = ("put {% generation %} and {% endgeneration %} around the turns of the assistant in the "
+           "template")
 GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 
@@ -19,24 +22,27 @@ def common_prefix(one, other):
     return int(differ.argmax()) if differ.any() else length
 
 
-def pairs_of_texts(encode, lines):
+def pairs_of_texts(tokenizer, lines):
     """Ids of prompt and completion as one text, and where the completion begins: where these ids
-    and those of the prompt alone part, because a token may reach over the border."""
-    prompts = [line["prompt"] for line in lines]
-    prompt_ids = encode(prompts)
-    whole_ids = encode([line["prompt"] + line["completion"] for line in lines])
+    and those of the prompt alone part, because a token may reach over the border. A null is an
+    empty text."""
+    prompts = [line["prompt"] or "" for line in lines]
+    prompt_ids = tokenizer.encode(prompts, counts=False)
+    whole_ids = tokenizer.encode([prompt + (line["completion"] or "")
+                                  for prompt, line in zip(prompts, lines)])
     for prompt, whole in zip(prompt_ids, whole_ids):
         yield whole, joined([(common_prefix(prompt, whole), len(whole))])
 
 
 class Chats:
-    """Messages by the chat template of a tokenizer, with the package that everybody trains with."""
+    """Messages by the chat template of a tokenizer, with the package that everybody trains with.
+    `found` counts the names of special tokens in them; with `as_tokens` they become tokens."""
 
-    def __init__(self, tokenizer_path):
-        transformers = need("transformers")
+    def __init__(self, tokenizer_path, as_tokens=False):
+        self.transformers = need("transformers")
         folder = os.path.dirname(os.path.abspath(tokenizer_path))
         try:
-            self.tokenizer = transformers.AutoTokenizer.from_pretrained(
+            self.tokenizer = self.transformers.AutoTokenizer.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False
             )
         except Exception as error:  # the package raises whatever its parts raise
@@ -44,7 +50,7 @@ class Chats:
                 "format",
                 f"{folder}: expected the folder of a tokenizer, found none that `transformers` "
                 f"reads: {first_line(error)}",
-                "give the tokenizer.json in the folder that save_pretrained() of a tokenizer left",
+                "give the folder that save_pretrained() of a tokenizer left",
             ) from None
         template = self.tokenizer.chat_template
         if isinstance(template, dict):
@@ -54,39 +60,100 @@ class Chats:
                                     "with a chat template",
                           "put chat_template.jinja beside its tokenizer.json")
         self.has_markers = GENERATION.search(template) is not None
+        self.found, self.as_tokens, self.hidden, self.rendered = 0, as_tokens, False, None
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        self.specials = Specials(special_tokens(backend) if backend else {})
 
-    def encode(self, messages, line, **options):
-        tools = line.get("tools")
-        options |= {"tools": json.loads(tools) if isinstance(tools, str) else tools}
+    def take(self, line):
+        """A line of which the names of special tokens are hidden, where they are to be text."""
+        line = {**line}
+        if isinstance(line.get("tools"), str):
+            line["tools"] = json.loads(line["tools"])
+        hidden, found = self.specials.hide(line)
+        self.found += found
+        self.hidden = found > 0 and not self.as_tokens
+        return hidden if self.hidden else line
+
+    def render(self, messages, line, **options):
         return self.tokenizer.apply_chat_template(
-            messages, tokenize=True, return_dict=True, **options,
-            **(line.get("chat_template_kwargs") or {}),
+            messages, tools=line.get("tools"), **options, **(line.get("chat_template_kwargs") or {})
         )
 
+    def text(self, messages, line, **options):
+        return self.render(messages, line, tokenize=False, **options)
+
+    def encode(self, messages, line, **options):
+        if not self.hidden:
+            return self.render(messages, line, tokenize=True, return_dict=True,
+                               **options)["input_ids"]
+        return self.encode_rendered(self.text(messages, line, **options))[0]
+
+    def encode_rendered(self, text, spans=()):
+        self.rendered = self.rendered or Rendered(self.tokenizer.backend_tokenizer, self.specials)
+        return self.rendered.encode(text, spans)
+
+    def encode_marked(self, messages, line):
+        """Ids, and flags of those that the template marks as the assistant's."""
+        if not self.hidden:
+            made = self.render(messages, line, tokenize=True, return_dict=True,
+                               return_assistant_tokens_mask=True)
+            return made["input_ids"], made["assistant_masks"]
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        texts, spans = render_jinja_template(
+            conversations=[messages], tools=line.get("tools"), return_assistant_tokens_mask=True,
+            chat_template=self.tokenizer.get_chat_template(None, line.get("tools")),
+            **{**self.tokenizer.special_tokens_map, **(line.get("chat_template_kwargs") or {})},
+        )
+        return self.encode_rendered(texts[0], spans[0])
+
     def pair(self, line):
-        prompt = self.encode(line["prompt"], line, add_generation_prompt=True)["input_ids"]
-        whole = self.encode(line["prompt"] + line["completion"], line)["input_ids"]
-        return whole, [(common_prefix(prompt, whole), len(whole))]
+        line = self.take(line)
+        prompt, completion = line["prompt"] or [], line["completion"] or []
+        before = self.encode(prompt, line, add_generation_prompt=True)
+        whole = self.encode(prompt + completion, line)
+        return whole, [(common_prefix(before, whole), len(whole))]
 
     def chat(self, line):
+        line = self.take(line)
         messages = line["messages"]
         if self.has_markers:
-            made = self.encode(messages, line, return_assistant_tokens_mask=True)
-            return made["input_ids"], runs_of_flags(made["assistant_masks"])
-        whole, runs = self.encode(messages, line)["input_ids"], []
-        for i, message in enumerate(messages):
-            if message["role"] != "assistant":
-                continue
-            before = self.encode(messages[:i], line, add_generation_prompt=True)["input_ids"]
-            behind = self.encode(messages[: i + 1], line)["input_ids"]
-            if behind != whole[: len(behind)] or before != whole[: len(before)]:
-                raise ValueError(
-                    f"message {i}: its chat template writes this turn in another way where others "
-                    "follow it, so which tokens it has is not clear; put {% generation %} and "
-                    "{% endgeneration %} around the turns of the assistant in the template"
-                )
-            runs.append((len(before), len(behind)))
-        return whole, runs
+            ids, flags = self.encode_marked(messages, line)
+            return ids, runs_of_flags(flags)
+        whole = self.encode(messages, line)
+        return whole, [run for i, message in enumerate(messages) if message["role"] == "assistant"
+                       for run in self.turn(messages, i, line, whole)]
+
+    def turn(self, messages, i, line, whole):
+        """The ids of a turn: behind those that ask for it, up to the end of its text."""
+        begin = self.begin_of_first(line, whole) if i == 0 else None
+        before = [] if i == 0 else self.encode(messages[:i], line, add_generation_prompt=True)
+        behind = self.encode(messages[: i + 1], line)
+        if before == whole[: len(before)] and behind == whole[: len(behind)]:
+            return [(len(before) if begin is None else begin, len(behind))]
+        texts = [self.text(messages, line), self.text(messages[: i + 1], line)]
+        texts += [self.text(messages[:i], line, add_generation_prompt=True)] if i > 0 else []
+        ids = []
+        if all(texts[0].startswith(text) for text in texts):  # a token reaches over a border
+            ids, flags = self.encode_rendered(texts[0], [(len(texts[-1]) * (i > 0), len(texts[1]))])
+        if ids != whole:
+            raise ValueError(
+                f"message {i}: its chat template writes this turn in another way where others "
+                f"follow it, so which tokens it has is not clear; {MARKERS}"
+            )
+        return [(max(first, begin or 0), last) for first, last in runs_of_flags(flags)]
+
+    def begin_of_first(self, line, whole):
+        """No message is before it, and most templates refuse to ask for an answer to none. The ids
+        that ask for an answer to any message stand before this turn."""
+        probe = [{"role": "user", "content": "?"}]
+        asked = self.encode(probe, line, add_generation_prompt=True)
+        asks = asked[len(self.encode(probe, line)) :]
+        for place in range(len(whole) - len(asks) + 1 if asks else 0):
+            if whole[place : place + len(asks)] == asks:
+                return place + len(asks)
+        raise ValueError("message 0: where the first turn of the assistant begins is not clear, "
+                         f"because no message precedes it; {MARKERS}")
 
 
 def runs_of_flags(flags):
@@ -119,24 +186,31 @@ def made_of_chats(make, lines):
     for place, line in lines:
         try:
             ids, runs = make(line)
-            yield numpy.array(ids, "u4"), joined(runs)
+            made = numpy.array(ids, "u4"), joined(runs)
+        except Refused:
+            raise
         except Exception as error:  # a template may raise anything
             raise Refused("format", f"{place}: cannot be made a chat: {first_line(error)}",
-                          "mend or remove the line, or mend the template") from None
+                          "mend or remove the line, or mend the template", of_row=True) from None
+        yield made
 
 
 # ---- columns of a table --------------------------------------------------------------------------
 
 
+def are_pairs(request, name):
+    return name == "prompt" and not request["column"]
+
+
 def are_chats(request, table, name):
     """Whether a column is one of chats, or of prompts that have completions."""
-    pairs = name == "prompt" and not request["column"]
-    return pairs or isinstance(table.columns[name], Messages)
+    return are_pairs(request, name) or isinstance(table.columns[name], Messages)
 
 
 def lines_of(table, name):
-    """(place, line) of each row, where a line has what a line of JSONL would have."""
-    pairs = name == "prompt" and not table.request["column"]
+    """(place, line) of each row, where a line has what a line of JSONL would have. Rows that are
+    null are none, and pairs of two empty texts."""
+    pairs = are_pairs(table.request, name)
     kinds = {key: table.column(key) for key in (("prompt", "completion") if pairs else (name,))}
     if len({type(column) for column in kinds.values()}) > 1:
         raise Refused("format", f"{table.path}: `prompt` and `completion`: expected both text or "
@@ -146,8 +220,9 @@ def lines_of(table, name):
     beside = {key: table.columns[key] for key in BESIDE_CHATS if key in table.columns}
     for row in range(len(kinds[name])):
         line = {key if pairs else "messages": column[row] for key, column in kinds.items()}
-        line |= {key: column[row] for key, column in beside.items() if column[row]}
-        yield f"{table.path}: row {table.first_row + row}", line
+        if any(line.values()):
+            line |= {key: column[row] for key, column in beside.items() if column[row]}
+            yield f"{table.path}: row {table.first_row + row}", line
 
 
 def check_mask(request, name, made):

@@ -21,11 +21,12 @@ BATCH_BYTES = 16 << 20  # of a table, about
 
 
 class Refused(Exception):
-    """What cannot be done: an error by name, what is wrong, and what to do."""
+    """What cannot be done: an error by name, what is wrong, and what to do. One of a row says
+    nothing against the others of its file."""
 
-    def __init__(self, name, message, hint=""):
+    def __init__(self, name, message, hint="", of_row=False):
         super().__init__(message)
-        self.name, self.hint = name, hint
+        self.name, self.hint, self.of_row = name, hint, of_row
 
 
 def need(package, name=None):
@@ -52,32 +53,83 @@ def is_wanted(request, name):
 
 
 class Unusable:
-    """A column that cannot be converted because of one row: refused when it is read."""
+    """A column that cannot be converted because of one row: refused when it is read. `again` makes
+    a column of some of its rows."""
 
-    def __init__(self, row, found):
-        self.row, self.found = row, found
+    def __init__(self, row, found, count, again):
+        self.row, self.found, self.count, self.again = row, found, count, again
+
+    def __len__(self):
+        return self.count
+
+
+class Foreign:
+    """A column of a type that is neither ids nor text: refused when it is read."""
+
+    def __init__(self, found):
+        self.found = found
 
 
 class Messages(list):
-    """A column of chats: of each row its messages, dicts with a role and a content."""
+    """A column of chats: of each row its messages, dicts with a role and a content; or None."""
+
+
+class Wrong:
+    """A value that is neither ids nor text."""
+
+    nbytes = 0
+
+    def __init__(self, found):
+        self.found = found
+
+
+def is_mask(request, name):
+    return name in BESIDE or name == request["mask"]
+
+
+def numbers(request, name, value):
+    """An array of ids, or of entries of a mask, which may be real numbers; or what it is."""
+    if isinstance(value, list) and (not value or isinstance(value[0], (list, dict, str))):
+        return Wrong(f"list<{type(value[0]).__name__}>") if value else numpy.empty(0, "i8")
+    try:
+        array = numpy.asarray(value)
+    except ValueError:  # of several lengths
+        return Wrong("lists within lists")
+    if array.size != max(array.shape, default=1) and array.size:
+        return Wrong(f"an array of shape {list(array.shape)}")
+    if array.dtype.kind in "iub" or (array.dtype.kind == "f" and is_mask(request, name)):
+        return array.ravel()
+    kinds = {"O": "mixed values", "U": "str"}
+    return Wrong(f"list<{kinds.get(array.dtype.kind, array.dtype)}>")
+
+
+def foreign(request, name, found):
+    """What stands for a value that is neither ids nor text: None, if nobody asked for it."""
+    named = name in USUAL_IDS or name == request["column"] or is_mask(request, name)
+    return Wrong(found) if named else None
 
 
 def from_rows(rows):
-    """Columns of rows: dicts of names to arrays or strings."""
-    columns = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
-        values = [row.get(name) for row in rows]
-        missing = next((i for i, value in enumerate(values) if value is None), None)
-        if missing is not None and name in BESIDE:  # those rows are trained whole
-            columns[name] = sparse_column(rows, name)
-        elif missing is not None:
-            columns[name] = Unusable(missing, "none")
-        elif isinstance(values[0], str):
-            columns[name] = values
-        else:
-            lengths = numpy.array([len(value) for value in values], "i8")
-            columns[name] = lengths, numpy.concatenate(values)
-    return columns
+    """Columns of rows: dicts of names to arrays, strings or Wrong."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: column_of(rows, name) for name in names}
+
+
+def column_of(rows, name):
+    values = [row.get(name) for row in rows]
+    kind = str if any(isinstance(value, str) for value in values) else numpy.ndarray
+    missing = any(value is None for value in values)
+    if missing and name in BESIDE and kind is not str:  # those rows are trained whole
+        values = filled(rows, name)
+    wrong = next((i for i, value in enumerate(values) if not isinstance(value, kind)), None)
+    if wrong is not None:
+        found = values[wrong]
+        found = "none" if found is None else getattr(found, "found", "list")
+        return Unusable(wrong, found, len(rows),
+                        lambda begin, end: column_of(rows[begin:end], name))
+    if kind is str:
+        return values
+    return numpy.array([len(value) for value in values], "i8"), numpy.concatenate(values)
 
 
 def batched(rows, total_bytes=0):
@@ -85,7 +137,8 @@ def batched(rows, total_bytes=0):
     gathered, size = [], 0
     for row, done in rows:
         gathered.append(row)
-        size += sum(getattr(value, "nbytes", len(value)) for value in row.values())
+        size += sum(len(value) if isinstance(value, str) else value.nbytes
+                    for value in row.values())
         if size >= BATCH_BYTES or len(gathered) == 8192:
             yield min(1, done / total_bytes) if total_bytes else 0, from_rows(gathered)
             gathered, size = [], 0
@@ -93,22 +146,43 @@ def batched(rows, total_bytes=0):
         yield 1, from_rows(gathered)
 
 
-def sparse_column(rows, name):
+def filled(rows, name):
+    """The entries of a mask, where some rows have none."""
     ids = next(key for key in (*USUAL_IDS, *rows[0]) if key in rows[0])
-    values = [row.get(name, row[ids] if name == "labels" else numpy.ones(len(row[ids]), "i8"))
-              for row in rows]
-    return numpy.array([len(value) for value in values], "i8"), numpy.concatenate(values)
+
+    def entries(row):
+        if not isinstance(row.get(ids), numpy.ndarray):
+            return None
+        return row[ids] if name == "labels" else numpy.ones(len(row[ids]), "i8")
+
+    return [row[name] if name in row else entries(row) for row in rows]
+
+
+def kind_of(column):
+    """What a column that has no ids is, for people; None if it may have some."""
+    if isinstance(column, Messages):
+        return "lists of messages"
+    return "text" if isinstance(column, list) else getattr(column, "found", None)
 
 
 def choose(request, columns):
-    """The name of the column of documents."""
+    """The name of the column of documents. One that is named as ids are is never text, unless
+    --column says so."""
     path, wanted = request["path"], request["column"]
     if wanted:
-        if wanted in columns:
+        if wanted in columns and not isinstance(columns[wanted], Foreign):
             return wanted
+        found = columns[wanted].found if wanted in columns else "no such column"
         raise Refused("format", f"{path}: column `{wanted}`: expected lists of integers or text, "
-                                "found none", "give another --column")
+                                f"found {found}", "give another --column")
     for name in USUAL_IDS:
+        found = kind_of(columns.get(name))
+        if found and not isinstance(columns[name], Unusable):
+            raise Refused("format", f"{path}: column `{name}`: expected lists of integers, found "
+                                    f"{found}",
+                          f"text becomes tokens with --column {name} --tokenizer FOLDER"
+                          if isinstance(columns[name], list) else
+                          "write the ids as lists of integers, or name another --column")
         if name in columns:
             return name
     if "text" not in columns and isinstance(columns.get("prompt"), list) and (
@@ -123,13 +197,14 @@ def choose(request, columns):
         return ids[0]
     if not ids and "text" in columns:
         return "text"
-    names = ", ".join(f"`{name}`" for name in (ids or columns)) or "none"
+    names = ", ".join(f"`{name}`" + (f" ({kind_of(columns[name])})" if kind_of(columns[name])
+                                     else "") for name in (ids or columns)) or "none"
     raise Refused("format", f"{path}: which column has the documents is not clear: found {names}",
                   "give --column NAME")
 
 
 def fail_row(table, row, message, hint="", name="format"):
-    raise Refused(name, f"{table.path}: row {table.first_row + row}: {message}", hint)
+    raise Refused(name, f"{table.path}: row {table.first_row + row}: {message}", hint, of_row=True)
 
 
 class Table:
@@ -139,11 +214,26 @@ class Table:
         self.request, self.columns, self.first_row = request, columns, first_row
         self.path = request["path"]
 
+    def rows(self, name):
+        column = self.columns[name]
+        return len(column[0] if isinstance(column, tuple) else column)
+
+    def part(self, begin, end):
+        """Some of its rows."""
+        columns = {name: part_of(column, begin, end) for name, column in self.columns.items()}
+        return Table(self.request, columns, self.first_row + begin)
+
     def column(self, name):
         """The lengths and the ids of a column, or its texts."""
         column = self.columns[name]
-        if not isinstance(column, (list, tuple)):
-            fail_row(self, column.row, f"`{name}`: expected integers or text, found {column.found}")
+        if isinstance(column, Foreign):
+            raise Refused("format", f"{self.path}: column `{name}`: expected lists of integers, "
+                                    f"found {column.found}",
+                          "write it anew, or leave masks out with --mask none")
+        if isinstance(column, Unusable):
+            hint = "--dtype says how wide an id is" if column.found == "bytes" else ""
+            fail_row(self, column.row, f"`{name}`: expected integers or text, found {column.found}",
+                     hint)
         return column
 
     def ids(self, name):
@@ -241,6 +331,15 @@ class Table:
                  f"found {labels[place]}",
                  "a label is the token's own id or -100, not shifted; --mask-of next is for labels "
                  "of the next token, and --mask none trains every token")
+
+
+def part_of(column, begin, end):
+    if isinstance(column, tuple):
+        ends = numpy.concatenate(([0], column[0].cumsum()))
+        return column[0][begin:end], column[1][ends[begin] : ends[end]]
+    if isinstance(column, list):
+        return type(column)(column[begin:end])
+    return column.again(begin, end) if isinstance(column, Unusable) else column
 
 
 def row_edges(lengths, count):

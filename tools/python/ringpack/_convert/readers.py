@@ -21,13 +21,18 @@ from .columns import (
     BATCH_BYTES,
     BESIDE_CHATS,
     DTYPES,
+    USUAL_IDS,
+    Foreign,
     Messages,
     Refused,
     Unusable,
     batched,
+    foreign,
     from_rows,
+    is_mask,
     is_wanted,
     need,
+    numbers,
 )
 from .shards import read_litdata, read_mds
 
@@ -49,7 +54,7 @@ def arrow_tables(request, batches, schema):
             if pyarrow.types.is_dictionary(array.type):
                 array = array.dictionary_decode()
             columns[name] = arrow_column(request, pyarrow, compute, name, array)
-        yield share, {name: column for name, column in columns.items() if column is not None}
+        yield share, columns
 
 
 def schema_place(batch, name):
@@ -64,19 +69,23 @@ def arrow_column(request, pyarrow, compute, name, array):
         return [text or "" for text in array.to_pylist()]
     is_view = is_any(kinds, array.type, "list_view", "large_list_view")
     if not is_view and not is_any(kinds, array.type, "list", "large_list", "fixed_size_list"):
-        return None
-    if kinds.is_struct(array.type.value_type):
-        fields = {field.name for field in array.type.value_type}
-        return Messages(without_nulls(array.to_pylist())) if {"role", "content"} <= fields else None
-    if not kinds.is_integer(array.type.value_type) and not kinds.is_boolean(array.type.value_type):
-        return None
+        return Foreign(str(array.type))
+    inner = array.type.value_type
+    if kinds.is_struct(inner) and {"role", "content"} <= {field.name for field in inner}:
+        return Messages(without_nulls(array.to_pylist()))
+    if not kinds.is_integer(inner) and not kinds.is_boolean(inner) and not (
+        kinds.is_floating(inner) and is_mask(request, name)
+    ):
+        return Foreign(f"list<{inner}>")
     lengths = compute.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
     values = array.flatten()  # of rows that are not null
     lengths = lengths.astype("i8")
     if values.null_count:
         place = values.is_null().to_numpy(zero_copy_only=False).argmax()
         row = numpy.searchsorted(lengths.cumsum(), place, side="right")
-        return Unusable(int(row), "a null among them")
+        again = lambda begin, end: arrow_column(  # noqa: E731
+            request, pyarrow, compute, name, array.slice(begin, end - begin))
+        return Unusable(int(row), "a null among them", len(array), again)
     if kinds.is_boolean(values.type):
         values = values.cast("uint8")
     return lengths, values.to_numpy(zero_copy_only=False)
@@ -94,18 +103,38 @@ def without_nulls(value):
     return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
+def groups_of(request, meta):
+    """The row groups that begin within a piece of the file; request has the row before them."""
+    groups = list(range(meta.num_row_groups))
+    if not request["end"]:
+        return groups
+    kept = [i for i in groups
+            if request["begin"] <= begin_of(meta.row_group(i)) < request["end"]]
+    request["first_row"] = sum(meta.row_group(i).num_rows for i in groups[: kept[0]]) if kept else 0
+    return kept
+
+
+def begin_of(group):
+    columns = [group.column(i) for i in range(group.num_columns)]
+    return min([place for column in columns for place in (column.dictionary_page_offset,
+                                                          column.data_page_offset) if place] or [4])
+
+
 def read_parquet(request):
     parquet = need("pyarrow", "pyarrow.parquet")
     with parquet.ParquetFile(request["path"], memory_map=True) as file:
         meta = file.metadata
+        groups = groups_of(request, meta)
+        wanted = max(1, sum(meta.row_group(i).num_rows for i in groups))
         row_bytes = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
         rows = max(1, min(65536, BATCH_BYTES * meta.num_rows // max(1, row_bytes)))
 
         def batches(names):
             done = 0
-            for batch in file.iter_batches(batch_size=rows, columns=names, use_threads=False):
+            for batch in file.iter_batches(batch_size=rows, columns=names, use_threads=False,
+                                           row_groups=groups):
                 done += batch.num_rows
-                yield batch, done / meta.num_rows
+                yield batch, done / wanted
 
         yield from arrow_tables(request, batches, file.schema_arrow)
 
@@ -118,15 +147,16 @@ def read_arrow(request):
         file.seek(0)
         if is_file:
             reader = ipc.open_file(file)
-            found = (reader.get_batch(i) for i in range(reader.num_record_batches))
+            count = reader.num_record_batches
+            found = ((reader.get_batch(i), (i + 1) / count) for i in range(count))
         else:
-            reader = found = ipc.open_stream(file)
-        size = file.size()
+            reader = ipc.open_stream(file)
+            found = ((batch, file.tell() / file.size()) for batch in reader)
 
         def batches(_):
-            for batch in found:
+            for batch, share in found:
                 for at in range(0, batch.num_rows, 65536):
-                    yield batch.slice(at, 65536), file.tell() / size
+                    yield batch.slice(at, 65536), share
 
         yield from arrow_tables(request, batches, reader.schema)
 
@@ -165,9 +195,8 @@ def read_levanter(request):
     for at in range(0, total, 1024):
         end = min(at + 1024, total)
         yield end / total, {
-            name: levanter_column(path, name, at, end, *arrays)
+            name: levanter_column(request, name, at, end, *arrays)
             for name, arrays in fields.items()
-            if arrays[1].ndim == 1 and numpy.dtype(arrays[1].dtype.numpy_dtype).kind in "iub"
         }
 
 
@@ -178,7 +207,10 @@ def open_zarr(folder, *names):
     return need("tensorstore").open(spec, open=True, read=True).result()
 
 
-def levanter_column(path, name, at, end, offsets, data):
+def levanter_column(request, name, at, end, offsets, data):
+    path, dtype = request["path"], numpy.dtype(data.dtype.numpy_dtype)
+    if data.ndim != 1 or dtype.kind not in ("iubf" if is_mask(request, name) else "iub"):
+        return Foreign(f"list<{dtype}>" if data.ndim == 1 else f"arrays of {data.ndim} dimensions")
     rows, bytes_end = int(offsets[0].read().result()), data.shape[0]
     if end > min(rows, offsets.shape[0] - 1):
         raise Refused("format", f"{path}: field `{name}`: expected a row {end - 1}, as the ledger "
@@ -213,16 +245,16 @@ def read_hdf5(request):
         for at in range(0, total, 1024):
             piece = {name: data[at : at + 1024] for name, data in found.items()}
             rows = [
-                {name: hdf5_value(values[i]) for name, values in piece.items()}
+                {name: hdf5_value(request, name, values[i]) for name, values in piece.items()}
                 for i in range(min(1024, total - at))
             ]
             yield (at + len(rows)) / total, from_rows(rows)
 
 
-def hdf5_value(value):
+def hdf5_value(request, name, value):
     if isinstance(value, bytes):
         return value.decode()
-    return value if isinstance(value, str) else numpy.asarray(value).ravel()
+    return value if isinstance(value, str) else numbers(request, name, value)
 
 
 def cerebras_tables(request, data):
@@ -292,7 +324,7 @@ def tar_values(request, member, ending, archive):
     if ending.endswith("npy"):
         name = {"npy": "tokens"}.get(ending, ending[:-4])
         try:
-            return {name: numpy.load(io.BytesIO(data), allow_pickle=False).ravel()}
+            return {name: numbers(request, name, numpy.load(io.BytesIO(data), allow_pickle=False))}
         except ValueError as error:
             raise Refused("format", f"{path}: expected an array of ids, found none: {error}",
                           "arrays of Python objects are pickles, which are never loaded") from None
@@ -305,12 +337,19 @@ def tar_values(request, member, ending, archive):
     if ending.endswith("json"):
         value = json.loads(data)
         value = value if isinstance(value, dict) else {"tokens": value}
-        return {
-            name: numpy.array(item, "i8") if isinstance(item, list) else item
-            for name, item in value.items()
-            if is_wanted(request, name) and isinstance(item, (list, str))
-        }
-    return {"text": data.decode()} if ending in ("txt", "text") else {}
+        found = {name: json_value(request, name, item) for name, item in value.items()
+                 if is_wanted(request, name)}
+        return {name: item for name, item in found.items() if item is not None}
+    return {"text": data.decode("utf-8-sig")} if ending in ("txt", "text") else {}
+
+
+def json_value(request, name, value):
+    """Ids or a text. A null is an empty one; None for anything else that nobody asked for."""
+    if value is None:
+        value = [] if name in USUAL_IDS else "" if name in (request["column"], "text") else None
+    if isinstance(value, list):
+        return numbers(request, name, value)
+    return value if isinstance(value, str) else foreign(request, name, type(value).__name__)
 
 
 def read_tfrecord(request):
@@ -353,9 +392,14 @@ def example_row(request, example_pb2, data):
             data = feature.bytes_list.value[0]
             if request.get("dtype") and name != "text":
                 row[name] = numpy.frombuffer(data, DTYPES[request["dtype"]])
+            elif name in USUAL_IDS and name != request["column"]:
+                row[name] = foreign(request, name, "bytes")
             else:
                 row[name] = data.decode()
-    return row
+        elif feature.HasField("float_list"):
+            value = numpy.array(feature.float_list.value, "f4")
+            row[name] = value if is_mask(request, name) else foreign(request, name, "list<float>")
+    return {name: value for name, value in row.items() if value is not None}
 
 
 def read_arrayrecord(request):

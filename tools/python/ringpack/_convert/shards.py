@@ -8,12 +8,23 @@ A shard, once decompressed: u32 samples, u32 offsets[samples + 1], then what the
 
 import gzip
 import json
+import math
 import os
 import struct
 
 import numpy
 
-from .columns import BESIDE, DTYPES, Refused, batched, is_wanted, need
+from .columns import (
+    BESIDE,
+    DTYPES,
+    USUAL_IDS,
+    Refused,
+    batched,
+    foreign,
+    is_wanted,
+    need,
+    numbers,
+)
 
 
 def declared_dtype(request, what):
@@ -64,9 +75,13 @@ def index_beside(path):
         ) from None
 
 
-def samples(path, data):
-    """Samples of a shard, each with the bytes that are done after it."""
+def samples(path, data, said=None):
+    """Samples of a shard, each with the bytes that are done after it. `said`: their number in the
+    index."""
     (count,) = struct.unpack_from("<I", data)
+    if said is not None and said != count:
+        raise Refused("corrupt", f"{path}: expected {said} samples, as index.json says, found "
+                                 f"{count}")
     offsets = checked(path, numpy.frombuffer(data, "<u4", count + 1, 4), 8 + 4 * count, len(data))
     for begin, end in zip(offsets[:-1], offsets[1:]):
         yield memoryview(data)[begin:end], end
@@ -78,6 +93,9 @@ def checked(path, offsets, least, most):
     if len(offsets) > 1 and (offsets[0] < least or offsets[-1] > most
                              or (numpy.diff(offsets) < 0).any()):
         raise Refused("corrupt", f"{path}: samples lie outside the shard")
+    if offsets[-1] != most:
+        raise Refused("corrupt", f"{path}: expected samples up to byte {most}, found their end at "
+                                 f"byte {offsets[-1]}")
     return offsets.tolist()
 
 
@@ -85,6 +103,9 @@ def row_of(request, sample, at, fields, sizes, value_of):
     """The wanted columns of a sample. `fields` are (name, kind); their bytes follow each other from
     byte `at` on. A value that is None is left out."""
     row = {}
+    if at + sum(sizes) != len(sample):
+        raise Refused("corrupt", f"{request['path']}: a sample: expected columns of "
+                                 f"{len(sample) - at} bytes, found sizes of {sum(sizes)}")
     for (name, kind), size in zip(fields, sizes):
         if is_wanted(request, name):
             value = value_of(request, name, kind, sample[at : at + size])
@@ -113,7 +134,7 @@ def read_mds(request):
     fields = [(column, encoding) for column, encoding, _ in columns]
 
     def rows():
-        for sample, done in samples(path, data):
+        for sample, done in samples(path, data, shard.get("samples")):
             at, sizes = 0, []
             for _, _, size in columns:
                 if size is None:
@@ -143,22 +164,32 @@ def mds_value(request, column, encoding, data):
         return bytes(data).decode()
     if kind == "json":
         value = json.loads(bytes(data))
-        return numpy.array(value, "i8") if isinstance(value, list) else None
+        if isinstance(value, list):
+            return numbers(request, column, value)
+        return foreign(request, column, f"json of {type(value).__name__}")
     if kind == "bytes":
-        if column in (request["column"], "input_ids", "tokens"):
+        if column in (request["column"], *USUAL_IDS):
             return numpy.frombuffer(data, declared_dtype(request, f"column `{column}`"))
         return refuse_mask(request, column, kind) if column in BESIDE else None
     if kind != "ndarray":
-        return None
+        return foreign(request, column, f"`{kind}`")
     dtype, _, shape = rest.partition(":")
     at = 0
     if not dtype:
         dtype, at = ARRAY_TYPES.get(data[0]), 1
+    expected = None
     if not shape:
-        at += 1 + (data[at] >> 2) * SHAPE_WIDTHS[data[at] & 3]
+        dimensions, width = data[at] >> 2, SHAPE_WIDTHS[data[at] & 3]
+        sizes = numpy.frombuffer(data, f"<u{width}", dimensions, at + 1)
+        expected = math.prod(sizes.tolist())
+        at += 1 + dimensions * width
     if dtype is None or numpy.dtype(dtype).kind not in "iu":
-        return None
-    return numpy.frombuffer(data[at:], dtype)
+        return foreign(request, column, f"ndarray of {dtype or 'another type'}")
+    ids = numpy.frombuffer(data[at:], dtype)
+    if expected is not None and len(ids) != expected:
+        raise Refused("corrupt", f"{request['path']}: column `{column}`: expected {expected} ids, "
+                                 f"as its shape says, found {len(ids)}")
+    return ids
 
 
 TORCH_TYPES = {11: "u1", 13: "<i2", 14: "<i2", 15: "<i4", 16: "<i4", 17: "<i8", 18: "<i8",
@@ -171,19 +202,23 @@ def litdata_value(request, column, kind, data):
     types = {"no_header_tensor": TORCH_TYPES, "no_header_numpy": NUMPY_TYPES}.get(name)
     if types is not None:
         dtype = types.get(int(code))
-        return numpy.frombuffer(data, dtype) if dtype else None
+        if dtype:
+            return numpy.frombuffer(data, dtype)
+        return foreign(request, column, f"`{kind}`, no integers")
     if name in ("str", "string"):
         return bytes(data).decode()
-    if name == "bytes" and column in (request["column"], "input_ids", "tokens"):
+    if name == "bytes" and column in (request["column"], *USUAL_IDS):
         return numpy.frombuffer(data, declared_dtype(request, f"column `{column}`"))
-    if name == "pickle" and column in (request["column"], "input_ids", "tokens"):
+    if name == "pickle" and column in (request["column"], *USUAL_IDS):
         raise Refused(
             "format",
             f"{request['path']}: `{column}` is a pickle, which runs whatever program it holds "
             "when it is loaded, so it never is",
             "write the chunks anew with numpy arrays or tensors",
         )
-    return refuse_mask(request, column, name) if column in BESIDE else None
+    if column in BESIDE:
+        return refuse_mask(request, column, name)
+    return foreign(request, column, f"`{name}`")
 
 
 def litdata_names(config):
@@ -203,9 +238,12 @@ def litdata_names(config):
 FRAMED = b"LDFZ01\0\0"
 
 
-def framed_samples(path, data):
+def framed_samples(path, data, said):
     """Samples of a chunk of zstd frames, many samples in each (compression_level="batch")."""
     _, version, _, count, _, frames = struct.unpack_from("<8sHHIII", data)
+    if said is not None and said != count:
+        raise Refused("corrupt", f"{path}: expected {said} samples, as index.json says, found "
+                                 f"{count}")
     if version != 1:
         raise Refused("format", f"{path}: expected version 1 of its frames, found {version}")
     at = 24 + 4 * (count + 1)
@@ -219,21 +257,25 @@ def framed_samples(path, data):
         yield memoryview(whole)[begin:end], end
 
 
-def litdata_samples(path, config):
-    """Samples of a chunk, whatever is compressed: all of it, frames of many samples, or each."""
+def litdata_samples(path, config, said):
+    """Samples of a chunk, whatever is compressed: all of it, frames of many samples, or each.
+    `said`: their number in the index."""
     packing, level = config.get("compression"), config.get("compression_level")
     if not packing or level not in ("batch", "sample"):
-        return samples(path, decompressed(path, packing))
+        return samples(path, decompressed(path, packing), said)
     data = decompressed(path, None)
     if level == "batch" and data.startswith(FRAMED):
-        return framed_samples(path, data)
+        return framed_samples(path, data, said)
     return ((decompressed_bytes(bytes(sample), packing, path), done)
-            for sample, done in samples(path, data))
+            for sample, done in samples(path, data, said))
 
 
 def read_litdata(request):
     path = request["path"]
-    config = index_beside(path)["config"]
+    index = index_beside(path)
+    config = index["config"]
+    said = next((chunk.get("chunk_size") for chunk in index.get("chunks", [])
+                 if chunk.get("filename") == os.path.basename(path)), None)
     if config.get("encryption"):
         raise Refused("format", f"{path}: expected chunks that are not encrypted")
     kinds = config["data_format"]
@@ -241,7 +283,7 @@ def read_litdata(request):
     bare = config.get("item_loader") == "TokensLoader"
 
     def rows():
-        for sample, done in litdata_samples(path, config):
+        for sample, done in litdata_samples(path, config, said):
             if bare:
                 yield {"tokens": litdata_value(request, "tokens", kinds[0], sample)}, done
                 continue

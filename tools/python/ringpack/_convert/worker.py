@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokenise text and read encoded files for `ringpack convert`, over stdin and stdout.
 
-    worker.py TOKENIZER EOS BOS THREADS
+    worker.py TOKENIZER EOS BOS THREADS SPECIAL BAD
         TOKENIZER   the path of a tokenizer.json, or "bytes"
         EOS, BOS    a token id, the text of a token, or "" (of EOS: look for a usual one)
         THREADS     that the tokenizer may use; 0: as many as it likes
+        SPECIAL     what the name of a special token in a text becomes: "text" or "tokens"
+        BAD         what becomes of a bad row: "refuse" or "skip"
     worker.py --decompress zstd
         stdin to stdout: exit status 3 without the package, 4 if the archive is damaged
     worker.py --decode TOKENIZER
         for `ringpack explain`: u32 count, u32 ids -> u32 bytes, UTF-8. It begins with the text
         RPDW, or with a text that says why it cannot
 
-At the start the worker says   b"RPCW", u32 version 3, u64 vocabulary size, i64 eos, i64 bos
+At the start the worker says   b"RPCW", u32 version 4, u64 vocabulary size, i64 eos, i64 bos
 (-1: not known), and zeros up to 64 bytes; or it refuses. Then the parent asks, and the worker
 answers in frames:
 
@@ -27,8 +29,10 @@ answers in frames:
     u32 documents  refused: which error, see REFUSALS
     u32 width      bytes of an id, 2 or 4; refused: bytes of the message
     u32 share      of the file that is read, in 2^-32; refused: bytes of the hint
-    u64 dropped    texts that were smaller than min_bytes
-    u64 runs       of trained tokens, in all documents
+    u32 dropped    texts that were smaller than min_bytes
+    u32 special    names of special tokens in texts
+    u32 runs       of trained tokens, in all documents
+    u32 bad        rows that were skipped
     32 bytes       name of their mask, zeros after it; without one there is no mask
     then           u32 tokens of each document, and all ids; where there is a mask u32 runs of each
                    document, and u32 begin, u32 end of each run; refused: message, hint
@@ -45,31 +49,33 @@ import sys
 import types
 
 if not __package__:
-    # Of a script, its own directory comes first on the path: its modules would hide others. They
+    # Of a script, its own directory may come first on the path: its modules would hide others. They
     # are a package instead, without what `import ringpack` does.
     _package = types.ModuleType("ringpack_convert")
-    _package.__path__ = [sys.path.pop(0)]
+    _package.__path__ = [os.path.dirname(os.path.realpath(__file__))]
+    sys.path[:1] = [place for place in sys.path[:1] if place not in _package.__path__]
     sys.modules[_package.__name__] = _package
     __package__ = _package.__name__
 
 TEXTS, IDS, END, REFUSED, CHATS = 1, 2, 3, 4, 5
 ASK_TEXTS, ASK_FILE, ASK_PAIRS, ASK_CHAT_PAIRS, ASK_CHATS = 1, 2, 3, 4, 5
 REFUSALS = ("format", "resource", "usage", "corrupt", "vocabulary")
-FRAME = struct.Struct("<IIIIQQ32s")
+FRAME = struct.Struct("<IIIIIIII32s")
 
 
 def refusal_frame(name, message, hint):
     message, hint = (text.encode()[:4000] for text in (message, hint))
-    head = FRAME.pack(REFUSED, REFUSALS.index(name), len(message), len(hint), 0, 0, b"")
+    head = FRAME.pack(REFUSED, REFUSALS.index(name), len(message), len(hint), 0, 0, 0, 0, b"")
     return head + message + hint
 
 
 try:
     import numpy
 
-    from .chats import Chats, are_chats, lines_of, made_of_chats, pairs_of_texts
-    from .columns import Refused, Table, choose, need
+    from .chats import Chats, are_chats, are_pairs, lines_of, made_of_chats, pairs_of_texts
+    from .columns import Messages, Refused, Table, choose, need
     from .readers import READERS
+    from .special import Specials, need_support, special_tokens, with_special
 except ImportError as error:
     print(f"{sys.executable}: {error}", file=sys.stderr)
     if sys.argv[1:2] in (["--decompress"], ["--decode"]):  # their output has no place for a refusal
@@ -79,6 +85,7 @@ except ImportError as error:
     sys.exit(0)
 
 TEXTS_AT_A_TIME = 4096
+BAD_NAMED_MAX = 3  # of a worker, on stderr
 EXIT_NO_PACKAGE, EXIT_CORRUPT = 3, 4
 USUAL_EOS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "<|eos|>")
 
@@ -88,19 +95,22 @@ class Bytes:
 
     vocab_size, eos, bos = 257, -1, -1
 
-    def encode(self, texts):
+    def encode(self, texts, counts=True):
         return [numpy.frombuffer(text.encode(), "u1").astype("u2") for text in texts]
+
+    def take_found(self):
+        return 0
 
     def chats(self):
         raise Refused("usage", "messages: expected a tokenizer with a chat template, found `bytes`",
-                      "give --tokenizer FOLDER/tokenizer.json, of a model that chats")
+                      "give --tokenizer FOLDER, of a model that chats")
 
 
 class Tokenizer:
     """Text as the tokens of a tokenizer.json."""
 
-    def __init__(self, path, eos, bos):
-        self.path, self.known_chats = path, None
+    def __init__(self, path, eos, bos, as_tokens=False):
+        self.path, self.known_chats, self.found, self.as_tokens = path, None, 0, as_tokens
         tokenizers = need("tokenizers")
         try:
             self.tokenizer = tokenizers.Tokenizer.from_file(path)
@@ -111,8 +121,6 @@ class Tokenizer:
                 f"{path}: expected a tokenizer.json, found something that `tokenizers` cannot read",
                 "give the tokenizer.json of a Hugging Face tokenizer, or `bytes`",
             ) from None
-        self.tokenizer.no_truncation()  # a corpus wants every token, whatever tokenizer.json says,
-        self.tokenizer.no_padding()  # and no other
         vocabulary = self.tokenizer.get_vocab(with_added_tokens=True)
         self.eos = find_token(path, "--eos", vocabulary, eos)
         self.bos = find_token(path, "--bos", vocabulary, bos)
@@ -120,13 +128,34 @@ class Tokenizer:
             known = [vocabulary[name] for name in USUAL_EOS if name in vocabulary]
             self.eos = known[0] if len(known) == 1 else -1
         self.vocab_size = max(*vocabulary.values(), self.eos, self.bos, -1) + 1
+        self.prepare([name for name, number in vocabulary.items()
+                      if number in (self.eos, self.bos)])
 
-    def encode(self, texts):
+    def prepare(self, ends):
+        """A corpus wants every token, whatever tokenizer.json says, and no other: none of those
+        that end and begin documents, unless a text is to have them."""
+        if not self.as_tokens:
+            need_support(self.tokenizer)
+            self.tokenizer = with_special(self.tokenizer, ends)
+            self.tokenizer.encode_special_tokens = True
+        self.specials = Specials(special_tokens(self.tokenizer, *ends))
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+
+    def encode(self, texts, counts=True):
         encoded = self.tokenizer.encode_batch(texts, add_special_tokens=False)
+        self.found += self.specials.count(texts) if counts else 0
         return [numpy.array(one.ids, "u4") for one in encoded]
 
+    def take_found(self):
+        """Names of special tokens in texts and chats since the last call."""
+        found, self.found = self.found, 0
+        if self.known_chats:
+            found, self.known_chats.found = found + self.known_chats.found, 0
+        return found
+
     def chats(self):
-        self.known_chats = self.known_chats or Chats(self.path)
+        self.known_chats = self.known_chats or Chats(self.path, self.as_tokens)
         return self.known_chats
 
 
@@ -142,7 +171,7 @@ def find_token(path, option, vocabulary, wanted):
     )
 
 
-def pack(kind, lengths, ids, runs=None, share=1.0, dropped=0):
+def pack(kind, lengths, ids, runs=None, share=1.0, dropped=0, special=0, bad=0):
     """A frame of documents, as narrow as their ids allow."""
     narrow = ids.dtype == numpy.dtype("u2") or not len(ids) or ids.max() < 65536
     ids = numpy.ascontiguousarray(ids, "<u2" if narrow else "<u4")
@@ -152,14 +181,15 @@ def pack(kind, lengths, ids, runs=None, share=1.0, dropped=0):
         raise Refused("usage", f"mask `{mask}`: its name has more than 31 bytes", "rename it")
     counts, pairs = (numpy.ascontiguousarray(part, "<u4") for part in (counts, pairs))
     head = FRAME.pack(kind, len(lengths), ids.itemsize, int(share * 0xFFFFFFFF), dropped,
-                      pairs.size // 2, mask.encode())
+                      special, pairs.size // 2, bad, mask.encode())
     return b"".join((head, lengths.data, ids.data, counts.data, pairs.tobytes()))
 
 
 def pack_texts(tokenizer, texts, share=1.0, dropped=0):
     documents = tokenizer.encode(texts)
     ids = numpy.concatenate(documents) if documents else numpy.empty(0, "u2")
-    return pack(TEXTS, [len(document) for document in documents], ids, None, share, dropped)
+    return pack(TEXTS, [len(document) for document in documents], ids, None, share, dropped,
+                tokenizer.take_found())
 
 
 def read_exactly(stream, count):
@@ -177,13 +207,12 @@ def read_texts(source, count):
     return texts
 
 
-def pack_chats(kind, mask, made, share=1.0, dropped=0):
+def pack_chats(kind, mask, made, **counts):
     """A frame of documents that are (ids, runs)."""
-    made = list(made)
     ids = numpy.concatenate([own for own, _ in made]) if made else numpy.empty(0, "u2")
     pairs = [run for _, runs in made for run in runs]
     runs = mask, [len(runs) for _, runs in made], numpy.array(pairs, "u4").reshape(-1, 2)
-    return pack(kind, [len(own) for own, _ in made], ids, runs if mask else None, share, dropped)
+    return pack(kind, [len(own) for own, _ in made], ids, runs if mask else None, **counts)
 
 
 def read_lines(source, count):
@@ -201,27 +230,62 @@ def read_lines(source, count):
     return lines
 
 
-def answer_chats(tokenizer, kind, lines, has_mask=True, **progress):
+def named_bad(refused, named=[0]):  # noqa: B006
+    """Say of the first rows that are skipped why."""
+    named[0] += 1
+    if named[0] <= BAD_NAMED_MAX:
+        print(f"ringpack: skipped: {refused}", file=sys.stderr)
+
+
+def good_chats(make, lines, skips):
+    """(what was made, how many lines were skipped)."""
+    made, bad = [], 0
+    for line in lines:
+        try:
+            made += made_of_chats(make, [line])
+        except Refused as refused:
+            if not skips or not refused.of_row:
+                raise
+            named_bad(refused)
+            bad += 1
+    return made, bad
+
+
+def answer_chats(tokenizer, kind, lines, skips, has_mask=True, **progress):
     mask = "assistant_masks" if kind == ASK_CHATS else "completion_mask"
+    answer, bad = CHATS, 0
     if kind == ASK_PAIRS:
-        made = pairs_of_texts(tokenizer.encode, [line for _, line in lines])
-        return pack_chats(TEXTS, mask if has_mask else "", made, **progress)
-    chats = tokenizer.chats()
-    made = made_of_chats(chats.chat if kind == ASK_CHATS else chats.pair, lines)
-    return pack_chats(CHATS, mask if has_mask else "", made, **progress)
+        answer, made = TEXTS, list(pairs_of_texts(tokenizer, [line for _, line in lines]))
+    else:
+        chats = tokenizer.chats()
+        made, bad = good_chats(chats.chat if kind == ASK_CHATS else chats.pair, lines, skips)
+    return pack_chats(answer, mask if has_mask else "", made, bad=bad,
+                      special=tokenizer.take_found(), **progress)
 
 
-def chat_frames(request, tokenizer, lines, share):
-    """Frames of the rows of a table; pairs of two empty texts are none."""
+def need_tokenizer(request, name):
+    if not request["has_tokenizer"]:
+        raise Refused("usage", f"{request['path']}: `{name}` is text, and no tokenizer is given",
+                      "give --tokenizer FOLDER of the model, which ends documents without "
+                      "--no-append-eos, or --tokenizer bytes")
+
+
+def chat_frames(request, tokenizer, table, name, share):
+    """Frames of the rows of a table."""
+    lines = list(lines_of(table, name))
+    of_text = not isinstance(table.columns[name], Messages)
+    kind = ASK_CHAT_PAIRS if are_pairs(request, name) else ASK_CHATS
+    if of_text:
+        need_tokenizer(request, name)
+        kind = ASK_PAIRS
+    dropped = table.rows(name) - len(lines)
     for at in range(0, len(lines), TEXTS_AT_A_TIME):
         some = lines[at : at + TEXTS_AT_A_TIME]
-        prompt = some[0][1].get("prompt")
-        kind = ASK_CHATS if "messages" in some[0][1] else ASK_CHAT_PAIRS
-        kind = ASK_PAIRS if isinstance(prompt, str) else kind
-        kept = [(place, line) for place, line in some
-                if kind != ASK_PAIRS or line["prompt"] or line["completion"]]
-        yield answer_chats(tokenizer, kind, kept, request["mask"] != "none", share=share,
-                           dropped=len(some) - len(kept))
+        yield answer_chats(tokenizer, kind, some, request["skip_bad"], request["mask"] != "none",
+                           share=share, dropped=dropped)
+        dropped = 0
+    if dropped:
+        yield pack(TEXTS, [], numpy.empty(0, "u2"), None, share, dropped)
 
 
 def text_frames(request, tokenizer, texts, share):
@@ -232,23 +296,46 @@ def text_frames(request, tokenizer, texts, share):
         yield pack_texts(tokenizer, kept, share, len(some) - len(kept))
 
 
+def table_frames(request, tokenizer, table, name, share):
+    column = table.column(name)
+    if are_chats(request, table, name):
+        yield from chat_frames(request, tokenizer, table, name, share)
+    elif isinstance(column, list):
+        need_tokenizer(request, name)
+        yield from text_frames(request, tokenizer, column, share)
+    else:
+        yield pack(IDS, *table.ids(name), share)
+
+
+def good_frames(request, tokenizer, table, name, share):
+    """The frames of a table without its bad rows, which are found by halves."""
+    try:
+        yield from list(table_frames(request, tokenizer, table, name, share))
+        return
+    except Refused as refused:
+        if not request["skip_bad"] or not refused.of_row:
+            raise
+        rows = table.rows(name)
+        if rows <= 1:
+            named_bad(refused)
+            yield pack(TEXTS, [], numpy.empty(0, "u2"), None, share, bad=rows)
+            return
+    for part in (table.part(0, rows // 2), table.part(rows // 2, rows)):
+        yield from good_frames(request, tokenizer, part, name, share)
+
+
 def file_frames(request, tokenizer):
     """The documents of a file, and its end."""
     name, row = None, 0
     for share, columns in READERS[request["form"]](request):
-        table = Table(request, columns, row)
+        table = Table(request, columns, row + request.get("first_row", 0))
         name = name or choose(request, columns)
-        column = table.column(name)
-        if are_chats(request, table, name):
-            yield from chat_frames(request, tokenizer, list(lines_of(table, name)), share)
-            row += len(column)
-        elif isinstance(column, list):
-            yield from text_frames(request, tokenizer, column, share)
-            row += len(column)
+        if request["skip_bad"]:
+            yield from good_frames(request, tokenizer, table, name, share)
         else:
-            yield pack(IDS, *table.ids(name), share)
-            row += len(column[0])
-    yield FRAME.pack(END, 0, 0, 0, 0, 0, b"")
+            yield from table_frames(request, tokenizer, table, name, share)
+        row += table.rows(name)
+    yield FRAME.pack(END, 0, 0, 0, 0, 0, 0, 0, b"")
 
 
 def answer_file(request, tokenizer):
@@ -266,13 +353,13 @@ def answer_file(request, tokenizer):
                       "is it whole, and of this form? --as names another") from None
 
 
-def serve(tokenizer, source, sink):
+def serve(tokenizer, source, sink, skips):
     while head := source.read(8):
         kind, count = struct.unpack("<II", head)
         if kind == ASK_TEXTS:
             frames = [pack_texts(tokenizer, read_texts(source, count))]
         elif kind != ASK_FILE:
-            frames = [answer_chats(tokenizer, kind, read_lines(source, count))]
+            frames = [answer_chats(tokenizer, kind, read_lines(source, count), skips)]
         else:
             frames = answer_file(json.loads(read_exactly(source, count)), tokenizer)
         for frame in frames:
@@ -312,7 +399,7 @@ def decode(path):
         sink.flush()
 
     try:
-        tokenizer = Tokenizer(path, "", "").tokenizer
+        tokenizer = Tokenizer(path, "", "", as_tokens=True).tokenizer
     except Refused as refused:
         answer(str(refused).encode("utf-8", "replace"))
         return 0
@@ -324,17 +411,17 @@ def decode(path):
     return 0
 
 
-def main(name, eos, bos, threads):
+def main(name, eos, bos, threads, special, bad):
     if threads != "0":
         os.environ.setdefault("RAYON_NUM_THREADS", threads)
     sink = sys.stdout.buffer
     try:
-        tokenizer = Bytes() if name == "bytes" else Tokenizer(name, eos, bos)
-        hello = struct.pack("<4sIQqq", b"RPCW", 3, tokenizer.vocab_size, tokenizer.eos,
+        tokenizer = Bytes() if name == "bytes" else Tokenizer(name, eos, bos, special == "tokens")
+        hello = struct.pack("<4sIQqq", b"RPCW", 4, tokenizer.vocab_size, tokenizer.eos,
                             tokenizer.bos)
         sink.write(hello.ljust(FRAME.size, b"\0"))
         sink.flush()
-        serve(tokenizer, sys.stdin.buffer, sink)
+        serve(tokenizer, sys.stdin.buffer, sink, bad == "skip")
     except Refused as refused:
         sink.write(refusal_frame(refused.name, str(refused), refused.hint))
         sink.flush()
@@ -349,4 +436,4 @@ if __name__ == "__main__":
         sys.exit(decompress())
     if sys.argv[1] == "--decode":
         sys.exit(decode(sys.argv[2]))
-    sys.exit(main(*sys.argv[1:5]))
+    sys.exit(main(*sys.argv[1:7]))

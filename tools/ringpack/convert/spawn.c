@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* spawn.c — how a worker process is started, of `convert` and of `explain`. What runs is the script
+ * of this installation: neither it nor a module that it imports is looked for in the current
+ * directory, which may be a data set that somebody else has made. */
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/defect.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "base/thread.h"
+#include "convert/convert.h"
+#include "python.h"
+
+/* In a build a link to the script lies beside the program; in a wheel the program is in
+ * ringpack/bin of the package, and the script in ringpack/_convert. It is looked for nowhere else,
+ * because whoever may write there would say what runs. NULL: let Python find it as a module of the
+ * installed package.
+ */
+static char *find_script(void)
+{
+    static const char package[] = "/ringpack/bin";
+    char place[4096];
+    ssize_t length = readlink("/proc/self/exe", place, sizeof place - 1);
+    place[length > 0 ? length : 0] = 0;
+    char *slash = strrchr(place, '/');
+    if (!slash)
+        return NULL;
+    *slash = 0;
+    char *path = rp_format("%s/convert_worker.py", place);
+    if (path && access(path, R_OK) < 0 && rp_text_has_suffix(place, package)) {
+        free(path);
+        path = rp_format("%.*s/_convert/worker.py", (int)(strrchr(place, '/') - place), place);
+    }
+    if (path && access(path, R_OK) == 0)
+        return path;
+    free(path);
+    return NULL;
+}
+
+/* The environment, with PYTHONPATH and PYTHONSAFEPATH as `places` and `safe` have them. The caller
+ * frees the list alone. */
+static char **make_environment(char *places, char *safe)
+{
+    size_t count = 0, kept = 0;
+    while (environ[count])
+        count++;
+    char **made = rp_calloc(count + 3, sizeof *made);
+    for (size_t i = 0; made && i < count; i++)
+        if (strncmp(environ[i], "PYTHONPATH=", 11) && strncmp(environ[i], "PYTHONSAFEPATH=", 15))
+            made[kept++] = environ[i];
+    if (made && places)
+        made[kept++] = places;
+    if (made)
+        made[kept] = safe;
+    return made;
+}
+
+/* Python finds what belongs to it by its own name, which is a path therefore. */
+static int spawn(pid_t *child, const char **command, int input, int output)
+{
+    const char *path = getenv("PYTHONPATH");
+    char *kept = path ? rp_python_places(path, true) : NULL, safe[] = "PYTHONSAFEPATH=1";
+    char *places = kept && *kept ? rp_format("PYTHONPATH=%s", kept) : NULL;
+    char **environment = make_environment(places, safe);
+    char *program = rp_python_find(command[0]);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    if (input >= 0)
+        posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+    int code = ENOENT;
+    command[0] = program;
+    struct rp_thread_tries tries = {0};
+    if (program && environment)
+        do
+            code = posix_spawn(child, program, &actions, NULL, (char *const *)(uintptr_t)command,
+                               RP_DEFECT(import_from_here) ? environ : environment);
+        while (rp_thread_again(&tries, code));
+    posix_spawn_file_actions_destroy(&actions);
+    free(program);
+    free(environment);
+    free(places);
+    free(kept);
+    return code;
+}
+
+int rp_worker_spawn(pid_t *child, const char *const arguments[RP_WORKER_WORDS], int input,
+                    int output, struct rp_error *error)
+{
+    char *script = find_script();
+    const char *chosen = getenv("RINGPACK_PYTHON");
+    const char *python = chosen && *chosen ? chosen : "python3";
+    const char *command[RP_WORKER_WORDS + 4] = {python, script};
+    size_t count = 2;
+    if (!script) {
+        command[1] = RP_DEFECT(import_from_here) ? "-m" : "-c";
+        command[count++] = RP_DEFECT(import_from_here) ? "ringpack._convert.worker"
+                                                       : RP_PYTHON_RUN("ringpack._convert.worker");
+    }
+    for (size_t i = 0; i < RP_WORKER_WORDS && arguments[i]; i++)
+        command[count++] = arguments[i];
+    int code = spawn(child, command, input, output);
+    free(script);
+    if (code == 0)
+        return 0;
+    *child = 0;
+    return rp_fail(error, -code, "install python3, or set RINGPACK_PYTHON to the Python to use",
+                   "cannot start %s: %s", python, strerror(code));
+}
