@@ -2,7 +2,7 @@
 """What `batch[name]` gives, from what the user asked for and what the run has."""
 
 from collections.abc import Mapping
-from typing import Optional
+from typing import Any
 
 from ._client import Client
 from ._library import RECORDS
@@ -12,8 +12,9 @@ from .errors import UsageError
 from .profiles import PROFILES, Field, View, check_sections
 
 
-def form_of(client: Client, keep: int, profile: Optional[str], kind: str, flat: bool) -> Form:
+def form_of(client: Client, loader: Any) -> Form:
     """The Form of all batches of a loader that is attached with this client."""
+    keep, profile, kind, flat = loader._keep, loader._profile, loader._kind, loader._flat
     slots = client.geometry.slots
     if keep >= slots:
         raise UsageError(
@@ -30,7 +31,9 @@ def form_of(client: Client, keep: int, profile: Optional[str], kind: str, flat: 
     views = {name: View(name) for name in sections if name not in fields}
     views.update({name: field for name, field in fields.items() if isinstance(field, View)})
     return Form(
+        client=client,
         kind=kind,
+        is_own=loader._is_own,
         tensor=tensor,
         shape=shape,
         sections=sections,
