@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of a Loader that loops have: where one begins, how long it is, and how to begin again.
 
-A *pass* is one loop over a finite stream, from its first row to its end. With restart=True each
-loop is a pass of its own, as over a DataLoader: it begins at the first row, whether the loop before
-came to the end or was left. A loop goes on in mid-stream only where a state was loaded, or next()
-was called, since the last loop; and a loaded state of the end is the beginning of the next pass.
+A *pass* is one loop over a finite stream, from its first row to its end. A loop after the end
+begins the next pass, unless restart=False. With restart=True each loop is a pass of its own, as
+over a DataLoader: also after a loop that was left before the end. A loop begins in mid-stream only
+where a state was loaded, or next() was called, since the last loop; and a loaded state of the end
+is the beginning of the next pass.
 """
 
 import os
 import sys
-import tempfile
 from typing import TYPE_CHECKING, Any, Optional
 
-from ._client import Client, Left
+from ._client import Client
 from ._engine import ask_program, count_steps
 from ._log import logger
 from ._position import Positioned
@@ -43,7 +43,7 @@ class Pass:
             batch = loader._after_end()
             if batch is None:
                 raise StopIteration
-        loader._looped = True
+        loader._looped = loader._took = True
         return batch
 
     def state_dict(self) -> dict[str, Any]:
@@ -67,19 +67,28 @@ def _fetcher_of_lightning() -> Any:
     return None
 
 
+def restart_of(restart: Optional[bool], kind: str, num_epochs: Any) -> Optional[bool]:
+    """Whether loops begin at the first row; None: after the end alone."""
+    if restart is not None or kind != "torch":
+        return bool(restart)
+    is_finite = num_epochs is not None and str(num_epochs) not in ("0", "endless")
+    return True if is_finite else None
+
+
 class Passing(Positioned):
     """See Loader."""
 
     _first: Optional[bytes] = None  # the token of row 0, once known
     _begins = False  # the next step of a loop is its first one
     _looped = False  # a loop has taken batches since a state was loaded
-    _rewound = False  # the pass has begun at the first row
+    _took = False  # this loop has
+    _rewound = False  # this loop has begun at the first row
     _told = False  # that a loop that was left is begun again
-    _restart: Optional[bool]
+    _restart: Optional[bool]  # None: after the end alone
 
     def __iter__(self) -> Any:
         """A loop: with restart=True a pass of its own, otherwise it goes on where the last one
-        stopped."""
+        stopped; with return_type="torch" a pass begins after the end in any case."""
         fetcher = _fetcher_of_lightning() if self._look_ahead_given is None else None
         if fetcher is not None or self._restarts_loops():
             return Pass(self, fetcher)
@@ -93,9 +102,7 @@ class Passing(Positioned):
         return self
 
     def _restarts_loops(self) -> bool:
-        if self._restart is not None:
-            return self._restart
-        return self._kind == "torch" and self._says_finite()
+        return self._restart is not False and self._says_finite()
 
     def _says_finite(self) -> bool:
         """Whether the stream has an end, as far as that is known without an engine."""
@@ -109,28 +116,29 @@ class Passing(Positioned):
 
     def _begin_pass(self, fetcher: Any) -> None:
         """The first step of a loop."""
-        self._begins = False
-        self._rewound = False
+        self._begins = self._rewound = self._took = False
         if self._look_ahead_given is None:
             holds = fetcher is not None and getattr(fetcher, "length", None) is None
-            self._set_look_ahead(int(getattr(fetcher, "prefetch_batches", 0)) if holds else 0)
+            self._set_look_ahead(None, getattr(fetcher, "prefetch_batches", 0) if holds else 0)
         self.attach()
         if not self._restarts_loops():
             if self._trail:
                 self._move_back()
-        elif self._looped and self._says_finite():
-            if not self._ended and not self._told and self._restart is None:
+        elif self._looped and (self._ended or self._restart):
+            if not self._ended and not self._told:
                 self._told = True
-                logger().warning(
-                    "this loop begins at row 0 again, and the one before it was left at row %d "
-                    "(restart=False goes on there)",
+                logger().info(
+                    "this loop begins at row 0 again; the one before it was left at row %d, where "
+                    "restart=False goes on",
                     self.next_row,
                 )
             self.reset()
+        elif self._trail:
+            self._move_back()
 
     def _after_end(self) -> Optional[Batch]:
         """What a loop gets where the loaded state was that of the end: the next pass."""
-        if not self._looped and not self._rewound and self._token is not None:
+        if not self._took and not self._rewound and self._token is not None:
             self.reset()
             self._rewound = True
             return self.next()  # type: ignore[attr-defined, no-any-return]
@@ -158,6 +166,8 @@ class Passing(Positioned):
                 f"row {self.next_row}, and does not describe the stream",
                 "give it the config or the corpus of that engine, or load a state of row 0",
             )
+        import tempfile  # here: it takes a tenth of the time of `import ringpack`
+
         arguments, text = self._config
         with tempfile.TemporaryDirectory(prefix="ringpack-first-") as folder:
             token = os.path.join(folder, "token")
@@ -193,5 +203,3 @@ class Passing(Positioned):
                 "batch.epoch says which one a batch is of. restart=True begins each loop anew",
             )
 
-
-__all__ = ["Left", "Pass", "Passing"]

@@ -102,18 +102,31 @@ def epochs_of(token: bytes) -> int:
 
 
 def epoch_of(token: bytes) -> int:
-    """Times that each source had been read as a whole where the token stands: the fewest of all
-    sources and lanes."""
+    """Times that each source had been given as a whole where the token stands: the fewest of all
+    sources and lanes. A document that was read, but of which parts are in no row yet, counts as not
+    given. (A source of several lanes is taken to be of equal shares.)"""
     lanes, sources = struct.unpack_from("<II", token, _LANES_AT)
-    at, fewest = _WEIGHTS_AT + 16 * sources, []
+    counts = struct.unpack_from(f"<{2 * sources}Q", token, _WEIGHTS_AT)  # weight, documents
+    at, epochs = _WEIGHTS_AT + 16 * sources, []
     for _ in range(lanes):
         pieces, pending, rows = struct.unpack_from("<III", token, at + 64)
-        at += 80
-        fewest += [struct.unpack_from("<Q", token, at + 24 * n)[0] for n in range(sources)]
-        at += 24 * sources + 32 * (pieces + pending)
+        places = [struct.unpack_from("<QQ", token, at + 80 + 24 * n) for n in range(sources)]
+        at += 80 + 24 * sources
+        started = set()  # (source, document)
+        for _ in range(pieces + pending):
+            started.add(struct.unpack_from("<Q16xI", token, at)[::-1])
+            at += 32
         for _ in range(rows):
-            at += 16 + 24 * int(struct.unpack_from("<I", token, at + 8)[0])
-    return min(fewest, default=0)
+            fragments = struct.unpack_from("<I", token, at + 8)[0]
+            at += 16
+            for _ in range(fragments):
+                started.add(struct.unpack_from("<Q8xI", token, at)[::-1])
+                at += 24
+        for source, (epoch, position) in enumerate(places):
+            behind = sum(1 for piece in started if piece[0] == source) - position
+            share = max(1, counts[2 * source + 1] // lanes)
+            epochs.append(max(0, epoch - -(-max(0, behind) // share)))
+    return min(epochs, default=0)
 
 
 def next_row_of(token: bytes) -> int:

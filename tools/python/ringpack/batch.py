@@ -391,9 +391,9 @@ class Batch(Mapping[str, Any]):
 
     @property
     def epoch(self) -> int:
-        """Times that the whole corpus had been read when this batch was made: 0 in the first epoch.
-        Of several sources that which was read least often counts. Where an epoch ends inside of a
-        batch, its last rows are of the next one. It costs a copy of the state."""
+        """Times that the whole corpus had been given before the end of this batch: 0 in the first
+        epoch. Of several sources the one that was given least often counts. A batch in which an
+        epoch ends is of the next one, as its last rows are. It costs a copy of the state."""
         token = token_of(self.state_dict(text=True))
         epochs = epochs_of(token)
         return epoch_of(token) if epochs == 0 else min(epoch_of(token), epochs - 1)

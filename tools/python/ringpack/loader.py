@@ -11,9 +11,10 @@ from ._arguments import monitor_of, whole, working_folder
 from ._attached import SILENCE_S, STEPS
 from ._client import END, Client
 from ._engine import engine_commands, place_given
+from ._form import add_defaults
 from ._lease import ONE_LOCAL, getrefcount
 from ._log import logger
-from ._passes import Passing
+from ._passes import Passing, restart_of
 from ._ranks import find_ranks
 from ._views import import_torch
 from .batch import Batch, batch_of
@@ -45,7 +46,9 @@ class Loader(Passing):
     replicas: processes of this node that all need every batch of this rank, as tensor-, pipeline-
         or context-parallel neighbours do (1). replica: which of them this one is, from 0 on (0).
     profile: "hf", "trl", "megatron", "olmo", "torchtitan" or "grain": what a batch has, and under
-        which names (ringpack.profiles); "min" or "full": under those of Batch.
+        which names (ringpack.profiles); "min" or "full": under those of Batch. Default: "min"; with
+        return_type="torch" and a corpus, input_ids, labels (the next tokens), position_ids (int64),
+        cu_seqlens (exact) and max_seqlen. sections adds others to those of a profile.
     return_type: "numpy" (default), "torch" or "jax": what ``batch[name]`` gives: a read-only array
         without a copy; a tensor, which is a copy and yours, but where the ring is page-locked.
     flat: views are 1-D, over the whole batch, instead of (batch_size, seq_len).
@@ -58,8 +61,10 @@ class Loader(Passing):
     look_ahead: batches that the loop has taken and not used yet, whenever it takes another one:
         state_dict() and the position are that far behind (0; Lightning's is found out).
     restart: True: each loop over a finite stream begins at its first row, as over a DataLoader, but
-        for the first one after a state was loaded. False: it goes on where the last one stopped.
-        Default: True with return_type="torch", else False.
+        for the first one after a state was loaded. False: a loop goes on where the last one was
+        left, and after the end gives nothing. Default: False; with return_type="torch" True where
+        num_epochs is given, else a loop goes on where the last one was left, and begins at the
+        first row after the end.
     start_engine: True: this process starts the engine; False: attach only; None (default): the
         first local rank starts it, if config or corpus is given.
     start_timeout: seconds to wait for an engine that starts here (600).
@@ -125,6 +130,7 @@ class Loader(Passing):
         describes = config is not None or corpus is not None
         if profile is not None and (describes or profile not in PROFILES):
             options["profile"] = profile
+        self._is_default = describes and add_defaults(options, return_type, config is not None)
         if not describes:
             check_needs_no_engine(start_engine, options, Loader.__init__.__kwdefaults__)
         starts = describes and (ranks.local == 0 if start_engine is None else start_engine)
@@ -153,14 +159,16 @@ class Loader(Passing):
         self._profile, self._kind, self._flat, self._keep = profile, return_type, bool(flat), keep
         self._pin_memory, self._copies = pin_memory, copy is True
         self._is_own = return_type == "torch" and copy is not False
-        self._restart = restart
-        self._look_ahead_given = whole("look_ahead", look_ahead)
-        self._set_look_ahead(self._look_ahead_given or 0)
+        self._restart = restart_of(restart, return_type, options.get("num_epochs"))
+        self._set_look_ahead(look_ahead)
         self._folder, self._program = working_folder(), program
         self._start_timeout, self._connect_timeout = start_timeout, connect_timeout
         self._begin_position()
 
-    def _set_look_ahead(self, batches: int) -> None:
+    def _set_look_ahead(self, given: Optional[int], found: int = 0) -> None:
+        """found: that of the framework that loops, where none is given."""
+        self._look_ahead_given = whole("look_ahead", given)
+        batches = found if self._look_ahead_given is None else self._look_ahead_given
         if batches < 0:
             raise ValueError(f"look_ahead is {batches}: expected 0 or more")
         self._look_ahead = batches
@@ -194,7 +202,7 @@ class Loader(Passing):
                     if (done := opened.popleft())._lease is not None:  # done.end(), without a call
                         lease, done._why, done._lease = done._lease, form.went_on, None
                 if self._ended:
-                    return None
+                    return self._use_one()
                 wait_ns = _SLICE_NS if timeout is None else 0
                 if lease is None or getrefcount(lease) != ONE_LOCAL:
                     lease = None  # views of it are alive, and return the batch when they die
@@ -295,10 +303,13 @@ class Loader(Passing):
                 row = client.next_row()
                 logger().warning("the stream ends at row %d: nothing to read (see num_epochs)", row)
             self._ended = True
-            if len(self._trail) > 1:
-                self._trail.popleft()  # a loop that looks ahead has used one more by now
-            return None
+            return self._use_one()
         return lease
+
+    def _use_one(self) -> None:
+        """At the end of the stream a loop that looks ahead has used one batch more by each step."""
+        if len(self._trail) > 1:
+            self._trail.popleft()
 
     def _where_to_look(self) -> str:
         return f"`ringpack stat {self.run}` tells what the engine waits for"
