@@ -64,8 +64,8 @@ static void free_client(struct rp_client *client)
     free(client->run_dir);
     free(client->digest.path);
     free(client->expected);
-    free(client->state);
-    free(client->before);
+    for (unsigned i = 0; i < RP_TOKENS_KEPT; i++)
+        free(client->kept[i].token);
     free(client->contract_text);
     free(client);
 }
@@ -111,19 +111,17 @@ static int copy_options(struct rp_client *client, const struct rp_client_options
                        options->expected_bytes);
     client->run = rp_format("%s", options->run ? options->run : "default");
     client->run_dir = options->run_dir ? rp_format("%s", options->run_dir) : NULL;
-    client->state = malloc(options->state_bytes + 1);
-    client->before = malloc(options->state_bytes + 1);
     client->digest.path = options->digest_log ? rp_format("%s", options->digest_log) : NULL;
     client->expected = malloc(options->expected_bytes + 1);
-    if (!client->run || !client->state || !client->before || !client->expected ||
-        (options->run_dir && !client->run_dir) || (options->digest_log && !client->digest.path))
+    if (!client->run || !client->expected || (options->run_dir && !client->run_dir) ||
+        (options->digest_log && !client->digest.path))
         return rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
-    if (options->state)
-        memcpy(client->state, options->state, options->state_bytes);
     if (options->expected)
         memcpy(client->expected, options->expected, options->expected_bytes);
-    client->state_bytes = client->state_capacity = options->state ? options->state_bytes : 0;
-    return 0;
+    code = rp_client_reserve_tokens(client, options->state_bytes + 1, error);
+    if (code == 0 && options->state)
+        rp_client_keep_token(client, options->state, options->state_bytes, 0, 0);
+    return code;
 }
 
 int rp_client_attach(struct rp_client **client_out, const struct rp_client_options *options,
@@ -200,12 +198,8 @@ static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_
     for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
         lent.sections[i] = g->sections[i].offset ? slot + g->sections[i].offset : NULL;
     rp_sized_write(batch, &lent, sizeof lent);
-    uint8_t *before = client->state;
-    client->before_bytes = client->state_bytes;
-    client->state = client->before;
-    client->before = before;
-    memcpy(client->state, slot + header->state_offset, header->state_bytes);
-    client->state_bytes = header->state_bytes;
+    rp_client_keep_token(client, slot + header->state_offset, header->state_bytes, mapping->number,
+                         header->batch);
     client->next_row = header->next_row;
     client->attach_row = g->base_row + (header->batch + 1) * g->rows * g->world;
     client->lost_ns = 0;
@@ -356,8 +350,8 @@ static int wait_for_next(struct rp_client *client, int found, uint64_t begin_ns,
                        found == NEXT_LOST; /* the successor may be gone too */
         if (!nothing)
             return found;
-        if (rp_now_ns() >= deadline)
-            return RP_NEXT_EMPTY;
+        if (rp_now_ns() >= deadline || rp_client_is_closed(client))
+            return RP_NEXT_EMPTY; /* of a closed client the caller is told at its next call */
     }
 }
 
@@ -393,12 +387,16 @@ static int visit(struct rp_client *client, uint64_t now, struct rp_batch *batch,
 
 int rp_client_take(struct rp_client *client, struct rp_batch *batch, struct rp_error *error)
 {
-    int code = visit(client, rp_now_ns(), batch, error);
+    int code = rp_client_begin_call(client, error);
+    if (code < 0)
+        return code;
+    code = visit(client, rp_now_ns(), batch, error);
+    rp_client_end_call(client);
     return code == NEXT_LOST ? RP_NEXT_EMPTY : code;
 }
 
-int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch *batch,
-                   struct rp_error *error)
+static int next_in_call(struct rp_client *client, int64_t timeout_ns, struct rp_batch *batch,
+                        struct rp_error *error)
 {
     uint64_t begin = rp_now_ns();
     int code = visit(client, begin, batch, error);
@@ -407,13 +405,26 @@ int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch
     uint64_t deadline = timeout_ns < 0 ? UINT64_MAX : begin + (uint64_t)timeout_ns;
     code = wait_for_next(client, code, begin - client->waited_ns, deadline, batch, error);
     uint64_t waited_ns = rp_now_ns() - begin;
+    pthread_mutex_lock(&client->lock);
     client->counts.waits++;
     client->counts.wait_ns += waited_ns;
+    pthread_mutex_unlock(&client->lock);
     client->waited_ns += waited_ns;
     if (client->current)
         rp_ring_view_waits_since(&client->current->view, 0);
     if (code == RP_NEXT_BATCH)
         note_wait(client);
+    return code;
+}
+
+int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch *batch,
+                   struct rp_error *error)
+{
+    int code = rp_client_begin_call(client, error);
+    if (code < 0)
+        return code;
+    code = next_in_call(client, timeout_ns, batch, error);
+    rp_client_end_call(client);
     return code;
 }
 
@@ -460,6 +471,7 @@ int rp_client_release(struct rp_client *client, const struct rp_batch *batch)
         give_back(client, mapping);
         rp_client_drop_unused(client, mapping);
         last = client->detached && client->leases == 0;
+        rp_client_leave_if_closed(client);
     }
     pthread_mutex_unlock(&client->lock);
     if (last)

@@ -133,23 +133,6 @@ static int check_continuation(const struct rp_client *client, const struct rp_ri
     return 0;
 }
 
-/* Room for every state token of this ring, and for the one before it. */
-static int reserve_state(struct rp_client *client, size_t bytes, struct rp_error *error)
-{
-    if (bytes <= client->state_capacity)
-        return 0;
-    uint8_t *state = realloc(client->state, bytes);
-    if (state)
-        client->state = state;
-    uint8_t *before = realloc(client->before, bytes);
-    if (before)
-        client->before = before;
-    if (!state || !before)
-        return rp_fail(error, -ENOMEM, NULL, "a state token of %zu bytes: out of memory", bytes);
-    client->state_capacity = bytes;
-    return 0;
-}
-
 /* The first attach is at `row`. Rows of padding after the stream are numbered as well, but the
  * state token and next_row stay at the end of the last row. */
 static void take_first_row(struct rp_client *client, uint64_t row)
@@ -173,27 +156,26 @@ static int adopt(struct rp_client *client, struct rp_mapping *mapping, int fd,
                                        contract_bytes, error);
     if (code == 0)
         code = check_continuation(client, &mapping->view, row, error);
-    if (code == 0)
-        code = reserve_state(client, rp_max_u64(g->state_bytes, state_bytes), error);
     mapping->held = rp_calloc(g->slots, sizeof *mapping->held);
     if (code == 0 && !mapping->held)
         code = rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
     if (code < 0)
         return code;
-    if (client->state_bytes == 0) {
-        memcpy(client->state, reply->text, state_bytes);
-        client->state_bytes = state_bytes;
-    }
-    client->geometry = *g;
-    if (client->attaches == 0)
-        take_first_row(client, row);
     pthread_mutex_lock(&client->lock);
-    mapping->number = ++client->attaches;
-    mapping->older = client->mappings;
-    client->mappings = client->current = mapping;
-    client->socket = fd;
+    code = rp_client_reserve_tokens(client, rp_max_u64(g->state_bytes, state_bytes), error);
+    if (code == 0) {
+        if (client->state_bytes == 0)
+            rp_client_keep_token(client, (const uint8_t *)reply->text, state_bytes, 0, 0);
+        client->geometry = *g;
+        if (client->attaches == 0)
+            take_first_row(client, row);
+        mapping->number = ++client->attaches;
+        mapping->older = client->mappings;
+        client->mappings = client->current = mapping;
+        client->socket = fd;
+    }
     pthread_mutex_unlock(&client->lock);
-    return 0;
+    return code;
 }
 
 static int open_ring(struct rp_client *client, int fd, struct rp_client_reply *reply,
@@ -318,9 +300,8 @@ void rp_client_drop_unused(struct rp_client *client, struct rp_mapping *mapping)
     free(mapping);
 }
 
-void rp_client_leave(struct rp_client *client)
+static void leave(struct rp_client *client)
 {
-    pthread_mutex_lock(&client->lock);
     struct rp_mapping *left = client->current;
     client->current = NULL;
     if (left)
@@ -328,5 +309,17 @@ void rp_client_leave(struct rp_client *client)
     if (client->socket >= 0)
         close(client->socket);
     client->socket = -1;
+}
+
+void rp_client_leave(struct rp_client *client)
+{
+    pthread_mutex_lock(&client->lock);
+    leave(client);
     pthread_mutex_unlock(&client->lock);
+}
+
+void rp_client_leave_if_closed(struct rp_client *client)
+{
+    if (client->closed && client->calls == 0 && client->leases == 0)
+        leave(client);
 }

@@ -9,8 +9,9 @@
  *     rp_client_detach.
  *   - `state` and `next_row` are those after the last batch that was taken. An attach to a
  *     successor begins there.
- *   - Threads: one thread uses the client, but any thread may release a lease, at any time
- *     (garbage collectors do). `lock` guards the mappings, their leases and the socket. */
+ *   - Threads: one thread takes batches. Any thread may release a lease, at any time (garbage
+ *     collectors do), ask where the client stands, or close it. `lock` guards the mappings, their
+ *     leases, the socket, the tokens and the counts. */
 #ifndef RP_CLIENT_CORE_H
 #define RP_CLIENT_CORE_H
 
@@ -30,6 +31,14 @@ struct rp_mapping {
     uint64_t leases;
     uint64_t *held; /* [slots]: 1 + the batch that is on lease in this slot, or 0 */
     struct rp_mapping *older;
+};
+
+/* The token after a batch that was lent; kept[newest] may also be the one given to attach. */
+#define RP_TOKENS_KEPT 32u
+struct rp_kept_token {
+    uint8_t *token;
+    size_t bytes;
+    uint64_t lease, number; /* of the batch; lease 0: of none */
 };
 
 /* What is to be written to a file of digests (digest_log.c): the batches since its last entry. */
@@ -52,13 +61,18 @@ struct rp_client {
     struct rp_mapping *mappings; /* newest first */
     struct rp_mapping *current;  /* NULL: no engine */
     uint64_t attaches, leases;
+    uint64_t calls; /* of take and next that are running: they use `current` without `lock` */
+    bool closed;    /* no more batches; `current` is left with the last of these calls and leases */
     bool detached;
 
     struct rp_geometry geometry; /* of the last attach */
     struct rp_contract contract; /* with the run: a view of contract_text */
     char *contract_text;         /* NULL before the first attach */
     uint8_t *state, *before;     /* `before`: the token before the last batch that was lent */
-    size_t state_bytes, before_bytes, state_capacity; /* each has room for state_capacity */
+    size_t state_bytes, before_bytes, state_capacity;
+    /* A ring of the newest tokens, in which these two are; each has room for state_capacity. */
+    struct rp_kept_token kept[RP_TOKENS_KEPT];
+    unsigned newest;     /* of kept: `state` */
     uint64_t next_row;   /* of the state; RP_NEXT_ROW_ANY before the first attach */
     uint64_t attach_row; /* to attach at: next_row, or farther in the padding after the stream */
     uint64_t lost_ns;    /* when the engine was found dead; 0: a batch was taken since */
@@ -80,6 +94,19 @@ RP_MUST_CHECK int rp_client_join(struct rp_client *client, uint64_t deadline_ns,
 bool rp_client_may_retry(int code);
 /** Leave the engine: close the socket, and unmap the current mapping unless it has leases. */
 void rp_client_leave(struct rp_client *client);
+/** The same with `lock` held, if the client is closed and nothing uses the mapping. */
+void rp_client_leave_if_closed(struct rp_client *client);
+/** Begin and end a call that uses the current mapping; -RP_E_USAGE if the client is closed. */
+RP_MUST_CHECK int rp_client_begin_call(struct rp_client *client, struct rp_error *error);
+void rp_client_end_call(struct rp_client *client);
+bool rp_client_is_closed(struct rp_client *client);
+/** Keep a token as the newest one: of a batch, or of none (lease 0). With `lock` held; there is
+ * room for it. */
+void rp_client_keep_token(struct rp_client *client, const uint8_t *token, size_t bytes,
+                          uint64_t lease, uint64_t number);
+/** Room for tokens of so many bytes in the whole ring. With `lock` held. */
+RP_MUST_CHECK int rp_client_reserve_tokens(struct rp_client *client, size_t bytes,
+                                           struct rp_error *error);
 /** Unmap a mapping that nobody needs any more. With `lock` held. */
 void rp_client_drop_unused(struct rp_client *client, struct rp_mapping *mapping);
 /** Add to or remove from the list of clients. A forked child closes the sockets of all of them;

@@ -20,7 +20,8 @@
  * When the engine dies, rp_client_next waits for its successor (the next engine of that run),
  * attaches to it, and continues at the same row.
  *
- * Threads: one thread at a time uses a client; leases may be released by any thread, at any time.
+ * Threads: one thread at a time takes batches and detaches; leases may be released, the position
+ * and the counts asked for, and the client closed, by any thread, at any time.
  * fork: the child must not use the client (calls return -RP_E_USAGE).
  *
  * Versions: a program works with an older or a newer library of the same SONAME, because every
@@ -173,6 +174,11 @@ RP_API size_t rp_client_state(const struct rp_client *client, void *buffer, size
  */
 RP_API size_t rp_client_state_before(const struct rp_client *client, void *buffer, size_t capacity);
 
+/** Copy the token after a batch that this client has lent, on lease or not. Returns 0 if it is no
+ * longer known: the client keeps those of its last 32 batches. */
+RP_API size_t rp_client_state_after(const struct rp_client *client, const struct rp_batch *batch,
+                                    void *buffer, size_t capacity);
+
 /** Global row at which the state of rp_client_state continues. */
 RP_API uint64_t rp_client_next_row(const struct rp_client *client);
 
@@ -210,6 +216,11 @@ struct rp_client_counts {
 };
 /** Fill in *counts. Returns 0, or -RP_E_USAGE if struct_size was not set. */
 RP_API int rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts);
+
+/** Take no more batches: calls that would are -RP_E_USAGE, and one that waits ends within 0.1 s.
+ * The engine is left when the last lease is released and no call is running. Questions about the
+ * position are answered until rp_client_detach, which must follow. */
+RP_API void rp_client_close(struct rp_client *client);
 
 /** Detach. Held leases stay readable; only rp_client_release and rp_client_holds may be called for
  * them. The client is freed when the last one is released, at once if there is none. NULL is fine.

@@ -14,7 +14,15 @@
 
 #include "ringpack/client.h"
 
-enum { ROWS = 2, LENGTH = 8, DOCUMENTS = 3, SLOTS = 4, SLOT_BYTES = 4096, STATE_BYTES = 256 };
+enum {
+    ROWS = 2,
+    LENGTH = 8,
+    DOCUMENTS = 3,
+    SLOTS = 4,
+    SLOT_BYTES = 4096,
+    STATE_BYTES = 256,
+    TOKEN_BYTES = 104
+};
 #define POISON 0x5a
 
 struct rp_client {
@@ -22,7 +30,7 @@ struct rp_client {
     unsigned char *slots;
     uint64_t next, end, fail;
     uint64_t held[SLOTS]; /* number + 1 of the batch on lease in the slot, 0 = free */
-    int detached, leases, gone;
+    int detached, closed, leases, gone;
     struct rp_client *before_it; /* that is gone, too */
     char state[STATE_BYTES], before[STATE_BYTES];
 };
@@ -76,7 +84,7 @@ static void lay_out(struct rp_geometry *g)
 
 static void set_state(struct rp_client *client)
 {
-    uint32_t length = 40;
+    uint32_t length = TOKEN_BYTES;
     memcpy(client->before, client->state, STATE_BYTES);
     memcpy(client->state, "RPSTATE", 8);
     memcpy(client->state + 12, &length, 4);
@@ -153,7 +161,7 @@ int rp_client_take(struct rp_client *client, struct rp_batch *batch, struct rp_e
     int result = RP_NEXT_BATCH;
     if (k == client->end) {
         result = RP_NEXT_END;
-    } else if (batch->struct_size != sizeof *batch) {
+    } else if (client->closed || batch->struct_size != sizeof *batch) {
         result = error->code = -RP_E_USAGE;
         snprintf(error->message, sizeof error->message, "struct_size");
     } else if (k == client->fail) {
@@ -215,7 +223,7 @@ int rp_client_release(struct rp_client *client, const struct rp_batch *batch)
     pthread_mutex_lock(&lock);
     uint64_t place = batch->number % SLOTS;
     int result = 0;
-    faults += (uint64_t)client->gone;
+    faults += (uint64_t)(client->gone && client->detached); /* its memory would be freed */
     if (client->gone || client->held[place] != batch->number + 1) {
         result = -RP_E_USAGE;
     } else {
@@ -225,7 +233,7 @@ int rp_client_release(struct rp_client *client, const struct rp_batch *batch)
         mprotect(slot, SLOT_BYTES, PROT_READ);
         client->held[place] = 0;
         released++;
-        if (--client->leases == 0 && client->detached)
+        if (--client->leases == 0 && (client->detached || client->closed))
             drop(client);
     }
     pthread_mutex_unlock(&lock);
@@ -246,16 +254,29 @@ int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch
 
 size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capacity)
 {
-    if (capacity >= 40)
-        memcpy(buffer, client->state, 40);
-    return 40;
+    if (capacity >= TOKEN_BYTES)
+        memcpy(buffer, client->state, TOKEN_BYTES);
+    return TOKEN_BYTES;
 }
 
 size_t rp_client_state_before(const struct rp_client *client, void *buffer, size_t capacity)
 {
-    if (capacity >= 40)
-        memcpy(buffer, client->before, 40);
-    return 40;
+    if (capacity >= TOKEN_BYTES)
+        memcpy(buffer, client->before, TOKEN_BYTES);
+    return TOKEN_BYTES;
+}
+
+size_t rp_client_state_after(const struct rp_client *client, const struct rp_batch *batch,
+                             void *buffer, size_t capacity)
+{
+    if (batch->number + 32 < client->next)
+        return 0;
+    uint64_t next = batch->number + 1;
+    if (capacity >= TOKEN_BYTES) {
+        memcpy(buffer, client->state, TOKEN_BYTES);
+        memcpy((char *)buffer + 16, &next, 8);
+    }
+    return TOKEN_BYTES;
 }
 
 void rp_client_identity(const struct rp_client *client, uint64_t identity[2])
@@ -297,7 +318,14 @@ int rp_client_counts(const struct rp_client *client, struct rp_client_counts *co
 void rp_client_detach(struct rp_client *client)
 {
     client->detached = 1;
-    if (client->leases == 0)
+    if (client->leases == 0 && !client->gone)
+        drop(client);
+}
+
+void rp_client_close(struct rp_client *client)
+{
+    client->closed = 1;
+    if (client->leases == 0 && !client->gone)
         drop(client);
 }
 

@@ -394,7 +394,8 @@ def test_bad_arguments(arguments, error, text):
 
 def test_torch_views_share_the_memory_without_a_warning(fake):
     torch = pytest.importorskip("torch")
-    with warnings.catch_warnings(), ringpack.Loader(run="x", return_type="torch") as loader:
+    views = {"run": "x", "return_type": "torch", "copy": False}
+    with warnings.catch_warnings(), ringpack.Loader(**views) as loader:
         warnings.simplefilter("error")
         batch = next(loader)
         tensor = batch["input_ids"]

@@ -50,7 +50,7 @@ class FakeCuda:
         cls.calls, cls.used, cls.asked = [], {0}, set()
         cls.current = {0: FakeStream(0), 1: FakeStream(1)}
 
-    is_available = staticmethod(lambda: True)
+    is_available = is_initialized = staticmethod(lambda: True)
 
     @classmethod
     def cudart(cls):
@@ -261,7 +261,7 @@ def test_record_stream_comes_before_the_end(fake, cuda):
         batch.close()
         with pytest.raises(ringpack.ReleasedError, match="record_stream"):
             batch.record_stream(FakeStream())
-    with ringpack.Loader(run="x", return_type="torch") as loader:
+    with ringpack.Loader(run="x", return_type="torch", pin_memory=False) as loader:
         next(loader).record_stream(FakeStream())  # copies are complete when they return
 
 

@@ -362,7 +362,7 @@ def test_a_loader_is_closed_while_another_thread_waits(make):
 
     thread = threading.Thread(target=read)
     thread.start()
-    wait_until(loader._client._lock.locked)  # the ring is empty
+    wait_until(lambda: loader.counts()["waits"])  # the ring is empty
     loader._detach()
     thread.join()
     os.kill(loader.engine_pid, signal.SIGCONT)

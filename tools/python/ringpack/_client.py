@@ -9,6 +9,11 @@ Invariants
       has its lease until the caller has it, the state stays before it, the next call gives it. What
       `step` was to return is in `passing` until it is returned.
 
+  C4  No lock is held where Python code can run, because that may be a signal handler: the library
+      has the locks. The library's client lives as long as this object, so a handler or another
+      thread may close it between any two instructions; a batch that nobody has got by then is
+      returned, and `revoked` says so to whoever was about to get it.
+
 `step` runs in every step of a training loop, or `next` where views of the batch before are alive:
 when a batch is ready it is one call of the library, no system call, and no lock but Python's own.
 """
@@ -16,7 +21,6 @@ when a batch is ready it is one call of the library, no system call, and no lock
 import ctypes
 import gc
 import os
-import threading
 from ctypes import byref
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -36,7 +40,7 @@ from ._library import (
 from ._arguments import FilePath
 from ._engine import explain_rows
 from ._lease import ONE_LOCAL, ROWS_WORD, Held, Lease, Place, Terms, getrefcount, layout_of
-from ._state import digest_of
+from ._state import digest_of, next_row_of
 from .errors import LeaseError, UsageError
 
 if TYPE_CHECKING:
@@ -58,6 +62,8 @@ os.register_at_fork(after_in_child=_note_fork)
 
 class Client:
     """Attaches when it is made. Options are those of struct rp_client_options."""
+
+    _client: Any = None
 
     def __init__(
         self,
@@ -82,11 +88,12 @@ class Client:
         self._take, self._release = self._c.rp_client_take, self._c.rp_client_release
         self._step = self._c.rp_client_step
         self._process = _process
-        self._lock = threading.Lock()  # of what waits without Python's lock, and of the state
         self._out: set[Held] = set()  # of the leases that are out
         self.pins: Optional[Pins] = None  # of a ring that a GPU reads
         # C3; whoever gets a lease from next() clears it when the lease is safe
         self.taking: Optional[Lease] = None
+        self.revoked = False  # C4
+        self.closed = False
         self._passing: Optional[Terms] = None  # C3: of what a step returns
         self._spare: Optional[Terms] = None  # of a batch that was returned
         self._run, self._replica = (run, run_dir), replica
@@ -153,7 +160,7 @@ class Client:
         if self.pins is not None:
             self._release_passed(self.pins)
         if not terms.words[ROWS_WORD]:  # is_filled()
-            if self.geometry is None:
+            if self.closed:
                 raise self._closed()
             code = self._take(self._place, terms.argument, self._error_argument)
             if code != NEXT_BATCH:
@@ -172,7 +179,7 @@ class Client:
             return self.next(timeout_ns)
         if self._passing is not None:
             self._return_passing()
-        if self.geometry is None:
+        if self.closed:
             raise self._closed()
         terms, self._spare = self._spare, None  # _unused_terms(), without the call
         if terms is None or getrefcount(terms) != ONE_LOCAL:
@@ -201,18 +208,15 @@ class Client:
 
     def _next_slowly(self, code: int, timeout_ns: int, argument: Any) -> Any:
         """What `take` did not have at once."""
+        if self.closed:
+            raise self._closed()
         if code == UsageError.code:  # no slot is free, unless some of these leases are dead
             code = self._take_again(argument)
         if code == UsageError.code:  # views in reference cycles keep theirs until a collection
             gc.collect()
             code = self._take_again(argument)
         if code == NEXT_EMPTY and timeout_ns:
-            with self._lock:
-                if self.geometry is None:
-                    raise self._closed()
-                return self._c.rp_client_next(
-                    self._client, timeout_ns, argument, self._error_argument
-                )
+            return self._c.rp_client_next(self._client, timeout_ns, argument, self._error_argument)
         return code
 
     def _take_again(self, argument: Any) -> Any:
@@ -223,10 +227,15 @@ class Client:
 
     @staticmethod
     def _closed() -> UsageError:
-        return UsageError("another thread has closed this loader", "attach() it again")
+        return UsageError(
+            "this loader was closed while it was used: by a signal handler, or another thread",
+            "state_dict() has its position, and the next use attaches there",
+        )
 
     def _no_batch(self, code: int) -> Any:
         if code == UsageError.code:
+            if self.closed:
+                raise self._closed()
             raise LeaseError(
                 f"no slot of the ring is free: {self._held()}",
                 "drop those views (del), take copies (batch.copy()), lower keep, or give the "
@@ -317,14 +326,26 @@ class Client:
     def state(self) -> bytes:
         """The state token after the last batch that the caller got, as bytes."""
         self._check_process()
-        with self._lock:
-            copy = self._c.rp_client_state_before if self._pending() else self._c.rp_client_state
-            buffer = ctypes.create_string_buffer(self.geometry.state_bytes)
-            size = copy(self._client, buffer, len(buffer))
-            if size > len(buffer):
-                buffer = ctypes.create_string_buffer(size)
-                copy(self._client, buffer, size)
-        return buffer.raw[:size]
+        while True:
+            pending = self._pending()
+            c = self._c
+            token = self._copied(c.rp_client_state_before if pending else c.rp_client_state)
+            if self._pending() is pending:  # else another thread took a batch meanwhile
+                return token
+
+    def state_after(self, info: BatchInfo) -> bytes:
+        """The state token after a batch; nothing if the library has forgotten it."""
+        self._check_process()
+        return self._copied(self._c.rp_client_state_after, byref(info))
+
+    def _copied(self, copy: Any, *arguments: Any) -> bytes:
+        size = self.state_bytes
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            found = copy(self._client, *arguments, buffer, size)
+            if found <= size:
+                return buffer.raw[:found]
+            size = found
 
     def next_row(self) -> int:
         """Global row of that state."""
@@ -360,8 +381,7 @@ class Client:
     def counts(self) -> dict[str, int]:
         self._check_process()
         counts = Counts(struct_size=ctypes.sizeof(Counts))
-        with self._lock:
-            self._c.rp_client_counts(self._client, byref(counts))
+        self._c.rp_client_counts(self._client, byref(counts))
         return {field[0]: getattr(counts, field[0]) for field in Counts._fields_[1:]}
 
     def locate(self, documents: Any) -> list[tuple[str, int]]:
@@ -389,17 +409,25 @@ class Client:
 
     def detach(self) -> None:
         """Detach. Leases that are out stay readable; the last one frees the memory and the rank."""
-        if self.is_ours():
-            self.taking = None
+        if self.is_ours() and not self.closed:
+            if self._pending() is not None:
+                self.revoked = True  # C4
+            taking, self.taking = self.taking, None
+            if taking is not None:
+                self.give_back(taking.held)
+            del taking
             self._return_dead()
             pins, self.pins = self.pins, None
             if pins is not None:
                 for info in pins.close():
                     self._release(self._client, byref(info))
             self._forget_returned()
-            with self._lock:
-                self.geometry = None  # it lies in the client
-                self._c.rp_client_detach(self._client)
+            self.closed = True
+            self._c.rp_client_close(self._client)
+
+    def __del__(self) -> None:
+        if self._client and self.is_ours():
+            self._c.rp_client_detach(self._client)
 
     def is_ours(self) -> bool:
         """Whether this is the process that attached (C2)."""
@@ -415,21 +443,18 @@ class Client:
 
 
 class Left:
-    """Where a client stood, and what it had seen, when it was detached."""
+    """A position without a client: where one stood when it was detached, with what it had seen; or
+    a state that is to be gone to."""
 
-    def __init__(self, client: Client):
-        self._state, self._next_row, self._counts = (
-            client.state(),
-            client.next_row(),
-            client.counts(),
-        )
-        self.state_bytes = client.state_bytes
+    def __init__(self, state: bytes, room: int, counts: Optional[dict[str, int]] = None):
+        self._state, self.state_bytes = state, room
+        self._counts = counts or {field[0]: 0 for field in Counts._fields_[1:]}
 
     def state(self) -> bytes:
         return self._state
 
     def next_row(self) -> int:
-        return self._next_row
+        return next_row_of(self._state)
 
     def counts(self) -> dict[str, int]:
         return dict(self._counts)

@@ -13,6 +13,7 @@ import os
 import re
 import select
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -369,6 +370,16 @@ def error_in(lines: Sequence[str]) -> Optional[RingpackError]:
     return None
 
 
+def _is_dead(child: "subprocess.Popen[bytes]") -> bool:
+    """Also while a call that was interrupted holds the lock of Popen, and poll() knows nothing."""
+    if child.poll() is not None:
+        return True
+    try:
+        return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True  # another call has its status
+
+
 class Engine:
     """One `ringpack serve` child. `arguments` are those after `serve`; `config_text` is a config
     that has no file; `once` are those of the first start alone: a later one goes on where the run
@@ -420,7 +431,7 @@ class Engine:
         import subprocess
 
         # stop() may run while the interpreter ends, when nothing can be imported any more.
-        self._late, self._logger = subprocess.TimeoutExpired, logger(_LOGGER)
+        self._logger = logger(_LOGGER)
         passed, arguments = [ready_end, life_end], [*self.arguments, *self.once]
         arguments += ["--ready-fd", str(ready_end), "--lifeline", str(life_end)]
         arguments += ["--log-format", "plain"]  # the logger has the time, and the level
@@ -456,14 +467,14 @@ class Engine:
                 "give start_timeout more seconds; `ringpack index` before makes starts quick",
             )
         if not os.read(ready, 16):
-            child.wait()
+            self.await_end(timeout)
             raise self.failure("before it was ready")
 
     def failure(self, when: str) -> RingpackError:
         """The error that the dead engine printed, or one that says how it ended."""
         assert self.process is not None and self._reader is not None, "it was started"
         self._reader.join(timeout=2)
-        status = self.process.returncode
+        status = self.process.returncode or 0
         lines = list(self._lines)
         unknown = re.search(r"unrecognized option '--([^'=]*)", "\n".join(lines))
         if unknown:
@@ -503,16 +514,28 @@ class Engine:
         child = self.process
         if os.getpid() != self._owner or child is None or not self.runs():
             return
-        try:
-            child.wait(timeout)
-        except self._late:
+        if not self.await_end(timeout):
             self._logger.warning(
                 "engine %d took more than %g s to end: killed", child.pid, timeout
             )
             child.kill()
-            child.wait()
+            self.await_end(timeout)
         if self._reader is not None:
             self._reader.join(timeout=2)
+
+    def await_end(self, seconds: float) -> bool:
+        """Whether the engine has ended, or does so in time by itself. Never by Popen.wait(): it has
+        a lock, which the call that a signal handler interrupted may hold."""
+        child = self.process
+        deadline = time.monotonic() + seconds
+        pause = 0.0005
+        while child is not None and not _is_dead(child):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, 0.05)
+        return True
 
     def cut_lifeline(self) -> None:
         lifeline, self._lifeline = self._lifeline, None

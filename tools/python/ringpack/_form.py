@@ -1,19 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `batch[name]` gives, from what the user asked for and what the run has."""
 
-from collections.abc import Mapping
-from typing import Optional
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ._client import Client
 from ._library import RECORDS
 from ._views import FLAT, ROWS, look_at, tensor_of
-from .batch import Form
+from .batch import Batch, Form
 from .errors import UsageError
-from .profiles import PROFILES, Field, View, check_sections
+from .profiles import PROFILES, SHIFTED, Field, Profile, View, check_sections
 
 
-def form_of(client: Client, keep: int, profile: Optional[str], kind: str, flat: bool) -> Form:
+def _ends(batch: Batch) -> Any:
+    return batch.adopt(batch.view("cu_seqlens", kind="numpy")[: batch.segments + 1].copy())
+
+
+_OF_TORCH = Profile(
+    {
+        "input_ids": View("input_ids"),
+        "labels": View("labels"),
+        "position_ids": View("position_ids"),
+        "cu_seqlens": _ends,
+        "max_seqlen": lambda batch: int(batch.max_seqlen),
+    },
+    labels=SHIFTED,
+    needs=frozenset({"cu_seqlens"}),
+)
+"""What torch's loops have without a profile: a model's input and the labels of its logits, the
+positions, and the arguments of flash_attn_varlen_func."""
+
+
+def _sections_of(profile: Profile) -> list[str]:
+    views = [field.section for field in profile.fields.values() if isinstance(field, View)]
+    return [*views, *sorted(profile.needs)]
+
+
+def add_defaults(options: dict[str, Any], kind: str, has_config: bool) -> bool:
+    """Complete the options of an engine that a Loader describes. `sections` adds to those of the
+    profile. Whether batches are those of torch's loops: without a profile, where no config file
+    may name one."""
+    name, given = options.get("profile"), options.get("sections")
+    known = PROFILES.get(name) if isinstance(name, str) else None
+    is_default = kind == "torch" and name is None and not has_config and "label_mode" not in options
+    if is_default:
+        known = _OF_TORCH
+        options.setdefault("token_dtype", "i64")
+    if known is not None and (given is not None or is_default):
+        more = given.split(",") if isinstance(given, str) else given
+        own = list(more) if isinstance(more, Iterable) else []
+        words = dict.fromkeys([*_sections_of(known), *(str(word).strip() for word in own)])
+        options["sections"] = list(words)
+    return is_default
+
+
+def form_of(client: Client, loader: Any) -> Form:
     """The Form of all batches of a loader that is attached with this client."""
+    keep, profile, kind, flat = loader._keep, loader._profile, loader._kind, loader._flat
     slots = client.geometry.slots
     if keep >= slots:
         raise UsageError(
@@ -27,12 +70,16 @@ def form_of(client: Client, keep: int, profile: Optional[str], kind: str, flat: 
     if profile is not None and profile in PROFILES:
         check_sections(profile, sections, client.geometry.label_mode)
         fields = PROFILES[profile].fields
-        is_own = kind == "torch" and PROFILES[profile].is_held
+        is_own = loader._is_own and PROFILES[profile].is_held
+    if loader._is_default and {*_sections_of(_OF_TORCH)} <= {*sections}:
+        fields = _OF_TORCH.fields
     tensor, shape = None if kind == "numpy" else tensor_of(kind), FLAT if flat else ROWS
     views = {name: View(name) for name in sections if name not in fields}
     views.update({name: field for name, field in fields.items() if isinstance(field, View)})
     return Form(
+        client=client,
         kind=kind,
+        is_own=loader._is_own,
         tensor=tensor,
         shape=shape,
         sections=sections,

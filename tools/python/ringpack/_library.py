@@ -115,7 +115,7 @@ class Counts(Structure):
 # (which it may keep for milliseconds) in the middle of a training step.
 _PROMPT = {
     *("rp_client_take", "rp_client_step", "rp_client_release"),
-    *("rp_client_state", "rp_client_state_before"),
+    *("rp_client_state", "rp_client_state_before", "rp_client_state_after"),
 }
 # Their arguments are not converted, which would cost more than the call: give them as they are.
 _EVERY_STEP = {"rp_client_take", "rp_client_step", "rp_client_release"}
@@ -132,6 +132,8 @@ _PROTOTYPES = {
     "rp_client_holds": (c_int, c_void_p, POINTER(BatchInfo)),
     "rp_client_state": (c_size_t, c_void_p, c_void_p, c_size_t),
     "rp_client_state_before": (c_size_t, c_void_p, c_void_p, c_size_t),
+    "rp_client_state_after": (c_size_t, c_void_p, POINTER(BatchInfo), c_void_p, c_size_t),
+    "rp_client_close": (None, c_void_p),
     "rp_client_next_row": (c_uint64, c_void_p),
     "rp_client_identity": (None, c_void_p, POINTER(c_uint64)),
     "rp_client_contract": (c_size_t, c_void_p, c_void_p, c_size_t),

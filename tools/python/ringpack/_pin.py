@@ -35,7 +35,8 @@ def devices_used(torch: Any) -> list[int]:
 class Pins:
     """The ring of one client, registered with CUDA."""
 
-    def __init__(self, torch: Any):
+    def __init__(self, torch: Any, asked: bool = True):
+        self._asked = asked
         self._torch, self._cuda = torch, torch.cuda
         self._runtime = self._cuda.cudart()
         self._attach = self._address = 0  # number and place of the ring that is registered
@@ -43,8 +44,9 @@ class Pins:
         self._marked: deque[tuple[list[Any], Any]] = deque()  # events, BatchInfo; oldest first
 
     def cover(self, geometry: Any, info: Any) -> None:
-        """Register the ring that this batch lies in, if it is a new one."""
-        if info.lease == self._attach:
+        """Register the ring that this batch lies in, if it is a new one; by default not before the
+        process uses a GPU, as that would make it use one."""
+        if info.lease == self._attach or not (self._asked or self._cuda.is_initialized()):
             return
         self._forget()
         self._attach = info.lease
@@ -61,6 +63,9 @@ class Pins:
                 status,
             )
 
+    def locks(self) -> bool:
+        return self._address != 0
+
     def note(self, info: Any) -> None:
         """This batch may be copied, or was, on the streams that are current now."""
         streams = self._streams.setdefault(id(info), set())
@@ -75,25 +80,26 @@ class Pins:
         """Nobody holds this batch any more, but the GPU may be reading it."""
         self.note(info)
         events = []
-        for stream in self._streams[id(info)]:
+        for stream in self._streams.pop(id(info), ()):
             event = self._cuda.Event()
             event.record(stream)
             events.append(event)
         self._marked.append((events, info))
-        del self._streams[id(info)]
 
     def passed(self, wait: bool = False) -> list[Any]:
         """What the GPU has done with; `wait` for the oldest, if it has not."""
         done: list[Any] = []
         while self._marked:
-            events, info = self._marked[0]
+            entry = self._marked[0]
+            events, info = entry
             if wait and not done:
                 for event in events:
                     event.synchronize()
             elif not all(event.query() for event in events):
                 break
             done.append(info)
-            self._marked.popleft()
+            if self._marked and self._marked[0] is entry:  # else a signal handler closed the loader
+                self._marked.popleft()
         return done
 
     def close(self) -> list[Any]:
@@ -111,10 +117,10 @@ class Pins:
         self._address = self._attach = 0
 
 
-def pin_ring(client: Any) -> None:
+def pin_ring(client: Any, asked: bool = True) -> None:
     """Page-lock the ring of a new client, where torch has a GPU."""
     torch = import_torch()
     if torch.cuda.is_available():
-        client.pins = Pins(torch)
-    else:
+        client.pins = Pins(torch, asked)
+    elif asked:
         logger().warning("pin_memory=True: torch has no GPU here, nothing is page-locked")

@@ -3,11 +3,13 @@
 
 import base64
 import os
+import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ._arguments import FilePath
 from ._engine import run_program
+from ._views import import_torch
 from .errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 STATE_KEY = "ringpack_state"
 _LENGTH_AT = 12  # u32: bytes of the token
 _VERSION_AT = 8  # u32; from 3 on the plan digest is before the hash that ends a token
+_LANES_AT = 80  # u32 lanes, u32 sources
+_WEIGHTS_AT = 104  # 16 bytes a source, then the lanes
+_NEXT_ROW_AT = 96  # u64
 _EPOCHS_AT = 88  # u64: num_epochs, 0 = endless
 
 
@@ -26,6 +31,16 @@ def state_of(token: bytes, capacity: int) -> dict[str, Any]:
     array = numpy.zeros(max(capacity, len(token)), numpy.uint8)
     array[: len(token)] = numpy.frombuffer(token, numpy.uint8)
     return {STATE_KEY: array}
+
+
+def state_in_form(token: bytes, capacity: int, kind: str, text: bool) -> dict[str, Any]:
+    """A token as a loader of that return_type gives it."""
+    if text:
+        return text_of(token)
+    state = state_of(token, capacity)
+    if kind == "torch":
+        state[STATE_KEY] = import_torch().from_numpy(state[STATE_KEY])
+    return state
 
 
 def text_of(token: bytes) -> dict[str, Any]:
@@ -55,6 +70,11 @@ def token_of(state: Mapping[str, Any]) -> bytes:
     return token[:size] if size else token
 
 
+def room_of(state: Mapping[str, Any]) -> int:
+    """Bytes that a state was saved with: those of its token, and padding."""
+    return len(_bytes_of(state[STATE_KEY]))
+
+
 def _bytes_of(value: Any) -> bytes:
     if isinstance(value, str):
         try:
@@ -79,6 +99,39 @@ def _bytes_of(value: Any) -> bytes:
 def epochs_of(token: bytes) -> int:
     """num_epochs of the token's stream; 0 = endless."""
     return int.from_bytes(token[_EPOCHS_AT : _EPOCHS_AT + 8], "little")
+
+
+def epoch_of(token: bytes) -> int:
+    """Times that each source had been given as a whole where the token stands: the fewest of all
+    sources and lanes. A document that was read, but of which parts are in no row yet, counts as not
+    given. (A source of several lanes is taken to be of equal shares.)"""
+    lanes, sources = struct.unpack_from("<II", token, _LANES_AT)
+    counts = struct.unpack_from(f"<{2 * sources}Q", token, _WEIGHTS_AT)  # weight, documents
+    at, epochs = _WEIGHTS_AT + 16 * sources, []
+    for _ in range(lanes):
+        pieces, pending, rows = struct.unpack_from("<III", token, at + 64)
+        places = [struct.unpack_from("<QQ", token, at + 80 + 24 * n) for n in range(sources)]
+        at += 80 + 24 * sources
+        started = set()  # (source, document)
+        for _ in range(pieces + pending):
+            started.add(struct.unpack_from("<Q16xI", token, at)[::-1])
+            at += 32
+        for _ in range(rows):
+            fragments = struct.unpack_from("<I", token, at + 8)[0]
+            at += 16
+            for _ in range(fragments):
+                started.add(struct.unpack_from("<Q8xI", token, at)[::-1])
+                at += 24
+        for source, (epoch, position) in enumerate(places):
+            behind = sum(1 for piece in started if piece[0] == source) - position
+            share = max(1, counts[2 * source + 1] // lanes)
+            epochs.append(max(0, epoch - -(-max(0, behind) // share)))
+    return min(epochs, default=0)
+
+
+def next_row_of(token: bytes) -> int:
+    """The global row at which a token's stream continues."""
+    return int.from_bytes(token[_NEXT_ROW_AT : _NEXT_ROW_AT + 8], "little")
 
 
 def digest_of(token: bytes) -> Optional[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from ._client import Client
 from .errors import UsageError
 from .loader import Loader
 
@@ -19,7 +20,7 @@ _get_worker_info: Any = get_worker_info  # some versions of torch have no types 
 class TorchLoader(Loader, IterableDataset[Any]):
     """A Loader that DataLoader and StatefulDataLoader (batch_size=None, num_workers=0) iterate."""
 
-    def __iter__(self) -> "TorchLoader":
+    def __iter__(self) -> Any:
         # DataLoader tells its dataset nothing; the caller here is what fetches for it.
         if sys._getframe(1).f_locals.get("auto_collation"):
             raise UsageError(
@@ -28,16 +29,14 @@ class TorchLoader(Loader, IterableDataset[Any]):
                 "DataLoader(loader, batch_size=None); for a Trainer of transformers, leave "
                 "train_dataset out and call ringpack.hf.attach(trainer, loader)",
             )
-        super().__iter__()
-        return self
+        return super().__iter__()
 
-    def attach(self) -> "TorchLoader":
+    def _attach_once(self) -> Client:
         worker = _get_worker_info()
-        if self._client is None and worker is not None:
+        if worker is not None:
             raise UsageError(
                 f"worker {worker.id} of a DataLoader would attach as rank {self._ranks.rank}: only "
                 "one may, and the position would stay in the worker",
                 "num_workers=0: the engine reads and packs ahead in a process of its own",
             )
-        super().attach()
-        return self
+        return super()._attach_once()

@@ -50,7 +50,8 @@ def look_at(
     is_own: bool = False,
 ) -> Look:
     """What makes a view of that section, of that shape (ROWS, ...). tensor: of a numpy array, which
-    is what is wanted if it is None, and of records always. is_own: torch's tensors are copies."""
+    is what is wanted if it is None, and of records always. is_own: of a page-locked
+    ring, torch's tensors are page-locked copies."""
     from numpy import frombuffer, ndarray
 
     word, buffer_at, dtype = place.word, place.buffer_at, place.dtype
@@ -76,8 +77,8 @@ def look_at(
         return tensor(ndarray(dimensions, dtype, buffer))
 
     def look_own(lease: "Lease") -> Any:
-        view = look(lease)
-        return view.clone() if lease.client.pins is None else page_locked(view)
+        view, pins = look(lease), lease.client.pins
+        return view if pins is None or not pins.locks() else page_locked(view)
 
     return look_own if is_own and tensor is not None else look
 

@@ -12,9 +12,11 @@ when the batch has been closed and its last view is gone:
 
 A closed batch gives no more views (ReleasedError). Its numbers stay readable.
 
-Read-only. Arrays are read-only and cannot be made writable. Torch has no read-only tensors: writing
-into a tensor of a batch, in place, kills the process with SIGSEGV; ``.to(device)`` and ``.clone()``
-give tensors that are yours.
+Read-only. Arrays are read-only and cannot be made writable. Tensors of torch are copies that may be
+written to, the same one whenever a name is asked for; but where the ring is page-locked for a GPU,
+with copy=False, and from view() they are views, as arrays are. Torch has no read-only tensors:
+writing into such a view, in place, kills the process with SIGSEGV. batch.to(device) and
+batch.copy() always give memory of the caller's.
 """
 
 import gc
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ._arguments import FilePath
 from ._lease import Lease, Terms
+from ._state import epoch_of, epochs_of, state_in_form, token_of
 from ._views import FLAT, ROWS, Look, import_jax, import_torch, look_at, tensor_of
 from .errors import LeaseError, ReleasedError, RingpackError
 
@@ -49,6 +52,10 @@ _BEFORE_THAT = (
 )
 
 
+def _page_locked(view: Any) -> Any:
+    return view.pin_memory() if hasattr(view, "pin_memory") else _copy(view)
+
+
 def _of_another_run(what: str) -> RingpackError:
     return RingpackError(what, "give the config, or a checkpoint, of this run: explain(config)")
 
@@ -56,9 +63,14 @@ def _of_another_run(what: str) -> RingpackError:
 class Form:
     """What `batch[name]` gives, the same for all batches of a loader."""
 
-    __slots__ = ("fields", "kind", "looks", "names", "sections", "shape", "tensor", "went_on")
+    __slots__ = (
+        *("client", "fields", "is_own", "kind", "looks", "names", "sections", "shape", "tensor"),
+        "went_on",
+    )
 
+    client: Any
     kind: str
+    is_own: bool  # tensors of torch are copies, unless the ring is page-locked
     tensor: Optional[Callable[[Any], Any]]  # of a numpy array; None: that is what is wanted
     shape: int  # of the view of a section: ROWS, FLAT
     sections: tuple[str, ...]  # that the run has
@@ -133,7 +145,7 @@ class Batch(Mapping[str, Any]):
     ``batch.flat()`` has the same bytes as 1-D views. See the module for who owns what, how long.
     """
 
-    __slots__ = ("__weakref__", "_form", "_lease", "_terms", "_why")
+    __slots__ = ("__weakref__", "_form", "_lease", "_made", "_terms", "_why")
 
     number: int = _number("number", "Number of the batch since the run's base row.")
     first_row: int = _number("first_row", "Global number of its first row.")
@@ -157,6 +169,7 @@ class Batch(Mapping[str, Any]):
     _lease: Optional[Lease]  # None: closed
     _terms: Terms
     _form: Form
+    _made: dict[str, Any]  # tensors that are copies, once there is one
     _why: str  # it is closed; set before _lease is None, as another thread may read it in between
 
     def view(self, name: str, *, flat: Optional[bool] = None, kind: Optional[str] = None) -> Any:
@@ -198,19 +211,31 @@ class Batch(Mapping[str, Any]):
         return Sections(self, flat=True)
 
     def copy(self) -> dict[str, Any]:
-        """A dict of copies, which are the caller's."""
-        return {name: _copy(view) for name, view in self.items()}
+        """A dict of copies, which are the caller's: arrays and tensors that can be written to, also
+        after the batch is closed. For copies to a GPU they are page-locked where the ring is."""
+        copy = _copy if not self._form.is_own or not self._is_locked() else _page_locked
+        return {name: copy(self._newest(name)) for name in self._form.names}
 
     def to(self, device: Any, non_blocking: bool = False) -> dict[str, Any]:
-        """A dict with the tensors on a device of torch; other values stay as they are."""
-        copies = {
-            name: value.to(device, non_blocking=non_blocking) if hasattr(value, "to") else value
-            for name, value in self.items()
-        }
+        """A dict with copies of the tensors on a device of torch, which may be the CPU; other
+        values stay as they are."""
+        copies = {name: self._moved(name, device, non_blocking) for name in self._form.names}
         pins = self._lease.client.pins if self._lease is not None else None
         if pins is not None:
             pins.note(self._terms.info)  # the copies may have been the first use of that device
         return copies
+
+    def _moved(self, name: str, device: Any, non_blocking: bool) -> Any:
+        view = self._newest(name)
+        if not hasattr(view, "to"):
+            return view
+        moved = view.to(device, non_blocking=non_blocking)
+        return view.clone() if moved.data_ptr() == view.data_ptr() else moved
+
+    def _is_locked(self) -> bool:
+        """Whether the ring is page-locked."""
+        pins = self._form.client.pins
+        return pins is not None and pins.locks()
 
     def record_stream(self, stream: Any) -> None:
         """Keep the batch's memory until the GPU has done what is on this torch.cuda.Stream when the
@@ -334,6 +359,12 @@ class Batch(Mapping[str, Any]):
         return self._lease is None
 
     def __getitem__(self, name: str) -> Any:
+        if self._form.is_own and not self._is_locked():
+            return self._own(name)
+        return self._look(name)
+
+    def _look(self, name: str) -> Any:
+        """What a name stands for, as views of the ring."""
         form = self._form
         look = form.looks.get(name)
         if look is not None:
@@ -342,6 +373,45 @@ class Batch(Mapping[str, Any]):
         if callable(field):
             return field(self)
         return self._view(name, form.shape, form.tensor)  # it says what there is
+
+    def _own(self, name: str) -> Any:
+        """A tensor of the caller's: the same one each time, so that it keeps what is written."""
+        if self._lease is None:
+            self._open_lease()
+        try:
+            made = self._made
+        except AttributeError:
+            made = self._made = {}
+        if name not in made:
+            made[name] = _copy(self._look(name))
+        return made[name]
+
+    def _newest(self, name: str) -> Any:
+        """A view, or the tensor that the caller has, and may have written to."""
+        made: dict[str, Any] = getattr(self, "_made", {})
+        return made[name] if name in made and self._lease is not None else self._look(name)
+
+    def state_dict(self, text: bool = False) -> dict[str, Any]:
+        """The position after this batch, as Loader.state_dict gives it: for loops that take batches
+        before they use them. Also of a closed batch, if it is one of the last 32."""
+        form, info = self._form, self._terms.info
+        token = form.client.state_after(info)
+        if not token:
+            raise ReleasedError(
+                f"the state after batch {self.number} is no longer known: it is older than the "
+                "last 32 that were taken",
+                "call state_dict() of a batch earlier, and keep what it returns",
+            )
+        return state_in_form(token, form.client.state_bytes, form.kind, text)
+
+    @property
+    def epoch(self) -> int:
+        """Times that the whole corpus had been given before the end of this batch: 0 in the first
+        epoch. Of several sources the one that was given least often counts. A batch in which an
+        epoch ends is of the next one, as its last rows are. It costs a copy of the state."""
+        token = token_of(self.state_dict(text=True))
+        epochs = epochs_of(token)
+        return epoch_of(token) if epochs == 0 else min(epoch_of(token), epochs - 1)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._form.names)

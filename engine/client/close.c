@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* close.c — a client is closed while other threads use it.
+ *
+ * A call that takes batches uses the current mapping without `lock`, so it counts itself; the last
+ * such call of a closed client, or the release of its last lease, leaves the engine. */
+#include <inttypes.h>
+
+#include "base/fail.h"
+#include "client/core.h"
+
+int rp_client_begin_call(struct rp_client *client, struct rp_error *error)
+{
+    pthread_mutex_lock(&client->lock);
+    bool closed = client->closed;
+    if (!closed)
+        client->calls++;
+    pthread_mutex_unlock(&client->lock);
+    return closed ? rp_fail(error, -RP_E_USAGE, "attach another client",
+                            "rank %" PRIu32 ": this client was closed", client->options.rank)
+                  : 0;
+}
+
+bool rp_client_is_closed(struct rp_client *client)
+{
+    pthread_mutex_lock(&client->lock);
+    bool closed = client->closed;
+    pthread_mutex_unlock(&client->lock);
+    return closed;
+}
+
+void rp_client_end_call(struct rp_client *client)
+{
+    pthread_mutex_lock(&client->lock);
+    client->calls--;
+    rp_client_leave_if_closed(client);
+    pthread_mutex_unlock(&client->lock);
+}
+
+void rp_client_close(struct rp_client *client)
+{
+    if (client->forked)
+        return;
+    pthread_mutex_lock(&client->lock);
+    client->closed = true;
+    bool is_idle = client->calls == 0;
+    rp_client_leave_if_closed(client);
+    pthread_mutex_unlock(&client->lock);
+    if (is_idle)
+        rp_client_digest_end(client);
+}

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of a Loader that finds an engine, or starts it, attaches to it, and leaves it.
+
+A loader may be called while it is being called: by a signal handler, which Python runs between any
+two instructions, or by another thread. So no lock is held anywhere here, and
+
+  * a call that takes batches or attaches is refused inside of another one (UsageError);
+  * questions about the position are answered, also while another call waits or attaches;
+  * close() closes at once, and the call that was in progress raises UsageError;
+  * load_state_dict() in a handler is carried out by the call in progress, when it goes on.
+"""
+
+import sys
+import time
+import weakref
+from collections import deque
+from threading import get_ident
+from typing import Any, Optional
+
+from ._client import Client, Left
+from ._engine import Engine
+from ._form import form_of
+from ._log import logger
+from ._pin import pin_ring
+from ._placement import Placed
+from .batch import Batch
+from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackError, UsageError
+
+TRY_S = 0.5  # a wait for an engine is cut into these; it grows where the engine takes longer
+SILENCE_S = 30.0  # without a batch, before a loop that waits for ever says so
+_RESTARTS_MAX = 3  # of our own engine, without a batch in between
+_LAST_RANKS_S = 30.0  # for the other local ranks to take the end of a finite stream
+STEPS: set[Any] = set()  # the code of what must not run twice at a time, filled in by loader.py
+
+
+class Attached(Placed):
+    """See Loader, which has the arguments."""
+
+    _client: Any = None  # Client, while attached
+    _engine: Any = None  # Engine, if it is ours
+    _user: Optional[int] = None  # the thread that is in a step of the loader
+    _closes = 0  # calls of close(): one that attaches meanwhile gives up
+
+    def _begin_position(self) -> None:
+        self._form: Any = None  # Form, once attached
+        self._length: Optional[int] = None
+        self._token: Optional[bytes] = None  # where to attach
+        self._left: Optional[Left] = None  # what the client said at its end, if that is the place
+        self._asked: Optional[Left] = None  # where a signal handler asked to go
+        self._open: deque[Batch] = deque()  # batches that are not closed yet, oldest first
+        self._trail: deque[bytes] = deque()  # look_ahead: tokens, from the position to the newest
+        self._trailed: Any = None  # lease and number of the batch after which its last one is
+        self._ended, self._moving, self._restarts, self._died_at = False, False, 0, None
+
+    # ---- one call at a time ---------------------------------------------------------------------
+
+    def _is_inside(self, user: int) -> bool:
+        """Whether that thread, which said so, is in a step; of this thread, the caller's callers.
+        Their variables are not looked at: Python would keep copies of these, and so a lease."""
+        frame: Any = sys._current_frames().get(user)
+        if user == get_ident():
+            frame = sys._getframe(3)  # past this one, that which asks, and its caller
+        while frame is not None:
+            if frame.f_code in STEPS:
+                return True
+            frame = frame.f_back
+        return False
+
+    def _check_alone(self) -> None:
+        user = self._user
+        if user is None or not self._is_inside(user):
+            return  # an exception from outside ended the call before it could say so
+        if user != get_ident():
+            raise UsageError(
+                "two threads are in this loader at once",
+                "let one thread at a time call it; batches and their views may go to any",
+            )
+        raise UsageError(
+            "this loader is called inside of one of its own calls, by a signal handler",
+            "state_dict(), counts() and close() may be called there; take batches in the loop",
+        )
+
+    # ---- attach ---------------------------------------------------------------------------------
+
+    def attach(self) -> Any:
+        """Start the engine, if this loader is to start it, and attach. Nothing when attached.
+
+        EngineGoneError: no engine of that run in time. BusyError: another trainer has this rank.
+        CheckpointMismatchError: the engine has another geometry, or the state another stream."""
+        if self._client is not None:
+            return self
+        if self._user is not None:
+            self._check_alone()
+        self._user = get_ident()
+        try:
+            self._attach()
+        finally:
+            self._user = None
+        return self
+
+    def _attach(self) -> Client:
+        """Attach, and go to where a signal handler asked to go."""
+        while True:
+            client = self._client
+            if client is None:
+                client = self._attach_once()
+            asked = self._asked
+            if asked is None:
+                return client
+            self._asked = None
+            self._move(asked)
+
+    def _attach_once(self) -> Client:
+        closes = self._closes
+        try:
+            client = self._find_engine(closes)
+            try:
+                self._form = form_of(client, self)
+            except UsageError:
+                client.detach()
+                raise
+            if self._kind == "torch" and self._pin_memory is not False:
+                pin_ring(client, asked=bool(self._pin_memory))
+        except RingpackError as failure:
+            if self._closes != closes:
+                raise Client._closed() from failure
+            raise
+        self._open, self._trail, self._trailed = deque(), deque(), None
+        self._ended, self._moving = False, False
+        self._client = client
+        self._left = None
+        self._note_first(client)
+        if self._closes != closes:
+            self._detach()
+            raise Client._closed()
+        logger().info("%s, row %d", self, client.next_row())
+        return client
+
+    def _find_engine(self, closes: int) -> Client:
+        """A Client of the engine, as soon as there is one that has room for this rank. Our own is
+        started, and again if it has served a finite stream to its end."""
+        self._settle()
+        begin, told, attempt = time.monotonic(), False, TRY_S
+        deadline = begin + self._connect_timeout
+        while True:
+            if self._closes != closes:
+                raise Client._closed()
+            asked = self._asked
+            if asked is not None:
+                self._token, self._left, self._asked = asked.state(), asked, None
+            if self._command is not None:
+                self._start_engine()
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                return self._try_engine(begin, min(left, attempt))
+            except PASSING as failure:
+                if time.monotonic() >= deadline:
+                    raise
+                if isinstance(failure, EngineTimeoutError):  # it may be planning to our row
+                    attempt *= 2
+                if not told and time.monotonic() - begin > SILENCE_S:
+                    told = True
+                    logger().warning("not attached for %g s: %s", SILENCE_S, failure)
+
+    def _start_engine(self) -> None:
+        engine = self._engine
+        if engine is None:
+            assert self._command is not None  # see the callers
+            engine = Engine(*self._command, program=self._program, folder=self._folder)
+            self._engine = engine
+            weakref.finalize(self, engine.stop)
+        if not engine.runs():
+            engine.start(self._start_timeout)
+        if self._engine is not engine:  # closed meanwhile
+            engine.stop()
+
+    def _revive(self) -> None:
+        """Start our engine again if it died; the client finds it and goes on at its row."""
+        engine = self._engine
+        if engine is None or engine.runs():
+            return
+        if engine.process.returncode == 0:
+            raise EngineStoppedError(f"the engine (pid {engine.process.pid}) was stopped")
+        row = self._client.next_row()
+        if row != self._died_at:
+            self._died_at, self._restarts = row, 0
+        if self._restarts == _RESTARTS_MAX:
+            raise engine.failure(f"{_RESTARTS_MAX + 1} times in a row")
+        self._restarts += 1
+        logger().warning("%s", engine.failure("and is started again"))
+        engine.start(self._start_timeout)
+        if self._engine is not engine:
+            engine.stop()
+
+    # ---- leave ----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Detach, and end the engine if this loader started it. Views that are alive stay valid.
+        The next use attaches again at this position, and starts such an engine again. Where a
+        finite stream has ended, other local ranks have time to take its last batches."""
+        self._closes += 1
+        ended = self._ended
+        asked, self._asked = self._asked, None
+        self._detach()
+        if asked is not None:
+            self._token, self._left = asked.state(), asked
+        self._moving = False
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            if ended and (self._ranks.world > 1 or self._ranks.replicas > 1):
+                engine.await_end(_LAST_RANKS_S)
+            engine.stop()
+
+    def _close_batches(self) -> None:
+        opened, self._open = self._open, deque()
+        for batch in list(opened):
+            batch.close("was closed when its loader left the position")
+
+    def _detach(self) -> None:
+        self._close_batches()
+        client = self._client
+        if client is not None and client.is_ours():
+            token = self._position_of(client)
+            self._token = token  # attaching again goes on here
+            self._left = Left(token, client.state_bytes, client.counts())
+            self._client = None
+            client.detach()
+        self._client = None
+
+    def _position_of(self, client: Client) -> bytes:
+        """The token of the position: behind the newest batch by look_ahead."""
+        trail = self._trail
+        return trail[0] if trail else client.state()
+
+    def __enter__(self) -> Any:
+        """Start the engine; and attach, if this rank is the only one. With others it attaches when
+        first used: a state may be loaded before, and an attached rank would hold up the others."""
+        self._settle()
+        if self._ranks.world == 1 and self._ranks.replicas == 1:
+            return self.attach()
+        if self._command is not None:
+            self._start_engine()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # At the end of the interpreter the kernel detaches, and weakref.finalize ends the engine.
+        if not sys.is_finalizing() and (self._client is not None or self._engine is not None):
+            self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._client is not None or self._engine is not None:
+            raise TypeError(
+                "an attached loader cannot be pickled: send it before its first use, or its state"
+            )
+        return {**self.__dict__, "_settled": False}  # the other process may be another rank
+
+    # ---- which engine ---------------------------------------------------------------------------
+
+    @property
+    def run(self) -> str:
+        """Name under which the engine is found (`ringpack stat NAME`)."""
+        self._settle()
+        return str(self._connection["run"])
+
+    @property
+    def engine_pid(self) -> Optional[int]:
+        """Process of the engine that this loader started, or None."""
+        engine = self._engine
+        return engine.process.pid if engine and engine.process else None
+
+    def __repr__(self) -> str:
+        ranks = self._ranks
+        engine = "not attached" if self._form is None else "engine already running"
+        if self.engine_pid is not None:
+            engine = f"engine started here, pid {self.engine_pid}"
+        which = f", replica {ranks.replica} of {ranks.replicas}" if ranks.replicas > 1 else ""
+        said = f"rank {ranks.rank} of {ranks.world}{which} ({ranks.said_by})"
+        run = self._connection["run"] or "named at the first use"
+        return f"{said}, run {run}, {engine}"

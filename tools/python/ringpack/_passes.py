@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of a Loader that loops have: where one begins, how long it is, and how to begin again.
+
+A *pass* is one loop over a finite stream, from its first row to its end. A loop after the end
+begins the next pass, unless restart=False. With restart=True each loop is a pass of its own, as
+over a DataLoader: also after a loop that was left before the end. A loop begins in mid-stream only
+where a state was loaded, or next() was called, since the last loop; and a loaded state of the end
+is the beginning of the next pass.
+"""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Optional
+
+from ._client import Client
+from ._engine import ask_program, count_steps
+from ._log import logger
+from ._position import Positioned
+from ._state import epochs_of
+from .batch import Batch
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    from .loader import Loader
+
+
+class Pass:
+    """One loop over a loader. It has the loader's state, as torchdata asks of an iterator."""
+
+    def __init__(self, loader: "Loader", fetcher: Any = None):
+        self._loader, self._fetcher = loader, fetcher
+        loader._begins = True
+
+    def __iter__(self) -> "Pass":
+        return self
+
+    def __next__(self) -> Batch:
+        loader = self._loader
+        if loader._begins:
+            loader._begin_pass(self._fetcher)
+        batch = loader.next()
+        if batch is None:
+            batch = loader._after_end()
+            if batch is None:
+                raise StopIteration
+        loader._looped = loader._took = True
+        return batch
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = self._loader.state_dict()
+        return state
+
+    def load_state_dict(self, state: Any) -> None:
+        self._loader.load_state_dict(state)
+
+
+def _fetcher_of_lightning() -> Any:
+    """The object of Lightning that asks for this loop. It takes batches before it trains them,
+    where it knows no length, to know which batch is the last one."""
+    frame: Any = sys._getframe(2)
+    for _ in range(12):
+        if frame is None:
+            break
+        if frame.f_globals.get("__name__", "").endswith("pytorch.loops.fetchers"):
+            return frame.f_locals.get("self")
+        frame = frame.f_back
+    return None
+
+
+def restart_of(restart: Optional[bool], kind: str, num_epochs: Any) -> Optional[bool]:
+    """Whether loops begin at the first row; None: after the end alone."""
+    if restart is not None or kind != "torch":
+        return bool(restart)
+    is_finite = num_epochs is not None and str(num_epochs) not in ("0", "endless")
+    return True if is_finite else None
+
+
+class Passing(Positioned):
+    """See Loader."""
+
+    _first: Optional[bytes] = None  # the token of row 0, once known
+    _begins = False  # the next step of a loop is its first one
+    _looped = False  # a loop has taken batches since a state was loaded
+    _took = False  # this loop has
+    _rewound = False  # this loop has begun at the first row
+    _told = False  # that a loop that was left is begun again
+    _restart: Optional[bool]  # None: after the end alone
+
+    def __iter__(self) -> Any:
+        """A loop: with restart=True a pass of its own, otherwise it goes on where the last one
+        stopped; with return_type="torch" a pass begins after the end in any case."""
+        fetcher = _fetcher_of_lightning() if self._look_ahead_given is None else None
+        if fetcher is not None or self._restarts_loops():
+            return Pass(self, fetcher)
+        if self._trail:  # the loop before had taken batches that it never used
+            self._move_back()
+        if self._ended:
+            logger().warning(
+                "the stream has ended: a loop over it gives nothing (see num_epochs; restart=True "
+                "begins each loop at the first row)"
+            )
+        return self
+
+    def _restarts_loops(self) -> bool:
+        return self._restart is not False and self._says_finite()
+
+    def _says_finite(self) -> bool:
+        """Whether the stream has an end, as far as that is known without an engine."""
+        place = self._client or self._left
+        token = place.state() if place is not None else self._token
+        return token is None or epochs_of(token) != 0
+
+    def _note_first(self, client: Client) -> None:
+        if self._first is None and client.next_row() == 0:
+            self._first = client.state()
+
+    def _begin_pass(self, fetcher: Any) -> None:
+        """The first step of a loop."""
+        self._begins = self._rewound = self._took = False
+        if self._look_ahead_given is None:
+            holds = fetcher is not None and getattr(fetcher, "length", None) is None
+            self._set_look_ahead(None, getattr(fetcher, "prefetch_batches", 0) if holds else 0)
+        self.attach()
+        if not self._restarts_loops():
+            if self._trail:
+                self._move_back()
+        elif self._looped and (self._ended or self._restart):
+            if not self._ended and not self._told:
+                self._told = True
+                logger().info(
+                    "this loop begins at row 0 again; the one before it was left at row %d, where "
+                    "restart=False goes on",
+                    self.next_row,
+                )
+            self.reset()
+        elif self._trail:
+            self._move_back()
+
+    def _after_end(self) -> Optional[Batch]:
+        """What a loop gets where the loaded state was that of the end: the next pass."""
+        if not self._took and not self._rewound and self._token is not None:
+            self.reset()
+            self._rewound = True
+            return self.next()  # type: ignore[attr-defined, no-any-return]
+        self._looped = True
+        return None
+
+    def _move_back(self) -> None:
+        place = self._client
+        if place is not None and len(self._trail) > 1:
+            self.load_state_dict(self.state_dict())
+
+    def reset(self) -> None:
+        """Go to the first row of the stream: the next batch is the first one again."""
+        self.load_state_dict({"ringpack_state": self._first_token()})
+
+    def _first_token(self) -> bytes:
+        if self._first is None:
+            self._first = self._plan_first()
+        return self._first
+
+    def _plan_first(self) -> bytes:
+        self._settle()
+        if self._config is None:
+            raise UsageError(
+                "the first row cannot be gone to: this loader was attached to a running engine at "
+                f"row {self.next_row}, and does not describe the stream",
+                "give it the config or the corpus of that engine, or load a state of row 0",
+            )
+        import tempfile  # here: it takes a tenth of the time of `import ringpack`
+
+        arguments, text = self._config
+        with tempfile.TemporaryDirectory(prefix="ringpack-first-") as folder:
+            token = os.path.join(folder, "token")
+            wanted = [*arguments, "--step", "0", "-o", token]
+            ask_program("state", (wanted, text), self._program, self._folder)
+            with open(token, "rb") as file:
+                return file.read()
+
+    def __bool__(self) -> bool:
+        return True  # a question about the loader, and not about its length
+
+    def __len__(self) -> int:
+        """Batches of this rank in one pass, which is the whole stream from row 0 on, as `ringpack
+        plan` counts them: well under 1 us per document, once. TypeError: it is endless, or not
+        described here."""
+        if self._length is None:
+            self._settle()
+            if self._config is None:
+                raise TypeError("the length is not known: the engine's config is not this loader's")
+            if epochs_of(self.attach()._client.state()) == 0:
+                raise TypeError("an endless stream has no length")
+            micro_batches = self._client.geometry.micro_batches
+            self._length = micro_batches * count_steps(self._config, self._program, self._folder)
+        return self._length
+
+    def set_epoch(self, epoch: int) -> None:
+        """Does nothing: the stream holds every epoch (num_epochs), each in an order of its own, and
+        the state says where it stands. Where loops do not restart, UsageError for another epoch
+        after the stream's end."""
+        if self._ended and epoch > 0 and not self._restarts_loops():
+            raise UsageError(
+                f"epoch {epoch} was asked for, and the stream has ended",
+                "give num_epochs to the engine; one loop goes through all of them, and "
+                "batch.epoch says which one a batch is of. restart=True begins each loop anew",
+            )
+

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of a Loader that says where it stands, goes elsewhere, and compares ranks."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from threading import get_ident
+from typing import Any, Optional, Union
+
+from ._arguments import FilePath
+from ._attached import Attached
+from ._client import Client, Left
+from ._ranks import check_agreement, torch_all_gather
+from ._state import digest_of, import_state, room_of, state_in_form, token_of
+from .batch import Batch
+from .errors import RingpackError, UsageError
+
+
+class Positioned(Attached):
+    """See Loader."""
+
+    def _place(self) -> Union[Client, Left]:
+        """What knows the position: the client, or after close() the record that it left."""
+        place: Any = self._asked or self._left or self._client
+        if place is not None:
+            return place  # type: ignore[no-any-return]
+        if self._user is not None and self._is_inside(self._user):  # a call attaches at present
+            if self._token is None:
+                raise UsageError(
+                    "this loader is attaching for the first time: its position is not known yet",
+                    "nothing was read by then, so there is nothing to save",
+                )
+            return Left(self._token, len(self._token))
+        self.attach()
+        return self._place()
+
+    def _token_of_place(self) -> tuple[bytes, int]:
+        """The token of the position, and the room that tokens of this stream need."""
+        place = self._place()
+        token = self._position_of(place) if place is self._client else place.state()
+        return token, place.state_bytes
+
+    def state_dict(self, batch: Union[Batch, bool, None] = None, text: bool = False) -> Any:
+        """The position after the last batch that was taken: the same bytes on every rank.
+
+        {"ringpack_state": uint8 array, or tensor with return_type="torch"}, always of the same
+        length for one stream, so that torch.distributed.checkpoint can load in place. text=True
+        gives a string instead, for JSON. The copy is the caller's. Also after close(), and in a
+        signal handler. With look_ahead=n it is n batches behind the last one.
+
+        batch: the position after that one, for loops that take batches before they use them."""
+        if isinstance(batch, bool):
+            batch, text = None, batch  # state_dict(True), as it was called
+        if batch is not None:
+            return batch.state_dict(text)
+        token, room = self._token_of_place()
+        return state_in_form(token, room, self._kind, text)
+
+    def load_state_dict(self, state: Union[Mapping[str, Any], FilePath]) -> None:
+        """Go to the position of a state_dict, of any rank of any world size; or of a file that
+        ringpack.import_state reads.
+
+        Before the first use it is only remembered, and checked when attaching; later the loader
+        attaches again at once. Open batches are closed; views of them must be gone (LeaseError).
+        CheckpointMismatchError: the state is of another stream; the loader stays where it was.
+        In a signal handler, inside of next(): the call in progress goes there."""
+        if isinstance(state, (str, os.PathLike)):
+            state = import_state(state, self._program)
+        target = Left(token_of(state), room_of(state))
+        if self._user == get_ident() and self._is_inside(self._user):
+            self._asked = target
+            self._begins = self._looped = self._rewound = False
+            client = self._client
+            if client is not None and client._pending() is not None:
+                client.revoked = True
+            return
+        if self._user is not None:
+            self._check_alone()
+        self._user = get_ident()
+        try:
+            self._move(target)
+        finally:
+            self._user = None
+        self._looped = self._rewound = False
+
+    def _move(self, target: Left) -> None:
+        if self._client is not None:
+            self._close_batches()
+            self._client.check_all_returned()
+            self._detach()
+            self._moving = True  # until it is attached again, here or at another state
+        before = self._token, self._left
+        self._token, self._left = target.state(), None
+        self._ended = False
+        if self._moving:
+            try:
+                self._attach_once()
+            except RingpackError:
+                self._token, self._left = before
+                raise
+
+    def get_state(self) -> dict[str, Any]:
+        """state_dict(text=True), as Grain's checkpoints ask for it."""
+        state: dict[str, Any] = self.state_dict(text=True)
+        return state
+
+    set_state = load_state_dict  # as Grain's checkpoints ask for it
+
+    @property
+    def next_row(self) -> int:
+        """Global row of the present position."""
+        place = self._place()
+        if place is self._client and not self._trail:
+            return place.next_row()
+        return Left(*self._token_of_place()).next_row()
+
+    @property
+    def plan_digest(self) -> Optional[str]:
+        """Hash, in hexadecimal, of which documents are in all rows before next_row. None after a
+        state of an older version. To ask for it costs a copy of the state."""
+        return digest_of(self._token_of_place()[0])
+
+    def counts(self) -> dict[str, int]:
+        """Since attaching: batches, rows, tokens, waits, wait_ns, reattaches."""
+        return self._place().counts()
+
+    def check_ranks(
+        self, all_gather: Optional[Callable[[dict[str, Any]], Iterable[dict[str, Any]]]] = None
+    ) -> str:
+        """Compare what the ranks of a job are about to read; a collective call, before the loop.
+
+        Nodes share nothing: each field of the contract is compared, and the position. `all_gather`
+        gives every process the objects of all, in one order (default: torch.distributed's). Raises
+        CheckpointMismatchError on every rank, with what differs and both values. Returns "whole"
+        where all corpora are indexed (their whole content was compared), else "sampled"."""
+        gather = all_gather or torch_all_gather
+        facts, ranks = self.attach()._client.facts(), self._ranks
+        said = {"replicas": ranks.replicas, "said_by": ranks.said_by}
+        return check_agreement(list(gather({**facts, **said})))
+
+    def contract(self) -> str:
+        """What all processes of a job must agree on: lines of named fields."""
+        return str(self.attach()._client.contract())
