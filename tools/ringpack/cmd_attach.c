@@ -21,6 +21,7 @@
 #include "attach_row.h"
 #include "attach_wait.h"
 #include "cmd.h"
+#include "cmd_options.h"
 #include "cmd_run.h"
 #include "cmd_state.h"
 #include "interrupt.h"

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cmd.h"
+#include "cmd_options.h"
 #include "cmd_run.h"
 #include "page_file.h"
 #include "report/report.h"
