@@ -25,6 +25,8 @@ void rp_convert_tell(struct rp_convert *convert, uint64_t bytes)
 
 static uint64_t count_lines(const uint8_t *text, size_t bytes)
 {
+    if (bytes >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) /* a byte order mark is no line */
+        text += 3, bytes -= 3;
     uint64_t lines = bytes > 0 && text[bytes - 1] != '\n';
     for (size_t i = 0; i < bytes; i++)
         lines += text[i] == '\n';

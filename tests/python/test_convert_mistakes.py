@@ -117,7 +117,8 @@ def mds_shard(folder, samples, said=None):
     (folder / "shard.00000.mds").write_bytes(data)
     shard = {"column_names": ["tokens", "n"], "column_encodings": ["ndarray:uint16", "int"],
              "column_sizes": [None, 8], "compression": None, "format": "mds",
-             "samples": len(bodies), "raw_data": {"basename": "shard.00000.mds", "bytes": len(data), "hashes": {}},
+             "samples": len(bodies),
+             "raw_data": {"basename": "shard.00000.mds", "bytes": len(data), "hashes": {}},
              "zip_data": None, **(said or {})}
     (folder / "index.json").write_text(json.dumps({"version": 2, "shards": [shard]}))
     return folder
