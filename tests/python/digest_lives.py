@@ -51,6 +51,7 @@ class Job:
         self.shared = sound or self.random.random() < 0.5
         self.rows = EVERY * self.random.randrange(3, 9)
         self.now = 10**9
+        self.knows = True  # False: as older versions, which did not look into other files
         self.given = {}  # row: whether the delivery that counts is as planned
         self.nodes = 1 if self.shared else self.random.randrange(1, 4)
         self.place = {}  # (rank, world): the node where its file is
@@ -82,7 +83,8 @@ class Job:
             for other in sorted(path.parent.iterdir())
             if not other.name.endswith(f"-of-{world:05}.jsonl") and other.stat().st_size
         ]
-        chain.add(event="attached", run="r", rank=rank, world=world, row=row, seen=" ".join(ends))
+        seen = {"seen": " ".join(ends)} if self.knows else {}
+        chain.add(event="attached", run="r", rank=rank, world=world, row=row, **seen)
         return chain
 
     def live(self, first, end, world, bad=None, is_killed=False):
@@ -91,6 +93,9 @@ class Job:
             del self.given[row]
         self.given.update((row, row != bad) for row in range(first, end))
         salt = 1 if bad is not None and self.random.random() < 0.5 else 0  # another plan, or tokens
+        # Another plan of the same tokens shows while the life has it. Rows of a part of an interval
+        # are compared by the plan of its end, which may be that of another life.
+        is_plan_only = salt and self.sound
         for rank in range(world):
             chain, begin = self.attach(rank, world, first), first
             kept = end if not is_killed else end - end % EVERY
@@ -98,7 +103,7 @@ class Job:
                 if (row + STEP) % EVERY and row + STEP != kept:
                     continue
                 mine = range(begin, row + STEP)[rank::world]
-                has_bad = bad in mine and not salt  # of another plan with the same tokens
+                has_bad = bad in mine and not is_plan_only
                 follows = salt and bad is not None and rank == bad % world and row + STEP > bad
                 chain.add(
                     event="digest", rank=rank, world=world, first_row=begin, row=row + STEP,
