@@ -37,7 +37,7 @@ def keep_damage(program, folder, store, cached):
 
 
 def test_the_cache_is_not_the_reason_of_an_error_that_lasts(program, folder, store, cached):
-    """What differs from a sidecar is asked of the store once more, and takes the old one's place."""
+    """What differs from a sidecar is asked of the store once more, and kept from then on."""
     tape, local = keep_damage(program, folder, store, cached)
     assert digest_of(program, folder, tape.config)[0] == local
     store.headers.clear(), store.asked.clear()

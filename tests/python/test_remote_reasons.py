@@ -148,3 +148,15 @@ def test_a_store_whose_buckets_are_hosts(program, folder, store, monkeypatch, tm
     config = "[default]\ns3 =\n  max_queue_size = 1\n  addressing_style = virtual\nregion = x\n"
     (tmp_path / ".aws" / "config").write_text(config)
     assert "tape.bin" in output_of(program, "inspect", "s3://b/tape.bin")
+
+
+def test_a_fetched_index_that_is_cut_names_its_object(program, folder, store):
+    """And not only the file in the cache, which nobody has written."""
+    tape = make_tape(program, folder)
+    copy_tape(tape, store.folder)
+    index = store.folder / "tape.idx"
+    index.write_bytes(index.read_bytes()[:100])
+    url = store.url(tape.path)
+    refused(program, "inspect", url, texts=[f"{url}: "])
+    arguments = "--seq-len=64", "--batch-size=2", "--shuffle=block", f"--run-dir={folder}"
+    refused(program, "serve", f"--source={url}", *arguments, texts=[f"{url}: "])
