@@ -59,6 +59,7 @@
     X(take_any_bucket, "any text is taken for the name of a bucket")                               \
     X(wait_for_key_command, "a command that gives keys is waited for without end")                 \
     X(trust_kept_damage, "bytes that differ from their sidecar are not asked for again")           \
+    X(match_hidden_keys, "names that begin with a dot match patterns of a bucket")                 \
     X(ignore_content_range, "replies of a store are taken for the range that was asked for")       \
     X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \
     X(ignore_short_documents, "the default of max_docs_per_row does not depend on lengths")        \

@@ -121,7 +121,7 @@ void rp_text_offer(struct rp_text_near *near, const char *candidate)
 static bool is_plain(const char *text)
 {
     const char *at = text;
-    while (*at &&
+    while (*at && !rp_control_bytes(at) &&
            ((unsigned char)*at >= 0x80 || isalnum((unsigned char)*at) || strchr("%+,-./:=@_", *at)))
         at++;
     return at > text && !*at;

@@ -68,7 +68,7 @@ static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
         if (code == -RP_E_RESOURCE)
             return fail_mappings(corpus, error);
         if (code < 0)
-            return code;
+            return rp_remote_context(options.find.remote, code, error);
         corpus->shard_count++;
         if (opened->shard.tokenizer)
             code = rp_ids_take_tokenizer(&corpus->tokenizer, opened->shard.tokenizer,

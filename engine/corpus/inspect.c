@@ -130,6 +130,7 @@ int rp_inspect(const char *path, const struct rp_source_spec *hints, const char 
     struct rp_opened opened;
     code = rp_shard_open(&opened, path, 0, &options, error);
     if (code < 0) {
+        code = rp_remote_context(remote, code, error);
         rp_remotes_close(remote, 1);
         return code;
     }

@@ -108,6 +108,13 @@ static char *next_element(const char **at, const char *name)
     return text;
 }
 
+/* As a pattern of a disk (glob): a name that begins with a dot is matched by a dot alone. */
+static bool matches_pattern(const char *pattern, const char *key)
+{
+    return fnmatch(pattern, key, FNM_PATHNAME | (RP_DEFECT(match_hidden_keys) ? 0 : FNM_PERIOD)) ==
+           0;
+}
+
 static int keep_key(struct listing *l, char *key, struct rp_error *error)
 {
     /* No key that was not asked for is taken, whatever the server says. */
@@ -115,8 +122,8 @@ static int keep_key(struct listing *l, char *key, struct rp_error *error)
     bool matches = !strncmp(key, l->prefix, prefix);
     l->has_entries = true;
     if (matches)
-        matches = l->pattern ? fnmatch(l->pattern, key, FNM_PATHNAME) == 0
-                             : key[prefix] && !strchr(key + prefix, '/');
+        matches = l->pattern ? matches_pattern(l->pattern, key)
+                             : key[prefix] && key[prefix] != '.' && !strchr(key + prefix, '/');
     if (!matches) {
         free(key);
         return 0;

@@ -46,6 +46,10 @@ void rp_remotes_close(struct rp_remote *remotes, size_t count); /* NULL is fine 
 RP_MUST_CHECK int rp_remotes_check(const struct rp_remote *remotes, size_t count,
                                    struct rp_error *error);
 
+/** Why a shard cannot be used, which may be a fault of a file that was fetched for it: its message
+ * begins with the name of the object. A NULL remote: it is as it was. Returns `code`. */
+int rp_remote_context(const struct rp_remote *remote, int code, struct rp_error *error);
+
 /** Fetch one object whole into `directory` (as above), where its name is made of its URL and its
  * identity; *path_out is the caller's. It is not fetched where it is already, and then *is_new is
  * false. */

@@ -39,3 +39,10 @@ int rp_remotes_check(const struct rp_remote *remotes, size_t count, struct rp_er
     free(sorted);
     return code;
 }
+
+int rp_remote_context(const struct rp_remote *remote, int code, struct rp_error *error)
+{
+    if (code < 0 && remote && error && !strstr(error->message, remote->name))
+        return rp_fail_context(error, code, "%s", remote->name);
+    return code;
+}

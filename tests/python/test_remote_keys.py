@@ -318,11 +318,22 @@ def test_a_pattern_stands_for_the_keys_of_all_pages(program, folder, store, monk
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(Path(tape.path[:-4] + suffix).read_bytes())
     keys = [f"d/{name}{suffix}" for name in names for suffix in (".bin", ".idx")]
+    keys += ["d/.p-0.bin", "d/.p-0.idx", "d/.cache/p-0.bin"]  # as on a disk, hidden
     pages(store, [*keys, "d/p-0.txt", "d/deep/p-1.bin", "e/p-0.bin", "d/"], 3)
     expected = sorted((f"s3://b/d/{name}.bin" for name in names), key=str.encode)
-    for pattern in "s3://b/d/p-*.bin", "s3://b/d/p-*.idx", "s3://b/d/":
+    for pattern in "s3://b/d/p-*.bin", "s3://b/d/p-*.idx", "s3://b/d/*.bin", "s3://b/d/":
         found = re.findall(r"^s3://.*$", output_of(program, "inspect", pattern), re.MULTILINE)
         assert found == expected, pattern
+
+
+def test_hidden_names_that_match_are_noticed(broken, store, monkeypatch):
+    """The control: by the defect a key that begins with a dot matches a star."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)
+    monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "1")
+    pages(store, ["d/.p.bin"], 3)
+    refused(broken, "inspect", "s3://b/d/*.bin", texts=["no object matches"])
+    monkeypatch.setenv("RP_DEFECT", "match_hidden_keys")
+    refused(broken, "inspect", "s3://b/d/*.bin", texts=["d/.p.bin: not found"])
 
 
 def listing(*keys, then=""):

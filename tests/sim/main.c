@@ -244,6 +244,7 @@ static const char *const found_elsewhere[] = {
     "take_any_bucket",
     "wait_for_key_command",
     "trust_kept_damage",
+    "match_hidden_keys",
     "ignore_content_range",
     "ignore_directory_id",
     "ignore_short_documents",

@@ -171,12 +171,18 @@ static void control_characters_are_escaped(void **state)
     (void)state;
     static const struct {
         const char *text, *kept, *escaped;
-    } cases[] = {{"", "", ""},
-                 {"plain \\ \xc3\xa9 \xe2\x82\xac", "", "plain \\ \xc3\xa9 \xe2\x82\xac"},
-                 {"a\033[2J\r\nb\177", "", "a\\033[2J\\015\\012b\\177"},
-                 {"a\tb\nc\a", "\n\t", "a\tb\nc\\007"},
-                 {"\xc2\x9bm\xc2\xa0", "", "\\302\\233m\xc2\xa0"}, /* U+009B; U+00A0 is a blank */
-                 {"cut \xc2", "", "cut \xc2"}};
+    } cases[] = {
+        {"", "", ""},
+        {"plain \\ \xc3\xa9 \xe2\x82\xac", "", "plain \\ \xc3\xa9 \xe2\x82\xac"},
+        {"a\033[2J\r\nb\177", "", "a\\033[2J\\015\\012b\\177"},
+        {"a\tb\nc\a", "\n\t", "a\tb\nc\\007"},
+        {"\xc2\x9bm\xc2\xa0", "", "\\302\\233m\xc2\xa0"}, /* U+009B; U+00A0 is a blank */
+        {"a\xe2\x80\xae"
+         "b\xd8\x9c\xe2\x81\xa6",
+         "", "a\\342\\200\\256b\\330\\234\\342\\201\\246"},           /* they turn the direction */
+        {"\xe2\x80\x94\xe2\x81\x84", "", "\xe2\x80\x94\xe2\x81\x84"}, /* a dash, a stroke */
+        {"cut \xe2\x80", "", "cut \xe2\x80"},
+        {"cut \xc2", "", "cut \xc2"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char out[RP_ESCAPED_BYTES(64)];
         rp_escape(out, sizeof out, cases[i].text, cases[i].kept);

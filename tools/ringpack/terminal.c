@@ -11,9 +11,20 @@
 #include "base/escape.h"
 
 #define BUFFER_BYTES 4096
-#define C1_FIRST_BYTE '\xc2' /* of two; a write may end between them */
+/* The begin of what may be a control character: a write may end within one. */
+static char held[3];
 
-static bool is_held; /* the first byte of what may be a control character */
+/* Bytes at the end of a text that may begin a control character. */
+static size_t begun_bytes(const char *text, size_t length)
+{
+    static const char *const begins[] = {"\xe2\x80", "\xe2\x81", "\xc2", "\xd8", "\xe2"};
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++) {
+        size_t bytes = strlen(begins[i]);
+        if (length >= bytes && !memcmp(text + length - bytes, begins[i], bytes))
+            return bytes;
+    }
+    return 0;
+}
 
 static bool write_all(const char *text, size_t bytes)
 {
@@ -30,16 +41,18 @@ static bool write_all(const char *text, size_t bytes)
 /* Returns what stdio expects: the bytes that were taken, 0 after an error. */
 static ssize_t put(void *cookie, const char *bytes, size_t count)
 {
-    char text[BUFFER_BYTES + 2] = "", escaped[RP_ESCAPED_BYTES(sizeof text)];
+    char text[BUFFER_BYTES + sizeof held] = "", escaped[RP_ESCAPED_BYTES(sizeof text)];
     size_t part = count < BUFFER_BYTES ? count : BUFFER_BYTES, used = 0;
     (void)cookie;
-    if (is_held)
-        text[used++] = C1_FIRST_BYTE;
+    used = strlen(held);
+    memcpy(text, held, used);
     for (size_t i = 0; i < part; i++)
         if (bytes[i]) /* a NUL ends the text, and a terminal shows none */
             text[used++] = bytes[i];
-    is_held = used > 0 && text[used - 1] == C1_FIRST_BYTE;
-    text[used - is_held] = '\0';
+    size_t begun = begun_bytes(text, used);
+    memcpy(held, text + used - begun, begun);
+    held[begun] = '\0';
+    text[used - begun] = '\0';
     rp_escape(escaped, sizeof escaped, text, "\n\t");
     return write_all(escaped, strlen(escaped)) ? (ssize_t)part : 0;
 }

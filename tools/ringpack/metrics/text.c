@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/escape.h"
 #include "base/clock.h"
 #include "base/defect.h"
 #include "metrics/families.h"
@@ -18,10 +19,18 @@ struct writer {
     enum rp_metrics_form form;
 };
 
-/* A label's value: backslash, quote and line feed are escaped. */
+/* A label's value: backslash, quote and line feed are escaped, and other control characters have
+ * their octal digits, as in a terminal: pages that draw a name would obey them. */
 static void put_escaped(FILE *out, const char *text)
 {
     for (; *text; text++) {
+        size_t controls = *text == '\n' ? 0 : rp_control_bytes(text);
+        for (size_t i = 0; i < controls; i++)
+            fprintf(out, "\\\\%03o", (unsigned char)text[i]);
+        if (controls) {
+            text += controls - 1;
+            continue;
+        }
         if (*text == '\n') {
             fputs("\\n", out);
             continue;
