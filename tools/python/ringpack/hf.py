@@ -148,7 +148,8 @@ class _Batches:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         device, names = self._trainer.args.device, self._names
         while (batch := self._loader.next()) is not None:
-            given = batch if device.type == "cpu" else batch.to(device, non_blocking=True)
+            move = getattr(batch, "to", None) if device.type != "cpu" else None  # a dict has none
+            given = batch if move is None else move(device, non_blocking=True)
             copies = {name: given[name] for name in names}
             self._taken += 1
             yield copies
