@@ -14,7 +14,8 @@
 
 const char *rp_keys_at_resume(const char *key)
 {
-    return rp_contract_may_differ(key) & (RP_AT_RESUME | RP_AT_EXTENSION) ? "may change" : "must stay";
+    return rp_contract_may_differ(key) & (RP_AT_RESUME | RP_AT_EXTENSION) ? "may change"
+                                                                          : "must stay";
 }
 
 const char *rp_keys_of_source_at_resume(const char *key)
