@@ -132,10 +132,38 @@ static int add_token_file(struct rp_config_source *found, const char *path, stru
     return code;
 }
 
-static int expand_glob(struct rp_config_source *found, const char *pattern, struct rp_error *error)
+/* The pattern with its folders that exist by that very name escaped, as `run[1]` of
+ * /data/run[1]/x.bin: a folder of the config file, too, is none of the user's patterns. *is_wild: a
+ * wildcard is left. The caller frees it; NULL when out of memory. */
+static char *escape_folders(const char *pattern, bool *is_wild)
+{
+    size_t length = strlen(pattern), literal = 0, used = 0;
+    char *escaped = rp_calloc(2 * length + 1, 1), *folder = strdup(pattern);
+    struct stat info;
+    for (size_t i = 1; escaped && folder && i < length; i++) {
+        if (pattern[i] != '/')
+            continue;
+        folder[i] = '\0';
+        if (stat(folder, &info) < 0 || !S_ISDIR(info.st_mode))
+            break;
+        folder[i] = '/';
+        literal = i;
+    }
+    for (size_t i = 0; escaped && i < length; i++) {
+        if (i < literal && strchr("*?[]{},\\", pattern[i]))
+            escaped[used++] = '\\';
+        escaped[used++] = pattern[i];
+    }
+    *is_wild = strpbrk(pattern + literal, "*?[{") != NULL;
+    free(folder);
+    return folder ? escaped : NULL;
+}
+
+static int expand_escaped(struct rp_config_source *found, const char *pattern, const char *escaped,
+                          struct rp_error *error)
 {
     glob_t matches;
-    int outcome = glob(pattern, GLOB_NOSORT | GLOB_BRACE, note_unread, &matches);
+    int outcome = glob(escaped, GLOB_NOSORT | GLOB_BRACE, note_unread, &matches);
     if (outcome == GLOB_NOMATCH)
         return 0;
     if (outcome == GLOB_ABORTED) {
@@ -155,6 +183,17 @@ static int expand_glob(struct rp_config_source *found, const char *pattern, stru
             code = add_token_file(found, matches.gl_pathv[i], error);
     }
     globfree(&matches);
+    return code;
+}
+
+static int expand_glob(struct rp_config_source *found, const char *pattern, struct rp_error *error)
+{
+    bool is_wild;
+    char *escaped = escape_folders(pattern, &is_wild);
+    int code = !escaped  ? rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards")
+               : is_wild ? expand_escaped(found, pattern, escaped, error)
+                         : rp_config_source_add_shard(found, NULL, pattern, error);
+    free(escaped);
     return code;
 }
 

@@ -117,7 +117,7 @@ static int finish_source(struct rp_config *config, struct rp_config_source *sour
     if (source->eos < -1)
         return rp_key_fail(place, "eos", NULL, error,
                            "expected a token id, or -1 for none; found %" PRId64, source->eos);
-    struct rp_range range;
+    struct rp_document_range range;
     if (source->documents && !rp_range_parse(source->documents, &range))
         return rp_key_fail(place, "documents", "quote it: documents: \"0-90%\"", error,
                            "expected %s; found `%.60s`", RP_RANGE_WORDS, source->documents);

@@ -239,6 +239,42 @@ static int set_bool(const struct rp_key *key, void *object, const char *text,
     return expected(place, key, "true or false", text, error);
 }
 
+#define RP_WEIGHT_BYTES 64
+
+/* 1e-05 as 0.00001, 1.5e+3 as 1500: how programs print numbers. Zeros at the end of the decimals
+ * are left out. False: there is no exponent, or no such number. */
+static bool without_exponent(const char *text, char out[RP_WEIGHT_BYTES])
+{
+    const char *e = strpbrk(text, "eE");
+    size_t length = e ? (size_t)(e - text) : 0;
+    char digits[24];
+    int places = 0, count = 0;
+    bool has_point = false;
+    uint64_t power;
+    if (!e || !rp_text_u64(e + 1 + (e[1] == '-' || e[1] == '+'), &power) || power > 18)
+        return false;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] == '.' && !has_point)
+            has_point = true;
+        else if (text[i] >= '0' && text[i] <= '9' && count + 1 < (int)sizeof digits)
+            places += has_point, digits[count++] = text[i];
+        else
+            return false;
+    }
+    places += e[1] == '-' ? (int)power : -(int)power;
+    for (; places > 0 && count > 0 && digits[count - 1] == '0'; places--)
+        count--;
+    if (count == 0)
+        return false;
+    digits[count] = '\0';
+    int zeros = places > count ? places - count : 0;
+    int whole = places > count ? 0 : places > 0 ? count - places : count;
+    snprintf(out, RP_WEIGHT_BYTES, "%.*s%.*s%s%.*s%s", whole, digits, places < 0 ? -places : 0,
+             "000000000000000000", places > 0 ? "." : "", zeros, "000000000000000000",
+             digits + whole);
+    return true;
+}
+
 /* Convert a decimal number with at most six decimals to millionths, exactly. */
 static int set_weight(const struct rp_key *key, void *object, const char *text,
                       struct rp_key_place place, struct rp_error *error)
@@ -247,6 +283,9 @@ static int set_weight(const struct rp_key *key, void *object, const char *text,
     uint64_t value = 0;
     int decimals = -1; /* no point yet */
     bool digits = false;
+    char plain[RP_WEIGHT_BYTES];
+    if (without_exponent(text, plain))
+        text = plain;
     for (const char *c = text; *c; c++) {
         if (*c == '.' && decimals < 0) {
             decimals = 0;

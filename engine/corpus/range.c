@@ -31,11 +31,11 @@ static bool parse_bound(const char *text, size_t length, bool has_decimals, uint
     return strspn(copy, "0123456789") == (size_t)used && rp_text_u64(copy, value);
 }
 
-bool rp_range_parse(const char *text, struct rp_range *range)
+bool rp_range_parse(const char *text, struct rp_document_range *range)
 {
     const char *dash = strchr(text, '-');
     size_t length = strlen(text);
-    *range = (struct rp_range){.is_percent = length > 0 && text[length - 1] == '%'};
+    *range = (struct rp_document_range){.is_percent = length > 0 && text[length - 1] == '%'};
     if (!dash)
         return false;
     size_t first = (size_t)(dash - text), end = length - first - 1;
@@ -49,7 +49,7 @@ bool rp_range_parse(const char *text, struct rp_range *range)
                               (!range->is_percent || range->end <= 100 * (uint64_t)PERCENT));
 }
 
-static uint64_t bound_of(const struct rp_range *range, uint64_t bound, uint64_t documents)
+static uint64_t bound_of(const struct rp_document_range *range, uint64_t bound, uint64_t documents)
 {
     return range->is_percent ? (uint64_t)((wide)documents * bound / (100 * (wide)PERCENT)) : bound;
 }
@@ -105,7 +105,7 @@ static struct rp_hash128 hash_of(struct rp_hash128 whole, uint64_t first, uint64
 
 int rp_source_take_range(struct rp_source *source, const char *text, struct rp_error *error)
 {
-    struct rp_range range;
+    struct rp_document_range range;
     if (!text)
         return 0;
     bool is_range = rp_range_parse(text, &range);

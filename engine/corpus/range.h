@@ -12,7 +12,7 @@
 
 #include "base/fail.h"
 
-struct rp_range {
+struct rp_document_range {
     bool is_percent;
     bool is_open;        /* there is no END: up to the last document */
     uint64_t first, end; /* documents, or millionths of a percent */
@@ -22,7 +22,7 @@ struct rp_range {
     "documents from FIRST (counted from 0) to before END, like 0-90%, 90-100% or 45-50"
 
 /** Read FIRST-END, FIRST-END% or FIRST-; false if the text is none of these or has no document. */
-bool rp_range_parse(const char *text, struct rp_range *range);
+bool rp_range_parse(const char *text, struct rp_document_range *range);
 
 struct rp_source;
 /** Leave all documents of a source out but those of the range; NULL: none is left out. Errors name

@@ -6,7 +6,8 @@ source "${0%/*}/kit.sh"
 
 # counts FIELD...: of the report in `report`
 counts() {
-    "$python" -c "import json, sys; r = json.load(open('report')); print(*(r[n] for n in sys.argv[1:]))" "$@"
+    "$python" -c "import json, sys; r = json.load(open('report'))
+print(*(r[n] for n in sys.argv[1:]))" "$@"
 }
 
 "$python" - <<'PYTHON'
@@ -14,14 +15,17 @@ import array
 def words(*lengths, eos=0):
     return array.array("H", [t for n in lengths for t in [7] * (n - 1) + [eos]]).tobytes()
 
-open("short.bin", "wb").write(words(*[1] * 8, *[4] * 8))       # 2 rows of single tokens, then 8 rows
+open("short.bin", "wb").write(words(*[1] * 8, *[4] * 8))  # 2 rows of single tokens, then 8
 open("long.bin", "wb").write(words(8 * 64, *[8] * 64))         # 64 rows of one document, then 64
 open("neox.bin", "wb").write(words(*[200] * 500, eos=50279) + words(1, 1))
 open("books.bin", "wb").write(words(*[9000] * 20))             # more than 16 documents: not doubted
 open("commas.bin", "wb").write(words(*[5] * 20000))
 PYTHON
 config() { printf 'run: w\nsources: [{path: %s.bin, format: raw, dtype: u16, eos: 0}]\n' "$1"; }
-{ config short; printf 'seq_len: 4\nbatch_size: 2\nglobal_batch_size: 8\nshuffle: none\npacking: concat\n'; } >s.yaml
+{
+    config short
+    printf 'seq_len: 4\nbatch_size: 2\nglobal_batch_size: 8\nshuffle: none\npacking: concat\n'
+} >s.yaml
 { config long; printf 'seq_len: 8\nbatch_size: 8\nshuffle: none\n'; } >l.yaml
 
 # Rows 0 and 1 have eight documents of one token: one micro-batch of two rows has no label. The 10
@@ -32,13 +36,14 @@ equals "2 1 3" "$(counts rows_without_label batches_without_label padding_batche
 equals "2 1 0" "$(counts rows_without_label batches_without_label padding_batches)"
 "$ringpack" plan -c s.yaml --json --rows 4 >report # of a stream that goes on, no end is told
 equals "False 0" "$(counts complete padding_batches)"
-status 0 "2 rows and 1 micro-batches without a label|3 micro-batches of the last step have no label|drop_last: true" \
-    "$ringpack" plan -c s.yaml
+words="2 rows and 1 micro-batches without a label|3 micro-batches of the last step have no label"
+status 0 "$words|drop_last: true" "$ringpack" plan -c s.yaml
 
 # Half of the 16 steps are one document; with a lane for each row of a step, none is.
 "$ringpack" plan -c l.yaml --json >report
 equals "16 8 0.5 8" "$(counts steps steps_of_one_document largest_document_share lanes_advised)"
-status 0 'in 8 of 16 steps one document has more than half|`lanes: 8`' "$ringpack" plan -c l.yaml
+status 0 'in 8 of 16 steps one document has more than half|`lanes: 8`' \
+    "$ringpack" plan -c l.yaml
 "$ringpack" plan -c l.yaml --json --lanes 8 >report
 equals "0 8" "$(counts steps_of_one_document lanes_advised)"
 ! "$ringpack" plan -c l.yaml --lanes 8 | grep -q 'more than half' || fail "lanes are advised again"
@@ -50,8 +55,8 @@ raw=(--format raw --dtype u16)
 for one in neox-3 neox-0 commas-0; do
     file=${one%-*}.bin eos=${one#*-}
     words="${doubt[$one]}|is $eos the right eos?"
-    printf 'run: eos\nsources: [{path: %s, format: raw, dtype: u16, eos: %s}]\nseq_len: 128\nbatch_size: 4\n' \
-        "$file" "$eos" >e.yaml
+    printf 'run: eos\nseq_len: 128\nbatch_size: 4\nsources:\n' >e.yaml
+    printf -- '- {path: %s, format: raw, dtype: u16, eos: %s}\n' "$file" "$eos" >>e.yaml
     status 0 "$words" "$ringpack" inspect "${raw[@]}" --eos "$eos" "$file"
     status 0 "$words" "$ringpack" index "${raw[@]}" --eos "$eos" "$file"
     status 0 "$words" "$ringpack" plan -c e.yaml
@@ -67,7 +72,22 @@ for one in neox-3 neox-0 commas-0; do
     grep -qF "${doubt[$one]}" log || fail "the start does not doubt the EOS: $(cat log)"
 done
 for right in neox-50279 books-0; do
-    printf 'sources: [{path: %s.bin, format: raw, dtype: u16, eos: %s}]\nseq_len: 128\nbatch_size: 4\n' \
-        "${right%-*}" "${right#*-}" >e.yaml
+    printf 'seq_len: 128\nbatch_size: 4\nsources:\n' >e.yaml
+    printf -- '- {path: %s.bin, format: raw, dtype: u16, eos: %s}\n' "${right%-*}" "${right#*-}" \
+        >>e.yaml
     ! "$ringpack" plan -c e.yaml 2>&1 | grep 'right eos' || fail "$right is doubted"
+done
+
+# Weights as programs print them, and a folder whose name has brackets, which is no pattern.
+mkdir 'g[1]'
+cp short.bin 'g[1]/a.bin'
+for weight in 1e-05=0.00001 2.5E+1=25 5e-1=0.5 1e2=100; do
+    printf 'seq_len: 8\nbatch_size: 1\nsources:\n' >'g[1]/c.yaml'
+    printf -- '- {path: "%s.bin", format: raw, dtype: u16, eos: 0, name: %s, weight: %s}\n' \
+        '*' one "${weight%=*}" a two 1 >>'g[1]/c.yaml'
+    status 0 "weight: ${weight#*=}" "$ringpack" config show -c 'g[1]/c.yaml'
+done
+for weight in 0 1e-7 1e 1e1.5 1e99; do
+    sed "s/weight: 1e2/weight: $weight/" 'g[1]/c.yaml' >'g[1]/w.yaml'
+    refuses 'weight: expected a' "$ringpack" plan -c 'g[1]/w.yaml'
 done

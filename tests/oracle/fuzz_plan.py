@@ -5,7 +5,8 @@
     fuzz_plan.py [--seed N] [--cases K] [--first I] [--dump PATH]
 
 Each case compares every row, the state token before every row, the counts and the digest; then it
-resumes the engine from the oracle's token at random rows, also under other epochs and weights. Every fourth
+resumes the engine from the oracle's token at random rows, also with other epochs and weights.
+Every fourth
 case has one dimension at an end of its range. Case I of a seed is always the same; one that
 differs is kept as a spec and named, and the exit status is 1.
 """

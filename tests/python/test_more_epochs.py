@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run goes on with another num_epochs (STREAM.md section 8): from a row in mid-epoch, near the end
-and from the end, from a state, a checkpoint with contents and a trainer's token; alone and with
+"""A run goes on with another num_epochs (STREAM.md section 8): from mid-epoch, near the end and
+from the end, from a state, a checkpoint with contents and a trainer's token; alone and with
 other ranks. Every row and state is the oracle's."""
 
 import json

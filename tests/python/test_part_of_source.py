@@ -137,7 +137,8 @@ def test_training_and_validation_share_no_document(program, folder, corpus):
     """explain says which document of which file; the parts together are all of them."""
     seen = []
     for text in "0-90%", "90-100%":
-        keys = {"seq_len": 64, "batch_size": 1, "sources": [corpus.sources[0] | {"documents": text}]}
+        source = corpus.sources[0] | {"documents": text}
+        keys = {"seq_len": 64, "batch_size": 1, "sources": [source]}
         path = folder / "c.yaml"
         path.write_text(json.dumps(keys))
         plan = subprocess.run([program, "plan", "-c", path, "--json"], capture_output=True)
@@ -150,7 +151,8 @@ def test_training_and_validation_share_no_document(program, folder, corpus):
 
 
 @pytest.mark.parametrize(
-    "text", ["5", "5-5", "9-3", "-5", "0-101%", "0-1e1%", "a-b", "0-60", "60-", "0.5-9", "0-1.2345678%"]
+    "text",
+    ["5", "5-5", "9-3", "-5", "0-101%", "0-1e1%", "a-b", "0-60", "60-", "0.5-9", "0-1.2345678%"],
 )
 def test_no_part(program, folder, corpus, text):
     source = {**corpus.sources[0], "documents": text}
