@@ -24,8 +24,8 @@ if type(__spec__.loader).__name__ == "SourceFileLoader":
     _wanted = {
         *("__main__.py", "_arguments.py", "_client.py", "_convert", "_engine.py", "_form.py"),
         *("_lease.py", "_library.py", "_log.py", "_machine.py", "_pin.py", "_ranks.py"),
-        *("_room.py", "_state.py", "_torch.py", "_views.py", "batch.py", "callbacks.py"),
-        *("errors.py", "loader.py", "profiles.py", "replay.py", "trainer.py"),
+        *("_room.py", "_state.py", "_torch.py", "_views.py", "batch.py"),
+        *("callbacks.py", "errors.py", "loader.py", "profiles.py", "replay.py", "trainer.py"),
     }
     if "bin" in _there or "libringpack.so" in _there:  # from a wheel, which brings both
         _wanted |= {"bin", "libringpack.so"}
