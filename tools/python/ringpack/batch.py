@@ -180,7 +180,9 @@ class Batch(Mapping[str, Any]):
             )
         return look_at(name, place, shape, tensor)(lease)
 
-    def _open_lease(self, instead: str = "take views, or copies, before that") -> Lease:
+    def _open_lease(
+        self, instead: str = "take views before that, or copies: batch.copy(), Loader(copy=True)"
+    ) -> Lease:
         if self._lease is None:
             raise ReleasedError(f"batch {self.number} {self._why}", instead)
         return self._lease
