@@ -265,15 +265,15 @@ def test_attaching_is_made_of_short_tries(monkeypatch):
         tries.append(connect_timeout)
         raise KeyboardInterrupt if len(tries) == 3 else ringpack.EngineGoneError("not yet")
 
-    monkeypatch.setattr("ringpack.loader.Client", refuse)
+    monkeypatch.setattr("ringpack._attached.Client", refuse)
     with pytest.raises(KeyboardInterrupt):
         ringpack.Loader(run="late", connect_timeout=600).attach()
     assert tries == [0.5] * 3
 
 
 def test_a_long_wait_for_an_engine_is_told_once(monkeypatch, folder, caplog):
-    monkeypatch.setattr("ringpack.loader._TRY_S", 0.01)
-    monkeypatch.setattr("ringpack.loader._SILENCE_S", 0.02)
+    monkeypatch.setattr("ringpack._attached.TRY_S", 0.01)
+    monkeypatch.setattr("ringpack._attached.SILENCE_S", 0.02)
     with pytest.raises(ringpack.EngineGoneError):
         ringpack.Loader(run="late", run_dir=folder, connect_timeout=0.2).attach()
     assert [record.message.split(":")[0] for record in caplog.records] == [

@@ -238,8 +238,8 @@ class Client:
                 raise self._closed()
             raise LeaseError(
                 f"no slot of the ring is free: {self._held()}",
-                "drop those views (del), take copies (batch.copy()), lower keep, or give the "
-                "engine a larger prefetch_factor",
+                "drop those views (del), take copies (batch.copy(), or copy=True), lower keep, or "
+                "give the engine a larger prefetch_factor",
             )
         if code < 0:
             raise_error(code, self._error)
@@ -313,7 +313,7 @@ class Client:
         if held:
             raise LeaseError(
                 f"cannot go to another position: {held}",
-                "drop those views (del), or take copies (batch.copy())",
+                "drop those views (del), or take copies (batch.copy(), or copy=True)",
             )
 
     # ---- where it stands ------------------------------------------------------------------------
