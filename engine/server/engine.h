@@ -190,9 +190,10 @@ struct rp_engine {
     struct rp_contract contract;        /* a view of: */
     struct rp_mask_counts *mask_counts; /* [sources] */
     char *contract_text;
-    char corpus_files[RP_HASH_HEX_BYTES]; /* what trainers may expect beside it: description.h */
-    struct rp_hash128 identity;     /* of the stream: the hash of its record */
-    void *zero_state, *start_state; /* tokens of row 0 and of the row this run began at */
+    char corpus_files[RP_HASH_HEX_BYTES]; /* what trainers may expect beside it:
+                                             config/description.h */
+    struct rp_hash128 identity;           /* of the stream: the hash of its record */
+    void *zero_state, *start_state;       /* tokens of row 0 and of the row this run began at */
     size_t zero_bytes, start_bytes;
     uint64_t start_row;
     bool is_reweighted; /* the weights were changed at some row before start_row */

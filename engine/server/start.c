@@ -15,7 +15,7 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "description.h"
+#include "config/description.h"
 #include "plan/trace.h"
 #include "server/recorder.h"
 #include "server/save.h"
@@ -265,7 +265,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
                                        engine->corpus, engine->plan, error);
     if (code < 0)
         return code;
-    code = rp_describe_files(engine->corpus_files, engine->config, error);
+    code = rp_config_describe_files(engine->corpus_files, engine->config, error);
     if (code < 0)
         return code;
     engine->identity = rp_record_hash(&engine->contract.stream);

@@ -281,6 +281,7 @@ static const char *const found_elsewhere[] = {
     "trust_cached_bytes",
     "trust_chain_hash",
     "trust_chain_links",
+    "trust_description",
     "trust_expected_shape",
     "trust_fetched_bytes",
     "trust_finished_parts",

@@ -23,7 +23,8 @@ if type(__spec__.loader).__name__ == "SourceFileLoader":
     _there = {*_os.listdir(_folder)}
     _wanted = {
         *("__main__.py", "_arguments.py", "_client.py", "_convert", "_engine.py", "_form.py"),
-        *("_lease.py", "_library.py", "_log.py", "_machine.py", "_pin.py", "_ranks.py"),
+        *("_lease.py", "_library.py", "_log.py", "_machine.py", "_pin.py"),
+        *("_placement.py", "_ranks.py"),
         *("_state.py", "_torch.py", "_views.py", "batch.py", "callbacks.py", "errors.py"),
         *("loader.py", "profiles.py", "replay.py", "trainer.py"),
     }
