@@ -191,7 +191,7 @@ struct rp_engine {
     struct rp_contract contract;        /* a view of: */
     struct rp_mask_counts *mask_counts; /* [sources] */
     char *contract_text;
-    char corpus_files[RP_HASH_HEX_BYTES]; /* what trainers may expect beside it: description.h */
+    char corpus_files[RP_HASH_HEX_BYTES]; /* trainers may expect it: config/description.h */
     struct rp_hash128 identity;           /* of the stream: the hash of its record */
     void *zero_state, *start_state;       /* tokens of row 0 and of the row this run began at */
     size_t zero_bytes, start_bytes;

@@ -15,8 +15,8 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "config/description.h"
 #include "corpus/eos.h"
-#include "description.h"
 #include "plan/trace.h"
 #include "server/recorder.h"
 #include "server/save.h"
@@ -285,7 +285,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
                                        engine->corpus, engine->plan, error);
     if (code < 0)
         return code;
-    code = rp_describe_files(engine->corpus_files, engine->config, error);
+    code = rp_config_describe_files(engine->corpus_files, engine->config, error);
     if (code < 0)
         return code;
     engine->identity = rp_record_hash(&engine->contract.stream);

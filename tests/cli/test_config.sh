@@ -114,4 +114,4 @@ status 2 "No such file or directory" "$ringpack" config init corpus/a.bin -o now
 sed -E 's/^# ([a-z_]+: [^# ][^#]*)#.*/\1/' new.yaml >set.yaml
 status 0 "" "$ringpack" config diff new.yaml set.yaml
 
-refuses "expected keys, show, check, diff or init" "$ringpack" config shew
+refuses "expected keys, show, check, diff, init, stream or contract" "$ringpack" config shew

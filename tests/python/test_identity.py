@@ -52,7 +52,7 @@ def test_without_the_comparison_a_wrong_stream_is_taken(make, broken, monkeypatc
 
 
 def other_paths(corpora, folder):
-    """The corpus of `make`, and what holds the same: by a link, by a copy, by a list, by a config."""
+    """The corpus of `make`, and what holds the same: a link, a copy, a list, a config."""
     place, path = folder / "elsewhere", str(corpora[0])
     place.mkdir()
     for end in ".bin", ".idx":

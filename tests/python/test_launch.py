@@ -23,7 +23,9 @@ SRUN = """#!/bin/bash
 shift 3 # options
 for node in 0 1; do
     mkdir -m 700 "$PLACE/node$node"
-    SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$node SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_NTASKS_PER_NODE=1 SLURM_NODEID=$node \\
+    SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 \\
+        SLURM_PROCID=$node SLURM_NTASKS=2 SLURM_LOCALID=0 \\
+        SLURM_NTASKS_PER_NODE=1 SLURM_NODEID=$node \\
         XDG_RUNTIME_DIR=$PLACE/node$node "$@" &
 done
 wait -n && wait -n

@@ -26,7 +26,8 @@ OPEN_MPI = {
     "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
     "PMIX_NAMESPACE": "2918580225",
 }
-BATCH_SCRIPT = {"SLURM_JOB_ID": "77", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "4"}
+BATCH_SCRIPT = {"SLURM_JOB_ID": "77", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
+BATCH_SCRIPT |= {"SLURM_NTASKS": "4"}
 SLURM = {**BATCH_SCRIPT, "SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_STEP_NUM_TASKS": "4"}
 MPICH = {"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
 CRAY = {"PMI_RANK": "3", "PMI_SIZE": "4", "PMI_LOCAL_RANK": "1", "PMI_LOCAL_SIZE": "2"}
@@ -67,7 +68,10 @@ JAX = {"JAX_PROCESS_ID": "1", "JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS
         (BATCH_SCRIPT, (0, 1, 0, None, "no launcher", None)),
         (MPICH, (3, 4, 1, range(2, 4), "MPICH: PMI_RANK, PMI_SIZE", None)),
         (CRAY, (3, 4, 1, range(2, 4), "MPICH: PMI_RANK, PMI_SIZE", None)),
-        ({**MPICH, **BATCH_SCRIPT}, (3, 4, 1, range(2, 4), "MPICH: PMI_RANK, PMI_SIZE", "MPICH-77")),
+        (
+            {**MPICH, **BATCH_SCRIPT},
+            (3, 4, 1, range(2, 4), "MPICH: PMI_RANK, PMI_SIZE", "MPICH-77"),
+        ),
         (
             MVAPICH,
             (3, 4, 1, range(2, 4), "MVAPICH: MV2_COMM_WORLD_RANK, MV2_COMM_WORLD_SIZE", None),

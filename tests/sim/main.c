@@ -293,6 +293,7 @@ static const char *const found_elsewhere[] = {
     "trust_plan_of_one_rank",
     "trust_chain_hash",
     "trust_chain_links",
+    "trust_description",
     "trust_expected_shape",
     "trust_fetched_bytes",
     "trust_finished_parts",

@@ -82,12 +82,11 @@ class Client:
         monitor: int,
         digest_log: Optional[str],
         digest_steps: int,
-        expected: Optional[str] = None,
+        expected: Optional[bytes] = None,
     ):
-        self._c = library()
+        self._c, self._process = library(), _process
         self._take, self._release = self._c.rp_client_take, self._c.rp_client_release
         self._step = self._c.rp_client_step
-        self._process = _process
         self._out: set[Held] = set()  # of the leases that are out
         self.pins: Optional[Pins] = None  # of a ring that a GPU reads
         # C3; whoever gets a lease from next() clears it when the lease is safe
@@ -100,7 +99,6 @@ class Client:
         self._error = Error()
         self._error_argument = byref(self._error)
         self._client = ctypes.c_void_p()
-        contract = expected.encode() if expected else None
         options = ClientOptions(
             struct_size=ctypes.sizeof(ClientOptions),
             run=run.encode(),
@@ -118,8 +116,8 @@ class Client:
             monitor=monitor,
             digest_log=None if digest_log is None else os.fsencode(digest_log),
             digest_steps=digest_steps,
-            expected=contract,
-            expected_bytes=len(contract) if contract else 0,
+            expected=expected,
+            expected_bytes=len(expected or b""),
         )
         if digest_log is not None:
             os.makedirs(os.path.dirname(digest_log), exist_ok=True)

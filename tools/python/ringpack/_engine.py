@@ -243,16 +243,6 @@ def ask_contract(
     return _ask(words, engine_command, program, folder)
 
 
-def engines_of(job: str, run_dir: Optional[FilePath], program: Optional[FilePath]) -> list[str]:
-    """Runs of this machine whose names begin with that of a job."""
-    import json
-
-    words = ["ps", "--json"]
-    words += ["--run-dir", os.fspath(run_dir)] if run_dir is not None else []
-    runs = (str(engine["run"]) for engine in json.loads(run_program(words, program)))
-    return sorted(run for run in runs if run.startswith(job))
-
-
 def _told(
     words: list[str],
     engine_command: Command,

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Optional
 
 from ._arguments import Corpus, FilePath, digest_file
 from ._client import Client
-from ._engine import Command, ServeCommand, ask_contract, engine_commands, engines_of
+from ._engine import Command, ServeCommand, ask_contract, engine_commands, run_program
 from ._log import logger
 from ._ranks import Ranks, find_ranks, settle_ranks
 from .errors import PASSING, CheckpointMismatchError, EngineGoneError, UsageError
@@ -65,6 +65,16 @@ def name_stream(description: str) -> str:
     return blake2s("\n".join(lines).encode(), digest_size=4).hexdigest()
 
 
+def _engines_of(job: str, run_dir: Optional[FilePath], program: Optional[FilePath]) -> list[str]:
+    """Runs of this machine whose names begin with that of a job."""
+    import json
+
+    words = ["ps", "--json"]
+    words += ["--run-dir", os.fspath(run_dir)] if run_dir is not None else []
+    runs = (str(engine["run"]) for engine in json.loads(run_program(words, program)))
+    return sorted(run for run in runs if run.startswith(job))
+
+
 class Placed:
     """The half of a Loader that knows its place."""
 
@@ -72,7 +82,7 @@ class Placed:
     _command: Optional[ServeCommand] = None  # for `serve`, if this loader starts it
     _settled = False  # P1
     _job: Optional[str] = None  # with which the name begins that is derived here
-    _expected: Optional[str] = None  # P3: a description, or a whole contract
+    _expected: Optional[bytes] = None  # P3: a description, or a whole contract
     _looked_at = 0.0  # for engines of the job
     _given: Given
     _ranks: Ranks
@@ -93,7 +103,7 @@ class Placed:
         elif run is None:
             self._job = ranks.job or "default"
         if describes:
-            keys = {"run": run, "run_dir": given.run_dir}
+            keys: dict[str, Any] = {"run": run, "run_dir": given.run_dir}
             keys |= {"seq_len": given.seq_len, "batch_size": given.batch_size}
             said = given.config is not None or "ranks" in given.options
             keys.update(ranks.keys(ranks_said=said))
@@ -126,7 +136,7 @@ class Placed:
         if self._config is not None and (self._job is not None or self._command is None):
             description = ask_contract(False, self._config, self._program, self._folder)
             if self._command is None:
-                self._expected = description
+                self._expected = description.encode()
             if self._job is not None:
                 self._take_name(f"{self._job}-{name_stream(description)}")
         elif self._job is not None:
@@ -166,7 +176,8 @@ class Placed:
         except CheckpointMismatchError as failure:
             if failure.field != "corpus_files" or self._config is None:
                 raise
-        self._expected = ask_contract(True, self._config, self._program, self._folder)
+        whole = ask_contract(True, self._config, self._program, self._folder)
+        self._expected = whole.encode()
         return Client(**where, expected=self._expected)
 
     def _try_others(self, gone: EngineGoneError, waited: float) -> Client:
@@ -175,7 +186,7 @@ class Placed:
         loader of this process is a mistake of one of the ranks."""
         run, job = self._connection["run"], self._job
         assert job is not None  # see the caller
-        found = engines_of(job, self._connection["run_dir"], self._program)
+        found = _engines_of(job, self._connection["run_dir"], self._program)
         others = [name for name in found if name != run]
         if self._config is not None:  # NAME-2 is another loader of this stream
             others = [n for n in others if n not in _described and not n.startswith(run)]

@@ -42,8 +42,8 @@ class Ranks(NamedTuple):
         It would wait for ever for trainers of ranks that are on other nodes."""
         if self.unsaid and not ranks_said:
             raise UsageError(
-                "the job has several nodes, and the launcher does not say which data-parallel ranks "
-                "each of them has: which ranks this node's engine serves is not known",
+                "the job has several nodes, and the launcher does not say which data-parallel "
+                "ranks each of them has: which ranks this node's engine serves is not known",
                 "give the first and the last data-parallel rank of this node: ranks='0-3'",
             )
         known: dict[str, Any] = {} if self.said_by == ALONE else {"dp_world_size": self.world}

@@ -47,8 +47,8 @@ def _copy(view: Any) -> Any:
 
 new = object.__new__  # of a Batch, whose own __new__ would take as long as the rest of a step
 _BEFORE_THAT = (
-    "take views before that, or copies: batch.copy(), Loader(copy=True), or Loader(keep=N); for a Trainer of transformers, which "
-    "holds several batches, ringpack.hf.attach(trainer, loader)"
+    "take views before that, or copies: batch.copy(), Loader(copy=True), or Loader(keep=N); for a "
+    "Trainer of transformers, which holds several batches, ringpack.hf.attach(trainer, loader)"
 )
 
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "cmd.h"
+#include "config/description.h"
 #include "config/keys.h"
-#include "description.h"
 #include "stream.h"
 
 static int print_text(int code, char *text, const struct rp_error *error)
@@ -26,7 +26,7 @@ int rp_keys_stream(const struct rp_keys_arguments *arguments, struct rp_config *
         return rp_cmd_misuse("config", "stream: expected -c FILE, found `%s`", arguments->words[0]);
     int code = rp_config_finish(config, &error);
     if (code >= 0)
-        code = rp_describe(&text, config, &error);
+        code = rp_config_describe(&text, config, &error);
     return print_text(code, text, &error);
 }
 

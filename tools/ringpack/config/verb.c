@@ -90,9 +90,9 @@ int rp_cmd_config(int argc, char **argv)
             "`check` also lists the files of the corpus. `diff` exits 1 if the configs differ, "
             "and says for each key whether a run of the first may resume with the second. "
             "`init` writes a config for a corpus, with every default as a comment; keys that are "
-            "given as options are set. `stream` prints the fields of the run's contract that follow "
-            "from the config alone, and `contract` all of them: what a Loader compares with the "
-            "engine that it attaches to.",
+            "given as options are set. `stream` prints the fields of the run's contract that "
+            "follow from the config alone, and `contract` all of them: a Loader compares them with "
+            "those of the engine that it attaches to.",
         .run = run,
         .finish = read_config};
     struct rp_keys_arguments arguments = {0};

@@ -11,8 +11,8 @@
  *
  * Different files may hold one corpus, so a difference in corpus_files refuses nobody by itself:
  * the trainer then opens its corpus, and sends the whole contract (rp_stream_make_contract). */
-#ifndef RP_DESCRIPTION_H
-#define RP_DESCRIPTION_H
+#ifndef RP_CONFIG_DESCRIPTION_H
+#define RP_CONFIG_DESCRIPTION_H
 
 #include "base/fail.h"
 #include "base/hash.h"
@@ -20,11 +20,11 @@
 
 /** The description of a finished config: the two records of a contract, as text that the caller
  * frees. */
-RP_MUST_CHECK int rp_describe(char **text_out, const struct rp_config *config,
-                              struct rp_error *error);
+RP_MUST_CHECK int rp_config_describe(char **text_out, const struct rp_config *config,
+                                     struct rp_error *error);
 
 /** Its corpus_files, as hexadecimal text. -ENOMEM. */
-RP_MUST_CHECK int rp_describe_files(char text[RP_HASH_HEX_BYTES], const struct rp_config *config,
-                                    struct rp_error *error);
+RP_MUST_CHECK int rp_config_describe_files(char text[RP_HASH_HEX_BYTES],
+                                           const struct rp_config *config, struct rp_error *error);
 
 #endif

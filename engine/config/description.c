@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* description — see description.h. */
-#include "description.h"
+#include "config/description.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,7 +14,6 @@
 #include "base/contract.h"
 #include "base/mem.h"
 #include "object/url.h"
-#include "plan/plan.h"
 
 /* Both hashes of a corpus, and the folder that was resolved last: shards mostly share one. */
 struct walk {
@@ -117,13 +116,28 @@ static int hash_corpus(struct walk *walk, const struct rp_config *config, struct
     return code < 0 ? rp_fail(error, code, NULL, "out of memory for the paths of the corpus") : 0;
 }
 
+static void add_key(struct rp_record_writer *writer, const struct rp_config *config,
+                    const char *name)
+{
+    char value[RP_RECORD_VALUE_MAX + 1];
+    rp_config_value_text(config, name, value, sizeof value);
+    rp_contract_add(writer, name, "%s", value);
+}
+
+static bool has_word(const struct rp_config *config, const char *name, const char *word)
+{
+    char value[RP_RECORD_VALUE_MAX + 1];
+    rp_config_value_text(config, name, value, sizeof value);
+    return strcmp(value, word) == 0;
+}
+
 /* In the order of their names. What a packing or a shuffle does not use is in no contract. */
 static void add_stream(struct rp_record_writer *writer, const struct rp_config *config,
                        const struct walk *walk)
 {
     char hex[RP_HASH_HEX_BYTES];
-    bool is_block = config->shuffle == RP_SHUFFLE_BLOCK;
-    bool has_window = config->packing != RP_PACKING_CONCAT;
+    bool is_block = has_word(config, "shuffle", "block");
+    bool has_window = !has_word(config, "packing", "concat");
     if (is_block)
         rp_contract_add(writer, "block_documents", "%" PRIu32, config->block_documents);
     rp_hash128_hex(rp_hasher_finish(&walk->files), hex);
@@ -131,16 +145,16 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_config *
     rp_hash128_hex(rp_hasher_finish(&walk->paths), hex);
     rp_contract_add(writer, "corpus_paths", "%s", hex);
     if (has_window)
-        rp_contract_add(writer, "fill", "%s", rp_plan_fill_name((enum rp_fill)config->fill));
-    rp_contract_add(writer, "lanes", "%" PRIu32, config->lanes);
-    rp_contract_add(writer, "long_doc", "%s", rp_long_doc_name((enum rp_long_doc)config->long_doc));
+        add_key(writer, config, "fill");
+    add_key(writer, config, "lanes");
+    add_key(writer, config, "long_doc");
     if (config->max_docs_per_row)
         rp_contract_add(writer, "max_docs_per_row", "%" PRIu32, config->max_docs_per_row);
     rp_contract_add(writer, "num_epochs", "%" PRIu64, config->num_epochs);
-    rp_contract_add(writer, "packing", "%s", rp_packing_name((enum rp_packing)config->packing));
-    rp_contract_add(writer, "seed", "%" PRIu64, config->seed);
-    rp_contract_add(writer, "seq_len", "%" PRIu32, config->seq_len);
-    rp_contract_add(writer, "shuffle", "%s", rp_shuffle_name((enum rp_shuffle)config->shuffle));
+    add_key(writer, config, "packing");
+    add_key(writer, config, "seed");
+    add_key(writer, config, "seq_len");
+    add_key(writer, config, "shuffle");
     for (uint32_t s = 0; s < config->source_count; s++) {
         rp_contract_add_of_source(writer, s, "name", "%s", config->sources[s].name);
         rp_contract_add_of_source(writer, s, "weight", "%" PRIu64, config->sources[s].weight);
@@ -152,7 +166,7 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_config *
         rp_contract_add(writer, "window_blocks", "%" PRIu32, config->window_blocks);
 }
 
-int rp_describe(char **text_out, const struct rp_config *config, struct rp_error *error)
+int rp_config_describe(char **text_out, const struct rp_config *config, struct rp_error *error)
 {
     /* all of the delivery but its sections: a trainer takes those that it needs */
     static const char *const delivery[] = {"batch_size",        "dp_world_size", "drop_last",
@@ -165,18 +179,15 @@ int rp_describe(char **text_out, const struct rp_config *config, struct rp_error
         return code;
     add_stream(&writer, config, &walk);
     rp_record_end(&writer);
-    for (size_t i = 0; i < RP_ARRAY_COUNT(delivery); i++) {
-        char value[RP_RECORD_VALUE_MAX + 1];
-        rp_config_value_text(config, delivery[i], value, sizeof value);
-        rp_contract_add(&writer, delivery[i], "%s", value);
-    }
+    for (size_t i = 0; i < RP_ARRAY_COUNT(delivery); i++)
+        add_key(&writer, config, delivery[i]);
     *text_out = writer.text;
     return writer.out_of_memory ? rp_fail(error, -ENOMEM, NULL, "out of memory for a description")
                                 : 0;
 }
 
-int rp_describe_files(char text[RP_HASH_HEX_BYTES], const struct rp_config *config,
-                      struct rp_error *error)
+int rp_config_describe_files(char text[RP_HASH_HEX_BYTES], const struct rp_config *config,
+                             struct rp_error *error)
 {
     struct walk walk;
     int code = hash_corpus(&walk, config, error);
