@@ -49,7 +49,8 @@ equals "0 8" "$(counts steps_of_one_document lanes_advised)"
 ! "$ringpack" plan -c l.yaml --lanes 8 | grep -q 'more than half' || fail "lanes are advised again"
 
 # An EOS that never occurs, occurs twice, or is every fifth token; and one that is right.
-declare -A doubt=([neox-3]='one document of 100002 tokens' [neox-0]='the longest document has 100001'
+declare -A doubt=([neox-3]='one document of 100002 tokens'
+    [neox-0]='the longest document has 100001'
     [commas-0]='20 % of its tokens are the EOS')
 raw=(--format raw --dtype u16)
 for one in neox-3 neox-0 commas-0; do
