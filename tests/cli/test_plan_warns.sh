@@ -87,6 +87,7 @@ for weight in 1e-05=0.00001 2.5E+1=25 5e-1=0.5 1e2=100; do
     printf -- '- {path: "%s.bin", format: raw, dtype: u16, eos: 0, name: %s, weight: %s}\n' \
         '*' one "${weight%=*}" a two 1 >>'g[1]/c.yaml'
     status 0 "weight: ${weight#*=}" "$ringpack" config show -c 'g[1]/c.yaml'
+    status 0 '  rows ' "$ringpack" plan -c 'g[1]/c.yaml'
 done
 for weight in 0 1e-7 1e 1e1.5 1e99; do
     sed "s/weight: 1e2/weight: $weight/" 'g[1]/c.yaml' >'g[1]/w.yaml'
