@@ -12,7 +12,6 @@
 
 #include "base/mem.h"
 #include "corpus/corpus_struct.h"
-#include "corpus/range.h"
 #include "object/url.h"
 
 struct made {
@@ -90,10 +89,6 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_sou
         if (corpus->sources[s].has_mask && !part->segments[i].shape.has_spans)
             return rp_manifest_fail_damaged(corpus->manifest, "segment with spans", error);
     int code = rp_manifest_check_source(corpus->manifest, s, spec, error);
-    if (code == 0 && spec->documents) {
-        code = rp_source_take_range(&corpus->sources[s], spec->documents, error);
-        code = code < 0 ? rp_fail_context(error, code, "source `%s`", name) : 0;
-    }
     return code < 0 ? code : keep_queries(&corpus->sources[s], spec, error);
 }
 
@@ -115,20 +110,14 @@ int rp_corpus_open_manifest(struct rp_corpus *corpus, const struct rp_corpus_spe
                        manifest->path, manifest->source_count, spec->source_count);
     corpus->sources = rp_calloc(spec->source_count, sizeof *corpus->sources);
     corpus->made = rp_calloc(manifest->shard_count, sizeof *corpus->made);
+    corpus->fingerprint = manifest->fingerprint;
     corpus->damaged = (struct rp_shard){.path = manifest->path, .type = RP_TOKEN_U8};
-    struct rp_fingerprint *members = rp_calloc(spec->source_count, sizeof *members);
-    if (!corpus->sources || !corpus->made || !members) {
-        free(members);
+    if (!corpus->sources || !corpus->made)
         return fail_memory(error);
-    }
     for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
         corpus->source_count = s + 1;
         code = open_source(corpus, s, &spec->sources[s], error);
-        members[s] = corpus->sources[s].fingerprint;
     }
-    if (code == 0) /* that of the manifest, but for ranges */
-        corpus->fingerprint = rp_fingerprint_combine(members, spec->source_count);
-    free(members);
     return code;
 }
 

@@ -167,8 +167,6 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
         code = take_mask(source, source_spec->drop_unmasked, error);
     if (code == 0)
         code = make_buckets(source, error);
-    if (code == 0)
-        code = rp_source_take_range(source, source_spec->documents, error);
     return code < 0 ? rp_fail_context(error, code, "source `%s`",
                                       source_spec->name ? source_spec->name : "")
                     : 0;
@@ -203,6 +201,27 @@ static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *s
     return code;
 }
 
+/* Leave out what is in no range (range.h), and say so in the fingerprint of the corpus. */
+static int take_ranges(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
+                       struct rp_error *error)
+{
+    struct rp_fingerprint *members = rp_calloc(spec->source_count, sizeof *members);
+    bool has_range = false;
+    int code = members ? 0 : fail_memory(error);
+    for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
+        struct rp_source *source = &corpus->sources[s];
+        has_range |= spec->sources[s].documents != NULL;
+        code = rp_source_take_range(source, spec->sources[s].documents, rp_source_length, error);
+        if (code < 0)
+            code = rp_fail_context(error, code, "source `%s`", source->name);
+        members[s] = source->fingerprint;
+    }
+    if (code == 0 && has_range)
+        corpus->fingerprint = rp_fingerprint_combine(members, spec->source_count);
+    free(members);
+    return code;
+}
+
 int rp_corpus_open(struct rp_corpus **corpus_out, const struct rp_corpus_spec *spec,
                    struct rp_error *error)
 {
@@ -214,6 +233,8 @@ int rp_corpus_open(struct rp_corpus **corpus_out, const struct rp_corpus_spec *s
     else
         code = spec->manifest ? rp_corpus_open_manifest(corpus, spec, error)
                               : open_sources(corpus, spec, error);
+    if (code == 0)
+        code = take_ranges(corpus, spec, error);
     if (code < 0)
         rp_corpus_close(corpus);
     else

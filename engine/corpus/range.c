@@ -73,7 +73,8 @@ static struct part part_of(const struct rp_source *source, uint64_t document)
 }
 
 /* Damaged entries count for nothing here: the plan reports the first of them. */
-static uint64_t tokens_of(const struct rp_source *source, uint64_t first, uint64_t end)
+static uint64_t tokens_of(const struct rp_source *source, uint64_t first, uint64_t end,
+                          rp_length_of *length_of)
 {
     uint64_t sum = 0;
     for (uint64_t at = first; at < end;) {
@@ -83,7 +84,7 @@ static uint64_t tokens_of(const struct rp_source *source, uint64_t first, uint64
             sum += part.tokens;
         } else {
             for (uint64_t d = at; d < last; d++) {
-                uint64_t length = rp_source_length(source, d);
+                uint64_t length = length_of(source, d);
                 sum += length == UINT64_MAX ? 0 : length;
             }
         }
@@ -103,7 +104,8 @@ static struct rp_hash128 hash_of(struct rp_hash128 whole, uint64_t first, uint64
     return rp_hash128(&words, sizeof words);
 }
 
-int rp_source_take_range(struct rp_source *source, const char *text, struct rp_error *error)
+int rp_source_take_range(struct rp_source *source, const char *text, rp_length_of *length_of,
+                         struct rp_error *error)
 {
     struct rp_document_range range;
     if (!text)
@@ -118,7 +120,7 @@ int rp_source_take_range(struct rp_source *source, const char *text, struct rp_e
                        all, is_range && end > all ? "documents that do not exist" : "no document");
     if (first == 0 && end == all)
         return 0;
-    source->tokens = tokens_of(source, first, end);
+    source->tokens = tokens_of(source, first, end, length_of);
     source->skipped = first;
     source->documents = end - first;
     const struct rp_hash128 unknown = {0, 0};

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "server/ending.h"
 #include "server/last_look.h"
-#include "server/rings.h"
 #include "server/seats.h"
 
 #define ABSENT_WAIT_MINUTES 10u /* enough for a long step, or to start a rank by hand */
@@ -41,19 +40,6 @@ void rp_engine_fail(struct rp_engine *engine, int code)
     engine->failed_ns = rp_now_ns();
     if (engine->phase == RP_ENGINE_RUNNING)
         engine->phase = RP_ENGINE_FAILED;
-}
-
-void rp_engine_tell_padding(const struct rp_engine *engine)
-{
-    uint64_t after = engine->base_row + rp_engine_lowest_tail(engine) * engine->batch_rows;
-    uint64_t end = rp_plan_row(engine->plan);
-    uint64_t batches = after > end ? (after - end) / engine->config->batch_size : 0;
-    if (batches > 0)
-        rp_log(RP_LOG_WARNING,
-               "the last step has %" PRIu64 " micro-batches without a label, over all ranks: they "
-               "are padding after the end of the stream; guard the mean of the loss, or leave the "
-               "step out with drop_last",
-               batches);
 }
 
 /* Has every seat's consumer got all batches? */

@@ -18,9 +18,6 @@ void rp_engine_begin_stop(struct rp_engine *engine, enum rp_ending ending);
 /** Stop the stream with *engine->error, and tell the trainers. They may still take the batches that
  * were published. */
 void rp_engine_fail(struct rp_engine *engine, int code);
-/** Once all batches were delivered: warn of micro-batches of the last step that are padding alone,
- * because the mean of a loss over no label is 0/0. */
-void rp_engine_tell_padding(const struct rp_engine *engine);
 /** "message\nhint": how an error travels to a trainer. */
 void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES]);
 /** Begin to stop once the stream has ended, no consumer is attached, and every seat's consumer has

@@ -320,6 +320,20 @@ static bool is_awaited(const struct rp_engine *engine)
     return false;
 }
 
+/* Micro-batches of the last step may be padding alone: the mean of a loss over no label is 0/0. */
+static void tell_padding(const struct rp_engine *engine)
+{
+    uint64_t after = engine->base_row + rp_engine_lowest_tail(engine) * engine->batch_rows;
+    uint64_t end = rp_plan_row(engine->plan);
+    uint64_t batches = after > end ? (after - end) / engine->config->batch_size : 0;
+    if (batches > 0)
+        rp_log(RP_LOG_WARNING,
+               "the last step has %" PRIu64 " micro-batches without a label, over all ranks: they "
+               "are padding after the end of the stream; guard the mean of the loss, or leave the "
+               "step out with drop_last",
+               batches);
+}
+
 static void run_step(struct rp_engine *engine, uint32_t *idle)
 {
     RP_ASSERT(engine->phase != RP_ENGINE_FAILED || engine->exit_code < 0);
@@ -331,7 +345,7 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
     if (step < 0)
         rp_engine_fail(engine, step);
     if (step == RP_FLOW_ENDED && !engine->flow_ended)
-        rp_engine_tell_padding(engine);
+        tell_padding(engine);
     engine->flow_ended = engine->flow_ended || step == RP_FLOW_ENDED;
     save_when_due(engine);
     if (step == RP_FLOW_WORKED) {

@@ -126,7 +126,7 @@ sed -i 's/0.75/0.00925/' w.yaml # as much as b has
 mkdir 'g[1]'
 cp a.bin a.idx 'g[1]/'
 status 0 'rows' "$ringpack" plan --source 'g[1]/a' --seq-len 128 --batch-size 1
-status 2 'g[1]/none: no file matches' \
+status 2 'g[1]/none: cannot open' \
     "$ringpack" plan --source 'g[1]/none' --seq-len 128 --batch-size 1
 
 # --- states: of a checkpoint, of a state_dict with its zeros

@@ -49,7 +49,8 @@ equals "0 8" "$(counts steps_of_one_document lanes_advised)"
 ! "$ringpack" plan -c l.yaml --lanes 8 | grep -q 'more than half' || fail "lanes are advised again"
 
 # An EOS that never occurs, occurs twice, or is every fifth token; and one that is right.
-declare -A doubt=([neox-3]='one document of 100002 tokens' [neox-0]='the longest document has 100001'
+declare -A doubt=([neox-3]='one document of 100002 tokens'
+    [neox-0]='the longest document has 100001'
     [commas-0]='20 % of its tokens are the EOS')
 raw=(--format raw --dtype u16)
 for one in neox-3 neox-0 commas-0; do
@@ -86,6 +87,7 @@ for weight in 1e-05=0.00001 2.5E+1=25 5e-1=0.5 1e2=100; do
     printf -- '- {path: "%s.bin", format: raw, dtype: u16, eos: 0, name: %s, weight: %s}\n' \
         '*' one "${weight%=*}" a two 1 >>'g[1]/c.yaml'
     status 0 "weight: ${weight#*=}" "$ringpack" config show -c 'g[1]/c.yaml'
+    status 0 '  rows ' "$ringpack" plan -c 'g[1]/c.yaml'
 done
 for weight in 0 1e-7 1e 1e1.5 1e99; do
     sed "s/weight: 1e2/weight: $weight/" 'g[1]/c.yaml' >'g[1]/w.yaml'
