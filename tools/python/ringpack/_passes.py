@@ -38,11 +38,11 @@ class Pass:
         loader = self._loader
         if loader._begins:
             loader._begin_pass(self._fetcher)
-        batch = loader.next()
+        batch: Optional[Batch] = loader.next()
         if batch is None:
             batch = loader._after_end()
-            if batch is None:
-                raise StopIteration
+        if batch is None:
+            raise StopIteration
         loader._looped = loader._took = True
         return batch
 

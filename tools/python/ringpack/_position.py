@@ -110,7 +110,8 @@ class Positioned(Attached):
         """Global row of the present position."""
         place = self._place()
         if place is self._client and not self._trail:
-            return place.next_row()
+            row: int = place.next_row()
+            return row
         return Left(*self._token_of_place()).next_row()
 
     @property

@@ -174,7 +174,7 @@ class Loader(Passing):
     # ---- batches --------------------------------------------------------------------------------
 
     def __next__(self) -> Batch:
-        batch = self.next()
+        batch: Optional[Batch] = self.next()
         if batch is None:
             raise StopIteration
         return batch
