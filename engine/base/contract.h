@@ -39,7 +39,7 @@ enum rp_contract_moment {
     RP_ON_NODES = 8,      /* the nodes of a job compare their contracts */
     /* A trainer attaches for the first time, and says what it expects. Fields that its side, the
      * earlier one, lacks are not compared. */
-    RP_AT_ATTACH = 16,
+    RP_AT_ATTACH = 32,
 };
 
 /** Check every byte of the text and make a view of it. Error: -RP_E_CORRUPT. */

@@ -25,8 +25,6 @@
 #include "client/sized.h"
 #include "shm/socket.h"
 
-#define RP_CONNECT_TIMEOUT_NS (10ull * RP_SECOND_NS)
-#define RP_RESTART_TIMEOUT_NS (60ull * RP_SECOND_NS)
 #define RP_LOOK_UP_NS 100000000u     /* between two checks of a sleeper that the engine lives */
 #define RP_STOPPED_PAUSE_NS 5000000u /* before the next attach, if a successor was stopping */
 
@@ -34,7 +32,6 @@
 enum { NEXT_LOST = 0 };
 
 /* What the calls need of the caller's structs, which client.h calls "required". */
-#define RP_OPTIONS_REQUIRED RP_SIZE_WITH(rp_client_options, rank)
 #define RP_BATCH_REQUIRED RP_SIZE_WITH(rp_batch, sections)
 
 static int refuse_child(const struct rp_client *client, struct rp_error *error)
@@ -70,60 +67,6 @@ static void free_client(struct rp_client *client)
     free(client);
 }
 
-static int copy_options(struct rp_client *client, const struct rp_client_options *given,
-                        struct rp_error *error)
-{
-    const struct rp_client_options *options = &client->options;
-    const char *name = "rp_client_options";
-    int code = rp_sized_check(given->struct_size, RP_OPTIONS_REQUIRED, name, error);
-    if (code == 0)
-        code = rp_sized_read(&client->options, sizeof client->options, given, name, error);
-    if (code < 0)
-        return code;
-    if (options->connect_timeout_ns == 0)
-        client->options.connect_timeout_ns = RP_CONNECT_TIMEOUT_NS;
-    if (options->restart_timeout_ns == 0)
-        client->options.restart_timeout_ns = RP_RESTART_TIMEOUT_NS;
-    if (options->state_bytes > RP_STATE_BYTES_MAX)
-        return rp_fail(error, -RP_E_USAGE, NULL, "a state token of %zu bytes is longer than any",
-                       options->state_bytes);
-    if (options->monitor > RP_MONITOR_OFF)
-        return rp_fail(error, -RP_E_USAGE, "use a value of enum rp_monitor", "monitor is %" PRIu32,
-                       options->monitor);
-    if (options->reserved != 0)
-        return rp_fail(error, -RP_E_USAGE, "set the whole struct to 0 before its fields are set",
-                       "struct rp_client_options: reserved: expected 0, found %" PRIu32,
-                       options->reserved);
-    if (options->digest_log && strstr(options->digest_log, "://"))
-        return rp_fail(error, -RP_E_USAGE, "give the path of a file on a disk of this machine",
-                       "digest_log: expected a path, found a URL");
-    if (options->digest_log && options->digest_steps == 0)
-        return rp_fail(error, -RP_E_USAGE, "100 steps, for instance",
-                       "digest_log without digest_steps");
-    if (!options->state != !options->state_bytes)
-        return rp_fail(error, -RP_E_USAGE, "give both, or neither to begin at the seat's position",
-                       "state without state_bytes, or state_bytes (%zu) without state",
-                       options->state_bytes);
-    if (options->expected_bytes > RP_CONTRACT_BYTES_MAX ||
-        !options->expected != !options->expected_bytes)
-        return rp_fail(error, -RP_E_USAGE, "give the text of a contract and its length, or neither",
-                       "expected: a text of 1 to %u bytes, found %zu bytes", RP_CONTRACT_BYTES_MAX,
-                       options->expected_bytes);
-    client->run = rp_format("%s", options->run ? options->run : "default");
-    client->run_dir = options->run_dir ? rp_format("%s", options->run_dir) : NULL;
-    client->digest.path = options->digest_log ? rp_format("%s", options->digest_log) : NULL;
-    client->expected = malloc(options->expected_bytes + 1);
-    if (!client->run || !client->expected || (options->run_dir && !client->run_dir) ||
-        (options->digest_log && !client->digest.path))
-        return rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
-    if (options->expected)
-        memcpy(client->expected, options->expected, options->expected_bytes);
-    code = rp_client_reserve_tokens(client, options->state_bytes + 1, error);
-    if (code == 0 && options->state)
-        rp_client_keep_token(client, options->state, options->state_bytes, 0, 0);
-    return code;
-}
-
 int rp_client_attach(struct rp_client **client_out, const struct rp_client_options *options,
                      struct rp_error *error)
 {
@@ -135,7 +78,7 @@ int rp_client_attach(struct rp_client **client_out, const struct rp_client_optio
     client->socket = -1;
     client->next_row = client->attach_row = RP_NEXT_ROW_ANY;
     pthread_mutex_init(&client->lock, NULL);
-    int code = copy_options(client, options, error);
+    int code = rp_client_copy_options(client, options, error);
     if (code == 0)
         code = rp_client_digest_check(client, error);
     if (code == 0)

@@ -100,6 +100,10 @@ void rp_client_leave_if_closed(struct rp_client *client);
 RP_MUST_CHECK int rp_client_begin_call(struct rp_client *client, struct rp_error *error);
 void rp_client_end_call(struct rp_client *client);
 bool rp_client_is_closed(struct rp_client *client);
+/** Check the options of an attach, and copy them into a client that is zeroed but for its lock. */
+RP_MUST_CHECK int rp_client_copy_options(struct rp_client *client,
+                                         const struct rp_client_options *given,
+                                         struct rp_error *error);
 /** Keep a token as the newest one: of a batch, or of none (lease 0). With `lock` held; there is
  * room for it. */
 void rp_client_keep_token(struct rp_client *client, const uint8_t *token, size_t bytes,

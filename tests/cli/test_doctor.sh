@@ -55,7 +55,7 @@ done
 expect "nothing left of the run directory" 2 "No such file" ls "$work/run"
 
 doctor --json >"$work/report"
-expect "JSON" 0 "^17 True$" "$PYTHON" -c '
+expect "JSON" 0 "^18 True$" "$PYTHON" -c '
 import json, sys
 report = json.load(open(sys.argv[1]))
 print(len(report["checks"]), report["ready"])

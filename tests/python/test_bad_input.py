@@ -292,7 +292,6 @@ OTHER = {  # a config key that is part of the stream, and another value of it
     "long_doc": ("split", "drop"),
     "window": (64, 65),
     "lanes": (1, 2),
-    "num_epochs": (1, 2),
     "max_docs_per_row": (32, 31),
 }
 

@@ -18,7 +18,7 @@ def test_an_interrupt_while_a_batch_is_taken_costs_no_batch(loader, monkeypatch)
     before = loader.state_dict(text=True), loader.next_row
 
     with monkeypatch.context() as patch:
-        patch.setattr("ringpack.loader.Batch", interrupt)  # the library has lent it already
+        patch.setattr("ringpack.loader.new", interrupt)  # the library has lent it already
         for _ in range(2 * SLOTS):
             with pytest.raises(KeyboardInterrupt):
                 next(loader)

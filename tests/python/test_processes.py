@@ -292,7 +292,7 @@ def test_an_interrupt_while_a_batch_is_taken_costs_no_batch(make, expected, monk
         for taken in range(5):
             before = loader.state_dict(text=True), loader.next_row
             with monkeypatch.context() as patch:
-                patch.setattr("ringpack.loader.Batch", interrupt)
+                patch.setattr("ringpack.loader.new", interrupt)
                 with pytest.raises(KeyboardInterrupt):
                     next(loader)
             assert (loader.state_dict(text=True), loader.next_row) == before
@@ -302,7 +302,7 @@ def test_an_interrupt_while_a_batch_is_taken_costs_no_batch(make, expected, monk
             assert loader.state_dict(text=True) != before[0]
         lent = loader.state_dict(text=True)
         with monkeypatch.context() as patch:
-            patch.setattr("ringpack.loader.Batch", interrupt)
+            patch.setattr("ringpack.loader.new", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 next(loader)
         loader.close()  # the batch that nobody got goes back, and the place is before it

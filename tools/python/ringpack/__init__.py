@@ -22,8 +22,9 @@ if type(__spec__.loader).__name__ == "SourceFileLoader":
     _folder = _os.path.dirname(_os.path.abspath(__file__))
     _there = {*_os.listdir(_folder)}
     _wanted = {
-        *("__main__.py", "_arguments.py", "_attached.py", "_client.py", "_convert", "_engine.py"),
-        *("_form.py", "_lease.py", "_library.py", "_log.py", "_machine.py", "_passes.py"),
+        *("__main__.py", "_arguments.py", "_attached.py", "_client.py", "_commands.py"),
+        *("_convert", "_engine.py", "_form.py", "_lease.py", "_library.py", "_log.py"),
+        *("_machine.py", "_passes.py"),
         *("_pin.py", "_placement.py", "_position.py", "_ranks.py", "_room.py", "_state.py"),
         *("_torch.py", "_views.py", "batch.py", "callbacks.py", "errors.py", "hf.py"),
         *("loader.py", "profiles.py", "replay.py", "trainer.py"),

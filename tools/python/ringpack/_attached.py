@@ -14,6 +14,7 @@ import sys
 import time
 import weakref
 from collections import deque
+from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Optional
 
@@ -39,6 +40,11 @@ class Attached(Placed):
     _client: Any = None  # Client, while attached
     _engine: Any = None  # Engine, if it is ours
     _user: Optional[int] = None  # the thread that is in a step of the loader
+    _kind: str
+    _pin_memory: Optional[bool]
+    _start_timeout: float
+    _note_first: Callable[[Client], None]  # _passes.py
+    _move: Callable[[Left], None]  # _position.py
     _closes = 0  # calls of close(): one that attaches meanwhile gives up
 
     def _begin_position(self) -> None:
@@ -101,9 +107,7 @@ class Attached(Placed):
     def _attach(self) -> Client:
         """Attach, and go to where a signal handler asked to go."""
         while True:
-            client = self._client
-            if client is None:
-                client = self._attach_once()
+            client: Client = self._client or self._attach_once()
             asked = self._asked
             if asked is None:
                 return client

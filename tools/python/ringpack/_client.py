@@ -91,8 +91,7 @@ class Client:
         self.pins: Optional[Pins] = None  # of a ring that a GPU reads
         # C3; whoever gets a lease from next() clears it when the lease is safe
         self.taking: Optional[Lease] = None
-        self.revoked = False  # C4
-        self.closed = False
+        self.revoked = self.closed = False  # C4
         self._passing: Optional[Terms] = None  # C3: of what a step returns
         self._spare: Optional[Terms] = None  # of a batch that was returned
         self._run, self._replica = (run, run_dir), replica

@@ -38,11 +38,11 @@ class Pass:
         loader = self._loader
         if loader._begins:
             loader._begin_pass(self._fetcher)
-        batch = loader.next()
+        batch: Optional[Batch] = loader.next()
         if batch is None:
             batch = loader._after_end()
-            if batch is None:
-                raise StopIteration
+        if batch is None:
+            raise StopIteration
         loader._looped = loader._took = True
         return batch
 
@@ -85,13 +85,15 @@ class Passing(Positioned):
     _rewound = False  # this loop has begun at the first row
     _told = False  # that a loop that was left is begun again
     _restart: Optional[bool]  # None: after the end alone
+    _look_ahead_given: Optional[int]
+    _set_look_ahead: Any
 
     def __iter__(self) -> Any:
         """A loop: with restart=True a pass of its own, otherwise it goes on where the last one
         stopped; with return_type="torch" a pass begins after the end in any case."""
         fetcher = _fetcher_of_lightning() if self._look_ahead_given is None else None
         if fetcher is not None or self._restarts_loops():
-            return Pass(self, fetcher)
+            return Pass(self, fetcher)  # type: ignore[arg-type]
         if self._trail:  # the loop before had taken batches that it never used
             self._move_back()
         if self._ended:

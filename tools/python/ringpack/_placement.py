@@ -21,7 +21,8 @@ from typing import Any, NamedTuple, Optional
 
 from ._arguments import Corpus, FilePath, digest_file
 from ._client import Client
-from ._engine import Command, ServeCommand, ask_contract, engine_commands, run_program
+from ._commands import Command, ServeCommand, engine_commands
+from ._engine import ask_contract, run_program
 from ._log import logger
 from ._ranks import Ranks, find_ranks, settle_ranks
 from .errors import PASSING, CheckpointMismatchError, EngineGoneError, UsageError

@@ -49,8 +49,8 @@ class Positioned(Attached):
 
         batch: the position after that one, for loops that take batches before they use them."""
         if isinstance(batch, bool):
-            batch, text = None, batch  # state_dict(True), as it was called
-        if batch is not None:
+            text = batch  # state_dict(True), as it was called
+        elif batch is not None:
             return batch.state_dict(text)
         token, room = self._token_of_place()
         return state_in_form(token, room, self._kind, text)
@@ -110,7 +110,8 @@ class Positioned(Attached):
         """Global row of the present position."""
         place = self._place()
         if place is self._client and not self._trail:
-            return place.next_row()
+            row: int = place.next_row()
+            return row
         return Left(*self._token_of_place()).next_row()
 
     @property

@@ -174,7 +174,7 @@ class Loader(Passing):
     # ---- batches --------------------------------------------------------------------------------
 
     def __next__(self) -> Batch:
-        batch = self.next()
+        batch: Optional[Batch] = self.next()
         if batch is None:
             raise StopIteration
         return batch
@@ -221,7 +221,8 @@ class Loader(Passing):
                     given = batch
                     client.taking = None  # nothing can come in from here to the caller (C3)
                 if client.revoked:
-                    lease = self._give_up(client, batch)
+                    self._give_up(client, batch)
+                    lease = None
                     continue
                 return given
         finally:
@@ -271,7 +272,8 @@ class Loader(Passing):
                 batch = batch_of(lease, self._form)
                 client.taking = None
                 if client.revoked:
-                    lease = self._give_up(client, batch)
+                    self._give_up(client, batch)
+                    lease = None
                     continue
                 return batch
         finally:

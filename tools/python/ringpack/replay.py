@@ -12,7 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any, Optional, overload
 
 from ._arguments import Corpus, FilePath, check_form, whole, working_folder
-from ._engine import Engine, ask_program, engine_command, is_kept
+from ._commands import engine_command
+from ._engine import Engine, ask_program, is_kept
 from .batch import Batch
 from .errors import PASSING, UsageError
 from .loader import Loader
