@@ -76,6 +76,9 @@ def test_a_page_holds_hostile_text_and_nothing_else(program, folder, texts):
         assert attributes.get("href", "#").startswith("#")
     assert not re.search(r"url\(|@import|https?://(?!x/y)", text)
     assert "default-src 'none'" in text
+    boxes = [attributes.get("class") == "wide" for tag, attributes in page.tags]
+    tables = [i for i, (tag, _) in enumerate(page.tags) if tag == "table"]
+    assert tables and all(boxes[i - 1] for i in tables), "a table widens the page"
     words = "".join(page.words)
     assert HOSTILE[0].decode() in words and "needle" in words and "\u6f22\u5b57" in words
     assert not set(words) & {"\x00", "\x07", "\x1b", "\x9b", "\u202e"}
