@@ -283,7 +283,8 @@ def test_engines_lie(program, folder):
         expected = dict.fromkeys(answers, "refused") | {"odd": "running", "words": "running"}
         assert found == {**expected, "nobody": "stopped"} and not well
         families = families_of(metrics.ask("/metrics")[1])
-        assert values(families, "ringpack_source_tokens") == {(HOSTILE,): 3}
+        shown = HOSTILE.replace("\u2028", r"\342\200\250")  # a separator of lines is escaped
+        assert values(families, "ringpack_source_tokens") == {(shown,): 3}
         assert [s.labels["run"] for s in families["ringpack_rows"].samples] == ["words"]
     for engine in made:
         engine.stop()
