@@ -12,7 +12,7 @@
 #define HEIGHT 150.0
 #define TICKS_MAX 12 /* a range has at most 5 steps, so at most 6 ticks */
 
-static double place(double value, struct rp_range range, double size)
+static double place(double value, struct rp_chart_range range, double size)
 {
     return range.most > range.least ? size * (value - range.least) / (range.most - range.least)
                                     : size / 2;
@@ -41,7 +41,7 @@ static const char *label_on(enum rp_axis axis, double value, char text[RP_CMD_TE
 }
 
 /* Round numbers in a range from 0 or above: multiples of 1, 2 or 5 times a power of ten. */
-static size_t ticks_of(struct rp_range range, double ticks[TICKS_MAX])
+static size_t ticks_of(struct rp_chart_range range, double ticks[TICKS_MAX])
 {
     double across = range.most - range.least;
     size_t count = 0;
@@ -61,12 +61,12 @@ static size_t ticks_of(struct rp_range range, double ticks[TICKS_MAX])
 }
 
 /* From the top of a chart, in percent of its height. */
-static double depth_of(double value, struct rp_range up)
+static double depth_of(double value, struct rp_chart_range up)
 {
     return 100 * (1 - place(value, up, 1));
 }
 
-void rp_chart_begin(FILE *out, const char *title, const char *unit, struct rp_range up)
+void rp_chart_begin(FILE *out, const char *title, const char *unit, struct rp_chart_range up)
 {
     char text[RP_CMD_TEXT_BYTES];
     double ticks[TICKS_MAX];
@@ -84,7 +84,7 @@ void rp_chart_begin(FILE *out, const char *title, const char *unit, struct rp_ra
     fputs("\"/>", out);
 }
 
-void rp_chart_end(FILE *out, enum rp_axis axis, const char *unit, struct rp_range across)
+void rp_chart_end(FILE *out, enum rp_axis axis, const char *unit, struct rp_chart_range across)
 {
     char text[RP_CMD_TEXT_BYTES];
     fputs("</svg>", out);
@@ -102,9 +102,9 @@ void rp_chart_across(FILE *out, const char *left, const char *middle, const char
             left, middle, right, unit);
 }
 
-static struct rp_range range_of(const double *values, size_t count)
+static struct rp_chart_range range_of(const double *values, size_t count)
 {
-    struct rp_range range = {values[0], values[0]};
+    struct rp_chart_range range = {values[0], values[0]};
     for (size_t i = 1; i < count; i++) {
         range.least = values[i] < range.least ? values[i] : range.least;
         range.most = values[i] > range.most ? values[i] : range.most;
@@ -118,7 +118,7 @@ void rp_chart_line(FILE *out, const struct rp_chart *chart, const double *x, con
     char least[RP_CMD_TEXT_BYTES], most[RP_CMD_TEXT_BYTES];
     if (count < 2)
         return;
-    struct rp_range across = range_of(x, count), up = range_of(y, count);
+    struct rp_chart_range across = range_of(x, count), up = range_of(y, count);
     fprintf(out, "<h3>%s</h3>\n<p class=\"meta\">%s, from %s to %s</p>\n", chart->title,
             chart->up_unit, label(up.least, least), label(up.most, most));
     if (up.least > 0 && up.least < 0.5 * up.most)

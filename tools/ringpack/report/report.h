@@ -48,7 +48,7 @@ void rp_report_waits(FILE *out, const json_t *stat);
 
 /* Texts of a chart are those of the program: nothing is escaped. */
 
-struct rp_range {
+struct rp_chart_range {
     double least, most; /* both at least 0 */
 };
 
@@ -61,9 +61,9 @@ struct rp_chart {
 };
 
 /** Begin a drawing of 1000 x 150 with round numbers of `up` at its left, each with the unit. */
-void rp_chart_begin(FILE *out, const char *title, const char *unit, struct rp_range up);
+void rp_chart_begin(FILE *out, const char *title, const char *unit, struct rp_chart_range up);
 /** End it, with the values of the other axis below. */
-void rp_chart_end(FILE *out, enum rp_axis axis, const char *unit, struct rp_range across);
+void rp_chart_end(FILE *out, enum rp_axis axis, const char *unit, struct rp_chart_range across);
 /** The texts of a horizontal axis at its left end, its middle and its right end; ends the chart. */
 void rp_chart_across(FILE *out, const char *left, const char *middle, const char *right,
                      const char *unit);

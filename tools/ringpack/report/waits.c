@@ -82,9 +82,9 @@ void rp_report_waits(FILE *out, const json_t *stat)
             "the time of all trainers of this node; each column is %s</p>\n",
             percent, rp_cmd_seconds_text(period, each));
     legend(out, periods);
-    rp_chart_begin(out, "Waits by cause over time", " %", (struct rp_range){0, percent});
+    rp_chart_begin(out, "Waits by cause over time", " %", (struct rp_chart_range){0, percent});
     for (size_t i = 0; i < json_array_size(periods); i++)
         column(out, periods, i, most);
     rp_chart_end(out, RP_AXIS_SECONDS, "time since the engine started",
-                 (struct rp_range){0, period * (double)json_array_size(periods)});
+                 (struct rp_chart_range){0, period * (double)json_array_size(periods)});
 }
