@@ -16,8 +16,9 @@ import termios
 import numpy
 import pytest
 import ringpack
+from browser_kit import width_on
 from explain_kit import explain, rows_of
-from stream_kit import write_megatron
+from stream_kit import LONG, write_megatron
 
 HOSTILE = [
     b"</pre><script>alert(1)</script><img src=http://x/y onerror=alert(2)> \"' onload=x",
@@ -76,6 +77,9 @@ def test_a_page_holds_hostile_text_and_nothing_else(program, folder, texts):
         assert attributes.get("href", "#").startswith("#")
     assert not re.search(r"url\(|@import|https?://(?!x/y)", text)
     assert "default-src 'none'" in text
+    boxes = [attributes.get("class") == "wide" for tag, attributes in page.tags]
+    tables = [i for i, (tag, _) in enumerate(page.tags) if tag == "table"]
+    assert tables and all(boxes[i - 1] for i in tables), "a table widens the page"
     words = "".join(page.words)
     assert HOSTILE[0].decode() in words and "needle" in words and "\u6f22\u5b57" in words
     assert not set(words) & {"\x00", "\x07", "\x1b", "\x9b", "\u202e"}
@@ -94,6 +98,16 @@ def test_a_page_holds_hostile_text_and_nothing_else(program, folder, texts):
     assert widths == pytest.approx(
         [100 * part["tokens"] / 128 for row in rows for part in row["fragments"]], abs=1e-3
     )
+
+
+@pytest.mark.skipif(not LONG, reason="needs RP_LONG=1")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_page_fits_a_screen(program, folder, texts, width):
+    """Also with all lists of fragments open."""
+    out = folder / "step.html"
+    explain(program, "-c", texts, "--row", "0-99", "-o", out)
+    page = out.read_text().replace("<details>", "<details open>")
+    assert width_on(page, folder, width) == width
 
 
 def test_text_is_decoded_and_searched(program, texts):

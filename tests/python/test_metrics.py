@@ -13,7 +13,7 @@ import time
 import urllib.request
 
 import pytest
-from browser_kit import SCHEMES, browse
+from browser_kit import SCHEMES, TIME, browse, width_on
 import ringpack
 from conftest import ROOT
 from stream_kit import LONG, PATIENCE, Corpus, Engine, Ranks, wait_until
@@ -114,9 +114,75 @@ def test_other_places(served):
 def test_the_page_in_a_browser(served, tmp_path, scheme):
     """Dark and light: its script runs, and nothing is said in the console."""
     engine, _, metrics = served
-    options = "--virtual-time-budget=3000", "--dump-dom"
-    shown = browse(f"http://127.0.0.1:{metrics.port}/", tmp_path, scheme, *options)
+    shown = browse(f"http://127.0.0.1:{metrics.port}/", tmp_path, scheme, *TIME, "--dump-dom")
     assert f"<h2>{engine.run}</h2>" in shown and "running: the engine answers" in shown
+
+
+def test_the_page_shows_what_top_shows(served):
+    """The page reads only what the engine says, and of that all that `top` draws."""
+    engine, _, metrics = served
+    page, stat = metrics.ask("/")[1], ringpack.stat(engine.run, engine.folder)
+    needed = {
+        "stat": "step next_row fill ranks ledger alerts saves save_failures save_age_seconds"
+        " save_bytes save_seconds save_error unsaved_rows resident_bytes mapped_share",
+        "rank": "holds quarantined cause cause_rank cause_seconds waiting_seconds waits"
+        " wait_p99_seconds behind_rows",
+        "source": "source tokens token_share weight_share epochs",
+        "alert": "alert raised age_seconds message",
+    }
+    told = {"stat": stat, "rank": stat["ranks"][0]}
+    told |= {"source": stat["ledger"][0], "alert": stat["alerts"][0]}
+    for name, keys in needed.items():
+        used = set(re.findall(rf"\b{name}\.(\w+)", page)) - {"json"}
+        assert set(keys.split()) <= used, set(keys.split()) - used
+        assert used <= set(told[name]) | {"cause_rank"}, used - set(told[name])
+
+
+LEDGER = {"tokens": 7e6, "token_share": 0.52, "weight_share": 0.5, "epochs": 1.25}
+RANK = {"rank": 0, "replica": 0, "attached": True, "pid": 7, "tail": 5, "release": 3, "slots": 8}
+WAITS = {"waits": 3, "wait_p99_seconds": 0.25, "behind_rows": 2, "cause": "trainer"}
+WAITS |= {"cause_rank": 1, "waiting_seconds": 4, "cause_seconds": {"disk": 1, "pack": 0, "plan": 9}}
+SAVES = {"saves": 4, "save_failures": 1, "save_age_seconds": 61, "save_bytes": 28000}
+SAVES |= {"save_seconds": 0.02, "unsaved_rows": 9, "save_error": HOSTILE}
+ALERT = {"alert": "starved", "raised": True, "age_seconds": 5, "message": "rank 0 waits"}
+SHOWN = [
+    ">17</b><span>step<",
+    ">52.00 %</td><td>50.00 %</td><td>1.250<",
+    ">3</td><td>250 ms</td><td>2</td><td>trainer 1, 4.0 s</td><td>plan 9.0 s, disk 1.0 s<",
+    ">saves 4, 1 failed; the last one 1 min 1 s ago, 28.0 kB in 20 ms; "
+    "a crash would repeat 9 rows<",
+    ">alert starved, 5.0 s: rank 0 waits<",
+    "&lt;script&gt;",
+]
+
+
+# Answers without a server; a reader scrolls a table, and it is drawn anew.
+LIVE = """
+window.fetch = async () => ({json: async () => (%s)});
+setTimeout(() => { document.querySelector(".wide").scrollLeft = 20; }, 500);
+setTimeout(() => { document.title = "kept " + document.querySelector(".wide").scrollLeft; }, 2700);
+"""
+
+
+@pytest.mark.skipif(not LONG, reason="needs RP_LONG=1")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_draws_a_run(program, folder, tmp_path, width):
+    told = {"step": 17, "ledger": [{"source": "w" * 90, **LEDGER}, None], "alerts": [ALERT]}
+    engine = FakeEngine(folder, "drawn", stat_of("drawn", **told, **SAVES, ranks=[RANK | WAITS]))
+    with Metrics(program, folder) as metrics:
+        address = f"http://127.0.0.1:{metrics.port}/"
+        shown = browse(address, tmp_path, "light", *TIME, "--dump-dom")
+        for piece in SHOWN:
+            assert piece in shown, (piece, shown)
+        still = re.sub(r"<script>.*</script>", "", shown, flags=re.S)
+        assert width_on(still, tmp_path, width) == width
+        page = metrics.ask("/")[1]
+        live = tmp_path / "live.html"
+        live.write_text(page.replace("<script>", f"<script>{LIVE % metrics.ask('/stat.json')[1]}"))
+        size = "--window-size=500,900"
+        kept = browse(f"file://{live}", tmp_path, "light", size, *TIME, "--dump-dom")
+        assert "<title>kept 20" in kept
+    engine.stop()
 
 
 def test_a_port_is_taken_and_bad_arguments(program, folder, served):
@@ -217,7 +283,7 @@ def test_engines_lie(program, folder):
         expected = dict.fromkeys(answers, "refused") | {"odd": "running", "words": "running"}
         assert found == {**expected, "nobody": "stopped"} and not well
         families = families_of(metrics.ask("/metrics")[1])
-        shown = HOSTILE.replace("\u2028", "\\342\\200\\250")  # a control character, by its bytes
+        shown = HOSTILE.replace("\u2028", r"\342\200\250")  # a separator of lines is escaped
         assert values(families, "ringpack_source_tokens") == {(shown,): 3}
         assert [s.labels["run"] for s in families["ringpack_rows"].samples] == ["words"]
     for engine in made:

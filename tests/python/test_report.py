@@ -2,13 +2,14 @@
 """`ringpack report`: what a page says of a run, against its checkpoints and its engine."""
 
 import html
+import html.parser
 import json
 import re
 import shutil
 import subprocess
 
 import pytest
-from browser_kit import SCHEMES, browse
+from browser_kit import SCHEMES, browse, width_on
 import ringpack
 from stream_kit import LONG, Corpus, Engine, Ranks
 from watch_kit import FakeEngine, stat_of
@@ -27,6 +28,46 @@ def cells(page):
     """Rows of all tables, as texts."""
     rows = re.findall(r"<tr>(.*?)</tr>", page, re.S)
     return [[html.unescape(c) for c in re.findall(r"<td>(.*?)</td>", row)] for row in rows]
+
+
+class Shape(html.parser.HTMLParser):
+    """Tables outside of a box that scrolls by itself, and the axes of each drawing."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.loose, self.axes = [], [], []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        known = dict(attributes)
+        kind = known.get("class", "")
+        if tag in ("meta", "path", "rect"):
+            return
+        if tag == "table" and self.open[-1] != "wide" and kind != "pairs":
+            self.loose.append(self.getpos())
+        if kind == "chart":
+            self.axes.append({"up": [], "across": [], "unit": []})
+        self.open.append(kind or tag)
+        self.top = float(known.get("style", "top:0%")[4:-1]) if tag == "span" else None
+
+    def handle_endtag(self, tag):
+        if tag not in ("path", "rect"):
+            self.open.pop()
+
+    def handle_data(self, data):
+        for kind in set(self.open) & {"up", "across", "unit"}:
+            self.axes[-1][kind].append((data, self.top) if kind == "up" else data)
+
+
+def check_numbers(axis, low, high):
+    """Every number of a vertical axis stands at its height."""
+    scale = {"k": 1e3, "M": 1e6}
+    assert len(axis["up"]) >= 2
+    for text, top in axis["up"]:
+        number, *unit = text.split()
+        value = float(number) * scale.get("".join(unit), 1)
+        assert top == pytest.approx(100 * (high - value) / (high - low), abs=2), (text, axis)
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +114,19 @@ def test_checkpoints_of_a_directory(program, saved):
         fill = token["emitted"] / (known["next_row"] * token["seq_len"])
         assert row[4] == f"{100 * fill:.3f} %"
     assert page.count("<svg") == 3 and page.count('class="bar"') == len(paths)
+    shape = Shape(page)
+    position, fill, throughput, mixture = shape.axes
+    assert shape.loose == []
+    check_numbers(position, 0, show(program, paths[-1])["next_row"])
+    for axis in (position, fill, throughput):
+        assert len(axis["across"]) == 3 and axis["up"], axis
+    assert position["unit"] == throughput["unit"] == ["time of the save (UTC)"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", position["across"][2])
+    first, last = (show(program, paths[i])["next_row"] for i in (0, -1))
+    assert fill["across"] == [f"{n:g}" for n in (first, (first + last) / 2, last)]
+    assert mixture["across"] == ["0 %", "50 %", "100 %"] and fill["unit"] == ["rows"]
+    rows = [str(show(program, path)["next_row"]) for path in paths]
+    assert re.findall(r'class="save"><span>(\d+)<', page) == rows
     for bar in re.findall(r'class="bar".*?</div>', page):
         widths = [float(width) for width in re.findall(r"width:([\d.]+)%", bar)]
         assert len(widths) == 2 and abs(sum(widths) - 100) < 0.1 and widths[0] > widths[1]
@@ -89,6 +143,7 @@ def test_a_run_and_one_checkpoint(program, saved, folder):
     assert known["next row"] == f"{stat['next_row']:,}" and known["ringpack"] == stat["version"]
     assert known["saves"] == str(stat["saves"]) and known["seq_len"] == "48"
     assert HOSTILE in [row[0] for row in cells(page) if row]
+    assert Shape(page).loose == [] and page.count('class="wide"') >= 3
     assert "1 that verify" in report(program, paths[0])
 
 
@@ -154,6 +209,11 @@ def test_waits_by_cause_over_time(program, folder):
     disk, pack = found[0][0], found[1][0]
     assert disk != pack and len(found) == 3
     assert found == [[disk, 0, 50, 100], [pack, 0, 0, 50], [disk, 666.67, 125, 25]]
+    (axis,) = Shape(page).axes
+    assert [text for text, _ in axis["up"]] == ["0 %", "20 %", "40 %", "60 %"]
+    check_numbers({"up": [(text[:-2], top) for text, top in axis["up"]]}, 0, 75)
+    assert axis["across"] == ["0 us", "3.0 s", "6.0 s"]
+    assert axis["unit"] == ["time since the engine started"]
     assert "at most 75 % of the time" in page and "each column is 2.0 s" in page
     assert "disk 1.2 s" in page or "disk 1.3 s" in page
     engine.stop()
@@ -168,3 +228,12 @@ def test_in_a_browser(program, saved, folder, scheme):
     options = f"--screenshot={folder}/page.png", "--window-size=1100,1600"
     browse(f"file://{folder}/run.html", folder, scheme, *options)
     assert (folder / "page.png").stat().st_size > 10000
+
+
+@pytest.mark.skipif(not LONG, reason="needs RP_LONG=1")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_fits_a_screen(program, saved, folder, width):
+    engine, kept, _ = saved
+    page = report(program, engine.run, kept, "--run-dir", engine.folder)
+    assert width_on(page, folder, width) == width
+    assert width_on(page.replace("overflow-x:auto", ""), folder, 390) > 390, "it cannot fail"

@@ -5,6 +5,17 @@
 #include <errno.h>
 #include <unistd.h>
 
+double rp_page_round_up(double value)
+{
+    double power = 1;
+    while (power > value)
+        power /= 10;
+    while (10 * power <= value)
+        power *= 10;
+    double digit = value / power;
+    return power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
+}
+
 int rp_page_file_open(struct rp_page_file *page, const char *path, struct rp_error *error)
 {
     page->out = NULL;

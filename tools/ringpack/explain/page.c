@@ -26,6 +26,7 @@ static const char head_text[] =
     ".legend i{display:inline-block;width:.9em;height:.9em;border-radius:2px;margin-right:.35em;"
     "vertical-align:-1px}\n"
     ".f,.legend i{background:hsl(var(--h) var(--s) var(--l))}\n"
+    "body{overflow-wrap:anywhere}.wide{overflow-x:auto}.wide table{min-width:50rem}\n"
     ".row{margin:.9rem 0}.bar{display:flex;height:28px;border-radius:3px;overflow:hidden;"
     "background:var(--pad)}\n"
     ".bar .f{flex:none;border-right:1px solid var(--bg);box-sizing:border-box;overflow:hidden;"
@@ -142,13 +143,14 @@ static void page_row(struct rp_printer *printer, const struct rp_explained_row *
                                 : "");
     for (uint32_t i = 0; i < row->count; i++)
         page_piece(printer, row, &row->parts[i]);
-    fputs("</div>\n<details><summary>fragments</summary>\n<table><tr><th class=\"n\">at</th>"
+    fputs("</div>\n<details><summary>fragments</summary>\n<div class=\"wide\" tabindex=\"0\">"
+          "<table><tr><th class=\"n\">at</th>"
           "<th class=\"n\">tokens</th><th>document</th><th>file</th><th>content</th></tr>\n",
           out);
     for (uint32_t i = 0; i < row->count; i++)
         if (row->parts[i].matches)
             page_line(printer, row, &row->parts[i]);
-    fputs("</table></details></section>\n", out);
+    fputs("</table></div></details></section>\n", out);
 }
 
 static void page_document(struct rp_printer *printer, const struct rp_explained_document *document)

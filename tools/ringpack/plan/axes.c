@@ -3,19 +3,8 @@
 #include <stdarg.h>
 
 #include "cmd.h"
+#include "page_file.h"
 #include "plan/drawing.h"
-
-/* Of 1, 2 and 5 and their multiples by powers of ten, the least that is at least `value` > 0. */
-static double round_up(double value)
-{
-    double power = 1;
-    while (power > value)
-        power /= 10;
-    while (10 * power <= value)
-        power *= 10;
-    double digit = value / power;
-    return power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
-}
 
 void rp_panel_title(const struct rp_panel *panel, const char *title, const char *format, ...)
 {
@@ -32,7 +21,7 @@ void rp_panel_title(const struct rp_panel *panel, const char *title, const char 
 
 void rp_panel_shares(struct rp_panel *panel, double most, int parts_max)
 {
-    double step = round_up(most / parts_max);
+    double step = rp_page_round_up(most / parts_max);
     int parts = 1;
     while (parts < parts_max && parts * step < most)
         parts++;
@@ -49,7 +38,7 @@ void rp_panel_shares(struct rp_panel *panel, double most, int parts_max)
 void rp_panel_rows(const struct rp_panel *panel)
 {
     char text[RP_CMD_TEXT_BYTES];
-    uint64_t step = (uint64_t)round_up(rp_larger(panel->x_end / 8, 1));
+    uint64_t step = (uint64_t)rp_page_round_up(rp_larger(panel->x_end / 8, 1));
     for (uint64_t row = 0; (double)row <= panel->x_end; row += step)
         fprintf(panel->out, "<text class=\"d m\" x=\"%.1f\" y=\"%.1f\">%s%s</text>\n",
                 rp_panel_x(panel, (double)row), panel->top + panel->height + 16,

@@ -25,12 +25,21 @@ static const char style[] =
     "auto;max-width:1100px;padding:0 1rem}\n"
     "h1{font-size:1.3rem;margin:0}h2{font-size:1.1rem;margin:1.6rem 0 .3rem}h3{font-size:1rem;"
     "margin:1rem 0 0}p{margin:.2rem 0}.meta{color:var(--dim)}.ill{color:var(--ill)}\n"
+    "body{overflow-wrap:anywhere}.wide{overflow-x:auto}.wide table{overflow-wrap:normal}"
+    ".wide td{white-space:nowrap}.wide td:first-child{min-width:7em}.wide td:first-child,"
+    ".wide td:nth-child(2):last-child{white-space:normal;overflow-wrap:anywhere}\n"
     "table{border-collapse:collapse;width:100%;font-size:13px;margin:.4rem 0}"
     "td,th{text-align:right;padding:.2rem .6rem .2rem 0;border-bottom:1px solid var(--line);"
     "font-variant-numeric:tabular-nums}td:first-child,th:first-child{text-align:left}"
-    "td{overflow-wrap:anywhere}\n"
-    "svg{width:100%;height:150px;display:block;border-bottom:1px solid var(--line)}"
+    "\nsvg{width:100%;height:150px;display:block;border-bottom:1px solid var(--line)}"
     "path{fill:none;stroke:var(--ink);stroke-width:2;vector-effect:non-scaling-stroke}\n"
+    "path.grid{stroke:var(--line);stroke-width:1}\n"
+    ".chart,.save{display:grid;grid-template-columns:4.5rem minmax(0,1fr);color:var(--dim);"
+    "font-size:12px;font-variant-numeric:tabular-nums}.chart{margin:.6rem 0}.up{position:relative}"
+    ".up span{position:absolute;right:.5rem;transform:translateY(-50%);line-height:1}"
+    ".save span{text-align:right;padding-right:.5rem}.across,.unit{grid-column:2}"
+    ".across{display:grid;grid-template-columns:repeat(3,1fr)}.across :nth-child(2),.unit{"
+    "text-align:center}.across :last-child{text-align:right}\n"
     "rect{fill:hsl(var(--h) var(--s) var(--l))}"
     ".bar{display:flex;height:16px;margin:1px 0;border-radius:2px;overflow:hidden}"
     ".bar i,.legend i{background:hsl(var(--h) var(--s) var(--l))}.bar i{flex:none}"
@@ -46,7 +55,7 @@ static void cell(FILE *out, const char *text)
 
 static void heads(FILE *out, const char *const *texts)
 {
-    fputs("<table><tr>", out);
+    fputs("<div class=\"wide\" tabindex=\"0\"><table><tr>", out);
     for (; *texts; texts++)
         fprintf(out, "<th>%s</th>", *texts);
     fputs("</tr>\n", out);
@@ -88,7 +97,7 @@ static void objects(FILE *out, const char *title, const json_t *array, const str
     char text[RP_CMD_TEXT_BYTES];
     if (json_array_size(array) == 0)
         return;
-    fprintf(out, "<h2>%s</h2>\n<table><tr>", title);
+    fprintf(out, "<h2>%s</h2>\n<div class=\"wide\" tabindex=\"0\"><table><tr>", title);
     for (const struct column *c = columns; c->key; c++)
         fprintf(out, "<th>%s</th>", c->head);
     fputs("</tr>\n", out);
@@ -98,7 +107,7 @@ static void objects(FILE *out, const char *title, const json_t *array, const str
             cell(out, value_text(c->key, json_object_get(json_array_get(array, i), c->key), text));
         fputs("</tr>\n", out);
     }
-    fputs("</table>\n", out);
+    fputs("</table></div>\n", out);
 }
 
 static void single_values(FILE *out, const json_t *stat)
@@ -134,7 +143,7 @@ static void single_values(FILE *out, const json_t *stat)
         {"ended", "the stream has ended"},
     };
     char text[RP_CMD_TEXT_BYTES];
-    fputs("<h2>The engine</h2>\n<table>\n", out);
+    fputs("<h2>The engine</h2>\n<table class=\"pairs\">\n", out);
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
         const json_t *value = json_object_get(stat, shown[i].key);
         if (!value || json_is_null(value))
@@ -185,13 +194,14 @@ static double fill_of(const struct rp_report_point *point)
 static void mixture(FILE *out, const struct rp_report *report)
 {
     const struct rp_report_point *last = &report->points[report->point_count - 1];
+    char row[RP_CMD_TEXT_BYTES];
     fputs("<h3>Mixture, from save to save</h3>\n<p class=\"legend\">", out);
     for (uint32_t s = 0; s < last->source_count; s++) {
         fprintf(out, "<i style=\"--h:%" PRIu64 "\"></i>", RP_PAGE_HUE(s));
         rp_words_html(out, last->names[s] ? last->names[s] : "");
         fprintf(out, ", epoch %" PRIu64, last->sources[s].begun_epoch);
     }
-    fputs("</p>\n", out);
+    fputs("</p>\n<p class=\"meta\">next row of the save</p>\n", out);
     for (size_t i = 0; i < report->point_count; i++) {
         const struct rp_report_point *point = &report->points[i], *before = point - 1;
         bool continues = i > 0 && before->source_count == point->source_count;
@@ -203,16 +213,26 @@ static void mixture(FILE *out, const struct rp_report *report)
             parts[s] = (double)(now >= old ? now - old : now); /* weights were changed: from 0 on */
             all += parts[s];
         }
-        fprintf(out, "<div class=\"bar\" title=\"to row %" PRIu64 "\">", point->info.next_row);
+        fprintf(out, "<div class=\"save\"><span>%s</span><div class=\"bar\">",
+                rp_cmd_short_text((double)point->info.next_row, row));
         for (uint32_t s = 0; s < count && all > 0; s++)
             fprintf(out, "<i style=\"--h:%" PRIu64 ";width:%.3f%%\"></i>", RP_PAGE_HUE(s),
                     100 * parts[s] / all);
-        fputs("</div>\n", out);
+        fputs("</div></div>\n", out);
     }
+    fputs("<div class=\"chart\">", out);
+    rp_chart_across(out, "0 %", "50 %", "100 %", "of the tokens since the save before");
 }
 
 static void charts(FILE *out, const struct rp_report *report)
 {
+    static const char time_unit[] = "time of the save (UTC)";
+    static const struct rp_chart position = {"Position over time", "rows", time_unit,
+                                             RP_AXIS_TIMES},
+                                 fill = {"Fill over rows", "% of the tokens of all rows", "rows",
+                                         RP_AXIS_NUMBERS},
+                                 throughput = {"Throughput from save to save", "tokens/s",
+                                               time_unit, RP_AXIS_TIMES};
     size_t count = report->point_count;
     double *x = rp_calloc(3 * count, sizeof *x);
     if (!x)
@@ -223,15 +243,15 @@ static void charts(FILE *out, const struct rp_report *report)
         rows[i] = (double)report->points[i].info.next_row;
         other[i] = 100 * fill_of(&report->points[i]);
     }
-    rp_chart_line(out, "Position over time", x, rows, count, "rows");
-    rp_chart_line(out, "Fill over rows", rows, other, count, "% of the tokens of all rows");
+    rp_chart_line(out, &position, x, rows, count);
+    rp_chart_line(out, &fill, rows, other, count);
     for (size_t i = 1; i < count; i++) {
         double seconds = x[i] - x[i - 1];
         double tokens = (double)report->points[i].emitted - (double)report->points[i - 1].emitted;
         other[i - 1] = seconds > 0 && tokens > 0 ? tokens / seconds : 0;
     }
     if (count > 2)
-        rp_chart_line(out, "Throughput from save to save", x + 1, other, count - 1, "tokens/s");
+        rp_chart_line(out, &throughput, x + 1, other, count - 1);
     free(x);
 }
 
@@ -272,7 +292,7 @@ static void checkpoints(FILE *out, const struct rp_report *report)
                                   before->info.rows != point->info.rows);
         point_line(out, point, is_moved);
     }
-    fputs("</table>\n", out);
+    fputs("</table></div>\n", out);
 }
 
 void rp_report_page(FILE *out, const struct rp_report *report)

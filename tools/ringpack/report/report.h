@@ -46,9 +46,29 @@ void rp_report_waits(FILE *out, const json_t *stat);
 
 /* chart.c */
 
-/** A line of y over x, both growing or not; nothing if there are fewer than two points. Labels are
- * texts of the program, not of strangers. */
-void rp_chart_line(FILE *out, const char *title, const double *x, const double *y, size_t count,
-                   const char *unit);
+/* Texts of a chart are those of the program: nothing is escaped. */
+
+struct rp_chart_range {
+    double least, most; /* both at least 0 */
+};
+
+/* The values of a horizontal axis. */
+enum rp_axis { RP_AXIS_NUMBERS, RP_AXIS_SECONDS, RP_AXIS_TIMES /* seconds since 1970 */ };
+
+struct rp_chart {
+    const char *title, *up_unit, *across_unit;
+    enum rp_axis across;
+};
+
+/** Begin a drawing of 1000 x 150 with round numbers of `up` at its left, each with the unit. */
+void rp_chart_begin(FILE *out, const char *title, const char *unit, struct rp_chart_range up);
+/** End it, with the values of the other axis below. */
+void rp_chart_end(FILE *out, enum rp_axis axis, const char *unit, struct rp_chart_range across);
+/** The texts of a horizontal axis at its left end, its middle and its right end; ends the chart. */
+void rp_chart_across(FILE *out, const char *left, const char *middle, const char *right,
+                     const char *unit);
+/** A line of y over x, both growing or not; nothing if there are fewer than two points. */
+void rp_chart_line(FILE *out, const struct rp_chart *chart, const double *x, const double *y,
+                   size_t count);
 
 #endif

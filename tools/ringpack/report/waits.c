@@ -76,16 +76,15 @@ void rp_report_waits(FILE *out, const json_t *stat)
     char each[RP_CMD_TEXT_BYTES];
     if (most <= 0 || period <= 0 || ranks == 0)
         return;
+    double percent = 100 * most / (period * (double)ranks);
     fprintf(out,
             "<h3>What trainers waited for, over time</h3>\n<p class=\"meta\">at most %.3g %% of "
             "the time of all trainers of this node; each column is %s</p>\n",
-            100 * most / (period * (double)ranks), rp_cmd_seconds_text(period, each));
+            percent, rp_cmd_seconds_text(period, each));
     legend(out, periods);
-    fprintf(out,
-            "<svg viewBox=\"0 0 %.0f %.0f\" preserveAspectRatio=\"none\" role=\"img\" "
-            "aria-label=\"Waits by cause over time\">",
-            WIDTH, HEIGHT);
+    rp_chart_begin(out, "Waits by cause over time", " %", (struct rp_chart_range){0, percent});
     for (size_t i = 0; i < json_array_size(periods); i++)
         column(out, periods, i, most);
-    fputs("</svg>\n", out);
+    rp_chart_end(out, RP_AXIS_SECONDS, "time since the engine started",
+                 (struct rp_chart_range){0, period * (double)json_array_size(periods)});
 }
