@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of README.md, section "Use it", are run in their order, as a reader would type them."""
+"""The commands of README.md, section "Use it", are run in their order, as a reader would."""
 
 import os
 import re
@@ -29,7 +29,7 @@ until grep -q saved log.txt; do kill -0 %%; sleep 0.1; done
 
 def commands():
     section = README.split("## Use it")[1].split("\n## ")[0]
-    return [line.split("#")[0].strip() for line in re.findall(r"^    (ringpack .*)$", section, re.M)]
+    return [line.split("#")[0].strip() for line in re.findall("^    (ringpack .*)", section, re.M)]
 
 
 def script():

@@ -37,7 +37,8 @@ PAGES = {  # page of the site: file of the tree
     **{
         f"guide/{name}.md": f"{DOCS}{name}.md"
         for name in (
-            "operating watching stat log explaining proof mixtures evaluation sft masks remote tuning"
+            "operating watching stat log explaining proof mixtures evaluation sft masks remote "
+            "tuning"
         ).split()
     },
     "inside/engine.md": "engine/README.md",
