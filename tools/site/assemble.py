@@ -30,11 +30,16 @@ PAGES = {  # page of the site: file of the tree
     },
     **{
         f"frameworks/{name}.md": f"{DOCS}{name}.md"
-        for name in "pytorch huggingface attention megatron torchtitan jax mpi launching".split()
+        for name in (
+            "pytorch lightning huggingface attention megatron torchtitan jax mpi launching"
+        ).split()
     },
     **{
         f"guide/{name}.md": f"{DOCS}{name}.md"
-        for name in "operating watching stat log explaining proof sft masks remote tuning".split()
+        for name in (
+            "operating watching stat log explaining proof mixtures evaluation sft masks remote "
+            "tuning"
+        ).split()
     },
     "inside/engine.md": "engine/README.md",
     "inside/stream.md": "engine/plan/STREAM.md",
