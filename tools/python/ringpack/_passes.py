@@ -90,11 +90,13 @@ class Passing(Positioned):
     _told = False  # that a loop that was left is begun again
     _restart: Optional[bool]  # None: after the end alone
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        """As ever; but isinstance() asks for it, and accelerate calls that."""
-        check_asked(self, sys._getframe(1))
-        return type(self)
+    if not TYPE_CHECKING:
+
+        @property
+        def __class__(self):
+            """As ever; but isinstance() asks for it, and accelerate calls that."""
+            check_asked(self, sys._getframe(1))
+            return type(self)
 
     def __iter__(self) -> Any:
         """A loop: with restart=True a pass of its own, otherwise it goes on where the last one
