@@ -128,6 +128,7 @@
     X(trust_chain_hash, "entries of a chain are not compared with their hash")                     \
     X(trust_chain_links, "entries of a chain are not compared with the entry before them")         \
     X(trust_cached_bytes, "what is read from the cache is not compared with its hashes")           \
+    X(trust_connection, "a dead trainer keeps its rank while another process has its socket")      \
     X(trust_cut_listing, "a list of objects is taken though its end is missing")                   \
     X(trust_empty_index, "an index without documents is taken though its file has tokens")         \
     X(trust_description, "what a trainer expects of the stream is not compared with the run's")    \

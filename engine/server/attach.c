@@ -8,7 +8,8 @@
  *     its connection.
  *   - A seat is ATTACHED if and only if one connection has it (rp_engine_check_seats).
  *   - The connections of consumers that died before a request came are closed before that request
- *     is served, so that a rollback finds their seats absent.
+ *     is served, so that a rollback finds their seats absent. A consumer is dead if its connection
+ *     or, by its pidfd, its process has ended.
  *   - Each connection is in one of three conditions:
  *
  *       new       neither of the two below: its first message is its request
@@ -240,12 +241,26 @@ static void drain_doorbells(struct rp_engine *engine, struct rp_connection *conn
     rp_engine_check_seats(engine);
 }
 
-/* Close the connections of dead consumers whose epoll events have not been served yet. */
+/* A child may hold the socket of a consumer that died, so that its connection does not end. */
+static bool outlives_its_consumer(const struct rp_connection *connection)
+{
+    const struct rp_seat *seat = connection->fd >= 0 ? connection->seat : NULL;
+    return seat && !RP_DEFECT(trust_connection) &&
+           rp_peer_has_ended(seat->ring->seats[seat->replica].reader_fd);
+}
+
+/* Close the connections of dead consumers, also those whose epoll events have not been served. */
 static void reap_dead_connections(struct rp_engine *engine)
 {
-    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
-        if (engine->connections[i].fd >= 0 && engine->connections[i].seat)
-            drain_doorbells(engine, &engine->connections[i]);
+    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
+        struct rp_connection *connection = &engine->connections[i];
+        if (connection->fd >= 0 && connection->seat)
+            drain_doorbells(engine, connection);
+        if (outlives_its_consumer(connection)) {
+            rp_engine_close_connection(engine, connection);
+            rp_engine_check_seats(engine);
+        }
+    }
 }
 
 /* The seat is attached: give it to the connection, and send WELCOME. */

@@ -90,7 +90,8 @@ struct rp_client_options {
     uint64_t digest_steps; /* at least 1 if there is a digest_log */
     /* What the first engine must agree to, as text: the contract of another process of the job
      * (rp_client_contract), or what `ringpack config stream` prints of a config. A field that it
-     * lacks is not compared; one that differs is -RP_E_MISMATCH. NULL = any stream is taken. */
+     * lacks is not compared ("seed=7\n\n" expects that seed: the fields of the delivery follow an
+     * empty line); one that differs is -RP_E_MISMATCH. NULL = any stream is taken. */
     const char *expected;
     size_t expected_bytes; /* 0 if and only if expected is NULL */
 };

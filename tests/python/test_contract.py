@@ -134,6 +134,73 @@ def test_accelerate_leaves_the_batches_as_they_are(short):
     assert [rows_of(batch) for batch in prepared] == wanted
 
 
+PREPARED = "begin at row 0 again"
+
+
+def test_accelerate_prepares_no_loader_that_it_would_not_save(short):
+    accelerate = pytest.importorskip("accelerate")
+    accelerator = accelerate.Accelerator(cpu=True)
+    for kind in "torch", "numpy":
+        loader = short(return_type=kind)
+        with pytest.raises(ringpack.UsageError, match=PREPARED) as raised:
+            accelerator.prepare(torch.nn.Linear(1, 1), loader)
+        assert "register_for_checkpointing(loader)" in raised.value.hint
+        accelerator.register_for_checkpointing(loader)
+        assert accelerator.prepare(loader) is loader
+
+
+def lives(short, folder, stateful=False, register=False, **changes):
+    """Sums of the ids: of a loop that saves after its third batch, and of one that resumes."""
+    from accelerate import Accelerator
+    from accelerate.utils import DataLoaderConfiguration
+
+    sums = []
+    for number in range(2):
+        configuration = DataLoaderConfiguration(use_stateful_dataloader=stateful)
+        accelerator = Accelerator(cpu=True, dataloader_config=configuration)
+        with short(return_type="torch", **changes) as loader:
+            prepared = accelerator.prepare(torch.utils.data.DataLoader(loader, batch_size=None))
+            if register:
+                accelerator.register_for_checkpointing(loader)
+            if number == 1:
+                accelerator.load_state(folder / "saved")
+            sums.append([])
+            for batch in prepared:
+                sums[-1].append(int(batch["input_ids"].sum()))
+                if number == 0 and len(sums[0]) == 3:
+                    accelerator.save_state(folder / "saved")
+    return sums
+
+
+@pytest.mark.parametrize("how", [{"register": True}, {"stateful": True}])
+def test_accelerate_resumes_a_prepared_data_loader(short, folder, how):
+    """It takes a batch before it gives the one before; the position is the one of the loop."""
+    pytest.importorskip("accelerate")
+    before, after = lives(short, folder, **how)
+    assert len(before) == 7 and after == before[3:]
+
+
+def test_accelerate_saves_no_prepared_data_loader_without_its_position(short, folder):
+    pytest.importorskip("accelerate")
+    with pytest.raises(ringpack.UsageError, match=PREPARED) as raised:
+        lives(short, folder)
+    assert "save_state() has no position" in str(raised.value)
+    assert "register_for_checkpointing(loader)" in raised.value.hint
+    with pytest.raises(ringpack.UsageError, match="is registered, and belongs to a Stateful"):
+        lives(short, folder, register=True, stateful=True)
+
+
+def test_a_prepared_data_loader_of_several_ranks_is_refused(short):
+    """It would read on rank 0 alone."""
+    accelerate = pytest.importorskip("accelerate")
+    loader = short(return_type="torch", dp_rank=0, dp_world_size=2)
+    accelerator = accelerate.Accelerator(cpu=True)
+    prepared = accelerator.prepare(torch.utils.data.DataLoader(loader, batch_size=None))
+    with pytest.raises(ringpack.UsageError, match="one of 2 ranks") as raised:
+        next(iter(prepared))
+    assert "leave the loader out of prepare()" in raised.value.hint
+
+
 # ---- Grain --------------------------------------------------------------------------------------
 
 

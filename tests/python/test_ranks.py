@@ -2,12 +2,16 @@
 """Ranks come from arguments, then from the launcher; one process of a node starts the engine."""
 
 import os
+import subprocess
+import sys
 import threading
+import types
 
 import pytest
 import ringpack
-from ringpack import _engine
-from ringpack._ranks import check_agreement, find_ranks
+from conftest import ROOT
+from ringpack import _engine, _ranks
+from ringpack._ranks import check_agreement, find_ranks, settle_ranks
 from stream_kit import PATIENCE
 from stream_oracle import assert_batch
 
@@ -105,6 +109,101 @@ def test_a_launcher_that_says_nonsense_is_named():
         find_ranks(None, None, {"RANK": "0", "WORLD_SIZE": "four"})
     with pytest.raises(ringpack.UsageError, match="rank 9 of 8"):
         find_ranks(None, None, {"RANK": "9", "WORLD_SIZE": "8"})
+
+
+# Lightning's own launcher: RANK is not among them, and NODE_RANK counts nodes.
+LIGHTNING = {"WORLD_SIZE": "4", "LOCAL_RANK": "1", "NODE_RANK": "0", "MASTER_PORT": "29500"}
+
+
+@pytest.mark.parametrize(
+    "environment, half",
+    [
+        (LIGHTNING, "WORLD_SIZE=4 is set, and RANK is not"),
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE=2 is set, and RANK is not"),
+        ({"RANK": "1"}, "RANK=1 is set, and WORLD_SIZE is not"),
+        ({"LOCAL_RANK": "1"}, "LOCAL_RANK=1 is set, and RANK is not"),
+        ({"PMI_RANK": "3"}, "PMI_RANK=3 is set, and PMI_SIZE is not"),
+        ({"PMI_SIZE": "4", "PMI_LOCAL_RANK": "1"}, "PMI_SIZE=4 is set, and PMI_RANK is not"),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, "OMPI_COMM_WORLD_SIZE=4 is set"),
+        ({"MV2_COMM_WORLD_RANK": "1"}, "MV2_COMM_WORLD_RANK=1 is set"),
+        ({"FLUX_TASK_RANK": "1"}, "FLUX_TASK_RANK=1 is set, and FLUX_JOB_SIZE is not"),
+        ({"JAX_PROCESS_ID": "1"}, "JAX_PROCESS_ID=1 is set, and JAX_NUM_PROCESSES is not"),
+    ],
+)
+def test_half_of_a_launcher_is_refused_at_the_first_use(environment, half, monkeypatch):
+    monkeypatch.setattr(_ranks, "_ask_frameworks", lambda: None)
+    found = find_ranks(None, None, environment)
+    with pytest.raises(ringpack.UsageError, match=half) as raised:
+        settle_ranks(found, environment)
+    assert raised.value.hint.startswith("give dp_rank and dp_world_size")
+    by_hand = find_ranks(1, 2, environment)
+    assert settle_ranks(by_hand, environment) == by_hand
+    monkeypatch.setattr(_ranks, "_ask_frameworks", lambda: (3, 4, "torch.distributed"))
+    assert settle_ranks(found, environment)[:2] == (3, 4)
+
+
+@pytest.mark.parametrize("alone", [{"WORLD_SIZE": "1"}, {"LOCAL_RANK": "0"}, {"NODE_RANK": "0"}])
+def test_what_one_process_alone_may_have_is_no_half(alone, monkeypatch):
+    monkeypatch.setattr(_ranks, "_ask_frameworks", lambda: None)
+    assert settle_ranks(find_ranks(None, None, alone), alone)[:2] == (0, 1)
+
+
+def test_jax_is_asked_where_it_is_initialised(monkeypatch):
+    state = types.SimpleNamespace(client=None, process_id=1, num_processes=2)
+    jax = types.SimpleNamespace(global_state=state)
+    monkeypatch.setitem(sys.modules, "torch.distributed", None)
+    monkeypatch.setitem(sys.modules, "jax._src.distributed", jax)
+    assert settle_ranks(find_ranks(None, None, {}), {})[:2] == (0, 1)
+    state.client = object()
+    assert settle_ranks(find_ranks(None, None, {}), {})[:5] == (1, 2, 1, None, "jax.distributed")
+
+
+def test_a_framework_that_contradicts_its_launcher_is_refused(monkeypatch):
+    monkeypatch.setattr(_ranks, "_ask_frameworks", lambda: (0, 2, "torch.distributed"))
+    with pytest.raises(ringpack.UsageError, match=r"say rank 5 of 8, and torch.* rank 0 of 2"):
+        settle_ranks(find_ranks(None, None, TORCHRUN), TORCHRUN)
+
+
+def test_the_second_node_of_a_framework_asks_for_its_ranks(monkeypatch):
+    """Rank 2 is the first process of its node, and starts an engine there."""
+    monkeypatch.setattr(_ranks, "_ask_frameworks", lambda: (2, 4, "torch.distributed"))
+    second = {**LIGHTNING, "LOCAL_RANK": "0", "NODE_RANK": "1"}
+    found = settle_ranks(find_ranks(None, None, second), second)
+    assert (found.rank, found.world, found.local) == (2, 4, 0)
+    with pytest.raises(ringpack.UsageError, match="which ranks this node's engine serves"):
+        found.keys()
+
+
+# Two processes that know of one another by torch.distributed alone.
+SPAWNED = """
+import sys
+import torch
+import ringpack
+
+def main(rank, store, corpus, run_dir):
+    loader = ringpack.Loader(corpus=corpus, seq_len=32, batch_size=2, run_dir=run_dir)
+    torch.distributed.init_process_group("gloo", f"file://{store}", rank=rank, world_size=2)
+    with loader:
+        loader.check_ranks()
+        rows = [next(loader).first_row for _ in range(3)]
+        torch.distributed.barrier()
+    sys.stdout.write(f"{rank}: {rows}\\n")
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(main, sys.argv[1:], nprocs=2)
+"""
+
+
+def test_spawned_processes_read_rows_of_their_own(program, corpora, folder):
+    pytest.importorskip("torch")
+    (folder / "spawned.py").write_text(SPAWNED)
+    command = [sys.executable, "spawned.py", folder / "store", corpora[0], folder]
+    place = {"PYTHONPATH": f"{ROOT}/tools/python", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **place}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["0: [0, 4, 8]", "1: [2, 6, 10]"]
 
 
 def test_one_process_of_a_node_starts_the_engine(monkeypatch, program, tmp_path):
@@ -238,6 +337,45 @@ def test_corpora_are_compared_by_the_most_that_both_know(program):
 
 def test_tensor_parallel_ranks_may_read_the_same_share(program):
     check_agreement([facts(), facts(), facts(dp_rank=1), facts(dp_rank=1)])
+    said = {"said_by": "arguments", "replicas": 2}
+    seats = [{"dp_rank": rank, "replica": replica} for rank in (0, 1) for replica in (0, 1)]
+    check_agreement([facts(**said, **seat) for seat in seats])
+
+
+@pytest.mark.parametrize(
+    "places, numbers, both",
+    [
+        ([(0, 0), (1, 0), (1, 0)], "3 processes take part, .* is 2 x 1", "1 and 2 are both rank 1"),
+        ([(0, 0), (0, 0)], "2 processes take part, .* is 2 x 1", "0 and 1 are both rank 0"),
+        (
+            [(0, 0), (0, 1), (1, 0), (1, 1), (0, 0)],
+            "5 processes take part, .* is 2 x 2",
+            "0 and 4 are both rank 0",
+        ),
+    ],
+)
+@pytest.mark.parametrize("said_by", ["no launcher", "torchrun: RANK, WORLD_SIZE"])
+def test_processes_that_take_themselves_for_one_rank_are_refused(
+    program, places, numbers, both, said_by
+):
+    replicas = 1 + max(replica for _, replica in places)
+    job = [
+        facts(dp_rank=rank, replica=replica, replicas=replicas, said_by=said_by)
+        for rank, replica in places
+    ]
+    with pytest.raises(ringpack.CheckpointMismatchError, match=numbers) as raised:
+        check_agreement(job)
+    assert both in str(raised.value) and said_by in str(raised.value)
+    assert "dp_rank and dp_world_size" in raised.value.hint
+
+
+def test_processes_that_all_run_alone_are_refused(make):
+    """Each has an engine of its own, and all train the same rows."""
+    with make() as one, make() as other:
+        gathered = []
+        one.check_ranks(lambda fact: gathered.append(fact) or gathered)
+        with pytest.raises(ringpack.CheckpointMismatchError, match="2 processes take part"):
+            other.check_ranks(lambda fact: [*gathered, fact])
 
 
 def test_a_loader_tells_what_it_is_about_to_read(make):

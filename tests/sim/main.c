@@ -299,6 +299,7 @@ static const char *const found_elsewhere[] = {
     "trust_finished_parts",
     "send_token_in_clear",
     "trust_any_directory",
+    "trust_connection",
     "trust_cut_listing",
     "trust_empty_index",
     "trust_first_lock",

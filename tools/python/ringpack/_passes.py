@@ -12,6 +12,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Optional
 
+from ._accelerate import OneAhead, check_asked, find_prepared
 from ._client import Client
 from ._engine import ask_program, count_steps
 from ._log import logger
@@ -54,10 +55,13 @@ class Pass:
         self._loader.load_state_dict(state)
 
 
-def _fetcher_of_lightning() -> Any:
-    """The object of Lightning that asks for this loop. It takes batches before it trains them,
-    where it knows no length, to know which batch is the last one."""
+def _fetcher_of_loop() -> Any:
+    """The object of Lightning, or of accelerate, that asks for this loop. It takes batches before
+    it trains them, to know which batch is the last one: Lightning where it knows no length."""
     frame: Any = sys._getframe(2)
+    prepared = find_prepared(frame)
+    if prepared is not None:  # a StatefulDataLoader keeps the states by itself
+        return None if getattr(prepared, "use_stateful_dataloader", False) else OneAhead
     for _ in range(12):
         if frame is None:
             break
@@ -88,10 +92,18 @@ class Passing(Positioned):
     _look_ahead_given: Optional[int]
     _set_look_ahead: Any
 
+    if not TYPE_CHECKING:
+
+        @property
+        def __class__(self):
+            """As ever; but isinstance() asks for it, and accelerate calls that."""
+            check_asked(self, sys._getframe(1))
+            return type(self)
+
     def __iter__(self) -> Any:
         """A loop: with restart=True a pass of its own, otherwise it goes on where the last one
         stopped; with return_type="torch" a pass begins after the end in any case."""
-        fetcher = _fetcher_of_lightning() if self._look_ahead_given is None else None
+        fetcher = _fetcher_of_loop() if self._look_ahead_given is None else None
         if fetcher is not None or self._restarts_loops():
             return Pass(self, fetcher)  # type: ignore[arg-type]
         if self._trail:  # the loop before had taken batches that it never used

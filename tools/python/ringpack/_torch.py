@@ -9,6 +9,7 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from ._accelerate import check_ranks_of_prepared, find_prepared
 from ._client import Client
 from .errors import UsageError
 from .loader import Loader
@@ -29,6 +30,9 @@ class TorchLoader(Loader, IterableDataset[Any]):
                 "DataLoader(loader, batch_size=None); for a Trainer of transformers, leave "
                 "train_dataset out and call ringpack.hf.attach(trainer, loader)",
             )
+        if find_prepared(sys._getframe(1)) is not None:
+            self._settle()
+            check_ranks_of_prepared(self._ranks.world)
         return super().__iter__()
 
     def _attach_once(self) -> Client:
