@@ -90,8 +90,7 @@ def test_names_types_shapes_and_places(make, profile, kind):
             dtype = "int32" if "token_dtype" in wide and wanted[0] == "int64" else wanted[0]
             assert str(array.dtype) == dtype, name
             assert wanted[1] is None or array.shape == wanted[1], name
-            is_own = profile in ("hf", "trl") and kind == "torch"
-            made = name in MADE.get(profile, ()) or is_own
+            made = name in MADE.get(profile, ())
             assert (address(value, kind) in places) != made, name
 
 

@@ -49,8 +49,12 @@ def spelled(name, url):
 
 
 def descendants(pid):
-    for task in os.listdir(f"/proc/{pid}/task"):
-        for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
+    for task in Path("/proc").glob(f"{pid}/task/*/children"):
+        try:
+            children = task.read_text().split()
+        except OSError:  # the thread has ended
+            continue
+        for child in children:
             yield int(child)
             yield from descendants(int(child))
 
