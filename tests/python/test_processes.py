@@ -265,7 +265,7 @@ def test_attaching_is_made_of_short_tries(monkeypatch):
         tries.append(connect_timeout)
         raise KeyboardInterrupt if len(tries) == 3 else ringpack.EngineGoneError("not yet")
 
-    monkeypatch.setattr("ringpack._attached.Client", refuse)
+    monkeypatch.setattr("ringpack._placement.Client", refuse)
     with pytest.raises(KeyboardInterrupt):
         ringpack.Loader(run="late", connect_timeout=600).attach()
     assert tries == [0.5] * 3

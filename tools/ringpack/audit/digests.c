@@ -139,9 +139,9 @@ static int sort_entries(struct rp_audit_digests *digests, struct sorted *sorted,
         sorted->list[sorted->count++] = entry;
     }
     if (sorted->count > 0)
-        qsort(sorted->list, sorted->count, sizeof *sorted->list, compare_entries);
+        qsort(sorted->list, sorted->count, sizeof(struct rp_digest_entry *), compare_entries);
     if (sorted->gone_count > 0)
-        qsort(sorted->gone, sorted->gone_count, sizeof *sorted->gone, compare_entries);
+        qsort(sorted->gone, sorted->gone_count, sizeof(struct rp_digest_entry *), compare_entries);
     return keep_one_each(digests, sorted, error);
 }
 
@@ -345,7 +345,7 @@ static int compare_gone_jobs(struct rp_audit_digests *digests, struct sorted *so
     struct rp_audit_interval sum, all;
     int code = 0;
     if (sorted->gone_count > 0)
-        qsort(sorted->gone, sorted->gone_count, sizeof *sorted->gone, compare_rows);
+        qsort(sorted->gone, sorted->gone_count, sizeof(struct rp_digest_entry *), compare_rows);
     for (size_t i = 0, end; code == 0 && i < sorted->gone_count; i = end) {
         const struct rp_digest_entry *first = sorted->gone[i];
         uint32_t ranks = 0;

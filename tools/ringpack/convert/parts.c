@@ -50,7 +50,7 @@ static json_t *file_json(uint64_t bytes, struct rp_hash128 hash)
 
 static json_t *counts_json(const struct rp_counts *counts)
 {
-    uint64_t numbers[RP_COUNTS];
+    uint64_t numbers[RP_COUNTS] = {0};
     json_t *list = json_array();
     memcpy(numbers, counts, sizeof numbers);
     for (size_t i = 0; i < RP_COUNTS; i++)
@@ -60,7 +60,7 @@ static json_t *counts_json(const struct rp_counts *counts)
 
 static bool take_counts(struct rp_counts *counts, const json_t *list)
 {
-    uint64_t numbers[RP_COUNTS];
+    uint64_t numbers[RP_COUNTS] = {0};
     for (size_t i = 0; i < RP_COUNTS; i++)
         numbers[i] = (uint64_t)json_integer_value(json_array_get(list, i));
     memcpy(counts, numbers, sizeof numbers);

@@ -52,11 +52,11 @@ static size_t ticks_of(struct rp_chart_range range, double ticks[TICKS_MAX])
         return 1;
     }
     double step = rp_page_round_up(across / 5);
-    double multiple = (double)(uint64_t)(range.least / step);
-    if (multiple * step < range.least)
+    uint64_t multiple = (uint64_t)(range.least / step);
+    if ((double)multiple * step < range.least)
         multiple++;
-    for (; count < TICKS_MAX && multiple * step <= range.most; multiple++)
-        ticks[count++] = multiple * step;
+    for (; count < TICKS_MAX && (double)multiple * step <= range.most; multiple++)
+        ticks[count++] = (double)multiple * step;
     return count;
 }
 
