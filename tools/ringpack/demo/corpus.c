@@ -25,6 +25,7 @@ static int convert(struct rp_job *job, const char *prefix, uint64_t times, struc
     rp_words_add(&words, "convert");
     rp_words_add(&words, "--quiet");
     rp_words_add(&words, "--force");
+    rp_words_add(&words, "--tokenizer=bytes"); /* also of compressed text */
     rp_words_add(&words, "--output=%s", prefix);
     rp_words_add(&words, "--max-tokens=%" PRIu64, TOKENS_MOST);
     for (uint64_t i = 0; i < times; i++)
