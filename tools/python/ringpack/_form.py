@@ -64,18 +64,19 @@ def form_of(client: Client, loader: Any) -> Form:
             f"prefetch_factor={keep * 2}, or a lower keep",
         )
     fields: Mapping[str, Field] = {}
-    is_own = False
     sections = tuple(client.layout)
     tensors = tuple(name for name in sections if kind == "numpy" or name not in RECORDS)
     if profile is not None and profile in PROFILES:
         check_sections(profile, sections, client.geometry.label_mode)
         fields = PROFILES[profile].fields
-        is_own = loader._is_own and PROFILES[profile].is_held
     if loader._is_default and {*_sections_of(_OF_TORCH)} <= {*sections}:
         fields = _OF_TORCH.fields
     tensor, shape = None if kind == "numpy" else tensor_of(kind), FLAT if flat else ROWS
     views = {name: View(name) for name in sections if name not in fields}
     views.update({name: field for name, field in fields.items() if isinstance(field, View)})
+    places = {
+        name: (section, shape if own is None else own) for name, (section, own) in views.items()
+    }
     return Form(
         client=client,
         kind=kind,
@@ -84,11 +85,10 @@ def form_of(client: Client, loader: Any) -> Form:
         shape=shape,
         sections=sections,
         fields=fields,
+        places=places,
         looks={
-            name: look_at(
-                section, client.layout[section], shape if own is None else own, tensor, is_own
-            )
-            for name, (section, own) in views.items()
+            name: look_at(section, client.layout[section], shape, tensor)
+            for name, (section, shape) in places.items()
         },
         names=tuple(fields) or tensors,  # records can be had all the same, by name
         went_on=f"was closed when the loader went on (keep={keep})",
