@@ -42,6 +42,7 @@ struct rp_config_source {
 
 #define RP_CONFIG_KEYS_MAX 64
 #define RP_CONFIG_OPTION UINT32_MAX
+#define RP_CONFIG_CHOSEN UINT32_MAX /* a count that is `auto`, until it is chosen */
 
 enum rp_io_choice { RP_IO_AUTO, RP_IO_URING, RP_IO_PREAD, RP_IO_MAPPED };
 enum rp_resume { RP_RESUME_AUTO, RP_RESUME_REQUIRED, RP_RESUME_FRESH };
@@ -88,7 +89,8 @@ struct rp_config {
     /* the machine: never changes a token */
     char *cpus;                   /* `0-7,16`: CPUs of the engine; NULL = all it may use */
     uint32_t num_workers;         /* reader threads; 1 */
-    uint32_t packers;             /* 1 */
+    uint32_t packers;             /* auto: rp_config_choose_packers */
+    uint32_t packer_cpus;         /* from which `packers` was chosen; 0 = it was given */
     bool packer_processes;        /* false */
     uint32_t prefetch_factor;     /* slots of a batch ring; rounded up to a power of two >= 2; 8 */
     uint64_t prefetch_bytes;      /* of the prefetch ring; 0 = what the plan needs (flow.h) */

@@ -13,6 +13,7 @@
 #include "base/cpus.h"
 #include "base/mem.h"
 #include "config/key.h"
+#include "config/packers.h"
 #include "corpus/manifest/manifest.h"
 #include "corpus/range.h"
 #include "object/url.h"
@@ -47,7 +48,8 @@ static int check_ranges(const struct rp_config *config, struct rp_error *error)
         if (config->lines[i] == 0 && value == 0 && !strcmp(key->standard, "(required)"))
             return rp_key_fail(place, key->name, "add it to the config, or give it as an option",
                                error, "required, but not given: %s", key->help);
-        if (config->lines[i] != 0 && (value < key->least || value > key->most))
+        bool is_chosen = key->words && value == RP_CONFIG_CHOSEN;
+        if (config->lines[i] != 0 && !is_chosen && (value < key->least || value > key->most))
             return rp_key_fail(place, key->name, NULL, error,
                                "expected %" PRIu64 " … %" PRIu64 ", found %" PRIu64, key->least,
                                key->most, value);
@@ -358,6 +360,7 @@ static int finish_machine(struct rp_config *config, struct rp_error *error)
     if (config->checkpoint_copy_dir && !strcmp(config->checkpoint_copy_dir, config->checkpoint_dir))
         return FAIL_AT(config, checkpoint_copy_dir, "choose a directory on another disk", error,
                        "it is the same as checkpoint_dir");
+    rp_config_choose_packers(config);
     return 0;
 }
 

@@ -13,7 +13,8 @@
 #include "corpus/corpus.h"
 
 enum rp_key_kind {
-    RP_KIND_COUNT,    /* whole number, k m g t = powers of 1000, Ki Mi Gi Ti = of 1024 */
+    RP_KIND_COUNT,    /* whole number, k m g t = powers of 1000, Ki Mi Gi Ti = of 1024; or the one
+                         word of `words`, stored as RP_CONFIG_CHOSEN */
     RP_KIND_LENGTH,   /* the same without k m g t, because 8k may be meant as 8000 or as 8192 */
     RP_KIND_BYTES,    /* whole number, k m g t = powers of 1024 */
     RP_KIND_SIGNED,   /* whole number, may be negative */
@@ -91,7 +92,8 @@ enum rp_key_kind {
     X(cpus, cpus, TEXT, NULL, "(all that it may use)", 0, 0,                                       \
       "CPUs of the engine, for instance 0-7,16-23; its memory is then on their NUMA nodes")        \
     X(num_workers, num_workers, COUNT, NULL, "1", 1, 64, "threads that read")                      \
-    X(packers, packers, COUNT, NULL, "1", 1, 64, "workers that pack")                              \
+    X(packers, packers, COUNT, "auto", "auto", 1, 64,                                              \
+      "workers that pack; auto = from the CPUs and the trainers here, 1 to 8")                     \
     X(packer_processes, packer_processes, BOOL, NULL, "false", 0, 0,                               \
       "packing workers are processes instead of threads")                                          \
     X(prefetch_factor, prefetch_factor, COUNT, NULL, "8", 1, 4096,                                 \

@@ -34,6 +34,7 @@ static const char *type_text(const struct rp_key *key)
     case RP_KIND_SOURCES:
         return "list";
     case RP_KIND_COUNT:
+        return key->words ? "number | auto" : "number";
     case RP_KIND_LENGTH:
     case RP_KIND_SIGNED:
     case RP_KIND_WEIGHT:
@@ -161,6 +162,11 @@ static void print_value(const struct rp_key *key, const void *object, char *text
         }
         /* fall through */
     case RP_KIND_COUNT:
+        if (key->words && number_of(key, field) == RP_CONFIG_CHOSEN) {
+            snprintf(text, bytes, "%s", key->words);
+            return;
+        }
+        /* fall through */
     case RP_KIND_LENGTH:
     case RP_KIND_BYTES:
         snprintf(text, bytes, "%" PRIu64, number_of(key, field));

@@ -37,6 +37,8 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                                    .slots = config->prefetch_factor,
                                    .state_bytes = state_bytes};
     struct rp_flow_options flow = {.corpus = corpus,
+                                   .packers = config->packers,
+                                   .verify_blocks = config->verify_blocks != RP_SWITCH_OFF,
                                    .world = config->dp_world_size,
                                    .rank_first = config->rank_first,
                                    .rank_count = config->rank_count,
