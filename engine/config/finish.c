@@ -313,9 +313,12 @@ static int finish_batch(struct rp_config *config, struct rp_error *error)
     int index = rp_word_index(RP_PROFILES, config->profile);
     RP_ASSERT(index >= 0 && !strcmp(profiles[index].name, config->profile));
     const struct profile *profile = &profiles[index];
-    if (!config->lines[RP_KEY_sections])
-        config->sections = profile->sections;
-    config->sections |= BIT(ROWS) | BIT(DOC_LENS) | BIT(INPUT_IDS);
+    uint32_t always = BIT(ROWS) | BIT(DOC_LENS) | BIT(INPUT_IDS), listed = config->sections;
+    if (!config->lines[RP_KEY_sections] || config->lines[RP_KEY_profile])
+        config->sections |= profile->sections;
+    config->sections |= always;
+    if (listed & (profile->sections | always))
+        config->sections_unlisted = config->sections & ~always & ~listed;
     if (!config->lines[RP_KEY_label_mode])
         config->label_mode = profile->labels;
     if (config->token_dtype == RP_DTYPE_NONE)

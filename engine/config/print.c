@@ -187,6 +187,21 @@ static void print_named(const struct rp_key *table, size_t count, const void *ob
     print_value(&table[i], object, text, bytes);
 }
 
+bool rp_config_sections_doubt(const struct rp_config *config, char *text, size_t bytes)
+{
+    char added[256], dtype[RP_TEXT_WORD_MAX], labels[RP_TEXT_WORD_MAX];
+    if (!config->sections_unlisted)
+        return false;
+    print_sections(config->sections_unlisted, added, sizeof added);
+    rp_config_value_text(config, "token_dtype", dtype, sizeof dtype);
+    rp_config_value_text(config, "label_mode", labels, sizeof labels);
+    snprintf(text, bytes,
+             "sections: profile %s adds %s to the list; for the list alone, leave `profile` out, "
+             "and give `token_dtype: %s` and `label_mode: %s`",
+             config->profile, added, dtype, labels);
+    return true;
+}
+
 void rp_config_value_text(const struct rp_config *config, const char *name, char *text,
                           size_t bytes)
 {

@@ -37,21 +37,18 @@ def _sections_of(profile: Profile) -> list[str]:
 
 
 def add_defaults(options: dict[str, Any], kind: str, has_config: bool) -> bool:
-    """Complete the options of an engine that a Loader describes. `sections` adds to those of the
-    profile. Whether batches are those of torch's loops: without a profile, where no config file
-    may name one."""
+    """Complete the options of an engine that a Loader describes. Whether batches are those of
+    torch's loops: without a profile, where no config file may name one. `sections` adds to theirs,
+    as the engine adds it to those of a profile."""
     name, given = options.get("profile"), options.get("sections")
-    known = PROFILES.get(name) if isinstance(name, str) else None
-    is_default = kind == "torch" and name is None and not has_config and "label_mode" not in options
-    if is_default:
-        known = _OF_TORCH
-        options.setdefault("token_dtype", "i64")
-    if known is not None and (given is not None or is_default):
-        more = given.split(",") if isinstance(given, str) else given
-        own = list(more) if isinstance(more, Iterable) else []
-        words = dict.fromkeys([*_sections_of(known), *(str(word).strip() for word in own)])
-        options["sections"] = list(words)
-    return is_default
+    if kind != "torch" or name is not None or has_config or "label_mode" in options:
+        return False
+    options.setdefault("token_dtype", "i64")
+    more = given.split(",") if isinstance(given, str) else given
+    own = list(more) if isinstance(more, Iterable) else []
+    words = dict.fromkeys([*_sections_of(_OF_TORCH), *(str(word).strip() for word in own)])
+    options["sections"] = list(words)
+    return True
 
 
 def form_of(client: Client, loader: Any) -> Form:
