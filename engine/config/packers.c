@@ -26,8 +26,7 @@ void rp_config_choose_packers(struct rp_config *config)
     struct rp_cpus own;
     bool has_own = config->cpus && rp_cpus_parse(&own, config->cpus);
     uint64_t trainers = rp_max_u64(1, config->rank_count) * config->replicas;
-    config->packer_cpus = has_own
-                              ? (uint32_t)rp_min_u64(rp_cpus_count(&own), rp_cpus_quota(""))
-                              : rp_cpus_allowed();
+    config->packer_cpus = has_own ? (uint32_t)rp_min_u64(rp_cpus_count(&own), rp_cpus_quota(""))
+                                  : rp_cpus_allowed();
     config->packers = rp_packers_choose(config->packer_cpus, has_own ? 0 : trainers);
 }
