@@ -190,7 +190,8 @@ class Batch(Mapping[str, Any]):
         """A numpy array of the caller's as the kind of tensor that `batch[name]` gives, page-locked
         as those are: one tensor that is not makes the copies of all wait for the GPU."""
         if self._form.kind == "torch":
-            tensor = import_torch().from_numpy(array)
+            mine = array if array.flags.writeable else array.copy()
+            tensor = import_torch().from_numpy(mine)
             return own(tensor, True) if self._is_locked() else tensor
         return import_jax().numpy.asarray(array) if self._form.kind == "jax" else array
 
