@@ -52,6 +52,7 @@ def test_tensors_of_a_loader_of_arrays_can_be_written_to(fake):
         batch = next(loader)
         batch.view("labels", kind="torch")[:] = -100
         assert (batch["labels"] != -100).all() and not batch["labels"].flags.writeable
+        assert isinstance(batch.copy()["labels"], numpy.ndarray)
 
 
 def test_what_is_written_stays_written(fake):

@@ -396,7 +396,8 @@ class Batch(Mapping[str, Any]):
         """A view, or the tensor that the caller has, and may have written to."""
         made, place = getattr(self, "_made", {}), self._form.places.get(name)
         has_own = name in made or (place is not None and (place[0],) in made)
-        return self._own(name) if has_own and self._lease is not None else self._look(name)
+        is_open = self._form.kind == "torch" and self._lease is not None
+        return self._own(name) if has_own and is_open else self._look(name)
 
     def state_dict(self, text: bool = False) -> dict[str, Any]:
         """The position after this batch, as Loader.state_dict gives it: for loops that take batches
