@@ -211,8 +211,9 @@ static void write_setting(char *out, size_t bytes, const struct difference *diff
     for (char *c = option; *c; c++)
         if (*c == '_')
             *c = '-';
-    snprintf(out, bytes, "set %s back to %s (`ringpack serve --%s %s`)", difference->rule->name,
-             difference->had, option, RP_TEXT_SHELL_WORD(difference->had));
+    const char *note = strcmp(option, "sections") ? "" : "; a profile adds its own";
+    snprintf(out, bytes, "set %s back to %s (`ringpack serve --%s %s`%s)", difference->rule->name,
+             difference->had, option, RP_TEXT_SHELL_WORD(difference->had), note);
 }
 
 static const char *may_change(const struct rule *rule)

@@ -28,6 +28,7 @@
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
     X(count_older_deliveries, "audit counts deliveries that trainers have taken back")             \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
+    X(crowd_trainers, "packers take the CPUs of trainers, too")                                    \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
     X(end_copy_late, "a new ring gets its place before the end of a save frees slots")             \
     X(end_skipping_for_refused, "a trainer that is refused ends the skipping of absent ranks")     \
@@ -102,6 +103,7 @@
     X(ready_before_read, "a ticket is READY, and its memory free, while reads are in flight")      \
     X(read_in_for_nothing, "blocks are read in, too, where no later epoch makes up for it")        \
     X(replace_for_ever, "a packer process that dies at one ticket is replaced without end")        \
+    X(replace_profile_sections, "a list of sections replaces those of the profile")                \
     X(rename_before_sync, "files that are published together are renamed before they are synced")  \
     X(release_of_one_frees, "a slot is free when the first of its replicas has released it")       \
     X(release_one_too_many, "the release watermark moves over a lease that is still held")         \

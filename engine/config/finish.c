@@ -13,6 +13,7 @@
 #include "base/cpus.h"
 #include "base/mem.h"
 #include "config/key.h"
+#include "config/packers.h"
 #include "corpus/manifest/manifest.h"
 #include "corpus/range.h"
 #include "object/url.h"
@@ -47,7 +48,8 @@ static int check_ranges(const struct rp_config *config, struct rp_error *error)
         if (config->lines[i] == 0 && value == 0 && !strcmp(key->standard, "(required)"))
             return rp_key_fail(place, key->name, "add it to the config, or give it as an option",
                                error, "required, but not given: %s", key->help);
-        if (config->lines[i] != 0 && (value < key->least || value > key->most))
+        bool is_chosen = key->words && value == RP_CONFIG_CHOSEN;
+        if (config->lines[i] != 0 && !is_chosen && (value < key->least || value > key->most))
             return rp_key_fail(place, key->name, NULL, error,
                                "expected %" PRIu64 " … %" PRIu64 ", found %" PRIu64, key->least,
                                key->most, value);
@@ -311,9 +313,13 @@ static int finish_batch(struct rp_config *config, struct rp_error *error)
     int index = rp_word_index(RP_PROFILES, config->profile);
     RP_ASSERT(index >= 0 && !strcmp(profiles[index].name, config->profile));
     const struct profile *profile = &profiles[index];
-    if (!config->lines[RP_KEY_sections])
-        config->sections = profile->sections;
-    config->sections |= BIT(ROWS) | BIT(DOC_LENS) | BIT(INPUT_IDS);
+    uint32_t always = BIT(ROWS) | BIT(DOC_LENS) | BIT(INPUT_IDS), listed = config->sections;
+    bool adds = config->lines[RP_KEY_profile] && !RP_DEFECT(replace_profile_sections);
+    if (!config->lines[RP_KEY_sections] || adds)
+        config->sections |= profile->sections;
+    config->sections |= always;
+    if (listed & (profile->sections | always))
+        config->sections_unlisted = config->sections & ~always & ~listed;
     if (!config->lines[RP_KEY_label_mode])
         config->label_mode = profile->labels;
     if (config->token_dtype == RP_DTYPE_NONE)
@@ -358,6 +364,7 @@ static int finish_machine(struct rp_config *config, struct rp_error *error)
     if (config->checkpoint_copy_dir && !strcmp(config->checkpoint_copy_dir, config->checkpoint_dir))
         return FAIL_AT(config, checkpoint_copy_dir, "choose a directory on another disk", error,
                        "it is the same as checkpoint_dir");
+    rp_config_choose_packers(config);
     return 0;
 }
 

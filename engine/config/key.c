@@ -148,9 +148,9 @@ static void store_number(const struct rp_key *key, void *object, uint64_t value)
 }
 
 /* What messages expect for a number of this kind. */
-static const char *number_words(enum rp_key_kind kind)
+static const char *number_words(const struct rp_key *key)
 {
-    switch (kind) {
+    switch (key->kind) {
     case RP_KIND_BYTES:
         return "a size such as 4096, 64m or 1g";
     case RP_KIND_LENGTH:
@@ -158,7 +158,7 @@ static const char *number_words(enum rp_key_kind kind)
     case RP_KIND_EPOCHS:
         return "a whole number or `endless`";
     default:
-        return "a whole number such as 64 or 100k";
+        return key->words ? "a whole number or `auto`" : "a whole number such as 64 or 100k";
     }
 }
 
@@ -200,13 +200,17 @@ static int set_number(const struct rp_key *key, void *object, const char *text,
 {
     uint64_t value = 0;
     bool is_endless = key->kind == RP_KIND_EPOCHS && !strcmp(text, "endless");
-    bool is_number = is_endless || parse_number(key, text, &value);
+    bool is_chosen = key->kind == RP_KIND_COUNT && key->words && !strcmp(text, key->words);
+    if (is_chosen)
+        value = RP_CONFIG_CHOSEN;
+    bool is_number = is_endless || is_chosen || parse_number(key, text, &value);
     if (!is_number && !is_huge(key, text))
-        return expected(place, key, number_words(key->kind), text, error);
+        return expected(place, key, number_words(key), text, error);
     int code = is_number ? check_length(key, text, value, place, error) : 0;
     if (code < 0)
         return code;
-    if (!is_number || (key->size < sizeof value && value > UINT32_MAX)) {
+    bool fits = key->size == sizeof value || value <= UINT32_MAX;
+    if (!is_number || !fits || (key->words && !is_chosen && value == RP_CONFIG_CHOSEN)) {
         char range[64]; /* what does not fit the field: the others are compared in finish.c */
         snprintf(range, sizeof range, "%" PRIu64 " … %" PRIu64, key->least, key->most);
         return expected(place, key, range, text, error);

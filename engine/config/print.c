@@ -34,6 +34,7 @@ static const char *type_text(const struct rp_key *key)
     case RP_KIND_SOURCES:
         return "list";
     case RP_KIND_COUNT:
+        return key->words ? "number | auto" : "number";
     case RP_KIND_LENGTH:
     case RP_KIND_SIGNED:
     case RP_KIND_WEIGHT:
@@ -161,6 +162,11 @@ static void print_value(const struct rp_key *key, const void *object, char *text
         }
         /* fall through */
     case RP_KIND_COUNT:
+        if (key->words && number_of(key, field) == RP_CONFIG_CHOSEN) {
+            snprintf(text, bytes, "%s", key->words);
+            return;
+        }
+        /* fall through */
     case RP_KIND_LENGTH:
     case RP_KIND_BYTES:
         snprintf(text, bytes, "%" PRIu64, number_of(key, field));
@@ -179,6 +185,21 @@ static void print_named(const struct rp_key *table, size_t count, const void *ob
         i++;
     RP_ASSERT(i < count);
     print_value(&table[i], object, text, bytes);
+}
+
+bool rp_config_sections_doubt(const struct rp_config *config, char *text, size_t bytes)
+{
+    char added[256], dtype[RP_TEXT_WORD_MAX], labels[RP_TEXT_WORD_MAX];
+    if (!config->sections_unlisted)
+        return false;
+    print_sections(config->sections_unlisted, added, sizeof added);
+    rp_config_value_text(config, "token_dtype", dtype, sizeof dtype);
+    rp_config_value_text(config, "label_mode", labels, sizeof labels);
+    snprintf(text, bytes,
+             "sections: profile %s adds %s to the list; for the list alone, leave `profile` out, "
+             "and give `token_dtype: %s` and `label_mode: %s`",
+             config->profile, added, dtype, labels);
+    return true;
 }
 
 void rp_config_value_text(const struct rp_config *config, const char *name, char *text,

@@ -78,6 +78,13 @@ static void warn_of_docs_per_row(const struct rp_config *config,
         rp_log(RP_LOG_WARNING, "%s", text);
 }
 
+static void warn_of_sections(const struct rp_config *config)
+{
+    char text[512];
+    if (rp_config_sections_doubt(config, text, sizeof text))
+        rp_log(RP_LOG_WARNING, "%s", text);
+}
+
 static void warn_of_eos(const struct rp_corpus *corpus)
 {
     char doubt[200];
@@ -360,6 +367,7 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0) {
         warn_of_weights(engine->config, engine->corpus);
         warn_of_docs_per_row(engine->config, &docs_per_row);
+        warn_of_sections(engine->config);
         warn_of_eos(engine->corpus);
     }
     if (code >= 0)

@@ -189,6 +189,7 @@ def many_shards(folder, count=90):
         {"io": "mapped"},
         {"io": "io_uring", "direct": "on", "num_workers": 2},
         {"io": "pread", "packers": 2, "packer_processes": True},
+        {"io": "pread", "packers": 8},
         {"io": "pread", "prefetch_bytes": "64mb"},
     ],
     ids=str,

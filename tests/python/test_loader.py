@@ -69,7 +69,8 @@ def test_the_run_of_a_config_is_the_loaders(make, corpora, folder, expected):
 
 
 def test_types_and_views(make, expected):
-    with make(token_dtype="i64", sections=["labels", "cu_seqlens"], flat=True) as loader:
+    sections = ["labels", "cu_seqlens"]
+    with make(profile=None, token_dtype="i64", sections=sections, flat=True) as loader:
         batch = next(loader)
         assert set(batch) == {"rows", "doc_lens", "input_ids", "labels", "cu_seqlens"}
         made, _ = expected.batch(0, 3)
