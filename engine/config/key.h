@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* key.h — the table of all keys, which the YAML reader, the options, the defaults, the range checks
- * and the help are made of. Private to engine/config.
+ * and the help are made of. Private to engine/config, and to
+ * declared.c, which expands patterns of files as a config does.
  *
  * A default (`standard`) in parentheses is a text for people: the field starts as zero and is set
  * later. */
