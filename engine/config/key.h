@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* key.h — the table of all keys, which the YAML reader, the options, the defaults, the range checks
- * and the help are made of. Private to engine/config.
+ * and the help are made of. Private to engine/config, and to
+ * declared.c, which expands patterns of files as a config does.
  *
  * A default (`standard`) in parentheses is a text for people: the field starts as zero and is set
  * later. */
@@ -36,7 +37,7 @@ enum rp_key_kind {
 #define RP_FORMAT_WORD(id, name) "|" name
 #define RP_FORMATS "auto" RP_FORMAT_LIST(RP_FORMAT_WORD)
 #define RP_TYPES "u8|u16|i16|i32|u32|i64|i8|u64"
-#define RP_PROFILES "min|hf|trl|megatron|grain|olmo|torchtitan|titan|full"
+#define RP_PROFILES "min|hf|trl|megatron|grain|olmo|torchtitan|full"
 /* In the order of enum rp_section. */
 #define RP_SECTION_WORDS                                                                           \
     "rows|doc_lens|input_ids|labels|position_ids|segment_ids|loss_mask|cu_seqlens|provenance"

@@ -50,7 +50,7 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_state_he
         add_sources(writer, sources, header->source_count, named);
     rp_contract_add(writer, "sources", "%" PRIu32, header->source_count);
     rp_contract_add(writer, "stream_version", "%u", STREAM_VERSION);
-    if (rp_state_knows(tokenizer))
+    if (rp_hash128_is_known(tokenizer))
         rp_contract_add(writer, "tokenizer", "%s", rp_hash128_hex(tokenizer, hex));
     rp_contract_add(writer, "window", "%" PRIu32, header->window);
     rp_contract_add(writer, "window_blocks", "%" PRIu32, header->window_blocks);

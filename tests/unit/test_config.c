@@ -358,7 +358,6 @@ static void profiles_choose_sections(void **state)
         {"grain", 0x37, RP_DTYPE_I32, RP_LABELS_SHIFTED},
         {"olmo", 0x47, RP_DTYPE_I64, RP_LABELS_SHIFTED},
         {"torchtitan", 0x9f, RP_DTYPE_I64, RP_LABELS_SHIFTED},
-        {"titan", 0x9f, RP_DTYPE_I64, RP_LABELS_SHIFTED},
         {"full", 0x1ff, RP_DTYPE_I32, RP_LABELS_SHIFTED},
     };
     for (size_t i = 0; i < RP_ARRAY_COUNT(expected); i++) {

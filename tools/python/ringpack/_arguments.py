@@ -97,18 +97,20 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def check_needs_no_engine(
-    start_engine: Optional[bool], options: Mapping[str, Any], known: Optional[Mapping[str, Any]]
-) -> None:
-    """Of a loader that only attaches: `known` are the parameters that every loader has."""
+PARAMETERS: dict[str, Any] = {}
+"""Keyword parameters of a Loader and their defaults. loader.py, which imports this, adds them."""
+
+
+def check_needs_no_engine(start_engine: Optional[bool], options: Mapping[str, Any]) -> None:
+    """Refuse arguments of an engine to a loader that only attaches."""
     if start_engine:
         raise UsageError("start_engine=True needs config or corpus", "Loader('config.yaml')")
     for name, value in options.items():
-        if known and name in known:
+        if name in PARAMETERS:
             raise TypeError(f"{name}={value!r}: only an engine that starts here takes it")
         raise TypeError(
             f"{name}: no parameter of Loader (keys of the config are taken where config or corpus "
-            f"is given, too){suggestion(name, known or ())}"
+            f"is given, too){suggestion(name, PARAMETERS)}"
         )
 
 

@@ -6,7 +6,7 @@ import time
 from threading import get_ident
 from typing import Any, Optional
 
-from ._arguments import Corpus, FilePath, check_form, check_needs_no_engine
+from ._arguments import PARAMETERS, Corpus, FilePath, check_form, check_needs_no_engine
 from ._arguments import monitor_of, whole, working_folder
 from ._attached import SILENCE_S, STEPS
 from ._client import END, Client
@@ -131,7 +131,7 @@ class Loader(Passing):
             options["profile"] = profile
         self._is_default = describes and add_defaults(options, return_type, config is not None)
         if not describes:
-            check_needs_no_engine(start_engine, options, Loader.__init__.__kwdefaults__)
+            check_needs_no_engine(start_engine, options)
         self._given = Given(
             config,
             corpus,
@@ -315,3 +315,6 @@ class Loader(Passing):
 
 _steps = Loader.next, Loader.borrow, Loader.attach, Loader.load_state_dict
 STEPS.update(method.__code__ for method in _steps)
+
+
+PARAMETERS.update(Loader.__init__.__kwdefaults__ or {})

@@ -125,14 +125,6 @@ _OF_TRANSFORMERS: dict[str, Field] = {
     "max_length_q": _max_seqlen,
     "max_length_k": _max_seqlen,
 }
-_TORCHTITAN = Profile(
-    {
-        "input": View("input_ids"),
-        "positions": View("position_ids"),
-        "labels": View("labels"),
-    },
-    labels=SHIFTED,
-)
 PROFILES: dict[str, Profile] = {
     "hf": Profile(
         {
@@ -178,8 +170,14 @@ PROFILES: dict[str, Profile] = {
         },
         needs=frozenset({"doc_lens", "loss_mask"}),
     ),
-    "torchtitan": _TORCHTITAN,
-    "titan": _TORCHTITAN,  # the older name
+    "torchtitan": Profile(
+        {
+            "input": View("input_ids"),
+            "positions": View("position_ids"),
+            "labels": View("labels"),
+        },
+        labels=SHIFTED,
+    ),
     "grain": Profile(
         {
             "inputs": View("input_ids"),

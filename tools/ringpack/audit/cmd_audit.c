@@ -209,7 +209,7 @@ static json_t *json_side(const struct rp_audit *audit, unsigned s)
     const struct rp_audit_side *side = &audit->sides[s];
     const struct rp_fragment *fragment = &audit->fragment[s];
     char hex[RP_HASH_HEX_BYTES];
-    bool is_known = side->digest.low || side->digest.high;
+    bool is_known = rp_hash128_is_known(side->digest);
     json_t *value = json_pack(
         "{s:o, s:I, s:o}", "path", rp_cmd_json_text(side->path), "row", (json_int_t)side->row,
         "plan_digest", is_known ? json_string(rp_hash128_hex(side->digest, hex)) : json_null());

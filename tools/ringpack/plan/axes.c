@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* axes.c — what the panels of a picture share: titles, axes and bars. */
+#include "plan/axes.h"
+
 #include <stdarg.h>
 
 #include "cmd.h"
 #include "page_file.h"
-#include "plan/drawing.h"
 
 void rp_panel_title(const struct rp_panel *panel, const char *title, const char *format, ...)
 {

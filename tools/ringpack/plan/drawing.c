@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drawing.c — the picture as a whole. Every text of a config is written by rp_words_html, which
  * escapes it. */
-#include "plan/drawing.h"
-
 #include <inttypes.h>
 
 #include "cmd.h"
 #include "explain/explain.h"
 #include "page_file.h"
+#include "plan/axes.h"
+#include "plan/mixture.h"
+#include "plan/panels.h"
 
 #define HEADER_HEIGHT 72.0
 

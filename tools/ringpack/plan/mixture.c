@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mixture.c — the shares of sources over the rows, one band for each, on top of each other. */
+/* One band for each source, on top of each other. */
+#include "plan/mixture.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,7 +11,7 @@
 #include "base/mem.h"
 #include "cmd.h"
 #include "explain/explain.h"
-#include "plan/drawing.h"
+#include "plan/axes.h"
 
 #define LEGEND_COLUMNS 3
 #define LEGEND_WIDTH 304.0

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* panels.c — padding over the rows, lengths of documents, and cost by rank. */
+#include "plan/panels.h"
+
 #include <inttypes.h>
 
 #include "base/bits.h"
 #include "cmd.h"
-#include "plan/drawing.h"
+#include "plan/axes.h"
 
 #define BARS_MAX 256u /* of ranks; above that a bar is the largest of several ranks */
 
