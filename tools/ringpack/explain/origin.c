@@ -124,8 +124,13 @@ static int take_word(struct rp_origin *origin, const char *run_dir, struct rp_er
     struct stat info;
     const char *word = origin->path;
     if (stat(word, &info) < 0 && errno == ENOENT && !origin->config.path &&
-        rp_run_name_check(word, NULL) == 0)
-        return rp_origin_of_engine(origin, word, run_dir, error);
+        rp_run_name_check(word, NULL) == 0) {
+        int code = rp_origin_of_engine(origin, word, run_dir, error);
+        return code != -RP_E_GONE
+                   ? code
+                   : rp_fail(error, code, "give a checkpoint, a directory of them, or a run",
+                             "%s: no file has that name, and no engine of that name answers", word);
+    }
     bool is_file = stat(word, &info) == 0 && S_ISREG(info.st_mode);
     if (is_file && !rp_checkpoint_is_file(word) && !rp_cmd_is_state(word) && is_config(word))
         return rp_fail(error, -RP_E_USAGE, "give it as one: `-c CONFIG`",
