@@ -185,7 +185,7 @@ static int find_steps(const struct rp_origin *origin, const struct rp_config *co
     if (!steps->is_counted && by_step && !is_kept)
         return rp_fail(error, -RP_E_USAGE,
                        "leave -c out: the checkpoint keeps its config. Or give --base-row ROW, the "
-                       "row from which on steps are those of the config",
+                       "row at which the steps of the config begin",
                        "the run that saved %s has steps of %" PRIu64 " rows, %" PRIu32
                        " ranks and batches of %" PRIu32 ", and the config has %" PRIu64 ", %" PRIu32
                        " and %" PRIu32 ": which one is step N?",
