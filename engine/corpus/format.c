@@ -201,11 +201,9 @@ static int fail_unknown(const struct rp_found *found, struct rp_error *error)
                        "%s: expected the Megatron index of %s, found something else", index_path,
                        path);
     else
-        code = rp_fail(error, -RP_E_FORMAT,
-                       "raw tokens must be declared: " RAW_OPTIONS
-                       "; text: " TEXT_HINT,
-                       "%s: cannot tell what it is: no known magic, no .idx beside it, no sidecar",
-                       path);
+        code = rp_fail(
+            error, -RP_E_FORMAT, "raw tokens must be declared: " RAW_OPTIONS "; text: " TEXT_HINT,
+            "%s: cannot tell what it is: no known magic, no .idx beside it, no sidecar", path);
     free(index_path);
     return code;
 }

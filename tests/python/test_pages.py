@@ -14,7 +14,13 @@ from job_kit import Job
 PAGES = sorted((ROOT / "tools" / "python" / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 NAME = {"python": re.compile(r"# (\S+\.py)\n"), "c": re.compile(r"/\* (\S+\.c) \*/\n")}
-NEEDED = {"lightning": "lightning", "torchrun": "torch", "transformers": "transformers", "jax": "jax", "torch": "torch"}
+NEEDED = {
+    "lightning": "lightning",
+    "torchrun": "torch",
+    "transformers": "transformers",
+    "jax": "jax",
+    "torch": "torch",
+}
 
 
 def blocks(page):
