@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stat.c — what `ringpack stat` shows: one JSON object with stable keys, units in names. The keys
- * are explained, one by one, in tools/python/docs/stat.md, which a test compares with them. */
+ * are explained, one by one, in tools/python/docs/stat-keys.md, which a test compares with them. */
 #include <jansson.h>
 #include <string.h>
 #include <unistd.h>

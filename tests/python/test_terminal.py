@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import subprocess
+import sys
 
 import numpy
 import pytest
@@ -87,3 +88,21 @@ def test_controls_are_found(broken, corpus, monkeypatch):
     monkeypatch.setenv("RP_DEFECT", "print_control_characters")
     with pytest.raises(AssertionError):
         check(broken, corpus)
+
+
+def test_progress_of_convert_claims_nothing_before_the_first_token(program, folder, monkeypatch):
+    """A worker that has read all bytes, and returns their tokens later."""
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "a.jsonl").write_text('{"text": "b"}\n' * 9)
+    slow = folder / "slow"
+    pump = "import os, time\nwhile part := os.read(0, 65536): time.sleep(0.5); os.write(1, part)"
+    slow.write_text(f"#!/bin/sh\n{sys.executable} \"$@\" | {sys.executable} -c '{pump}'\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("RINGPACK_PYTHON", str(slow))
+    options = "--tokenizer", folder / "tokenizer.json", "--no-append-eos", "-o", folder / "o"
+    lines = on_terminal(program, "convert", *options, folder / "a.jsonl").split("\r\033[K")
+    early = [line for line in lines if "converting" in line and " 0 tokens" in line]
+    assert early and all("  0 %" in line and "? left" in line for line in early), lines
+    assert (folder / "o.bin").stat().st_size == 18

@@ -18,8 +18,8 @@ Corpus = Union[Source, Iterable[Source]]
 
 
 def hidden(text: str) -> str:
-    """A text for a message, without the rights that URLs in it carry: nobody can say where a query
-    ends, so all that follows it is left out."""
+    """A text for a message, without the rights in its URLs. A query has no known end, so the text
+    after it is left out."""
     text = re.sub(r"(?i)(https?://)[^/?#\s]*@", r"\1***@", text)
     return re.sub(r"(?is)(https?://[^?]*\?).*", r"\1***", text)
 
@@ -42,7 +42,7 @@ _LIBRARIES = {"datasets", "torch", "pandas", "polars", "pyarrow", "webdataset"}
 
 
 def refuse_data(corpus: Any) -> None:
-    """Refuse what holds rows itself, and in a list, where a Loader wants the path of a file."""
+    """Refuse objects and lists that hold rows, because a Loader takes paths of files."""
     kind = type(corpus)
     name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
     if isinstance(corpus, (list, tuple)) and corpus:

@@ -18,7 +18,7 @@ from .errors import UsageError
 Command = tuple[list[str], Optional[str]]
 """Arguments of the program, and the text of a config that has no file."""
 ServeCommand = tuple[list[str], Optional[str], list[str]]
-"""The same for `serve`, and what only its first start is told."""
+"""Arguments of `serve`, and those of its first start only."""
 
 _CORPORA = (".bin", ".idx", ".npy", ".jsonl", ".json.gz", ".parquet", ".arrow", ".txt")
 
@@ -80,8 +80,8 @@ def engine_commands(
     keys: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> tuple[Command, ServeCommand]:
-    """engine_command for `plan`, and for `serve`, which takes some options beside the config; those
-    of its first start alone come last."""
+    """engine_command for `plan`, and for `serve`, which takes some options besides the config; the
+    options of its first start only come last."""
     options, arguments, once = dict(options), [], []
     for name in ("accept_weights", "fresh"):
         wanted = options.pop(name, False)
@@ -124,7 +124,7 @@ def _needs_config(source: Source) -> bool:
 
 
 def _absolute(source: Source) -> Any:
-    """Paths in a config are relative to it, and this config lies nowhere."""
+    """Paths in a config are relative to its folder, and this config is in none."""
     if not isinstance(source, Mapping):
         return _absolute_path(source)
     made: dict[str, Any] = plain(source)

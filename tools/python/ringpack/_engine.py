@@ -125,7 +125,7 @@ def _told(
     program: Optional[FilePath],
     folder: Optional[FilePath],
 ) -> Any:
-    """What the program prints as JSON about a config."""
+    """The JSON that the program prints for a config."""
     import json
 
     return json.loads(_ask(words, engine_command, program, folder))

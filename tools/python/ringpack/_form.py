@@ -27,7 +27,7 @@ _OF_TORCH = Profile(
     labels=SHIFTED,
     needs=frozenset({"cu_seqlens"}),
 )
-"""What torch's loops have without a profile: a model's input and the labels of its logits, the
+"""The sections of torch's loops without a profile: a model's input and the labels of its logits,
 positions, and the arguments of flash_attn_varlen_func."""
 
 

@@ -35,7 +35,7 @@ _described: set[str] = set()  # names that loaders of this process have had, dea
 
 
 class Given(NamedTuple):
-    """Arguments of a Loader that decide where it attaches, and what it starts there."""
+    """Arguments of a Loader that choose the engine that it attaches to or starts."""
 
     config: Optional[FilePath]
     corpus: Optional[Corpus]
@@ -67,7 +67,7 @@ def name_stream(description: str) -> str:
 
 
 def _engines_of(job: str, run_dir: Optional[FilePath], program: Optional[FilePath]) -> list[str]:
-    """Runs of this machine whose names begin with that of a job."""
+    """Runs of this machine whose names begin with the name of a job."""
     import json
 
     words = ["ps", "--json"]

@@ -103,7 +103,7 @@ _LAUNCHERS = (
         ("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
         ("PALS_APID", *_SLURM),
     ),
-    # SLURM_NTASKS is that of the allocation: set where no task of a step runs, too.
+    # SLURM_NTASKS belongs to the allocation, and is set outside of steps as well.
     Launcher("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ("SLURM_LOCALID",), (), _SLURM),
     Launcher(
         "JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES", (), (), ("JAX_COORDINATOR_ADDRESS",)
@@ -217,8 +217,8 @@ def _ask_frameworks() -> Optional[tuple[int, int, str]]:
 
 
 def settle_ranks(found: Ranks, environment: Mapping[str, str]) -> Ranks:
-    """`found`, or what a framework that is initialised by now says where no launcher and no
-    argument did. Refuses what contradicts itself, and a launcher that has said only half of it."""
+    """`found`, or without launcher and argument the ranks of a framework that is initialised
+    by now. Refuses contradictions, and a launcher that has set only half of its variables."""
     asked = None if found.said_by == ARGUMENTS else _ask_frameworks()
     if asked is not None and found.said_by == ALONE and asked[1] == found.replicas:
         asked = None  # all of them are replicas of one rank

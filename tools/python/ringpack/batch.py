@@ -352,7 +352,7 @@ class Batch(Mapping[str, Any]):
         return self._own(name) if form.is_own and form.kind == "torch" else self._look(name)
 
     def _look(self, name: str) -> Any:
-        """What a name stands for, as views of the ring."""
+        """The value of a name, as views of the ring."""
         form = self._form
         look = form.looks.get(name)
         if look is not None:
@@ -363,7 +363,7 @@ class Batch(Mapping[str, Any]):
         return self._view(name, form.shape, form.tensor)  # it says what there is
 
     def _own(self, name: str) -> Any:
-        """A tensor of the caller's: the same one each time, so that it keeps what is written."""
+        """A tensor of the caller's: the same one each time, so writes to it are kept."""
         if self._lease is None:
             self._open_lease()
         made = self._all_made()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Loader as what the Trainer of transformers trains on, with its position in each checkpoint.
+"""A Loader as the training data of a Trainer of transformers, with its position in each checkpoint.
 
     trainer = Trainer(model=model, args=TrainingArguments("trainer", max_steps=1000))
     ringpack.hf.attach(trainer, loader)
@@ -93,7 +93,7 @@ def attach(trainer: Any, loader: Loader) -> Any:
 
 
 class _Batches:
-    """What get_train_dataloader() returns: goes on in the stream each time it is iterated."""
+    """The result of get_train_dataloader(): each iteration continues in the stream."""
 
     def __init__(self, trainer: Any, loader: Loader):
         self._trainer, self._loader = trainer, loader
@@ -180,7 +180,7 @@ def _check_loader(loader: Any) -> None:
 
 
 def _check_arguments(args: Any, loader: Loader) -> None:
-    """Refuse what would train on other rows than the loader's, or on parts of batches."""
+    """Refuse settings that train other rows than the loader's, or parts of batches."""
     processes = loader._ranks.world * loader._ranks.replicas
     if args.n_gpu > 1:
         raise UsageError(

@@ -23,7 +23,7 @@ from .profiles import PROFILES
 
 _SLICE_NS = 100_000_000  # a wait is cut into these, so that Ctrl-C and dead engines are noticed
 AGAIN = object()
-"""What a wait gives when a signal handler has asked for another position."""
+"""The result of a wait during which a signal handler loaded another position."""
 
 
 class Loader(Passing):

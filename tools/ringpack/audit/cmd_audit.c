@@ -300,7 +300,7 @@ int rp_cmd_audit(int argc, char **argv)
                "rows are planned again, with the config that either side has or that `-c` "
                "gives. Nothing of a run is changed. `--log` prints the journal that engines "
                "keep in the checkpoint directory: starts, ends, kills, changes of the config, "
-               "and what operators did. Exit status: 0 identical, or a whole journal; 1 "
+               "and the acts of operators. Exit status: 0 identical, or a whole journal; 1 "
                "different, or a journal that is not whole; 2 nothing could be compared; 3 not "
                "proven: nothing differs in what could be compared, and it does not prove that all "
                "is identical."};

@@ -81,7 +81,7 @@ static const char help[] =
     "  -q, --quiet          no progress and no summary\n\n"
     "Files are converted in groups, each to a part in PREFIX.parts (large JSONL and Parquet in\n"
     "pieces), and the parts are joined at the end, for which the disk needs room for the tokens\n"
-    "twice. After a crash, a full disk or Ctrl-C, the same command goes on: a part that is\n"
+    "twice. After a crash, a full disk or Ctrl-C, the same command continues: a part that is\n"
     "finished and unchanged is not made again.\n\n"
     "  --group-bytes N      bytes of input in a group (default 16m to 256m, by the size of all)\n"
     "  --part I/N           make only every N-th part, from the I-th on (0 <= I < N): N machines\n"
