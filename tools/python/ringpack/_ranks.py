@@ -203,7 +203,7 @@ def _alone(environment: Mapping[str, str]) -> Ranks:
 # ---- frameworks ---------------------------------------------------------------------------------
 
 
-def _ask_frameworks() -> Optional[tuple[int, int, str]]:
+def ask_frameworks() -> Optional[tuple[int, int, str]]:
     """Rank, number of processes and who says so, of a framework that this process has initialised.
     None is imported for it."""
     torch = sys.modules.get("torch.distributed")
@@ -219,7 +219,7 @@ def _ask_frameworks() -> Optional[tuple[int, int, str]]:
 def settle_ranks(found: Ranks, environment: Mapping[str, str]) -> Ranks:
     """`found`, or what a framework that is initialised by now says where no launcher and no
     argument did. Refuses what contradicts itself, and a launcher that has said only half of it."""
-    asked = None if found.said_by == ARGUMENTS else _ask_frameworks()
+    asked = None if found.said_by == ARGUMENTS else ask_frameworks()
     if asked is not None and found.said_by == ALONE and asked[1] == found.replicas:
         asked = None  # all of them are replicas of one rank
     if asked is None or asked[1] == 1 == found.world:
