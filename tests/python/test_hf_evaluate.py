@@ -110,7 +110,9 @@ def test_several_loaders_by_their_names(load, evaluated, corpus, train_with):  #
     assert found["test_batches"] == len(held[1])
 
 
-def test_a_stream_without_any_label_says_so(load, evaluated, train_with, tmp_path, caplog):  # noqa: F811
+def test_a_stream_without_any_label_says_so(
+    load, evaluated, train_with, tmp_path, caplog  # noqa: F811
+):
     with evaluated(corpus=write(tmp_path / "short", [1] * 200)) as held:
         trainer = ringpack.hf.attach(train_with(), load(), held)
         found = trainer.evaluate()
@@ -145,9 +147,9 @@ held = ringpack.Loader(corpus=held, num_epochs=1, shuffle="none", **form)
 trainer = transformers.Trainer(
     model=make_model(),
     args=transformers.TrainingArguments(
-        place + "/out", max_steps=4, save_strategy="no", logging_steps=1, use_cpu=True, eval_steps=2,
-        eval_strategy="steps", report_to="none", disable_tqdm=True, lr_scheduler_type="constant",
-        eval_on_start=True, ddp_find_unused_parameters=False),
+        place + "/out", max_steps=4, save_strategy="no", logging_steps=1, use_cpu=True,
+        eval_steps=2, eval_strategy="steps", report_to="none", disable_tqdm=True,
+        lr_scheduler_type="constant", eval_on_start=True, ddp_find_unused_parameters=False),
     eval_dataset=held)
 ringpack.hf.attach(trainer, train)
 with train, held:
@@ -158,7 +160,9 @@ if trainer.args.process_index == 0:
 """
 
 
-def test_two_ranks_evaluate_as_one(load, evaluated, train_with, corpus, held_out, folder):  # noqa: F811
+def test_two_ranks_evaluate_as_one(
+    load, evaluated, train_with, corpus, held_out, folder  # noqa: F811
+):
     """The same rows, half of them on each: the same loss."""
     options = {"eval_strategy": "steps", "eval_steps": 2, "eval_on_start": True}
     (folder / "ranks.py").write_text(RANKS)

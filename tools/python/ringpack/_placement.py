@@ -85,6 +85,9 @@ class Placed:
     _job: Optional[str] = None  # with which the name begins that is derived here
     _expected: Optional[bytes] = None  # P3: a description, or a whole contract
     _looked_at = 0.0  # for engines of the job
+    _client: Any
+    _left: Any
+    _open: Any
     _given: Given
     _ranks: Ranks
     _connection: dict[str, Any]
@@ -156,8 +159,8 @@ class Placed:
         asked = ask_frameworks()
         if asked is None or asked[1] in (1, self._ranks.replicas):
             return
-        client = getattr(self, "_client", None)
-        if client is not None and client.counts()["batches"]:
+        place = self._client or self._left
+        if self._open or (place is not None and place.counts()["batches"]):
             raise UsageError(
                 f"this loader has taken batches as rank 0 of 1, and {asked[2]} says by now that "
                 f"this process is rank {asked[0]} of {asked[1]}",
