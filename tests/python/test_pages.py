@@ -14,13 +14,8 @@ from job_kit import Job
 PAGES = sorted((ROOT / "tools" / "python" / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 NAME = {"python": re.compile(r"# (\S+\.py)\n"), "c": re.compile(r"/\* (\S+\.c) \*/\n")}
-NEEDED = {
-    "lightning": "lightning",
-    "torchrun": "torch",
-    "transformers": "transformers",
-    "jax": "jax",
-    "torch": "torch",
-}
+NEEDED = {"torchrun": "torch", "transformers": "transformers", "jax": "jax", "torch": "torch"}
+NEEDED |= {name: name for name in ("lightning", "trl", "datasets")}
 
 
 def blocks(page):

@@ -238,7 +238,10 @@ class Attached(Placed):
 
     def __enter__(self) -> Any:
         """Start the engine; and attach, if this rank is the only one. With others it attaches when
-        first used: a state may be loaded before, and an attached rank would hold up the others."""
+        first used: a state may be loaded before, and an attached rank would hold up the others.
+        So does one whose launcher has not said its rank yet, as Lightning's says it later."""
+        if self._ranks.half is not None and not self._is_said():
+            return self
         self._settle()
         if self._ranks.world == 1 and self._ranks.replicas == 1:
             return self.attach()

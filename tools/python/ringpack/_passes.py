@@ -103,6 +103,7 @@ class Passing(Positioned):
     def __iter__(self) -> Any:
         """A loop: with restart=True a pass of its own, otherwise it continues where the last one
         stopped; with return_type="torch" a pass begins after the end in any case."""
+        self._settle_again()
         fetcher = _fetcher_of_loop() if self._look_ahead_given is None else None
         if fetcher is not None or self._restarts_loops():
             return Pass(self, fetcher)  # type: ignore[arg-type]

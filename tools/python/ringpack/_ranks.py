@@ -203,7 +203,7 @@ def _alone(environment: Mapping[str, str]) -> Ranks:
 # ---- frameworks ---------------------------------------------------------------------------------
 
 
-def _ask_frameworks() -> Optional[tuple[int, int, str]]:
+def ask_frameworks() -> Optional[tuple[int, int, str]]:
     """Rank, number of processes and who says so, of a framework that this process has initialised.
     None is imported for it."""
     torch = sys.modules.get("torch.distributed")
@@ -219,7 +219,7 @@ def _ask_frameworks() -> Optional[tuple[int, int, str]]:
 def settle_ranks(found: Ranks, environment: Mapping[str, str]) -> Ranks:
     """`found`, or without launcher and argument the ranks of a framework that is initialised
     by now. Refuses contradictions, and a launcher that has set only half of its variables."""
-    asked = None if found.said_by == ARGUMENTS else _ask_frameworks()
+    asked = None if found.said_by == ARGUMENTS else ask_frameworks()
     if asked is not None and found.said_by == ALONE and asked[1] == found.replicas:
         asked = None  # all of them are replicas of one rank
     if asked is None or asked[1] == 1 == found.world:
