@@ -6,7 +6,10 @@ import json
 import os
 import pty
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from convert_kit import convert, documents, refused, some_documents, start, written
@@ -380,6 +383,36 @@ def test_an_output_that_comes_meanwhile_is_not_replaced(program, inputs, tmp_pat
     _, errors = process.communicate(timeout=600)
     assert process.returncode == 2 and "out.idx: it exists already" in errors
     assert os.listdir(tmp_path) == ["out.idx"]
+
+
+def test_a_lock_of_another_program_is_waited_for_with_a_bound(program, broken, inputs, tmp_path):
+    """The line that says who has it, the refusal, and the control, which waits longer."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], 0), 2);"
+         "print(flush=True); input()", tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    holder.stdout.readline()
+    who, name = f"process {holder.pid} ({process_name(holder.pid)})", tmp_path / "out"
+    soon = {"RINGPACK_LOCK_PATIENCE": "3"}
+    waits = f"ringpack: {tmp_path}: waiting up to 3 s for {who}, which has locked it\n"
+    refused(program, *OPTIONS, "-o", name, inputs[0], env=soon,
+            words=["RP_E_BUSY", waits, f"{tmp_path}: {who} has had its lock (flock) for 3 s",
+                   "end that process", "the output was not written"])
+    assert os.listdir(tmp_path) == []
+    control = start(broken, *OPTIONS, "-o", name, inputs[0],
+                    env={**soon, "RP_DEFECT": "wait_for_any_lock"})
+    with pytest.raises(subprocess.TimeoutExpired):
+        control.wait(8)
+    waiting = start(program, *OPTIONS, "-o", tmp_path / "other", inputs[0])
+    assert waits.replace("3 s", "600 s") in iter(waiting.stderr.readline, "")
+    holder.communicate(b"\n")
+    for process in (control, waiting):
+        _, errors = process.communicate(timeout=600)
+        assert process.returncode == 0, errors
+    assert documents(name) == documents(tmp_path / "other") != []
+
+
+def process_name(pid):
+    return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 def test_a_folder_of_parts_that_others_may_write_to_is_refused(program, inputs, tmp_path):

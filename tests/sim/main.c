@@ -299,6 +299,8 @@ static const char *const found_elsewhere[] = {
     "trust_finished_parts",
     "send_token_in_clear",
     "trust_any_directory",
+    "trust_any_output",
+    "wait_for_any_lock",
     "trust_connection",
     "trust_cut_listing",
     "trust_empty_index",
