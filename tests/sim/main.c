@@ -301,6 +301,7 @@ static const char *const found_elsewhere[] = {
     "trust_any_directory",
     "trust_any_output",
     "wait_for_any_lock",
+    "show_own_words",
     "trust_connection",
     "trust_cut_listing",
     "trust_empty_index",
