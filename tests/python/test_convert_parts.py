@@ -5,6 +5,7 @@ no finished part is made twice or trusted after it changed."""
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -275,6 +276,34 @@ def test_progress_is_drawn_on_a_terminal_only(program, slow, tmp_path):
     process = start(program, *common, env=environment)
     _, errors = process.communicate()
     assert process.returncode == 0 and "\r" not in errors and "converting" not in errors
+
+
+def shares_of(program, *words, **environment):
+    """The shares that a conversion shows on a terminal."""
+    ours, theirs = pty.openpty()
+    process, seen = start(program, *words, stderr=theirs, env=environment), b""
+    os.close(theirs)
+    while True:
+        try:
+            seen += os.read(ours, 4096)
+        except OSError:  # the program has ended
+            break
+    os.close(ours)
+    assert process.wait() == 0, seen
+    return [int(share) for share in re.findall(rb"converting +(\d+) %", seen)]
+
+
+def test_progress_moves_within_a_file(program, broken, tmp_path):
+    """A file is one part here. Larger ones follow until one takes long enough for three draws."""
+    line, bytes_of = json.dumps({"input_ids": list(range(100, 400))}) + "\n", 4 << 20
+    text = tmp_path / "a.jsonl"
+    words = (*OPTIONS, "--group-bytes", "8g", "--workers", 1, "--force", "-o", tmp_path / "o", text)
+    shares = []
+    while len(shares) < 3 and bytes_of < 1 << 30:
+        text.write_text(line * (bytes_of // len(line)))
+        shares, bytes_of = shares_of(program, *words), 2 * bytes_of
+    assert shares == sorted(shares) and len({share for share in shares if 0 < share < 100}) > 0
+    assert set(shares_of(broken, *words, RP_DEFECT="tell_no_progress")) <= {0, 100}
 
 
 def test_an_eos_decides_the_width_of_joined_parts(program, tmp_path):

@@ -302,6 +302,7 @@ static const char *const found_elsewhere[] = {
     "trust_any_output",
     "wait_for_any_lock",
     "show_own_words",
+    "tell_no_progress",
     "trust_connection",
     "trust_cut_listing",
     "trust_empty_index",
