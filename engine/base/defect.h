@@ -122,6 +122,10 @@
     X(stop_to_catch_up, "the flow is stopped and starts again for a ring that falls behind")       \
     X(take_failed_look, "a look at free space that failed counts as an answer")                    \
     X(take_ignored_signals, "a signal that was ignored at start ends the engine")                  \
+    X(tell_no_progress, "a conversion does not tell how much of a file is done")                   \
+    X(show_own_words, "a command line keeps the rights of its URLs")                               \
+    X(wait_for_any_lock, "a conversion waits without a bound for the lock of its directory")       \
+    X(trust_any_output, "foreign links, directories and files of outputs are used")                \
     X(trust_any_directory, "a directory of /tmp that others may write to is used")                 \
     X(trust_arrow_offsets, "offsets in an Arrow file are not compared with its buffers")           \
     X(take_short_read, "a short read is taken for a complete one")                                 \

@@ -45,7 +45,7 @@ refuses "keys: there is no key \`lanez\`; did you mean \`lanes\`" "$ringpack" co
 # No help buries the options of a verb below those of the config.
 for verb in $("$ringpack" help | sed -nE 's/^  ([a-z]+) +[^ ].*/\1/p'); do
     lines=$("$ringpack" help "$verb" | wc -l)
-    [ "$lines" -le 75 ] || fail "the help of $verb has $lines lines, expected 75 at most"
+    [ "$lines" -le 50 ] || fail "the help of $verb has $lines lines, expected 50 at most"
 done
 "$ringpack" config keys | grep -A1 -wE '^  (mask|mask_value|mask_of)' >masks
 equals 3 "$(grep -c "may change on resume, if the same tokens are trained" masks)"
