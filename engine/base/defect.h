@@ -27,6 +27,7 @@
     X(count_idle_deaths, "deaths of a packer that waits are counted")                              \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
     X(count_older_deliveries, "audit counts deliveries that trainers have taken back")             \
+    X(count_rows_before_state, "plan --state counts the rows before its state, too")               \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
     X(end_copy_late, "a new ring gets its place before the end of a save frees slots")             \
