@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,16 @@ bool rp_text_bytes(const char *text, uint64_t *value)
     uint64_t scale = suffix_scale(&rest, 1024);
     bool unit = *rest == '\0' || !strcasecmp(rest, "b");
     return unit && rp_mul_u64(number, scale, value);
+}
+
+void rp_text_millionths(uint64_t number, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%" PRIu64 ".%06" PRIu64, number / 1000000, number % 1000000);
+    size_t length = strlen(text);
+    while (text[length - 1] == '0')
+        length--;
+    length -= text[length - 1] == '.';
+    text[length] = '\0';
 }
 
 bool rp_text_has_suffix(const char *text, const char *suffix)

@@ -19,6 +19,9 @@ bool rp_text_count(const char *text, uint64_t *value);
  * 64MiB are equal. */
 bool rp_text_bytes(const char *text, uint64_t *value);
 
+/** Print a number of millionths as a decimal, without zeros at the end: 250000 as 0.25. */
+void rp_text_millionths(uint64_t number, char *text, size_t bytes);
+
 /** Whether `text` ends with `suffix` and has something before it: a file name with an extension. */
 bool rp_text_has_suffix(const char *text, const char *suffix);
 

@@ -175,6 +175,7 @@ static int finish_weights(struct rp_config *config, struct rp_error *error)
     uint64_t divisor = 0;
     for (uint32_t i = 0; i < config->source_count; i++)
         divisor = rp_gcd_u64(divisor, config->sources[i].weight);
+    config->weight_unit = divisor;
     for (uint32_t i = 0; i < config->source_count; i++) {
         struct rp_config_source *source = &config->sources[i];
         source->weight /= divisor;

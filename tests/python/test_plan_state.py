@@ -129,7 +129,7 @@ def test_the_report_says_row_file_and_weights(program, folder, corpus):
     found = re.search(r"^from row (\d+), the position of (\S+)$", said, re.M)
     assert 10 < int(found[1]) <= 20 and found[2] == str(newest), (said, newest)
     assert said.startswith(found[0])
-    assert "weight of source source-0 differs" in said and "--accept-weights" in said
+    assert "weight of source source-1 differs" in said and "--accept-weights" in said
     told = json.loads(run(program, folder, "plan", "--json", "--state", newest))
     assert told["state"]["row"] == int(found[1]) and told["state"]["weights_differ"]
     for form in "token", "json", "npz":
@@ -178,6 +178,51 @@ def test_a_refusal_is_that_of_a_start(program, folder, corpus):
     write_config(folder, stream)
     said = run(program, folder, "plan", "--landmarks", "--state", "at.token", status=2)
     assert "--state and --landmarks" in said
+
+
+@pytest.mark.parametrize("start", ["state", "checkpoint"])
+def test_refused_weights_are_told_as_written_with_the_command_that_shows_them(
+    program, folder, corpus, start
+):
+    """Of 0.7, 0.2, 0.1 the last is changed; it is named alone. The command of the hint runs."""
+    three = [
+        {**source, "name": name, "weight": weight}
+        for source, name, weight in zip(
+            [*corpus.sources, corpus.sources[1]], ("a", "b", "c"), (0.7, 0.2, 0.1)
+        )
+    ]
+    config = {"sources": three, "seq_len": 48, "batch_size": 1, "run_dir": str(folder)}
+    config |= {"num_epochs": "endless"}
+    if start == "checkpoint":
+        config["checkpoint_dir"] = "kept it"
+    (folder / "c.yaml").write_text(json.dumps(config))
+    run(program, folder, "state", "--row", 20, "-o", "at.token")
+    from_state = ["--state", "at.token"] if start == "state" else []
+    if start == "checkpoint":
+        engine = Engine(program, folder, {**config, "checkpoint_dir": str(folder / "kept it")})
+        with Ranks(engine) as ranks:
+            assert len(list(ranks.turns(5))) == 5
+        assert engine.stop() == 0
+    three[2]["weight"] = "2e-1"
+    (folder / "c.yaml").write_text(json.dumps(config))
+    said = run(program, folder, "serve", *from_state, status=2)
+    refusal = said[said.index("ringpack: error") :]
+    wanted = r"error RP_E_MISMATCH: (\S.*: )?weight of source c differs: the state has 0.1, this "
+    assert re.search(wanted + r"run has 0.2\n", refusal) and "source a" not in refusal, refusal
+    command = re.search(r"`ringpack (plan [^`]*)`", refusal)[1]
+    done = subprocess.run(
+        f"{program} {command} --rows 50 --json",
+        shell=True,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=100,
+    )
+    assert done.returncode == 0, (command, done.stderr)
+    told = json.loads(done.stdout)
+    assert told["state"]["weights_differ"] and told["state"]["row"] in (20, 5, 6)
+    asked = [source["asked"] for source in told["mixture"]]
+    assert asked == pytest.approx([7 / 11, 2 / 11, 2 / 11])
 
 
 def test_the_picture_has_the_rows_of_the_stream(program, folder, corpus):
