@@ -181,8 +181,10 @@ static int finish_weights(struct rp_config *config, struct rp_error *error)
         source->weight /= divisor;
         struct rp_key_place place = source_place(config, source);
         if (source->weight > UINT32_MAX)
-            return rp_key_fail(place, "weight", "use fewer decimals", error,
-                               "the weights have no common scale below 2^32");
+            return rp_key_fail(
+                place, "weight",
+                "use fewer digits: only the ratios of weights count, as of 7.2 and 1.3", error,
+                "the weights have no common scale below 2^32");
     }
     return 0;
 }
