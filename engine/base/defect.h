@@ -22,11 +22,13 @@
     X(catch_up_past_cache, "a catch-up flow reads past the page cache what that holds")            \
     X(call_unread_damaged, "a checkpoint that cannot be read for a time counts as damaged")        \
     X(close_files_in_use, "a descriptor is closed while reads of its file may be in flight")       \
+    X(compare_weights_alone, "a weight is compared as a number, not relative to the others")       \
     X(count_steps_from_attach, "a state token given after an attach does not begin a step")        \
     X(count_deaths_for_ever, "deaths of a packer at other tickets are counted, too")               \
     X(count_idle_deaths, "deaths of a packer that waits are counted")                              \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
     X(count_older_deliveries, "audit counts deliveries that trainers have taken back")             \
+    X(count_rows_before_state, "plan --state counts the rows before its state, too")               \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
     X(crowd_trainers, "packers take the CPUs of trainers, too")                                    \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \

@@ -58,6 +58,7 @@ struct rp_config {
     /* the stream: identity (engine/plan/STREAM.md) */
     struct rp_config_source *sources;
     uint32_t source_count;
+    uint64_t weight_unit;      /* the divisor of the weights; 0 before rp_config_finish */
     uint64_t seed;             /* 0 */
     uint32_t seq_len;          /* required, 1 .. 2^24 */
     uint32_t shuffle;          /* none | document (default) | block; numbers as in STREAM.md */

@@ -177,13 +177,16 @@ static int finish_weights(struct rp_config *config, struct rp_error *error)
     uint64_t divisor = 0;
     for (uint32_t i = 0; i < config->source_count; i++)
         divisor = rp_gcd_u64(divisor, config->sources[i].weight);
+    config->weight_unit = divisor;
     for (uint32_t i = 0; i < config->source_count; i++) {
         struct rp_config_source *source = &config->sources[i];
         source->weight /= divisor;
         struct rp_key_place place = source_place(config, source);
         if (source->weight > UINT32_MAX)
-            return rp_key_fail(place, "weight", "use fewer decimals", error,
-                               "the weights have no common scale below 2^32");
+            return rp_key_fail(
+                place, "weight",
+                "use fewer digits: only the ratios of weights count, as of 7.2 and 1.3", error,
+                "the weights have no common scale below 2^32");
     }
     return 0;
 }

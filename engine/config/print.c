@@ -104,17 +104,6 @@ static void print_ranks(const struct rp_config *config, char *text, size_t bytes
                  config->rank_first + config->rank_count - 1);
 }
 
-/* Millionths, without zeros at the end. */
-static void print_weight(uint64_t weight, char *text, size_t bytes)
-{
-    snprintf(text, bytes, "%" PRIu64 ".%06" PRIu64, weight / 1000000, weight % 1000000);
-    size_t length = strlen(text);
-    while (text[length - 1] == '0')
-        length--;
-    length -= text[length - 1] == '.';
-    text[length] = '\0';
-}
-
 static uint64_t number_of(const struct rp_key *key, const char *field)
 {
     if (key->kind == RP_KIND_BOOL)
@@ -150,7 +139,7 @@ static void print_value(const struct rp_key *key, const void *object, char *text
         print_ranks(object, text, bytes);
         return;
     case RP_KIND_WEIGHT:
-        print_weight(number_of(key, field), text, bytes);
+        rp_text_millionths(number_of(key, field), text, bytes);
         return;
     case RP_KIND_SIGNED:
         snprintf(text, bytes, "%" PRId64, (int64_t)number_of(key, field));

@@ -218,6 +218,8 @@ static const char *const found_elsewhere[] = {
     "count_equal_saves",
     "count_idle_deaths",
     "count_older_deliveries",
+    "compare_weights_alone",
+    "count_rows_before_state",
     "count_steps_from_attach",
     "crowd_trainers",
     "drop_exported_field",
