@@ -40,6 +40,7 @@
     X(forget_contract_field, "pad_id is left out when contracts are compared")                     \
     X(forget_detach, "the end of a connection does not change the state of its seat")              \
     X(forget_queries, "objects that only the queries of their URLs tell apart share files")        \
+    X(forget_raised_alerts, "a watcher that is started again raises alerts again")                 \
     X(forget_shard_stamp, "the time of a shard is not compared with its manifest")                 \
     X(forget_names, "an engine does not recreate its files in the run directory")                  \
     X(import_from_here, "a Python process imports from the current directory first")               \
@@ -75,6 +76,7 @@
     X(keep_queries, "queries of URLs, which may be secrets, are kept in checkpoints")              \
     X(keep_slow_readers, "metrics keeps connections of readers that send a byte now and then")     \
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
+    X(leave_alert_command, "a command of an alert that runs at the end of its engine is left")     \
     X(leave_batch_out_of_digest, "the last batch of an interval is not in its content digest")     \
     X(leave_files_beside_objects, "files beside objects are not mapped, as the objects are not")   \
     X(leave_out_journal_stop, "the end of an engine is not written to the run journal")            \
@@ -92,6 +94,7 @@
     X(lose_at_first_error, "a mapped file is lost when its disk fails for a moment")               \
     X(mask_one_off_at_cut, "spans of a fragment that continues a document lie one token off")      \
     X(merge_ways_of_reading, "a read past the page cache becomes one with a read through it")      \
+    X(outlive_engine, "the watcher of alerts does not end with its engine")                        \
     X(overlook_new_file, "the watcher stays calm though a new file is read")                       \
     X(pack_left_out, "packers write rows to a ring to which another flow delivers")                \
     X(place_before_spans, "tokens get their place before there is room for their spans")           \
@@ -162,7 +165,7 @@
     X(try_in_order, "the test write into a directory of checkpoints has one part, written once")   \
     X(try_direct_again, "a file is tried for O_DIRECT at each opening, not once")                  \
     X(wait_before_announcing, "a packer waits for a ticket before it has announced its batches")   \
-    X(wait_for_alert_command, "the engine's thread waits for commands of alerts")                  \
+    X(wait_for_alert_command, "the watcher of alerts waits for their commands")                    \
     X(wait_to_join, "a ring that is behind waits to be joined when all of the stream is planned")  \
     X(wake_for_old_files, "each document that is read alone wakes the watcher")                    \
     X(write_beyond_struct, "a caller's struct is filled in beyond its struct_size")

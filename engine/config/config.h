@@ -119,7 +119,7 @@ struct rp_config {
     char *checkpoint_copy_dir;         /* the second location; NULL = none */
     char *run_record_dir;              /* NULL = in the user's state home; "none" = no run record */
 
-    /* alerts (server/alert.h) */
+    /* alerts (tools/ringpack/alerts/alert.h) */
     char *alert_command;       /* program and arguments, separated by commas; NULL = none */
     uint32_t alert_starved_ms; /* 0 = no alert; likewise: */
     uint64_t alert_skew_rows;  /* of a rank */

@@ -9,9 +9,13 @@
  *   disk_free      less than free_bytes are free            a tenth more is      60 s
  *   save_failed    the last save failed, or one since       neither              0
  *   copy_failed    the last copy failed, or one since       neither              0
- *   engine_failed  the engine stops with an error           it does not          0
+ *   engine_failed  the engine stops with an error, or is    it does not          0
+                  killed
+   engine_silent  for RP_ALERT_SILENCE_NS it answers no    it answers           0
+                  question
  *
- * A value that is neither bad nor good, or not known, changes nothing. An alert ends at a good
+ * A value that is neither bad nor good, or not known, changes nothing; nothing but the last two
+ * kinds and free_bytes is known of an engine that does not answer. An alert ends at a good
  * check if no check was bad for the time in the last column. So a value that moves about
  * its limit, or is bad now and then, is one alert:
  *
@@ -22,8 +26,8 @@
  *           not passed since the command
  *   OWED    they have passed                 RAISED        the command
  *   others  it is over                       QUIET         a line in the log */
-#ifndef RP_SERVER_ALERT_H
-#define RP_SERVER_ALERT_H
+#ifndef RP_TOOLS_ALERT_H
+#define RP_TOOLS_ALERT_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,11 +39,13 @@ enum rp_alert_kind {
     RP_ALERT_SAVE_FAILED,
     RP_ALERT_COPY_FAILED,
     RP_ALERT_ENGINE_FAILED,
+    RP_ALERT_ENGINE_SILENT,
     RP_ALERT_KINDS
 };
 
 /* The least time between two commands of one kind. */
 #define RP_ALERT_PERIOD_NS 300000000000u
+#define RP_ALERT_SILENCE_NS 30000000000u
 
 /* A kind without a limit (0) is never bad. */
 struct rp_alert_limits {
@@ -50,10 +56,12 @@ struct rp_alert_limits {
 
 /* What was seen at a check. */
 struct rp_alert_view {
-    bool is_running; /* else nobody is served, and waits and skew say nothing */
+    bool answers;
+    bool is_running; /* else no trainer is served, and waits and skew say nothing */
     uint64_t starved_ns, skew_rows;
     uint64_t free_bytes; /* RP_FREE_UNKNOWN: no disk has answered recently */
     bool save_failed, copy_failed, engine_failed;
+    uint64_t silent_ns; /* since when it has not answered; 0 = it answers */
 };
 
 enum rp_alert_sign { RP_SIGN_UNSURE, RP_SIGN_GOOD, RP_SIGN_BAD };
@@ -87,5 +95,9 @@ enum rp_alert_sign rp_alert_sign(enum rp_alert_kind kind, const struct rp_alert_
  */
 enum rp_alert_step rp_alert_look(struct rp_alert *alert, enum rp_alert_kind kind,
                                  enum rp_alert_sign sign, uint64_t now_ns);
+/** Until the next check: a tenth of a second while a value is about to become an alert, else a
+ * second, or half of starved_ns if that is less. So a wait is seen before it reaches the limit. */
+uint64_t rp_alert_pause_ns(const struct rp_alert_limits *limits, const struct rp_alert_view *view,
+                           const struct rp_alert alerts[RP_ALERT_KINDS]);
 
 #endif

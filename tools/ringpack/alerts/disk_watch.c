@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See disk_watch.h. */
-#include "server/disk_watch.h"
+#include "alerts/disk_watch.h"
 
 #include <errno.h>
 #include <stdlib.h>

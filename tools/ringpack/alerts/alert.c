@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See alert.h. */
-#include "server/alert.h"
+#include "alerts/alert.h"
 
+#include "base/bits.h"
 #include "base/defect.h"
 #include "base/fail.h"
 
 #define SECOND_NS UINT64_C(1000000000)
+#define PAUSE_NS SECOND_NS /* between two checks */
+#define SHORT_PAUSE_NS (SECOND_NS / 10)
 
 static const struct {
     const char *name;
@@ -17,6 +20,7 @@ static const struct {
     [RP_ALERT_SAVE_FAILED] = {"save_failed", 0, 0},
     [RP_ALERT_COPY_FAILED] = {"copy_failed", 0, 0},
     [RP_ALERT_ENGINE_FAILED] = {"engine_failed", 0, 0},
+    [RP_ALERT_ENGINE_SILENT] = {"engine_silent", 0, 0},
 };
 
 const char *rp_alert_name(enum rp_alert_kind kind)
@@ -62,11 +66,15 @@ enum rp_alert_sign rp_alert_sign(enum rp_alert_kind kind, const struct rp_alert_
     case RP_ALERT_DISK_FREE:
         return sign_of_disk(view->free_bytes, limits->free_bytes);
     case RP_ALERT_SAVE_FAILED:
-        return sign_of_failure(view->save_failed);
+        return view->answers ? sign_of_failure(view->save_failed) : RP_SIGN_UNSURE;
     case RP_ALERT_COPY_FAILED:
-        return sign_of_failure(view->copy_failed);
+        return view->answers ? sign_of_failure(view->copy_failed) : RP_SIGN_UNSURE;
     case RP_ALERT_ENGINE_FAILED:
         return sign_of_failure(view->engine_failed);
+    case RP_ALERT_ENGINE_SILENT:
+        return view->silent_ns == 0                     ? RP_SIGN_GOOD
+               : view->silent_ns >= RP_ALERT_SILENCE_NS ? RP_SIGN_BAD
+                                                        : RP_SIGN_UNSURE;
     case RP_ALERT_KINDS:
         break;
     }
@@ -125,4 +133,16 @@ enum rp_alert_step rp_alert_look(struct rp_alert *alert, enum rp_alert_kind kind
         return RP_ALERT_RUN;
     }
     return RP_ALERT_NOTHING;
+}
+
+uint64_t rp_alert_pause_ns(const struct rp_alert_limits *limits, const struct rp_alert_view *view,
+                           const struct rp_alert alerts[RP_ALERT_KINDS])
+{
+    const struct rp_alert *skew = &alerts[RP_ALERT_SKEW];
+    uint64_t limit = limits->starved_ns;
+    bool waits = view->starved_ns > limit / 2 && view->starved_ns < limit;
+    bool is_apart = skew->bad_since_ns && skew->state == RP_ALERT_QUIET;
+    if (waits || is_apart)
+        return SHORT_PAUSE_NS;
+    return limit ? rp_max_u64(SHORT_PAUSE_NS, rp_min_u64(PAUSE_NS, limit / 2)) : PAUSE_NS;
 }

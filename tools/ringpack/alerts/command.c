@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See alert_command.h. */
-#include "server/alert_command.h"
+/* See command.h. */
+#include "alerts/command.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,11 +20,12 @@
 
 #define LOOK_NS UINT64_C(20000000)      /* between two checks of commands that run */
 #define IDLE_NS UINT64_C(3600000000000) /* until it is woken */
+#define LAST_NS UINT64_C(500000000)     /* until a command that is left over has been killed */
 #define WORDS_MAX 64u
 
 struct slot {
     char **wanted;     /* the variables of the command that is to be started; NULL = none */
-    pid_t pid;         /* 0 = none runs; the thread's */
+    pid_t pid;         /* 0 = none runs; written by the thread */
     uint64_t began_ns; /* the thread's */
     bool is_killed;    /* the thread's */
     uint64_t failures;
@@ -36,6 +37,7 @@ struct rp_alert_command {
     char *text, *program;
     char *words[WORDS_MAX + 1]; /* in text, with a NULL after them */
     struct rp_alert_patience patience;
+    int changed_fd;
     struct slot slots[RP_ALERT_KINDS];
 };
 
@@ -83,25 +85,43 @@ static char **environment_of(char **variables)
     return all;
 }
 
+static void say_changed(const struct rp_alert_command *command)
+{
+    uint64_t one = 1;
+    if (command->changed_fd >= 0)
+        (void)!write(command->changed_fd, &one, sizeof one);
+}
+
+static void set_pid(struct rp_alert_command *command, struct slot *slot, pid_t pid)
+{
+    pthread_mutex_lock(&command->side.mutex);
+    slot->pid = pid;
+    pthread_mutex_unlock(&command->side.mutex);
+    say_changed(command);
+}
+
 static void note_failure(struct rp_alert_command *command, struct slot *slot)
 {
     pthread_mutex_lock(&command->side.mutex);
     slot->failures++;
     pthread_mutex_unlock(&command->side.mutex);
+    say_changed(command);
 }
 
 static void start(struct rp_alert_command *command, struct slot *slot, char **variables)
 {
     char **environment = environment_of(variables);
     const struct rp_spawn what = {command->program, command->words, environment, -1};
-    int failed = environment ? rp_spawn(&slot->pid, &what) : ENOMEM;
+    pid_t pid;
+    int failed = environment ? rp_spawn(&pid, &what) : ENOMEM;
     slot->began_ns = rp_now_ns();
     slot->is_killed = false;
     free(environment);
     rp_alert_variables_free(variables);
-    if (failed == 0)
+    if (failed == 0) {
+        set_pid(command, slot, pid);
         return;
-    slot->pid = 0;
+    }
     note_failure(command, slot);
     rp_log_event(RP_EVENT_alert_command_failed, "alert_command: %s cannot be run: %s%s",
                  command->program, rp_strerror(-failed),
@@ -118,26 +138,28 @@ static void say_end(struct rp_alert_command *command, struct slot *slot, int sta
                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-/* Check a command that runs. */
-static void follow(struct rp_alert_command *command, struct slot *slot)
+/* Check a command that runs. `is_over`: it may run no longer. */
+static void follow(struct rp_alert_command *command, struct slot *slot, bool is_over)
 {
     int status = 0;
     pid_t ended = waitpid(slot->pid, &status, WNOHANG);
     if (ended > 0)
         say_end(command, slot, status);
     if (ended > 0 || (ended < 0 && errno == ECHILD)) { /* SIGCHLD is ignored: nothing is known */
-        slot->pid = 0;
+        set_pid(command, slot, 0);
         return;
     }
-    if (slot->is_killed || rp_now_ns() - slot->began_ns < command->patience.run_ns)
+    uint64_t ran_ns = rp_now_ns() - slot->began_ns;
+    if (slot->is_killed || (ran_ns < command->patience.run_ns && !is_over))
         return;
     bool is_killed = rp_spawn_kill(slot->pid);
     slot->is_killed = true;
     note_failure(command, slot);
     rp_log_event(RP_EVENT_alert_command_failed,
-                 "alert_command: %s had not ended after %.3g seconds, and %s", command->program,
-                 (double)command->patience.run_ns * 1e-9,
-                 is_killed ? "was killed" : "may not be killed: it runs as another user");
+                 "alert_command: %s had not ended after %.3g seconds, and %s%s", command->program,
+                 (double)ran_ns * 1e-9,
+                 is_killed ? "was killed" : "may not be killed: it runs as another user",
+                 is_over ? "; the engine has ended" : "");
 }
 
 static char **take_wanted(struct rp_alert_command *command, struct slot *slot)
@@ -150,13 +172,13 @@ static char **take_wanted(struct rp_alert_command *command, struct slot *slot)
 }
 
 /* Follow what runs and start what is wanted. Returns whether anything runs. */
-static bool look_after(struct rp_alert_command *command)
+static bool look_after(struct rp_alert_command *command, bool is_over)
 {
     bool runs = false;
     for (size_t i = 0; i < RP_ALERT_KINDS; i++) {
         struct slot *slot = &command->slots[i];
         if (slot->pid)
-            follow(command, slot);
+            follow(command, slot, is_over);
         char **variables = slot->pid ? NULL : take_wanted(command, slot);
         if (variables)
             start(command, slot, variables);
@@ -178,7 +200,8 @@ static void command_main(struct rp_side_thread *side)
     struct rp_alert_command *command = (struct rp_alert_command *)side;
     prctl(PR_SET_NAME, "alert");
     for (uint64_t end_ns = 0;;) {
-        bool runs = look_after(command);
+        bool is_over = end_ns && rp_now_ns() >= end_ns && !RP_DEFECT(leave_alert_command);
+        bool runs = look_after(command, is_over);
         pthread_mutex_lock(&side->mutex);
         if (!is_wanted(command) && !side->stop)
             (void)rp_side_thread_sleep_locked(side, runs ? LOOK_NS : IDLE_NS);
@@ -187,7 +210,7 @@ static void command_main(struct rp_side_thread *side)
         if (!stop)
             continue;
         end_ns = end_ns ? end_ns : rp_now_ns() + command->patience.end_ns;
-        if (is_idle && (!runs || rp_now_ns() >= end_ns))
+        if (is_idle && (!runs || is_over || rp_now_ns() >= end_ns + LAST_NS))
             return;
         rp_sleep_ns(LOOK_NS);
     }
@@ -205,50 +228,52 @@ static void free_command(struct rp_side_thread *side)
     free(command);
 }
 
-static int take_words(struct rp_alert_command *command, const char *text, struct rp_error *error)
+int rp_alert_command_find(char **program, const char *text, struct rp_error *error)
 {
-    command->text = strdup(text);
-    if (!command->text)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory at start");
-    char *rest = command->text;
-    size_t count = 0;
-    for (char *word; (word = strsep(&rest, ",")) != NULL;) {
-        if (count == WORDS_MAX)
-            return rp_fail(error, -RP_E_CONFIG, "put them into a script",
-                           "alert_command: more than %u words", WORDS_MAX);
-        command->words[count++] = word;
-    }
-    command->program = find_program(command->words[0]);
-    if (!command->program)
-        return rp_fail(error, -RP_E_CONFIG,
+    size_t words = 1;
+    for (const char *at = text; *at; at++)
+        words += *at == ',';
+    if (words > WORDS_MAX)
+        return rp_fail(error, -RP_E_CONFIG, "put them into a script",
+                       "alert_command: more than %u words", WORDS_MAX);
+    char *word = strndup(text, strcspn(text, ","));
+    *program = word ? find_program(word) : NULL;
+    int code = 0;
+    if (!word)
+        code = rp_fail(error, -ENOMEM, NULL, "out of memory at start");
+    else if (!*program)
+        code = rp_fail(error, -RP_E_CONFIG,
                        "a command is a list, as in [/usr/local/bin/page, --to, ops]; there is no "
                        "shell. Give the path of the program, and make it executable",
-                       "alert_command: there is no program `%.200s` that can be run",
-                       command->words[0]);
-    return 0;
+                       "alert_command: there is no program `%.200s` that can be run", word);
+    free(word);
+    return code;
 }
 
-int rp_alert_command_open(struct rp_alert_command **out, const char *text,
-                          const struct rp_alert_patience *patience, struct rp_error *error)
+int rp_alert_command_open(struct rp_alert_command **out, const char *text, const char *program,
+                          const struct rp_alert_patience *patience, int changed_fd,
+                          struct rp_error *error)
 {
     struct rp_alert_command *command = rp_calloc(1, sizeof *command);
     if (!command)
         return rp_fail(error, -ENOMEM, NULL, "out of memory at start");
     command->patience = *patience;
+    command->changed_fd = changed_fd;
     command->side.main = command_main;
     command->side.release = free_command;
-    int code = take_words(command, text, error);
+    command->text = strdup(text);
+    command->program = strdup(program);
+    char *rest = command->text;
+    for (size_t i = 0; rest && i < WORDS_MAX; i++)
+        command->words[i] = strsep(&rest, ",");
+    int code = command->text && command->program ? rp_side_thread_start(&command->side) : -ENOMEM;
     if (code == 0) {
-        code = rp_side_thread_start(&command->side);
-        if (code < 0)
-            (void)rp_fail(error, code, NULL, "cannot start the thread that runs alert_command: %s",
-                          rp_strerror(code));
-    }
-    if (code < 0)
-        free_command(&command->side);
-    else
         *out = command;
-    return code;
+        return 0;
+    }
+    free_command(&command->side);
+    return rp_fail(error, code, NULL, "cannot start the thread that runs alert_command: %s",
+                   rp_strerror(code));
 }
 
 void rp_alert_variables_free(char **variables)
@@ -273,16 +298,18 @@ void rp_alert_command_run(struct rp_alert_command *command, enum rp_alert_kind k
     bool waits = RP_DEFECT(wait_for_alert_command);
     while (waits) {
         rp_sleep_ns(LOOK_NS); /* the thread may be starting the command */
-        waits = look_after(command);
+        waits = look_after(command, false);
     }
 }
 
-uint64_t rp_alert_command_failures(struct rp_alert_command *command, enum rp_alert_kind kind)
+struct rp_alert_command_counts rp_alert_command_counts(struct rp_alert_command *command,
+                                                       enum rp_alert_kind kind)
 {
+    const struct slot *slot = &command->slots[kind];
     pthread_mutex_lock(&command->side.mutex);
-    uint64_t failures = command->slots[kind].failures;
+    struct rp_alert_command_counts counts = {slot->failures, slot->pid};
     pthread_mutex_unlock(&command->side.mutex);
-    return failures;
+    return counts;
 }
 
 void rp_alert_command_close(struct rp_alert_command *command)
