@@ -30,7 +30,7 @@ AXES = {
     "batch_size": [1, 2, 32, 128],
     "seq_len": [512, 1024, 2048, 8192, 32768, 131072],
 }
-PROFILES = ["min", "hf", "megatron", "grain", "olmo", "titan", "full"]
+PROFILES = ["min", "hf", "megatron", "grain", "olmo", "torchtitan", "full"]
 SHUFFLES = ["none", "block", "document"]
 STREAM = ("shuffle", "seq_len", "packing")  # what the rows, and so the digest, depend on
 

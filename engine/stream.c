@@ -134,7 +134,8 @@ static struct rp_plan_config plan_config_of(const struct rp_config *config,
                                    .lanes = config->lanes,
                                    .corpus_sampled = fingerprint.sampled,
                                    .corpus_full = fingerprint.full,
-                                   .tokenizer = rp_corpus_tokenizer(corpus)->hash};
+                                   .tokenizer = rp_corpus_tokenizer(corpus)->hash,
+                                   .weight_unit = config->weight_unit};
 }
 
 /* The sources as the plan sees them; the caller frees them. NULL when out of memory. */

@@ -17,7 +17,9 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/file.h"
+#include "base/lock_holder.h"
 #include "base/mem.h"
+#include "base/out_dir.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/utc.h"
@@ -257,12 +259,15 @@ static int write_line(int fd, const char *path, uint64_t size, const char *line,
 static int open_file(const char *path, uint64_t *size, struct rp_error *error)
 {
     struct stat info;
-    int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    int fd = rp_out_file_open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600,
+                              error);
     if (fd < 0)
-        return rp_file_fail(error, path, "open");
+        return fd;
+    char holder[RP_LOCK_HOLDER_BYTES];
     int code = rp_file_lock(fd);
     if (code == -EWOULDBLOCK)
-        code = rp_fail(error, -RP_E_BUSY, NULL, "%s: another process writes to it", path);
+        code = rp_fail(error, -RP_E_BUSY, NULL, "%s: another process writes to it: %s", path,
+                       rp_lock_holder(fd, holder));
     else if (code < 0)
         code = rp_file_fail_lock(error, code, path);
     else if (fstat(fd, &info) < 0)

@@ -10,6 +10,7 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/text.h"
+#include "base/weights.h"
 
 /* The kind of a field decides the hint of a difference. */
 enum kind {
@@ -211,8 +212,9 @@ static void write_setting(char *out, size_t bytes, const struct difference *diff
     for (char *c = option; *c; c++)
         if (*c == '_')
             *c = '-';
-    snprintf(out, bytes, "set %s back to %s (`ringpack serve --%s %s`)", difference->rule->name,
-             difference->had, option, RP_TEXT_SHELL_WORD(difference->had));
+    const char *note = strcmp(option, "sections") ? "" : "; a profile adds its own";
+    snprintf(out, bytes, "set %s back to %s (`ringpack serve --%s %s`%s)", difference->rule->name,
+             difference->had, option, RP_TEXT_SHELL_WORD(difference->had), note);
 }
 
 static const char *may_change(const struct rule *rule)
@@ -243,8 +245,8 @@ static void write_hint(char *hint, size_t bytes, const struct difference *differ
         snprintf(setting, sizeof setting,
                  moment == RP_AT_REATTACH
                      ? "set the weights back, and restart the engine"
-                     : "set the weights back, or take the new ones from this row on with "
-                       "--accept-weights");
+                     : "`ringpack plan -c CONFIG --state FILE` shows the mixture of the new ones "
+                       "from there on: take them with --accept-weights, or set the weights back");
     else if (kind == KIND_VERSION)
         snprintf(setting, sizeof setting, "use one ringpack on both sides");
 
@@ -292,27 +294,81 @@ static void add_text(struct refusal *refusal, const struct difference *differenc
     refusal->rest[refusal->used] = '\0';
 }
 
+/* Whether the records have other numbers of sources, so that their fields cannot be compared by
+ * number. */
+static bool has_other_sources(const struct rp_record *had, const struct rp_record *has)
+{
+    struct rp_field a, b;
+    return rp_record_find(had, "sources", &a) && rp_record_find(has, "sources", &b) &&
+           (a.value_bytes != b.value_bytes || memcmp(a.value, b.value, a.value_bytes));
+}
+
+/* Two records that are being compared. */
+struct comparison {
+    const struct rp_contract_sides *sides;
+    struct rp_record_pair pair;
+    bool other_sources;
+    bool has_weights; /* the weights were compared, all at once */
+    struct refusal *refusal;
+};
+
+static void add_difference(struct comparison *comparison, struct difference *difference)
+{
+    struct refusal *refusal = comparison->refusal;
+    bool is_known = difference->rule != unknown_rule;
+    bool is_first = refusal->count++ == 0 || difference->rule < refusal->first.rule;
+    /* name_field searches both records, so it is called only for names that are printed. */
+    if (is_known && (is_first || refusal->untold == 0))
+        name_field(difference, &comparison->pair);
+    if (is_first && refusal->count > 1)
+        add_text(refusal, &refusal->first, comparison->sides);
+    else if (!is_first)
+        add_text(refusal, difference, comparison->sides);
+    if (is_first)
+        refusal->first = *difference;
+}
+
+/* Add each weight that differs relative to the others: it may be the same number. Returns false if
+ * they cannot be compared so: then each number that differs is a difference. */
+static bool add_weights(struct comparison *comparison)
+{
+    struct rp_weights weights;
+    if (!rp_weights_open(&weights, comparison->pair.of[0], comparison->pair.of[1],
+                         comparison->sides->weight_unit))
+        return false;
+    for (uint32_t s = 0; s < weights.count; s++) {
+        struct difference difference = {.rule = find_rule("source[].weight"), .source = s};
+        if (rp_weights_is_kept(&weights, s))
+            continue;
+        rp_weights_had_text(&weights, s, difference.had);
+        rp_weights_has_text(&weights, s, difference.has);
+        add_difference(comparison, &difference);
+    }
+    rp_weights_close(&weights);
+    return true;
+}
+
 static void collect(struct refusal *refusal, const struct rp_record *had,
                     const struct rp_record *has, const struct rp_contract_sides *sides)
 {
-    struct rp_record_pair pair = {.of = {had, has}};
-    while (rp_record_next_difference(&pair)) {
-        struct difference difference = describe(&pair);
-        bool is_known = difference.rule != unknown_rule;
+    struct comparison comparison = {.sides = sides,
+                                    .pair = {.of = {had, has}},
+                                    .other_sources = has_other_sources(had, has),
+                                    .refusal = refusal};
+    bool is_tried = false;
+    while (rp_record_next_difference(&comparison.pair)) {
+        struct difference difference = describe(&comparison.pair);
+        bool is_weight = difference.rule->kind == KIND_WEIGHT;
         if (difference.rule->may_differ & sides->moment ||
-            (sides->moment == RP_AT_ATTACH && !pair.has[0]) ||
-            (RP_DEFECT(forget_contract_field) && !strcmp(difference.rule->name, "pad_id")))
+            (sides->moment == RP_AT_ATTACH && !comparison.pair.has[0]) ||
+            (RP_DEFECT(forget_contract_field) && !strcmp(difference.rule->name, "pad_id")) ||
+            (comparison.other_sources && difference.source != UINT32_MAX))
             continue;
-        bool is_first = refusal->count++ == 0 || difference.rule < refusal->first.rule;
-        /* name_field searches both records, so it is called only for names that are printed. */
-        if (is_known && (is_first || refusal->untold == 0))
-            name_field(&difference, &pair);
-        if (is_first && refusal->count > 1)
-            add_text(refusal, &refusal->first, sides);
-        else if (!is_first)
-            add_text(refusal, &difference, sides);
-        if (is_first)
-            refusal->first = difference;
+        if (is_weight && !is_tried)
+            comparison.has_weights = add_weights(&comparison);
+        is_tried |= is_weight;
+        if (!is_weight || !comparison.has_weights)
+            add_difference(&comparison, &difference);
     }
 }
 

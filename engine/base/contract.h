@@ -57,6 +57,7 @@ void rp_contract_add_of_source(struct rp_record_writer *writer, uint32_t source,
 struct rp_contract_sides {
     enum rp_contract_moment moment;
     const char *had, *has; /* "the state", "this run" */
+    uint64_t weight_unit;  /* for messages: as in base/weights.h, or 0 */
 };
 
 /** Compare an earlier contract, `had`, with the current one, `has`. Returns 0 if all fields that

@@ -87,15 +87,20 @@ int rp_cpus_pin(const struct rp_cpus *cpus, struct rp_error *error)
 
 /* ---- how many -------------------------------------------------------------------------------- */
 
+uint32_t rp_cpus_count(const struct rp_cpus *cpus)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(cpus->words); i++)
+        count += (uint32_t)__builtin_popcountll(cpus->words[i]);
+    return count ? count : 1;
+}
+
 static uint32_t count_in_mask(void)
 {
     struct rp_cpus cpus;
-    uint32_t count = 0;
     if (get_mask(&cpus) < 0) /* the mask has more than RP_CPUS_MAX bits */
         return (uint32_t)rp_max_u64(1, (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
-    for (size_t i = 0; i < RP_ARRAY_COUNT(cpus.words); i++)
-        count += (uint32_t)__builtin_popcountll(cpus.words[i]);
-    return count ? count : 1;
+    return rp_cpus_count(&cpus);
 }
 
 /* A quota is microseconds of processor time in each period. */

@@ -18,6 +18,9 @@ struct rp_cpus {
  * malformed. */
 bool rp_cpus_parse(struct rp_cpus *cpus, const char *text);
 
+/** How many CPUs there are in the list; at least 1. */
+uint32_t rp_cpus_count(const struct rp_cpus *cpus);
+
 /** Let this thread, and the threads and processes that it starts from now on, run only on these
  * CPUs, so that memory which they touch first is on the NUMA nodes of these CPUs. -RP_E_CONFIG
  * names a CPU that does not exist or that this process may not use; then nothing has changed. */

@@ -22,12 +22,15 @@
     X(catch_up_past_cache, "a catch-up flow reads past the page cache what that holds")            \
     X(call_unread_damaged, "a checkpoint that cannot be read for a time counts as damaged")        \
     X(close_files_in_use, "a descriptor is closed while reads of its file may be in flight")       \
+    X(compare_weights_alone, "a weight is compared as a number, not relative to the others")       \
     X(count_steps_from_attach, "a state token given after an attach does not begin a step")        \
     X(count_deaths_for_ever, "deaths of a packer at other tickets are counted, too")               \
     X(count_idle_deaths, "deaths of a packer that waits are counted")                              \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
     X(count_older_deliveries, "audit counts deliveries that trainers have taken back")             \
+    X(count_rows_before_state, "plan --state counts the rows before its state, too")               \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
+    X(crowd_trainers, "packers take the CPUs of trainers, too")                                    \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
     X(end_copy_late, "a new ring gets its place before the end of a save frees slots")             \
     X(end_skipping_for_refused, "a trainer that is refused ends the skipping of absent ranks")     \
@@ -102,6 +105,7 @@
     X(ready_before_read, "a ticket is READY, and its memory free, while reads are in flight")      \
     X(read_in_for_nothing, "blocks are read in, too, where no later epoch makes up for it")        \
     X(replace_for_ever, "a packer process that dies at one ticket is replaced without end")        \
+    X(replace_profile_sections, "a list of sections replaces those of the profile")                \
     X(rename_before_sync, "files that are published together are renamed before they are synced")  \
     X(release_of_one_frees, "a slot is free when the first of its replicas has released it")       \
     X(release_one_too_many, "the release watermark moves over a lease that is still held")         \
@@ -120,6 +124,10 @@
     X(stop_to_catch_up, "the flow is stopped and starts again for a ring that falls behind")       \
     X(take_failed_look, "a look at free space that failed counts as an answer")                    \
     X(take_ignored_signals, "a signal that was ignored at start ends the engine")                  \
+    X(tell_no_progress, "a conversion does not tell how much of a file is done")                   \
+    X(show_own_words, "a command line keeps the rights of its URLs")                               \
+    X(wait_for_any_lock, "a conversion waits without a bound for the lock of its directory")       \
+    X(trust_any_output, "foreign links, directories and files of outputs are used")                \
     X(trust_any_directory, "a directory of /tmp that others may write to is used")                 \
     X(trust_arrow_offsets, "offsets in an Arrow file are not compared with its buffers")           \
     X(take_short_read, "a short read is taken for a complete one")                                 \

@@ -3,7 +3,7 @@
  *
  * Invariants: a path is checked with stat(2) before it is opened, because opening a FIFO may block
  * and opening a device may have effects, and with fstat(2) after it, because it may have been
- * replaced. New files are in new_file.c. */
+ * replaced. New files are in new_file.c, directories in dir.c. */
 #include "base/file.h"
 
 #include <dirent.h>
@@ -217,83 +217,6 @@ void rp_fd_wake(int fd)
     const uint64_t one = 1;
     ssize_t written = write(fd, &one, sizeof one);
     (void)written;
-}
-
-int rp_dir_sync_parent(const char *path, struct rp_error *error)
-{
-    char *directory = rp_path_directory(path);
-    if (!directory)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int code = fd < 0 ? rp_file_fail(error, directory, "open") : 0;
-    /* EINVAL: the file system does not support fsync of a directory. */
-    if (code == 0 && fsync(fd) < 0 && errno != EINVAL)
-        code = rp_file_fail(error, directory, "sync");
-    if (fd >= 0)
-        close(fd);
-    free(directory);
-    return code;
-}
-
-/* Sync the parent of a directory, so that a power cut does not remove the directory; also if the
- * directory existed, because the process that made it may have been killed before it synced. A
- * parent that may be searched but not read cannot be synced; it was not made by us. */
-static int sync_name(const char *path, struct rp_error *error)
-{
-    struct rp_error local;
-    error = error ? error : &local;
-    int code = RP_DEFECT(forget_new_directory) ? 0 : rp_dir_sync_parent(path, error);
-    return code == -EACCES ? 0 : code;
-}
-
-static int make_one(const char *path, struct rp_error *error)
-{
-    struct stat info;
-    int refused = mkdir(path, 0700) < 0 && errno != EEXIST ? errno : 0;
-    if (stat(path, &info) < 0) {
-        errno = refused ? refused : errno; /* why it was not made, and not that it is absent */
-        return rp_file_fail(error, path, refused ? "create the directory" : "stat");
-    }
-    return S_ISDIR(info.st_mode)
-               ? 0
-               : rp_fail(error, -ENOTDIR, NULL,
-                         "%s: expected a directory, found another kind of file", path);
-}
-
-/* Call `act` for every directory above the path, from the first on, and for itself. */
-static int for_each_above(const char *path, int (*act)(const char *path, struct rp_error *error),
-                          struct rp_error *error)
-{
-    char *partial = strdup(path);
-    if (!partial)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
-    int code = 0;
-    for (char *at = partial; code == 0 && *at;) {
-        at += strspn(at, "/");
-        at += strcspn(at, "/");
-        char separator = *at;
-        *at = 0;
-        code = act(partial, error);
-        *at = separator;
-    }
-    free(partial);
-    return code;
-}
-
-int rp_dir_make_unsynced(const char *path, struct rp_error *error)
-{
-    return for_each_above(path, make_one, error);
-}
-
-int rp_dir_sync_names(const char *path, struct rp_error *error)
-{
-    return for_each_above(path, sync_name, error);
-}
-
-int rp_dir_make(const char *path, struct rp_error *error)
-{
-    int code = rp_dir_make_unsynced(path, error);
-    return code < 0 ? code : rp_dir_sync_names(path, error);
 }
 
 /* ---- mappings -------------------------------------------------------------------------------- */

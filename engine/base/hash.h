@@ -14,6 +14,12 @@ struct rp_hash128 {
     uint64_t low, high;
 };
 
+/** False for zero, which stands for a hash that is not known. */
+static inline bool rp_hash128_is_known(struct rp_hash128 hash)
+{
+    return hash.low != 0 || hash.high != 0;
+}
+
 uint64_t rp_hash64(const void *data, size_t bytes);
 struct rp_hash128 rp_hash128(const void *data, size_t bytes);
 

@@ -2,7 +2,7 @@
 /* new_file.c — files that replace others whole (file.h).
  *
  * Invariant: a new file replaces an old one only by rename(2) after its content was synced, never
- * by truncating it. */
+ * by truncating it. Its directory is one that out_dir.h lets be used. */
 #include "base/file.h"
 
 #include <dirent.h>
@@ -14,15 +14,24 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/out_dir.h"
 
-/* Create a file with a temporary name beside the target. */
-static int new_file_named(struct rp_new_file *new_file, struct rp_error *error)
+/* The last name of a path. */
+static const char *name_in(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Create a file with a temporary name in the directory of the target. */
+static int new_file_named(struct rp_new_file *new_file, int dir, struct rp_error *error)
 {
     for (unsigned attempt = 0; attempt < 1000; attempt++) {
         new_file->temporary = rp_format("%s.tmp.%ld.%u", new_file->path, (long)getpid(), attempt);
         if (!new_file->temporary)
             return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", new_file->path);
-        new_file->fd = open(new_file->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        new_file->fd = openat(dir, name_in(new_file->temporary),
+                              O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (new_file->fd >= 0)
             return 0;
         int code = rp_file_fail(error, new_file->temporary, "create");
@@ -35,37 +44,38 @@ static int new_file_named(struct rp_new_file *new_file, struct rp_error *error)
                    "%s: 1000 temporary files are already there", new_file->path);
 }
 
-int rp_new_file_open(struct rp_new_file *new_file, const char *path, struct rp_error *error)
+static int open_new(struct rp_new_file *new_file, const char *path, bool is_scratch,
+                    struct rp_error *error)
 {
-    *new_file = (struct rp_new_file){.fd = -1, .path = strdup(path)};
-    char *directory = rp_path_directory(path);
-    int code = 0;
-    if (!new_file->path || !directory) {
-        code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
-    } else {
-        new_file->fd = open(directory, O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
-        if (new_file->fd < 0) /* a named file works, or fails with a better message */
-            code = new_file_named(new_file, error);
-    }
-    free(directory);
+    *new_file = (struct rp_new_file){.fd = -1, .path = strdup(path), .is_scratch = is_scratch};
+    const char *name;
+    int dir = new_file->path ? rp_out_dir_of(path, &name, error)
+                             : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
+    int code = dir < 0 ? dir : rp_out_file_check_replaced(dir, name, path, error);
+    if (code == 0 && !is_scratch)
+        new_file->fd = openat(dir, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
+    if (code == 0 && new_file->fd < 0) /* a named file works, or fails with a better message */
+        code = new_file_named(new_file, dir, error);
+    if (dir >= 0)
+        close(dir);
     if (code < 0)
         rp_new_file_discard(new_file);
     return code;
+}
+
+int rp_new_file_open(struct rp_new_file *new_file, const char *path, struct rp_error *error)
+{
+    return open_new(new_file, path, false, error);
 }
 
 int rp_new_file_open_scratch(struct rp_new_file *new_file, const char *path, struct rp_error *error)
 {
-    *new_file = (struct rp_new_file){.fd = -1, .path = strdup(path), .is_scratch = true};
-    int code = new_file->path ? new_file_named(new_file, error)
-                              : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
-    if (code < 0)
-        rp_new_file_discard(new_file);
-    return code;
+    return open_new(new_file, path, true, error);
 }
 
 /* Give a nameless file a temporary name, because linkat(2) cannot replace a file and rename(2) can.
  */
-static int new_file_link(struct rp_new_file *new_file, struct rp_error *error)
+static int new_file_link(struct rp_new_file *new_file, int dir, struct rp_error *error)
 {
     char self[64];
     snprintf(self, sizeof self, "/proc/self/fd/%d", new_file->fd);
@@ -73,7 +83,7 @@ static int new_file_link(struct rp_new_file *new_file, struct rp_error *error)
         char *name = rp_format("%s.tmp.%ld.%u", new_file->path, (long)getpid(), attempt);
         if (!name)
             return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", new_file->path);
-        if (linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0) {
+        if (linkat(AT_FDCWD, self, dir, name_in(name), AT_SYMLINK_FOLLOW) == 0) {
             new_file->temporary = name;
             return 0;
         }
@@ -91,9 +101,13 @@ static int new_file_link(struct rp_new_file *new_file, struct rp_error *error)
 int rp_new_file_rename(struct rp_new_file *new_file, struct rp_error *error)
 {
     RP_ASSERT(new_file->fd >= 0);
-    int code = new_file->temporary ? 0 : new_file_link(new_file, error);
-    if (code == 0 && rename(new_file->temporary, new_file->path) < 0)
+    const char *name;
+    int dir = rp_out_dir_of(new_file->path, &name, error);
+    int code = dir < 0 ? dir : new_file->temporary ? 0 : new_file_link(new_file, dir, error);
+    if (code == 0 && renameat(dir, name_in(new_file->temporary), dir, name) < 0)
         code = rp_file_fail(error, new_file->path, "replace");
+    if (dir >= 0)
+        close(dir);
     if (code == 0) {
         free(new_file->temporary);
         new_file->temporary = NULL; /* so that discard does not unlink it */
@@ -144,7 +158,7 @@ static bool is_temporary_of(const char *name, const char *file)
 
 void rp_new_file_sweep(const char *path)
 {
-    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    const char *file = name_in(path);
     char *directory = rp_path_directory(path);
     DIR *stream = directory ? opendir(directory) : NULL;
     for (struct dirent *entry; stream && (entry = readdir(stream)) != NULL;)

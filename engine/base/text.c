@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,10 +51,53 @@ static uint64_t suffix_scale(const char **text, uint64_t base)
     return scale;
 }
 
+#define DIGITS "0123456789"
+#define POWER_MAX 10000u /* greater ones are as this one */
+
+/* *power is that of the exponent, 0 without one. False if a text follows that is none. */
+static bool read_exponent(const char *text, int64_t *power)
+{
+    bool is_there = *text == 'e' || *text == 'E', is_negative = is_there && text[1] == '-';
+    uint64_t number = 0;
+    if (is_there && !rp_text_u64(text + 1 + (is_negative || text[1] == '+'), &number))
+        return false;
+    *power = (int64_t)rp_min_u64(number, POWER_MAX) * (is_negative ? -1 : 1);
+    return is_there || !*text;
+}
+
+enum rp_decimal rp_text_decimal(const char *text, unsigned places, uint64_t *value)
+{
+    size_t whole = strspn(text, DIGITS), last = 0; /* last: of the digits, behind all but zeros */
+    bool has_point = text[whole] == '.';
+    size_t count = whole + (has_point ? strspn(text + whole + 1, DIGITS) : 0);
+    int64_t power;
+    if (count == 0 || !read_exponent(text + count + has_point, &power))
+        return RP_DECIMAL_NONE;
+    for (size_t i = 0; i < count; i++)
+        if (text[i + (i >= whole)] != '0')
+            last = i + 1;
+    uint64_t number = 0;
+    int64_t scale = last ? power + places + (int64_t)whole - (int64_t)last : 0;
+    if (scale < 0)
+        return RP_DECIMAL_PARTS;
+    for (size_t i = 0; i < last; i++) {
+        uint64_t digit = (uint64_t)(text[i + (i >= whole)] - '0');
+        if (!rp_mul_u64(number, 10, &number) || !rp_add_u64(number, digit, &number))
+            return RP_DECIMAL_LARGE;
+    }
+    for (; scale > 0; scale--)
+        if (!rp_mul_u64(number, 10, &number))
+            return RP_DECIMAL_LARGE;
+    *value = number;
+    return RP_DECIMAL_FINE;
+}
+
 bool rp_text_count(const char *text, uint64_t *value)
 {
     const char *rest;
     uint64_t number;
+    if (rp_text_decimal(text, 0, value) == RP_DECIMAL_FINE)
+        return true;
     if (!leading_digits(text, &number, &rest))
         return false;
     uint64_t scale = suffix_scale(&rest, 1000);
@@ -64,11 +108,23 @@ bool rp_text_bytes(const char *text, uint64_t *value)
 {
     const char *rest;
     uint64_t number;
+    if (rp_text_decimal(text, 0, value) == RP_DECIMAL_FINE)
+        return true;
     if (!leading_digits(text, &number, &rest))
         return false;
     uint64_t scale = suffix_scale(&rest, 1024);
     bool unit = *rest == '\0' || !strcasecmp(rest, "b");
     return unit && rp_mul_u64(number, scale, value);
+}
+
+void rp_text_millionths(uint64_t number, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%" PRIu64 ".%06" PRIu64, number / 1000000, number % 1000000);
+    size_t length = strlen(text);
+    while (text[length - 1] == '0')
+        length--;
+    length -= text[length - 1] == '.';
+    text[length] = '\0';
 }
 
 bool rp_text_has_suffix(const char *text, const char *suffix)

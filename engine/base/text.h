@@ -11,13 +11,26 @@
  * large. */
 bool rp_text_u64(const char *text, uint64_t *value);
 
-/** The same, with an optional suffix in upper or lower case: k, m, g or t for powers of 1000, ki,
- * mi, gi or ti for powers of 1024. */
+enum rp_decimal {
+    RP_DECIMAL_NONE,  /* the text is no number, or a negative one */
+    RP_DECIMAL_FINE,  /* it is in *value */
+    RP_DECIMAL_PARTS, /* it has more decimals */
+    RP_DECIMAL_LARGE, /* it is above 2^64 - 1 */
+};
+/** Parse a decimal number with an optional point and exponent, as programs print them (2, .5, 5.,
+ * 1e-05, 1.0e9, 1000000000.0), exactly: *value is the number times 10^places. */
+enum rp_decimal rp_text_decimal(const char *text, unsigned places, uint64_t *value);
+
+/** A whole number in the form of rp_text_decimal, or of digits with a suffix in upper or lower
+ * case: k, m, g or t for powers of 1000, ki, mi, gi or ti for powers of 1024. */
 bool rp_text_count(const char *text, uint64_t *value);
 
 /** The same, where k, m, g and t are powers of 1024, too, and a final b is allowed: 64m, 64mb and
  * 64MiB are equal. */
 bool rp_text_bytes(const char *text, uint64_t *value);
+
+/** Print a number of millionths as a decimal, without zeros at the end: 250000 as 0.25. */
+void rp_text_millionths(uint64_t number, char *text, size_t bytes);
 
 /** Whether `text` ends with `suffix` and has something before it: a file name with an extension. */
 bool rp_text_has_suffix(const char *text, const char *suffix);

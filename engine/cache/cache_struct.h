@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache_struct.h — the state of a cache, for cache.c (readers) and keeper.c (the thread that
- * writes).
- */
+/* cache_struct.h — the state of a cache. Private to engine/cache: cache.c has the calls of
+ * readers, keeper.c the thread that writes. */
 #ifndef RP_CACHE_CACHE_STRUCT_H
 #define RP_CACHE_CACHE_STRUCT_H
 

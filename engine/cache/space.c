@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/out_dir.h"
 #include "base/own_dir.h"
 
 #define MAGIC 0x3145434153435052u /* "RPCSACE1" */
@@ -50,15 +51,15 @@ int rp_space_open(struct rp_space *space, const char *directory, struct rp_error
     int code = rp_dir_make_caches(directory, error);
     if (code < 0)
         return code;
-    space->directory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (space->directory >= 0)
-        space->fd = openat(space->directory, "space", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-                           0600);
+    space->directory = rp_out_dir_open_read(directory, error);
+    space->fd = space->directory < 0
+                    ? space->directory
+                    : rp_out_file_open_at(space->directory, "space", O_RDWR | O_CREAT, 0600,
+                                          directory, error);
     if (space->fd < 0) {
-        code = -errno;
+        code = space->fd;
         rp_space_close(space);
-        return rp_fail(error, code, NULL, "%s: cannot be written: %s", directory,
-                       rp_strerror(code));
+        return code;
     }
     if (fallocate(space->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, SPACE_BYTES, SPACE_BYTES) <
         0) {

@@ -25,6 +25,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/out_dir.h"
 #include "checkpoint/directory_id.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/listing.h"
@@ -72,8 +73,11 @@ static bool is_named(const struct rp_locked_dir *locked)
 /* One try at the lock. */
 static int open_lock(struct rp_locked_dir *locked, struct rp_error *error)
 {
-    locked->lock = openat(locked->dir, LOCK_NAME,
-                          O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    locked->lock = rp_out_file_open_at(locked->dir, LOCK_NAME, O_RDWR | O_CREAT | O_NONBLOCK, 0600,
+                                       locked->path, error);
+    if (locked->lock == -EPERM)
+        return -EPERM; /* another user's */
+    errno = -locked->lock;
     if (locked->lock < 0)
         return fail_errno(error, locked->path, "open " LOCK_NAME " in it");
     int code = rp_file_lock(locked->lock);
@@ -209,9 +213,10 @@ static int open_directory(struct rp_locked_dir *locked, bool make, struct rp_err
     for (unsigned tries = 0; tries < TRIES_MAX && !locked->is_watched; tries++) {
         if (locked->dir >= 0)
             close(locked->dir);
-        locked->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        locked->dir = rp_out_dir_open_read(path, error);
+        errno = -locked->dir;
         if (locked->dir < 0)
-            return fail_errno(error, path, "open the directory");
+            return locked->dir == -EPERM ? -EPERM : fail_errno(error, path, "open the directory");
         locked->is_watched = !is_elsewhere(locked);
     }
     if (fstat(locked->dir, &info) == 0 && (info.st_mode & S_IWOTH))

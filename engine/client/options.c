@@ -15,20 +15,8 @@
 #define RP_RESTART_TIMEOUT_NS (60ull * RP_SECOND_NS)
 #define RP_OPTIONS_REQUIRED RP_SIZE_WITH(rp_client_options, rank)
 
-int rp_client_copy_options(struct rp_client *client, const struct rp_client_options *given,
-                           struct rp_error *error)
+static int check(const struct rp_client_options *options, struct rp_error *error)
 {
-    const struct rp_client_options *options = &client->options;
-    const char *name = "rp_client_options";
-    int code = rp_sized_check(given->struct_size, RP_OPTIONS_REQUIRED, name, error);
-    if (code == 0)
-        code = rp_sized_read(&client->options, sizeof client->options, given, name, error);
-    if (code < 0)
-        return code;
-    if (options->connect_timeout_ns == 0)
-        client->options.connect_timeout_ns = RP_CONNECT_TIMEOUT_NS;
-    if (options->restart_timeout_ns == 0)
-        client->options.restart_timeout_ns = RP_RESTART_TIMEOUT_NS;
     if (options->state_bytes > RP_STATE_BYTES_MAX)
         return rp_fail(error, -RP_E_USAGE, NULL, "a state token of %zu bytes is longer than any",
                        options->state_bytes);
@@ -54,6 +42,13 @@ int rp_client_copy_options(struct rp_client *client, const struct rp_client_opti
         return rp_fail(error, -RP_E_USAGE, "give the text of a contract and its length, or neither",
                        "expected: a text of 1 to %u bytes, found %zu bytes", RP_CONTRACT_BYTES_MAX,
                        options->expected_bytes);
+    return 0;
+}
+
+/* The client gets own copies of the bytes that the options point to. */
+static int copy_bytes(struct rp_client *client, const struct rp_client_options *options,
+                      struct rp_error *error)
+{
     client->run = rp_format("%s", options->run ? options->run : "default");
     client->run_dir = options->run_dir ? rp_format("%s", options->run_dir) : NULL;
     client->digest.path = options->digest_log ? rp_format("%s", options->digest_log) : NULL;
@@ -63,8 +58,29 @@ int rp_client_copy_options(struct rp_client *client, const struct rp_client_opti
         return rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
     if (options->expected)
         memcpy(client->expected, options->expected, options->expected_bytes);
-    code = rp_client_reserve_tokens(client, options->state_bytes + 1, error);
+    int code = rp_client_reserve_tokens(client, options->state_bytes + 1, error);
     if (code == 0 && options->state)
         rp_client_keep_token(client, options->state, options->state_bytes, 0, 0);
     return code;
+}
+
+int rp_client_copy_options(struct rp_client *client, const struct rp_client_options *given,
+                           struct rp_error *error)
+{
+    struct rp_client_options *options = &client->options;
+    const char *name = "rp_client_options";
+    int code = rp_sized_check(given->struct_size, RP_OPTIONS_REQUIRED, name, error);
+    if (code < 0)
+        return code;
+    code = rp_sized_read(options, sizeof *options, given, name, error);
+    if (code < 0)
+        return code;
+    code = check(options, error);
+    if (code < 0)
+        return code;
+    if (options->connect_timeout_ns == 0)
+        options->connect_timeout_ns = RP_CONNECT_TIMEOUT_NS;
+    if (options->restart_timeout_ns == 0)
+        options->restart_timeout_ns = RP_RESTART_TIMEOUT_NS;
+    return copy_bytes(client, options, error);
 }

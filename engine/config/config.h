@@ -42,6 +42,7 @@ struct rp_config_source {
 
 #define RP_CONFIG_KEYS_MAX 64
 #define RP_CONFIG_OPTION UINT32_MAX
+#define RP_CONFIG_CHOSEN UINT32_MAX /* a count that is `auto`, until it is chosen */
 
 enum rp_io_choice { RP_IO_AUTO, RP_IO_URING, RP_IO_PREAD, RP_IO_MAPPED };
 enum rp_resume { RP_RESUME_AUTO, RP_RESUME_REQUIRED, RP_RESUME_FRESH };
@@ -57,6 +58,7 @@ struct rp_config {
     /* the stream: identity (engine/plan/STREAM.md) */
     struct rp_config_source *sources;
     uint32_t source_count;
+    uint64_t weight_unit;      /* the divisor of the weights; 0 before rp_config_finish */
     uint64_t seed;             /* 0 */
     uint32_t seq_len;          /* required, 1 .. 2^24 */
     uint32_t shuffle;          /* none | document (default) | block; numbers as in STREAM.md */
@@ -76,11 +78,12 @@ struct rp_config {
     uint32_t dp_world_size;          /* 1 */
     uint64_t global_batch_size;      /* rows per step; 0 = batch_size * dp_world_size */
     uint32_t rank_first, rank_count; /* `ranks: 0-3`: the ranks this node serves; default all */
-    uint32_t replicas;    /* 1; consumers of this node that need the batches of one rank */
-    bool drop_last;       /* false */
-    int64_t pad_id;       /* 0 */
-    char *profile;        /* of RP_PROFILES; default min */
-    uint32_t sections;    /* `sections: [labels, …]`: bit per rp_section; overrides the profile */
+    uint32_t replicas; /* 1; consumers of this node that need the batches of one rank */
+    bool drop_last;    /* false */
+    int64_t pad_id;    /* 0 */
+    char *profile;     /* of RP_PROFILES; default min */
+    uint32_t sections; /* bit per rp_section: `sections`, and those of a profile that is given */
+    uint32_t sections_unlisted; /* which a profile has added to a list that names some of its own */
     uint32_t token_dtype; /* `token_dtype`: i32 | i64 | u16 (enum rp_dtype), for input_ids, labels
                            * and position_ids (labels and position_ids are i32 when it is u16) */
     uint32_t label_mode;  /* `label_mode`: shifted | aligned */
@@ -88,7 +91,8 @@ struct rp_config {
     /* the machine: never changes a token */
     char *cpus;                   /* `0-7,16`: CPUs of the engine; NULL = all it may use */
     uint32_t num_workers;         /* reader threads; 1 */
-    uint32_t packers;             /* 1 */
+    uint32_t packers;             /* auto: rp_config_choose_packers */
+    uint32_t packer_cpus;         /* from which `packers` was chosen; 0 = it was given */
     bool packer_processes;        /* false */
     uint32_t prefetch_factor;     /* slots of a batch ring; rounded up to a power of two >= 2; 8 */
     uint64_t prefetch_bytes;      /* of the prefetch ring; 0 = what the plan needs (flow.h) */
@@ -187,6 +191,10 @@ struct rp_config_key {
 const struct rp_config_key *rp_config_keys(void);
 /** The same for the keys of one source. */
 const struct rp_config_key *rp_config_source_keys(void);
+
+/** If `sections` names some of the sections of the profile that is given, and not all, it may have
+ * been meant to replace them: write what has been added, and how to have the list alone. */
+bool rp_config_sections_doubt(const struct rp_config *config, char *text, size_t bytes);
 
 /** The value of a key as the text that would set it; empty where there is none. Not for `sources`.
  */

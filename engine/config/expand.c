@@ -80,7 +80,9 @@ static int fail_nothing(const char *pattern, bool wild, struct rp_key_place plac
     if (rp_folder_below(pattern, below, sizeof below))
         snprintf(hint, sizeof hint, "name the folder of the files in it, for instance %s", below);
     size_t used = strlen(hint);
-    used += (size_t)snprintf(hint + used, sizeof hint - used, "; a directory holds one of: ");
+    used += (size_t)snprintf(hint + used, sizeof hint - used,
+                             "; text: `ringpack convert --tokenizer FOLDER -o PREFIX DIR`; "
+                             "a directory holds one of: ");
     rp_folder_forms(hint + used, sizeof hint - used);
     return rp_key_fail(place, "shards", hint, error, "%s: the directory holds no token files",
                        pattern);

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "config/key.h"
+#include "config/packers.h"
 #include "corpus/index/index.h"
 #include "corpus/range.h"
 #include "object/url.h"
@@ -50,7 +51,8 @@ static int check_ranges(const struct rp_config *config, struct rp_error *error)
         if (config->lines[i] == 0 && value == 0 && !strcmp(key->standard, "(required)"))
             return rp_key_fail(place, key->name, "add it to the config, or give it as an option",
                                error, "required, but not given: %s", key->help);
-        if (config->lines[i] != 0 && (value < key->least || value > key->most))
+        bool is_chosen = key->words && value == RP_CONFIG_CHOSEN;
+        if (config->lines[i] != 0 && !is_chosen && (value < key->least || value > key->most))
             return rp_key_fail(place, key->name, NULL, error,
                                "expected %" PRIu64 " … %" PRIu64 ", found %" PRIu64, key->least,
                                key->most, value);
@@ -202,13 +204,16 @@ static int finish_weights(struct rp_config *config, struct rp_error *error)
     uint64_t divisor = 0;
     for (uint32_t i = 0; i < config->source_count; i++)
         divisor = rp_gcd_u64(divisor, config->sources[i].weight);
+    config->weight_unit = divisor;
     for (uint32_t i = 0; i < config->source_count; i++) {
         struct rp_config_source *source = &config->sources[i];
         source->weight /= divisor;
         struct rp_key_place place = source_place(config, source);
         if (source->weight > UINT32_MAX)
-            return rp_key_fail(place, "weight", "use fewer decimals", error,
-                               "the weights have no common scale below 2^32");
+            return rp_key_fail(
+                place, "weight",
+                "use fewer digits: only the ratios of weights count, as of 7.2 and 1.3", error,
+                "the weights have no common scale below 2^32");
     }
     return 0;
 }
@@ -313,7 +318,6 @@ static const struct profile {
     {"olmo", BIT(LOSS_MASK), RP_DTYPE_I64, RP_LABELS_SHIFTED},
     {"torchtitan", BIT(LABELS) | BIT(POSITION_IDS) | BIT(CU_SEQLENS), RP_DTYPE_I64,
      RP_LABELS_SHIFTED},
-    {"titan", BIT(LABELS) | BIT(POSITION_IDS) | BIT(CU_SEQLENS), RP_DTYPE_I64, RP_LABELS_SHIFTED},
     {"full", (1u << RP_SECTION_COUNT) - 1, RP_DTYPE_I32, RP_LABELS_SHIFTED},
 };
 
@@ -338,9 +342,13 @@ static int finish_batch(struct rp_config *config, struct rp_error *error)
     int index = rp_word_index(RP_PROFILES, config->profile);
     RP_ASSERT(index >= 0 && !strcmp(profiles[index].name, config->profile));
     const struct profile *profile = &profiles[index];
-    if (!config->lines[RP_KEY_sections])
-        config->sections = profile->sections;
-    config->sections |= BIT(ROWS) | BIT(DOC_LENS) | BIT(INPUT_IDS);
+    uint32_t always = BIT(ROWS) | BIT(DOC_LENS) | BIT(INPUT_IDS), listed = config->sections;
+    bool adds = config->lines[RP_KEY_profile] && !RP_DEFECT(replace_profile_sections);
+    if (!config->lines[RP_KEY_sections] || adds)
+        config->sections |= profile->sections;
+    config->sections |= always;
+    if (listed & (profile->sections | always))
+        config->sections_unlisted = config->sections & ~always & ~listed;
     if (!config->lines[RP_KEY_label_mode])
         config->label_mode = profile->labels;
     if (config->token_dtype == RP_DTYPE_NONE)
@@ -385,6 +393,7 @@ static int finish_machine(struct rp_config *config, struct rp_error *error)
     if (config->checkpoint_copy_dir && !strcmp(config->checkpoint_copy_dir, config->checkpoint_dir))
         return FAIL_AT(config, checkpoint_copy_dir, "choose a directory on another disk", error,
                        "it is the same as checkpoint_dir");
+    rp_config_choose_packers(config);
     return 0;
 }
 

@@ -148,9 +148,9 @@ static void store_number(const struct rp_key *key, void *object, uint64_t value)
 }
 
 /* What messages expect for a number of this kind. */
-static const char *number_words(enum rp_key_kind kind)
+static const char *number_words(const struct rp_key *key)
 {
-    switch (kind) {
+    switch (key->kind) {
     case RP_KIND_BYTES:
         return "a size such as 4096, 64m or 1g";
     case RP_KIND_LENGTH:
@@ -158,7 +158,7 @@ static const char *number_words(enum rp_key_kind kind)
     case RP_KIND_EPOCHS:
         return "a whole number or `endless`";
     default:
-        return "a whole number such as 64 or 100k";
+        return key->words ? "a whole number or `auto`" : "a whole number such as 64 or 100k";
     }
 }
 
@@ -192,7 +192,8 @@ static bool is_huge(const struct rp_key *key, const char *text)
     uint64_t value;
     size_t digits = strspn(text, "0123456789");
     int length = snprintf(one, sizeof one, "1%s", text + digits);
-    return digits > 0 && length < (int)sizeof one && parse_number(key, one, &value);
+    return rp_text_decimal(text, 0, &value) == RP_DECIMAL_LARGE ||
+           (digits > 0 && length < (int)sizeof one && parse_number(key, one, &value));
 }
 
 static int set_number(const struct rp_key *key, void *object, const char *text,
@@ -200,13 +201,17 @@ static int set_number(const struct rp_key *key, void *object, const char *text,
 {
     uint64_t value = 0;
     bool is_endless = key->kind == RP_KIND_EPOCHS && !strcmp(text, "endless");
-    bool is_number = is_endless || parse_number(key, text, &value);
+    bool is_chosen = key->kind == RP_KIND_COUNT && key->words && !strcmp(text, key->words);
+    if (is_chosen)
+        value = RP_CONFIG_CHOSEN;
+    bool is_number = is_endless || is_chosen || parse_number(key, text, &value);
     if (!is_number && !is_huge(key, text))
-        return expected(place, key, number_words(key->kind), text, error);
+        return expected(place, key, number_words(key), text, error);
     int code = is_number ? check_length(key, text, value, place, error) : 0;
     if (code < 0)
         return code;
-    if (!is_number || (key->size < sizeof value && value > UINT32_MAX)) {
+    bool fits = key->size == sizeof value || value <= UINT32_MAX;
+    if (!is_number || !fits || (key->words && !is_chosen && value == RP_CONFIG_CHOSEN)) {
         char range[64]; /* what does not fit the field: the others are compared in finish.c */
         snprintf(range, sizeof range, "%" PRIu64 " … %" PRIu64, key->least, key->most);
         return expected(place, key, range, text, error);
@@ -220,7 +225,7 @@ static int set_signed(const struct rp_key *key, void *object, const char *text,
 {
     uint64_t magnitude;
     bool negative = text[0] == '-';
-    if (!rp_text_u64(text + negative, &magnitude) || magnitude > INT64_MAX)
+    if (rp_text_decimal(text + negative, 0, &magnitude) != RP_DECIMAL_FINE || magnitude > INT64_MAX)
         return expected(place, key, "a whole number", text, error);
     store_number(key, object, negative ? 0 - magnitude : magnitude);
     return 0;
@@ -239,70 +244,19 @@ static int set_bool(const struct rp_key *key, void *object, const char *text,
     return expected(place, key, "true or false", text, error);
 }
 
-#define RP_WEIGHT_BYTES 64
-
-/* 1e-05 as 0.00001, 1.5e+3 as 1500: how programs print numbers. Zeros at the end of the decimals
- * are left out. False: there is no exponent, or no such number. */
-static bool without_exponent(const char *text, char out[RP_WEIGHT_BYTES])
-{
-    const char *e = strpbrk(text, "eE");
-    size_t length = e ? (size_t)(e - text) : 0;
-    char digits[24];
-    int places = 0, count = 0;
-    bool has_point = false;
-    uint64_t power;
-    if (!e || !rp_text_u64(e + 1 + (e[1] == '-' || e[1] == '+'), &power) || power > 18)
-        return false;
-    for (size_t i = 0; i < length; i++) {
-        if (text[i] == '.' && !has_point)
-            has_point = true;
-        else if (text[i] >= '0' && text[i] <= '9' && count + 1 < (int)sizeof digits)
-            places += has_point, digits[count++] = text[i];
-        else
-            return false;
-    }
-    places += e[1] == '-' ? (int)power : -(int)power;
-    for (; places > 0 && count > 0 && digits[count - 1] == '0'; places--)
-        count--;
-    if (count == 0)
-        return false;
-    digits[count] = '\0';
-    int zeros = places > count ? places - count : 0;
-    int whole = places > count ? 0 : places > 0 ? count - places : count;
-    snprintf(out, RP_WEIGHT_BYTES, "%.*s%.*s%s%.*s%s", whole, digits, places < 0 ? -places : 0,
-             "000000000000000000", places > 0 ? "." : "", zeros, "000000000000000000",
-             digits + whole);
-    return true;
-}
-
-/* Convert a decimal number with at most six decimals to millionths, exactly. */
+/* A decimal number with at most six decimals, in millionths, exactly. */
 static int set_weight(const struct rp_key *key, void *object, const char *text,
                       struct rp_key_place place, struct rp_error *error)
 {
-    const char *what = "a number above 0 with at most 6 decimals, such as 2 or 0.25";
     uint64_t value = 0;
-    int decimals = -1; /* no point yet */
-    bool digits = false;
-    char plain[RP_WEIGHT_BYTES];
-    if (without_exponent(text, plain))
-        text = plain;
-    for (const char *c = text; *c; c++) {
-        if (*c == '.' && decimals < 0) {
-            decimals = 0;
-        } else if (*c >= '0' && *c <= '9' && decimals < 6) {
-            digits = true;
-            decimals += decimals >= 0;
-            if (!rp_mul_u64(value, 10, &value) || !rp_add_u64(value, (uint64_t)(*c - '0'), &value))
-                return expected(place, key, "a smaller number", text, error);
-        } else {
-            return expected(place, key, what, text, error);
-        }
-    }
-    for (int i = decimals < 0 ? 0 : decimals; i < 6; i++)
-        if (!rp_mul_u64(value, 10, &value))
-            return expected(place, key, "a smaller number", text, error);
-    if (!digits || value == 0)
-        return expected(place, key, what, text, error);
+    enum rp_decimal read = rp_text_decimal(text, 6, &value);
+    if (read == RP_DECIMAL_LARGE)
+        return expected(place, key,
+                        "a smaller number, of at most 18446744073709 (only ratios count)", text,
+                        error);
+    if (read != RP_DECIMAL_FINE || value == 0)
+        return expected(place, key, "a number above 0 with at most 6 decimals, such as 2 or 0.25",
+                        text, error);
     store_number(key, object, value);
     return 0;
 }

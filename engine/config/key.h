@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* key.h — the table of all keys, which the YAML reader, the options, the defaults, the range checks
- * and the help are made of. Private to engine/config.
+ * and the help are made of. Private to engine/config, and to
+ * declared.c, which expands patterns of files as a config does.
  *
  * A default (`standard`) in parentheses is a text for people: the field starts as zero and is set
  * later. */
@@ -13,7 +14,8 @@
 #include "corpus/corpus.h"
 
 enum rp_key_kind {
-    RP_KIND_COUNT,    /* whole number, k m g t = powers of 1000, Ki Mi Gi Ti = of 1024 */
+    RP_KIND_COUNT,    /* whole number, k m g t = powers of 1000, Ki Mi Gi Ti = of 1024; or the one
+                         word of `words`, stored as RP_CONFIG_CHOSEN */
     RP_KIND_LENGTH,   /* the same without k m g t, because 8k may be meant as 8000 or as 8192 */
     RP_KIND_BYTES,    /* whole number, k m g t = powers of 1024 */
     RP_KIND_SIGNED,   /* whole number, may be negative */
@@ -35,7 +37,7 @@ enum rp_key_kind {
 #define RP_FORMAT_WORD(id, name) "|" name
 #define RP_FORMATS "auto" RP_FORMAT_LIST(RP_FORMAT_WORD)
 #define RP_TYPES "u8|u16|i16|i32|u32|i64|i8|u64"
-#define RP_PROFILES "min|hf|trl|megatron|grain|olmo|torchtitan|titan|full"
+#define RP_PROFILES "min|hf|trl|megatron|grain|olmo|torchtitan|full"
 /* In the order of enum rp_section. */
 #define RP_SECTION_WORDS                                                                           \
     "rows|doc_lens|input_ids|labels|position_ids|segment_ids|loss_mask|cu_seqlens|provenance"
@@ -83,7 +85,8 @@ enum rp_key_kind {
     X(pad_id, pad_id, SIGNED, NULL, "0", 0, 0, "token id of padding")                              \
     X(profile, profile, WORD, RP_PROFILES, "min", 0, 0,                                            \
       "sections and types that a framework expects")                                               \
-    X(sections, sections, SECTIONS, NULL, "(of the profile)", 0, 0, "sections of a batch")         \
+    X(sections, sections, SECTIONS, NULL, "(of the profile)", 0, 0,                                \
+      "sections of a batch: added to those of a profile that is given, else these alone")          \
     X(token_dtype, token_dtype, CHOICE, "auto|u16|i32|i64", "auto", 0, 0,                          \
       "type of input_ids, labels and position_ids; auto = of the profile")                         \
     X(label_mode, label_mode, CHOICE, "shifted|aligned", "(of the profile)", 0, 0,                 \
@@ -91,7 +94,8 @@ enum rp_key_kind {
     X(cpus, cpus, TEXT, NULL, "(all that it may use)", 0, 0,                                       \
       "CPUs of the engine, for instance 0-7,16-23; its memory is then on their NUMA nodes")        \
     X(num_workers, num_workers, COUNT, NULL, "1", 1, 64, "threads that read")                      \
-    X(packers, packers, COUNT, NULL, "1", 1, 64, "workers that pack")                              \
+    X(packers, packers, COUNT, "auto", "auto", 1, 64,                                              \
+      "workers that pack; auto = from the CPUs and the trainers here, 1 to 8")                     \
     X(packer_processes, packer_processes, BOOL, NULL, "false", 0, 0,                               \
       "packing workers are processes instead of threads")                                          \
     X(prefetch_factor, prefetch_factor, COUNT, NULL, "8", 1, 4096,                                 \

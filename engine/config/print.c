@@ -34,6 +34,7 @@ static const char *type_text(const struct rp_key *key)
     case RP_KIND_SOURCES:
         return "list";
     case RP_KIND_COUNT:
+        return key->words ? "number | auto" : "number";
     case RP_KIND_LENGTH:
     case RP_KIND_SIGNED:
     case RP_KIND_WEIGHT:
@@ -103,17 +104,6 @@ static void print_ranks(const struct rp_config *config, char *text, size_t bytes
                  config->rank_first + config->rank_count - 1);
 }
 
-/* Millionths, without zeros at the end. */
-static void print_weight(uint64_t weight, char *text, size_t bytes)
-{
-    snprintf(text, bytes, "%" PRIu64 ".%06" PRIu64, weight / 1000000, weight % 1000000);
-    size_t length = strlen(text);
-    while (text[length - 1] == '0')
-        length--;
-    length -= text[length - 1] == '.';
-    text[length] = '\0';
-}
-
 static uint64_t number_of(const struct rp_key *key, const char *field)
 {
     if (key->kind == RP_KIND_BOOL)
@@ -149,7 +139,7 @@ static void print_value(const struct rp_key *key, const void *object, char *text
         print_ranks(object, text, bytes);
         return;
     case RP_KIND_WEIGHT:
-        print_weight(number_of(key, field), text, bytes);
+        rp_text_millionths(number_of(key, field), text, bytes);
         return;
     case RP_KIND_SIGNED:
         snprintf(text, bytes, "%" PRId64, (int64_t)number_of(key, field));
@@ -161,6 +151,11 @@ static void print_value(const struct rp_key *key, const void *object, char *text
         }
         /* fall through */
     case RP_KIND_COUNT:
+        if (key->words && number_of(key, field) == RP_CONFIG_CHOSEN) {
+            snprintf(text, bytes, "%s", key->words);
+            return;
+        }
+        /* fall through */
     case RP_KIND_LENGTH:
     case RP_KIND_BYTES:
         snprintf(text, bytes, "%" PRIu64, number_of(key, field));
@@ -179,6 +174,21 @@ static void print_named(const struct rp_key *table, size_t count, const void *ob
         i++;
     RP_ASSERT(i < count);
     print_value(&table[i], object, text, bytes);
+}
+
+bool rp_config_sections_doubt(const struct rp_config *config, char *text, size_t bytes)
+{
+    char added[256], dtype[RP_TEXT_WORD_MAX], labels[RP_TEXT_WORD_MAX];
+    if (!config->sections_unlisted)
+        return false;
+    print_sections(config->sections_unlisted, added, sizeof added);
+    rp_config_value_text(config, "token_dtype", dtype, sizeof dtype);
+    rp_config_value_text(config, "label_mode", labels, sizeof labels);
+    snprintf(text, bytes,
+             "sections: profile %s adds %s to the list; for the list alone, leave `profile` out, "
+             "and give `token_dtype: %s` and `label_mode: %s`",
+             config->profile, added, dtype, labels);
+    return true;
 }
 
 void rp_config_value_text(const struct rp_config *config, const char *name, char *text,

@@ -16,6 +16,7 @@
 #include "corpus/encoded.h"
 
 #define RAW_OPTIONS "`--format raw --dtype u16 --eos 50256`, or the same in the config"
+#define TEXT_HINT "`ringpack convert --tokenizer FOLDER -o PREFIX FILE`"
 #define CONVERT_HINT "run `ringpack convert --no-append-eos -o OUTPUT FILE`"
 
 /* Files that begin like this are known, and are not token files that can be read in place. */
@@ -202,9 +203,9 @@ static int fail_unknown(const struct rp_found *found, struct rp_error *error)
                        "%s: expected the Megatron index of %s, found something else", index_path,
                        path);
     else
-        code = rp_fail(error, -RP_E_FORMAT, "raw tokens must be declared: " RAW_OPTIONS,
-                       "%s: cannot tell what it is: no known magic, no .idx beside it, no sidecar",
-                       path);
+        code = rp_fail(
+            error, -RP_E_FORMAT, "raw tokens must be declared: " RAW_OPTIONS "; text: " TEXT_HINT,
+            "%s: cannot tell what it is: no known magic, no .idx beside it, no sidecar", path);
     free(index_path);
     return code;
 }

@@ -180,20 +180,23 @@ const struct rp_block_read *rp_block_reads_find(const struct rp_block_reads *blo
                               : NULL;
 }
 
-bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data_ring *data_ring,
-                        const struct rp_plan *plan, struct rp_plan_block *block)
+static void next_pair(struct rp_block_reads *block_reads)
+{
+    block_reads->pair = (block_reads->pair + 1) % block_reads->pair_count;
+}
+
+bool rp_block_reads_peek(struct rp_block_reads *block_reads, const struct rp_data_ring *data_ring,
+                         const struct rp_plan *plan, struct rp_plan_block *block)
 {
     uint32_t pairs = (uint32_t)rp_min_u64(block_reads->pair_count, PAIRS_A_CALL);
-    for (uint32_t i = 0; i < pairs;
-         i++, block_reads->pair = (block_reads->pair + 1) % block_reads->pair_count) {
+    for (uint32_t i = 0; i < pairs; i++, next_pair(block_reads)) {
         uint32_t lane = block_reads->pair / block_reads->blocks.sources;
         uint32_t source = block_reads->pair % block_reads->blocks.sources;
         uint64_t *ahead = &block_reads->ahead[block_reads->pair];
         if (!block_reads->is_local[lane])
             continue;
         uint64_t until = rp_plan_block_position(plan, lane, source) + block_reads->blocks.window;
-        while (*ahead < until && rp_plan_block_at(plan, lane, source, *ahead, block)) {
-            ++*ahead;
+        for (; *ahead < until && rp_plan_block_at(plan, lane, source, *ahead, block); ++*ahead) {
             const struct rp_block_read *found = find(block_reads, data_ring, source, block->number,
                                                      ANY_SHARD);
             if (!found || found->epoch != block->epoch) /* else it came for another lane */
@@ -203,21 +206,22 @@ bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data
     return false;
 }
 
+void rp_block_reads_take(struct rp_block_reads *block_reads)
+{
+    block_reads->ahead[block_reads->pair]++;
+}
+
+void rp_block_reads_defer(struct rp_block_reads *block_reads)
+{
+    next_pair(block_reads);
+}
+
 bool rp_block_reads_is_wanted(const struct rp_block_reads *block_reads, const struct rp_plan *plan)
 {
     uint32_t pair = block_reads->pair;
-    RP_ASSERT(block_reads->ahead[pair] > 0);
     uint64_t window = rp_plan_block_window(plan, pair / block_reads->blocks.sources,
                                            pair % block_reads->blocks.sources);
-    return block_reads->ahead[pair] - 1 < window + block_reads->blocks.window;
-}
-
-bool rp_block_reads_put_back(struct rp_block_reads *block_reads, const struct rp_plan *plan)
-{
-    bool is_wanted = rp_block_reads_is_wanted(block_reads, plan);
-    block_reads->ahead[block_reads->pair]--;
-    block_reads->pair = (block_reads->pair + 1) % block_reads->pair_count;
-    return is_wanted;
+    return block_reads->ahead[pair] < window + block_reads->blocks.window;
 }
 
 static void unlink_block_read(struct rp_block_reads *block_reads, uint32_t index)

@@ -79,15 +79,16 @@ uint64_t rp_block_reads_data_bytes(const struct rp_plan *plan,
                                    const struct rp_flow_options *options, uint64_t base_row,
                                    uint64_t bytes_max);
 
-/** The next block that should be read now; it counts as taken. False if none is due. */
-bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data_ring *data_ring,
-                        const struct rp_plan *plan, struct rp_plan_block *block);
-/** Undo the last rp_block_reads_due, whose block could not be read: the block is due again, after
- * those of other lanes and sources. Only right after that call. True if the plan takes documents
- * from the block's window already: then the caller waits, because without the block each of its
- * documents would cost a read. */
-bool rp_block_reads_put_back(struct rp_block_reads *block_reads, const struct rp_plan *plan);
-/** The same answer about the last block, which stays taken. */
+/** Find the next block that should be read now. Until rp_block_reads_take or _defer, the next call
+ * finds the same block. False if none is due. */
+bool rp_block_reads_peek(struct rp_block_reads *block_reads, const struct rp_data_ring *data_ring,
+                         const struct rp_plan *plan, struct rp_plan_block *block);
+/** The block that was found is read, or never will be: the next one follows. */
+void rp_block_reads_take(struct rp_block_reads *block_reads);
+/** Blocks of other lanes and sources are due before the block that was found. */
+void rp_block_reads_defer(struct rp_block_reads *block_reads);
+/** True if the plan takes documents from the window of the block that was found: the caller then
+ * waits for room, because without the block each of its documents would cost a read. */
 bool rp_block_reads_is_wanted(const struct rp_block_reads *block_reads, const struct rp_plan *plan);
 
 void rp_block_reads_add(struct rp_block_reads *block_reads, const struct rp_block_read *block_read);

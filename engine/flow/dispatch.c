@@ -6,13 +6,12 @@
  * → close the ticket when it is full and at the end of the micro-batch. Rows of other nodes are
  * planned and dropped: 30-60 ns a document, no I/O.
  *
- * What a ticket says comes from indexes and sidecars, which are mapped and may change. So closed
- * tickets are handed on together, after a check that these files are still the ones that were
- * opened (rp_corpus_look). Dispatch makes that check before it sleeps, and otherwise at intervals
- * that keep its cost a small share of dispatch's time.
+ * Tickets are made from indexes and sidecars, which are mapped and may change. So closed tickets
+ * are handed on together, after a check that these files are still the ones that were opened
+ * (rp_corpus_look), before dispatch sleeps and at intervals that keep its cost a small share.
  *
- * Token files without hashes are checked twice a second, and whenever the engine asks for it
- * (looks.h). So the thread lives as long as the flow runs, also when everything is planned.
+ * Token files without hashes are checked twice a second, and when the engine wants it (looks.h). So
+ * the thread lives as long as the flow runs, also when everything is planned.
  *
  * Invariants: everything about a ticket is written before its PLANNED store; a ticket becomes
  * PLANNED only if a check after it was closed found the indexes unchanged. Failures: an error of
@@ -316,6 +315,9 @@ static int peek_row(struct rp_dispatch *d, struct rp_error *error)
         return code;
     d->has_row = code == 1;
     d->ended = code == 0;
+    if (RP_DEFECT(lose_fragment_at_resume) && d->has_row && d->row.row == d->begin_row &&
+        d->row.row > 0 && d->row.count)
+        d->row.count--;
     return 0;
 }
 
@@ -323,6 +325,20 @@ static int peek_row(struct rp_dispatch *d, struct rp_error *error)
 static bool is_left_out(const struct rp_dispatch *d, uint32_t ring)
 {
     return d->batch < rp_a64_load_relaxed(&d->arena->pack_from[ring]);
+}
+
+/* Plan the next row, which is empty after the end of the stream, and add it to tickets if wanted.
+ */
+static int plan_row(struct rp_dispatch *d, uint64_t row, uint32_t ring, uint32_t place, bool wanted,
+                    struct rp_error *error)
+{
+    int code = peek_row(d, error);
+    struct rp_row planned = d->has_row ? d->row : (struct rp_row){.row = row};
+    RP_ASSERT(code < 0 || planned.row == row);
+    if (code >= 0 && wanted)
+        code = add_row(d, ring, place, &planned, error);
+    d->has_row = d->has_row && code < 0;
+    return code;
 }
 
 static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
@@ -335,17 +351,9 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
         bool wanted = rank >= o->rank_first && ring < o->rank_count &&
                       d->batch >= d->start_batch[ring] && !is_left_out(d, ring);
         for (uint32_t i = 0; i < o->rows; i++, row++) {
-            int code = peek_row(d, error);
-            struct rp_row planned = d->has_row ? d->row : (struct rp_row){.row = row};
-            if (RP_DEFECT(lose_fragment_at_resume) && row == d->begin_row && row > 0 &&
-                planned.count)
-                planned.count--;
-            RP_ASSERT(code < 0 || planned.row == row);
-            if (code >= 0 && wanted)
-                code = add_row(d, ring, i, &planned, error);
+            int code = plan_row(d, row, ring, i, wanted, error);
             if (code < 0)
                 return code;
-            d->has_row = false;
         }
     }
     d->batch++;

@@ -86,8 +86,8 @@ uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const str
                                 uint64_t base_row);
 
 /** Memory that a flow of these options takes, shared if packers are processes; is_mapped: with
- * tokens from mapped files. Reads corpus, seq_len, prefetch_bytes, world, rank_count, rows,
- * global_batch_rows, batch_slots and state_bytes only. */
+ * tokens from mapped files. Reads corpus, packers, verify_blocks, seq_len, prefetch_bytes, world,
+ * rank_count, rows, global_batch_rows, batch_slots and state_bytes only. */
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped);
 
 /* What the watcher of a flow that adapts (residency.h) has found. */

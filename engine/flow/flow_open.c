@@ -109,8 +109,11 @@ uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const str
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped)
 {
     struct sizes sizes = choose_sizes(options, is_mapped);
-    return rp_arena_bytes(options->rank_count, sizes.slots, sizes.data_bytes, sizes.states,
-                          options->state_bytes);
+    uint64_t of_packer = options->verify_blocks ? rp_verified_bytes(transfer_bytes_max(options))
+                                                : 0;
+    return options->packers * of_packer + rp_arena_bytes(options->rank_count, sizes.slots,
+                                                         sizes.data_bytes, sizes.states,
+                                                         options->state_bytes);
 }
 
 static int create_arena(struct rp_flow *flow, struct rp_error *error)

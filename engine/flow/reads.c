@@ -365,7 +365,13 @@ static bool round_runs(const struct rp_reads *reads, const struct rp_file *file,
     return read_count <= RP_TICKET_TRANSFERS_MAX && *bytes <= reads->data_ring.bytes / 8;
 }
 
-/* What is to be read next: the rest of the last block, or the next block that is due. */
+/* A block that is due, or its rest if shards before have its first documents; and the part of it
+ * that lies in one shard. */
+struct due {
+    struct rp_plan_block block, part;
+    uint64_t bytes;
+};
+
 static bool next_due(struct rp_reads *reads, const struct rp_plan *plan,
                      struct rp_plan_block *block)
 {
@@ -373,21 +379,38 @@ static bool next_due(struct rp_reads *reads, const struct rp_plan *plan,
         return false;
     *block = reads->rest;
     return block->documents > 0 ||
-           rp_block_reads_due(&reads->block_reads, &reads->data_ring, plan, block);
+           rp_block_reads_peek(&reads->block_reads, &reads->data_ring, plan, block);
 }
 
-/* A block that is to be read, and the part of it that lies in one shard. */
-struct due {
-    struct rp_plan_block block, part;
-    bool is_rest; /* it is what was left of the last block */
-    uint64_t bytes;
-};
-
-static void leave_rest(struct rp_reads *reads, const struct due *due)
+static void take_part(struct rp_reads *reads, const struct due *due)
 {
     reads->rest = due->block;
     reads->rest.first_document += due->part.documents;
     reads->rest.documents -= due->part.documents;
+    if (reads->rest.documents == 0)
+        rp_block_reads_take(&reads->block_reads);
+}
+
+enum block_way { BY_DOCUMENT, MAPPED, AS_BLOCK };
+
+/* Find the part of a due block, its runs, and how they are read. */
+static enum block_way choose_way(struct rp_reads *reads, struct due *due,
+                                 struct rp_block_read *block_read)
+{
+    struct rp_error ignored;
+    const struct rp_file *file;
+    uint64_t room_at;
+    due->part = due->block;
+    if (!rp_block_runs_find(reads->options->corpus, &due->part, block_read) ||
+        rp_files_get(reads->files, block_read->shard, retired(reads), &file, &room_at, &ignored) !=
+            RP_FILES_OPEN)
+        return BY_DOCUMENT;
+    enum rp_read_way way = rp_files_way(file, block_read->runs[0].first,
+                                        block_read->runs[block_read->run_count - 1].last);
+    block_read->past_cache = goes_past_cache(reads, file, way, block_read->shard);
+    if (way == RP_READ_MAPPED)
+        return MAPPED;
+    return round_runs(reads, file, block_read, &due->bytes) ? AS_BLOCK : BY_DOCUMENT;
 }
 
 /* Find the next block that is due and not mapped. False if there is none, or it cannot be read as a
@@ -395,31 +418,21 @@ static void leave_rest(struct rp_reads *reads, const struct due *due)
 static bool find_block(struct rp_reads *reads, const struct rp_plan *plan,
                        struct rp_block_read *block_read, struct due *due)
 {
-    struct rp_error ignored;
-    const struct rp_file *file;
-    uint64_t room_at;
-    for (;;) {
-        due->is_rest = reads->rest.documents > 0;
-        if (!next_due(reads, plan, &due->block))
-            return false;
-        due->part = due->block;
-        if (!rp_block_runs_find(reads->options->corpus, &due->part, block_read) ||
-            rp_files_get(reads->files, block_read->shard, retired(reads), &file, &room_at,
-                         &ignored) != RP_FILES_OPEN)
-            break;
-        enum rp_read_way way = rp_files_way(file, block_read->runs[0].first,
-                                            block_read->runs[block_read->run_count - 1].last);
-        block_read->past_cache = goes_past_cache(reads, file, way, block_read->shard);
-        if (way != RP_READ_MAPPED && round_runs(reads, file, block_read, &due->bytes)) {
+    while (next_due(reads, plan, &due->block)) {
+        switch (choose_way(reads, due, block_read)) {
+        case AS_BLOCK:
             reads->reads_alone = has_no_blocks(&reads->block_reads);
             return true;
-        }
-        if (way != RP_READ_MAPPED)
+        case MAPPED:
+            take_part(reads, due);
             break;
-        leave_rest(reads, due);
+        case BY_DOCUMENT:
+            due->part.documents = due->block.documents;
+            take_part(reads, due);
+            reads->reads_alone = true;
+            return false;
+        }
     }
-    reads->rest.documents = 0;
-    reads->reads_alone = true;
     return false;
 }
 
@@ -439,11 +452,12 @@ enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_
     block_read->ticket = number;
     if (!rp_data_ring_take(&reads->data_ring, due.bytes, RP_BLOCK_BYTES, number, false,
                            retired(reads), &data_offset)) {
-        bool waits = due.is_rest ? rp_block_reads_is_wanted(&reads->block_reads, plan)
-                                 : rp_block_reads_put_back(&reads->block_reads, plan);
-        return waits ? RP_READS_BLOCK_WAITS : RP_READS_NO_BLOCK;
+        bool is_wanted = rp_block_reads_is_wanted(&reads->block_reads, plan);
+        if (reads->rest.documents == 0)
+            rp_block_reads_defer(&reads->block_reads);
+        return is_wanted ? RP_READS_BLOCK_WAITS : RP_READS_NO_BLOCK;
     }
-    leave_rest(reads, &due);
+    take_part(reads, &due);
     for (uint32_t i = 0; i < block_read->run_count; i++)
         block_read->runs[i].data_offset += data_offset;
     rp_files_use(reads->files, block_read->shard, number);

@@ -9,10 +9,15 @@
 #include "base/defect.h"
 #include "base/mem.h"
 
+uint64_t rp_verified_bytes(uint64_t transfer_bytes_max)
+{
+    return rp_align_up(transfer_bytes_max, RP_BLOCK_BYTES) + RP_BLOCK_BYTES;
+}
+
 int rp_verified_open(struct rp_verified *verified, uint64_t transfer_bytes_max,
                      struct rp_error *error)
 {
-    uint64_t capacity = rp_align_up(transfer_bytes_max, RP_BLOCK_BYTES) + RP_BLOCK_BYTES;
+    uint64_t capacity = rp_verified_bytes(transfer_bytes_max);
     *verified = (struct rp_verified){.bytes = rp_take_pages(capacity),
                                      .hashes = rp_calloc(capacity / RP_BLOCK_BYTES, 8),
                                      .capacity = capacity};

@@ -23,6 +23,8 @@ struct rp_verified {
     uint64_t held;  /* bytes that were copied and compared; 0: none */
 };
 
+/** Memory of one packer for its copies. */
+uint64_t rp_verified_bytes(uint64_t transfer_bytes_max);
 RP_MUST_CHECK int rp_verified_open(struct rp_verified *verified, uint64_t transfer_bytes_max,
                                    struct rp_error *error);
 void rp_verified_close(struct rp_verified *verified);

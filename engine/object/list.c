@@ -57,6 +57,11 @@ struct listing {
     size_t count;
 };
 
+static int fail_memory(struct rp_error *error)
+{
+    return rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+}
+
 static const struct {
     const char *name;
     char letter;
@@ -138,7 +143,7 @@ static int keep_key(struct listing *l, char *key, struct rp_error *error)
         char **grown = reallocarray(l->keys, l->count ? 2 * l->count : 1, sizeof *grown);
         if (!grown) {
             free(key);
-            return rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+            return fail_memory(error);
         }
         l->keys = grown;
     }
@@ -180,7 +185,7 @@ static int take_next(struct listing *l, char *next, struct rp_error *error)
     free(l->mark);
     l->mark = strdup(next);
     l->mark_page = l->page_count;
-    return l->mark ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+    return l->mark ? 0 : fail_memory(error);
 }
 
 static int take_json(struct listing *l, size_t bytes, struct rp_error *error)
@@ -277,7 +282,7 @@ static int ask_for_page(struct listing *l, struct rp_error *error)
 {
     char *query = query_of(l), next[RP_NEXT_BYTES] = "";
     if (!query)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+        return fail_memory(error);
     struct rp_object_request request = {.kind = RP_REQUEST_PAGE,
                                         .object = l->object,
                                         .query = query,
@@ -317,10 +322,21 @@ static int tell_keys(struct listing *l, int (*add)(void *, const char *, struct 
         char *text = rp_format("%s%s%s%s", l->base, encoded ? encoded : l->keys[i],
                                l->query ? "?" : "", l->query ? l->query : "");
         free(encoded);
-        code = text ? add(context, text, error)
-                    : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+        code = text ? add(context, text, error) : fail_memory(error);
         free(text);
     }
+    return code;
+}
+
+/* Read all pages of the object that is the list of `bucket`. */
+static int read_pages(struct listing *l, const char *bucket, struct rp_error *error)
+{
+    l->page = rp_calloc(1, PAGE_BYTES + 1);
+    int code = l->page ? rp_object_open(&l->object, bucket, error) : fail_memory(error);
+    do {
+        if (code == 0)
+            code = ask_for_page(l, error);
+    } while (code == 0 && l->next);
     return code;
 }
 
@@ -330,22 +346,14 @@ static int list_all(struct listing *l, const char *bucket, const char *key, stru
     size_t plain = strcspn(key, l->dialect == &azure ? "*[" : "*?[");
     l->pattern = key[plain] ? key : NULL;
     l->prefix = rp_format("%.*s", (int)plain, key);
-    l->page = rp_calloc(1, PAGE_BYTES + 1);
-    int code = l->prefix && l->page ? rp_object_open(&l->object, bucket, error)
-                                    : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
-    do {
-        if (code == 0)
-            code = ask_for_page(l, error);
-    } while (code == 0 && l->next);
-    return code;
+    return l->prefix ? read_pages(l, bucket, error) : fail_memory(error);
 }
 
 static int list_bucket(struct listing *l, const struct rp_url *url, struct rp_error *error)
 {
     l->dialect = &s3;
     l->base = rp_format("%s://%s/", url->store == RP_STORE_S3 ? "s3" : "gs", url->bucket);
-    return l->base ? list_all(l, l->base, url->key, error)
-                   : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+    return l->base ? list_all(l, l->base, url->key, error) : fail_memory(error);
 }
 
 /* https://ACCOUNT.blob.core.windows.net/CONTAINER/PATTERN?SAS: the SAS goes with every request. */
@@ -360,21 +368,51 @@ static int list_container(struct listing *l, const struct rp_url *url, struct rp
     l->encodes = true;
     l->base = rp_format("%s://%s%.*s/", url->scheme, url->host, container, url->path);
     l->query = url->query;
-    int code = bucket && key && l->base
-                   ? list_all(l, bucket, key, error)
-                   : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+    int code = bucket && key && l->base ? list_all(l, bucket, key, error) : fail_memory(error);
     l->pattern = NULL; /* it is in `key` */
     free(bucket);
     free(key);
     return code;
 }
 
+/* A pattern of files of a repository of the Hub, from either of its spellings. */
+struct hub_place {
+    char *key;     /* in the repository, decoded */
+    size_t plain;  /* bytes of the key before its first wildcard */
+    size_t folder; /* and those of the folder that holds all matches, with its last slash */
+    size_t base;   /* bytes of the URL before the key: objects are named with them */
+};
+
+/* hf://REPOSITORY/PATTERN, or https://HOST/REPOSITORY/resolve/REVISION/PATTERN, in which `?` begins
+ * the query and is no wildcard. The caller frees place->key. */
+static int find_hub_place(const struct rp_url *url, struct hub_place *place, struct rp_error *error)
+{
+    const char *key = url->key, *wildcards = "*?[";
+    if (url->store == RP_STORE_HTTP) {
+        const char *resolve = strstr(url->path, "/resolve/");
+        const char *slash = resolve ? strchr(resolve + strlen("/resolve/"), '/') : NULL;
+        if (!slash)
+            return rp_fail(error, -RP_E_CONFIG, "write …/resolve/REVISION/FOLDER/",
+                           "%s: expected a folder of a repository", url->name);
+        key = slash + 1;
+        wildcards = "*[";
+    }
+    place->base = strlen(url->name) - strlen(key);
+    place->key = url->store == RP_STORE_HTTP ? rp_percent_decode(key) : strdup(key);
+    if (!place->key)
+        return fail_memory(error);
+    place->plain = place->folder = strcspn(place->key, wildcards);
+    while (place->folder > 0 && place->key[place->folder - 1] != '/')
+        place->folder--;
+    return 0;
+}
+
 /* The folder of the Hub in which the search begins, as its API has it; the caller frees it. `url`
  * leads to https://HOST/BASE/REPOSITORY/resolve/REVISION/KEY, where the repository of a model has
  * no word for what it is. NULL when out of memory. */
-static char *tree_url(const struct rp_url *url, const char *key, size_t folder)
+static char *tree_url(const struct rp_url *url, const struct hub_place *place)
 {
-    size_t base;
+    size_t base, folder = place->folder ? place->folder - 1 : 0;
     const char *given = rp_url_hub_base(&base);
     if (strncmp(url->path, given, base) != 0)
         base = 0; /* the Hub itself, while HF_ENDPOINT is another place */
@@ -382,7 +420,7 @@ static char *tree_url(const struct rp_url *url, const char *key, size_t folder)
     const char *repository = url->path + base, *revision = resolve + strlen("/resolve/");
     bool is_model = strncmp(repository, "/datasets/", 10) != 0 &&
                     strncmp(repository, "/spaces/", 8) != 0;
-    char *plain = rp_format("%.*s", (int)folder, key);
+    char *plain = rp_format("%.*s", (int)folder, place->key);
     char *encoded = plain ? rp_percent_encode(plain, true) : NULL;
     char *made = encoded
                      ? rp_format("%s://%s%.*s/api%s%.*s/tree/%.*s%s%s", url->scheme, url->host,
@@ -395,39 +433,23 @@ static char *tree_url(const struct rp_url *url, const char *key, size_t folder)
     return made;
 }
 
-/* Of hf:// and of https://HOST/REPOSITORY/resolve/REVISION/PATTERN. Objects are named as the
- * pattern is, up to its key. */
 static int list_hub(struct listing *l, const struct rp_url *url, struct rp_error *error)
 {
-    const char *resolve = strstr(url->path, "/resolve/");
-    const char *wire = resolve ? strchr(resolve + strlen("/resolve/"), '/') : NULL;
-    bool is_http = url->store == RP_STORE_HTTP;
-    if (is_http && !wire)
-        return rp_fail(error, -RP_E_CONFIG, "write …/resolve/REVISION/FOLDER/",
-                       "%s: expected a folder of a repository", url->name);
-    char *key = is_http ? rp_percent_decode(wire + 1) : strdup(url->key);
-    size_t plain = key ? strcspn(key, is_http ? "*[" : "*?[") : 0, folder = plain;
-    while (key && folder > 0 && key[folder - 1] != '/')
-        folder--;
+    struct hub_place place;
+    int code = find_hub_place(url, &place, error);
+    if (code < 0)
+        return code;
     l->dialect = &hub;
-    l->encodes = is_http;
+    l->encodes = url->store == RP_STORE_HTTP;
     l->query = url->query;
-    l->is_deep = key && strchr(key + plain, '/');
-    l->pattern = key && key[plain] ? key : NULL;
-    l->prefix = key ? rp_format("%.*s", (int)plain, key) : NULL;
-    size_t key_bytes = is_http ? strlen(wire + 1) : strlen(url->key);
-    l->base = rp_format("%.*s", (int)(strlen(url->name) - key_bytes), url->name);
-    l->page = rp_calloc(1, PAGE_BYTES + 1);
-    char *tree = key ? tree_url(url, key, folder ? folder - 1 : 0) : NULL;
-    int code = tree && l->base && l->prefix && l->page
-                   ? rp_object_open(&l->object, tree, error)
-                   : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
-    do {
-        if (code == 0)
-            code = ask_for_page(l, error);
-    } while (code == 0 && l->next);
-    l->pattern = NULL; /* it is in `key` */
-    free(key);
+    l->is_deep = strchr(place.key + place.plain, '/');
+    l->pattern = place.key[place.plain] ? place.key : NULL;
+    l->prefix = rp_format("%.*s", (int)place.plain, place.key);
+    l->base = rp_format("%.*s", (int)place.base, url->name);
+    char *tree = tree_url(url, &place);
+    code = tree && l->base && l->prefix ? read_pages(l, tree, error) : fail_memory(error);
+    l->pattern = NULL; /* it is in place.key */
+    free(place.key);
     free(tree);
     return code < 0 ? rp_fail_context(error, code, "%s", url->name) : 0;
 }

@@ -279,40 +279,69 @@ static struct rp_outcome outcome_of(const struct exchange *x, CURLcode code)
     return outcome;
 }
 
-static void conclude(struct exchange *x, CURLcode code)
+/* The next step of a request whose transfer has ended. */
+enum step { FINISH, ASK, PAUSE };
+
+static enum step judge_outcome(struct exchange *x, const struct rp_outcome *outcome)
+{
+    return rp_outcome_judge(outcome, &x->request->error) ? PAUSE : FINISH;
+}
+
+/* The reply is good. The transfer may have ended early, or with bytes left. */
+static enum step take_good(struct exchange *x, const struct rp_outcome *outcome)
 {
     struct rp_object_request *r = x->request;
-    struct rp_outcome outcome = outcome_of(x, code);
+    bool is_page = r->kind == RP_REQUEST_PAGE;
     char *moved = NULL;
     long redirects = 0;
-    /* A redirect that libcurl has not followed says no place: of S3 it tells the region. */
-    bool is_last = code == CURLE_OK || x->reply.status >= 400;
-    if (x->reply.status >= 200 && is_last && !rp_outcome_is_proxys(&outcome))
+    if (!is_whole(r) || (is_page && outcome->code != CURLE_OK))
+        return judge_outcome(x, outcome);
+    x->owner->curl->easy_getinfo(x->easy, CURLINFO_REDIRECT_COUNT, &redirects);
+    x->owner->curl->easy_getinfo(x->easy, CURLINFO_EFFECTIVE_URL, &moved);
+    if (redirects > 0 && moved && !is_page)
+        rp_object_moved(r->object, moved);
+    r->error.code = 0;
+    return FINISH;
+}
+
+static enum step next_step(struct exchange *x, const struct rp_outcome *outcome)
+{
+    /* A redirect that libcurl has not followed names no place: that of S3 names the region. */
+    bool is_last = outcome->code == CURLE_OK || x->reply.status >= 400;
+    if (x->reply.status >= 200 && is_last && !rp_outcome_is_proxys(outcome))
         judge(x);
-    if (x->is_judged && x->verdict == RP_REPLY_REFUSED && !x->was_refused) {
+    if (!x->is_judged)
+        return judge_outcome(x, outcome);
+    switch (x->verdict) {
+    case RP_REPLY_GOOD:
+        return take_good(x, outcome);
+    case RP_REPLY_AGAIN:
+        return PAUSE;
+    case RP_REPLY_REFUSED: /* once: other keys may have been written meanwhile */
+        if (x->was_refused)
+            return FINISH;
         x->was_refused = true;
-        rp_object_refused(r->object, x->ask.url);
+        rp_object_refused(x->request->object, x->ask.url);
+        return ASK;
+    case RP_REPLY_WRONG:
+        return FINISH;
+    }
+    return FINISH;
+}
+
+static void conclude(struct exchange *x, CURLcode code)
+{
+    struct rp_outcome outcome = outcome_of(x, code);
+    switch (next_step(x, &outcome)) {
+    case FINISH:
+        finish(x);
+        break;
+    case ASK:
         ask(x);
-        return;
-    }
-    if (x->is_judged && x->verdict != RP_REPLY_GOOD) {
-        if (x->verdict == RP_REPLY_AGAIN)
-            pause_or_give_up(x);
-        else
-            finish(x);
-        return;
-    }
-    if (x->is_judged && is_whole(r) && (code == CURLE_OK || r->kind != RP_REQUEST_PAGE)) {
-        x->owner->curl->easy_getinfo(x->easy, CURLINFO_REDIRECT_COUNT, &redirects);
-        x->owner->curl->easy_getinfo(x->easy, CURLINFO_EFFECTIVE_URL, &moved);
-        if (redirects > 0 && moved && r->kind != RP_REQUEST_PAGE)
-            rp_object_moved(r->object, moved);
-        r->error.code = 0;
-        finish(x);
-    } else if (rp_outcome_judge(&outcome, &r->error)) {
+        break;
+    case PAUSE:
         pause_or_give_up(x);
-    } else {
-        finish(x);
+        break;
     }
 }
 

@@ -199,7 +199,8 @@ static int report_failure(const struct rp_plan *plan, struct rp_error *error)
  * whose parts would have to be joined. */
 static void add_to_digest(struct rp_plan *plan, const struct rp_draft *draft)
 {
-    if (!rp_state_knows(plan->digest) || (RP_DEFECT(skip_padding_in_digest) && draft->count == 0))
+    if (!rp_hash128_is_known(plan->digest) ||
+        (RP_DEFECT(skip_padding_in_digest) && draft->count == 0))
         return;
     struct {
         struct rp_hash128 before;

@@ -57,6 +57,8 @@ struct rp_plan_config {
     uint32_t lanes;
     struct rp_hash128 corpus_sampled, corpus_full; /* fingerprints; full is zero if not known */
     struct rp_hash128 tokenizer;                   /* that made the ids; zero if not known */
+    uint64_t
+        weight_unit; /* for messages: 1 of a weight in millionths of what the user wrote, or 0 */
 };
 
 /* `length` tokens of `document` from token `offset` on. Batches have this record as provenance. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_state.h — the members of a plan, for plan.c, blocks.c and token*.c. */
+/* plan_state.h — the members of a plan. Private to engine/plan. */
 #ifndef RP_PLAN_PLAN_STATE_H
 #define RP_PLAN_PLAN_STATE_H
 
@@ -35,12 +35,6 @@ static inline void rp_plan_counts_add(struct rp_plan_counts *sum, const struct r
     sum->dropped += lane->dropped;
     sum->emitted += lane->emitted;
     sum->padding += lane->padding;
-}
-
-/** A tokenizer, a fingerprint or a plan digest that is not known is zero. */
-static inline bool rp_state_knows(struct rp_hash128 hash)
-{
-    return hash.low != 0 || hash.high != 0;
 }
 
 /** rp_plan_state_bytes_max for a configuration that was checked. */

@@ -50,7 +50,7 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_state_he
         add_sources(writer, sources, header->source_count, named);
     rp_contract_add(writer, "sources", "%" PRIu32, header->source_count);
     rp_contract_add(writer, "stream_version", "%u", STREAM_VERSION);
-    if (rp_state_knows(tokenizer))
+    if (rp_hash128_is_known(tokenizer))
         rp_contract_add(writer, "tokenizer", "%s", rp_hash128_hex(tokenizer, hex));
     rp_contract_add(writer, "window", "%" PRIu32, header->window);
     rp_contract_add(writer, "window_blocks", "%" PRIu32, header->window_blocks);
@@ -75,14 +75,15 @@ struct records {
     struct rp_record_writer token, plan;
 };
 
-static int compare(const struct records *records, bool accept_weights, struct rp_error *error)
+static int compare(const struct records *records, uint64_t weight_unit, bool accept_weights,
+                   struct rp_error *error)
 {
     if (records->token.out_of_memory || records->plan.out_of_memory)
         return rp_fail(error, -ENOMEM, NULL, "no memory to compare a state token with this run");
     struct rp_contract had = {{records->token.text, records->token.bytes}, {"", 0}};
     struct rp_contract has = {{records->plan.text, records->plan.bytes}, {"", 0}};
     struct rp_contract_sides sides = {accept_weights ? RP_AT_REWEIGHTED : RP_AT_RESUME, "the state",
-                                      "this run"};
+                                      "this run", weight_unit};
     return RP_DEFECT(accept_other_stream) ? 0 : rp_contract_compare(&had, &has, &sides, error);
 }
 
@@ -129,7 +130,7 @@ int rp_state_match(struct rp_state_reader *reader, const struct rp_state_header 
         add_stream(&records.token, &compared,
                    RP_DEFECT(ignore_tokenizer) ? unknown : reader->tokenizer, sources, NULL);
         rp_plan_contract(plan, &records.plan);
-        code = compare(&records, accepts.weights, error);
+        code = compare(&records, plan->config.weight_unit, accepts.weights, error);
     }
     free(records.token.text);
     free(records.plan.text);

@@ -31,9 +31,9 @@ uint64_t rp_state_bytes_max(const struct rp_plan_config *config, uint32_t source
 /* The oldest version that has all that the plan knows. */
 static uint32_t version_of(const struct rp_plan *plan)
 {
-    return rp_state_knows(plan->digest)             ? RP_TOKEN_VERSION_DIGEST
-           : rp_state_knows(plan->config.tokenizer) ? RP_TOKEN_VERSION_TOKENIZER
-                                                    : RP_TOKEN_VERSION_PLAIN;
+    return rp_hash128_is_known(plan->digest)             ? RP_TOKEN_VERSION_DIGEST
+           : rp_hash128_is_known(plan->config.tokenizer) ? RP_TOKEN_VERSION_TOKENIZER
+                                                         : RP_TOKEN_VERSION_PLAIN;
 }
 
 struct rp_state_header rp_state_header_of(const struct rp_plan *plan)
@@ -74,12 +74,12 @@ static bool take_last(struct rp_state_reader *reader, struct rp_hash128 *hash)
 static int read_tail(struct rp_state_reader *reader, uint32_t version, struct rp_error *error)
 {
     if (version == RP_TOKEN_VERSION_DIGEST &&
-        !(take_last(reader, &reader->digest) && rp_state_knows(reader->digest)))
+        !(take_last(reader, &reader->digest) && rp_hash128_is_known(reader->digest)))
         return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
                        "state token: its version says that it has a plan digest; none is there");
     bool has_tokenizer = version == RP_TOKEN_VERSION_PLAIN || take_last(reader, &reader->tokenizer);
     if (!has_tokenizer ||
-        (version == RP_TOKEN_VERSION_TOKENIZER && !rp_state_knows(reader->tokenizer)))
+        (version == RP_TOKEN_VERSION_TOKENIZER && !rp_hash128_is_known(reader->tokenizer)))
         return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
                        "state token: its version says that it names a tokenizer; none is there");
     return 0;

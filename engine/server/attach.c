@@ -101,7 +101,7 @@ static int check_contract(const struct rp_engine *engine, const struct rp_reques
     const char *text = (const char *)body + request->state_bytes;
     bool expects = request->expects != 0;
     const struct rp_contract_sides sides = {expects ? RP_AT_ATTACH : RP_AT_REATTACH, "the trainer",
-                                            "the engine"};
+                                            "the engine", engine->config->weight_unit};
     struct rp_contract had;
     struct rp_error damage;
     if (request->contract_bytes == 0 || (expects && RP_DEFECT(trust_description)))

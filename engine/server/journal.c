@@ -159,7 +159,7 @@ static void set_digest(json_t *entry, const void *token, size_t bytes)
 {
     struct rp_state_info info;
     char hex[RP_HASH_HEX_BYTES];
-    if (rp_state_info(token, bytes, &info, NULL) == 0 && (info.digest.low || info.digest.high))
+    if (rp_state_info(token, bytes, &info, NULL) == 0 && rp_hash128_is_known(info.digest))
         json_object_set_new(entry, "plan_digest", json_string(rp_hash128_hex(info.digest, hex)));
 }
 

@@ -37,6 +37,8 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                                    .slots = config->prefetch_factor,
                                    .state_bytes = state_bytes};
     struct rp_flow_options flow = {.corpus = corpus,
+                                   .packers = config->packers,
+                                   .verify_blocks = config->verify_blocks != RP_SWITCH_OFF,
                                    .world = config->dp_world_size,
                                    .rank_first = config->rank_first,
                                    .rank_count = config->rank_count,
@@ -67,8 +69,9 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
 uint32_t rp_engine_descriptors(const struct rp_config *config)
 {
     uint64_t seats = (uint64_t)config->rank_count * config->replicas;
+    uint32_t packers = config->packer_processes ? config->packers : 1; /* threads share theirs */
     uint64_t all = DESCRIPTORS_OF_ALL + config->rank_count + DESCRIPTORS_OF_A_SEAT * seats +
-                   2 * (uint64_t)config->num_workers + 2 * (uint64_t)config->packers;
+                   2 * (uint64_t)config->num_workers + 2 * (uint64_t)packers;
     if (config->cache_bytes)
         all += RP_PREFILL_DESCRIPTORS;
     all += DESCRIPTORS_OF_A_CATCH_UP * (uint64_t)rp_flow_catch_ups_max(config->rank_count);

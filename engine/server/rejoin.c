@@ -28,7 +28,7 @@
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/log.h"
-#include "plan/plan_state.h"
+#include "plan/plan.h"
 #include "plan/trace.h"
 #include "server/journal.h"
 #include "server/placing.h"
@@ -143,7 +143,7 @@ static void move_seats(struct rp_engine *engine, struct rp_seat *seat, bool all_
 static bool has_digest(const void *token, size_t bytes)
 {
     struct rp_state_info info;
-    return rp_state_info(token, bytes, &info, NULL) == 0 && rp_state_knows(info.digest);
+    return rp_state_info(token, bytes, &info, NULL) == 0 && rp_hash128_is_known(info.digest);
 }
 
 /* Rebuild the ring, and have it catch up. Where the first row of that is the row of the consumer's

@@ -135,6 +135,11 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
         .mask_counts = engine->mask_counts,
         .truncates = c->long_doc == RP_LONG_DOC_TRUNCATE};
     rp_engine_choose_reading(engine, &options, why);
+    if (c->packer_cpus)
+        rp_log(RP_LOG_INFO, "packers: %u, chosen for %u CPU%s %s %u trainer%s", c->packers,
+               c->packer_cpus, c->packer_cpus == 1 ? "" : "s",
+               c->cpus ? "of the engine alone, and" : "shared with", engine->seat_count,
+               engine->seat_count == 1 ? "" : "s");
     options.prefetch_bytes = rp_flow_prefetch_bytes(&options, engine->plan, engine->start_row);
     code = rp_flow_open(&engine->flow, &options, engine->wake_fd, error);
     if (code >= 0)

@@ -19,11 +19,12 @@ struct rp_engine_options {
     const struct rp_config *config; /* finished */
     const void *state;              /* state token to start from, or NULL */
     size_t state_bytes;
-    bool fresh;          /* as resume: fresh in the config */
-    bool accept_weights; /* take the config's weights from the start row on */
-    bool keep_journal;   /* write the run journal into checkpoint_dir */
-    int ready_fd;        /* gets "ready\n" once trainers can attach; -1 = none */
-    int lifeline_fd;     /* the engine stops when it reads end of file; -1 = none */
+    const char *state_path; /* its file, for messages; NULL = not known */
+    bool fresh;             /* as resume: fresh in the config */
+    bool accept_weights;    /* take the config's weights from the start row on */
+    bool keep_journal;      /* write the run journal into checkpoint_dir */
+    int ready_fd;           /* gets "ready\n" once trainers can attach; -1 = none */
+    int lifeline_fd;        /* the engine stops when it reads end of file; -1 = none */
 };
 
 /** Serve until SIGTERM, SIGINT or SIGHUP (checkpoint, 0), the end of the stream (0), end of the

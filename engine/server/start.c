@@ -9,12 +9,14 @@
  * that cannot save is not to be refused only after a scan of the corpus. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "config/description.h"
 #include "corpus/eos.h"
 #include "plan/trace.h"
@@ -78,6 +80,13 @@ static void warn_of_docs_per_row(const struct rp_config *config,
         rp_log(RP_LOG_WARNING, "%s", text);
 }
 
+static void warn_of_sections(const struct rp_config *config)
+{
+    char text[512];
+    if (rp_config_sections_doubt(config, text, sizeof text))
+        rp_log(RP_LOG_WARNING, "%s", text);
+}
+
 static void warn_of_eos(const struct rp_corpus *corpus)
 {
     char doubt[200];
@@ -92,7 +101,8 @@ static void warn_of_eos(const struct rp_corpus *corpus)
  * may change, but a change may be a mistake. A checkpoint of an older ringpack has no contract. */
 static void tell_changes(const struct rp_engine *engine, const struct rp_checkpoint *checkpoint)
 {
-    static const struct rp_contract_sides sides = {RP_ON_NODES, "the checkpoint", "this run"};
+    const struct rp_contract_sides sides = {RP_ON_NODES, "the checkpoint", "this run",
+                                            engine->config->weight_unit};
     size_t bytes;
     const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes);
     struct rp_contract had;
@@ -243,6 +253,25 @@ static bool has_other_epochs(const struct rp_engine *engine, const void *token, 
            info.config.num_epochs != engine->config->num_epochs;
 }
 
+/* Where only the weights are refused, the next command shows what they would do. Without the names
+ * for it the hint is that of the comparison. */
+static void hint_at_preview(const struct rp_engine *engine, const char *file, const void *token,
+                            size_t bytes, struct rp_error *error)
+{
+    const char *config = engine->config->path;
+    char hint[sizeof error->hint];
+    bool is_file = config && strcmp(config, engine->config->called) == 0; /* and no memfd */
+    if (!error || !file || !is_file || rp_plan_resume(engine->plan, token, bytes, true, NULL) < 0)
+        return;
+    int length = snprintf(hint, sizeof hint,
+                          "nothing was changed; `ringpack plan -c %s --state %s` shows the mixture "
+                          "of the new weights from there on: take them with --accept-weights, or "
+                          "set the weights back",
+                          RP_TEXT_SHELL(config), RP_TEXT_SHELL(file));
+    if (length >= 0 && (size_t)length < sizeof hint)
+        memcpy(error->hint, hint, (size_t)length + 1);
+}
+
 /* *reweighted: the state was saved with other weights, and accept_weights allows the change; or
  * with another num_epochs. */
 static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
@@ -262,6 +291,10 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
         if (*reweighted)
             code = rp_plan_resume(engine->plan, token, bytes, true, error);
         *reweighted |= has_other_epochs(engine, token, bytes);
+        if (code == -RP_E_MISMATCH && !engine->options->accept_weights)
+            hint_at_preview(
+                engine, checkpoint ? rp_checkpoint_path(checkpoint) : engine->options->state_path,
+                token, bytes, error);
         if (code < 0 && checkpoint)
             return rp_fail_context(error, code, "%s", rp_checkpoint_path(checkpoint));
         if (code < 0)
@@ -360,6 +393,7 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0) {
         warn_of_weights(engine->config, engine->corpus);
         warn_of_docs_per_row(engine->config, &docs_per_row);
+        warn_of_sections(engine->config);
         warn_of_eos(engine->corpus);
     }
     if (code >= 0)

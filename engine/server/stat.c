@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stat.c — what `ringpack stat` shows: one JSON object with stable keys, units in names. The keys
- * are explained, one by one, in tools/python/docs/stat.md, which a test compares with them. */
+ * are explained, one by one, in tools/python/docs/stat-keys.md, which a test compares with them. */
 #include <jansson.h>
 #include <string.h>
 #include <unistd.h>
@@ -97,13 +97,14 @@ static json_t *run_object(const struct rp_engine *engine)
 static json_t *counts_object(const struct rp_engine *engine, const struct rp_flow_counts *counts)
 {
     uint64_t capacity = counts->rows * engine->config->seq_len;
-    return json_pack("{s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:b, s:b}", "batches",
+    return json_pack("{s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b}", "batches",
                      (json_int_t)counts->batches, "rows", (json_int_t)counts->rows, "tokens",
                      (json_int_t)counts->tokens, "fill",
                      capacity ? (double)counts->tokens / (double)capacity : 0.0, "reads",
                      (json_int_t)counts->reads, "read_bytes", (json_int_t)counts->read_bytes,
                      "short_reads", (json_int_t)counts->short_reads, "read_retries",
-                     (json_int_t)counts->read_retries, "packers_replaced",
+                     (json_int_t)counts->read_retries, "packers",
+                     (json_int_t)engine->config->packers, "packers_replaced",
                      (json_int_t)counts->packers_replaced, "reweighted", engine->is_reweighted,
                      "ended", engine->flow_ended);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run_dir.h — the run directory: where an engine leaves its socket and trainers search for it.
- * Private to engine/shm, and to programs that search for all engines.
+ * Private to engine/shm, and to tools/ringpack, which searches for engines.
  *
  * Named by --run-dir, it is that directory and no other. Otherwise there are two: $XDG_RUNTIME_DIR/
  * ringpack and, where that cannot be used, /tmp/ringpack-UID. An engine takes the first one that it

@@ -58,6 +58,8 @@ refuses 'none.yaml:1: sources: expected at least one source, found an empty list
 refuses 'inspect: expected a path, found an empty text' "$ringpack" inspect ''
 ! "$ringpack" inspect / >said 2>&1 || fail "/ is no corpus: $(cat said)"
 ! grep -q '//' said || fail "a path with two slashes: $(cat said)"
+refuses 'kept: no file has that name, and no engine of that name answers|a directory of them' \
+    "$ringpack" explain kept --step 1
 
 # --- a URL where something is written: a folder named `s3:` would be made
 for key in checkpoint-dir checkpoint-copy-dir run-dir run-record-dir cache-dir index-dir; do

@@ -39,6 +39,17 @@ equals "False 0" "$(counts complete padding_batches)"
 words="2 rows and 1 micro-batches without a label|3 micro-batches of the last step have no label"
 status 0 "$words|drop_last: true" "$ringpack" plan -c s.yaml
 
+# The engine says the same of the last step when it has given it; there is none with drop_last.
+for drop_last in false true; do
+    "$ringpack" serve -c s.yaml --run-dir run --drop-last $drop_last 2>log &
+    engine=$!
+    wait_for grep -q 'serving run' log
+    "$ringpack" attach w --run-dir run >rows
+    wait $engine || fail "the engine failed: $(cat log)"
+    found=$(grep -c 'the last step has 3 micro-batches without a label' log || true)
+    equals $drop_last/$found "$drop_last/$([ $drop_last = true ] && echo 0 || echo 1)"
+done
+
 # Half of the 16 steps are one document; with a lane for each row of a step, none is.
 "$ringpack" plan -c l.yaml --json >report
 equals "16 8 0.5 8" "$(counts steps steps_of_one_document largest_document_share lanes_advised)"
@@ -82,14 +93,32 @@ done
 # Weights as programs print them, and a folder whose name has brackets, which is no pattern.
 mkdir 'g[1]'
 cp short.bin 'g[1]/a.bin'
-for weight in 1e-05=0.00001 2.5E+1=25 5e-1=0.5 1e2=100; do
+for weight in 1e-05=0.00001 2.5E+1=25 5e-1=0.5 7e0=7 .5=0.5 5.=5 1000000000.0=1000000000 1e2=100; do
     printf 'seq_len: 8\nbatch_size: 1\nsources:\n' >'g[1]/c.yaml'
     printf -- '- {path: "%s.bin", format: raw, dtype: u16, eos: 0, name: %s, weight: %s}\n' \
         '*' one "${weight%=*}" a two 1 >>'g[1]/c.yaml'
     status 0 "weight: ${weight#*=}" "$ringpack" config show -c 'g[1]/c.yaml'
     status 0 '  rows ' "$ringpack" plan -c 'g[1]/c.yaml'
 done
-for weight in 0 1e-7 1e 1e1.5 1e99; do
+for weight in 0 -0.0 1e-7 1e 1e1.5 1e99 1_000 0x10 nan .inf inf 'np.float64(0.7)' \
+    9223372036854775808; do
     sed "s/weight: 1e2/weight: $weight/" 'g[1]/c.yaml' >'g[1]/w.yaml'
     refuses 'weight: expected a' "$ringpack" plan -c 'g[1]/w.yaml'
 done
+
+# Counts as programs print them; two token counts without a common scale are told to be rounded.
+for count in 1e3 1.0e3 1000.0 10e2; do
+    "$ringpack" plan -c 'g[1]/c.yaml' --num-epochs endless --rows "$count" --json >report
+    equals 1000 "$(counts rows)"
+    "$ringpack" config show -c 'g[1]/c.yaml' --seq-len "$count" >said
+    grep -Eq '^ *seq_len .*[^0-9]1000$' said || fail "seq_len is not $count: $(cat said)"
+done
+for count in 1.5 1e-1 1_000 0x10 nan; do
+    refuses 'seq_len: expected a whole number' "$ringpack" plan -c 'g[1]/c.yaml' --seq-len "$count"
+done
+printf 'seq_len: 8\nbatch_size: 1\nsources:\n' >c.yaml
+for one in a=9312345678901 b=1312345678903; do
+    printf -- '- {path: short.bin, format: raw, dtype: u16, eos: 0, name: %s, weight: %s}\n' \
+        "${one%=*}" "${one#*=}" >>c.yaml
+done
+refuses 'no common scale|use fewer digits' "$ringpack" plan -c c.yaml

@@ -55,6 +55,25 @@ serve
 stat = json.load(sys.stdin)
 print(stat["io"], stat["reads"])')" = 'mapped 0' ] || fail "stat does not say that files are mapped"
 
+# The number of packers that is chosen is told with its reason; one that is given holds.
+packers() { "$ringpack" stat cli --run-dir run | "$python" -c 'import json, sys
+print(json.load(sys.stdin)["packers"])'; }
+grep -qE "packers: $(packers), chosen for [0-9]+ CPUs? shared with 1 trainer$" serve.log ||
+    fail "no line tells why there are $(packers) packers: $(cat serve.log)"
+stop
+serve --packers=5
+equals 5 "$(packers)"
+! grep -q 'packers:' serve.log || fail "a given number was chosen: $(cat serve.log)"
+stop
+cpu=$("$python" -c 'import os; print(min(os.sched_getaffinity(0)))')
+serve --profile=hf --sections=labels --cpus="$cpu" --replicas=2
+grep -q 'packers: 1, chosen for 1 CPU of the engine alone, and 2 trainers$' serve.log ||
+    fail "no line tells of the engine's own CPU: $(cat serve.log)"
+grep -q 'warning: sections: profile hf adds position_ids,cu_seqlens to the list' serve.log ||
+    fail "no warning that sections adds to a profile: $(cat serve.log)"
+stop
+serve
+
 # A library of another version has a request of another size, and is told why it is refused.
 "$python" - <<'PYTHON'
 import socket, struct

@@ -22,7 +22,7 @@ MIXES = [  # format, dtype, weight, documents of each shard
     [("megatron", "u16", 3, [16]), ("raw", "u16", 1, [9, 6])],
     [("npy", "u32", 5, [12]), ("llmc", "u16", 2, [9]), ("megatron", "i32", 1, [9])],
 ]
-PROFILES = ["full", "min", "hf", "megatron", "grain", "olmo", "titan"]
+PROFILES = ["full", "min", "hf", "megatron", "grain", "olmo", "torchtitan"]
 STREAMS = list(
     itertools.product(
         [*FILLS, ("concat", "pad")], ["document", "block", "none"], range(len(MIXES)), PROFILES

@@ -17,7 +17,8 @@ from ringpack._ranks import check_agreement
 from stream_oracle import INPUTS, write_megatron
 
 BLOCK = {"shuffle": "block", "block_documents": 8, "window_blocks": 2}
-BASE = {**INPUTS, **BLOCK, "lanes": 1, "pad_id": 0, "batch_size": 3, "profile": "full"}
+SHAPE = {"batch_size": 3, "sections": "labels,provenance"}
+BASE = {**INPUTS, **BLOCK, **SHAPE, "lanes": 1, "pad_id": 0}
 STREAM = {  # key -> another value
     **{"seed": 8, "seq_len": 49, "packing": "best_fit", "window": 9, "fill": "split"},
     **{"long_doc": "truncate", "max_docs_per_row": 5, "num_epochs": 3, "lanes": 2},

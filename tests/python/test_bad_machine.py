@@ -189,6 +189,7 @@ def many_shards(folder, count=90):
         {"io": "mapped"},
         {"io": "io_uring", "direct": "on", "num_workers": 2},
         {"io": "pread", "packers": 2, "packer_processes": True},
+        {"io": "pread", "packers": 8},
         {"io": "pread", "prefetch_bytes": "64mb"},
     ],
     ids=str,
@@ -395,3 +396,13 @@ def test_a_machine_that_no_wheel_is_for_is_named(patch, word, monkeypatch, tmp_p
         ringpack.__main__.main()
     assert ended.value.code == 2
     assert word in capsys.readouterr().err
+
+
+def test_ctrl_c_before_the_program_begins(monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ringpack.__main__, "find_program", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        ringpack.__main__.main()
+    assert ended.value.code == 130

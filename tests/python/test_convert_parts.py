@@ -5,8 +5,12 @@ no finished part is made twice or trusted after it changed."""
 import json
 import os
 import pty
+import re
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from convert_kit import convert, documents, refused, some_documents, start, written
@@ -274,6 +278,34 @@ def test_progress_is_drawn_on_a_terminal_only(program, slow, tmp_path):
     assert process.returncode == 0 and "\r" not in errors and "converting" not in errors
 
 
+def shares_of(program, *words, **environment):
+    """The shares that a conversion shows on a terminal."""
+    ours, theirs = pty.openpty()
+    process, seen = start(program, *words, stderr=theirs, env=environment), b""
+    os.close(theirs)
+    while True:
+        try:
+            seen += os.read(ours, 4096)
+        except OSError:  # the program has ended
+            break
+    os.close(ours)
+    assert process.wait() == 0, seen
+    return [int(share) for share in re.findall(rb"converting +(\d+) %", seen)]
+
+
+def test_progress_moves_within_a_file(program, broken, tmp_path):
+    """A file is one part here. Larger ones follow until one takes long enough for three draws."""
+    line, bytes_of = json.dumps({"input_ids": list(range(100, 400))}) + "\n", 4 << 20
+    text = tmp_path / "a.jsonl"
+    words = (*OPTIONS, "--group-bytes", "8g", "--workers", 1, "--force", "-o", tmp_path / "o", text)
+    shares = []
+    while len(shares) < 3 and bytes_of < 1 << 30:
+        text.write_text(line * (bytes_of // len(line)))
+        shares, bytes_of = shares_of(program, *words), 2 * bytes_of
+    assert shares == sorted(shares) and len({share for share in shares if 0 < share < 100}) > 0
+    assert set(shares_of(broken, *words, RP_DEFECT="tell_no_progress")) <= {0, 100}
+
+
 def test_an_eos_decides_the_width_of_joined_parts(program, tmp_path):
     """As it does where one task writes the output: ids of documents that fit u16 change nothing."""
     (tmp_path / "stub").mkdir()
@@ -380,6 +412,36 @@ def test_an_output_that_comes_meanwhile_is_not_replaced(program, inputs, tmp_pat
     _, errors = process.communicate(timeout=600)
     assert process.returncode == 2 and "out.idx: it exists already" in errors
     assert os.listdir(tmp_path) == ["out.idx"]
+
+
+def test_a_lock_of_another_program_is_waited_for_with_a_bound(program, broken, inputs, tmp_path):
+    """The line that says who has it, the refusal, and the control, which waits longer."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], 0), 2);"
+         "print(flush=True); input()", tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    holder.stdout.readline()
+    who, name = f"process {holder.pid} ({process_name(holder.pid)})", tmp_path / "out"
+    soon = {"RINGPACK_LOCK_PATIENCE": "3"}
+    waits = f"ringpack: {tmp_path}: waiting up to 3 s for {who}, which has locked it\n"
+    refused(program, *OPTIONS, "-o", name, inputs[0], env=soon,
+            words=["RP_E_BUSY", waits, f"{tmp_path}: {who} has had its lock (flock) for 3 s",
+                   "end that process", "the output was not written"])
+    assert os.listdir(tmp_path) == []
+    control = start(broken, *OPTIONS, "-o", name, inputs[0],
+                    env={**soon, "RP_DEFECT": "wait_for_any_lock"})
+    with pytest.raises(subprocess.TimeoutExpired):
+        control.wait(8)
+    waiting = start(program, *OPTIONS, "-o", tmp_path / "other", inputs[0])
+    assert waits.replace("3 s", "600 s") in iter(waiting.stderr.readline, "")
+    holder.communicate(b"\n")
+    for process in (control, waiting):
+        _, errors = process.communicate(timeout=600)
+        assert process.returncode == 0, errors
+    assert documents(name) == documents(tmp_path / "other") != []
+
+
+def process_name(pid):
+    return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 def test_a_folder_of_parts_that_others_may_write_to_is_refused(program, inputs, tmp_path):

@@ -221,6 +221,31 @@ def test_text_asks_for_a_tokenizer(program, tmp_path):
     assert "bytes" in (tmp_path / "out.tokens.json").read_text()
 
 
+@pytest.mark.parametrize("parts", [(), ("--group", "1", "--workers", "2")])
+def test_small_ids_are_no_bytes(program, tmp_path, parts):
+    """Nothing says of which tokenizer ids below 257 are; also beside texts, which become bytes."""
+    lines = tmp_path / "lines"
+    lines.mkdir()
+    write_lines(lines / "a.jsonl", {"input_ids": [1, 2, 256]}, {"tokens": [3]})
+    write_lines(lines / "b.jsonl", {"input_ids": [4]})
+    options = ("--force", "--eos", 0, *parts, "-o", tmp_path / "out")
+    convert(program, *options, lines)
+    said = json.loads((tmp_path / "out.tokens.json").read_text())
+    assert said == {"tokenizer": None, "eos": 0}
+    convert(program, *options, "--vocab-size", 200000, lines)
+    said = json.loads((tmp_path / "out.tokens.json").read_text())
+    assert said == {"tokenizer": None, "vocab_size": 200000, "eos": 0}
+    convert(program, *options, "--tokenizer", "bytes", lines)
+    assert '"bytes"' in (tmp_path / "out.tokens.json").read_text()
+    write_lines(lines / "b.jsonl", {"text": "abc"})
+    convert(program, *options, lines)
+    assert json.loads((tmp_path / "out.tokens.json").read_text())["tokenizer"] is None
+    write_lines(lines / "a.jsonl", {"text": "abc"}, {"text": None})
+    convert(program, *options, lines)
+    said = json.loads((tmp_path / "out.tokens.json").read_text())
+    assert said["tokenizer"] == {"name": "bytes"} and said["vocab_size"] == 257
+
+
 COLUMNS = {
     "text": (pyarrow.array(["abc"]), "found text", "--column input_ids --tokenizer"),
     "real numbers": (pyarrow.array([[1.0, 2.0]]), "found list<double>", "lists of integers"),

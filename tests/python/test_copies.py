@@ -13,6 +13,10 @@ WAYS = {
     "long": lambda batch: batch["labels"].long(),
     "contiguous": lambda batch: batch["labels"].contiguous(),
     "reshape": lambda batch: batch["labels"].reshape(-1),
+    "flat": lambda batch: batch.flat()["labels"],
+    "view": lambda batch: batch.view("labels"),
+    "adopt": lambda batch: batch.adopt(batch.view("labels", kind="numpy")),
+    "view, torch": lambda batch: batch.view("labels", kind="torch"),
     "batch.to": lambda batch: batch.to("cpu")["labels"],
     "batch.copy": lambda batch: batch.copy()["labels"],
 }
@@ -27,7 +31,7 @@ def test_tensors_can_be_written_to(fake, copy):
             batch = next(loader)
             if copy is True:
                 assert type(batch) is dict
-                if name in ("batch.to", "batch.copy"):
+                if name in ("batch.to", "batch.copy", "adopt", "flat", "view", "view, torch"):
                     continue
             elif copy is False and not name.startswith("batch."):
                 continue
@@ -42,8 +46,18 @@ def test_tensors_can_be_written_to(fake, copy):
             assert (tensor == -100).sum() == 1 and (again != -100).all(), "it is not the ring's"
 
 
+def test_tensors_of_a_loader_of_arrays_can_be_written_to(fake):
+    pytest.importorskip("torch")
+    with ringpack.Loader(run="x") as loader:
+        batch = next(loader)
+        batch.view("labels", kind="torch")[:] = -100
+        assert (batch["labels"] != -100).all() and not batch["labels"].flags.writeable
+        assert isinstance(batch.copy()["labels"], numpy.ndarray)
+
+
 def test_what_is_written_stays_written(fake):
-    """A name gives the same tensor each time, and to() and copy() move that one."""
+    """A name gives the same tensor each time, its other shapes share the memory, and to() and
+    copy() move that one."""
     pytest.importorskip("torch")
     with ringpack.Loader(run="x", return_type="torch") as loader:
         for batch in loader:
@@ -53,6 +67,9 @@ def test_what_is_written_stays_written(fake):
             batch["labels"][0, 0] = -100
             for labels in batch["labels"], batch.to("cpu")["labels"], batch.copy()["labels"]:
                 assert labels[0, 0] == -100
+            assert batch.flat()["labels"][0] == -100
+            batch.flat()["input_ids"][1] = -5
+            assert batch["input_ids"][0, 1] == batch.to("cpu")["input_ids"][0, 1] == -5
 
 
 @pytest.mark.parametrize("kind", ["numpy", "torch"])

@@ -20,7 +20,7 @@ CUBE = [
         "packer_processes": processes,
     }
     for readers, packers, ranks, contents, io, processes in itertools.product(
-        [1, 3], [1, 2], [1, 2, 4], [True, False], ["io_uring", "pread", "mapped"], [False, True]
+        [1, 3], [1, 8], [1, 2, 4], [True, False], ["io_uring", "pread", "mapped"], [False, True]
     )
 ]
 

@@ -82,6 +82,8 @@ def pickled_column(folder):
 
 CONVERT = "ringpack convert --no-append-eos -o PREFIX "
 FORMS = {  # what it is, and the words that say what to do
+    "text": (a_file("x.txt"), "cannot tell", "text: `ringpack convert --tokenizer"),
+    "a folder of text": (a_folder("x.txt"), "no token files", "`ringpack convert --tok", "*.npy"),
     "parquet": (a_file("x.parquet"), "Parquet", CONVERT),
     "parquet without a suffix": (a_parquet_file, "Parquet", "ringpack convert"),
     "a folder of parquet": (a_folder("train-00000-of-00001.parquet"), "/d: ", "Parquet", "/d`"),

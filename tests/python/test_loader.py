@@ -69,7 +69,8 @@ def test_the_run_of_a_config_is_the_loaders(make, corpora, folder, expected):
 
 
 def test_types_and_views(make, expected):
-    with make(token_dtype="i64", sections=["labels", "cu_seqlens"], flat=True) as loader:
+    sections = ["labels", "cu_seqlens"]
+    with make(profile=None, token_dtype="i64", sections=sections, flat=True) as loader:
         batch = next(loader)
         assert set(batch) == {"rows", "doc_lens", "input_ids", "labels", "cu_seqlens"}
         made, _ = expected.batch(0, 3)
@@ -337,3 +338,19 @@ def test_options_of_serve_that_are_no_keys(make, corpora, expected):
         assert abs(len(loader) - length) <= 2
     with pytest.raises(TypeError, match="accept_weights is 'yes': expected True or False"):
         make(accept_weights="yes")
+
+
+@pytest.mark.parametrize("number", [numpy.float64, numpy.float32, float, str])
+def test_weights_are_numbers_of_any_type(make, corpora, number):
+    """A state of the same weights fits."""
+    given = {0.7: number("0.7"), 1e-5: number("1e-05")}
+
+    def sources(of):
+        return [{"path": p, "weight": of(w)} for p, w in zip(corpora, given)]
+
+    with make(corpus=sources(lambda weight: weight)) as loader:
+        next(loader)
+        state = loader.state_dict()
+    with make(corpus=sources(given.get)) as loader:
+        loader.load_state_dict(state)
+        assert next(loader).first_row > 0

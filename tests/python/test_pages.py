@@ -15,6 +15,7 @@ PAGES = sorted((ROOT / "tools" / "python" / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 NAME = {"python": re.compile(r"# (\S+\.py)\n"), "c": re.compile(r"/\* (\S+\.c) \*/\n")}
 NEEDED = {"torchrun": "torch", "transformers": "transformers", "jax": "jax", "torch": "torch"}
+NEEDED |= {name: name for name in ("lightning", "trl", "datasets")}
 
 
 def blocks(page):
@@ -61,7 +62,8 @@ def test_page(program, folder, page):
     ends_well = "trap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n"  # also an engine after a failure
     command = ["bash", "-euo", "pipefail", "-mc", ends_well + script]
     with Job(command, folder / "log", cwd=folder, env=environment) as job:
-        job.finish()
+        output = job.finish()
+    assert "no tokenizer was named" not in output, "a command of the page is warned about"
 
 
 @pytest.mark.parametrize("name", ["jax", "pytorch"])

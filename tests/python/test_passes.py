@@ -2,11 +2,13 @@
 """Loops over a finite stream: whole each time, on each rank, beside a training, and in frameworks;
 and positions of loops that take batches before they use them."""
 
+import json
 import os
 import subprocess
 import sys
 import threading
 
+import numpy
 import pytest
 import ringpack
 from conftest import ROOT
@@ -216,11 +218,32 @@ def test_a_loader_of_torch_has_what_a_model_takes(make):
         torch.nn.functional.cross_entropy(logits, batch["labels"].flatten()).backward()
 
 
-def test_sections_add_to_those_of_a_profile(make):
-    with make(profile="grain", sections="labels,loss_mask") as loader:
-        batch = next(loader)
-        assert list(batch) == ["inputs", "inputs_segment_ids", "inputs_positions"]
-        assert batch["labels"].shape == batch["loss_mask"].shape
+def test_sections_add_to_those_of_a_profile(make, folder):
+    """Of a Loader, of a config, and of a Loader with a config that has the profile. Without a
+    profile the list is the whole of it."""
+    shape = {"seq_len": 64, "batch_size": 2, "num_epochs": 1}
+    numpy.arange(4000, dtype="<u2").tofile(folder / "numbers.bin")
+    source = {"path": "numbers.bin", "format": "raw", "dtype": "u16", "eos": 0}
+
+    def load(name, keys, **given):
+        path = folder / f"{name}.yaml"
+        path.write_text(json.dumps({"run": name, "sources": [source], **shape, **keys}))
+        return ringpack.Loader(path, run_dir=folder, **given)
+
+    profile, more = {"profile": "grain"}, {"sections": ["labels", "loss_mask"]}
+    for loader in (
+        make(profile="grain", sections="labels,loss_mask"),
+        load("config", {**profile, **more}, profile="grain"),
+        load("option", profile, profile="grain", **more),
+    ):
+        with loader:
+            batch = next(loader)
+            assert list(batch) == ["inputs", "inputs_segment_ids", "inputs_positions"]
+            assert batch["labels"].shape == batch["loss_mask"].shape
+    alone = ["rows", "doc_lens", "input_ids", "labels", "loss_mask"]
+    for loader in make(profile=None, **more), load("alone", more), load("too", {}, **more):
+        with loader:
+            assert list(next(loader)) == alone
 
 
 # ---- frameworks ---------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import logging
 import numpy
 import pytest
 import ringpack
+from test_copies import WAYS
 
 torch = pytest.importorskip("torch")
 SLOTS, POISON = 4, 0x5A5A5A5A
@@ -106,7 +107,9 @@ def main(cuda):
 
 
 def pinned(**changes):
-    return ringpack.Loader(run="x", return_type="torch", pin_memory=True, **changes)
+    """A loader whose tensors are views of the page-locked ring."""
+    known = {"run": "x", "return_type": "torch", "pin_memory": True, "copy": False}
+    return ringpack.Loader(**{**known, **changes})
 
 
 def read(address):
@@ -129,24 +132,61 @@ def test_the_ring_is_registered_once_and_unregistered(fake, cuda, main):
     assert cuda.calls[1:] == [("unregister", first)]
 
 
-def test_copies_for_a_framework_are_page_locked(make, cuda, monkeypatch):
-    """One tensor that is not would make the copies of all wait for the GPU."""
-    locked, empty_like = [], torch.empty_like
-
-    def keep(tensor):
-        locked.append(tensor)
-        return tensor
+@pytest.fixture
+def locked(monkeypatch):
+    """The tensors of the allocator of page-locked memory, which this one plays."""
+    tensors, empty_like = [], torch.empty_like
 
     def allocate(tensor, pin_memory):
         assert pin_memory
-        return keep(empty_like(tensor))
+        tensors.append(empty_like(tensor))
+        return tensors[-1]
 
     monkeypatch.setattr(torch, "empty_like", allocate)
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: keep(self.clone()))
-    with make(profile="hf", return_type="torch", pin_memory=True) as loader:
+    return tensors
+
+
+@pytest.mark.parametrize("copy", [None, True])
+def test_copies_for_a_framework_are_page_locked(make, cuda, locked, copy):
+    """One tensor that is not would make the copies of all wait for the GPU."""
+    with make(profile="hf", return_type="torch", pin_memory=True, copy=copy) as loader:
         given = [value for value in next(loader).values() if isinstance(value, torch.Tensor)]
         assert len(given) == 6 and cuda.calls
         assert {of.data_ptr() for of in given} <= {of.data_ptr() for of in locked}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_tensors_of_a_page_locked_ring_can_be_written_to(fake, cuda, locked, way):
+    """By default: a write into the ring itself would end this process with SIGSEGV."""
+    with pinned(copy=None) as loader:
+        batch = next(loader)
+        tensor = WAYS[way](batch)
+        tensor[tensor == 3] = -100
+        assert (tensor == -100).sum() == 1 and (batch.view("labels", kind="numpy") != -100).all()
+        assert tensor.data_ptr() in {of.data_ptr() for of in locked} or way == "batch.to"
+
+
+def test_each_section_is_copied_once_and_by_to_never(fake, cuda, locked):
+    with pinned(copy=None) as loader:
+        batch = next(loader)
+        batch.to("meta")  # as to a GPU: from the ring
+        assert not locked
+        for _ in range(2):
+            assert batch["labels"].data_ptr() == batch.flat()["labels"].data_ptr()
+            batch["input_ids"], batch.to("meta")
+        wanted = [batch["labels"].nbytes, batch["input_ids"].nbytes]
+        assert [of.nbytes for of in locked] == wanted
+    with pinned() as loader:
+        assert next(loader)["labels"].shape and len(locked) == 2, "copy=False copies nothing"
+
+
+def test_nothing_is_locked_before_this_process_uses_a_gpu(fake, cuda, locked, monkeypatch):
+    monkeypatch.setattr(cuda, "is_initialized", lambda: False)
+    with pinned(copy=None, pin_memory=None) as loader:
+        batch = next(loader)
+        batch["labels"][:] = -100
+        assert batch.adopt(numpy.zeros(3)).tolist() == [0, 0, 0]
+        assert not locked and not cuda.calls
 
 
 def test_a_slot_goes_back_when_the_gpu_has_read_it(fake, cuda, main):
@@ -317,7 +357,7 @@ def large(program, folder):
     known = {"run_dir": folder, "corpus": [corpus], "packing": "concat", "shuffle": "none"}
     shape = {"seq_len": length, "batch_size": rows, "num_epochs": 1, "prefetch_factor": SLOTS}
     with ringpack.Loader(
-        **known, **shape, return_type="torch", pin_memory=True, token_dtype="i32"
+        **known, **shape, return_type="torch", pin_memory=True, copy=False, token_dtype="i32"
     ) as loader:
         yield loader
 

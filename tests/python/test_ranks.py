@@ -131,20 +131,20 @@ LIGHTNING = {"WORLD_SIZE": "4", "LOCAL_RANK": "1", "NODE_RANK": "0", "MASTER_POR
     ],
 )
 def test_half_of_a_launcher_is_refused_at_the_first_use(environment, half, monkeypatch):
-    monkeypatch.setattr(_ranks, "_ask_frameworks", lambda: None)
+    monkeypatch.setattr(_ranks, "ask_frameworks", lambda: None)
     found = find_ranks(None, None, environment)
     with pytest.raises(ringpack.UsageError, match=half) as raised:
         settle_ranks(found, environment)
     assert raised.value.hint.startswith("give dp_rank and dp_world_size")
     by_hand = find_ranks(1, 2, environment)
     assert settle_ranks(by_hand, environment) == by_hand
-    monkeypatch.setattr(_ranks, "_ask_frameworks", lambda: (3, 4, "torch.distributed"))
+    monkeypatch.setattr(_ranks, "ask_frameworks", lambda: (3, 4, "torch.distributed"))
     assert settle_ranks(found, environment)[:2] == (3, 4)
 
 
 @pytest.mark.parametrize("alone", [{"WORLD_SIZE": "1"}, {"LOCAL_RANK": "0"}, {"NODE_RANK": "0"}])
 def test_what_one_process_alone_may_have_is_no_half(alone, monkeypatch):
-    monkeypatch.setattr(_ranks, "_ask_frameworks", lambda: None)
+    monkeypatch.setattr(_ranks, "ask_frameworks", lambda: None)
     assert settle_ranks(find_ranks(None, None, alone), alone)[:2] == (0, 1)
 
 
@@ -159,14 +159,14 @@ def test_jax_is_asked_where_it_is_initialised(monkeypatch):
 
 
 def test_a_framework_that_contradicts_its_launcher_is_refused(monkeypatch):
-    monkeypatch.setattr(_ranks, "_ask_frameworks", lambda: (0, 2, "torch.distributed"))
+    monkeypatch.setattr(_ranks, "ask_frameworks", lambda: (0, 2, "torch.distributed"))
     with pytest.raises(ringpack.UsageError, match=r"say rank 5 of 8, and torch.* rank 0 of 2"):
         settle_ranks(find_ranks(None, None, TORCHRUN), TORCHRUN)
 
 
 def test_the_second_node_of_a_framework_asks_for_its_ranks(monkeypatch):
     """Rank 2 is the first process of its node, and starts an engine there."""
-    monkeypatch.setattr(_ranks, "_ask_frameworks", lambda: (2, 4, "torch.distributed"))
+    monkeypatch.setattr(_ranks, "ask_frameworks", lambda: (2, 4, "torch.distributed"))
     second = {**LIGHTNING, "LOCAL_RANK": "0", "NODE_RANK": "1"}
     found = settle_ranks(find_ranks(None, None, second), second)
     assert (found.rank, found.world, found.local) == (2, 4, 0)

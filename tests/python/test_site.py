@@ -38,6 +38,8 @@ def test_every_page_is_gathered_and_has_a_place_in_the_contents(program, tmp_pat
     reference = (tmp_path / "pages" / "reference" / "c.md").read_text()
     assert "### `rp_client_attach()`" in reference
     assert "resume: identical" in (tmp_path / "pages" / "index.md").read_text()
+    concepts = (tmp_path / "pages" / "start" / "concepts.md").read_text()
+    assert concepts.count("<svg class") == 4 and "drawing:" not in concepts
 
 
 def test_control_a_link_to_nothing_is_refused(program, tmp_path):

@@ -98,9 +98,9 @@ def read(run, turns):
 def test_every_key_is_documented(program, run):
     read(run, 3)
     found = keys_of(run.stat())
-    assert not found - documented(), "keys without a row in docs/stat.md"
+    assert not found - documented(), "keys without a row in docs/stat-keys.md"
     missing = {key for key in documented() - found if not key.startswith(CONDITIONAL)}
-    assert not missing, "rows of docs/stat.md without a key"
+    assert not missing, "rows of docs/stat-keys.md without a key"
     said = subprocess.run(
         [program, "stat", run.engine.run, "--run-dir", str(run.folder)],
         check=True,

@@ -11,7 +11,8 @@ import ringpack
 from fake_kit import POISON, ROWS, SLOTS, tokens
 
 
-def test_a_step_uses_the_lease_again_only_when_nothing_else_refers_to_it(fake, loader):
+def test_a_step_uses_the_lease_again_only_when_nothing_else_refers_to_it(fake):
+    loader = ringpack.Loader(run="x", copy=False)
     batch = next(loader)
     lease = id(batch._lease)
     assert id(next(loader)._lease) == lease  # else the cases below would show nothing

@@ -14,7 +14,7 @@ import termios
 import time
 
 import pytest
-from stream_kit import PATIENCE
+from stream_kit import PATIENCE, Corpus, Engine, Stream
 from watch_kit import FakeEngine, stat_of
 
 pyte = pytest.importorskip("pyte")
@@ -220,3 +220,22 @@ def test_ps(program, folder, engines):
     assert ps() == (0, "no engine is running\n")
     status, text = ps("a/b")
     assert status == 2 and "run name" in text
+
+
+def test_an_engine_that_is_stopped_does_not_answer(program, folder):
+    """SIGSTOP: the screen goes on, says so, can be left; and shows the engine again after it."""
+    corpus = Corpus(folder, [("npy", "u16", 1, [400])], 3)
+    config = Stream(corpus, {"num_epochs": 1}).config()
+    engine = Engine(program, folder, {**config, "run": "gamma", "batch_size": 1})
+    try:
+        with Terminal(program, folder) as terminal:
+            terminal.until(lambda text: "gamma" in text and "does not answer" not in text)
+            os.kill(engine.pid, signal.SIGSTOP)
+            terminal.until(lambda text: "gamma" in text and "it is stopped (SIGSTOP)" in text)
+            os.kill(engine.pid, signal.SIGCONT)
+            terminal.until(lambda text: "gamma" in text and "does not answer" not in text)
+            os.kill(engine.pid, signal.SIGSTOP)
+            terminal.press("q")
+            assert terminal.end() == 0
+    finally:
+        engine.kill()

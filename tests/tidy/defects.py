@@ -2,9 +2,8 @@
 """A rule of tidy.py: the three lists of planted defects agree."""
 
 import re
-from collections import namedtuple
 
-Finding = namedtuple("Finding", "path line text")
+from sources import Finding
 
 HEADER, TABLE, SIMULATOR = "engine/base/defect.h", "tests/DEFECTS.md", "tests/sim/main.c"
 

@@ -8,7 +8,6 @@
 
 import ast
 import fnmatch
-import glob
 import os
 import re
 import shutil
@@ -16,250 +15,14 @@ import subprocess
 import sys
 import tempfile
 
+import arrows  # registers its rules
 import defects
+from sources import C_SOURCE, RULES, Finding, code_lines, code_of, lines_of, read_tree, rule
 
-ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
-Finding = defects.Finding
-# name -> (function(files) -> findings, control: {path: text} that must be flagged)
-RULES = {"defects": (defects.check, defects.CONTROL)}
+RULES["defects"] = (defects.check, defects.CONTROL)
 
 FILE_LINES = 500
 FUNCTION_LINES = 70
-C_SOURCE = (".c", ".h", ".cc")
-
-
-def rule(control):
-    """Register a rule together with files in which it must find something."""
-
-    def register(function):
-        RULES[function.__name__] = (function, control)
-        return function
-
-    return register
-
-
-def read_tree():
-    """path -> text of every file that git tracks or would track."""
-    command = ["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "-z"]
-    listed = subprocess.run(command, capture_output=True, text=True)
-    if listed.returncode == 0:
-        paths = [p for p in listed.stdout.split("\0") if p]
-    else:  # an unpacked archive
-        paths = [os.path.relpath(p, ROOT) for p in glob.glob(f"{ROOT}/**", recursive=True)]
-        paths = [p for p in paths if not p.startswith("build/")]
-    files = {}
-    for path in sorted(paths):
-        try:
-            with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-                files[path] = file.read()
-        except (UnicodeDecodeError, IsADirectoryError, FileNotFoundError):
-            continue  # golden binaries
-    return files
-
-
-def lines_of(files, *endings, within=""):
-    for path, text in files.items():
-        if path.endswith(endings) and path.startswith(within):
-            for number, line in enumerate(text.split("\n"), 1):
-                yield path, number, line
-
-
-def blank_out(match):
-    return re.sub(r"[^\n]", " ", match.group(0))
-
-
-def code_of(text):
-    """C without comments and literals; lines keep their numbers."""
-    tokens = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
-    return re.sub(tokens, blank_out, text, flags=re.S)
-
-
-def code_lines(files, *endings):
-    coded = {p: code_of(t) for p, t in files.items() if p.endswith(endings)}
-    return lines_of(coded, *endings)
-
-
-# ---- who may know whom -----------------------------------------------------------------------
-
-LAYER_1 = {"corpus", "plan", "io", "shm", "checkpoint", "cache"}
-
-
-def module_of(path):
-    """Module of a file under engine/: its folder, or `top` for what joins modules of layer 1."""
-    parts = path.split("/")[1:]
-    return parts[0] if len(parts) > 1 else "top"
-
-
-MAY_KNOW = {  # beside itself, base and the public headers
-    "client": {"shm"},
-    "config": {"corpus", "object"},
-    "corpus": {"object"},
-    "io": {"object", "cache"},
-    "flow": LAYER_1,
-    "top": LAYER_1 | {"config"},
-    "server": LAYER_1 | {"config", "flow", "top"},
-}
-
-
-def may_include(module, target):
-    return target in {module, "base", "public"} | MAY_KNOW.get(module, set())
-
-
-def includes(files, within="engine/"):
-    """(path, line, included path or None) of every #include with quotes."""
-    for path, number, line in lines_of(files, *C_SOURCE, within=within):
-        match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
-        if match:
-            name = match.group(1)
-            if name.startswith("ringpack/"):
-                yield path, number, "include/" + name
-            elif "engine/" + name in files:
-                yield path, number, "engine/" + name
-            else:
-                yield path, number, None
-
-
-@rule({"engine/io/a.c": '#include "plan/plan.h"\n', "engine/plan/plan.h": ""})
-def layers(files):
-    for path, number, target in includes(files):
-        if target is None:
-            yield Finding(path, number, "include by the path under engine/ or include/")
-            continue
-        module = module_of(path)
-        known = "public" if target.startswith("include/") else module_of(target)
-        if not may_include(module, known):
-            yield Finding(path, number, f"module {module} must not know module {known}")
-    for path, number, target in includes(files, "include/"):
-        if target is None or not target.startswith("include/"):
-            yield Finding(path, number, "an installed header includes installed headers only")
-
-
-@rule({"engine/io/a.h": '#include "io/b.h"\n', "engine/io/b.h": '#include "io/a.h"\n'})
-def cycles(files):
-    arrows = {}
-    for path, _, target in includes(files):
-        if target:
-            arrows.setdefault(path, []).append(target)
-    done = set()
-
-    def visit(path, trail):
-        if path in trail:
-            circle = [*trail[trail.index(path):], path]
-            yield Finding(path, 1, "include cycle: " + " -> ".join(circle))
-        elif path not in done:
-            for target in arrows.get(path, []):
-                yield from visit(target, [*trail, path])
-            done.add(path)
-
-    for path in sorted(arrows):
-        yield from visit(path, [])
-
-
-# A function that other files can see, at its definition.
-DEFINITION = re.compile(r"^(?!static\b|typedef\b)[a-z][\w \t*]*?\b(rp_\w+)\s*\([^;{]*\)\n\{", re.M)
-
-
-def folder_of(path):
-    return os.path.dirname(path) if path.startswith(("engine/", "tools/ringpack")) else None
-
-
-def definitions(files):
-    """function -> file that defines it, for the engine and the program."""
-    found = {}
-    for path, text in files.items():
-        if path.endswith(".c") and folder_of(path):
-            for name in DEFINITION.findall(code_of(text)):
-                found[name] = path
-    return found
-
-
-@rule({"engine/server/a.c": "int rp_a(void)\n{\n    return rp_b();\n}\n",
-       "engine/server/b.c": "int rp_b(void)\n{\n    return rp_a();\n}\n"})
-def one_way(files):
-    """Calls among the files of a folder go one way: no file calls one that calls it."""
-    owner = definitions(files)
-    calls = {}
-    for path, text in files.items():
-        if path.endswith(".c") and folder_of(path):
-            names = set(re.findall(r"(?<!struct )(?<!enum )\b(rp_\w+)\b", code_of(text)))
-            calls[path] = sorted({owner[n] for n in names if n in owner and owner[n] != path
-                                  and folder_of(owner[n]) == folder_of(path)})
-    done = set()
-
-    def visit(path, trail):
-        if path in trail:
-            circle = [*trail[trail.index(path):], path]
-            yield Finding(path, 1, "circle of calls: " + " -> ".join(map(os.path.basename, circle)))
-        elif path not in done:
-            for target in calls[path]:
-                yield from visit(target, [*trail, path])
-            done.add(path)
-
-    for path in sorted(calls):
-        yield from visit(path, [])
-
-
-def module_name(path):
-    return path.split("/")[1] if path.startswith("engine/") else "the program"
-
-
-@rule({"engine/io/a.c": "int rp_wood_cut(void)\n{\n}\n",
-       "engine/shm/b.c": "int rp_wood_burn(void)\n{\n}\n"})
-def one_owner(files):
-    """The first word of a function's name belongs to one module; installed names are apart."""
-    first = {}
-    public = {name for path, text in files.items() if path.startswith("include/")
-              for name in re.findall(r"\b(rp_\w+)\s*\(", text)}
-    for name, path in sorted(definitions(files).items(), key=lambda item: item[1]):
-        if name.count("_") == 1 or name in public:
-            continue
-        word, owner = name.split("_")[1], module_name(path)
-        other = first.setdefault(word, (owner, path, name))
-        if other[0] != owner:
-            yield Finding(path, 1, f"{name}: the prefix rp_{word}_ is that of {other[1]}")
-
-
-@rule({"engine/io/a.h": "struct rp_a {\n};\n", "engine/shm/b.h": "struct rp_a {\n};\n"})
-def one_layout(files):
-    """A struct tag names one struct."""
-    first = {}
-    for path, text in files.items():
-        if path.endswith((".c", ".h")) and path.startswith(("engine/", "tools/", "include/")):
-            code = code_of(text)
-            for match in re.finditer(r"^struct (rp_\w+) \{", code, re.M):
-                other = first.setdefault(match.group(1), path)
-                if other != path:
-                    yield Finding(path, code.count("\n", 0, match.start()) + 1,
-                                  f"struct {match.group(1)} is another one in {other}")
-
-
-DOORS = {
-    "liburing.h": "engine/io/",
-    "xxhash.h": "engine/base/hash",
-    "yaml.h": "engine/config/",
-    "linux/futex.h": "engine/shm/wait.c",
-    "Random123/": "engine/plan/",
-    "cmocka.h": "tests/",
-}  # tests may look behind a door
-
-
-@rule({"engine/flow/a.c": "#include <liburing.h>\n"})
-def doors(files):
-    for path, number, line in lines_of(files, *C_SOURCE):
-        for header, place in DOORS.items():
-            included = re.match(rf"\s*#\s*include\s+<{re.escape(header)}", line)
-            if included and not path.startswith((place, "tests/")):
-                yield Finding(path, number, f"<{header}> is included in {place} only")
-
-
-@rule({"engine/io/lonely.h": "/* nobody */\n"})
-def used_headers(files):
-    included = {os.path.basename(name)
-                for _, _, line in lines_of(files, *C_SOURCE)
-                for name in re.findall(r'#\s*include\s+["<]([^">]+)', line)}
-    for path in files:
-        if path.endswith(".h") and os.path.basename(path) not in included:
-            yield Finding(path, 1, "no file includes this header")
 
 
 # ---- size and shape --------------------------------------------------------------------------
@@ -443,7 +206,7 @@ def headers_stand_alone(files):
 
 
 TOP_FOLDERS = ("engine", "include", "tools", "tests", "bench", "base", "flow", "ringpack")
-TOP_FOLDERS += ("config", *LAYER_1)
+TOP_FOLDERS += ("config", *arrows.LAYER_1)
 
 
 @rule({"README.md": "Start with `engine/nowhere.c`.\n"})

@@ -120,7 +120,7 @@ static void check_every_key(void)
     assert_true(config.drop_last);
     assert_int_equal(config.pad_id, -7);
     assert_string_equal(config.profile, "hf");
-    assert_int_equal(config.sections, 0x10f); /* rows, doc_lens, input_ids, labels, provenance */
+    assert_int_equal(config.sections, 0x19f); /* those of profile hf, and provenance */
     assert_int_equal(config.token_dtype, RP_DTYPE_I64);
     assert_int_equal(config.label_mode, RP_LABELS_SHIFTED);
     assert_string_equal(config.cpus, "0-3,8");
@@ -151,16 +151,6 @@ static void check_every_key(void)
     assert_true(config.alert_disk_free == 10ull << 30);
     assert_int_equal(config.log_format, RP_LOG_JSON);
     assert_string_equal(config.run_record_dir, "/r");
-}
-
-/* Two keys are older names of a third, and cannot be given with it. */
-static void leave_older_names(void)
-{
-    assert_string_equal(config.manifest, "/m");
-    assert_string_equal(config.index_dir, "/i");
-    free(config.manifest);
-    free(config.index_dir);
-    config.manifest = config.index_dir = NULL;
 }
 
 static void every_key_is_read_and_set(void **state)
@@ -370,7 +360,6 @@ static void profiles_choose_sections(void **state)
         {"grain", 0x37, RP_DTYPE_I32, RP_LABELS_SHIFTED},
         {"olmo", 0x47, RP_DTYPE_I64, RP_LABELS_SHIFTED},
         {"torchtitan", 0x9f, RP_DTYPE_I64, RP_LABELS_SHIFTED},
-        {"titan", 0x9f, RP_DTYPE_I64, RP_LABELS_SHIFTED},
         {"full", 0x1ff, RP_DTYPE_I32, RP_LABELS_SHIFTED},
     };
     for (size_t i = 0; i < RP_ARRAY_COUNT(expected); i++) {
@@ -381,10 +370,39 @@ static void profiles_choose_sections(void **state)
         assert_int_equal(config.token_dtype, expected[i].dtype);
         assert_int_equal(config.label_mode, expected[i].labels);
     }
+}
+
+static void sections_add_to_a_profile_that_is_given(void **state)
+{
+    (void)state;
+    char text[512];
     must(finish_text(MINIMAL "profile: hf\nsections: [segment_ids]\ntoken_dtype: u16\n"));
-    assert_int_equal(config.sections, 0x27);
+    assert_int_equal(config.sections, 0xbf);
     assert_int_equal(config.token_dtype, RP_DTYPE_U16);
     assert_int_equal(config.label_mode, RP_LABELS_ALIGNED);
+    assert_false(rp_config_sections_doubt(&config, text, sizeof text));
+    must(finish_text(MINIMAL "sections: [segment_ids]\nprofile: min\n"));
+    assert_int_equal(config.sections, 0xa7);
+    must(finish_text(MINIMAL "sections: [segment_ids]\n")); /* without one they stand alone */
+    assert_int_equal(config.sections, 0x27);
+    assert_false(rp_config_sections_doubt(&config, text, sizeof text));
+}
+
+/* A list that names a part of the profile may have been meant to replace it. */
+static void a_list_that_repeats_a_part_of_the_profile_is_told(void **state)
+{
+    (void)state;
+    char text[512];
+    must(finish_text(MINIMAL "profile: hf\nsections: [labels, segment_ids]\n"));
+    assert_true(rp_config_sections_doubt(&config, text, sizeof text));
+    assert_string_equal(text,
+                        "sections: profile hf adds position_ids,cu_seqlens to the list; for the "
+                        "list alone, leave `profile` out, and give `token_dtype: i64` and "
+                        "`label_mode: aligned`");
+    must(finish_text(MINIMAL "profile: hf\nsections: [input_ids]\n"));
+    assert_true(rp_config_sections_doubt(&config, text, sizeof text));
+    must(finish_text(MINIMAL "profile: hf\nsections: [labels, cu_seqlens, position_ids, rows]\n"));
+    assert_false(rp_config_sections_doubt(&config, text, sizeof text));
 }
 
 static void check_hidden(const char *text, const char *expected)
@@ -473,6 +491,8 @@ int main(void)
         cmocka_unit_test(paths_are_relative_to_the_file),
         cmocka_unit_test(sources_given_again_are_added),
         cmocka_unit_test(profiles_choose_sections),
+        cmocka_unit_test(sections_add_to_a_profile_that_is_given),
+        cmocka_unit_test(a_list_that_repeats_a_part_of_the_profile_is_told),
         cmocka_unit_test(queries_of_urls_are_hidden),
         cmocka_unit_test(queries_in_sentences_are_hidden),
     };

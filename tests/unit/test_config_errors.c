@@ -83,9 +83,11 @@ static const char *const mistakes[][2] = {
     {"ranks: 4294967295\n", "c.yaml:1:8: ranks: expected a rank or a range of ranks such as"
                             " 0-3, found `4294967295`"},
     {"sources:\n- weight: 18446744073709551616\n",
-     "c.yaml:2:11: weight: expected a smaller number, found `18446744073709551616`"},
+     "c.yaml:2:11: weight: expected a smaller number, of at most "
+     "18446744073709 (only ratios count), found `18446744073709551616`"},
     {"sources:\n- weight: 18446744073709551615\n",
-     "c.yaml:2:11: weight: expected a smaller number, found `18446744073709551615`"},
+     "c.yaml:2:11: weight: expected a smaller number, of at most "
+     "18446744073709 (only ratios count), found `18446744073709551615`"},
     {"sources:\n- weight: 1.2.3\n", "c.yaml:2:11: weight: expected a number above 0 with at most 6"
                                     " decimals, such as 2 or 0.25, found `1.2.3`"},
     {"sources:\n- weight: .\n", "c.yaml:2:11: weight: expected a number above 0 with at most 6"

@@ -10,7 +10,6 @@
 
 #include "../fakes/io_fake.h"
 #include "base/hash.h"
-#include "base/simd.h"
 
 static uint8_t bytes[70000];
 static uint64_t seed = 11;
@@ -52,21 +51,12 @@ static void every_length_has_the_hashes_of_the_library(void **state)
             assert_hashes_of_library(bytes + at, n);
 }
 
-static void so_it_has_without_avx2(void **state)
-{
-    unsigned found = rp_simd_found;
-    rp_simd_found = 0;
-    every_length_has_the_hashes_of_the_library(state);
-    rp_simd_found = found;
-}
-
 int main(void)
 {
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)io_fake_random(&seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_length_has_the_hashes_of_the_library),
-        cmocka_unit_test(so_it_has_without_avx2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,16 +100,13 @@ int fstatfs(int fd, struct statfs *info)
     return code;
 }
 
-int rename(const char *from, const char *to)
+int renameat(int from_dir, const char *from, int to_dir, const char *to)
 {
-    NEXT(rename, int, const char *, const char *);
-    struct stat info, directory;
-    char *parent = rp_path_directory(to);
-    assert_int_equal(stat(from, &info), 0);
-    assert_int_equal(stat(parent, &directory), 0);
-    free(parent);
-    record(RENAME, info.st_ino, directory.st_ino);
-    return next(from, to);
+    NEXT(renameat, int, int, const char *, int, const char *);
+    struct stat info;
+    assert_int_equal(fstatat(from_dir, from, &info, 0), 0);
+    record(RENAME, info.st_ino, inode_of(to_dir));
+    return next(from_dir, from, to_dir, to);
 }
 #endif
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers and near words, as people type them, and paths, as they are to type them. */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,6 +23,62 @@ static void whole_numbers(void **state)
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         assert_false(rp_text_u64(none[i], &value));
     assert_true(value == UINT64_MAX); /* untouched */
+}
+
+static void decimals_as_programs_print_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        enum rp_decimal read;
+        uint64_t millionths;
+    } cases[] = {
+        {"0.7", RP_DECIMAL_FINE, 700000},
+        {".5", RP_DECIMAL_FINE, 500000},
+        {"5.", RP_DECIMAL_FINE, 5000000},
+        {"007", RP_DECIMAL_FINE, 7000000},
+        {"1e-3", RP_DECIMAL_FINE, 1000},
+        {"1e-05", RP_DECIMAL_FINE, 10},
+        {"7e0", RP_DECIMAL_FINE, 7000000},
+        {"2.50E+1", RP_DECIMAL_FINE, 25000000},
+        {"0.70000000000000000000000", RP_DECIMAL_FINE, 700000},
+        {"0e99", RP_DECIMAL_FINE, 0},
+        {"18446744073709.551615", RP_DECIMAL_FINE, UINT64_MAX},
+        {"18446744073709.551616", RP_DECIMAL_LARGE, 0},
+        {"9223372036854775808", RP_DECIMAL_LARGE, 0},
+        {"1e99999999999", RP_DECIMAL_LARGE, 0},
+        {"1e-7", RP_DECIMAL_PARTS, 0},
+        {"0.30000000000000004", RP_DECIMAL_PARTS, 0},
+        {"1e-99999999999", RP_DECIMAL_PARTS, 0},
+    };
+    static const char *const none[] = {"",      ".",
+                                       "e5",    "1e",
+                                       "1e1.5", "1.2.3",
+                                       "-0",    "-1",
+                                       "+1",    "1_000",
+                                       "0x10",  "nan",
+                                       "inf",   "1,5",
+                                       " 1",    "1 ",
+                                       "1e-",   "1k",
+                                       "1e5k",  ".e1",
+                                       "NaN",   "np.float64(0.7)"};
+    uint64_t value;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        value = 0;
+        if (rp_text_decimal(cases[i].text, 6, &value) != cases[i].read ||
+            value != cases[i].millionths)
+            fail_msg("%s: found %" PRIu64, cases[i].text, value);
+    }
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        if (rp_text_decimal(none[i], 6, &value) != RP_DECIMAL_NONE)
+            fail_msg("`%s` is taken for a number", none[i]);
+    static const char *const billions[] = {"1e9", "1.0e9", "1000000000.0", "10e8", "1g", "1000m"};
+    for (size_t i = 0; i < sizeof billions / sizeof *billions; i++)
+        assert_true(rp_text_count(billions[i], &value) && value == 1000000000);
+    assert_true(rp_text_bytes("1e9", &value) && value == 1000000000);
+    assert_true(rp_text_count("9.223372036854775808e18", &value) && value == UINT64_C(1) << 63);
+    assert_false(rp_text_count("1e20", &value) || rp_text_count("1.5", &value));
+    assert_false(rp_text_count("1_000", &value) || rp_text_count("1e-1", &value));
 }
 
 static void counts_have_powers_of_1000(void **state)
@@ -203,6 +260,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_numbers),
+        cmocka_unit_test(decimals_as_programs_print_them),
         cmocka_unit_test(counts_have_powers_of_1000),
         cmocka_unit_test(sizes_have_powers_of_1024),
         cmocka_unit_test(the_nearest_word_is_suggested_if_it_is_near),

@@ -244,11 +244,12 @@ static void a_token_without_a_digest_never_gets_one(void **state)
             size_t shorter = as_older(older, bytes, has_tokenizer);
             load(plan, older, shorter);
             assert_int_equal(rp_state_info(older, shorter, &info, &error), 0);
-            assert_false(rp_state_knows(info.digest) || rp_state_knows(rp_plan_digest(plan)));
+            assert_false(rp_hash128_is_known(info.digest) ||
+                         rp_hash128_is_known(rp_plan_digest(plan)));
             assert_int_equal(save(plan, next), shorter);
             assert_memory_equal(next, older, shorter);
             assert_true(plan_next(plan, &row));
-            assert_false(rp_state_knows(rp_plan_digest(plan)));
+            assert_false(rp_hash128_is_known(rp_plan_digest(plan)));
 
             assert_int_equal(rp_state_info(token, bytes, &info, &error), 0);
             load(plan, token, bytes);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a loader costs a trainer, on this machine: start, tokens per second, waiting, memory.
 
-    ringpack convert -o licences /usr/share/common-licenses
+    ringpack convert --tokenizer bytes -o licences /usr/share/common-licenses
     python figures.py --corpus licences
 
 The model is that of gpt.py. Let the machine be quiet, and the corpus be one of yours.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small GPT on packed documents. Kill it when you like: started again, it has the same losses.
 
-    ringpack convert -o licences /usr/share/common-licenses
+    ringpack convert --tokenizer bytes -o licences /usr/share/common-licenses
     torchrun --nproc-per-node 2 gpt.py --corpus licences --checkpoints gpt
 
 Model, optimizer and loader are saved together by torch.distributed.checkpoint, so that the next

@@ -124,12 +124,12 @@ static void print_token(const struct rp_state_info *token)
     else
         printf(LABEL "endless\n", "epochs");
     printf(LABEL "%s (sampled)\n", "corpus", rp_hash128_hex(config->corpus_sampled, hex));
-    if (config->corpus_full.low || config->corpus_full.high)
+    if (rp_hash128_is_known(config->corpus_full))
         printf(LABEL "%s (full)\n", "", rp_hash128_hex(config->corpus_full, hex));
-    if (config->tokenizer.low || config->tokenizer.high)
+    if (rp_hash128_is_known(config->tokenizer))
         printf(LABEL "%s\n", "tokenizer", rp_hash128_hex(config->tokenizer, hex));
     printf(LABEL "%s\n", "plan digest",
-           token->digest.low || token->digest.high
+           rp_hash128_is_known(token->digest)
                ? rp_hash128_hex(token->digest, hex)
                : "not known: the token is of an older version, or follows from one");
     print_count("documents", token->counts.documents);
@@ -263,7 +263,7 @@ static json_t *json_token(const struct rp_state_info *token)
 {
     const struct rp_plan_config *config = &token->config;
     const struct rp_plan_counts *counts = &token->counts;
-    bool has_digest = token->digest.low || token->digest.high;
+    bool has_digest = rp_hash128_is_known(token->digest);
     return json_pack(
         "{s:I, s:o, s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:I, "
         "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",

@@ -6,6 +6,7 @@
  * kill the log has every row that the engine counts as consumed. */
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/out_dir.h"
 #include "base/text.h"
 #include "attach_row.h"
 #include "attach_wait.h"
@@ -410,7 +412,12 @@ static int open_files(struct drain *drain, char **state, struct rp_client_option
                       struct rp_error *error)
 {
     const struct arguments *a = drain->arguments;
-    if (a->log_path && !(drain->log = fopen(a->log_path, "ae")))
+    int log = a->log_path
+                  ? rp_out_file_open(a->log_path, O_WRONLY | O_APPEND | O_CREAT, 0666, error)
+                  : 0;
+    if (log < 0)
+        return log;
+    if (a->log_path && !(drain->log = fdopen(log, "a")))
         return rp_fail(error, -errno, NULL, "%s: %s", a->log_path, strerror(errno));
     int code = a->save_path ? try_save_path(a->save_path, error) : 0;
     if (code < 0 || !a->state_path)

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_options.h"
+#include "cmd_run.h"
 #include "cmd_state.h"
 #include "checkpoint/run_journal.h"
 #include "checkpoint_show.h"
@@ -23,7 +24,7 @@ enum { OPTION_JSON = 0x1000, OPTION_TO, OPTION_TO_ROW, OPTION_RUN, OPTION_RUN_DI
 
 struct arguments {
     const char *action, *path, *other; /* `other`: of diff */
-    const char *output, *run, *run_dir;
+    const char *output, *run, *run_dir, *config;
     uint64_t to, to_row;
     bool json, to_given, to_row_given;
 };
@@ -31,8 +32,9 @@ struct arguments {
 static const struct argp_option options[] = {
     {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
     {"output", 'o', "FILE", 0, "where export and import write", 0},
-    {"run", OPTION_RUN, "NAME", 0, "export: of this engine, which saves a checkpoint first", 0},
-    {"run-dir", OPTION_RUN_DIR, "DIR", 0, "where the engine of --run has its socket", 0},
+    {"run", OPTION_RUN, "RUN", 0, "export: of this engine, which saves a checkpoint first", 0},
+    {"config", 'c', "FILE", 0, "export: of the run that this config is of", 0},
+    {"run-dir", OPTION_RUN_DIR, "DIR", 0, "where the engine of RUN has its socket", 0},
     {"to", OPTION_TO, "SEQUENCE", 0, "rewind to this checkpoint", 0},
     {"to-row", OPTION_TO_ROW, "ROW", 0,
      "rewind to the newest checkpoint whose position is ROW or before it", 0},
@@ -62,6 +64,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case OPTION_RUN:
         arguments->run = text;
         return 0;
+    case 'c':
+        arguments->config = text;
+        return 0;
     case OPTION_RUN_DIR:
         arguments->run_dir = text;
         return 0;
@@ -73,7 +78,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     }
     case ARGP_KEY_END:
-        if (!arguments->action || (!arguments->path && !arguments->run))
+        if (!arguments->action || (!arguments->path && !arguments->run && !arguments->config))
             argp_error(state, "expected what to do and a path, such as `list DIR`");
         return 0;
     default:
@@ -304,16 +309,42 @@ static int diff(const struct arguments *arguments)
     return rp_saved_diff(arguments->path, arguments->other, arguments->json);
 }
 
+/* A word is a path if it is there or has a slash, else the name of a run. */
+static bool is_run(const char *word)
+{
+    struct stat info;
+    return word && !strchr(word, '/') && stat(word, &info) < 0 && errno == ENOENT;
+}
+
 static int export_state(const struct arguments *arguments)
 {
+    struct rp_error error;
+    struct rp_run_of of = {.run = NULL};
     struct rp_saved_copy copy = {.path = arguments->path,
                                  .run = arguments->run,
                                  .run_dir = arguments->run_dir,
                                  .output = arguments->output,
                                  .json = arguments->json};
-    if (!arguments->output || (arguments->path != NULL) == (arguments->run != NULL))
-        return rp_cmd_misuse("checkpoint", "export: expected a path or --run NAME, and -o FILE");
-    return rp_saved_copy(&copy);
+    int named = (copy.path != NULL) + (copy.run != NULL) + (arguments->config != NULL);
+    if (!arguments->output || named != 1)
+        return rp_cmd_misuse("checkpoint",
+                             "export: expected one of a path, RUN, --run RUN and -c CONFIG, and "
+                             "-o FILE");
+    if (arguments->config && rp_cmd_run_of(arguments->config, &of, &error) < 0)
+        return rp_cmd_report(&error);
+    if (arguments->config)
+        copy.run = of.run;
+    if (is_run(copy.path)) {
+        copy.run = copy.path;
+        copy.path = NULL;
+    }
+    if (!copy.run_dir)
+        copy.run_dir = of.run_dir;
+    int status = rp_saved_copy(&copy);
+    free(of.run);
+    free(of.run_dir);
+    free(of.checkpoint_dir);
+    return status;
 }
 
 static int import_state(const struct arguments *arguments)
@@ -346,7 +377,7 @@ int rp_cmd_checkpoint(int argc, char **argv)
         .options = options,
         .parser = parse,
         .args_doc = "list DIR\nshow FILE|DIR\nverify FILE|DIR\ndiff A B\n"
-                    "export FILE|DIR -o FILE\nexport --run NAME -o FILE\nimport FILE -o FILE\n"
+                    "export FILE|DIR|RUN -o FILE\nexport -c CONFIG -o FILE\nimport FILE -o FILE\n"
                     "rewind DIR --to SEQUENCE\nrewind DIR --to-row ROW",
         .doc =
             "Show the checkpoints of a run, take the state out of one, or go back to an "
@@ -372,8 +403,9 @@ int rp_cmd_checkpoint(int argc, char **argv)
         rp_text_offer(&near, actions[i].name);
         if (strcmp(actions[i].name, arguments.action) != 0)
             continue;
-        if (arguments.run && !actions[i].takes_run)
-            return rp_cmd_misuse("checkpoint", "%s: expected a path, found --run", near.word);
+        if ((arguments.run || arguments.config) && !actions[i].takes_run)
+            return rp_cmd_misuse("checkpoint", "%s: expected a path, found %s", near.word,
+                                 arguments.run ? "--run" : "-c");
         if (arguments.other && !actions[i].takes_two)
             return rp_cmd_misuse("checkpoint", "%s: expected one path, found also `%s`", near.word,
                                  arguments.other);

@@ -55,7 +55,7 @@ static const struct argp *make_argp(void)
     static struct argp argp = {.options = options, .parser = parse};
     size_t count = 0;
     options[count++] = (struct argp_option){
-        "config", 'c', "FILE", 0, "YAML file of keys, or a checkpoint, which keeps that of its run",
+        "config", 'c', "FILE", 0, "YAML file of keys, or a checkpoint, with the config of its run",
         0};
     options[count++] = (struct argp_option){
         "--KEY=VALUE",

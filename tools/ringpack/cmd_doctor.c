@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "cmd.h"
 #include "cmd_config.h"
+#include "config/packers.h"
 #include "doctor.h"
 #include "corpus/eos.h"
 #include "flow/descriptors.h"
@@ -67,6 +68,7 @@ static int read_config(struct rp_cmd_config *arguments)
         if (rp_config_set(arguments->config, arguments->settings[i].key,
                           arguments->settings[i].text, &error) < 0)
             return rp_cmd_report(&error);
+    rp_config_choose_packers(arguments->config);
     return RP_EXIT_FINE;
 }
 

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "object/url.h"
+#include "terminal.h"
 
 #define OPTIONS_MAX 128u
 
@@ -85,10 +86,15 @@ static int check_argp(const struct argp *argp, int argc, char *const *argv)
 int rp_cmd_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
     argp_err_exit_status = RP_EXIT_TROUBLE;
-    if (check_argp(argp, argc, argv) != RP_EXIT_FINE ||
-        argp_parse(argp, argc, argv, 0, NULL, input) != 0)
+    if (check_argp(argp, argc, argv) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
-    return RP_EXIT_FINE;
+    FILE *real = stderr, *guarded = rp_terminal_open_messages();
+    stderr = guarded ? guarded : real; /* argp shows words as they are, and may end the process */
+    int code = argp_parse(argp, argc, argv, 0, NULL, input);
+    stderr = real;
+    if (guarded)
+        fclose(guarded);
+    return code != 0 ? RP_EXIT_TROUBLE : RP_EXIT_FINE;
 }
 
 #define LOCAL_EXPECTED                                                                             \

@@ -22,6 +22,7 @@
 #include "masked_tally.h"
 #include "page_file.h"
 #include "plan/picture.h"
+#include "plan/preview.h"
 #include "plan/step_tally.h"
 #include "server/server.h"
 #include "stream.h"
@@ -31,13 +32,14 @@
 #define SHARE_APART_RELATIVE 0.10 /* or by more than this part of the asked share */
 #define BUCKETS 26 /* of rows by documents: bucket b has b significant bits, seq_len <= 2^24 */
 
-enum { OPTION_ROWS = 0x1000, OPTION_LANDMARKS, OPTION_JSON, OPTION_SVG };
+enum { OPTION_ROWS = 0x1000, OPTION_STATE, OPTION_LANDMARKS, OPTION_JSON, OPTION_SVG };
 
 struct arguments {
     struct rp_cmd_config config;
     uint64_t rows; /* --rows; 0 = not given */
     bool landmarks, json;
-    const char *svg; /* NULL = no picture */
+    const char *svg;   /* NULL = no picture */
+    const char *state; /* NULL = from row 0 on */
 };
 
 /* What was counted over the planned rows. */
@@ -50,11 +52,12 @@ struct tally {
     struct rp_step_tally steps;
     struct rp_picture *picture; /* NULL = none is wanted */
     const struct rp_corpus *corpus;
+    struct rp_preview preview;
     bool complete; /* the stream ended */
     /* Documents after the last row, which the plan has not read. They are empty or dropped. */
     uint64_t trailing_documents, trailing_tokens;
     double seconds;
-    struct rp_plan_counts counts;
+    struct rp_plan_counts counts; /* from the start on */
     struct rp_engine_memory memory;
     uint32_t max_docs_per_row;
 };
@@ -62,6 +65,10 @@ struct tally {
 static const struct argp_option own_options[] = {
     {"rows", OPTION_ROWS, "N", 0,
      "plan at most N rows (default: the whole stream, at most 1m rows)", 0},
+    {"state", OPTION_STATE, "FILE", 0,
+     "begin at the position of this state token, checkpoint, checkpoint directory, or file of a "
+     "trainer that has one: preview a start from there, with other weights, too",
+     0},
     {"landmarks", OPTION_LANDMARKS, NULL, 0,
      "plan all of the stream, or N rows, and keep landmarks, so that `explain`, `state`, `audit`, "
      "Replay and starts at a step find any row at once. It goes on where it ended before",
@@ -81,6 +88,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
             argp_error(state, "--rows: expected a whole number such as 500 or 10k, found `%s`",
                        text);
         return 0;
+    case OPTION_STATE:
+        arguments->state = text;
+        return 0;
     case OPTION_LANDMARKS:
         arguments->landmarks = true;
         return 0;
@@ -93,6 +103,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_END:
         if (arguments->svg && arguments->landmarks)
             argp_error(state, "--svg and --landmarks: use one of them at a time");
+        if (arguments->state && arguments->landmarks)
+            argp_error(state, "--state and --landmarks: landmarks are kept from row 0 on");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -141,6 +153,7 @@ static int run_plan(struct rp_plan *plan, const struct rp_config *config, uint64
     tally->complete = code == 0;
     rp_step_tally_end(&tally->steps, tally->complete);
     rp_plan_counts(plan, &tally->counts);
+    rp_preview_subtract(&tally->preview, &tally->counts);
     rp_cmd_progress_end(&progress);
     return code < 0 ? code : 0;
 }
@@ -154,8 +167,11 @@ static void tally_trailing(struct tally *tally, const struct rp_config *config,
         documents += rp_source_documents(rp_corpus_source(corpus, i));
         tokens += rp_source_tokens(rp_corpus_source(corpus, i));
     }
-    tally->trailing_documents = documents * config->num_epochs - tally->counts.documents;
-    tally->trailing_tokens = tokens * config->num_epochs - tally->counts.tokens_read;
+    const struct rp_plan_counts *before = &tally->preview.counts, *counts = &tally->counts;
+    tally->trailing_documents = documents * config->num_epochs - before->documents -
+                                counts->documents;
+    tally->trailing_tokens = tokens * config->num_epochs - before->tokens_read -
+                             counts->tokens_read;
 }
 
 static double ratio(double part, double whole)
@@ -271,6 +287,7 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     struct summary summary = summarise(config, tally);
     const struct rp_plan_counts *counts = &tally->counts;
     char text[RP_CMD_TEXT_BYTES];
+    rp_preview_print(&tally->preview, config);
     printf("packing\n  %-20s%.3f %%\n", "efficiency", 100 * summary.efficiency);
     print_count("rows", tally->rows, tally->complete ? "" : " (the stream is longer)");
     if (tally->complete) {
@@ -349,18 +366,21 @@ static void print_json(const struct rp_config *config, const struct tally *tally
         (json_int_t)tally->max_docs_per_row, "ns_per_document", summary.ns_per_document,
         "documents_per_row_histogram", histogram, "mixture", mixture, "memory",
         memory_object(&tally->memory));
+    rp_preview_json(&tally->preview, report);
     rp_step_tally_json(&tally->steps, report);
     if (tally->masks.is_masked)
         json_object_set_new(report, "masks", rp_masked_tally_json(&tally->masks, tally->corpus));
     rp_cmd_print_json(report);
 }
 
-/* Dropped documents are in no row; of a stream that goes on they cannot be told. */
+/* Dropped documents are in no row. Of a stream that goes on, or that began before, they cannot be
+ * told. */
 static int finish_masks(struct tally *tally, const struct rp_config *config,
                         const struct rp_corpus *corpus, struct rp_error *error)
 {
     int code = 0;
-    if (tally->complete && tally->masks.is_masked && config->long_doc == RP_LONG_DOC_DROP)
+    if (tally->complete && tally->preview.row == 0 && tally->masks.is_masked &&
+        config->long_doc == RP_LONG_DOC_DROP)
         code = rp_masked_tally_dropped(&tally->masks, corpus, config->seq_len, config->num_epochs,
                                        error);
     rp_masked_tally_sum(&tally->masks, corpus);
@@ -414,7 +434,7 @@ static int count_and_draw(struct tally *tally, const struct arguments *arguments
     if (code < 0)
         return code;
     tally->picture = &picture;
-    code = rp_picture_open(&picture, config, tally->corpus, error);
+    code = rp_picture_open(&picture, config, tally->corpus, tally->preview.row, error);
     if (code >= 0)
         code = count_rows(tally, arguments, config, plan, error);
     if (code >= 0)
@@ -428,7 +448,8 @@ static int show_plan(const struct arguments *arguments, const struct rp_config *
     struct rp_error error = {0};
     struct rp_corpus *corpus = NULL;
     struct rp_plan *plan = NULL;
-    struct tally tally = {.source_tokens = rp_calloc(config->source_count, sizeof(uint64_t))};
+    struct tally tally = {.source_tokens = rp_calloc(config->source_count, sizeof(uint64_t)),
+                          .preview = {.path = arguments->state}};
     int code = tally.source_tokens ? rp_stream_open_corpus(&corpus, config, true, &error)
                                    : rp_fail(&error, -ENOMEM, NULL, "out of memory for the counts");
     tally.corpus = corpus;
@@ -436,6 +457,8 @@ static int show_plan(const struct arguments *arguments, const struct rp_config *
         code = rp_stream_open_plan(&plan, config, corpus, &error);
     if (code >= 0)
         code = look_at_plan(&tally, config, corpus, plan, &error);
+    if (code >= 0)
+        code = rp_preview_begin(&tally.preview, plan, config, &error);
     if (code >= 0)
         code = count_and_draw(&tally, arguments, config, plan, &error);
     if (code >= 0 && arguments->json)
@@ -446,6 +469,7 @@ static int show_plan(const struct arguments *arguments, const struct rp_config *
     rp_corpus_close(corpus);
     rp_masked_tally_close(&tally.masks);
     rp_step_tally_close(&tally.steps);
+    rp_preview_close(&tally.preview);
     free(tally.source_tokens);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }

@@ -44,20 +44,37 @@ static const struct argp_option *option_of(const struct line *line, const char *
     return found;
 }
 
-static int take_config(struct line *line, struct rp_error *error)
+int rp_cmd_run_of(const char *config_path, struct rp_run_of *of, struct rp_error *error)
 {
     struct rp_config config;
     rp_config_init(&config);
-    int code = rp_cmd_config_read_file(&config, line->config, error);
+    *of = (struct rp_run_of){.run = NULL};
+    int code = rp_cmd_config_read_file(&config, config_path, error);
     if (code >= 0) {
-        bool has_dir = config.run_dir && !line->has_run_dir;
-        line->run = strdup(config.run ? config.run : "default");
-        line->run_dir = has_dir ? rp_format("--run-dir=%s", config.run_dir) : NULL;
-        if (!line->run || (has_dir && !line->run_dir))
-            code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for its run", line->config);
+        const char *saved = config.checkpoint_dir;
+        bool saves = saved && strcmp(saved, "none") != 0;
+        of->run = strdup(config.run ? config.run : "default");
+        of->run_dir = config.run_dir ? strdup(config.run_dir) : NULL;
+        of->checkpoint_dir = saves ? strdup(saved) : NULL;
+        if (!of->run || (config.run_dir && !of->run_dir) || (saves && !of->checkpoint_dir))
+            code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for its run", config_path);
     }
     rp_config_free(&config);
     return code < 0 ? code : 0;
+}
+
+static int take_config(struct line *line, struct rp_error *error)
+{
+    struct rp_run_of of;
+    int code = rp_cmd_run_of(line->config, &of, error);
+    bool has_dir = code == 0 && of.run_dir && !line->has_run_dir;
+    line->run = of.run;
+    line->run_dir = has_dir ? rp_format("--run-dir=%s", of.run_dir) : NULL;
+    free(of.run_dir);
+    free(of.checkpoint_dir);
+    if (has_dir && !line->run_dir)
+        code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for its run", line->config);
+    return code;
 }
 
 /* Leave out --run and -c. */

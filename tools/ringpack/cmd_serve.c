@@ -129,6 +129,7 @@ static int serve(void *argument, const struct rp_config *config)
     if (code >= 0 && arguments->state_path) {
         code = rp_cmd_read_state(arguments->state_path, &state, &options.state_bytes, &error);
         options.state = state;
+        options.state_path = arguments->state_path;
     }
     if (code >= 0 && arguments->start.is_given) {
         code = rp_start_at_step(&arguments->start, config, &state, &options.state_bytes, &error);

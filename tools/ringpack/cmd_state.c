@@ -46,7 +46,8 @@ int rp_cmd_open_checkpoint(struct rp_checkpoint **checkpoint, const char *path,
     return code < 0 ? code : 0;
 }
 
-static int read_checkpoint(const char *path, char **state, size_t *bytes, struct rp_error *error)
+static int read_checkpoint(const char *path, char **state, size_t *bytes, char **file,
+                           struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint = NULL;
     int code = rp_cmd_open_checkpoint(&checkpoint, path, error);
@@ -54,10 +55,11 @@ static int read_checkpoint(const char *path, char **state, size_t *bytes, struct
         return code;
     const void *section = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, bytes);
     *state = section ? malloc(*bytes) : NULL;
+    *file = strdup(rp_checkpoint_path(checkpoint));
     if (!section)
         code = rp_fail(error, -RP_E_CORRUPT, "take another checkpoint of this run",
                        "%s: the checkpoint has no state", path);
-    else if (!*state)
+    else if (!*state || !*file)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for its state", path);
     else
         memcpy(*state, section, *bytes);
@@ -65,10 +67,14 @@ static int read_checkpoint(const char *path, char **state, size_t *bytes, struct
     return code;
 }
 
-static int read_any_form(const char *path, char **state, size_t *bytes, struct rp_error *error)
+static int read_any_form(const char *path, char **state, size_t *bytes, char **file,
+                         struct rp_error *error)
 {
     if (is_directory(path) || rp_checkpoint_is_file(path))
-        return read_checkpoint(path, state, bytes, error);
+        return read_checkpoint(path, state, bytes, file, error);
+    *file = strdup(path);
+    if (!*file)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its name", path);
     int code = rp_saved_read(path, state, bytes, error);
     if (code != 0)
         return code < 0 ? code : 0;
@@ -78,11 +84,12 @@ static int read_any_form(const char *path, char **state, size_t *bytes, struct r
     return code;
 }
 
-int rp_cmd_read_state(const char *path, char **state, size_t *bytes, struct rp_error *error)
+int rp_cmd_read_state_of(const char *path, char **state, size_t *bytes, char **file,
+                         struct rp_error *error)
 {
     struct rp_state_info info;
-    *state = NULL;
-    int code = read_any_form(path, state, bytes, error);
+    *state = *file = NULL;
+    int code = read_any_form(path, state, bytes, file, error);
     if (code >= 0 && *bytes == 0)
         code = rp_fail(error, -RP_E_CORRUPT, "nothing was read; give the file of a state token",
                        "%s: expected a state token, found an empty file", path);
@@ -90,8 +97,17 @@ int rp_cmd_read_state(const char *path, char **state, size_t *bytes, struct rp_e
         code = rp_fail_context(error, code, "%s", path);
     if (code < 0) {
         free(*state);
-        *state = NULL;
+        free(*file);
+        *state = *file = NULL;
     }
+    return code;
+}
+
+int rp_cmd_read_state(const char *path, char **state, size_t *bytes, struct rp_error *error)
+{
+    char *file;
+    int code = rp_cmd_read_state_of(path, state, bytes, &file, error);
+    free(file);
     return code;
 }
 

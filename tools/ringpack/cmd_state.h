@@ -15,6 +15,10 @@
  * errors name the file. The caller frees *state, which is NULL after a failure. */
 RP_MUST_CHECK int rp_cmd_read_state(const char *path, char **state, size_t *bytes,
                                     struct rp_error *error);
+/** The same, and the name of the file: `path`, or the checkpoint of that directory. The caller
+ * frees *file, which is NULL after a failure. */
+RP_MUST_CHECK int rp_cmd_read_state_of(const char *path, char **state, size_t *bytes, char **file,
+                                       struct rp_error *error);
 
 /** Open a checkpoint, or the newest of a directory that verifies. */
 RP_MUST_CHECK int rp_cmd_open_checkpoint(struct rp_checkpoint **checkpoint, const char *path,

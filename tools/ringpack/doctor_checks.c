@@ -340,8 +340,8 @@ static void look_at_processors(const struct rp_doctor_needs *needs,
     uint32_t threads = needs->readers + needs->packers + 1;
     const char *why = quota == usable ? " (the quota of its cgroup)" : "";
     find(finding, RP_DOCTOR_OK, NULL,
-         "%u usable of %ld%s; the engine takes %u threads, mostly asleep", usable, online, why,
-         threads);
+         "%u usable of %ld%s; the engine takes %u threads (%u pack), mostly asleep", usable, online,
+         why, threads, needs->packers);
     if (usable < 2)
         find(finding, RP_DOCTOR_WARN,
              "give the process a second one (taskset, --cpuset-cpus, --cpus, CPUQuota=)",

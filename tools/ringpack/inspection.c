@@ -14,7 +14,7 @@
 
 static bool fingerprint_is_full(const struct rp_inspection *inspection)
 {
-    return inspection->fingerprint.full.low || inspection->fingerprint.full.high;
+    return rp_hash128_is_known(inspection->fingerprint.full);
 }
 
 /* Signed tokens are read as unsigned ones, so a negative id shows as one with the top bit. */

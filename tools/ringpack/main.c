@@ -102,6 +102,24 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
+/* What these verbs write to a pipe is YAML, JSON, HTML or of Prometheus. */
+static bool is_for_programs(const struct verb *verb, int argc, char **argv)
+{
+    if (verb->run == rp_cmd_config)
+        return argc > 1 && !strcmp(argv[1], "init");
+    return verb->run == rp_cmd_stat || verb->run == rp_cmd_metrics ||
+           verb->run == rp_cmd_report_page;
+}
+
+/* Options may be shortened. */
+static bool has_option(int argc, char **argv, const char *option)
+{
+    for (int i = 1; i < argc; i++)
+        if (strlen(argv[i]) > strlen("--") && !strncmp(argv[i], option, strlen(argv[i])))
+            return true;
+    return false;
+}
+
 static int run_verb(const char *name, int argc, char **argv)
 {
     const struct verb *verb = find_verb(name);
@@ -111,7 +129,8 @@ static int run_verb(const char *name, int argc, char **argv)
     snprintf(full_name, sizeof full_name, "ringpack %s", verb->name);
     argv[0] = full_name;
     if (verb->run != rp_cmd_top)
-        rp_terminal_guard();
+        rp_terminal_guard(is_for_programs(verb, argc, argv) || has_option(argc, argv, "--json") ||
+                          has_option(argc, argv, "--csv"));
     return verb->run(argc, argv);
 }
 
@@ -169,6 +188,7 @@ int main(int argc, char **argv)
 {
     keep_standard_descriptors();
     atexit(finish_output);
+    rp_process_hide_words(argc, argv);
     rp_process_prepare();
     rp_mapped_watch();
     signal(SIGXFSZ, SIG_IGN); /* write(2) then fails with EFBIG instead of ending the process */

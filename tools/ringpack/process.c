@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -14,7 +16,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "base/defect.h"
 #include "base/fail.h"
+#include "base/hide.h"
 #include "base/thread.h"
 #include "cmd.h"
 
@@ -82,6 +86,17 @@ int rp_process_run(int (*run)(int argc, char **argv), int argc, char **argv)
 }
 
 /* ---- what is inherited ----------------------------------------------------------------------- */
+
+void rp_process_hide_words(int argc, char **argv)
+{
+    for (int i = 1; i < argc && !RP_DEFECT(show_own_words); i++) {
+        char *shown = argv[i], *copy = strdup(shown);
+        if (copy && rp_hide_in_value(shown))
+            argv[i] = copy;
+        else
+            free(copy);
+    }
+}
 
 void rp_process_prepare(void)
 {

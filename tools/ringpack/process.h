@@ -7,6 +7,10 @@
 /** Called first, before there are threads: restore what a parent may have set. */
 void rp_process_prepare(void);
 
+/** Let /proc/PID/cmdline, which every user can read, show no rights of URLs: words that have them
+ * are copied, and hidden in place (base/hide.h). Before it, since exec, they could be seen. */
+void rp_process_hide_words(int argc, char **argv);
+
 /** run(argc, argv), on a stack that is large enough whatever the limit (`ulimit -s`) is. */
 int rp_process_run(int (*run)(int argc, char **argv), int argc, char **argv);
 

@@ -5,12 +5,16 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "base/escape.h"
+#include "base/hide.h"
 
 #define BUFFER_BYTES 4096
+#define MESSAGE_BYTES (64u << 10)
 /* The begin of what may be a control character: a write may end within one. */
 static char held[3];
 
@@ -26,10 +30,10 @@ static size_t begun_bytes(const char *text, size_t length)
     return 0;
 }
 
-static bool write_all(const char *text, size_t bytes)
+static bool write_all(int fd, const char *text, size_t bytes)
 {
     while (bytes > 0) {
-        ssize_t written = write(STDOUT_FILENO, text, bytes);
+        ssize_t written = write(fd, text, bytes);
         if (written < 0 && errno != EINTR)
             return false;
         text += written > 0 ? written : 0;
@@ -38,13 +42,10 @@ static bool write_all(const char *text, size_t bytes)
     return true;
 }
 
-/* Returns what stdio expects: the bytes that were taken, 0 after an error. */
-static ssize_t put(void *cookie, const char *bytes, size_t count)
+static bool put_part(const char *bytes, size_t part)
 {
     char text[BUFFER_BYTES + sizeof held] = "", escaped[RP_ESCAPED_BYTES(sizeof text)];
-    size_t part = count < BUFFER_BYTES ? count : BUFFER_BYTES, used = 0;
-    (void)cookie;
-    used = strlen(held);
+    size_t used = strlen(held);
     memcpy(text, held, used);
     for (size_t i = 0; i < part; i++)
         if (bytes[i]) /* a NUL ends the text, and a terminal shows none */
@@ -54,17 +55,58 @@ static ssize_t put(void *cookie, const char *bytes, size_t count)
     held[begun] = '\0';
     text[used - begun] = '\0';
     rp_escape(escaped, sizeof escaped, text, "\n\t");
-    return write_all(escaped, strlen(escaped)) ? (ssize_t)part : 0;
+    return write_all(STDOUT_FILENO, escaped, strlen(escaped));
 }
 
-void rp_terminal_guard(void)
+/* stdio takes a short count for an error: all are taken, or none. */
+static ssize_t put(void *cookie, const char *bytes, size_t count)
+{
+    size_t done = 0;
+    (void)cookie;
+    while (done < count && put_part(bytes + done, (size_t)rp_min_u64(count - done, BUFFER_BYTES)))
+        done += (size_t)rp_min_u64(count - done, BUFFER_BYTES);
+    return done == count ? (ssize_t)count : 0;
+}
+
+/* The stream is buffered by lines, so that a URL comes whole. */
+static ssize_t put_message(void *cookie, const char *bytes, size_t count)
+{
+    (void)cookie;
+    for (size_t at = 0; at < count;) {
+        const char *newline = memchr(bytes + at, '\n', count - at);
+        size_t length = (newline ? (size_t)(newline + 1 - bytes) : count) - at;
+        char *line = strndup(bytes + at, length);
+        char *escaped = line ? malloc(RP_ESCAPED_BYTES(length)) : NULL;
+        if (escaped) {
+            rp_hide_in_sentence(line);
+            rp_escape(escaped, RP_ESCAPED_BYTES(length), line, "\n\t");
+            (void)write_all(STDERR_FILENO, escaped, strlen(escaped));
+        }
+        free(escaped);
+        free(line);
+        at += length;
+    }
+    return (ssize_t)count;
+}
+
+FILE *rp_terminal_open_messages(void)
+{
+    static const cookie_io_functions_t functions = {.write = put_message};
+    FILE *stream = fopencookie(NULL, "w", functions);
+    if (stream)
+        setvbuf(stream, NULL, _IOLBF, MESSAGE_BYTES);
+    return stream;
+}
+
+void rp_terminal_guard(bool is_for_programs)
 {
     static const cookie_io_functions_t functions = {.write = put};
-    if (isatty(STDOUT_FILENO) != 1)
+    bool is_terminal = isatty(STDOUT_FILENO) == 1;
+    if (!is_terminal && is_for_programs)
         return;
     FILE *guarded = fopencookie(NULL, "w", functions);
     if (!guarded)
         return; /* no memory: what follows says so */
-    setvbuf(guarded, NULL, _IOLBF, BUFFER_BYTES);
+    setvbuf(guarded, NULL, is_terminal ? _IOLBF : _IOFBF, BUFFER_BYTES);
     stdout = guarded;
 }

@@ -20,13 +20,13 @@ import program_reference
 import python_reference
 
 ROOT = Path(__file__).resolve().parents[2]
-OWN = Path(__file__).resolve().parent / "pages"
+FRONT = Path(__file__).resolve().parent / "index.md"
 DOCS = "tools/python/docs/"
 PAGES = {  # page of the site: file of the tree
     "start/five-minutes.md": "tools/python/README.md",
     **{
         f"start/{name}.md": f"{DOCS}{name}.md"
-        for name in "install corpora moving comparison".split()
+        for name in "install concepts corpora converting indexes moving comparison".split()
     },
     **{
         f"frameworks/{name}.md": f"{DOCS}{name}.md"
@@ -38,9 +38,10 @@ PAGES = {  # page of the site: file of the tree
         f"guide/{name}.md": f"{DOCS}{name}.md"
         for name in (
             "operating watching stat log explaining proof mixtures evaluation sft masks remote "
-            "tuning"
+            "tuning reading"
         ).split()
     },
+    "reference/stat-keys.md": f"{DOCS}stat-keys.md",
     "inside/engine.md": "engine/README.md",
     "inside/stream.md": "engine/plan/STREAM.md",
     "inside/format.md": "engine/checkpoint/FORMAT.md",
@@ -69,6 +70,7 @@ PAGES = {  # page of the site: file of the tree
 }
 # Pages of the tree whose place another page of the site takes.
 INSTEAD = {"README.md": "index.md", "tools/python/docs/README.md": "index.md"}
+DRAWING = re.compile(r"<!-- drawing: (\w+) -->")  # of draw.py, in a page of the tree
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^ *(```|~~~)")
 LANGUAGES = {".py": "python", ".c": "c", ".h": "c", ".cc": "cpp", ".sh": "bash", ".json": "json"}
@@ -87,7 +89,8 @@ class Site:
         path.write_text(text)
 
     def add_tree_page(self, page, source):
-        self.write(page, self.with_links(page, source, (ROOT / source).read_text()))
+        text = DRAWING.sub(lambda found: draw.drawing(found[1]), (ROOT / source).read_text())
+        self.write(page, self.with_links(page, source, text))
 
     def with_links(self, page, source, text):
         """The text of a page of the tree, with links for its place in the site. Code stays."""
@@ -140,9 +143,8 @@ class Site:
         body = text[:SOURCE_BYTES_MAX].rstrip()
         return f"---\norphan: true\n---\n# {named}\n\n~~~~~~{language}\n{body}\n~~~~~~\n{cut}"
 
-    def add_own_pages(self):
-        """Pages that only the site has. {{README: TEXT}} is the block of README.md that begins with
-        TEXT, and {{drawing: NAME}} one of draw.py."""
+    def add_front_page(self):
+        """{{README: TEXT}} in it is the block of README.md that begins with TEXT."""
         readme = (ROOT / "README.md").read_text()
 
         def block(found):
@@ -151,31 +153,14 @@ class Site:
                     return text.rstrip()
             raise SystemExit(f"assemble.py: README.md has no block that begins with {found[1]}")
 
-        for path in OWN.rglob("*.md"):
-            page = str(path.relative_to(OWN))
-            text = re.sub(r"\{\{README: (.*?)\}\}", block, path.read_text())
-            text = re.sub(r"\{\{drawing: (\w+)\}\}", lambda found: draw.drawing(found[1]), text)
-            self.write(page, self.with_links_of_own(page, text))
-
-    def with_links_of_own(self, page, text):
-        """An own page links to pages of the site as they are; `tree:` names a file of the tree."""
-
-        def link(found):
-            mark, label, wanted = found.groups()
-            if not wanted.startswith("tree:"):
-                return found[0]
-            path, hash_mark, anchor = wanted[5:].partition("#")
-            relative = os.path.relpath(self.place_of(path), os.path.dirname(page) or ".")
-            return f"{mark}[{label}]({relative}{hash_mark}{anchor})"
-
-        return LINK.sub(link, text)
+        self.write("index.md", re.sub(r"\{\{README: (.*?)\}\}", block, FRONT.read_text()))
 
 
 def main(program, target):
     site = Site(Path(target))
     for page, source in PAGES.items():
         site.add_tree_page(page, source)
-    site.add_own_pages()
+    site.add_front_page()
     site.write("reference/keys.md", program_reference.keys_page(program))
     site.write("reference/program.md", program_reference.verbs_page(program))
     site.write("reference/python.md", python_reference.page())

@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/lock_holder.h"
 #include "base/mem.h"
+#include "base/out_dir.h"
 #include "base/text.h"
 #include "corpus/borrowed.h"
 #include "corpus/index/build_struct.h"
@@ -46,11 +48,12 @@ char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_
 
 static int lock_work(const struct rp_indexing *build, struct rp_error *error)
 {
+    char holder[RP_LOCK_HOLDER_BYTES];
     int code = rp_file_lock(build->work_fd);
     if (code == -EWOULDBLOCK)
         return rp_fail(error, code, "wait for it to end, or end it",
-                       "%s: cannot be locked: another `ringpack index` makes this index",
-                       build->work);
+                       "%s: cannot be locked: another `ringpack index` makes this index: %s",
+                       build->work, rp_lock_holder(build->work_fd, holder));
     return code == 0 ? 0
                      : rp_fail(error, code,
                                "put the index on a file system with locks: `-o FILE`, or "
@@ -70,10 +73,12 @@ static int open_work(struct rp_indexing *build, struct rp_error *error)
         int code = rp_dir_make(build->work, error);
         if (code < 0)
             return code;
-        build->work_fd = open(build->work, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (build->work_fd < 0 && errno == ENOENT)
+        build->work_fd = rp_out_dir_open_read(build->work, error);
+        if (build->work_fd == -ENOENT)
             continue;
-        if (build->work_fd < 0 || fstat(build->work_fd, &info) < 0)
+        if (build->work_fd < 0)
+            return build->work_fd;
+        if (fstat(build->work_fd, &info) < 0)
             return rp_fail(error, -errno, NULL, "%s: cannot be opened: %s", build->work,
                            strerror(errno));
         code = lock_work(build, error);

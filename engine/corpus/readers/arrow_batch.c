@@ -389,41 +389,73 @@ static int find_spans(const struct rp_arrow_batch *batch, const struct rp_arrow_
                     : rp_mask_spans(&batch->scratch->spans, &schema->origin.rule, &document, error);
 }
 
+/* The columns of a batch; `mask` and `trained` only if the schema has them. */
+struct columns {
+    struct list ids, mask, trained;
+};
+
+static int open_columns(const struct rp_arrow_batch *batch, const struct rp_arrow_schema *schema,
+                        struct columns *columns, struct rp_error *error)
+{
+    int code = open_list(batch, &schema->ids, &columns->ids, error);
+    if (code < 0)
+        return code;
+    uint64_t rows = columns->ids.rows;
+    columns->mask.rows = columns->trained.rows = rows;
+    if (schema->has_mask)
+        code = open_list(batch, &schema->mask, &columns->mask, error);
+    if (code < 0)
+        return code;
+    if (schema->has_trained)
+        code = open_list(batch, &schema->trained, &columns->trained, error);
+    if (code < 0)
+        return code;
+    return columns->mask.rows == rows && columns->trained.rows == rows
+               ? 0
+               : rp_arrow_damaged(batch->windows->probe, "record batch", batch->number, error);
+}
+
+/* A row that is null is an empty document. */
+static int emit_row(struct rp_arrow_batch *batch, const struct rp_arrow_schema *schema,
+                    const struct columns *columns, uint64_t number, struct rp_sink *sink,
+                    struct rp_error *error)
+{
+    const struct list *ids = &columns->ids;
+    struct rp_span_list *spans = &batch->scratch->spans;
+    struct row whole;
+    bool null = false;
+    spans->count = 0;
+    int code = get_row(batch, &batch->windows[RP_ARROW_OFFSETS], ids, number, &whole, error);
+    if (code < 0)
+        return code;
+    code = is_null(&batch->windows[RP_ARROW_VALIDITY], ids, number, &null, error);
+    if (code < 0)
+        return code;
+    struct row row = {whole.begin, null ? whole.begin : whole.end};
+    if (!null && schema->has_mask)
+        code = trim_row(batch, &columns->mask, number, &row, error);
+    if (code < 0)
+        return code;
+    if (!null && schema->has_trained)
+        code = find_spans(batch, schema, ids, &columns->trained, number, &whole, row.end, error);
+    if (code < 0)
+        return code;
+    return rp_sink_document(sink, ids->data.first + row.begin * (ids->value_bits / 8),
+                            row.end - row.begin, spans->spans, spans->count, error);
+}
+
 int rp_arrow_emit_batch(struct rp_arrow_batch *batch, const struct rp_arrow_schema *schema,
                         struct rp_sink *sink, uint64_t *rows_out, struct rp_error *error)
 {
-    struct list ids, mask, trained;
-    struct rp_span_list *spans = &batch->scratch->spans;
+    struct columns columns;
     if (rp_flat_table(batch->flat, batch->table, BATCH_COMPRESSION))
         return rp_readers_convert(batch->windows->probe,
                                   "Arrow with compressed buffers, which cannot be read in place",
                                   error);
-    int code = open_list(batch, &schema->ids, &ids, error);
-    if (code == 0 && schema->has_mask)
-        code = open_list(batch, &schema->mask, &mask, error);
-    if (code == 0 && schema->has_trained)
-        code = open_list(batch, &schema->trained, &trained, error);
-    if (code == 0 && ((schema->has_mask && mask.rows != ids.rows) ||
-                      (schema->has_trained && trained.rows != ids.rows)))
-        code = rp_arrow_damaged(batch->windows->probe, "record batch", batch->number, error);
-    for (uint64_t r = 0; code == 0 && r < ids.rows; r++) {
-        struct row row, whole;
-        bool null = false;
-        spans->count = 0;
-        code = get_row(batch, &batch->windows[RP_ARROW_OFFSETS], &ids, r, &row, error);
-        if (code == 0)
-            code = is_null(&batch->windows[RP_ARROW_VALIDITY], &ids, r, &null, error);
-        whole = row;
-        if (code == 0 && null)
-            row.end = row.begin;
-        else if (code == 0 && schema->has_mask)
-            code = trim_row(batch, &mask, r, &row, error);
-        if (code == 0 && schema->has_trained && !null)
-            code = find_spans(batch, schema, &ids, &trained, r, &whole, row.end, error);
-        if (code == 0)
-            code = rp_sink_document(sink, ids.data.first + row.begin * (ids.value_bits / 8),
-                                    row.end - row.begin, spans->spans, spans->count, error);
-    }
-    *rows_out = ids.rows;
+    int code = open_columns(batch, schema, &columns, error);
+    for (uint64_t r = 0; code == 0 && r < columns.ids.rows; r++)
+        code = emit_row(batch, schema, &columns, r, sink, error);
+    if (code == 0)
+        *rows_out = columns.ids.rows;
     return code;
 }

@@ -19,6 +19,8 @@ def main() -> None:
                 "`pip install --force-reinstall` of the wheel brings it back",
             )
         os.execv(program, [program, *sys.argv[1:]])
+    except KeyboardInterrupt:
+        sys.exit(130)  # Ctrl-C before the program has begun
     except RingpackError as failure:
         print(f"ringpack: {failure}", file=sys.stderr)
     except OSError as failure:

@@ -18,7 +18,7 @@ _THE_WAY = (
 
 
 class OneAhead:
-    """What Lightning's fetcher says of itself, for a prepared DataLoader: it takes a batch before
+    """The attribute of Lightning's fetcher, for a prepared DataLoader, which takes a batch before
     the loop gets the one before."""
 
     length, prefetch_batches = None, 1

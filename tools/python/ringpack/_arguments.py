@@ -18,8 +18,8 @@ Corpus = Union[Source, Iterable[Source]]
 
 
 def hidden(text: str) -> str:
-    """A text for a message, without the rights that URLs in it carry: nobody can say where a query
-    ends, so all that follows it is left out."""
+    """A text for a message, without the rights in its URLs. A query has no known end, so the text
+    after it is left out."""
     text = re.sub(r"(?i)(https?://)[^/?#\s]*@", r"\1***@", text)
     return re.sub(r"(?is)(https?://[^?]*\?).*", r"\1***", text)
 
@@ -42,7 +42,7 @@ _LIBRARIES = {"datasets", "torch", "pandas", "polars", "pyarrow", "webdataset"}
 
 
 def refuse_data(corpus: Any) -> None:
-    """Refuse what holds rows itself, and in a list, where a Loader wants the path of a file."""
+    """Refuse objects and lists that hold rows, because a Loader takes paths of files."""
     kind = type(corpus)
     name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
     if isinstance(corpus, (list, tuple)) and corpus:
@@ -97,18 +97,20 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def check_needs_no_engine(
-    start_engine: Optional[bool], options: Mapping[str, Any], known: Optional[Mapping[str, Any]]
-) -> None:
-    """Of a loader that only attaches: `known` are the parameters that every loader has."""
+PARAMETERS: dict[str, Any] = {}
+"""Keyword parameters of a Loader and their defaults. loader.py, which imports this, adds them."""
+
+
+def check_needs_no_engine(start_engine: Optional[bool], options: Mapping[str, Any]) -> None:
+    """Refuse arguments of an engine to a loader that only attaches."""
     if start_engine:
         raise UsageError("start_engine=True needs config or corpus", "Loader('config.yaml')")
     for name, value in options.items():
-        if known and name in known:
+        if name in PARAMETERS:
             raise TypeError(f"{name}={value!r}: only an engine that starts here takes it")
         raise TypeError(
             f"{name}: no parameter of Loader (keys of the config are taken where config or corpus "
-            f"is given, too){suggestion(name, known or ())}"
+            f"is given, too){suggestion(name, PARAMETERS)}"
         )
 
 

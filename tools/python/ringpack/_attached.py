@@ -7,7 +7,7 @@ two instructions, or by another thread. So no lock is held anywhere here, and
   * a call that takes batches or attaches is refused inside of another one (UsageError);
   * questions about the position are answered, also while another call waits or attaches;
   * close() closes at once, and the call that was in progress raises UsageError;
-  * load_state_dict() in a handler is carried out by the call in progress, when it goes on.
+  * load_state_dict() in a handler is carried out by the call in progress, when the handler returns.
 """
 
 import sys
@@ -179,7 +179,7 @@ class Attached(Placed):
             engine.stop()
 
     def _revive(self) -> None:
-        """Start our engine again if it died; the client finds it and goes on at its row."""
+        """Start our engine again if it died; the client finds it and continues at its row."""
         engine = self._engine
         if engine is None or engine.runs():
             return
@@ -238,7 +238,10 @@ class Attached(Placed):
 
     def __enter__(self) -> Any:
         """Start the engine; and attach, if this rank is the only one. With others it attaches when
-        first used: a state may be loaded before, and an attached rank would hold up the others."""
+        first used: a state may be loaded before, and an attached rank would hold up the others.
+        So does one whose launcher has not said its rank yet, as Lightning's says it later."""
+        if self._ranks.half is not None and not self._is_said():
+            return self
         self._settle()
         if self._ranks.world == 1 and self._ranks.replicas == 1:
             return self.attach()

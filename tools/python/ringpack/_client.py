@@ -440,8 +440,8 @@ class Client:
 
 
 class Left:
-    """A position without a client: where one stood when it was detached, with what it had seen; or
-    a state that is to be gone to."""
+    """A position without a client: the one at which a client was detached, with its counts; or
+    a state to be loaded."""
 
     def __init__(self, state: bytes, room: int, counts: Optional[dict[str, int]] = None):
         self._state, self.state_bytes = state, room

@@ -9,6 +9,7 @@ Functions import json: at the top of the file it would slow `import ringpack`.
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any, Optional
 
 from ._arguments import Corpus, FilePath, Source, has_right, hidden, option_text, plain
@@ -18,7 +19,7 @@ from .errors import UsageError
 Command = tuple[list[str], Optional[str]]
 """Arguments of the program, and the text of a config that has no file."""
 ServeCommand = tuple[list[str], Optional[str], list[str]]
-"""The same for `serve`, and what only its first start is told."""
+"""Arguments of `serve`, and those of its first start only."""
 
 _CORPORA = (".bin", ".idx", ".npy", ".jsonl", ".json.gz", ".parquet", ".arrow", ".txt")
 
@@ -80,8 +81,8 @@ def engine_commands(
     keys: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> tuple[Command, ServeCommand]:
-    """engine_command for `plan`, and for `serve`, which takes some options beside the config; those
-    of its first start alone come last."""
+    """engine_command for `plan`, and for `serve`, which takes some options besides the config; the
+    options of its first start only come last."""
     options, arguments, once = dict(options), [], []
     for name in ("accept_weights", "fresh"):
         wanted = options.pop(name, False)
@@ -115,8 +116,16 @@ def _sources(corpus: Corpus) -> Command:
         return [text for source in sources for text in ("--source", os.fspath(source))], None
     import json
 
-    lines = [json.dumps(_absolute(source), default=os.fspath) for source in sources]
+    lines = [json.dumps(_absolute(source), default=_json_value) for source in sources]
     return [], '{"sources": [%s]}' % ",\n".join(lines)  # JSON is YAML; errors tell the line
+
+
+def _json_value(value: Any) -> Any:
+    """Numbers of any type, as numpy has its own, as Python's; and paths. str, because a short
+    float of numpy has few decimals."""
+    if isinstance(value, Integral):
+        return int(value)
+    return float(str(value)) if isinstance(value, Real) else os.fspath(value)
 
 
 def _needs_config(source: Source) -> bool:
@@ -124,7 +133,7 @@ def _needs_config(source: Source) -> bool:
 
 
 def _absolute(source: Source) -> Any:
-    """Paths in a config are relative to it, and this config lies nowhere."""
+    """Paths in a config are relative to its folder, and this config is in none."""
     if not isinstance(source, Mapping):
         return _absolute_path(source)
     made: dict[str, Any] = plain(source)

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any, Optional
 
-from ._arguments import Corpus, FilePath, suggestion
+from ._arguments import PARAMETERS, Corpus, FilePath, suggestion
 from ._commands import Command, ServeCommand, engine_command
 from ._log import logger
 from ._room import with_room
@@ -125,7 +125,7 @@ def _told(
     program: Optional[FilePath],
     folder: Optional[FilePath],
 ) -> Any:
-    """What the program prints as JSON about a config."""
+    """The JSON that the program prints for a config."""
     import json
 
     return json.loads(_ask(words, engine_command, program, folder))
@@ -359,12 +359,10 @@ class Engine:
     def _no_such_key(self, name: str) -> UsageError:
         import subprocess
 
-        from .loader import Loader
-
         command = [self.program, "config", "keys"]
         text = subprocess.run(command, capture_output=True, text=True).stdout
         keys = re.findall(r"^  ([a-z_]+) ", text.split("KEYS OF A SOURCE")[0], re.M)
-        keys += Loader.__init__.__kwdefaults__ or ()
+        keys += PARAMETERS
         return UsageError(
             f"{name}: neither a parameter of Loader nor a key of the config"
             + suggestion(name, keys),

@@ -27,7 +27,7 @@ _OF_TORCH = Profile(
     labels=SHIFTED,
     needs=frozenset({"cu_seqlens"}),
 )
-"""What torch's loops have without a profile: a model's input and the labels of its logits, the
+"""The sections of torch's loops without a profile: a model's input and the labels of its logits,
 positions, and the arguments of flash_attn_varlen_func."""
 
 
@@ -37,21 +37,18 @@ def _sections_of(profile: Profile) -> list[str]:
 
 
 def add_defaults(options: dict[str, Any], kind: str, has_config: bool) -> bool:
-    """Complete the options of an engine that a Loader describes. `sections` adds to those of the
-    profile. Whether batches are those of torch's loops: without a profile, where no config file
-    may name one."""
+    """Complete the options of an engine that a Loader describes. Whether batches are those of
+    torch's loops: without a profile, where no config file may name one. `sections` adds to theirs,
+    as the engine adds it to those of a profile."""
     name, given = options.get("profile"), options.get("sections")
-    known = PROFILES.get(name) if isinstance(name, str) else None
-    is_default = kind == "torch" and name is None and not has_config and "label_mode" not in options
-    if is_default:
-        known = _OF_TORCH
-        options.setdefault("token_dtype", "i64")
-    if known is not None and (given is not None or is_default):
-        more = given.split(",") if isinstance(given, str) else given
-        own = list(more) if isinstance(more, Iterable) else []
-        words = dict.fromkeys([*_sections_of(known), *(str(word).strip() for word in own)])
-        options["sections"] = list(words)
-    return is_default
+    if kind != "torch" or name is not None or has_config or "label_mode" in options:
+        return False
+    options.setdefault("token_dtype", "i64")
+    more = given.split(",") if isinstance(given, str) else given
+    own = list(more) if isinstance(more, Iterable) else []
+    words = dict.fromkeys([*_sections_of(_OF_TORCH), *(str(word).strip() for word in own)])
+    options["sections"] = list(words)
+    return True
 
 
 def form_of(client: Client, loader: Any) -> Form:
@@ -64,18 +61,19 @@ def form_of(client: Client, loader: Any) -> Form:
             f"prefetch_factor={keep * 2}, or a lower keep",
         )
     fields: Mapping[str, Field] = {}
-    is_own = False
     sections = tuple(client.layout)
     tensors = tuple(name for name in sections if kind == "numpy" or name not in RECORDS)
     if profile is not None and profile in PROFILES:
         check_sections(profile, sections, client.geometry.label_mode)
         fields = PROFILES[profile].fields
-        is_own = loader._is_own and PROFILES[profile].is_held
     if loader._is_default and {*_sections_of(_OF_TORCH)} <= {*sections}:
         fields = _OF_TORCH.fields
     tensor, shape = None if kind == "numpy" else tensor_of(kind), FLAT if flat else ROWS
     views = {name: View(name) for name in sections if name not in fields}
     views.update({name: field for name, field in fields.items() if isinstance(field, View)})
+    places = {
+        name: (section, shape if own is None else own) for name, (section, own) in views.items()
+    }
     return Form(
         client=client,
         kind=kind,
@@ -84,11 +82,10 @@ def form_of(client: Client, loader: Any) -> Form:
         shape=shape,
         sections=sections,
         fields=fields,
+        places=places,
         looks={
-            name: look_at(
-                section, client.layout[section], shape if own is None else own, tensor, is_own
-            )
-            for name, (section, own) in views.items()
+            name: look_at(section, client.layout[section], shape, tensor)
+            for name, (section, shape) in places.items()
         },
         names=tuple(fields) or tensors,  # records can be had all the same, by name
         went_on=f"was closed when the loader went on (keep={keep})",

@@ -101,8 +101,9 @@ class Passing(Positioned):
             return type(self)
 
     def __iter__(self) -> Any:
-        """A loop: with restart=True a pass of its own, otherwise it goes on where the last one
+        """A loop: with restart=True a pass of its own, otherwise it continues where the last one
         stopped; with return_type="torch" a pass begins after the end in any case."""
+        self._settle_again()
         fetcher = _fetcher_of_loop() if self._look_ahead_given is None else None
         if fetcher is not None or self._restarts_loops():
             return Pass(self, fetcher)  # type: ignore[arg-type]
@@ -151,7 +152,7 @@ class Passing(Positioned):
             self._move_back()
 
     def _after_end(self) -> Optional[Batch]:
-        """What a loop gets where the loaded state was that of the end: the next pass."""
+        """If the state of the end was loaded, a loop begins the next pass."""
         if not self._took and not self._rewound and self._token is not None:
             self.reset()
             self._rewound = True

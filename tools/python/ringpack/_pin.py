@@ -44,7 +44,7 @@ class Pins:
         self._marked: deque[tuple[list[Any], Any]] = deque()  # events, BatchInfo; oldest first
 
     def cover(self, geometry: Any, info: Any) -> None:
-        """Register the ring that this batch lies in, if it is a new one; by default not before the
+        """Register the ring of this batch, if it is a new one; by default not before the
         process uses a GPU, as that would make it use one."""
         if info.lease == self._attach or not (self._asked or self._cuda.is_initialized()):
             return

@@ -24,7 +24,7 @@ from ._client import Client
 from ._commands import Command, ServeCommand, engine_commands
 from ._engine import ask_contract, run_program
 from ._log import logger
-from ._ranks import Ranks, find_ranks, settle_ranks
+from ._ranks import ALONE, Ranks, ask_frameworks, find_ranks, settle_ranks
 from .errors import PASSING, CheckpointMismatchError, EngineGoneError, UsageError
 
 _LOOK_S = 5.0  # from one look at the job's other engines to the next
@@ -35,7 +35,7 @@ _described: set[str] = set()  # names that loaders of this process have had, dea
 
 
 class Given(NamedTuple):
-    """Arguments of a Loader that decide where it attaches, and what it starts there."""
+    """Arguments of a Loader that choose the engine that it attaches to or starts."""
 
     config: Optional[FilePath]
     corpus: Optional[Corpus]
@@ -67,7 +67,7 @@ def name_stream(description: str) -> str:
 
 
 def _engines_of(job: str, run_dir: Optional[FilePath], program: Optional[FilePath]) -> list[str]:
-    """Runs of this machine whose names begin with that of a job."""
+    """Runs of this machine whose names begin with the name of a job."""
     import json
 
     words = ["ps", "--json"]
@@ -85,6 +85,9 @@ class Placed:
     _job: Optional[str] = None  # with which the name begins that is derived here
     _expected: Optional[bytes] = None  # P3: a description, or a whole contract
     _looked_at = 0.0  # for engines of the job
+    _client: Any
+    _left: Any
+    _open: Any
     _given: Given
     _ranks: Ranks
     _connection: dict[str, Any]
@@ -143,6 +146,29 @@ class Placed:
         elif self._job is not None:
             self._connection["run"] = self._job
         self._settled = True
+
+    def _is_said(self) -> bool:
+        """Whether a framework, or an argument, has said the rank by now."""
+        return self._given.ranks[0] is not None or ask_frameworks() is not None
+
+    def _settle_again(self) -> None:
+        """Before a loop: a framework may have started other processes since this loader attached
+        as the only one, for instance by `with` before Lightning's fit()."""
+        if not self._settled or self._ranks.said_by != ALONE:
+            return
+        asked = ask_frameworks()
+        if asked is None or asked[1] in (1, self._ranks.replicas):
+            return
+        place = self._client or self._left
+        if self._open or (place is not None and place.counts()["batches"]):
+            raise UsageError(
+                f"this loader has taken batches as rank 0 of 1, and {asked[2]} says by now that "
+                f"this process is rank {asked[0]} of {asked[1]}",
+                "begin to use the loader after init_process_group(), or give it dp_rank and "
+                "dp_world_size",
+            )
+        self.close()  # type: ignore[attr-defined]
+        self._settled = False
 
     def _take_name(self, base: str) -> None:
         """P2."""

@@ -19,7 +19,7 @@ class Positioned(Attached):
     """See Loader."""
 
     def _place(self) -> Union[Client, Left]:
-        """What knows the position: the client, or after close() the record that it left."""
+        """The holder of the position: the client, or after close() the record that it left."""
         place: Any = self._asked or self._left or self._client
         if place is not None:
             return place  # type: ignore[no-any-return]
@@ -127,7 +127,7 @@ class Positioned(Attached):
     def check_ranks(
         self, all_gather: Optional[Callable[[dict[str, Any]], Iterable[dict[str, Any]]]] = None
     ) -> str:
-        """Compare what the ranks of a job are about to read; a collective call, before the loop.
+        """Compare the next rows of all ranks of a job; a collective call, before the loop.
 
         Nodes share nothing: each field of the contract is compared, and the position. `all_gather`
         gives every process the objects of all, in one order (default: torch.distributed's). Raises
@@ -139,5 +139,5 @@ class Positioned(Attached):
         return check_agreement(list(gather({**facts, **said})))
 
     def contract(self) -> str:
-        """What all processes of a job must agree on: lines of named fields."""
+        """The named fields on which all processes of a job must agree, one a line."""
         return str(self.attach()._client.contract())

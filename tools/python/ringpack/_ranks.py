@@ -103,7 +103,7 @@ _LAUNCHERS = (
         ("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
         ("PALS_APID", *_SLURM),
     ),
-    # SLURM_NTASKS is that of the allocation: set where no task of a step runs, too.
+    # SLURM_NTASKS belongs to the allocation, and is set outside of steps as well.
     Launcher("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ("SLURM_LOCALID",), (), _SLURM),
     Launcher(
         "JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES", (), (), ("JAX_COORDINATOR_ADDRESS",)
@@ -203,7 +203,7 @@ def _alone(environment: Mapping[str, str]) -> Ranks:
 # ---- frameworks ---------------------------------------------------------------------------------
 
 
-def _ask_frameworks() -> Optional[tuple[int, int, str]]:
+def ask_frameworks() -> Optional[tuple[int, int, str]]:
     """Rank, number of processes and who says so, of a framework that this process has initialised.
     None is imported for it."""
     torch = sys.modules.get("torch.distributed")
@@ -217,9 +217,9 @@ def _ask_frameworks() -> Optional[tuple[int, int, str]]:
 
 
 def settle_ranks(found: Ranks, environment: Mapping[str, str]) -> Ranks:
-    """`found`, or what a framework that is initialised by now says where no launcher and no
-    argument did. Refuses what contradicts itself, and a launcher that has said only half of it."""
-    asked = None if found.said_by == ARGUMENTS else _ask_frameworks()
+    """`found`, or without launcher and argument the ranks of a framework that is initialised
+    by now. Refuses contradictions, and a launcher that has set only half of its variables."""
+    asked = None if found.said_by == ARGUMENTS else ask_frameworks()
     if asked is not None and found.said_by == ALONE and asked[1] == found.replicas:
         asked = None  # all of them are replicas of one rank
     if asked is None or asked[1] == 1 == found.world:

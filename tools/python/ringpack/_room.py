@@ -11,8 +11,8 @@ PATIENCE = 5.0
 
 
 def with_room(start: Callable[[], T]) -> T:
-    """What `start` returns, which starts a process or a thread; it is called again while there is
-    no room for one."""
+    """The result of `start`, which starts a process or a thread; it is called again while a limit
+    leaves no room for one."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

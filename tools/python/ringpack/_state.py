@@ -71,7 +71,7 @@ def token_of(state: Mapping[str, Any]) -> bytes:
 
 
 def room_of(state: Mapping[str, Any]) -> int:
-    """Bytes that a state was saved with: those of its token, and padding."""
+    """Bytes of a saved state: its token, and padding."""
     return len(_bytes_of(state[STATE_KEY]))
 
 

@@ -22,7 +22,7 @@ class TorchLoader(Loader, IterableDataset[Any]):
     """A Loader that DataLoader and StatefulDataLoader (batch_size=None, num_workers=0) iterate."""
 
     def __iter__(self) -> Any:
-        # DataLoader tells its dataset nothing; the caller here is what fetches for it.
+        # A DataLoader passes its dataset no options; the caller here is its fetcher.
         if sys._getframe(1).f_locals.get("auto_collation"):
             raise UsageError(
                 "a DataLoader with a batch_size (as Trainer makes one of train_dataset) would join "

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shapes and kinds of the views of a batch, how they are made, and the packages that do that."""
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Optional
 from weakref import ref
@@ -47,11 +48,9 @@ def look_at(
     place: "Place",
     shape: int,
     tensor: Optional[Callable[[Any], Any]] = None,
-    is_own: bool = False,
 ) -> Look:
     """What makes a view of that section, of that shape (ROWS, ...). tensor: of a numpy array, which
-    is what is wanted if it is None, and of records always. is_own: of a page-locked
-    ring, torch's tensors are page-locked copies."""
+    is what is wanted if it is None, and of records always."""
     from numpy import frombuffer, ndarray
 
     word, buffer_at, dtype = place.word, place.buffer_at, place.dtype
@@ -76,14 +75,19 @@ def look_at(
         # DLPack as JAX asks for it knows no other.
         return tensor(ndarray(dimensions, dtype, buffer))
 
-    def look_own(lease: "Lease") -> Any:
-        view, pins = look(lease), lease.client.pins
-        return view if pins is None or not pins.locks() else page_locked(view)
-
-    return look_own if is_own and tensor is not None else look
+    return look
 
 
-def page_locked(tensor: Any) -> Any:
-    """A copy of a tensor in page-locked memory, which torch keeps for the next one of its size."""
-    made = import_torch().empty_like(tensor, pin_memory=True)
-    return made.copy_(tensor)
+def own(view: Any, is_locked: bool = False) -> Any:
+    """A copy in memory of the caller's. is_locked: a tensor of torch is in page-locked memory, of
+    torch's caching allocator: it gives a block away again only when the GPU has read it."""
+    import numpy
+
+    if isinstance(view, numpy.ndarray):
+        return view.copy()
+    if hasattr(view, "clone"):
+        if not is_locked:
+            return view.clone()
+        return import_torch().empty_like(view, pin_memory=True).copy_(view)
+    jax = sys.modules.get("jax")  # its arrays cannot be written to, but their memory is the ring
+    return view.copy() if jax is not None and isinstance(view, jax.Array) else view

@@ -13,36 +13,25 @@ when the batch has been closed and its last view is gone:
 A closed batch gives no more views (ReleasedError). Its numbers stay readable.
 
 Read-only. Arrays are read-only and cannot be made writable. Tensors of torch are copies that may be
-written to, the same one whenever a name is asked for; but where the ring is page-locked for a GPU,
-with copy=False, and from view() they are views, as arrays are. Torch has no read-only tensors:
-writing into such a view, in place, kills the process with SIGSEGV. batch.to(device) and
-batch.copy() always give memory of the caller's.
+written to: all that a batch gives of one section share its memory, which is page-locked where the
+ring is. With copy=False they are views of the ring. Torch has no read-only tensors: writing into
+such a view, in place, kills the process with SIGSEGV. batch.to(device) and batch.copy() always give
+memory of the caller's.
 """
 
 import gc
-import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ._arguments import FilePath
 from ._lease import Lease, Terms
 from ._state import epoch_of, epochs_of, state_in_form, token_of
-from ._views import FLAT, ROWS, Look, import_jax, import_torch, look_at, tensor_of
+from ._views import FLAT, ROWS, Look, import_jax, import_torch, look_at, own, tensor_of
 from .errors import LeaseError, ReleasedError, RingpackError
 
 if TYPE_CHECKING:
     from .profiles import Field
-
-
-def _copy(view: Any) -> Any:
-    import numpy
-
-    if isinstance(view, numpy.ndarray):
-        return view.copy()
-    if hasattr(view, "clone"):
-        return view.clone()
-    jax = sys.modules.get("jax")  # nobody can write to its arrays, but they lie in the batch
-    return view.copy() if jax is not None and isinstance(view, jax.Array) else view
 
 
 new = object.__new__  # of a Batch, whose own __new__ would take as long as the rest of a step
@@ -50,10 +39,6 @@ _BEFORE_THAT = (
     "take views before that, or copies: batch.copy(), Loader(copy=True), or Loader(keep=N); for a "
     "Trainer of transformers, which holds several batches, ringpack.hf.attach(trainer, loader)"
 )
-
-
-def _page_locked(view: Any) -> Any:
-    return view.pin_memory() if hasattr(view, "pin_memory") else _copy(view)
 
 
 def _of_another_run(what: str) -> RingpackError:
@@ -64,18 +49,19 @@ class Form:
     """What `batch[name]` gives, the same for all batches of a loader."""
 
     __slots__ = (
-        *("client", "fields", "is_own", "kind", "looks", "names", "sections", "shape", "tensor"),
-        "went_on",
+        *("client", "fields", "is_own", "kind", "looks", "names", "places", "sections", "shape"),
+        *("tensor", "went_on"),
     )
 
     client: Any
     kind: str
-    is_own: bool  # tensors of torch are copies, unless the ring is page-locked
+    is_own: bool  # tensors of torch are copies
     tensor: Optional[Callable[[Any], Any]]  # of a numpy array; None: that is what is wanted
     shape: int  # of the view of a section: ROWS, FLAT
     sections: tuple[str, ...]  # that the run has
     fields: "Mapping[str, Field]"  # of a profile; none = the sections
-    looks: Mapping[str, Look]  # of the names that are views of sections
+    places: Mapping[str, tuple[str, int]]  # of the names of sections: the section, and the shape
+    looks: Mapping[str, Look]  # of the same names
     names: tuple[str, ...]  # of the fields, or of the sections that are tensors of this kind
     went_on: str  # why the loader's next step closes a batch
 
@@ -123,7 +109,7 @@ class Sections(Mapping[str, Any]):
 class Batch(Mapping[str, Any]):
     """The rows that one rank takes in one micro-step.
 
-    ``batch[name]`` is a view of a section, if the run has it (``profile`` and ``sections`` of the
+    ``batch[name]`` is a section, if the run has it (``profile`` and ``sections`` of the
     config choose). With a ``profile`` of a framework the mapping has that one's names instead
     (ringpack.profiles); sections that it does not name can be had by these all the same. L is
     seq_len, D is max_docs_per_row; a *fragment* is the part of a document that lies in one row:
@@ -169,18 +155,21 @@ class Batch(Mapping[str, Any]):
     _lease: Optional[Lease]  # None: closed
     _terms: Terms
     _form: Form
-    _made: dict[str, Any]  # tensors that are copies, once there is one
+    _made: dict[Any, Any]  # what is the caller's, once there is any: by name, section, its shape
     _why: str  # it is closed; set before _lease is None, as another thread may read it in between
 
     def view(self, name: str, *, flat: Optional[bool] = None, kind: Optional[str] = None) -> Any:
         """One section, by the names above. flat: 1-D, otherwise a row of the batch is a row of the
         view. kind: "numpy", "torch" or "jax"; records (rows, provenance) are always numpy. Default:
-        as the loader says."""
+        as the loader says. Tensors of torch are views with copy=False only."""
         form = self._form
         shape = form.shape if flat is None else FLAT if flat else ROWS
-        if kind is None:
-            return self._view(name, shape, form.tensor)
-        return self._view(name, shape, None if kind == "numpy" else tensor_of(kind))
+        tensor = form.tensor
+        if kind is not None:
+            tensor = None if kind == "numpy" else tensor_of(kind)
+        if form.is_own and (kind or form.kind) == "torch":
+            return self._own_section(name, shape, partial(self._view, name, shape, tensor))
+        return self._view(name, shape, tensor)
 
     def _view(self, name: str, shape: int, tensor: Optional[Callable[[Any], Any]]) -> Any:
         lease = self._open_lease()
@@ -201,9 +190,9 @@ class Batch(Mapping[str, Any]):
         """A numpy array of the caller's as the kind of tensor that `batch[name]` gives, page-locked
         as those are: one tensor that is not makes the copies of all wait for the GPU."""
         if self._form.kind == "torch":
-            tensor = import_torch().from_numpy(array)
-            pins = self._lease.client.pins if self._lease is not None else None
-            return tensor if pins is None else tensor.pin_memory()
+            mine = array if array.flags.writeable else array.copy()
+            tensor = import_torch().from_numpy(mine)
+            return own(tensor, True) if self._is_locked() else tensor
         return import_jax().numpy.asarray(array) if self._form.kind == "jax" else array
 
     def flat(self) -> Sections:
@@ -213,8 +202,8 @@ class Batch(Mapping[str, Any]):
     def copy(self) -> dict[str, Any]:
         """A dict of copies, which are the caller's: arrays and tensors that can be written to, also
         after the batch is closed. For copies to a GPU they are page-locked where the ring is."""
-        copy = _copy if not self._form.is_own or not self._is_locked() else _page_locked
-        return {name: copy(self._newest(name)) for name in self._form.names}
+        is_locked = self._is_locked()
+        return {name: own(self._newest(name), is_locked) for name in self._form.names}
 
     def to(self, device: Any, non_blocking: bool = False) -> dict[str, Any]:
         """A dict with copies of the tensors on a device of torch, which may be the CPU; other
@@ -359,12 +348,11 @@ class Batch(Mapping[str, Any]):
         return self._lease is None
 
     def __getitem__(self, name: str) -> Any:
-        if self._form.is_own and not self._is_locked():
-            return self._own(name)
-        return self._look(name)
+        form = self._form
+        return self._own(name) if form.is_own and form.kind == "torch" else self._look(name)
 
     def _look(self, name: str) -> Any:
-        """What a name stands for, as views of the ring."""
+        """The value of a name, as views of the ring."""
         form = self._form
         look = form.looks.get(name)
         if look is not None:
@@ -375,21 +363,41 @@ class Batch(Mapping[str, Any]):
         return self._view(name, form.shape, form.tensor)  # it says what there is
 
     def _own(self, name: str) -> Any:
-        """A tensor of the caller's: the same one each time, so that it keeps what is written."""
+        """A tensor of the caller's: the same one each time, so writes to it are kept."""
         if self._lease is None:
             self._open_lease()
-        try:
-            made = self._made
-        except AttributeError:
-            made = self._made = {}
+        made = self._all_made()
         if name not in made:
-            made[name] = _copy(self._look(name))
+            place = self._form.places.get(name)
+            look = partial(self._look, name)
+            made[name] = look() if place is None else self._own_section(*place, look)
         return made[name]
+
+    def _own_section(self, section: str, shape: int, look: Callable[[], Any]) -> Any:
+        """The same of a section, of which all shapes share their memory."""
+        made, lease = self._all_made(), self._open_lease()
+        if (section, shape) not in made:
+            first = made.get((section,))
+            if first is None:
+                found = made[section,] = own(look(), self._is_locked())
+            else:
+                found = first.reshape(lease.client.layout[section].shapes[shape])
+            made[section, shape] = found
+        return made[section, shape]
+
+    def _all_made(self) -> dict[Any, Any]:
+        try:
+            return self._made
+        except AttributeError:
+            self._made = {}
+            return self._made
 
     def _newest(self, name: str) -> Any:
         """A view, or the tensor that the caller has, and may have written to."""
-        made: dict[str, Any] = getattr(self, "_made", {})
-        return made[name] if name in made and self._lease is not None else self._look(name)
+        made, place = getattr(self, "_made", {}), self._form.places.get(name)
+        has_own = name in made or (place is not None and (place[0],) in made)
+        is_open = self._form.kind == "torch" and self._lease is not None
+        return self._own(name) if has_own and is_open else self._look(name)
 
     def state_dict(self, text: bool = False) -> dict[str, Any]:
         """The position after this batch, as Loader.state_dict gives it: for loops that take batches

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Loader as what the Trainer of transformers trains on, with its position in each checkpoint.
+"""A Loader as training and evaluation data of the Trainer of transformers, or of the SFTTrainer of
+TRL, with its position in each checkpoint.
 
     trainer = Trainer(model=model, args=TrainingArguments("trainer", max_steps=1000))
     ringpack.hf.attach(trainer, loader)
@@ -18,12 +19,14 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from ._arguments import FilePath
+from ._documents import check_documents
+from ._evaluation import Evaluation, evaluate_on_loaders
 from ._log import logger
 from ._state import STATE_KEY, epochs_of
 from .errors import UsageError
 from .loader import Loader
 
-__all__ = ["attach", "last_checkpoint"]
+__all__ = ["attach", "check_documents", "last_checkpoint"]
 
 _STATE = "trainer_state.json"
 _FIELD = "LoaderPosition"  # of its stateful_callbacks: the name of the callback's class
@@ -42,7 +45,9 @@ def last_checkpoint(folder: FilePath) -> Optional[str]:
     return None
 
 
-def attach(trainer: Any, loader: Loader) -> Any:
+def attach(
+    trainer: Any, loader: Loader, eval_loader: Any = None, *, check: bool = True
+) -> Any:
     """Have a Trainer train on the batches of a loader (profile "hf" or "trl", return_type="torch"),
     save its position in each checkpoint, and go on there when it resumes. Returns the trainer.
 
@@ -53,13 +58,25 @@ def attach(trainer: Any, loader: Loader) -> Any:
     the loader, and the stream is trained on to its end. A step without a label has loss 0. Several
     ranks compare what they are about to read (check_ranks).
 
+    eval_loader: a finite loader, or a dict of them by name, on which trainer.evaluate() makes a
+    whole pass each time; default: the trainer's eval_dataset, where that is a loader. eval_loss is
+    the mean over all labels of all ranks, and eval_batches_without_label are counted.
+    check: before the first batch ask the model whether it keeps documents apart (check_documents),
+    unless rows have one document each.
+
     UsageError, here or in train(): what does not fit, and the argument that mends it."""
     from transformers import TrainerCallback
     from transformers.trainer_callback import ExportableState
 
-    _check_loader(loader)
-    _check_arguments(trainer.args, loader)
-    batches = _Batches(trainer, loader)
+    if eval_loader is None:
+        eval_loader = getattr(trainer, "eval_dataset", None)
+    else:
+        trainer.eval_dataset = eval_loader
+    evaluated = eval_loader.values() if isinstance(eval_loader, dict) else [eval_loader]
+    for given in (loader, *(held for held in evaluated if isinstance(held, Loader))):
+        _check_loader(given)
+        _check_arguments(trainer.args, given)
+    batches = _Batches(trainer, loader, check)
 
     def on_train_begin(self: Any, args: Any, state: Any, control: Any, **_: Any) -> None:
         # A checkpoint from before attach() lacks the field, into which the next one is saved.
@@ -88,15 +105,16 @@ def attach(trainer: Any, loader: Loader) -> Any:
 
     trainer.get_train_dataloader = lambda: batches.begin()
     trainer.train, trainer.get_batch_samples = train_on, get_batch_samples
+    evaluate_on_loaders(trainer, batches.evaluation)
     trainer.args.ignore_data_skip = True
     return trainer
 
 
 class _Batches:
-    """What get_train_dataloader() returns: goes on in the stream each time it is iterated."""
+    """The result of get_train_dataloader(): each iteration continues in the stream."""
 
-    def __init__(self, trainer: Any, loader: Loader):
-        self._trainer, self._loader = trainer, loader
+    def __init__(self, trainer: Any, loader: Loader, check: bool):
+        self._trainer, self._loader, self._check = trainer, loader, check
         self._taken = 0
 
     def position(self) -> dict[str, Any]:
@@ -131,7 +149,7 @@ class _Batches:
     def begin(self) -> "_Batches":
         args, loader = self._trainer.args, self._loader
         _check_arguments(args, loader)
-        self._names = _names_for(self._trainer.model, list(loader.attach()._form.names))
+        loader.attach()
         micro_batches = loader._client.geometry.micro_batches
         if micro_batches not in (1, args.gradient_accumulation_steps):
             raise UsageError(
@@ -146,13 +164,45 @@ class _Batches:
         return self
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        device, names = self._trainer.args.device, self._names
-        while (batch := self._loader.next()) is not None:
+        for copies in self._copy(self._loader, iter(self._loader.next, None)):
+            self._taken += 1
+            yield copies
+
+    def evaluation(self, loader: Loader) -> Evaluation:
+        _check_loader(loader)
+        _check_arguments(self._trainer.args, loader)
+        return Evaluation(loader, lambda batches: self._copy(loader, batches))
+
+    def _copy(self, loader: Loader, batches: Iterator[Any]) -> Iterator[dict[str, Any]]:
+        """On the trainer's device, with the names that its model takes."""
+        device = self._trainer.args.device
+        names = _names_for(self._trainer.model, list(loader.attach()._form.names))
+        for batch in batches:
             move = getattr(batch, "to", None) if device.type != "cpu" else None  # a dict has none
             given = batch if move is None else move(device, non_blocking=True)
             copies = {name: given[name] for name in names}
-            self._taken += 1
+            if self._check and loader._client.geometry.max_docs_per_row > 1:
+                self._check = False
+                self._ask_model(copies)
             yield copies
+
+    def _ask_model(self, batch: dict[str, Any]) -> None:
+        """All ranks do this at their first batch, which a model needs that is spread over them."""
+        trainer = self._trainer
+        spread = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
+        model = trainer.model_wrapped if spread else trainer.model
+        try:
+            with trainer.compute_loss_context_manager():
+                check_documents(model, batch)
+        except UsageError:
+            raise
+        except Exception as failure:  # as of a model that needs more: the training will tell
+            logger().warning(
+                "whether %s keeps documents of a row apart is not known: %s: %s",
+                type(model).__name__,
+                type(failure).__name__,
+                failure,
+            )
 
 
 def _trainer_state(checkpoint: str) -> Optional[dict[str, Any]]:
@@ -180,7 +230,7 @@ def _check_loader(loader: Any) -> None:
 
 
 def _check_arguments(args: Any, loader: Loader) -> None:
-    """Refuse what would train on other rows than the loader's, or on parts of batches."""
+    """Refuse settings that train other rows than the loader's, or parts of batches."""
     processes = loader._ranks.world * loader._ranks.replicas
     if args.n_gpu > 1:
         raise UsageError(

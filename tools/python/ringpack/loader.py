@@ -6,7 +6,7 @@ import time
 from threading import get_ident
 from typing import Any, Optional
 
-from ._arguments import Corpus, FilePath, check_form, check_needs_no_engine
+from ._arguments import PARAMETERS, Corpus, FilePath, check_form, check_needs_no_engine
 from ._arguments import monitor_of, whole, working_folder
 from ._attached import SILENCE_S, STEPS
 from ._client import END, Client
@@ -23,7 +23,7 @@ from .profiles import PROFILES
 
 _SLICE_NS = 100_000_000  # a wait is cut into these, so that Ctrl-C and dead engines are noticed
 AGAIN = object()
-"""What a wait gives when a signal handler has asked for another position."""
+"""The result of a wait during which a signal handler loaded another position."""
 
 
 class Loader(Passing):
@@ -50,13 +50,13 @@ class Loader(Passing):
         return_type="torch" and a corpus, input_ids, labels (the next tokens), position_ids (int64),
         cu_seqlens (exact) and max_seqlen. sections adds others to those of a profile.
     return_type: "numpy" (default), "torch" or "jax": what ``batch[name]`` gives: a read-only array
-        without a copy; a tensor, which is a copy and yours, but where the ring is page-locked.
+        without a copy; a tensor, which is a copy and yours; an array of JAX.
     flat: views are 1-D, over the whole batch, instead of (batch_size, seq_len).
     pin_memory: page-lock the ring, for copies to a GPU with non_blocking=True. Default: with
         return_type="torch", once torch uses a GPU.
     copy: True: batches are dicts of arrays or tensors that are yours, in memory of their own, for
-        frameworks that change or hold them. False: tensors are views of the ring, as arrays are:
-        writing into one, in place, kills the process. Default: see return_type.
+        frameworks that change or hold them. False: tensors are views of the ring, as arrays are,
+        for loops that only read them: writing into one kills the process. Default: see return_type.
     keep: newest batches that stay open (1, or 1 + look_ahead); a step closes the older ones.
     look_ahead: batches that the loop has taken and not used yet, whenever it takes another one:
         state_dict() and the position are that far behind (0; Lightning's is found out).
@@ -131,7 +131,7 @@ class Loader(Passing):
             options["profile"] = profile
         self._is_default = describes and add_defaults(options, return_type, config is not None)
         if not describes:
-            check_needs_no_engine(start_engine, options, Loader.__init__.__kwdefaults__)
+            check_needs_no_engine(start_engine, options)
         self._given = Given(
             config,
             corpus,
@@ -154,7 +154,7 @@ class Loader(Passing):
         self._take_place(self._given.find_ranks())
         self._profile, self._kind, self._flat, self._keep = profile, return_type, bool(flat), keep
         self._pin_memory, self._copies = pin_memory, copy is True
-        self._is_own = return_type == "torch" and copy is not False
+        self._is_own = copy is not False
         self._restart = restart_of(restart, return_type, options.get("num_epochs"))
         self._set_look_ahead(look_ahead)
         self._folder, self._program = working_folder(), program
@@ -315,3 +315,6 @@ class Loader(Passing):
 
 _steps = Loader.next, Loader.borrow, Loader.attach, Loader.load_state_dict
 STEPS.update(method.__code__ for method in _steps)
+
+
+PARAMETERS.update(Loader.__init__.__kwdefaults__ or {})

@@ -4,7 +4,7 @@
 A profile says two things: which sections the engine is asked for (its key `profile`, which has the
 same names), and under which names and shapes a batch gives them. All of it lies in the engine's
 memory, but for what is marked "made": a small array that is computed when it is asked for, and is
-the caller's. Tensors of torch of hf and trl are copies: the caller's, too, to keep and to change.
+the caller's.
 
 =========== ====================================================================================
 hf          input_ids, labels, position_ids int64 (batch_size, L); cu_seq_lens_q, cu_seq_lens_k
@@ -49,9 +49,6 @@ class Profile(NamedTuple):
     fields: Mapping[str, Field]
     labels: Optional[int] = None  # enum rp_label_mode that it needs, if any
     needs: frozenset[str] = frozenset()  # sections that its other fields read
-    # Whether frameworks hold the batches of an optimizer step, which may be more than the ring has
-    # slots. Then a tensor of torch is a copy: 3 of 4 x 4,096 tokens take 16 us more than views.
-    is_held: bool = False
 
 
 def _ends(batch: "Batch") -> Any:
@@ -128,14 +125,6 @@ _OF_TRANSFORMERS: dict[str, Field] = {
     "max_length_q": _max_seqlen,
     "max_length_k": _max_seqlen,
 }
-_TORCHTITAN = Profile(
-    {
-        "input": View("input_ids"),
-        "positions": View("position_ids"),
-        "labels": View("labels"),
-    },
-    labels=SHIFTED,
-)
 PROFILES: dict[str, Profile] = {
     "hf": Profile(
         {
@@ -148,7 +137,6 @@ PROFILES: dict[str, Profile] = {
         },
         labels=ALIGNED,
         needs=frozenset({"cu_seqlens"}),
-        is_held=True,
     ),
     "trl": Profile(
         {
@@ -161,7 +149,6 @@ PROFILES: dict[str, Profile] = {
         },
         labels=ALIGNED,
         needs=frozenset({"cu_seqlens"}),
-        is_held=True,
     ),
     "megatron": Profile(
         {
@@ -183,8 +170,14 @@ PROFILES: dict[str, Profile] = {
         },
         needs=frozenset({"doc_lens", "loss_mask"}),
     ),
-    "torchtitan": _TORCHTITAN,
-    "titan": _TORCHTITAN,  # the older name
+    "torchtitan": Profile(
+        {
+            "input": View("input_ids"),
+            "positions": View("position_ids"),
+            "labels": View("labels"),
+        },
+        labels=SHIFTED,
+    ),
     "grain": Profile(
         {
             "inputs": View("input_ids"),

@@ -22,7 +22,9 @@ struct arguments {
 };
 
 static const struct argp_option options[] = {
-    {"config", 'c', "FILE", 0, "the config with which rows of tokens and checkpoints are planned",
+    {"config", 'c', "FILE", 0,
+     "the config with which rows of tokens and checkpoints are planned; with --log, the run that "
+     "it is of",
      0},
     {"row", RP_STEPS_ROW, "ROW", 0, "the row of a config (default: the position of the other side)",
      0},
@@ -36,6 +38,24 @@ static const struct argp_option options[] = {
     {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
     {0},
 };
+
+/* The log is of a path, a run, or the run of a config. */
+static void check_log(struct arguments *arguments, struct argp_state *state)
+{
+    const char *config = arguments->log ? arguments->config : NULL;
+    if (arguments->run && (!arguments->log || arguments->paths[0]))
+        argp_error(state, "--run goes with --log, in the place of a path");
+    if (arguments->run)
+        arguments->paths[0] = arguments->run;
+    if (config && arguments->paths[0])
+        argp_error(state, "--log: give one of them: `%s`, and -c %s", arguments->paths[0], config);
+    if (arguments->log && !config && (!arguments->paths[0] || arguments->paths[1]))
+        argp_error(state,
+                   "--log: expected one path: a checkpoint directory, a journal or a run; or -c "
+                   "CONFIG");
+    if (arguments->log && (arguments->wanted.row_given || arguments->wanted.step_given))
+        argp_error(state, "--row and --step do not go with --log");
+}
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -65,16 +85,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         arguments->paths[state->arg_num] = text;
         return 0;
     case ARGP_KEY_END:
-        if (arguments->run && (!arguments->log || arguments->paths[0]))
-            argp_error(state, "--run goes with --log, in the place of a path");
-        if (arguments->run)
-            arguments->paths[0] = arguments->run;
-        if (arguments->log && (!arguments->paths[0] || arguments->paths[1]))
-            argp_error(state,
-                       "--log: expected one path: a checkpoint directory, a journal or a run");
-        if (arguments->log &&
-            (arguments->config || arguments->wanted.row_given || arguments->wanted.step_given))
-            argp_error(state, "--config, --row and --step do not go with --log");
+        check_log(arguments, state);
         if (!arguments->log && (arguments->expected || arguments->run_dir))
             argp_error(state, "--expect and --run-dir go with --log");
         if (!arguments->log && !arguments->paths[1])
@@ -209,7 +220,7 @@ static json_t *json_side(const struct rp_audit *audit, unsigned s)
     const struct rp_audit_side *side = &audit->sides[s];
     const struct rp_fragment *fragment = &audit->fragment[s];
     char hex[RP_HASH_HEX_BYTES];
-    bool is_known = side->digest.low || side->digest.high;
+    bool is_known = rp_hash128_is_known(side->digest);
     json_t *value = json_pack(
         "{s:o, s:I, s:o}", "path", rp_cmd_json_text(side->path), "row", (json_int_t)side->row,
         "plan_digest", is_known ? json_string(rp_hash128_hex(side->digest, hex)) : json_null());
@@ -258,8 +269,10 @@ static int audit_log(const struct arguments *arguments)
 {
     struct rp_error error = {0};
     struct rp_audit_log log;
-    int code = rp_audit_log_open(&log, arguments->paths[0], arguments->run_dir, &error);
-    if (code == -RP_E_EMPTY && rp_audit_is_digests(arguments->paths[0]))
+    int code = arguments->config
+                   ? rp_audit_log_open_of(&log, arguments->config, arguments->run_dir, &error)
+                   : rp_audit_log_open(&log, arguments->paths[0], arguments->run_dir, &error);
+    if (code == -RP_E_EMPTY && !arguments->config && rp_audit_is_digests(arguments->paths[0]))
         code = rp_fail(&error, code, "give one of its files",
                        "%s: expected a run journal, found a folder of digests",
                        arguments->paths[0]);
@@ -289,7 +302,7 @@ int rp_cmd_audit(int argc, char **argv)
     static const struct argp argp = {
         .options = options,
         .parser = parse,
-        .args_doc = "A B\n--log DIR|FILE|RUN",
+        .args_doc = "A B\n--log DIR|FILE|RUN\n--log -c CONFIG",
         .doc = "Tell whether two positions have the same rows before them, or what happened to the "
                "data of a run.\v"
                "A and B are state tokens, checkpoints, directories of checkpoints (the newest "
@@ -300,7 +313,7 @@ int rp_cmd_audit(int argc, char **argv)
                "rows are planned again, with the config that either side has or that `-c` "
                "gives. Nothing of a run is changed. `--log` prints the journal that engines "
                "keep in the checkpoint directory: starts, ends, kills, changes of the config, "
-               "and what operators did. Exit status: 0 identical, or a whole journal; 1 "
+               "and the acts of operators. Exit status: 0 identical, or a whole journal; 1 "
                "different, or a journal that is not whole; 2 nothing could be compared; 3 not "
                "proven: nothing differs in what could be compared, and it does not prove that all "
                "is identical."};

@@ -15,7 +15,7 @@
 
 #include "audit/audit.h"
 #include "base/contract.h"
-#include "plan/plan_state.h"
+#include "plan/plan.h"
 
 #define BISECTION_ROWS 4096u /* in which the row that differs is found by comparing */
 
@@ -290,7 +290,7 @@ int rp_audit_compare(struct rp_audit *audit, struct rp_error *error)
         return 0;
     }
     for (unsigned s = 0; s < 2; s++)
-        if (!rp_state_knows(audit->sides[s].digest))
+        if (!rp_hash128_is_known(audit->sides[s].digest))
             return fail_without_digest(audit, &audit->sides[s], error);
     return compare_positions(audit, error);
 }

@@ -11,7 +11,7 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/mem.h"
-#include "plan/plan_state.h"
+#include "plan/plan.h"
 
 static bool overlap(const struct rp_audit_interval *a, const struct rp_audit_interval *b)
 {
@@ -49,7 +49,7 @@ static void join(struct rp_audit_interval *all, const struct rp_audit_interval *
         return;
     if (rank->lacks_plan)
         all->lacks_plan = true;
-    else if (!rp_state_knows(all->plan))
+    else if (!rp_hash128_is_known(all->plan))
         all->plan = rank->plan;
     else if (!rp_hash128_equal(all->plan, rank->plan))
         all->other = rank->plan;
@@ -214,7 +214,7 @@ static int add_interval(struct rp_audit_digests *digests, size_t *room,
         digests->intervals = grown;
     }
     digests->intervals[digests->count++] = *interval;
-    if (rp_state_knows(interval->other))
+    if (rp_hash128_is_known(interval->other))
         return doubt(digests, RP_AUDIT_TWO_PLANS, interval, error);
     if (interval->lacks_plan)
         return doubt(digests, RP_AUDIT_LACKS_PLAN, interval, error);

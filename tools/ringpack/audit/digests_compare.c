@@ -40,7 +40,7 @@ struct finding {
 
 static bool is_known(struct rp_hash128 digest)
 {
-    return digest.low || digest.high;
+    return rp_hash128_is_known(digest);
 }
 
 /* Whether the plans of all ranks at the end of an interval are this one. */

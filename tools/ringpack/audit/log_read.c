@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "checkpoint/run_journal.h"
+#include "cmd_run.h"
 #include "ringpack/client.h"
 
 #define LOG_BYTES_MAX (1ull << 30)
@@ -98,14 +99,34 @@ static int read_entries(struct rp_audit_log *log, struct rp_error *error)
     return code;
 }
 
+static int read_file(struct rp_audit_log *log, struct rp_error *error)
+{
+    int code = rp_file_read_all(log->path, LOG_BYTES_MAX, &log->text, &log->bytes, error);
+    return code < 0 ? code : read_entries(log, error);
+}
+
 int rp_audit_log_open(struct rp_audit_log *log, const char *name, const char *run_dir,
                       struct rp_error *error)
 {
     *log = (struct rp_audit_log){.path = NULL};
     int code = find_file(log, name, run_dir, error);
+    return code < 0 ? code : read_file(log, error);
+}
+
+int rp_audit_log_open_of(struct rp_audit_log *log, const char *config_path, const char *run_dir,
+                         struct rp_error *error)
+{
+    struct rp_run_of of;
+    *log = (struct rp_audit_log){.path = NULL};
+    int code = rp_cmd_run_of(config_path, &of, error);
     if (code == 0)
-        code = rp_file_read_all(log->path, LOG_BYTES_MAX, &log->text, &log->bytes, error);
-    return code < 0 ? code : read_entries(log, error);
+        code = ask_run(log, of.run, run_dir ? run_dir : of.run_dir, error);
+    if (code < 0 && code != -RP_E_TIMEOUT && of.checkpoint_dir)
+        code = find_file(log, of.checkpoint_dir, NULL, error);
+    free(of.run);
+    free(of.run_dir);
+    free(of.checkpoint_dir);
+    return code < 0 ? code : read_file(log, error);
 }
 
 void rp_audit_log_close(struct rp_audit_log *log)

@@ -45,6 +45,9 @@ int rp_keys_check(const struct rp_keys_arguments *arguments, struct rp_config *c
     uint64_t files = 0;
     for (uint32_t i = 0; i < config->source_count; i++)
         files += config->sources[i].shard_count;
+    char doubt[512];
+    if (rp_config_sections_doubt(config, doubt, sizeof doubt))
+        printf("warning: %s\n", doubt);
     printf("%s: fine (sources: %" PRIu32 ", files: %" PRIu64
            "); `ringpack doctor -c` also opens them\n",
            config->called ? config->called : "the options", config->source_count, files);

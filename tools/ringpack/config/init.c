@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/out_dir.h"
 #include "base/text.h"
 #include "cmd.h"
 #include "config/keys.h"
@@ -130,7 +131,12 @@ static int write_out_paths(struct rp_config *config, const char *output, struct 
 
 static int write_file(const char *path, const char *text, size_t bytes, struct rp_error *error)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const char *name;
+    int dir = rp_out_dir_of(path, &name, error);
+    if (dir < 0)
+        return dir;
+    int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    close(dir);
     if (fd < 0)
         return rp_fail(error, -errno,
                        errno == EEXIST ? "give another name, or move the file" : NULL, "%s: %s",

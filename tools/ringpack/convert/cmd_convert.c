@@ -13,80 +13,12 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_options.h"
+#include "convert/help.h"
 #include "convert/parts.h"
 #include "interrupt.h"
 
 #define WORKERS_MAX 1024u
 #define PARTS_MAX 1000000u
-
-static const char help[] =
-    "Usage: ringpack convert [options] -o PREFIX INPUT...\n\n"
-    "Turn files of text or of token ids into PREFIX.bin and PREFIX.idx (Megatron), with the\n"
-    "sidecar of `ringpack index`. A document is one text file, or one row or line of any other\n"
-    "form. The order is that of the inputs, and within a directory that of its own list of files\n"
-    "(MDS, litData, datasets), or bytewise by path. The same inputs and options make the same\n"
-    "bytes, whatever the number of workers and parts. An input may be a URL: of an object, of a\n"
-    "pattern, or of a folder, which ends with a slash; each object is beside PREFIX while it is\n"
-    "read.\n\n"
-    "  form         files                                     the Python package that reads it\n"
-    "  text         any other file; .gz .zst; UTF-8           (.zst: zstandard)\n"
-    "  jsonl        .jsonl .ndjson .json, also .gz .zst; a line has `text`, `tokens`,\n"
-    "               `input_ids`, `prompt` and `completion`, or `messages`; a .json file that is\n"
-    "               one value over many lines needs --as text     (messages: transformers)\n"
-    "  megatron     .bin with its .idx, or the prefix\n"
-    "  parquet      .parquet .pq; columns as in jsonl         pyarrow\n"
-    "  arrow        .arrow .feather .ipc, save_to_disk        pyarrow\n"
-    "  mds          .mds, also compressed; its directory      (zstandard, brotli, ...)\n"
-    "  litdata      the directory with its index.json         (zstandard)\n"
-    "  hdf5         .h5 .hdf5, Cerebras' layout too           h5py\n"
-    "  tar          WebDataset: .npy, .json, .txt members\n"
-    "  tfrecord     .tfrecord .tfrecords, also .gz            tfrecord\n"
-    "  arrayrecord  .array_record .arrayrecord                array_record, tfrecord\n"
-    "  lance        DIRECTORY.lance                           pylance\n"
-    "  levanter     the directory with its shard_ledger.json  tensorstore\n\n"
-    "  -o, --output PREFIX  the files to write: PREFIX.bin, PREFIX.idx\n"
-    "  --force              replace an existing output: PREFIX.bin, .idx, .spans, .tokens.json\n"
-    "                       and PREFIX.bin.rpi\n"
-    "  --workers N          groups to convert at a time (default: one a CPU, at most 8)\n"
-    "  --column NAME        the column of ids, text or messages (default: input_ids, tokens, the\n"
-    "                       only column of integer lists, or text; without a `text`, before the\n"
-    "                       lists, `prompt` with `completion`, or `messages`)\n"
-    "  --dtype T            u16, u32, i32 or i64: of ids in columns of bytes (mds, litdata,\n"
-    "                       tfrecord) or in bare records (arrayrecord)\n"
-    "  --tokenizer T        the folder of a Hugging Face tokenizer, or its tokenizer.json (needs\n"
-    "                       the package `tokenizers`); or bytes: UTF-8 bytes, vocabulary 257,\n"
-    "                       EOS 256. Text needs it; files of text and JSONL become bytes without\n"
-    "  --special-tokens     the name of a special token in a text, for instance <|endoftext|>,\n"
-    "                       becomes that token (default: it is text as any other; templates of\n"
-    "                       chats write special tokens all the same)\n"
-    "  --eos ID|TOKEN       the token that ends a document (default: the tokenizer's; rows of ids\n"
-    "                       need it, or --no-append-eos)\n"
-    "  --no-append-eos      do not append it (default: --append-eos)\n"
-    "  --bos ID|TOKEN       put this token before each document that does not begin with it\n"
-    "  --mask NAME          the column that says which tokens are trained, or none (default:\n"
-    "                       labels, completion_mask, assistant_masks or loss_mask)\n"
-    "  --mask-value V       train or ignore: what an entry that is not 0 says of its token\n"
-    "  --mask-of W          token (default) or next: whether entry i describes token i or\n"
-    "                       token i + 1\n"
-    "  --drop-labels        the same as --mask none: every token is trained\n"
-    "  --vocab-size N       of the tokenizer that made the ids; larger ones are refused, and from\n"
-    "                       65500 on they become i32 (default: the largest id decides, for forms\n"
-    "                       other than text and jsonl)\n"
-    "  --as FORM            form of the inputs (default: by their names)\n"
-    "  --glob PATTERN       in directories, take only files whose name matches; may be repeated\n"
-    "  --skip-bad           leave out rows and lines that would be refused, and count them\n"
-    "  --min-bytes N        skip files and texts of fewer bytes\n"
-    "  --split-bytes N      cut text files into documents at line ends, of about N bytes\n"
-    "  --max-tokens N       stop after the document that reaches N tokens\n"
-    "  -q, --quiet          no progress and no summary\n\n"
-    "Files are converted in groups, each to a part in PREFIX.parts (large JSONL and Parquet in\n"
-    "pieces), and the parts are joined at the end, for which the disk needs room for the tokens\n"
-    "twice. After a crash, a full disk or Ctrl-C, the same command goes on: a part that is\n"
-    "finished and unchanged is not made again.\n\n"
-    "  --group-bytes N      bytes of input in a group (default 16m to 256m, by the size of all)\n"
-    "  --part I/N           make only every N-th part, from the I-th on (0 <= I < N): N machines\n"
-    "                       that share the directory of PREFIX do one conversion together\n"
-    "  --merge              convert nothing; join the parts that all machines have made\n";
 
 /* What getopt fills in. */
 struct arguments {
@@ -179,6 +111,7 @@ static const struct option options[] = {
     {"max-tokens", required_argument, NULL, 'n'},
     {"quiet", no_argument, NULL, 'q'},
     {"help", no_argument, NULL, 'h'},
+    {"help-all", no_argument, NULL, 'H'},
     {0},
 };
 
@@ -345,8 +278,8 @@ int rp_cmd_convert(int argc, char **argv)
                                  : rp_cmd_misuse("convert", "out of memory");
     for (int option; status == RP_EXIT_FINE &&
                      (option = getopt_long(argc, argv, "o:qh", options, NULL)) != -1;) {
-        if (option == 'h') {
-            fputs(help, stdout);
+        if (option == 'h' || option == 'H') {
+            fputs(option == 'h' ? rp_convert_help : rp_convert_help_all, stdout);
             free(arguments.globs);
             return RP_EXIT_FINE;
         }

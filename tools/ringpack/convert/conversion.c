@@ -254,10 +254,11 @@ static void print_kept(const struct rp_conversion *conversion)
     if (!conversion->folder || conversion->options->merge)
         return;
     if (finished > 0)
-        fprintf(stderr,
-                "ringpack: %zu of %zu parts are finished and kept in %s; the same command goes on "
-                "from there\n",
-                finished, conversion->task_count, conversion->folder);
+        fprintf(
+            stderr,
+            "ringpack: %zu of %zu parts are finished and kept in %s; the same command continues "
+            "from there\n",
+            finished, conversion->task_count, conversion->folder);
 }
 
 /* Of --merge: parts whose inputs have changed since are made again, if no other is missing. */

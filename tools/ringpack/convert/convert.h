@@ -354,6 +354,7 @@ void rp_tokenizer_close(struct rp_tokenizer *tokenizer);
 struct rp_counts {
     uint64_t files, binary, not_utf8, too_small, unreadable;
     uint64_t as_bytes; /* texts that became bytes because no tokenizer was named */
+    uint64_t as_ids;   /* rows of ids among inputs of which texts become bytes so */
     uint64_t special;  /* names of special tokens in texts */
     uint64_t bad;      /* rows and lines that were skipped */
 };

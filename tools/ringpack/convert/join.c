@@ -171,7 +171,7 @@ int rp_parts_join(struct rp_conversion *conversion, struct rp_task_part *joined,
         return 0;
     int code = rp_output_open(&output, options->output, joined->wide, options->force, error);
     if (code == 0)
-        code = rp_origin_add(conversion, &output, error);
+        code = rp_origin_add(conversion, &joined->counts, &output, error);
     for (size_t i = 0; i < conversion->task_count && code == 0; i++) {
         const struct rp_task *task = &conversion->tasks[i];
         if (output.token_count >= wanted)

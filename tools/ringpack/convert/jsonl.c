@@ -59,6 +59,7 @@ static int add_tokens(struct rp_convert *convert, json_t *object, const char *ke
     snprintf(expected, sizeof expected, "a list of token ids in `%s`", key);
     if (!json_is_array(list))
         return fail_line(convert, -RP_E_FORMAT, expected, type_name(list), error);
+    convert->counts.as_ids += convert->text == RP_TEXT_BYTES;
     if (convert->append_eos && !convert->eos_declared)
         return rp_fail(error, -RP_E_USAGE, "give --eos N, or --no-append-eos",
                        "%s:%" PRIu64 ": `%s`: which token ends a document is not known",

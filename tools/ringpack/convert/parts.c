@@ -268,13 +268,15 @@ static char *tokenizer_name(const char *path)
     return rp_format("%.*s", (int)(end - begin), begin);
 }
 
-/* What the ids mean, as JSON. NULL: no memory. */
-static char *origin_text(const struct rp_conversion *conversion)
+/* What the ids mean, as JSON. NULL: no memory. The tokenizer of ids that came as ids is not known
+ * from their size, nor is its vocabulary. */
+static char *origin_text(const struct rp_conversion *conversion, const struct rp_counts *counts)
 {
     char hash[RP_HASH_HEX_BYTES];
     char *name = tokenizer_name(conversion->options->tokenizer.name);
     json_t *tokenizer = NULL, *origin = json_object();
-    if (conversion->tokenizer_known && name) {
+    bool is_known = counts->as_ids == 0;
+    if (conversion->tokenizer_known && is_known && name) {
         tokenizer = json_object();
         json_object_set_new(tokenizer, "name", rp_cmd_json_text(name));
         if (!rp_hash128_equal(conversion->tokenizer_hash, (struct rp_hash128){0}))
@@ -282,7 +284,7 @@ static char *origin_text(const struct rp_conversion *conversion)
                                 json_string(rp_hash128_hex(conversion->tokenizer_hash, hash)));
     }
     json_object_set_new(origin, "tokenizer", tokenizer ? tokenizer : json_null());
-    if (conversion->vocab_size)
+    if (conversion->vocab_size && is_known)
         json_object_set_new(origin, "vocab_size", json_integer((json_int_t)conversion->vocab_size));
     if (conversion->bos >= 0)
         json_object_set_new(origin, "bos", json_integer(conversion->bos));
@@ -294,10 +296,10 @@ static char *origin_text(const struct rp_conversion *conversion)
     return text;
 }
 
-int rp_origin_add(const struct rp_conversion *conversion, struct rp_output *output,
-                  struct rp_error *error)
+int rp_origin_add(const struct rp_conversion *conversion, const struct rp_counts *counts,
+                  struct rp_output *output, struct rp_error *error)
 {
     output->full = true;
-    output->origin = origin_text(conversion);
+    output->origin = origin_text(conversion, counts);
     return output->origin ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for a record");
 }

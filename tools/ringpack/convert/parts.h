@@ -106,7 +106,8 @@ RP_MUST_CHECK int rp_parts_take(struct rp_conversion *conversion, struct rp_erro
 /** Give it back. `remove`: it goes, too, if no part is left in it. */
 void rp_parts_give_back(struct rp_conversion *conversion, bool remove);
 /** An output that was opened is what users see: with all that lies beside the tokens. */
-RP_MUST_CHECK int rp_origin_add(const struct rp_conversion *conversion, struct rp_output *output,
+RP_MUST_CHECK int rp_origin_add(const struct rp_conversion *conversion,
+                                const struct rp_counts *counts, struct rp_output *output,
                                 struct rp_error *error);
 
 /* pool.c */

@@ -8,18 +8,26 @@
  * locks is used without. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/defect.h"
+#include "base/lock_holder.h"
 #include "base/mem.h"
 #include "base/own_dir.h"
 #include "convert/parts.h"
 #include "interrupt.h"
 
 #define REPLACED_MAX 100u
+#define OUTPUT_PATIENCE_S 600u
+#define TELL_AFTER_S 1u
+#define NS_PER_S UINT64_C(1000000000)
 
 static bool is_unsupported(int code)
 {
@@ -40,11 +48,14 @@ static int lock_file(int fd, const char *path, bool shared)
            own.st_ino == found.st_ino;
 }
 
-static int fail_busy(const struct rp_conversion *conversion, int code, struct rp_error *error)
+static int fail_busy(const struct rp_conversion *conversion, int lock, int code,
+                     struct rp_error *error)
 {
+    char holder[RP_LOCK_HOLDER_BYTES];
     if (code == -EWOULDBLOCK)
         return rp_fail(error, -RP_E_BUSY, "let it end, or choose another -o",
-                       "%s: another conversion writes to it", conversion->folder);
+                       "%s: another conversion writes to it: %s", conversion->folder,
+                       rp_lock_holder(lock, holder));
     return rp_fail(error, code, "choose another -o", "%s: cannot lock it: %s", conversion->folder,
                    strerror(-code));
 }
@@ -62,11 +73,13 @@ static int try_take(struct rp_conversion *conversion, const char *path, struct r
     int fd = openat(folder, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     code = fd < 0 ? rp_file_fail(error, path, "open") : lock_file(fd, path, options->parts > 0);
     close(folder);
+    if (fd >= 0 && code < 0)
+        code = fail_busy(conversion, fd, code, error);
     if (code == 1)
         conversion->lock = fd;
     else if (fd >= 0)
         close(fd);
-    return fd >= 0 && code < 0 ? fail_busy(conversion, code, error) : code;
+    return code;
 }
 
 int rp_parts_take(struct rp_conversion *conversion, struct rp_error *error)
@@ -98,20 +111,60 @@ void rp_parts_give_back(struct rp_conversion *conversion, bool remove)
     conversion->lock = -1;
 }
 
+/* ---- the directory of the output ------------------------------------------------------------- */
+
+/* Conversions have it while they publish, which is long where the tokens of a large output are
+ * read once more for its sidecar. Any other program may lock it, and keep it. */
+static uint64_t patience_s(void)
+{
+    unsigned seconds;
+    const char *given = getenv("RINGPACK_LOCK_PATIENCE");
+    return given && sscanf(given, "%u", &seconds) == 1 ? seconds : OUTPUT_PATIENCE_S;
+}
+
+static int fail_held(int fd, const char *directory, uint64_t waited_s, struct rp_error *error)
+{
+    char holder[RP_LOCK_HOLDER_BYTES];
+    return rp_fail(error, -RP_E_BUSY,
+                   "end that process, or wait for it, and run the command again; or choose -o in "
+                   "another directory; " RP_CONVERT_IS_SAFE,
+                   "%s: %s has had its lock (flock) for %" PRIu64
+                   " s: it was expected to be another "
+                   "conversion, which publishes its output there",
+                   directory, rp_lock_holder(fd, holder), waited_s);
+}
+
+static int wait_for_lock(int fd, const char *directory, struct rp_error *error)
+{
+    char holder[RP_LOCK_HOLDER_BYTES];
+    uint64_t patience = patience_s(), begin_ns = rp_now_ns();
+    bool is_told = false;
+    for (;;) {
+        int code = rp_interrupt_check(RP_CONVERT_IS_SAFE, error);
+        if (code == 0)
+            code = rp_file_lock(fd);
+        if (code != -EWOULDBLOCK)
+            return is_unsupported(code) ? 0 : code;
+        uint64_t waited_ns = rp_now_ns() - begin_ns;
+        if (waited_ns >= patience * NS_PER_S && !RP_DEFECT(wait_for_any_lock))
+            return fail_held(fd, directory, waited_ns / NS_PER_S, error);
+        if (!is_told && waited_ns >= TELL_AFTER_S * NS_PER_S)
+            fprintf(stderr,
+                    "ringpack: %s: waiting up to %" PRIu64 " s for %s, which has locked it\n",
+                    directory, patience, rp_lock_holder(fd, holder));
+        is_told |= waited_ns >= TELL_AFTER_S * NS_PER_S;
+    }
+}
+
 int rp_output_lock(const char *prefix, struct rp_error *error)
 {
     char *directory = rp_path_directory(prefix);
     int fd = directory ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    int code = fd >= 0     ? -EWOULDBLOCK
+    int code = fd >= 0     ? wait_for_lock(fd, directory, error)
                : directory ? rp_file_fail(error, directory, "open")
                            : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
     free(directory);
-    while (fd >= 0 && code == -EWOULDBLOCK) {
-        code = rp_interrupt_check(RP_CONVERT_IS_SAFE, error);
-        if (code == 0)
-            code = rp_file_lock(fd);
-    }
-    if (fd >= 0 && (code == 0 || is_unsupported(code)))
+    if (code == 0)
         return fd;
     if (fd >= 0)
         close(fd);

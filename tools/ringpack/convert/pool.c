@@ -93,25 +93,36 @@ static size_t finished_tasks(const struct rp_conversion *conversion)
     return finished;
 }
 
-/* One line: drawn over itself on a terminal, else written anew now and then. */
+/* Bytes are counted when they are read, and a worker may have read all of them before it returns
+ * its first tokens: no share is known before those, and 100 % is for the end. */
+static double converted_share(const struct rp_conversion *conversion, size_t finished)
+{
+    if (conversion->total_bytes == 0 || conversion->done_tokens == 0)
+        return 0;
+    double share = (double)conversion->done_bytes / (double)conversion->total_bytes;
+    double limit = finished < conversion->task_count ? 0.99 : 1;
+    return share < limit ? share : limit;
+}
+
+/* One line: drawn over itself on a terminal, else written again now and then. */
 static void draw(struct pool *pool)
 {
     struct rp_conversion *conversion = pool->conversion;
-    uint64_t now = rp_now_ns(), bytes = conversion->done_bytes, tokens = conversion->done_tokens;
+    uint64_t now = rp_now_ns(), tokens = conversion->done_tokens;
     if (conversion->options->quiet || now - pool->drawn_ns < (pool->terminal ? DRAW_NS : LINE_NS))
         return;
     pool->drawn_ns = now;
     double seconds = (double)(now - pool->started_ns) / 1e9;
-    double share = conversion->total_bytes ? (double)bytes / (double)conversion->total_bytes : 0;
-    share = share < 1 ? share : 1;
+    size_t finished = finished_tasks(conversion);
+    double share = converted_share(conversion, finished);
     char done[RP_CMD_TEXT_BYTES], rate[RP_CMD_TEXT_BYTES], left[RP_CMD_TEXT_BYTES] = "?";
     if (share > 0)
         rp_cmd_seconds_text(seconds * (1 - share) / share, left);
     rp_cmd_short_text((double)tokens, done);
     rp_cmd_short_text((double)tokens / seconds, rate);
     fprintf(stderr, "%sconverting  %3.0f %%  %s tokens  %s/s  %zu of %zu parts  %s left%s",
-            pool->terminal ? "\r\033[K" : "ringpack: ", 100 * share, done, rate,
-            finished_tasks(conversion), conversion->task_count, left, pool->terminal ? "" : "\n");
+            pool->terminal ? "\r\033[K" : "ringpack: ", 100 * share, done, rate, finished,
+            conversion->task_count, left, pool->terminal ? "" : "\n");
     fflush(stderr);
 }
 

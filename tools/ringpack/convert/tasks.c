@@ -229,13 +229,13 @@ static int run_once(struct rp_conversion *conversion, struct rp_convert *convert
     convert->tokenizer.special = convert->tokenizer.bad = 0;
     int code = rp_output_open(&convert->output, prefix, conversion->wide,
                               conversion->folder || conversion->options->force, error);
-    if (code == 0 && !conversion->folder)
-        code = rp_origin_add(conversion, &convert->output, error);
     struct rp_hash128 content = {0};
     if (code == 0 && conversion->folder && rp_part_hash_inputs(task, &content, NULL) < 0)
         content = (struct rp_hash128){0}; /* what is wrong shows when it is read */
     if (code == 0)
         code = convert_files(convert, task, error);
+    if (code == 0 && !conversion->folder)
+        code = rp_origin_add(conversion, &convert->counts, &convert->output, error);
     if (code == 0)
         task->made.content = content;
     if (code == 0)

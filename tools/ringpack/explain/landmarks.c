@@ -13,6 +13,7 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/mem.h"
+#include "base/out_dir.h"
 #include "plan/token_records.h"
 
 /* Documents and rows from one landmark to the next. They are few, because a length costs a page
@@ -128,15 +129,16 @@ static void look_at_last(struct rp_landmarks *landmarks)
 
 static void open_files(struct rp_landmarks *landmarks)
 {
-    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    int flags = O_NOFOLLOW | O_NONBLOCK, read_only = O_RDONLY | flags | O_CLOEXEC;
     char *index = rp_format("%s.index", landmarks->path);
-    landmarks->fd = open(landmarks->path, O_RDWR | O_CREAT | flags, 0600);
+    landmarks->fd = rp_out_file_open(landmarks->path, O_RDWR | O_CREAT | flags, 0600, NULL);
     landmarks->can_add = landmarks->fd >= 0 && flock(landmarks->fd, LOCK_EX | LOCK_NB) == 0;
     if (landmarks->fd < 0)
-        landmarks->fd = open(landmarks->path, O_RDONLY | flags);
+        landmarks->fd = open(landmarks->path, read_only);
     if (index && landmarks->fd >= 0)
-        landmarks->index_fd = landmarks->can_add ? open(index, O_RDWR | O_CREAT | flags, 0600)
-                                                 : open(index, O_RDONLY | flags);
+        landmarks->index_fd = landmarks->can_add
+                                  ? rp_out_file_open(index, O_RDWR | O_CREAT | flags, 0600, NULL)
+                                  : open(index, read_only);
     free(index);
 }
 

@@ -124,8 +124,13 @@ static int take_word(struct rp_origin *origin, const char *run_dir, struct rp_er
     struct stat info;
     const char *word = origin->path;
     if (stat(word, &info) < 0 && errno == ENOENT && !origin->config.path &&
-        rp_run_name_check(word, NULL) == 0)
-        return rp_origin_of_engine(origin, word, run_dir, error);
+        rp_run_name_check(word, NULL) == 0) {
+        int code = rp_origin_of_engine(origin, word, run_dir, error);
+        return code != -RP_E_GONE
+                   ? code
+                   : rp_fail(error, code, "give a checkpoint, a directory of them, or a run",
+                             "%s: no file has that name, and no engine of that name answers", word);
+    }
     bool is_file = stat(word, &info) == 0 && S_ISREG(info.st_mode);
     if (is_file && !rp_checkpoint_is_file(word) && !rp_cmd_is_state(word) && is_config(word))
         return rp_fail(error, -RP_E_USAGE, "give it as one: `-c CONFIG`",
@@ -180,7 +185,7 @@ static int find_steps(const struct rp_origin *origin, const struct rp_config *co
     if (!steps->is_counted && by_step && !is_kept)
         return rp_fail(error, -RP_E_USAGE,
                        "leave -c out: the checkpoint keeps its config. Or give --base-row ROW, the "
-                       "row from which on steps are those of the config",
+                       "row at which the steps of the config begin",
                        "the run that saved %s has steps of %" PRIu64 " rows, %" PRIu32
                        " ranks and batches of %" PRIu32 ", and the config has %" PRIu64 ", %" PRIu32
                        " and %" PRIu32 ": which one is step N?",

@@ -62,7 +62,7 @@ static void report(const struct arguments *arguments, const struct rp_walk *walk
 {
     char hex[RP_HASH_HEX_BYTES], plan[RP_HASH_HEX_BYTES], row[RP_CMD_TEXT_BYTES];
     struct rp_hash128 digest = rp_plan_digest(walk->plan);
-    bool has_digest = digest.low || digest.high;
+    bool has_digest = rp_hash128_is_known(digest);
     rp_hash128_hex(digest, plan);
     uint64_t at = rp_plan_row(walk->plan);
     if (arguments->json)

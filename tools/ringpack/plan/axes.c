@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* axes.c — what the panels of a picture share: titles, axes and bars. */
+#include "plan/axes.h"
+
 #include <stdarg.h>
 
 #include "cmd.h"
 #include "page_file.h"
-#include "plan/drawing.h"
 
 void rp_panel_title(const struct rp_panel *panel, const char *title, const char *format, ...)
 {
@@ -35,14 +35,20 @@ void rp_panel_shares(struct rp_panel *panel, double most, int parts_max)
     }
 }
 
-void rp_panel_rows(const struct rp_panel *panel)
+/* Rows after a start in the middle of a stream are numbered from there: a short text of a large
+ * number could not tell them apart. */
+void rp_panel_rows(const struct rp_panel *panel, uint64_t first_row)
 {
     char text[RP_CMD_TEXT_BYTES];
     uint64_t step = (uint64_t)rp_page_round_up(rp_larger(panel->x_end / 8, 1));
     for (uint64_t row = 0; (double)row <= panel->x_end; row += step)
         fprintf(panel->out, "<text class=\"d m\" x=\"%.1f\" y=\"%.1f\">%s%s</text>\n",
                 rp_panel_x(panel, (double)row), panel->top + panel->height + 16,
-                row > 0 ? "" : "row ", rp_cmd_short_text((double)row, text));
+                row == 0    ? "row "
+                : first_row ? "+"
+                            : "",
+                row == 0 && first_row ? rp_cmd_count_text(first_row, text)
+                                      : rp_cmd_short_text((double)row, text));
 }
 
 void rp_panel_bar(const struct rp_panel *panel, const char *class, double from, double to,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drawing.c — the picture as a whole. Every text of a config is written by rp_words_html, which
  * escapes it. */
-#include "plan/drawing.h"
-
 #include <inttypes.h>
 
 #include "cmd.h"
 #include "explain/explain.h"
 #include "page_file.h"
+#include "plan/axes.h"
+#include "plan/mixture.h"
+#include "plan/panels.h"
 
 #define HEADER_HEIGHT 72.0
 
@@ -49,6 +50,7 @@ static void header(FILE *out, const struct rp_picture *picture, const struct rp_
                    bool is_complete)
 {
     char rows[RP_CMD_TEXT_BYTES], seq_len[RP_CMD_TEXT_BYTES], tokens[RP_CMD_TEXT_BYTES];
+    char first[RP_CMD_TEXT_BYTES];
     fputs("<title>ringpack plan: ", out);
     rp_words_html(out, picture->config->run);
     fputs("</title>\n<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n"
@@ -56,11 +58,13 @@ static void header(FILE *out, const struct rp_picture *picture, const struct rp_
           out);
     rp_words_html(out, picture->config->run);
     fprintf(out,
-            "</text>\n<text class=\"d\" x=\"24\" y=\"58\">%s rows of %s tokens%s: %s tokens of "
+            "</text>\n<text class=\"d\" x=\"24\" y=\"58\">%s rows of %s tokens%s%s%s: %s tokens of "
             "documents</text>\n<text class=\"d e\" x=\"976\" y=\"58\">ringpack "
             "%s</text>\n",
             rp_cmd_count_text(picture->rows, rows),
             rp_cmd_count_text(picture->config->seq_len, seq_len),
+            picture->first_row ? " from row " : "",
+            picture->first_row ? rp_cmd_count_text(picture->first_row, first) : "",
             is_complete ? "" : " (the stream is longer)",
             rp_cmd_count_text(counts->emitted, tokens), RP_VERSION);
 }

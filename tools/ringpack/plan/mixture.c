@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mixture.c — the shares of sources over the rows, one band for each, on top of each other. */
+/* One band for each source, on top of each other. */
+#include "plan/mixture.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,7 +11,7 @@
 #include "base/mem.h"
 #include "cmd.h"
 #include "explain/explain.h"
-#include "plan/drawing.h"
+#include "plan/axes.h"
 
 #define LEGEND_COLUMNS 3
 #define LEGEND_WIDTH 304.0
@@ -142,7 +144,8 @@ static void tell_column(const struct rp_panel *panel, const struct rp_picture *p
 {
     uint64_t first = place * picture->rows_per_column, rows = picture->columns[place].rows;
     rp_panel_bar(panel, "o", (double)first, (double)(first + rows), panel->y_end);
-    fprintf(panel->out, "rows %" PRIu64 " to %" PRIu64, first, first + rows - 1);
+    fprintf(panel->out, "rows %" PRIu64 " to %" PRIu64, picture->first_row + first,
+            picture->first_row + first + rows - 1);
     for (uint32_t band = 0; band < bands->count; band++) {
         fputs("\n", panel->out);
         band_name(panel->out, picture->config, bands, band);
@@ -171,5 +174,5 @@ void rp_draw_mixture(FILE *out, const struct rp_picture *picture, const struct r
         draw_band(&panel, picture, bands, band, lower);
     for (size_t i = 0; i < RP_PICTURE_COLUMNS && picture->columns[i].rows > 0; i++)
         tell_column(&panel, picture, bands, i);
-    rp_panel_rows(&panel);
+    rp_panel_rows(&panel, picture->first_row);
 }

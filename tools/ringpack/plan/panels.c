@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* panels.c — padding over the rows, lengths of documents, and cost by rank. */
+#include "plan/panels.h"
+
 #include <inttypes.h>
 
 #include "base/bits.h"
 #include "cmd.h"
-#include "plan/drawing.h"
+#include "plan/axes.h"
 
 #define BARS_MAX 256u /* of ranks; above that a bar is the largest of several ranks */
 
@@ -46,10 +47,11 @@ void rp_draw_padding(FILE *out, const struct rp_picture *picture,
         uint64_t first = i * picture->rows_per_column, rows = picture->columns[i].rows;
         rp_panel_bar(&panel, "a", (double)first, (double)(first + rows), padding_in(picture, i));
         fprintf(out, "rows %" PRIu64 " to %" PRIu64 ": %" PRIu64 " tokens of padding, %.3f %%",
-                first, first + rows - 1, picture->columns[i].padding, 100 * padding_in(picture, i));
+                picture->first_row + first, picture->first_row + first + rows - 1,
+                picture->columns[i].padding, 100 * padding_in(picture, i));
         rp_panel_bar_end(&panel);
     }
-    rp_panel_rows(&panel);
+    rp_panel_rows(&panel, picture->first_row);
 }
 
 /* ---- lengths of documents -------------------------------------------------------------------- */

@@ -11,11 +11,14 @@
 #include "base/mem.h"
 
 int rp_picture_open(struct rp_picture *picture, const struct rp_config *config,
-                    const struct rp_corpus *corpus, struct rp_error *error)
+                    const struct rp_corpus *corpus, uint64_t first_row, struct rp_error *error)
 {
     size_t cells = (size_t)RP_PICTURE_COLUMNS * config->source_count;
-    *picture = (struct rp_picture){
-        .config = config, .corpus = corpus, .steps = rp_steps_of(config, 0), .rows_per_column = 1};
+    *picture = (struct rp_picture){.config = config,
+                                   .corpus = corpus,
+                                   .steps = rp_steps_of(config, 0),
+                                   .first_row = first_row,
+                                   .rows_per_column = 1};
     picture->source_tokens = rp_calloc(cells, sizeof *picture->source_tokens);
     picture->ranks = rp_calloc(picture->steps.ranks, sizeof *picture->ranks);
     return picture->source_tokens && picture->ranks

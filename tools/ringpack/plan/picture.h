@@ -32,6 +32,7 @@ struct rp_picture {
     const struct rp_config *config;
     const struct rp_corpus *corpus;
     struct rp_steps steps;
+    uint64_t first_row;             /* of those that are counted */
     uint64_t rows, rows_per_column; /* rows_per_column doubles when the columns are used up */
     struct rp_picture_column columns[RP_PICTURE_COLUMNS];
     uint64_t *source_tokens; /* [column * sources + source] */
@@ -42,8 +43,9 @@ struct rp_picture {
 };
 
 RP_MUST_CHECK int rp_picture_open(struct rp_picture *picture, const struct rp_config *config,
-                                  const struct rp_corpus *corpus, struct rp_error *error);
-/** Count the next row; the first is row 0. */
+                                  const struct rp_corpus *corpus, uint64_t first_row,
+                                  struct rp_error *error);
+/** Count the next row; the first is first_row. */
 void rp_picture_add(struct rp_picture *picture, const struct rp_row *row);
 void rp_picture_close(struct rp_picture *picture); /* after a failure of rp_picture_open, too */
 

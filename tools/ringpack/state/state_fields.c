@@ -155,7 +155,7 @@ json_t *rp_saved_fields(const void *token, size_t bytes, struct rp_error *error)
     if (code == 0) {
         add_number(fields, "", "next_row", header.next_row);
         add_number(fields, "", "token_version", header.version);
-        if (rp_state_knows(reader.digest))
+        if (rp_hash128_is_known(reader.digest))
             add(fields, DIGEST, "%s", rp_hash128_hex(reader.digest, hex));
         code = add_contract(fields, token, bytes, error);
     }

@@ -65,7 +65,7 @@ class Chats:
         self.specials = Specials(special_tokens(backend) if backend else {})
 
     def take(self, line):
-        """A line of which the names of special tokens are hidden, where they are to be text."""
+        """The line with the names of special tokens hidden, if they are to be text."""
         line = {**line}
         if isinstance(line.get("tools"), str):
             line["tools"] = json.loads(line["tools"])
@@ -208,7 +208,7 @@ def are_chats(request, table, name):
 
 
 def lines_of(table, name):
-    """(place, line) of each row, where a line has what a line of JSONL would have. Rows that are
+    """(place, line) of each row; a line has the fields of a line of JSONL. Rows that are
     null are none, and pairs of two empty texts."""
     pairs = are_pairs(table.request, name)
     kinds = {key: table.column(key) for key in (("prompt", "completion") if pairs else (name,))}

@@ -21,8 +21,8 @@ BATCH_BYTES = 16 << 20  # of a table, about
 
 
 class Refused(Exception):
-    """What cannot be done: an error by name, what is wrong, and what to do. One of a row says
-    nothing against the others of its file."""
+    """A refusal: the name of its error, the fault, and the next step. The refusal of a row does not
+    concern other rows of the file."""
 
     def __init__(self, name, message, hint="", of_row=False):
         super().__init__(message)
@@ -88,7 +88,7 @@ def is_mask(request, name):
 
 
 def numbers(request, name, value):
-    """An array of ids, or of entries of a mask, which may be real numbers; or what it is."""
+    """An array of ids, or of entries of a mask (maybe real numbers); else the name of its kind."""
     if isinstance(value, list) and (not value or isinstance(value[0], (list, dict, str))):
         return Wrong(f"list<{type(value[0]).__name__}>") if value else numpy.empty(0, "i8")
     try:
@@ -104,7 +104,7 @@ def numbers(request, name, value):
 
 
 def foreign(request, name, found):
-    """What stands for a value that is neither ids nor text: None, if nobody asked for it."""
+    """The replacement of a value that is neither ids nor text; None if not requested."""
     named = name in USUAL_IDS or name == request["column"] or is_mask(request, name)
     return Wrong(found) if named else None
 
@@ -159,7 +159,7 @@ def filled(rows, name):
 
 
 def kind_of(column):
-    """What a column that has no ids is, for people; None if it may have some."""
+    """The kind of a column without ids, for messages; None if it may have ids."""
     if isinstance(column, Messages):
         return "lists of messages"
     return "text" if isinstance(column, list) else getattr(column, "found", None)

@@ -344,7 +344,7 @@ def tar_values(request, member, ending, archive):
 
 
 def json_value(request, name, value):
-    """Ids or a text. A null is an empty one; None for anything else that nobody asked for."""
+    """Ids or a text. A null is an empty one; None for other values that were not requested."""
     if value is None:
         value = [] if name in USUAL_IDS else "" if name in (request["column"], "text") else None
     if isinstance(value, list):

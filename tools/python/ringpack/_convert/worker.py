@@ -238,7 +238,7 @@ def named_bad(refused, named=[0]):  # noqa: B006
 
 
 def good_chats(make, lines, skips):
-    """(what was made, how many lines were skipped)."""
+    """(documents, number of skipped lines)."""
     made, bad = [], 0
     for line in lines:
         try:

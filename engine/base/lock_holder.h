@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lock_holder.h — which process has a lock of flock(2), for messages. */
+#ifndef RP_BASE_LOCK_HOLDER_H
+#define RP_BASE_LOCK_HOLDER_H
+
+#define RP_LOCK_HOLDER_BYTES 160
+
+/** "process PID (NAME)" of the file that is open as `fd`; of several that share the lock, the first
+ * one. If /proc/locks does not know it, because the process is of another machine or container:
+ * "a process that is not of this machine or container". Returns `text`. */
+char *rp_lock_holder(int fd, char text[RP_LOCK_HOLDER_BYTES]);
+
+#endif
