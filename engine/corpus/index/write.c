@@ -14,6 +14,8 @@
 
 /* Pages whose hashes are made at once. */
 #define PART_PAGES 1024u
+/* Segments of so many bytes are written from memory, larger ones through a mapping. */
+#define MEMORY_BYTES_MAX (1u << 20)
 
 static int fail_errno(const struct rp_index_writer *writer, const char *what,
                       struct rp_error *error)
@@ -30,9 +32,22 @@ static uint64_t align(uint64_t offset, uint64_t bytes)
     return rp_align_up(offset, bytes > RP_MAP_COPY_BYTES_MAX ? RP_BLOCK_BYTES : 8);
 }
 
+/* A mapping costs more than the writing of few bytes, as a sidecar mostly has. */
+static int take_memory(struct rp_index_writer *writer, uint64_t begin, uint64_t end,
+                       struct rp_error *error)
+{
+    writer->map_at = begin;
+    writer->map_bytes = end - begin;
+    writer->memory = writer->map = rp_calloc((size_t)writer->map_bytes, 1);
+    return writer->map ? 0
+                       : rp_fail(error, -ENOMEM, NULL, "%s: no memory to write it", writer->path);
+}
+
 static int map_file(struct rp_index_writer *writer, uint64_t begin, uint64_t end,
                     struct rp_error *error)
 {
+    if (end - begin <= MEMORY_BYTES_MAX)
+        return take_memory(writer, begin, end, error);
     int number = posix_fallocate(writer->fd, (off_t)begin, (off_t)(end - begin));
     if (number != 0)
         return rp_fail(error, -number, "make room, and run the command again: it goes on",
@@ -75,9 +90,10 @@ int rp_index_place(struct rp_index_writer *writer, struct rp_index *draft, struc
 
 void rp_index_writer_close(struct rp_index_writer *writer)
 {
-    if (writer->map)
+    if (writer->map && !writer->memory)
         munmap(writer->map, (size_t)writer->map_bytes);
-    writer->map = NULL;
+    free(writer->memory);
+    writer->map = writer->memory = NULL;
 }
 
 void rp_index_put_first(const struct rp_index_segment *segment, uint32_t shard, uint64_t documents)
@@ -209,6 +225,9 @@ int rp_index_write_head(struct rp_index_writer *writer, struct rp_index *draft,
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory to write it", writer->path);
     draft->root = rp_hash128(head, bytes);
     int code = rp_file_write_at(writer->fd, writer->path, head, bytes, draft->end, error);
+    if (code == 0 && writer->memory)
+        code = rp_file_write_at(writer->fd, writer->path, writer->memory, (size_t)writer->map_bytes,
+                                writer->map_at, error);
     free(head);
     /* what the slot points to is on the disk before the slot is */
     if (code == 0 && writer->end && fsync(writer->fd) < 0)
