@@ -269,8 +269,6 @@ void rp_index_encode_segment(const struct rp_index_segment *segment, uint8_t *by
 void rp_index_decode_segment(const uint8_t *bytes, struct rp_index_segment *segment);
 void rp_index_encode_column(const struct rp_index_column *column, uint8_t *bytes);
 void rp_index_decode_column(const uint8_t *bytes, struct rp_index_column *column);
-void rp_index_store_fingerprint(uint8_t *bytes, const struct rp_fingerprint *fingerprint);
-struct rp_fingerprint rp_index_load_fingerprint(const uint8_t *bytes);
 
 /** The texts of a source: what was declared. In the order of enum rp_index_text; those that were
  * found are empty. The strings are the spec's, the number's text is in `eos`. */

@@ -312,7 +312,7 @@ static int open_head(struct rp_index *index, const uint8_t *slot, struct rp_erro
     uint64_t texts_at = RP_INDEX_HEAD_BYTES + RP_INDEX_ENTRY_BYTES * (sources + segments + columns);
     if (sources == 0 || texts_at > bytes)
         return damaged(index, -RP_E_CORRUPT, "bytes of the head, at least", texts_at, bytes, error);
-    index->fingerprint = rp_index_load_fingerprint(head + 40);
+    memcpy(&index->fingerprint, head + 40, sizeof index->fingerprint);
     index->source_count = (uint32_t)sources;
     index->sources = rp_calloc((size_t)sources, sizeof *index->sources);
     index->segments = rp_calloc((size_t)segments, sizeof *index->segments);

@@ -179,7 +179,7 @@ static uint8_t *make_head(const struct rp_index *draft, size_t *bytes_out)
     rp_store_u32(head + 16, draft->column_count);
     rp_store_u64(head + 24, draft->shard_count);
     rp_store_u64(head + 32, texts);
-    rp_index_store_fingerprint(head + 40, &draft->fingerprint);
+    memcpy(head + 40, &draft->fingerprint, sizeof draft->fingerprint);
     uint8_t *entry = head + RP_INDEX_HEAD_BYTES, *text = head + before;
     for (uint32_t s = 0; s < draft->source_count; s++, entry += RP_INDEX_ENTRY_BYTES) {
         rp_index_encode_source(&draft->sources[s], (uint64_t)(text - head) - before, entry);
