@@ -62,6 +62,7 @@ class Ledger:
 
 
 # ---- what is read --------------------------------------------------------------------------------
+PROFILES = ["full", "min", "hf", "megatron", "grain", "olmo", "torchtitan"]
 
 
 def write_corpus(folder, program):
@@ -99,7 +100,7 @@ def draw_config(generator, folder):
         "num_epochs": generator.choice([1, 2, "endless"]),
         "batch_size": rows,
         "global_batch_size": rows * generator.choice([1, 2, 4, 6, 12]),
-        "profile": generator.choice(["full", "min", "hf", "megatron", "grain", "olmo", "torchtitan"]),
+        "profile": generator.choice(PROFILES),
         "token_dtype": generator.choice(["auto", "i32", "i64"]),
         "checkpoint_dir": "unused",
         "checkpoint_keep": generator.choice([2, 3]),
