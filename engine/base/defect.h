@@ -42,6 +42,7 @@
     X(forget_queries, "objects that only the queries of their URLs tell apart share files")        \
     X(forget_raised_alerts, "a watcher that is started again raises alerts again")                 \
     X(forget_shard_stamp, "the time of a shard is not compared with its manifest")                 \
+    X(forget_shard_stamp, "the time of a shard is not compared with its corpus index")             \
     X(forget_names, "an engine does not recreate its files in the run directory")                  \
     X(import_from_here, "a Python process imports from the current directory first")               \
     X(forget_waits_at_merge, "the history of waits loses half of them when its periods double")    \
@@ -152,13 +153,12 @@
     X(trust_finished_parts, "a part of an earlier conversion is joined, whatever its hash says")   \
     X(trust_olmo_rows, "rows of OLMo's documents are not compared with each other and the file")   \
     X(trust_syncfs, "many new files are renamed once a syncfs has written them, without an fsync") \
-    X(trust_manifest_pages, "pages of a manifest are not compared with their hashes")              \
     X(trust_index_extents, "an index is not compared with the size of its token file")             \
+    X(trust_index_pages, "pages of an index are not compared with their hashes")                   \
     X(trust_release_word, "a trainer's release word is used unchecked")                            \
     X(trust_unread_save, "a save counts as verified before it was read back")                      \
     X(trust_sample_offsets, "offsets in MDS and litData are not compared with the file")           \
     X(trust_table_extents, "the place of a document is not compared with the size of the file")    \
-    X(trust_table_pages, "pages of a sidecar's table are not compared with their hashes")          \
     X(trust_scrubbed_once, "a kept checkpoint that is found damaged still counts as one")          \
     X(trust_seen_blocks, "a block of a mapped file is compared once and then trusted")             \
     X(trust_spans, "spans in a file of spans are not compared with the length of their document")  \

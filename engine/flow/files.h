@@ -198,7 +198,7 @@ static inline bool rp_files_is_checked(const struct rp_files *files,
     return transfer->mapped_shard && files->files[transfer->mapped_shard - 1].checked;
 }
 
-/* A corpus with a manifest is opened shard by shard, as they are used: so many at a start at most.
+/* Shards of a corpus index are opened as they are used: so many at a start at most.
  */
 #define RP_FILES_AT_START 64u
 
