@@ -41,7 +41,6 @@
     X(forget_detach, "the end of a connection does not change the state of its seat")              \
     X(forget_queries, "objects that only the queries of their URLs tell apart share files")        \
     X(forget_raised_alerts, "a watcher that is started again raises alerts again")                 \
-    X(forget_shard_stamp, "the time of a shard is not compared with its manifest")                 \
     X(forget_shard_stamp, "the time of a shard is not compared with its corpus index")             \
     X(forget_names, "an engine does not recreate its files in the run directory")                  \
     X(import_from_here, "a Python process imports from the current directory first")               \

@@ -74,18 +74,23 @@ WRAP(int, utimensat, int at, const char *path, const struct timespec times[2], i
     return 0; /* times of files are not simulated */
 }
 
-WRAP(int, mkdir, const char *path, mode_t mode)
+WRAP(int, mkdirat, int at, const char *path, mode_t mode)
 {
     (void)mode;
     char name[64];
     sim_step();
-    struct sim_node *directory = sim_walk(-1, path, name);
+    struct sim_node *directory = sim_walk(at, path, name);
     if (!directory)
         return -1;
     if (!name[0] || sim_entry_find(directory, name))
         return fail_with(EEXIST);
     sim_entry_add(directory, name, sim_node_new(SIM_DIRECTORY));
     return 0;
+}
+
+WRAP(int, mkdir, const char *path, mode_t mode)
+{
+    return __wrap_mkdirat(-1, path, mode);
 }
 
 WRAP(int, rmdir, const char *path)
