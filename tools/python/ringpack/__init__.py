@@ -8,16 +8,15 @@
             loss = train(batch["input_ids"].to(device), batch["labels"].to(device))
             save({"model": model.state_dict(), "loader": loader.state_dict()})
 
-See Loader for how it finds or starts its engine, Batch for what a batch holds and who owns it, and
+See Loader for how it finds or starts its engine, Batch for its contents and who owns them, and
 Replay for the batches of any step again.
 """
 
 import os as _os
 from typing import Any, Optional
 
-# A module that half an installation or half a removal lacks would else be missed when it is
-# imported, which for some is in the middle of a training. (Other loaders are those of frozen
-# programs.)
+# Without this check, half an installation or half a removal fails when a missing module is first
+# imported, for some modules in the middle of a training. (Frozen programs have other loaders.)
 if type(__spec__.loader).__name__ == "SourceFileLoader":
     _folder = _os.path.dirname(_os.path.abspath(__file__))
     _there = {*_os.listdir(_folder)}
@@ -30,7 +29,7 @@ if type(__spec__.loader).__name__ == "SourceFileLoader":
         *("_torch.py", "_views.py", "batch.py", "callbacks.py", "errors.py", "hf.py"),
         *("loader.py", "profiles.py", "replay.py", "trainer.py"),
     }
-    if "bin" in _there or "libringpack.so" in _there:  # from a wheel, which brings both
+    if "bin" in _there or "libringpack.so" in _there:  # from a wheel, which contains both
         _wanted |= {"bin", "libringpack.so"}
     if not _wanted <= _there:
         raise ImportError(
@@ -55,14 +54,14 @@ __all__ = ["Batch", "Loader", "Replay", "ReplayedBatch", "checkpoint", "stat"]
 __all__ += ["export_state", "import_state"]
 __all__ += errors.__all__
 __version__: str
-"""Version of the library that the package has loaded, or loads when this is asked for."""
+"""Version of the loaded library; if none is loaded yet, this loads it."""
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         try:
             return _library_version()
-        except errors.RingpackError as failure:  # what getattr() with a default expects
+        except errors.RingpackError as failure:  # getattr() with a default expects AttributeError
             raise AttributeError(str(failure)) from failure
     if name == "hf":
         from importlib import import_module
@@ -72,9 +71,12 @@ def __getattr__(name: str) -> Any:
 
 
 def stat(run: str = "default", run_dir: Optional[FilePath] = None) -> dict[str, Any]:
-    """What a running engine says of itself, as a dict: the keys of `ringpack stat --json`.
+    """The status of a running engine as a dict: the keys of `ringpack stat --json`.
 
-    run_dir: folder of its socket, when it is not the default one. EngineGoneError: no such engine.
+    run: str; name of the run ("default").
+    run_dir: path; folder of the engine's socket. Default: the engine's default.
+
+    EngineGoneError: no such engine.
     """
     import json
 
@@ -83,7 +85,7 @@ def stat(run: str = "default", run_dir: Optional[FilePath] = None) -> dict[str, 
 
 
 def checkpoint(run: str = "default", run_dir: Optional[FilePath] = None) -> str:
-    """Have a running engine write a checkpoint. Returns its path, once it is durable. A
+    """Make a running engine write a checkpoint. Returns its path, once it is durable. A
     RuntimeWarning says that it has no prefetched rows, because a token file has changed.
 
     Arguments and errors as of stat(); UsageError: the engine has no checkpoint_dir."""

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batch: a mapping of names to arrays that lie in the engine's memory, read without a copy.
+"""A batch: a mapping of names to arrays in the engine's memory, read without a copy.
 
 Ownership. A batch holds a *lease* on its slot of the ring. Every view (array or tensor, and every
-slice of one) keeps the lease, so the memory below a view never changes and never goes away,
-whatever happens to the batch, the loader or the engine. The slot goes back to the engine, once,
-when the batch has been closed and its last view is gone:
+slice of one) keeps the lease, so the memory of a view never changes and never goes away before the
+view, even if the batch is closed, the loader ends or the engine dies. The slot goes back to the
+engine, once, when the batch has been closed and its last view is gone:
 
 * the loader's next step, ``with batch:`` and garbage collection *close*: views that are still alive
   keep the slot, and it goes back when they die;
-* ``batch.release()`` means "now": it raises LeaseError, which names the views, if it cannot.
+* ``batch.release()`` means "now": if it cannot, it raises LeaseError, which names the views.
 
 A closed batch gives no more views (ReleasedError). Its numbers stay readable.
 
-Read-only. Arrays are read-only and cannot be made writable. Tensors of torch are copies that may be
-written to: all that a batch gives of one section share its memory, which is page-locked where the
-ring is. With copy=False they are views of the ring. Torch has no read-only tensors: writing into
-such a view, in place, kills the process with SIGSEGV. batch.to(device) and batch.copy() always give
-memory of the caller's.
+Read-only. Arrays are read-only and cannot be made writable. Tensors of torch are writable copies:
+all copies of one section of a batch share memory, which is page-locked if the ring is. With
+copy=False, tensors are views of the ring. Torch has no read-only tensors: writing into such a view,
+in place, kills the process with SIGSEGV. batch.to(device) and batch.copy() always return memory of
+the caller's.
 """
 
 import gc
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .profiles import Field
 
 
-new = object.__new__  # of a Batch, whose own __new__ would take as long as the rest of a step
+new = object.__new__  # Batch's own __new__ would take as long as the rest of a step
 _BEFORE_THAT = (
     "take views before that, or copies: batch.copy(), Loader(copy=True), or Loader(keep=N); for a "
     "Trainer of transformers, which holds several batches, ringpack.hf.attach(trainer, loader)"
@@ -46,7 +46,7 @@ def _of_another_run(what: str) -> RingpackError:
 
 
 class Form:
-    """What `batch[name]` gives, the same for all batches of a loader."""
+    """Names, shapes and kinds of the values of `batch[name]`: one for all batches of a loader."""
 
     __slots__ = (
         *("client", "fields", "is_own", "kind", "looks", "names", "places", "sections", "shape"),
@@ -56,13 +56,13 @@ class Form:
     client: Any
     kind: str
     is_own: bool  # tensors of torch are copies
-    tensor: Optional[Callable[[Any], Any]]  # of a numpy array; None: that is what is wanted
-    shape: int  # of the view of a section: ROWS, FLAT
-    sections: tuple[str, ...]  # that the run has
-    fields: "Mapping[str, Field]"  # of a profile; none = the sections
-    places: Mapping[str, tuple[str, int]]  # of the names of sections: the section, and the shape
-    looks: Mapping[str, Look]  # of the same names
-    names: tuple[str, ...]  # of the fields, or of the sections that are tensors of this kind
+    tensor: Optional[Callable[[Any], Any]]  # makes one from a numpy array; None: arrays are wanted
+    shape: int  # shape of a section's view: ROWS, FLAT
+    sections: tuple[str, ...]  # sections of the run
+    fields: "Mapping[str, Field]"  # fields of a profile; empty: use the sections
+    places: Mapping[str, tuple[str, int]]  # by name: the section, and the shape
+    looks: Mapping[str, Look]  # by the same names
+    names: tuple[str, ...]  # names of the fields, or of the sections that have tensors of this kind
     went_on: str  # why the loader's next step closes a batch
 
     def __init__(self, **all_of_them: Any):
@@ -71,14 +71,14 @@ class Form:
 
 
 class Document(NamedTuple):
-    """A part of a document in a row of a batch, and where it comes from."""
+    """A part of a document in a row of a batch, and its origin."""
 
-    source: int  # its place in `sources`
-    document: int  # of the source
+    source: int  # index in `sources`
+    document: int  # number within the source
     offset: int  # token of the document at which the part begins
     length: int  # in tokens
     file: str
-    row: int  # of the file: ds[row] of a table; else the number of the document
+    row: int  # row of the file: ds[row] of a table; else the number of the document
 
 
 def _number(name: str, text: str) -> Any:
@@ -86,7 +86,7 @@ def _number(name: str, text: str) -> Any:
 
 
 class Sections(Mapping[str, Any]):
-    """Names to views of one batch, all of one shape. Views are made when they are asked for."""
+    """Names to views of one batch, all of one shape. Views are made at access."""
 
     __slots__ = ("_batch", "_flat")
 
@@ -109,17 +109,17 @@ class Sections(Mapping[str, Any]):
 class Batch(Mapping[str, Any]):
     """The rows that one rank takes in one micro-step.
 
-    ``batch[name]`` is a section, if the run has it (``profile`` and ``sections`` of the
-    config choose). With a ``profile`` of a framework the mapping has that one's names instead
-    (ringpack.profiles); sections that it does not name can be had by these all the same. L is
-    seq_len, D is max_docs_per_row; a *fragment* is the part of a document that lies in one row:
+    ``batch[name]`` is a section, if the run has it (``profile`` and ``sections`` of the config
+    choose). With the ``profile`` of a framework the mapping has its names instead
+    (ringpack.profiles); other sections keep the names below. L is seq_len, D is
+    max_docs_per_row; a *fragment* is the part of a document that is in one row:
 
     ============== =================== =========================================================
     rows           (batch_size,)       row (global number), fragments, tokens; numpy records
     doc_lens       (batch_size, D)     int32; length of every fragment in tokens, then zeros
     input_ids      (batch_size, L)     tokens, then pad_id
-    labels         (batch_size, L)     next token of the fragment; -100 where there is none, or
-                                       where a mask leaves it out
+    labels         (batch_size, L)     next token of the fragment; -100 if there is none, or a mask
+                                       leaves it out
     position_ids   (batch_size, L)     0, 1, … within each fragment
     segment_ids    (batch_size, L)     int32; 1, 2, … by fragment, 0 on padding
     loss_mask      (batch_size, L)     float32; 1 where the label is a token
@@ -128,7 +128,7 @@ class Batch(Mapping[str, Any]):
     provenance     (batch_size, D)     document, offset, source, length; numpy records
     ============== =================== =========================================================
 
-    ``batch.flat()`` has the same bytes as 1-D views. See the module for who owns what, how long.
+    ``batch.flat()`` has the same bytes as 1-D views. The module's help defines ownership.
     """
 
     __slots__ = ("__weakref__", "_form", "_lease", "_made", "_terms", "_why")
@@ -146,8 +146,8 @@ class Batch(Mapping[str, Any]):
     sum_len_squared: int = _number("sum_len_squared", "Sum of squared fragment lengths: tokens².")
 
     def __new__(cls, values: Any = None) -> Any:
-        """A dict of `values`: who moves a mapping to a device, as transformers and accelerate do,
-        makes another of its type."""
+        """A dict of `values`: transformers and accelerate build a mapping of the same type when
+        they move one to a device."""
         return new(cls) if values is None else dict(values)
 
     # Filled in by batch_of() and Loader.next: an __init__ would cost as much as the object, in
@@ -155,13 +155,20 @@ class Batch(Mapping[str, Any]):
     _lease: Optional[Lease]  # None: closed
     _terms: Terms
     _form: Form
-    _made: dict[Any, Any]  # what is the caller's, once there is any: by name, section, its shape
-    _why: str  # it is closed; set before _lease is None, as another thread may read it in between
+    _made: dict[Any, Any]  # the caller's tensors, once there are any: by name, by section and shape
+    _why: str  # why it is closed; set before _lease is None, as other threads may read it meanwhile
 
     def view(self, name: str, *, flat: Optional[bool] = None, kind: Optional[str] = None) -> Any:
-        """One section, by the names above. flat: 1-D, otherwise a row of the batch is a row of the
-        view. kind: "numpy", "torch" or "jax"; records (rows, provenance) are always numpy. Default:
-        as the loader says. Tensors of torch are views with copy=False only."""
+        """One section as a view; as a tensor of torch, a copy unless the loader has copy=False.
+
+        Parameters
+        ----------
+        name: a name of the table above. KeyError if the run lacks this section.
+        flat: True: 1-D; False: a row of the batch is a row of the view. Default: the loader's.
+        kind: "numpy", "torch" or "jax"; records (rows, provenance) are always numpy. Default: the
+            loader's return_type. ValueError for another word.
+
+        ReleasedError: the batch is closed."""
         form = self._form
         shape = form.shape if flat is None else FLAT if flat else ROWS
         tensor = form.tensor
@@ -187,8 +194,8 @@ class Batch(Mapping[str, Any]):
         return self._lease
 
     def adopt(self, array: Any) -> Any:
-        """A numpy array of the caller's as the kind of tensor that `batch[name]` gives, page-locked
-        as those are: one tensor that is not makes the copies of all wait for the GPU."""
+        """Convert a numpy array of the caller's to the loader's kind of tensor, page-locked if the
+        ring is: one tensor that is not makes the copies of all tensors wait for the GPU."""
         if self._form.kind == "torch":
             mine = array if array.flags.writeable else array.copy()
             tensor = import_torch().from_numpy(mine)
@@ -200,14 +207,18 @@ class Batch(Mapping[str, Any]):
         return Sections(self, flat=True)
 
     def copy(self) -> dict[str, Any]:
-        """A dict of copies, which are the caller's: arrays and tensors that can be written to, also
-        after the batch is closed. For copies to a GPU they are page-locked where the ring is."""
+        """A dict of copies, which are the caller's: writable arrays and tensors, which outlive the
+        batch. They are page-locked if the ring is, for copies to a GPU."""
         is_locked = self._is_locked()
         return {name: own(self._newest(name), is_locked) for name in self._form.names}
 
     def to(self, device: Any, non_blocking: bool = False) -> dict[str, Any]:
-        """A dict with copies of the tensors on a device of torch, which may be the CPU; other
-        values stay as they are."""
+        """A dict with copies of the tensors on a device; other values are passed through.
+
+        Parameters
+        ----------
+        device: a device of torch, which may be the CPU.
+        non_blocking: True: return before copies to a GPU are complete, as torch does (False)."""
         copies = {name: self._moved(name, device, non_blocking) for name in self._form.names}
         pins = self._lease.client.pins if self._lease is not None else None
         if pins is not None:
@@ -222,23 +233,24 @@ class Batch(Mapping[str, Any]):
         return view.clone() if moved.data_ptr() == view.data_ptr() else moved
 
     def _is_locked(self) -> bool:
-        """Whether the ring is page-locked."""
+        """Return True if the ring is page-locked."""
         pins = self._form.client.pins
         return pins is not None and pins.locks()
 
     def record_stream(self, stream: Any) -> None:
-        """Keep the batch's memory until the GPU has done what is on this torch.cuda.Stream when the
-        last view dies, as torch.Tensor.record_stream does for memory of the GPU. For copies on a
-        stream that was not the current one when the view was made. Call it before the batch is
-        closed. Without pin_memory there is nothing to wait for, and it does nothing."""
+        """Keep the batch's memory, once the last view dies, until the GPU has finished all work
+        that is then queued on this torch.cuda.Stream; torch.Tensor.record_stream does so for GPU
+        memory. For copies on a stream that was not current when the view was made. Call it before
+        the batch is closed (ReleasedError). Without pin_memory it does nothing, as no copy is
+        pending."""
         pins = self._open_lease("call record_stream() before that").client.pins
         if pins is not None:
             pins.note_stream(self._terms.info, stream)
 
     def documents(self) -> list[list[Document]]:
-        """For each row the documents that it has parts of, with the file and the row of each in the
-        original data set, where its url and its text are. The run needs the section `provenance`
-        (`profile: full`, or `sections`), and its engine has to be alive: it is asked."""
+        """The documents in each row, with the file and the row of each in the original data set,
+        which has its url and its text. The run needs the section `provenance` (`profile: full`, or
+        `sections`; else KeyError). Its engine answers this and must be alive (EngineGoneError)."""
         import numpy
 
         parts = self.view("provenance", flat=False, kind="numpy")
@@ -257,16 +269,22 @@ class Batch(Mapping[str, Any]):
     def explain(
         self, config: Optional[FilePath] = None, *, program: Optional[FilePath] = None
     ) -> list[dict[str, Any]]:
-        """What `ringpack explain --json` says of each fragment: row, step, micro_batch, rank,
+        """The records of `ringpack explain --json`, one per fragment: row, step, micro_batch, rank,
         fragment (its number in the row), place (its first token in the row), tokens, source,
-        source_number, document, offset, epoch, file, byte_offset, file_row, and the text, where a
-        tokenizer is known; ids are the tokens of this batch. That program is asked, about the
-        engine of this run, or about a config or a checkpoint that is given: where the engine's own
-        config cannot be read (another container), or the run has ended. Its answer is compared
-        with this batch, by the tokens of each fragment and by provenance, if the batch has that
-        section; tokens of objects in a store are not read, so without provenance only the number of
-        fragments and of tokens of each of their rows is compared. Text may hold whatever the
-        documents hold: escape it before it is shown. program: path of `ringpack`."""
+        source_number, document, offset, epoch, file, byte_offset, file_row, and the text, if a
+        tokenizer is known; ids are the tokens of this batch. Text may contain any characters of the
+        documents: escape it before it is shown.
+
+        Parameters
+        ----------
+        config: path of a config or a checkpoint, if the run has ended or the engine's own config
+            cannot be read (another container). Default: the engine of this run is queried.
+        program: path of `ringpack`. Default: see Loader.
+
+        Fragments are compared with this batch by their tokens, and by provenance if the batch has
+        that section. Tokens of objects in a store are not read: without provenance only the numbers
+        of fragments and of tokens in each of their rows are compared. RingpackError: a difference
+        was found."""
         rows = self.view("rows", kind="numpy")
         ids = self.view("input_ids", flat=False, kind="numpy")
         places = {int(row["row"]): place for place, row in enumerate(rows) if row["fragments"]}
@@ -304,9 +322,9 @@ class Batch(Mapping[str, Any]):
         return records
 
     def digest(self, labels: bool = False) -> int:
-        """Digest of the rows (engine/plan/STREAM.md section 7), to be added up modulo 2**128.
+        """Digest of the rows (engine/plan/STREAM.md section 7); digests add up modulo 2**128.
 
-        With `labels`, the labelled digest: it covers labels or the loss mask, too."""
+        labels: True: the labelled digest, which also covers labels or the loss mask (False)."""
         held = self.view("rows", kind="numpy")  # refuses a closed batch; keeps the lease meanwhile
         assert self._lease is not None
         digest = self._lease.client.digest(self._terms.info, labels)
@@ -316,9 +334,9 @@ class Batch(Mapping[str, Any]):
     def release(self) -> None:
         """Give the slot back to the engine now. A second call does nothing.
 
-        Raises LeaseError when views are alive; the batch then stays as it was. Where two threads
-        took views of one section at once it may see those of only one: then it is close(), and the
-        slot goes back with the last view."""
+        Raises LeaseError if views are alive; the batch then stays as it was. If two threads took
+        views of one section at once, it may miss the views of one thread: then it acts as close(),
+        and the slot goes back with the last view."""
         if self._lease is None:
             return
         alive = self._lease.viewed()
@@ -333,11 +351,11 @@ class Batch(Mapping[str, Any]):
         self.close("was released")
 
     def close(self, why: str = "was closed") -> None:
-        """Give no more views; the slot goes back when the last view is gone. Again: nothing."""
+        """Give no more views; the slot goes back when the last view is gone. May be repeated."""
         self.end(why)
 
     def end(self, why: str) -> Optional[Lease]:
-        """close(), for a caller who sees to the lease."""
+        """close(), for a caller that ends the lease itself."""
         lease = self._lease
         if lease is not None:
             self._why, self._lease = why, None
@@ -360,10 +378,10 @@ class Batch(Mapping[str, Any]):
         field = form.fields.get(name)
         if callable(field):
             return field(self)
-        return self._view(name, form.shape, form.tensor)  # it says what there is
+        return self._view(name, form.shape, form.tensor)  # its error lists the sections
 
     def _own(self, name: str) -> Any:
-        """A tensor of the caller's: the same one each time, so writes to it are kept."""
+        """The caller's tensor of this name: the same object each time, so writes to it are kept."""
         if self._lease is None:
             self._open_lease()
         made = self._all_made()
@@ -374,7 +392,7 @@ class Batch(Mapping[str, Any]):
         return made[name]
 
     def _own_section(self, section: str, shape: int, look: Callable[[], Any]) -> Any:
-        """The same of a section, of which all shapes share their memory."""
+        """The caller's tensor of a section; its shapes share one memory."""
         made, lease = self._all_made(), self._open_lease()
         if (section, shape) not in made:
             first = made.get((section,))
@@ -393,15 +411,18 @@ class Batch(Mapping[str, Any]):
             return self._made
 
     def _newest(self, name: str) -> Any:
-        """A view, or the tensor that the caller has, and may have written to."""
+        """The caller's tensor if there is one, because it may have been written to; else a view."""
         made, place = getattr(self, "_made", {}), self._form.places.get(name)
         has_own = name in made or (place is not None and (place[0],) in made)
         is_open = self._form.kind == "torch" and self._lease is not None
         return self._own(name) if has_own and is_open else self._look(name)
 
     def state_dict(self, text: bool = False) -> dict[str, Any]:
-        """The position after this batch, as Loader.state_dict gives it: for loops that take batches
-        before they use them. Also of a closed batch, if it is one of the last 32."""
+        """The position after this batch, in the form of Loader.state_dict, for loops that take
+        batches before they use them. Also of a closed batch, if it is one of the last 32 (else
+        ReleasedError).
+
+        text: True: a string, for JSON (False: an array or tensor)."""
         form, info = self._form, self._terms.info
         token = form.client.state_after(info)
         if not token:
@@ -414,9 +435,10 @@ class Batch(Mapping[str, Any]):
 
     @property
     def epoch(self) -> int:
-        """Times that the whole corpus had been given before the end of this batch: 0 in the first
-        epoch. Of several sources the one that was given least often counts. A batch in which an
-        epoch ends is of the next one, as its last rows are. It costs a copy of the state."""
+        """Number of complete passes over the whole corpus before the end of this batch: 0 in the
+        first epoch. With several sources, the source with the fewest passes counts. A batch in
+        which an epoch ends belongs to the next one, as its last rows do. It costs a copy of the
+        state."""
         token = token_of(self.state_dict(text=True))
         epochs = epochs_of(token)
         return epoch_of(token) if epochs == 0 else min(epoch_of(token), epochs - 1)

@@ -8,18 +8,24 @@
         train(batch)
         log(step, batch, loader)
 
-Neither package is imported: what is given needs `add_scalar`, or `log`. What is logged, over the
-calls since the last time:
+Neither package is imported: any object with `add_scalar`, or `log`, will do. Figures cover the
+calls since the last log:
 
     tokens_per_second  tokens of this rank, without padding
-    wait_share         share of the time in which next() found nothing ready
-    waits              how often
+    wait_share         share of the time that next() spent waiting for a batch
+    waits              number of these waits
     fill               share of the rows that is not padding
     next_row           position
 
-and with stat=True, of what the engine said last: skew_rows, unsaved_rows, save_age_seconds, and
-share/NAME and epochs/NAME of each source. The engine is asked by a thread of its own, so that the
-training never waits for the answer; run_dir is as of the loader.
+Options of both classes, by keyword:
+
+    every    int: calls per log, from 1 on (10). ValueError below 1
+    stat     bool: add the engine's newest figures (False): skew_rows, unsaved_rows,
+             save_age_seconds, and share/NAME and epochs/NAME of each source. A separate thread
+             queries the engine, so the training never waits for the answer
+    run_dir  path: folder of the engine's socket, for stat. Default: as for ringpack.stat()
+    prefix   str: begins the name of each figure ("data/")
+    clock    callable: seconds, as a float (time.monotonic)
 """
 
 import threading
@@ -37,7 +43,7 @@ _OF_ENGINE = "skew_rows", "unsaved_rows", "save_age_seconds"
 
 
 class _Asker:
-    """What the engine of a run said last."""
+    """The newest stat of the engine of a run."""
 
     def __init__(self, ask: Callable[[], dict[str, Any]]):
         self._ask = ask
@@ -52,7 +58,7 @@ class _Asker:
     def _run(self) -> None:
         try:
             self.said = self._ask()
-        except Exception:  # an engine that is gone is no failure of the training
+        except Exception:  # a dead engine must not fail the training
             self.said = {}
 
 
@@ -82,7 +88,7 @@ class _Callback:
         self._asker: Optional[_Asker] = None
 
     def __call__(self, step: int, batch: Any, loader: Any) -> None:
-        """Once for each batch; every `every`-th call logs."""
+        """Call once per batch; every `every`-th call logs."""
         self._calls += 1
         before = self._before
         if before is not None and self._calls % self._every:
@@ -123,7 +129,7 @@ class _Callback:
 
 
 class TensorBoard(_Callback):
-    """Log to a torch.utils.tensorboard.SummaryWriter, or what has its `add_scalar`."""
+    """Log to a torch.utils.tensorboard.SummaryWriter, or another object with `add_scalar`."""
 
     def __init__(self, writer: Any, **options: Any):
         super().__init__(**options)
@@ -135,7 +141,7 @@ class TensorBoard(_Callback):
 
 
 class Wandb(_Callback):
-    """Log to what wandb.init() returned, or what has its `log`."""
+    """Log to the result of wandb.init(), or another object with `log`."""
 
     def __init__(self, run: Any, **options: Any):
         super().__init__(**options)

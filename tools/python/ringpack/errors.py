@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong: one class per code of include/ringpack/error.h.
+"""The package's exceptions: one class per code of include/ringpack/error.h.
 
-Every error says what failed (``str(error)``), and in ``.hint`` what is safe and what to do next.
-``.code`` is the negative code: from -5000 down ringpack's own, otherwise a negated errno.
+Every error says what failed (``str(error)``); ``.hint`` says what is safe and what to do next.
+``.code`` is negative: ringpack's own codes begin at -5000 and descend, others are negated errnos.
 """
 
 import errno
@@ -14,8 +14,8 @@ from typing import Any, Optional
 class RingpackError(Exception):
     """Base of all errors of this package."""
 
-    name: str = ""  # as the program prints it
-    code: int = 0  # 0: found by Python, not by the library
+    name: str = ""  # name that the program prints
+    code: int = 0  # 0: raised by Python, not by the library
 
     def __init_subclass__(cls, name: str = "", code: int = 0) -> None:
         super().__init_subclass__()
@@ -36,11 +36,11 @@ class RingpackError(Exception):
 
 
 class LeaseError(RingpackError, BufferError):
-    """A batch cannot be taken or given back, because views of batches are alive."""
+    """A batch cannot be taken or released, because views of batches are alive."""
 
 
 class ReleasedError(RingpackError, ValueError):
-    """A view was asked of a batch that is closed."""
+    """A view of a closed batch was requested."""
 
 
 class UsageError(RingpackError, ValueError, name="RP_E_USAGE", code=-5001):
@@ -60,14 +60,13 @@ class CorruptError(RingpackError, name="RP_E_CORRUPT", code=-5004):
 
 
 class CheckpointMismatchError(RingpackError, name="RP_E_MISMATCH", code=-5005):
-    """The state, another engine or another node differs in something that all must agree on.
+    """The state, another engine or another node differs in a field that all must agree on.
 
-    `field`: what differs, mostly a key of the config; the first of them where there are several.
-    `expected`: its value in the state (or what the trainer began with, or believes in); `found`:
-    its value in this run. All are text, or None where there is no one field. `MAY_CHANGE`: what a
-    state is free of, so that any value goes on with it (num_epochs: one that was not passed yet);
-    an engine that takes over from another one while trainers live on may change only what the hint
-    says."""
+    `field`: the field that differs, usually a key of the config; the first one if several do.
+    `expected`: its value in the state (or the trainer's); `found`: its value in this run. All are
+    text, or None if there is no single field. `MAY_CHANGE`: keys that may change between save and
+    resume (num_epochs: to a number of epochs that is not passed yet); an engine that takes over
+    from another one while trainers stay attached may change only the keys that the hint names."""
 
     MAY_CHANGE = (
         *("batch_size", "dp_world_size", "ranks", "global_batch_size", "drop_last"),
@@ -108,31 +107,32 @@ class FileChangedError(RingpackError, name="RP_E_CHANGED", code=-5007):
 
 
 class VocabularyError(RingpackError, name="RP_E_VOCABULARY", code=-5008):
-    """A token id lies outside the declared vocabulary."""
+    """A token id is outside the declared vocabulary."""
 
 
 class EmptyCorpusError(RingpackError, name="RP_E_EMPTY", code=-5009):
-    """There is nothing to read."""
+    """There are no documents to read."""
 
 
 class ResourceError(RingpackError, name="RP_E_RESOURCE", code=-5010):
-    """The machine does not have what was asked for."""
+    """The machine lacks a resource that was requested."""
 
 
 class BusyError(RingpackError, name="RP_E_BUSY", code=-5011):
-    """Another process has it: a trainer the rank, an engine the name or the directory."""
+    """The resource is in use by another process: a rank by a trainer, a name or a directory by an
+    engine."""
 
 
 class EngineGoneError(RingpackError, ConnectionError, name="RP_E_GONE", code=-5012):
-    """No engine was found, or it died and no other came in time."""
+    """No engine was found, or it died and no successor came in time."""
 
 
 class EngineTimeoutError(RingpackError, TimeoutError, name="RP_E_TIMEOUT", code=-5013):
-    """It did not happen within the timeout; nothing is lost."""
+    """A wait exceeded its timeout; nothing is lost."""
 
 
 class ProtocolError(RingpackError, name="RP_E_PROTOCOL", code=-5014):
-    """The other side broke the protocol."""
+    """The other process broke the protocol."""
 
 
 class DiffersError(RingpackError, name="RP_E_DIFFERS", code=-5015):
@@ -140,7 +140,7 @@ class DiffersError(RingpackError, name="RP_E_DIFFERS", code=-5015):
 
 
 class EngineStoppedError(RingpackError, name="RP_E_STOPPED", code=-5016):
-    """The engine was asked to stop."""
+    """The engine was stopped on request."""
 
 
 __all__ = [
@@ -165,7 +165,7 @@ __all__ = [
     "VocabularyError",
 ]
 
-# A later try to attach may succeed. Busy: the seat has yet to be left, by whoever was there before.
+# Another try to attach may succeed. BusyError: the seat's former consumer may still leave it.
 PASSING = (EngineGoneError, EngineStoppedError, EngineTimeoutError, BusyError)
 
 _OF_CODE = {kind.code: kind for kind in RingpackError.__subclasses__() if kind.code}

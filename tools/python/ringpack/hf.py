@@ -8,7 +8,7 @@ TRL, with its position in each checkpoint.
         trainer.train(resume_from_checkpoint=ringpack.hf.last_checkpoint("trainer"))
 
 The position is a field of trainer_state.json, the last file of a checkpoint that Trainer writes: a
-checkpoint that has this file has all of it. transformers is imported by attach() alone.
+checkpoint that has this file is complete. Only attach() imports transformers.
 """
 
 import inspect
@@ -29,12 +29,14 @@ from .loader import Loader
 __all__ = ["attach", "check_documents", "last_checkpoint"]
 
 _STATE = "trainer_state.json"
-_FIELD = "LoaderPosition"  # of its stateful_callbacks: the name of the callback's class
+_FIELD = "LoaderPosition"  # key in its stateful_callbacks: the name of the callback's class
 
 
 def last_checkpoint(folder: FilePath) -> Optional[str]:
-    """The newest checkpoint-N below the output_dir of a Trainer that is whole, or None. One that a
-    kill cut short has no trainer_state.json, or not all of it."""
+    """The newest complete checkpoint-N of a Trainer, or None. A checkpoint that a kill cut short
+    lacks trainer_state.json, or a part of it, and is skipped with a warning.
+
+    folder: path; output_dir of the Trainer."""
     names = os.listdir(folder) if os.path.isdir(folder) else []
     steps = [int(name[11:]) for name in names if re.fullmatch(r"checkpoint-\d+", name)]
     for step in sorted(steps, reverse=True):
@@ -48,23 +50,27 @@ def last_checkpoint(folder: FilePath) -> Optional[str]:
 def attach(
     trainer: Any, loader: Loader, eval_loader: Any = None, *, check: bool = True
 ) -> Any:
-    """Have a Trainer train on the batches of a loader (profile "hf" or "trl", return_type="torch"),
-    save its position in each checkpoint, and go on there when it resumes. Returns the trainer.
+    """Make a Trainer train on the batches of a loader, save its position in each checkpoint, and
+    continue at the saved position when it resumes. Returns the trainer.
 
-    Batches are copies: gradients may be accumulated over more of them than the ring has slots. They
-    are made on the GPU, where there is one; pin_memory=True spares a wait for it. No batches are
-    skipped at a resume (ignore_data_skip), and resume_from_checkpoint=True means last_checkpoint().
-    With max_steps the stream may be endless; else num_train_epochs is compared with num_epochs of
-    the loader, and the stream is trained on to its end. A step without a label has loss 0. Several
-    ranks compare what they are about to read (check_ranks).
+    Parameters
+    ----------
+    trainer: a Trainer of transformers, or an SFTTrainer of TRL.
+    loader: a Loader with profile "hf" or "trl" and return_type="torch". UsageError for another.
+    eval_loader: a finite Loader, or a dict of Loaders by name; trainer.evaluate() makes a whole
+        pass over it each time. Default: the trainer's eval_dataset, if it is a Loader. eval_loss is
+        the mean over all labels of all ranks; eval_batches_without_label is a count.
+    check: bool; before the first batch, test whether the model keeps documents apart
+        (check_documents), unless each row has one document (True). UsageError if it does not.
 
-    eval_loader: a finite loader, or a dict of them by name, on which trainer.evaluate() makes a
-    whole pass each time; default: the trainer's eval_dataset, where that is a loader. eval_loss is
-    the mean over all labels of all ranks, and eval_batches_without_label are counted.
-    check: before the first batch ask the model whether it keeps documents apart (check_documents),
-    unless rows have one document each.
+    Batches are copies: gradients may be accumulated over more batches than the ring has slots.
+    Copies are made on the GPU if there is one; pin_memory=True saves a wait for it. A resume skips
+    no batches (ignore_data_skip), and resume_from_checkpoint=True means last_checkpoint(). With
+    max_steps the stream may be endless; otherwise num_train_epochs must equal num_epochs of the
+    loader, and training runs to the end of the stream. A step without a label has loss 0. Several
+    ranks compare their next rows first (check_ranks).
 
-    UsageError, here or in train(): what does not fit, and the argument that mends it."""
+    UsageError, here or in train(): the setting that does not fit, and the argument to change."""
     from transformers import TrainerCallback
     from transformers.trainer_callback import ExportableState
 
@@ -79,13 +85,13 @@ def attach(
     batches = _Batches(trainer, loader, check)
 
     def on_train_begin(self: Any, args: Any, state: Any, control: Any, **_: Any) -> None:
-        # A checkpoint from before attach() lacks the field, into which the next one is saved.
+        # Checkpoints from before attach() lack this field; the next one needs it.
         state.stateful_callbacks.setdefault(_FIELD, {})
 
     for callback in list(trainer.callback_handler.callbacks):
-        if type(callback).__name__ == _FIELD:  # of an earlier attach()
+        if type(callback).__name__ == _FIELD:  # left by an earlier attach()
             trainer.remove_callback(callback)
-    # A class of its own for each trainer: Trainer may make another instance, from no arguments.
+    # Each trainer gets its own class: Trainer may construct another instance, without arguments.
     methods = {"state": lambda _: batches.position(), "on_train_begin": on_train_begin}
     trainer.add_callback(type(_FIELD, (TrainerCallback, ExportableState), methods)())
 
@@ -118,8 +124,8 @@ class _Batches:
         self._taken = 0
 
     def position(self) -> dict[str, Any]:
-        """As ExportableState.state() has it. Before the first batch nothing can be saved, and to
-        ask would attach the loader at a position that it may not begin at."""
+        """The result of ExportableState.state(). Empty before the first batch: state_dict() would
+        attach the loader, perhaps at a position at which it may not begin."""
         known = self._loader.state_dict(text=True) if self._taken else {}
         return {"args": {}, "attributes": known}
 
@@ -132,7 +138,7 @@ class _Batches:
                 "one that is whole",
             )
         saved = state.get("stateful_callbacks", {}).get(_FIELD, {}).get("attributes", {})
-        beside = os.path.join(checkpoint, "loader.pt")  # what recipes without attach() save
+        beside = os.path.join(checkpoint, "loader.pt")  # saved by recipes without attach()
         if STATE_KEY in saved:
             self._loader.load_state_dict({STATE_KEY: saved[STATE_KEY]})
         elif os.path.exists(beside):
@@ -174,7 +180,7 @@ class _Batches:
         return Evaluation(loader, lambda batches: self._copy(loader, batches))
 
     def _copy(self, loader: Loader, batches: Iterator[Any]) -> Iterator[dict[str, Any]]:
-        """On the trainer's device, with the names that its model takes."""
+        """Copies on the trainer's device, with the names that its model takes."""
         device = self._trainer.args.device
         names = _names_for(self._trainer.model, list(loader.attach()._form.names))
         for batch in batches:
@@ -187,7 +193,7 @@ class _Batches:
             yield copies
 
     def _ask_model(self, batch: dict[str, Any]) -> None:
-        """All ranks do this at their first batch, which a model needs that is spread over them."""
+        """All ranks do this at their first batch: a model that is spread over them needs all."""
         trainer = self._trainer
         spread = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
         model = trainer.model_wrapped if spread else trainer.model
@@ -196,7 +202,7 @@ class _Batches:
                 check_documents(model, batch)
         except UsageError:
             raise
-        except Exception as failure:  # as of a model that needs more: the training will tell
+        except Exception as failure:  # e.g. a model that needs more inputs: training will fail
             logger().warning(
                 "whether %s keeps documents of a row apart is not known: %s: %s",
                 type(model).__name__,
@@ -206,7 +212,7 @@ class _Batches:
 
 
 def _trainer_state(checkpoint: str) -> Optional[dict[str, Any]]:
-    """None: there is none, or not all of it."""
+    """None: the file is missing or incomplete."""
     try:
         with open(os.path.join(checkpoint, _STATE), encoding="utf-8") as file:
             state: dict[str, Any] = json.load(file)
@@ -252,7 +258,7 @@ def _check_arguments(args: Any, loader: Loader) -> None:
 
 
 def _names_for(model: Any, names: list[str]) -> list[str]:
-    """Those that the model takes; all, if it hands further ones to its attention."""
+    """The names that the model takes; all names if it hands extra ones to its attention."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model  # PEFT
     known = inspect.signature(base.forward).parameters
     if any(of.kind is inspect.Parameter.VAR_KEYWORD for of in known.values()):

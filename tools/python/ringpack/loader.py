@@ -21,9 +21,9 @@ from .batch import Batch, batch_of, new
 from .errors import EngineTimeoutError
 from .profiles import PROFILES
 
-_SLICE_NS = 100_000_000  # a wait is cut into these, so that Ctrl-C and dead engines are noticed
+_SLICE_NS = 100_000_000  # longest single wait: Ctrl-C and dead engines are noticed between waits
 AGAIN = object()
-"""The result of a wait during which a signal handler loaded another position."""
+"""Returned by a wait if a signal handler loaded another position meanwhile."""
 
 
 class Loader(Passing):
@@ -31,58 +31,69 @@ class Loader(Passing):
 
     ``Loader(run="pretrain")`` attaches to a running engine (``ringpack serve``).
     ``Loader("config.yaml")`` or ``Loader(corpus="books.bin", seq_len=2048, batch_size=8)`` starts
-    one as a child, which ends when this process ends, however it ends. On a node with several local
-    ranks the first one starts it and the others attach to it.
+    an engine as a child, which ends with this process, however this process ends. On a node with
+    several local ranks, the first one starts the engine and the others attach to it.
 
     Parameters
     ----------
-    config: path of a YAML config, for an engine that is started here.
-    run: name of the run. run_dir: folder of its socket. Default: as the config says, else a name
-        of this process, or of the job and the stream, and the engine's default folder.
-    corpus: a path, a list of paths, or of dicts: the keys of a source in a config.
-    seq_len, batch_size: tokens in a row; rows per batch of this rank. Checked against the engine.
-    dp_rank, dp_world_size: default: from the launcher, torch.distributed or jax.distributed, else
-        0 of 1.
-    replicas: processes of this node that all need every batch of this rank, as tensor-, pipeline-
-        or context-parallel neighbours do (1). replica: which of them this one is, from 0 on (0).
-    profile: "hf", "trl", "megatron", "olmo", "torchtitan" or "grain": what a batch has, and under
-        which names (ringpack.profiles); "min" or "full": under those of Batch. Default: "min"; with
-        return_type="torch" and a corpus, input_ids, labels (the next tokens), position_ids (int64),
-        cu_seqlens (exact) and max_seqlen. sections adds others to those of a profile.
-    return_type: "numpy" (default), "torch" or "jax": what ``batch[name]`` gives: a read-only array
-        without a copy; a tensor, which is a copy and yours; an array of JAX.
-    flat: views are 1-D, over the whole batch, instead of (batch_size, seq_len).
+    config: path of a YAML config; describes an engine that is started here. UsageError with corpus.
+    run: name of the run. Default: from the config, else a name made from this process, or from the
+        job and the stream.
+    run_dir: folder of the engine's socket. Default: from the config, else the engine's default.
+    corpus: a path, a list of paths, or of dicts with the keys of a source of the config. UsageError
+        for rows in memory (a Dataset, a DataFrame, ...).
+    seq_len: tokens per row. CheckpointMismatchError if the engine has another one.
+    batch_size: rows per batch of this rank. CheckpointMismatchError if the engine has another one.
+    dp_rank, dp_world_size: rank, and number of ranks; both or neither (UsageError). Default: from
+        the launcher, torch.distributed or jax.distributed, else 0 of 1.
+    replicas: number of processes of this node that need every batch of this rank, as tensor-,
+        pipeline- and context-parallel neighbours do (1).
+    replica: number of this process among these, from 0 on (0). UsageError if replicas > 1 and it is
+        missing, or dp_rank under a launcher.
+    profile: "hf", "trl", "megatron", "olmo", "torchtitan" or "grain": names and shapes of a batch
+        that this framework expects (ringpack.profiles); "min" or "full": the names of Batch;
+        sections adds others. Default: "min"; with return_type="torch" and a corpus, input_ids,
+        labels (the next tokens), position_ids (int64), cu_seqlens (exact) and max_seqlen.
+        UsageError if the run lacks a section of the profile.
+    return_type: "numpy" (default): ``batch[name]`` is a read-only array without a copy; "torch": a
+        tensor, a copy that is yours; "jax": an array of JAX. ValueError for another word.
+    flat: True: views are 1-D, over the whole batch; False (default): (batch_size, seq_len).
     pin_memory: page-lock the ring, for copies to a GPU with non_blocking=True. Default: with
-        return_type="torch", once torch uses a GPU.
-    copy: True: batches are dicts of arrays or tensors that are yours, in memory of their own, for
+        return_type="torch", once torch uses a GPU. ValueError if True without return_type="torch".
+    copy: True: batches are dicts of arrays or tensors in memory of their own, which are yours, for
         frameworks that change or hold them. False: tensors are views of the ring, as arrays are,
         for loops that only read them: writing into one kills the process. Default: see return_type.
-    keep: newest batches that stay open (1, or 1 + look_ahead); a step closes the older ones.
-    look_ahead: batches that the loop has taken and not used yet, whenever it takes another one:
-        state_dict() and the position are that far behind (0; Lightning's is found out).
-    restart: True: each loop over a finite stream begins at its first row, as over a DataLoader, but
-        for the first one after a state was loaded. False: a loop goes on where the last one was
-        left, and after the end gives nothing. Default: False; with return_type="torch" True where
-        num_epochs is given, else a loop goes on where the last one was left, and begins at the
+    keep: number of newest batches that stay open (1, or 1 + look_ahead); a step closes older ones.
+        ValueError below 1; UsageError if the ring has no more slots than that.
+    look_ahead: number of batches that the loop holds unused whenever it takes another one:
+        state_dict() and the position are that far behind (0; found out for Lightning). ValueError
+        below 0.
+    restart: True: each loop over a finite stream begins at its first row, as over a DataLoader,
+        except for the first loop after a state was loaded. False: a loop continues where the last
+        one stopped, and is empty after the end. Default: False; with return_type="torch" True if
+        num_epochs is given, else a loop continues where the last one stopped, and begins at the
         first row after the end.
     start_engine: True: this process starts the engine; False: attach only; None (default): the
-        first local rank starts it, if config or corpus is given.
-    start_timeout: seconds to wait for an engine that starts here (600).
-    connect_timeout: seconds until a running one has placed this rank (10, or start_timeout).
-    restart_timeout: seconds to wait for the successor of a dead one (60).
-    monitor: what to do with a batch that does not continue the one before it (a gap, a repeat,
-        another stream): "raise" ProtocolError, "count" it in counts(); None: do not check.
-    digest_log: folder for digests of what each rank is given, every digest_steps steps (100).
-    program: path of `ringpack`; default: RINGPACK, else beside the package, else in PATH.
-    options: every other key of the config (seed=1, packing="best_fit", num_epochs=3, ...), for an
+        first local rank starts it if config or corpus is given. UsageError if True without either.
+    start_timeout: seconds until an engine that starts here is ready (600). EngineTimeoutError.
+    connect_timeout: seconds until a running engine has placed this rank (10, or start_timeout).
+        EngineGoneError, EngineTimeoutError or BusyError.
+    restart_timeout: seconds until a dead engine has a successor (60). EngineGoneError.
+    monitor: reaction to a batch that does not continue the one before it (a gap, a repeat, another
+        stream): "raise" (default) ProtocolError, "count" it in counts(); None: do not check.
+    digest_log: folder for digests of the batches that each rank gets. Default: none are written.
+    digest_steps: number of steps from one digest to the next (100). ValueError below 1.
+    program: path of `ringpack`. Default: RINGPACK, else the package's own, else from PATH.
+    options: all other keys of the config (seed=1, packing="best_fit", num_epochs=3, ...), for an
         engine that is started here, and its accept_weights=True, fresh=True, state="FILE" and
-        start_step=N (refused where a checkpoint is at another row): see `ringpack help serve`.
+        start_step=N (refused if a checkpoint is at another row): see `ringpack help serve`.
 
-    The engine is started, or attached to, at the first use, by ``with`` or by ``attach()``; before
-    that a loader can be pickled. A second thread at a time, and a fork, get UsageError. Relative
-    paths begin in the folder where the loader was made. Errors: RingpackError, with a ``hint``.
+    The first use, ``with`` or ``attach()`` starts the engine, or attaches to it; before that a
+    loader can be pickled. A call by a second thread at the same time, or in a fork, raises
+    UsageError. Relative paths begin in the folder where the loader was made. Errors:
+    RingpackError, with a ``hint``.
 
-    With return_type="torch" it is a torch.utils.data.IterableDataset too, which may be given to
+    With return_type="torch" it is also a torch.utils.data.IterableDataset, for
     StatefulDataLoader(loader, batch_size=None). It is Stateful for torch.distributed.checkpoint.
     """
 
@@ -162,7 +173,7 @@ class Loader(Passing):
         self._begin_position()
 
     def _set_look_ahead(self, given: Optional[int], found: int = 0) -> None:
-        """found: that of the framework that loops, where none is given."""
+        """found: look-ahead of the framework that loops; counts if `given` is None."""
         self._look_ahead_given = whole("look_ahead", given)
         batches = found if self._look_ahead_given is None else self._look_ahead_given
         if batches < 0:
@@ -183,7 +194,7 @@ class Loader(Passing):
         """The next batch, or None at the end of the stream (num_epochs).
 
         Closes the batch before it (with keep=n, the n-th before it). Waits at most `timeout`
-        seconds (None: until there is one), then raises EngineTimeoutError; nothing is lost."""
+        seconds (None: without a limit), then raises EngineTimeoutError; no batch is lost."""
         if self._user is not None:
             self._check_alone()
         self._user = get_ident()
@@ -195,7 +206,7 @@ class Loader(Passing):
                 opened, form, lease = self._open, self._form, None
                 while len(opened) >= self._keep:
                     lease = None  # of an older batch
-                    if (done := opened.popleft())._lease is not None:  # done.end(), without a call
+                    if (done := opened.popleft())._lease is not None:  # done.end() inlined
                         lease, done._why, done._lease = done._lease, form.went_on, None
                 if self._ended:
                     return self._use_one()
@@ -211,7 +222,7 @@ class Loader(Passing):
                         return None
                     if lease is AGAIN:
                         continue
-                batch = new(Batch)  # batch_of(), without the call
+                batch = new(Batch)  # batch_of() inlined
                 batch._lease, batch._terms, batch._form = lease, lease.held.terms, form
                 opened.append(batch)
                 if self._is_plain:
@@ -219,7 +230,7 @@ class Loader(Passing):
                     client.taking = None
                 else:
                     given = batch
-                    client.taking = None  # nothing can come in from here to the caller (C3)
+                    client.taking = None  # no exception can come in from here to the caller (C3)
                 if client.revoked:
                     self._give_up(client, batch)
                     lease = None
@@ -229,7 +240,7 @@ class Loader(Passing):
             self._user = None
 
     def _ready(self, client: Client, batch: Batch) -> Any:
-        """A batch as copies, or one of a loop that looks ahead, before it counts as taken."""
+        """A batch as copies, or of a loop that looks ahead; it does not count as taken yet."""
         if self._look_ahead and self._trailed != (mark := (batch._terms.info.lease, batch.number)):
             if not self._trail:
                 self._trail.append(client.state())  # before this batch, which is not taken yet
@@ -244,8 +255,8 @@ class Loader(Passing):
         return copies
 
     def _give_up(self, client: Client, batch: Batch) -> None:
-        """Of a batch that was about to be given when a signal handler closed the loader, or asked
-        for another position: the position is before it."""
+        """Drop a batch that was about to be returned when a signal handler closed the loader or
+        loaded another position: the position stays before it."""
         batch.close("was given up: a signal handler left the position")
         client.revoked = False
         self._trailed = None
@@ -254,8 +265,8 @@ class Loader(Passing):
 
     def borrow(self, timeout: Optional[float] = None) -> Optional[Batch]:
         """The next batch, to be closed by the caller: with `with`, release() or close(). The
-        loader's steps do not close it. None at the end of the stream. As many batches as the ring
-        has slots may be open at a time; for one more, LeaseError names them."""
+        loader's steps do not close it. None at the end of the stream. At most as many batches as
+        the ring has slots may be open; beyond that, LeaseError names them."""
         if self._user is not None:
             self._check_alone()
         self._user = get_ident()
@@ -305,7 +316,7 @@ class Loader(Passing):
         return lease
 
     def _use_one(self) -> None:
-        """At the end of the stream a loop that looks ahead has used one batch more by each step."""
+        """At the end of the stream each further step of a loop that looks ahead uses one batch."""
         if len(self._trail) > 1:
             self._trail.popleft()
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each framework calls the parts of a batch: the `profile` of a Loader.
+"""The names that each framework gives to the parts of a batch: the `profile` of a Loader.
 
-A profile says two things: which sections the engine is asked for (its key `profile`, which has the
-same names), and under which names and shapes a batch gives them. All of it lies in the engine's
-memory, but for what is marked "made": a small array that is computed when it is asked for, and is
-the caller's.
+A profile defines two things: the sections that the engine makes (its key `profile` has the same
+names), and the names and shapes under which a batch gives them. Entries are views of the engine's
+memory, except for those marked "made": small arrays that are computed at each access and belong to
+the caller.
 
 =========== ====================================================================================
 hf          input_ids, labels, position_ids int64 (batch_size, L); cu_seq_lens_q, cu_seq_lens_k
@@ -20,7 +20,7 @@ torchtitan  input, positions, labels int64 (batch_size, L), shifted; flat=True g
 grain       inputs, inputs_segment_ids, inputs_positions int32 (batch_size, L); 0: padding
 =========== ====================================================================================
 
-Without a profile, and with the others of the engine's config (min, full), names are those of Batch.
+Without a profile, and with the engine's other profiles (min, full), a batch has the names of Batch.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ SHIFTED, ALIGNED = 0, 1  # enum rp_label_mode
 
 
 class View(NamedTuple):
-    """A section as it lies in memory. shape: None = as the loader says."""
+    """A section in the engine's memory. shape: None = the loader's."""
 
     section: str
     shape: Optional[int] = None
@@ -47,8 +47,8 @@ Field = Union[View, Callable[["Batch"], Any]]
 
 class Profile(NamedTuple):
     fields: Mapping[str, Field]
-    labels: Optional[int] = None  # enum rp_label_mode that it needs, if any
-    needs: frozenset[str] = frozenset()  # sections that its other fields read
+    labels: Optional[int] = None  # enum rp_label_mode that the profile requires, if any
+    needs: frozenset[str] = frozenset()  # sections that its made entries read
 
 
 def _ends(batch: "Batch") -> Any:
@@ -57,7 +57,7 @@ def _ends(batch: "Batch") -> Any:
 
 
 def _exact_cu_seqlens(batch: "Batch") -> Any:
-    return batch.adopt(_ends(batch).copy())  # of some 100 bytes: no reason to hold a slot for it
+    return batch.adopt(_ends(batch).copy())  # about 100 bytes: a view would hold a slot
 
 
 def _max_seqlen(batch: "Batch") -> int:
@@ -65,9 +65,9 @@ def _max_seqlen(batch: "Batch") -> int:
 
 
 def _seq_idx(batch: "Batch", rows: int) -> Any:
-    """Number of a token's segment in the batch, as TRL's collator counts them. Recurrent layers and
-    short convolutions begin anew where it changes, so neighbours differ also at the end of a row.
-    It takes 15 us for 16,384 tokens, each time it is asked for."""
+    """Index of each token's segment in the batch, as TRL's collator counts them. Recurrent layers
+    and short convolutions restart where it changes, so neighbours also differ at the end of a row.
+    Each access costs 15 us for 16,384 tokens."""
     import numpy
 
     lengths = numpy.diff(_ends(batch))
@@ -84,13 +84,13 @@ def _seq_idx_of_one_row(batch: "Batch") -> Any:
 
 
 def _no_cache(_: "Batch") -> bool:
-    """transformers makes a cache by default, also to train, and where there is one it takes
-    position_ids for positions only: a document then attends to those before it in its row."""
+    """transformers makes a cache by default, in training as well, and with a cache it uses
+    position_ids for positions only: a document then attends to earlier documents of its row."""
     return False
 
 
 def _lengths_with_tails(batch: "Batch") -> Any:
-    """doc_lens whose rows add up to seq_len: a pad tail is a document after the others."""
+    """doc_lens with rows that sum to seq_len: a pad tail counts as one more document."""
     import numpy
 
     lengths = batch.view("doc_lens", flat=False, kind="numpy")
@@ -110,7 +110,7 @@ def _max_doc_lens(batch: "Batch") -> list[int]:
 
 
 def _label_mask(batch: "Batch") -> Any:
-    """Whether a token is somebody's label; the section says whether a position has a label."""
+    """Whether a token is some position's label; loss_mask marks the positions that have labels."""
     import numpy
 
     mask = batch.view("loss_mask", flat=False, kind="numpy")
@@ -189,7 +189,7 @@ PROFILES: dict[str, Profile] = {
 
 
 def check_sections(name: str, sections: tuple[str, ...], label_mode: int) -> None:
-    """Refuse a run whose batches do not have what the profile gives."""
+    """Refuse a run that lacks sections of the profile, or has labels of the other mode."""
     profile = PROFILES[name]
     hint = f"give the engine `profile: {name}`"
     wanted = {field.section for field in profile.fields.values() if isinstance(field, View)}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The batches of any step again, byte for byte as a run delivered them, without that run.
 
-A step is found by its state token, which `ringpack state` makes. A private engine, in a run
-directory of its own and without checkpoints, delivers the rows from there as every engine would:
-the path of the bytes is that of the run. Nothing of the run is read but its config, or one of its
-checkpoints, and nothing of it is changed.
+A step is found by its state token, which `ringpack state` makes. A private engine, with its own
+run directory and without checkpoints, delivers the rows from there on as any engine would: bytes
+take the same path as in the run. Of the run, only its config or one of its checkpoints is read, and
+no file is changed.
 """
 
 import os
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import tempfile
 
 _RUN = "replay"
-_TRY_S = 0.5  # to attach; then check whether the engine still runs
-_TRIES = 3  # of a step: the private engine ends by itself at the end of the stream
+_TRY_S = 0.5  # one try to attach, before a check whether the engine still runs
+_TRIES = 3  # for one step: the private engine exits at the end of the stream
 
 
 class ReplayedBatch(dict[str, Any]):
-    """A copy of a batch: what `batch[name]` gave, by name. It is the caller's."""
+    """A copy of a batch: the values of `batch[name]`, by name. It is the caller's."""
 
     def __init__(self, batch: Batch, rank: int, micro_batch: int):
         super().__init__(batch.copy())
@@ -51,19 +51,23 @@ class Replay:
 
     Parameters
     ----------
-    config: path of a YAML config, of a checkpoint, or of a directory of them: checkpoints keep the
-        config of their run. From a checkpoint of a run whose weights were changed only the rows
-        from its position on can be given.
-    corpus: as of Loader, in place of a config.
-    base_row: the row at which step 0 begins (default: row 0, if steps are counted from it). For a
-        run whose global batch was changed: the row at which that happened, with the config of after
-        it; steps are counted from there.
-    profile, return_type, flat: as of Loader: what a batch has, and under which names.
-    program: path of `ringpack`. start_timeout: seconds to wait for the private engine (600).
-    options: other keys of the config, which replace those of the file: dp_world_size=8.
+    config: path of a YAML config, of a checkpoint, or of a directory of checkpoints, which keep the
+        config of their run. If the run's weights were changed, a checkpoint gives only the rows
+        from its position on. UsageError if neither config nor corpus is given.
+    corpus: see Loader; replaces a config. UsageError with a config, or with a checkpoint if it is
+        more than paths (a weight, or a URL with a query).
+    base_row: row at which step 0 begins. Default: row 0, if steps are counted from it. If a run's
+        global batch was changed: the row of the change, with the config from after the change;
+        steps are counted from that row.
+    profile: names and shapes of a batch; see Loader.
+    return_type: "numpy" (default), "torch" or "jax"; see Loader. ValueError for another word.
+    flat: True: views are 1-D (False); see Loader.
+    program: path of `ringpack`. Default: see Loader.
+    start_timeout: seconds until the private engine is ready (600). EngineTimeoutError.
+    options: other keys of the config, which replace the keys of the file: dp_world_size=8.
 
     The engine starts at the first step and ends with ``close()``, with ``with``, or with this
-    process. Steps in ascending order cost least. UsageError: there is no such step.
+    process. Ascending steps cost least.
     """
 
     def __init__(
@@ -96,20 +100,24 @@ class Replay:
             )
         self._base_row = whole("base_row", base_row)
         self._program, self._timeout = program, start_timeout
-        known = profile if profile in PROFILES else None  # others are of the engine alone
+        known = profile if profile in PROFILES else None  # only the engine knows the others
         self._form: dict[str, Any] = dict(profile=known, return_type=return_type, flat=flat)
         self._folder = working_folder()
         self._place: "Optional[tempfile.TemporaryDirectory[str]]" = None
         self._engine: Optional[Engine] = None
         self._loaders: list[Loader] = []
-        self._next: Optional[int] = None  # the step at which all loaders are
+        self._next: Optional[int] = None  # next step of all loaders
 
     @overload
     def step(self, step: int) -> list[list[ReplayedBatch]]: ...
     @overload
     def step(self, step: int, rank: int) -> list[ReplayedBatch]: ...
     def step(self, step: int, rank: Optional[int] = None) -> Any:
-        """The micro-batches of a step: of each the batches of all ranks, or the one of a rank."""
+        """The micro-batches of a step, each a list of the batches of all ranks.
+
+        step: int; number of the step. UsageError below 0, or if the stream ends before it.
+        rank: int; give only the batches of this rank (None: of all). UsageError if there is no such
+            rank."""
         wanted = whole("step", step)
         if wanted is None or wanted < 0:
             raise UsageError(f"step is {step}: expected 0 or more")
@@ -128,7 +136,7 @@ class Replay:
         return [of_all[rank] for of_all in batches]
 
     def close(self) -> None:
-        """End the private engine, and remove its folder."""
+        """End the private engine and remove its folder."""
         self._end_engine()
         place, self._place = self._place, None
         if place is not None:
@@ -150,10 +158,10 @@ class Replay:
     # ---- the private engine ---------------------------------------------------------------------
 
     def _take(self, step: int) -> list[list[ReplayedBatch]]:
-        """The batches of a step, after moving all ranks there if they are elsewhere."""
+        """The batches of a step; moves all ranks there first if they are elsewhere."""
         if self._next != step or self._engine is None or not self._engine.runs():
             self._go_to(step)
-        self._next = None  # not known, should this fail half-way
+        self._next = None  # unknown if this step fails half-way
         batches: list[list[ReplayedBatch]] = []
         for micro_batch in range(self._micro_batches):
             batches.append([])
@@ -168,7 +176,7 @@ class Replay:
 
     def _go_to(self, step: int) -> None:
         if self._place is None:
-            import tempfile  # here: it takes a tenth of the time of `import ringpack`
+            import tempfile  # imported late: it takes a tenth of the time of `import ringpack`
 
             self._place = tempfile.TemporaryDirectory(prefix="ringpack-replay-")
         token = os.path.join(self._place.name, "token")
@@ -197,7 +205,7 @@ class Replay:
             self._attach(loader)
 
     def _attach(self, loader: Loader) -> None:
-        """Attach, however long the engine plans; but not to one that has ended meanwhile."""
+        """Attach, however long the engine plans, unless the engine ends meanwhile."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -208,7 +216,8 @@ class Replay:
                     raise
 
     def _start_engine(self, said: dict[str, Any], token: str) -> None:
-        """An engine of all ranks that begins at a token, keeps nothing, and is found by us only."""
+        """Start an engine of all ranks that begins at a token, writes no checkpoints and has a run
+        directory that only this object knows."""
         assert self._place is not None, "the token lies there"
         own = {
             "run-dir": self._place.name,
