@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest_inspection.h — what `ringpack inspect` says about a manifest. */
+/* manifest_inspection.h — the report of `ringpack inspect` about a manifest. */
 #ifndef RP_TOOLS_MANIFEST_INSPECTION_H
 #define RP_TOOLS_MANIFEST_INSPECTION_H
 
