@@ -21,7 +21,7 @@ enum {
     RP_EXIT_FINE = 0,
     RP_EXIT_DIFFERS = 1,  /* checked, and it differs */
     RP_EXIT_TROUBLE = 2,  /* could not be done: the message says why and what to do next */
-    RP_EXIT_UNPROVEN = 3, /* compared, and what is here does not prove an answer */
+    RP_EXIT_UNPROVEN = 3, /* compared, but the evidence at hand does not prove an answer */
 };
 
 int rp_cmd_demo(int argc, char **argv);

@@ -445,7 +445,7 @@ static int start(struct drain *drain, const struct rp_client_options *client,
     return drain->held ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory");
 }
 
-/* The summary is printed after a failure, too, because what was delivered is valid. */
+/* The summary is printed after a failure, too, because delivered batches are valid. */
 static int finish(struct drain *drain, int code, struct rp_error *error)
 {
     struct rp_error second;

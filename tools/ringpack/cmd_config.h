@@ -24,7 +24,7 @@ struct rp_cmd_config {
 
 /* A verb that takes a config and some options. Its arguments begin with a struct rp_cmd_config. */
 struct rp_cmd_verb {
-    const struct argp_option *options; /* of the verb alone */
+    const struct argp_option *options; /* of the verb only */
     argp_parser_t parse;               /* of these options */
     const char *args_doc;              /* NULL = it takes no words */
     const char *doc;
@@ -49,7 +49,7 @@ int rp_cmd_config_finish(struct rp_cmd_config *arguments);
 /** The last text that was given for a key; NULL if none was. */
 const char *rp_cmd_config_given(const struct rp_cmd_config *arguments, const char *key);
 
-/** Add what was typed, for the command line of a child. */
+/** Add the typed options to the command line of a child. */
 void rp_cmd_config_words(const struct rp_cmd_config *arguments, struct rp_words *words);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_doctor.c — `ringpack doctor`: check what the engine needs of this machine, and say what to
- * change. */
+/* cmd_doctor.c — `ringpack doctor`: check this machine for the engine's needs, and name changes to
+ * make. */
 #include <argp.h>
 #include <inttypes.h>
 #include <jansson.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doctor.h — checks of what the engine needs of a machine. */
+/* doctor.h — checks of the machine for the engine's needs. */
 #ifndef RP_TOOLS_DOCTOR_H
 #define RP_TOOLS_DOCTOR_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* masked_tally.h — what masks leave of the tokens of planned rows. */
+/* masked_tally.h — counts of trained tokens in planned rows. */
 #ifndef RP_TOOLS_MASKED_TALLY_H
 #define RP_TOOLS_MASKED_TALLY_H
 

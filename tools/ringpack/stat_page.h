@@ -5,8 +5,8 @@
 
 #include <jansson.h>
 
-/** Print what an engine has said of itself. The page has a part of its keys, 80 columns wide; a key
- * that is missing, because the engine is of another version, is shown as `-`. */
+/** Print the status that an engine has reported. The page has a part of its keys, 80 columns wide;
+ * a key that is missing, because the engine is of another version, is shown as `-`. */
 void rp_status_page(const json_t *stat);
 
 #endif

@@ -2,7 +2,7 @@
 /* digests.h — `ringpack audit A B` with files of digests, which trainers write while they train
  * (engine/client/digest_log.c): rows that were delivered, compared by content.
  *
- * The files of all ranks of a run lie in one folder. Their content digests add up where every rank
+ * The files of all ranks of a run are in one folder. Their content digests add up where every rank
  * has an entry, so runs with different numbers of ranks are compared at the rows at which intervals
  * of both end.
  *

@@ -33,7 +33,7 @@ struct finding {
     uint64_t intervals;      /* the same */
     uint64_t from, to;       /* the first row of these, and the row after the last */
     uint64_t gaps;           /* places between them with rows that were not compared */
-    bool has_content;        /* tokens were compared, not the plan alone */
+    bool has_content;        /* tokens were compared, not only the plan */
     bool is_unproven;        /* it failed: there is too little to compare */
     struct rp_audit_doubts left_out, doubts; /* rows that were not compared; all that is in doubt */
 };

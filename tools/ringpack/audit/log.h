@@ -44,7 +44,7 @@ bool rp_audit_log_is(const struct rp_audit_log_entry *entry, const char *event);
 void rp_audit_make_printable(char *text);
 void rp_audit_log_make_printable(struct rp_audit_log *log);
 
-/** Print what happened, line by line, and what is wrong. `expected`: a hash that one of the entries
+/** Print the entries, a line each, and the problems. `expected`: a hash that one of the entries
  * must have, or NULL. Returns the exit status. */
 int rp_audit_log_print(const struct rp_audit_log *log, const char *expected, bool json);
 

@@ -64,7 +64,7 @@ static void print_start(const struct rp_audit_log_entry *e)
            shown(e, "config"));
 }
 
-/* The last save failed: the run goes on from an older row than that at which it stopped. */
+/* The last save failed: the run continues from an older row than the one at which it stopped. */
 static void print_lost_save(const struct rp_audit_log_entry *e, json_int_t saved)
 {
     char row[RP_CMD_TEXT_BYTES];
@@ -173,7 +173,7 @@ static const char *rows_text(json_int_t first, json_int_t end, char text[3 * RP_
     return text;
 }
 
-/* Does the start continue what was there before it? */
+/* Does the start continue the state before it? */
 static void compare_rows(struct page *page, size_t index, const struct rp_audit_log_entry *e)
 {
     const struct rp_audit_log_entry *stop = page->stop;

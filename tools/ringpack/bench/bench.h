@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench.h — what the files of `ringpack bench` share: cmd_bench.c (arguments, order of
+/* bench.h — shared declarations of `ringpack bench`: cmd_bench.c (arguments, order of
  * measurements), limits.c (the machine alone), run.c (an engine and its trainers), threads.c
  * (processor time of threads), report.c (the output).
  *
  * A *limit* is how fast the machine does one part of the work when nothing else runs. A *run* is
  * the config itself, with a trainer process for each local rank that releases every batch at once.
- * Both are measured over a window of time. An interrupt ends the window, and what was measured by
- * then is reported. */
+ * Both are measured over a window of time. An interrupt ends the window, and the measurements up to
+ * then are reported. */
 #ifndef RP_TOOLS_BENCH_H
 #define RP_TOOLS_BENCH_H
 
@@ -35,7 +35,7 @@ struct rp_bench_threads {
     struct rp_bench_thread thread[RP_BENCH_THREADS_MAX];
     size_t count;
 };
-/** Read what the threads have used so far. A process that has ended has no threads. */
+/** Read the processor time of the threads so far. A process that has ended has no threads. */
 void rp_bench_threads_read(struct rp_bench_threads *threads, pid_t process);
 /** Subtract `first` from `last`, and sort `last` by processor time, descending. */
 void rp_bench_threads_since(struct rp_bench_threads *last, const struct rp_bench_threads *first);

@@ -151,7 +151,7 @@ static int measure_store(struct rp_bench *bench, struct rp_error *error)
     return rp_interrupted() ? 0 : code;
 }
 
-/* Returns 0 also after an interrupt, because what was measured is reported. */
+/* Returns 0 also after an interrupt, because measurements are reported. */
 static int measure(struct rp_bench *bench, bool hot, bool cold, struct rp_error *error)
 {
     bool fits = bench->bytes < rp_memory_available().bytes / 2;

@@ -32,7 +32,7 @@ struct window {
     uint64_t begin_ns, end_ns;
 };
 
-/* One save, and what is compared with it. */
+/* One save, and its plain write for comparison. */
 struct turn {
     struct window quiet, save; /* save: until it is read back */
     double bytes, seconds, plain_seconds, parts[RP_BENCH_PART_COUNT];
@@ -79,7 +79,7 @@ static bool are_full(const json_t *stat)
     return true;
 }
 
-/* Contents are of what was read ahead, so saves of rings that are not full yet are cheaper. */
+/* Contents hold prefetched rows, so saves of rings that are not full yet are cheaper. */
 static int wait_for_full_rings(struct saving *saving, uint64_t ns, bool *are,
                                struct rp_error *error)
 {

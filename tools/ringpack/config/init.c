@@ -16,7 +16,7 @@
 #include "config/keys.h"
 #include "object/url.h"
 
-/* What a config begins with where nobody has said anything else. */
+/* The values of a new config that no option has set. */
 static const struct {
     const char *key, *value;
 } beginnings[] = {{"seq_len", "4096"}, {"batch_size", "8"}};
@@ -104,7 +104,7 @@ static int fill(struct rp_config *config, const struct rp_keys_arguments *argume
 }
 
 /* Paths in a config are relative to it. Those of the command line are relative to the working
- * directory, so they are written out for a config that lies elsewhere. */
+ * directory, so they are written out for a config in another directory. */
 static int write_out_paths(struct rp_config *config, const char *output, struct rp_error *error)
 {
     if (!output || !strchr(output, '/'))

@@ -32,8 +32,8 @@ int rp_keys_init(const struct rp_keys_arguments *arguments, struct rp_config *co
  * not. URLs are not checked. */
 RP_MUST_CHECK int rp_keys_finish(struct rp_config *config, struct rp_error *error);
 
-/** The value of key number `i` that a run would have, before values are derived from others: what
- * was given, else the default, which may be a description in parentheses. */
+/** The value of key number `i` that a run would have, before values are derived from others: the
+ * given value, else the default, which may be a description in parentheses. */
 void rp_keys_value(const struct rp_config *config, size_t i, char text[RP_KEYS_VALUE_BYTES]);
 /** The same for a key of a source; false if it has its default. */
 bool rp_keys_source_value(const struct rp_config_source *source, const struct rp_config_key *key,

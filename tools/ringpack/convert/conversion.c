@@ -210,7 +210,7 @@ static void print_summary(const struct rp_conversion *conversion, const struct r
                rp_cmd_count_text(inputs->beside, a));
 }
 
-/* The parts are made, or were there: the output, and what beside it says of it. */
+/* All parts exist: write the output and its companion files. */
 static int finish(struct rp_conversion *conversion, uint64_t started_ns, struct rp_error *error)
 {
     struct rp_task_part made = conversion->tasks[0].made;
@@ -245,7 +245,7 @@ static void print_part(const struct rp_conversion *conversion)
                options->part, options->parts, mine, conversion->task_count, conversion->folder);
 }
 
-/* After a failure: what is worth keeping. */
+/* After a failure: name the finished parts, with which the next call continues. */
 static void print_kept(const struct rp_conversion *conversion)
 {
     size_t finished = 0;
@@ -299,7 +299,7 @@ static int convert_all(struct rp_conversion *conversion, struct rp_convert *firs
     return code;
 }
 
-/* Does the folder of parts hold nothing that is kept? */
+/* True if the parts are joined, or if none is finished and --merge was not given. */
 static bool is_unused(const struct rp_conversion *conversion)
 {
     for (size_t i = 0; i < conversion->task_count && !conversion->joined; i++)

@@ -30,16 +30,16 @@
 #include "corpus/spanfile.h"
 #include "object/fetch.h"
 
-/* Returned, where a function says so; neither is an error. */
+/* Returned by functions that say so; neither is an error. */
 enum {
     RP_CONVERT_ENOUGH = 1, /* --max-tokens is reached: no more documents */
     RP_CONVERT_WIDER = 2,  /* an id does not fit u16: convert again as i32 */
 };
 
-/** What a message says after an interrupt (interrupt.h). */
+/** The end of a message after an interrupt (interrupt.h). */
 #define RP_CONVERT_IS_SAFE "the output was not written"
 
-/** The hint beside bad input. */
+/** The hint for bad input. */
 #define RP_CONVERT_MEND "mend or remove it, then type the same command again"
 /** The same of RP_READ_JSON. */
 #define RP_CONVERT_IS_VALUE                                                                        \
@@ -63,9 +63,9 @@ struct rp_form {
     const char *infix; /* a name with it has this form too ("name.tfrecord-00000-of-00002") */
     const char *refusal;
 };
-/** By the name of a file; text is what nothing else claims. */
+/** By the name of a file; text if no other form matches. */
 const struct rp_form *rp_form_of(const char *path);
-/** By its own name; NULL if there is none that is read. */
+/** By its own name; NULL if no readable form has it. */
 const struct rp_form *rp_form_named(const char *name);
 
 /* input_list.c, listings.c, inputs.c */
@@ -139,7 +139,7 @@ RP_MUST_CHECK int rp_named_files_read(const struct rp_named_files *listing, cons
 /* remote_inputs.c */
 
 /** rp_inputs_add for a URL: an object, a pattern of objects in a bucket, or a folder, which ends
- * with a slash. Only what lies directly in a folder is taken. */
+ * with a slash. Subfolders are not read. */
 RP_MUST_CHECK int rp_inputs_add_url(struct rp_inputs *inputs, const char *url,
                                     struct rp_error *error);
 
@@ -199,7 +199,7 @@ RP_MUST_CHECK int rp_output_open(struct rp_output *output, const char *prefix, b
 /** Append a document. Ends are not added where the document has them already. */
 RP_MUST_CHECK int rp_output_add(struct rp_output *output, const struct rp_ids *ids,
                                 struct rp_ends ends, struct rp_error *error);
-/** Append so many documents at once, as they are: their lengths, and all of their tokens. */
+/** Append many documents at once, unchanged: their lengths, and all of their tokens. */
 RP_MUST_CHECK int rp_output_append(struct rp_output *output, const int32_t *lengths,
                                    size_t documents, const struct rp_ids *ids,
                                    struct rp_error *error);
@@ -231,7 +231,7 @@ struct rp_tokenizer_choice {
 struct rp_worker {
     pid_t child; /* 0: none */
     int socket;
-    char subject[256]; /* what it works on, for messages */
+    char subject[256]; /* its present input, for messages */
     uint64_t vocab_size;
     int64_t eos, bos; /* -1: not known */
 };
@@ -277,7 +277,7 @@ void rp_worker_close(struct rp_worker *worker, bool at_once);
 /* decompress.c: one more process, for one file of text */
 
 struct rp_plain {
-    int fd;     /* the file, or a pipe with what the worker makes of it */
+    int fd;     /* the file, or a pipe from the worker */
     int packed; /* the file that the worker reads; its offset is how far the worker is. -1: none */
     pid_t child;
 };
@@ -301,7 +301,7 @@ RP_MUST_CHECK int rp_worker_spawn(pid_t *child, const char *const arguments[RP_W
 
 typedef int rp_sink(void *context, const struct rp_ids *ids, struct rp_error *error);
 
-/** Hand every document of a frame to a sink; returns what the sink returned. */
+/** Hand every document of a frame to a sink; returns the sink's result. */
 RP_MUST_CHECK int rp_frame_deliver(const struct rp_frame *frame, rp_sink *sink, void *context,
                                    struct rp_error *error);
 
@@ -312,12 +312,12 @@ struct rp_tokenizer {
     int64_t eos, bos; /* -1: not known */
     rp_sink *sink;
     void *context;
-    uint64_t special, bad;   /* what the frames of texts counted */
+    uint64_t special, bad;   /* counts of the frames of texts */
     struct rp_worker worker; /* started when it is needed; text becomes bytes without it */
     uint8_t *batch;          /* texts to the worker, not yet sent */
     size_t batch_bytes, batch_capacity;
     uint32_t batch_texts;
-    enum rp_ask batch_ask;  /* what they are */
+    enum rp_ask batch_ask;  /* their kind */
     const char *batch_path; /* of lines: of their file */
     uint16_t *ids;
     size_t ids_capacity;
@@ -326,8 +326,8 @@ struct rp_tokenizer {
 RP_MUST_CHECK int rp_tokenizer_open(struct rp_tokenizer *tokenizer,
                                     const struct rp_tokenizer_choice *choice, uint32_t threads,
                                     rp_sink *sink, void *context, struct rp_error *error);
-/** Tokenise a text. Its tokens reach the sink now or later, in the order of the texts. Returns what
- * the sink returned. */
+/** Tokenise a text. Its tokens reach the sink now or later, in the order of the texts. Returns the
+ * sink's result. */
 RP_MUST_CHECK int rp_tokenizer_add(struct rp_tokenizer *tokenizer, const char *text, size_t bytes,
                                    struct rp_error *error);
 /* A line of JSONL that the worker reads. `path` lives as long as the tokenizer. */
@@ -379,7 +379,7 @@ struct rp_convert {
     int64_t eos, bos;   /* put around every document; -1 = none */
     bool append_eos;
     bool skip_bad;
-    bool bad_line; /* what is wrong is of this line alone */
+    bool bad_line; /* the error concerns only this line */
     enum rp_text_rule text;
     bool eos_declared;          /* by --eos: tokens that somebody else made need it */
     struct rp_mask_choice mask; /* of the columns beside the tokens; "none": every token is

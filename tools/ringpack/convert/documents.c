@@ -8,7 +8,7 @@
 #include "convert/convert.h"
 #include "interrupt.h"
 
-/* What the worker is told of a file, as JSON. A path that is no UTF-8 is not for JSON. */
+/* The request to the worker for a file, as JSON. A path that is no UTF-8 is not for JSON. */
 static int send_request(struct rp_convert *convert, const struct rp_input *input,
                         struct rp_error *error)
 {
@@ -79,7 +79,7 @@ int rp_convert_documents(struct rp_convert *convert, const struct rp_input *inpu
     }
     convert->counts.files += input->begin == 0 && (code == 0 || code == RP_CONVERT_ENOUGH);
     convert->in_rows = false;
-    if (code != 0) /* what it still says is not wanted */
+    if (code != 0) /* the rest of its output is not needed */
         rp_worker_close(worker, true);
     return code;
 }

@@ -83,7 +83,7 @@ static uint64_t folder_stamp(const char *folder)
     return rp_hasher_finish(&hasher).low;
 }
 
-/* Of an index, its time and that of the tokens that it belongs to. */
+/* The times of an index and of its token file. */
 static uint64_t megatron_stamp(const char *path, const struct stat *index)
 {
     struct rp_hasher hasher;

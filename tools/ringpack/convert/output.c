@@ -18,7 +18,7 @@
 
 enum { CODE_I32 = 4, CODE_U16 = 8 }; /* dtype codes of the index */
 
-/* Nothing is replaced that nobody named: neither the output nor what lies beside one. */
+/* Without --force no file is replaced, neither an output nor a companion file. */
 static int refuse_existing(const char *prefix, struct rp_error *error)
 {
     static const char *const endings[] = {".bin", ".idx", ".spans", ".tokens.json", ".bin.rpi"};
@@ -298,7 +298,7 @@ static int sync_file(int fd, const char *path, struct rp_error *error)
                    "%s: cannot sync: %s", path, strerror(errno));
 }
 
-/* What users see beside the two files. */
+/* The companion files of an output. */
 struct companions {
     char *sidecar, *origin;
 };
@@ -309,7 +309,7 @@ static void remove_companions(const struct companions *companions)
     unlink(companions->origin);
 }
 
-/* The sidecar takes the tokenizer from the file beside the tokens, as `ringpack index` does. */
+/* The sidecar takes the tokenizer from PREFIX.tokens.json, as `ringpack index` does. */
 static int write_companions(const struct rp_output *output, const struct companions *companions,
                             struct rp_error *error)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parts.c — what is known of a part: PREFIX.parts/NNNNNN.json, written after its part. */
+/* parts.c — the record of a part: PREFIX.parts/NNNNNN.json, written after its part. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parts.h — a conversion as tasks, and what is kept of it when it is killed. convert.h has the
- * flow. */
+/* parts.h — the tasks of a conversion, and the parts that survive a kill. convert.h has the flow.
+ */
 #ifndef RP_TOOLS_PARTS_H
 #define RP_TOOLS_PARTS_H
 
 #include "convert/convert.h"
 
-/* What the command line says. */
+/* The options of the command line. */
 struct rp_convert_options {
     const char *output, *column, *dtype;
     struct rp_tokenizer_choice tokenizer;
@@ -17,7 +17,7 @@ struct rp_convert_options {
     uint32_t part, parts; /* of --part; parts 0: all tasks are this process's */
 };
 
-/* What a task became, as its record says. */
+/* The part that a task made, as in its record. */
 struct rp_task_part {
     struct rp_hash128 content; /* of its inputs, which are files; zeros: they are known by times */
     uint64_t documents, tokens, token_max;
@@ -27,26 +27,26 @@ struct rp_task_part {
     struct rp_counts counts;
 };
 
-/* Consecutive inputs. Where tasks begin depends on the names and sizes of the inputs alone. */
+/* Consecutive inputs. The limits of tasks depend only on the names and sizes of the inputs. */
 struct rp_task {
     const struct rp_input *inputs;
     size_t count;
     uint64_t bytes;
     bool mine;             /* of this process */
     bool changed;          /* its part is there, but its inputs have changed since */
-    _Atomic bool finished; /* `made` is what is on the disk */
+    _Atomic bool finished; /* `made` describes the part on the disk */
     struct rp_task_part made;
 };
 
 struct rp_conversion {
     const struct rp_convert_options *options;
     const struct rp_inputs *inputs;
-    struct rp_input *pieces; /* the inputs, of which large ones are cut */
+    struct rp_input *pieces; /* the inputs, large ones cut into pieces */
     struct rp_task *tasks;
     size_t task_count;
     int lock;     /* of the folder; -1: none */
     char *folder; /* PREFIX.parts; NULL: there is one task, which writes the output itself */
-    struct rp_hash128 made_of; /* everything but the inputs that decides what a task becomes */
+    struct rp_hash128 made_of;        /* hash of all that decides a part, but its inputs */
     struct rp_hash128 tokenizer_hash; /* of its file; zero for bytes */
     bool tokenizer_known;             /* it made the tokens, or is said to have made them */
     enum rp_text_rule text;

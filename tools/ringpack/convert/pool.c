@@ -2,7 +2,7 @@
 /* pool.c — threads that take tasks, each with a worker process of its own, and the progress. The
  * calling thread draws, and waits.
  *
- * After a failure no task is begun, and those under way are finished: what they made is kept. */
+ * After a failure no task is begun, and those under way are finished: their parts are kept. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* texts.c — what is said of every text: whether it may become tokens, and where it begins. */
+/* texts.c — the checks of every text: whether it may become tokens, and where it begins. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* worker.c — a Python process that has the libraries: for tokenizers, and for the forms of files
- * that are encoded. It is not trusted: what it says is checked where it arrives. */
+ * that are encoded. It is not trusted: its answers are checked on arrival. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -27,12 +27,12 @@
 static const int refusal_codes[] = {RP_E_FORMAT, RP_E_RESOURCE, RP_E_USAGE, RP_E_CORRUPT,
                                     RP_E_VOCABULARY};
 
-/* The worker ended before it said what it was asked. */
+/* The worker ended before it answered. */
 static int fail_child(struct rp_worker *worker, struct rp_error *error)
 {
     int status = 0;
     shutdown(worker->socket, SHUT_RDWR);
-    if (rp_interrupted()) /* it may be busy for long, and what it makes is not wanted */
+    if (rp_interrupted()) /* it may be busy for long, and its result is not needed */
         kill(worker->child, SIGKILL);
     waitpid(worker->child, &status, 0);
     worker->child = 0;

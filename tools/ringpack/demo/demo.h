@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* demo.h — what the files of `ringpack demo` share: cmd_demo.c (the order of events), corpus.c
+/* demo.h — shared declarations of `ringpack demo`: cmd_demo.c (the order of events), corpus.c
  * (tokens from the text on this machine), ranks.c (trainers and their journals). */
 #ifndef RP_TOOLS_DEMO_H
 #define RP_TOOLS_DEMO_H

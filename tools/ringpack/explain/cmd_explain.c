@@ -166,7 +166,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 /* ---- where it is printed --------------------------------------------------------------------- */
 
-/* Columns of the terminal; what is no terminal has the usual number. */
+/* Columns of the terminal; 80 if it is not a terminal. */
 static uint32_t find_columns(FILE *out)
 {
     struct winsize size = {0};

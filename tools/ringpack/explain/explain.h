@@ -27,7 +27,7 @@ struct rp_explained {
     uint32_t *ids;        /* first token ids; NULL = not known */
     uint32_t id_count;
     bool is_cut;  /* the text is not all of the fragment */
-    bool matches; /* what was looked for */
+    bool matches; /* the search is for this one */
 };
 
 struct rp_explained_row {
@@ -100,7 +100,7 @@ struct rp_tokenizer_hash {
 
 struct rp_texts {
     const struct rp_corpus *corpus;
-    const char *tokenizer; /* --tokenizer; NULL = what the shards say */
+    const char *tokenizer; /* --tokenizer; NULL = the tokenizer that the shards name */
     struct rp_decoder decoders[RP_DECODERS_MAX];
     char *decoder_names[RP_DECODERS_MAX];
     size_t decoder_count;
@@ -120,8 +120,8 @@ void rp_texts_close(struct rp_texts *texts);
  * here, which is told once. */
 RP_MUST_CHECK int rp_texts_read(struct rp_texts *texts, const struct rp_fragment *fragment,
                                 struct rp_error *error);
-/** The text of what was read last: 1 with *text_out, which the caller frees; 0 if no tokenizer is
- * known. */
+/** The text of the last read: 1 with *text_out, which the caller frees; 0 if no tokenizer is known.
+ */
 RP_MUST_CHECK int rp_texts_text(struct rp_texts *texts, uint32_t length, char **text_out,
                                 struct rp_error *error);
 

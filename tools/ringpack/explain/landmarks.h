@@ -53,7 +53,7 @@ void rp_landmarks_open(struct rp_landmarks *landmarks, const struct rp_config *c
                        struct rp_hash128 identity, size_t state_bytes_max);
 void rp_landmarks_close(struct rp_landmarks *landmarks);
 
-/** The row of the last landmark; 0 if there is none. */
+/** The row of the last landmark, or 0. */
 static inline uint64_t rp_landmarks_last_row(const struct rp_landmarks *landmarks)
 {
     return landmarks->count > 0 ? landmarks->list[landmarks->count - 1].row : 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* running.c — the config of an engine that runs.
  *
- * The engine says its pid and its stream; what it was started with is its command line. The config
- * file may have been edited since, so the stream that follows from it is compared with the one that
- * the engine serves by whoever opens it. */
+ * The engine says its pid and its stream; its start options are its command line. The config file
+ * may have been edited since, so the stream that follows from it is compared with the one that the
+ * engine serves by whoever opens it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>

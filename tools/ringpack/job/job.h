@@ -69,7 +69,7 @@ RP_MUST_CHECK int rp_job_wait_ready(struct rp_job *job, struct rp_child *engine,
 RP_MUST_CHECK int rp_job_spawn(struct rp_job *job, struct rp_child *child, const char *what,
                                const struct rp_words *words, struct rp_error *error);
 
-/** Fork: the child runs `run` and exits with what it returns. */
+/** Fork: the child runs `run` and exits with its result. */
 RP_MUST_CHECK int rp_job_fork(struct rp_job *job, struct rp_child *child, const char *what,
                               int (*run)(void *argument), void *argument, struct rp_error *error);
 

@@ -2,8 +2,8 @@
 /* families.h — which metrics there are: one line for each, with the key of the engine's answer that
  * it shows.
  *
- * A name is `ringpack_`, what is counted, and its unit; a counter's samples end with `_total`. A
- * name is never given another meaning, because dashboards and alerts of users hold it. */
+ * A name is `ringpack_`, the counted quantity, and its unit; a counter's samples end with `_total`.
+ * A name is never given another meaning, because dashboards and alerts of users hold it. */
 #ifndef RP_TOOLS_FAMILIES_H
 #define RP_TOOLS_FAMILIES_H
 

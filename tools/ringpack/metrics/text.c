@@ -2,7 +2,7 @@
 /* text.c — see text.h.
  *
  * All samples of a family stand together, as OpenMetrics asks for, so each family walks over all
- * runs. What an answer lacks, or has as another type, is left out. */
+ * runs. A value that an answer lacks, or has as another type, is left out. */
 #include "metrics/text.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ static void put_escaped(FILE *out, const char *text)
     }
 }
 
-/* A type, and what its names end with where that is told in the head of Prometheus' form. */
+/* A metric type, and the suffix that its # TYPE line carries. */
 struct kind {
     const char *type, *old_type, *suffix;
 };

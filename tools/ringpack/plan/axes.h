@@ -8,7 +8,7 @@
 
 #define RP_PICTURE_WIDTH 1000.0
 
-/* Where a panel is, and what its axes show. */
+/* The place of a panel, and its axes. */
 struct rp_panel {
     FILE *out;
     double left, top, width, height;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.h — what is known of a run, on one page: of its engine, and of the checkpoints that are
- * kept. */
+/* report.h — a run on one page: of its engine, and of the checkpoints that are kept. */
 #ifndef RP_TOOLS_REPORT_H
 #define RP_TOOLS_REPORT_H
 
@@ -41,7 +40,8 @@ void rp_report_page(FILE *out, const struct rp_report *report);
 
 /* waits.c */
 
-/** The waits of trainers by cause, over the life of the engine; nothing if nobody has waited. */
+/** The waits of trainers by cause, over the life of the engine; prints nothing if no trainer has
+ * waited. */
 void rp_report_waits(FILE *out, const json_t *stat);
 
 /* chart.c */

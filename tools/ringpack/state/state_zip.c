@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state_zip.c — zip files: npz of numpy, and what torch.save writes.
+/* state_zip.c — zip files: npz of numpy, and the files of torch.save.
  *
  * Both store the bytes of each array as a member of its own: NAME.npy, which begins with a header,
  * or ARCHIVE/data/N. A member whose bytes are a state token is taken; what else is in the file, a

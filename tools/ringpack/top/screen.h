@@ -31,7 +31,7 @@ int rp_screen_lines(const struct rp_screen *screen);
 
 /** Begin a new picture; what is put is shown by rp_screen_show, and only what differs is sent. */
 void rp_screen_begin(struct rp_screen *screen);
-/** Put a text; what does not fit is cut off, and what is no printable ASCII becomes `?`. */
+/** Put a text; it is cut to the width, and each byte that is not printable ASCII becomes `?`. */
 void rp_screen_put(struct rp_screen *screen, int line, int column, enum rp_ink ink,
                    const char *format, ...) __attribute__((format(printf, 5, 6)));
 void rp_screen_show(struct rp_screen *screen);

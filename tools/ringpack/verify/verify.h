@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify.h — what all files of `ringpack verify` share. cmd_verify.c has the arguments and the
+/* verify.h — shared declarations of `ringpack verify`. cmd_verify.c has the arguments and the
  * report, passes.c the two runs, rows.c the comparison; killed_run.h names the other files.
  *
  * A *pass* goes once through rows 0 .. rows-1. It consists of *lives*. In a life, a fixed set of
@@ -82,7 +82,7 @@ struct rp_verify {
     struct rp_job job;
     struct rp_reference reference;
 
-    /* what was found */
+    /* the findings */
     uint64_t kill_counts[RP_KILL_COUNT], kill_count, lives, passes;
     uint64_t rows_compared, rows_different, rows_misplaced, rows_redelivered;
     uint64_t duplicates, skips, states_different;
