@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint.h — what survives a crash: one file for each checkpoint. A directory keeps the newest
- * N positions whose files verify.
+/* checkpoint.h — state that survives a crash: one file for each checkpoint. A directory keeps the
+ * newest N positions whose files verify.
  *
- * A checkpoint holds a state token (critical: without it the file is worthless) and, if asked for,
+ * A checkpoint holds a state token (critical: without it the file is worthless) and, if configured,
  * contents: tokens that were already read when the checkpoint was made. Contents are advisory:
- * where they are damaged or missing, the corpus is read again, and the rows are the same. The
- * position of a checkpoint is the row at which its state token continues the stream. FORMAT.md
- * describes the file byte by byte.
+ * if they are damaged or missing, the corpus is read again, and the rows are the same. The position
+ * of a checkpoint is the row at which its state token continues the stream. FORMAT.md describes the
+ * file byte by byte.
  *
  * A checkpoint is saved in these steps: create a temporary file, reserve its space, write it, fsync
  * it, rename it, fsync the directory. Then the save is reported. After that the file is read back
@@ -96,8 +96,9 @@ struct rp_checkpoint_dir;
 RP_MUST_CHECK int rp_checkpoint_dir_begin(struct rp_checkpoint_dir **dir_out, const char *path,
                                           uint32_t keep, const char *copy_path /* NULL */,
                                           struct rp_error *error);
-/** Wait for the trial, and tell whether checkpoints can be saved, also in the second location. Call
- * it before anything that writes into the directory. On failure the handle may only be closed. */
+/** Wait for the trial, and return whether checkpoints can be saved, also in the second location.
+ * Call it before anything that writes into the directory. On failure the handle may only be closed.
+ */
 RP_MUST_CHECK int rp_checkpoint_dir_finish_trial(struct rp_checkpoint_dir *dir,
                                                  struct rp_error *error);
 /** Whether the directory did not exist, and rp_checkpoint_dir_begin made it. */
@@ -144,17 +145,16 @@ RP_MUST_CHECK int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_ch
                                      const struct rp_checkpoint_part *parts, size_t part_count,
                                      char **path_out, struct rp_error *error);
 
-/** Read the last save back past the page cache, and compare it with the hashes of what was given to
- * rp_checkpoint_save. 0 also if there is nothing to read back. On failure the file stays, and
- * counts as damaged from now on: nothing older is removed for it. Call it once the save was
- * reported. */
+/** Read the last save back past the page cache, and compare it with the hashes of the data given to
+ * rp_checkpoint_save. 0 also if no save is left to read back. On failure the file stays, and counts
+ * as damaged from now on: no older file is removed for it. Call it once the save was reported. */
 RP_MUST_CHECK int rp_checkpoint_read_back_save(struct rp_checkpoint_dir *dir,
                                                struct rp_error *error);
 
 /** Read every checkpoint and copy that is kept once in `period_seconds` (0: never), on a thread of
  * its own at idle priority, until the directory is closed. A damaged one is logged by name and
  * counts no longer as one that is kept; it stays until others that verify take its place
- * (FORMAT.md, "What is kept"). One that cannot be read this time is logged, too, and counts as
+ * (FORMAT.md, "What is kept"). One that cannot be read this time is also logged, and counts as
  * before. Call it once, before the first save. */
 RP_MUST_CHECK int rp_checkpoint_dir_scrub(struct rp_checkpoint_dir *dir, uint32_t period_seconds,
                                           struct rp_error *error);
@@ -181,7 +181,7 @@ struct rp_checkpoint_times {
 struct rp_checkpoint_times rp_checkpoint_dir_times(const struct rp_checkpoint_dir *dir);
 
 /** Whether the newest checkpoint of the directory verifies and has this very state token, so that
- * another save would add nothing. *path_out is its path (the caller frees), or NULL. */
+ * another save would be the same. *path_out is its path (the caller frees), or NULL. */
 bool rp_checkpoint_is_saved(struct rp_checkpoint_dir *dir, const struct rp_checkpoint_info *info,
                             const void *state, size_t state_bytes, char **path_out);
 
@@ -213,7 +213,7 @@ const void *rp_checkpoint_section(const struct rp_checkpoint *checkpoint,
                                   enum rp_checkpoint_section_type type, size_t *bytes_out);
 bool rp_checkpoint_contents_bad(const struct rp_checkpoint *checkpoint);
 /** The type of another section that no run needs (the contract, or one of a type that this version
- * does not know) and that is damaged, or the padding after it: the first. 0 if there is none. */
+ * does not know) and that is damaged, or the padding after it: the first; 0 if all are whole. */
 uint32_t rp_checkpoint_other_bad(const struct rp_checkpoint *checkpoint);
 
 /** Iterate over the records of contents, beginning with *cursor = 0. Returns 1 with *record and its

@@ -2,8 +2,8 @@
 /* copy.h — the second location: a thread that copies finished checkpoints to another directory.
  *
  * A slow or broken second location never delays a save. The thread copies the newest checkpoint
- * that was offered; where a newer one is offered before the copy has begun, the older one is
- * skipped. Nothing is pruned at the source before its copy, or the copy of a newer checkpoint, has
+ * that was offered; if a newer one is offered before the copy has begun, the older one is skipped.
+ * No checkpoint is pruned at the source before its copy, or the copy of a newer checkpoint, has
  * been verified. */
 #ifndef RP_CHECKPOINT_COPY_H
 #define RP_CHECKPOINT_COPY_H
@@ -23,12 +23,12 @@ RP_MUST_CHECK int rp_copier_open(struct rp_copier **copier_out, const struct rp_
 RP_MUST_CHECK int rp_copier_finish_trial(struct rp_copier *copier, struct rp_error *error);
 /** Let the thread copy the checkpoint `sequence` of the source, which is durable. */
 void rp_copier_offer(struct rp_copier *copier, uint64_t sequence);
-/** The newest sequence of which a verified copy was made, or found, since the copier was opened; 0
- * = none yet. */
+/** The newest sequence with a verified copy, made or found since the copier was opened; 0 = none
+ * yet. */
 uint64_t rp_copier_newest(struct rp_copier *copier);
 /** What became of the copies; is_kept is set. */
 void rp_copier_counts(struct rp_copier *copier, struct rp_copy_counts *counts);
-/** Copy what was offered last, then stop. Returns rp_copier_newest. NULL is fine. */
+/** Copy the checkpoint that was offered last, then stop. Returns rp_copier_newest. NULL is fine. */
 uint64_t rp_copier_close(struct rp_copier *copier);
 /** The second location; it lives as long as the copier. */
 struct rp_locked_dir *rp_copier_target(struct rp_copier *copier);

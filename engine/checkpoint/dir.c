@@ -171,8 +171,8 @@ void rp_checkpoint_keep_every(struct rp_checkpoint_dir *dir, uint64_t rows)
         rp_copier_keep_every(dir->copier, rows);
 }
 
-/* Whether the position of a checkpoint is `row`. Of one that this process has written, or whose
- * head it has read, that is known; the head of another is read. */
+/* Whether the position of a checkpoint is `row`. It is known for a checkpoint that this process has
+ * written, or whose head it has read; otherwise the head is read. */
 static bool is_at(const struct rp_locked_dir *locked, const struct rp_name *name, uint64_t row)
 {
     const struct rp_known_checkpoint *known = rp_locked_dir_recall(locked, name->sequence);
@@ -223,7 +223,8 @@ bool rp_checkpoint_is_saved(struct rp_checkpoint_dir *dir, const struct rp_check
     return *path_out != NULL;
 }
 
-/* The trials of the two directories go on when this returns, or else one has followed the other. */
+/* The trials of the two directories still run when this returns, or else one has followed the
+ * other. */
 static int open_dir(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
                     const char *copy_path, struct rp_storage *storage, size_t buffer_bytes,
                     bool trials_go_on, struct rp_error *error)

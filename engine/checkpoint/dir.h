@@ -12,7 +12,7 @@ RP_MUST_CHECK int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, con
                                          uint32_t keep, const char *copy_path /* NULL */,
                                          struct rp_error *error);
 /** rp_checkpoint_dir_begin and rp_checkpoint_dir_open, with `storage` instead of the operating
- * system. `storage` must outlive the handle; the thread of the trial write uses it, too.
+ * system. `storage` must outlive the handle; the thread of the trial write also uses it.
  * buffer_bytes: size of the write buffer, a multiple of 8192; 0 = RP_WRITER_BUFFER_BYTES. */
 RP_MUST_CHECK int rp_checkpoint_dir_begin_with(struct rp_checkpoint_dir **dir_out, const char *path,
                                                uint32_t keep, const char *copy_path,

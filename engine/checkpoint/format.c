@@ -346,8 +346,8 @@ static int verify_footer(const struct rp_checkpoint_head *head, const void *byte
     return 0;
 }
 
-/* The hash shows that the contents are what was written; this check shows that they are well
- * formed, for files that were forged. */
+/* The hash shows that the contents are as written; this check shows that they are well formed, for
+ * files that were forged. */
 static int verify_contents(const struct rp_checkpoint_head *head, const uint8_t *contents,
                            size_t bytes, const char *path, struct rp_error *error)
 {

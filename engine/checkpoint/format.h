@@ -49,7 +49,7 @@ extern const char rp_checkpoint_damaged_hint[];
 bool rp_checkpoint_is_head(const void *bytes);
 
 /** Decode the first RP_CHECKPOINT_HEAD_BYTES of a file of `file_bytes` bytes; `path` is for
- * messages. On success every section lies inside the file. Errors: -RP_E_FORMAT (not a checkpoint),
+ * messages. On success every section is inside the file. Errors: -RP_E_FORMAT (not a checkpoint),
  * -RP_E_CORRUPT, -RP_E_VERSION. */
 RP_MUST_CHECK int rp_checkpoint_parse_head(struct rp_checkpoint_head *head, const void *bytes,
                                            uint64_t file_bytes, const char *path,
@@ -58,7 +58,7 @@ RP_MUST_CHECK int rp_checkpoint_parse_head(struct rp_checkpoint_head *head, cons
 /* Advisory sections that are damaged, or the padding after them. */
 struct rp_checkpoint_damage {
     bool contents;
-    uint32_t other; /* the type of the first other one, 0 if there is none */
+    uint32_t other; /* the type of the first other one, 0 if all are whole */
 };
 
 /** Verify the rest of a file whose head was parsed: sections, padding, footer. Damage to advisory

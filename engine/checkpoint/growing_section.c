@@ -2,7 +2,7 @@
 /* growing_section.c — a section that one thread fills while another writes it.
  *
  * Invariant: a byte is hashed before the writer can see it, by the thread that made it, while it is
- * in the cache. So reading back compares with what was meant to be written, as for other sections.
+ * in the cache. So reading back compares with the intended bytes, as for other sections.
  *
  * Threads: `hasher` belongs to the filling thread until the section ends; `bytes` and `ended` are
  * guarded by the mutex, and only the filling thread changes them. */

@@ -19,7 +19,7 @@ struct rp_name {
 };
 
 void rp_name_make(struct rp_name *name, uint64_t sequence, enum rp_name_kind kind);
-/** False if `text` is not exactly what rp_name_make writes. */
+/** False if `text` is not exactly an output of rp_name_make. */
 bool rp_name_parse(struct rp_name *name, const char *text);
 
 struct rp_listing {

@@ -86,8 +86,8 @@ static int open_lock(struct rp_locked_dir *locked, struct rp_error *error)
     return code < 0 ? rp_file_fail_lock(error, code, locked->path) : 0;
 }
 
-/* A lock file that was removed after it was opened locks nobody out, so the one that has its name
- * now is tried. */
+/* A lock file that was removed after it was opened excludes no other process, so the file that has
+ * its name now is tried. */
 static int take_lock(struct rp_locked_dir *locked, struct rp_error *error)
 {
     bool is_ours = false;
@@ -111,8 +111,8 @@ static int take_lock(struct rp_locked_dir *locked, struct rp_error *error)
 
 /* ---- sweeping -------------------------------------------------------------------------------- */
 
-/* Whether the entry is a temporary file of ringpack. Other programs may keep files here, too, also
- * with names like `.*.tmp`. */
+/* Whether the entry is a temporary file of ringpack. Other programs may also keep files here, with
+ * names like `.*.tmp` among them. */
 static bool is_left_over(const char *entry)
 {
     char name[RP_WRITER_NAME_MAX];

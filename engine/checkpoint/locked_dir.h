@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* locked_dir.h — a directory that is open for writing checkpoints: locked, freed of what killed
- * runs left, and tested with a write. The checkpoint directory is one, the second location another.
- * A handle belongs to one thread at a time, but for its list of damaged checkpoints. */
+/* locked_dir.h — a directory that is open for writing checkpoints: locked, freed of killed runs'
+ * temporary files, and tested with a write. The checkpoint directory is one, the second location
+ * another. A handle belongs to one thread at a time, but for its list of damaged checkpoints. */
 #ifndef RP_CHECKPOINT_LOCKED_DIR_H
 #define RP_CHECKPOINT_LOCKED_DIR_H
 
@@ -36,9 +36,9 @@ struct rp_locked_dir {
     bool is_new; /* the directory did not exist before it was opened */
     struct rp_writer writer;
     struct rp_trial trial;
-    uint64_t newest_sequence; /* of all files that are or were here, 0 = none */
-    uint32_t keep;            /* positions */
-    uint64_t keep_every_rows; /* a history has one checkpoint of so many rows; 0 = no history */
+    uint64_t newest_sequence;          /* of all files that are or were here, 0 = none */
+    uint32_t keep;                     /* positions */
+    uint64_t keep_every_rows;          /* rows for each checkpoint of a history; 0 = no history */
     struct rp_known_checkpoint *known; /* newest first */
     size_t known_count;
     /* Checkpoints that another thread has found damaged; they are not removed from the list. */
@@ -67,11 +67,10 @@ void rp_locked_dir_remove(const char *path);
  * directory. Otherwise a save would be durable in a place where no restart searches for it. */
 RP_MUST_CHECK int rp_locked_dir_check(const struct rp_locked_dir *locked, struct rp_error *error);
 
-/** Remember what is known of the checkpoint `sequence`, with position `row`, which is newer than
- * all that are known. */
+/** Remember the checkpoint `sequence`, with position `row`, which is newer than all known ones. */
 void rp_locked_dir_note(struct rp_locked_dir *locked, uint64_t sequence, uint64_t row,
                         enum rp_known known);
-/** What is known of a checkpoint; NULL = nothing. The answer may be changed by the caller. */
+/** The entry of a checkpoint; NULL = unknown. The caller may change it. */
 struct rp_known_checkpoint *rp_locked_dir_recall(const struct rp_locked_dir *locked,
                                                  uint64_t sequence);
 

@@ -41,7 +41,7 @@ struct file {
     const struct rp_name *name;
     struct rp_known_checkpoint known;
     bool has_row;
-    enum answer answer; /* of this pruning: does it verify? NONE = not asked yet */
+    enum answer answer; /* of this pruning: does it verify? NONE = not checked yet */
     enum fate fate;
 };
 
@@ -141,7 +141,7 @@ void rp_locked_dir_judge(struct rp_locked_dir *locked, uint64_t sequence, bool i
     locked->bad_sequence = is_good ? 0 : sequence;
 }
 
-/* Fill in what this process knows already. */
+/* Fill in the facts that this process knows already. */
 static void recall(struct pruning *pruning)
 {
     for (size_t i = 0; i < pruning->count; i++) {
@@ -195,8 +195,8 @@ static bool is_among(uint64_t row, const uint64_t *rows, size_t count)
     return false;
 }
 
-/* Returns the number of files down to the last one of the newest `keep` positions, or 0 when there
- * are not so many positions. */
+/* Returns the number of files down to the last one of the newest `keep` positions, or 0 if there
+ * are fewer positions. */
 static size_t keep_newest(const struct pruning *pruning, uint64_t *rows)
 {
     size_t found = 0;

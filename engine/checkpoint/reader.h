@@ -13,11 +13,11 @@
 RP_MUST_CHECK int rp_reader_open(struct rp_checkpoint **out, int dir, const char *path,
                                  const struct rp_name *name, struct rp_error *error);
 
-/** Read and verify the head of a checkpoint alone. */
+/** Read and verify only the head of a checkpoint. */
 RP_MUST_CHECK int rp_reader_head(struct rp_checkpoint_head *head, int dir, const char *path,
                                  const struct rp_name *name, struct rp_error *error);
 
-/** The position of a checkpoint, of which only the head is read. */
+/** The position of a checkpoint. Reads only its head. */
 RP_MUST_CHECK int rp_reader_row(uint64_t *row_out, int dir, const char *path,
                                 const struct rp_name *name, struct rp_error *error);
 

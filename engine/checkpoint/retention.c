@@ -4,14 +4,15 @@
  *
  * Invariants
  *
- *   R1  Nothing here removes a file. Files that are not to be used are renamed, and can be renamed
+ *   R1  No function here removes a file. Files that are not to be used are renamed, and can be
+ *   renamed
  *       back by hand.
  *
  *   R2  A damaged file is renamed only when an older one verifies: a directory in which none
  *       verifies stays as it is.
  *
  *   R3  A directory that never held a checkpoint is told apart from one in which none verifies: the
- *       latter is an error, so that no run starts at row 0 by itself. */
+ *       latter is an error, so that no run starts at row 0 unasked. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

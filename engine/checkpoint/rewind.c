@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rewind.c — make an older checkpoint the newest one, in the directory and in its second location.
  *
- * A rewind knows the directory alone, so it leaves a marker there, an empty file whose name is
+ * A rewind knows only the directory, so it leaves a marker there, an empty file whose name is
  * `.rewind-AFTER-LAST`: the checkpoints above AFTER and up to LAST were given up. The next start
  * that has a second location renames the copies of these, before it searches for a copy to resume
  * from, and removes the marker.
@@ -9,11 +9,12 @@
  * Invariants
  *
  *   W1  The marker is durable before a checkpoint is renamed, and the new names of the copies are
- *       before the marker is removed. So there is no moment at which a copy of what was given up
- *       would stay for good.
+ *       before the marker is removed. So at no moment would a copy of a given-up checkpoint stay
+ *       for good.
  *
  *   W2  A copy is renamed only if the directory has no usable checkpoint from its sequence up to
- *       LAST. So a rewind that was interrupted, or undone by hand, gives up nothing that is in use.
+ *       LAST. So a rewind that was interrupted, or undone by hand, gives up no checkpoint that is
+ *       in use.
  *
  *   W3  Sequences are never used twice: a checkpoint that is saved after a rewind is above LAST,
  *       however late the marker is applied. */
@@ -176,7 +177,7 @@ static int find_markers(const struct rp_locked_dir *locked, struct rewound **lis
     return code;
 }
 
-/* W2: what is usable again was not given up, and neither was what is older. */
+/* W2: a checkpoint that is usable again was not given up, and neither was an older one. */
 static void leave_out_usable(struct rewound *rewound, const struct rp_listing *listing)
 {
     for (size_t i = 0; i < listing->count; i++)
@@ -242,7 +243,7 @@ static int apply_markers(struct rp_locked_dir *locked, struct rp_locked_dir *cop
     if (code < 0)
         return rp_fail(error, code, "no file is lost; start again",
                        "%s: cannot sync the directory: %s", copies->path, rp_strerror(code));
-    for (size_t i = 0; i < count; i++) { /* No fsync: applied again, a marker changes nothing. */
+    for (size_t i = 0; i < count; i++) { /* No fsync: applying a marker twice is harmless. */
         char name[MARKER_NAME_BYTES];
         snprintf(name, sizeof name, MARKER_FORMAT, list[i].after, list[i].last);
         (void)storage->unlink(storage, locked->dir, name);

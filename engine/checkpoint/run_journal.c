@@ -49,7 +49,7 @@ int rp_checkpoint_journal_append(const char *directory, json_t *entry, struct rp
     json_decref(entry);
     int code;
     if (path && text) {
-        text[strlen(text) - 1] = 0; /* its braces are those of the line */
+        text[strlen(text) - 1] = 0; /* its braces are the line's */
         code = rp_chain_append(path, text + 1, true, error);
     } else {
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for an entry of the run journal",
@@ -71,7 +71,7 @@ void rp_checkpoint_journal_add_act(const char *directory, json_t *entry)
     free(path);
 }
 
-/* The last bytes of the file, or nothing. */
+/* The last bytes of the file; none if it is empty. */
 static char *read_end(const char *path, size_t *bytes)
 {
     uint64_t size = 0;

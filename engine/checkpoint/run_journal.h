@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run_journal.h — the file in a checkpoint directory that says what happened to the data of its
- * run: which engine started where and from what, where it ended, what operators did. FORMAT.md
- * describes its entries, base/chain.h how they are chained.
+/* run_journal.h — the file in a checkpoint directory that records the history of its run's data:
+ * which engine started where and from what, where it ended, what operators did. FORMAT.md describes
+ * its entries, base/chain.h how they are chained.
  *
  * It is for people and for `ringpack audit`: no run depends on it. So a journal that cannot be read
  * or written is a warning, and never the reason for an error. */
@@ -14,7 +14,7 @@
 
 #define RP_RUN_JOURNAL_NAME "run-journal.jsonl"
 
-/* The value of `event`, who writes it, and what it means. */
+/* The value of `event`, its writer, and its meaning. */
 #define RP_RUN_JOURNAL_EVENTS(X)                                                                   \
     X(started, "engine", "an engine serves from this row on")                                      \
     X(rolled_back, "engine", "trainers attached from a state at this row, not at the engine's")    \

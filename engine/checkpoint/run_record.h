@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run_record.h — a file outside of the checkpoint directory that has the id of the directory
- * (directory_id.h) and the position of its newest checkpoint. By it a start can tell a new
+ * (directory_id.h) and the position of its newest checkpoint. By it a start can distinguish a new
  * directory from a mount point whose file system is not mounted.
  *
  * There is one record for each host, run and canonical path of a checkpoint directory. FORMAT.md
@@ -20,7 +20,7 @@ struct rp_run_record {
 };
 
 /** The directory of the records: `chosen`, or $XDG_STATE_HOME/ringpack, or ~/.local/state/ringpack.
- * If there is none, NULL with the reason in *why. The caller frees it. */
+ * If none can be used, NULL with the reason in *why. The caller frees it. */
 char *rp_checkpoint_run_record_dir(const char *chosen, const char **why);
 
 /** The path of the record in `record_dir`. `directory`, of the checkpoints, must exist. NULL when

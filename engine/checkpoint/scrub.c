@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scrub.c — see scrub.h.
  *
- * The thread asks for the disk when nobody else does (I/O class idle, where the scheduler of the
- * disk knows it), runs at nice 19, and reads at most RATE_BYTES a second, past the page cache,
- * through a small buffer of its own.
+ * The thread uses an idle disk only (I/O class idle, if the scheduler of the disk knows it), runs
+ * at nice 19, and reads at most RATE_BYTES a second, past the page cache, through a small buffer of
+ * its own.
  *
- * Threads: `stop` and `counts` are guarded by the mutex; all else is the thread's. Of a directory
+ * Threads: `stop` and `counts` are guarded by the mutex; all else is the thread's. From a directory
  * it uses the descriptor and the path, which do not change while it is open, and the list of
  * damaged checkpoints. A file that was pruned is skipped. */
 #include "checkpoint/scrub.h"
@@ -127,7 +127,7 @@ static void scrub_directory(struct rp_scrubber *scrubber, struct rp_locked_dir *
 static void *scrubber_main(void *argument)
 {
     struct rp_scrubber *scrubber = argument;
-    (void)nice(NICE); /* of this thread alone */
+    (void)nice(NICE); /* of this thread only */
     (void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_IDLE);
     while (!wait_or_stop(scrubber, scrubber->period_ns)) {
         scrubber->pass = (struct rp_scrub_counts){.passes = scrubber->pass.passes + 1};

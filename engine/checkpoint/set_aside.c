@@ -4,10 +4,10 @@
  *
  * Invariants
  *
- *   A1  Nothing is removed or overwritten: the directory is new, and files keep their names.
+ *   A1  No file is removed or overwritten: the directory is new, and files keep their names.
  *
  *   A2  The newest checkpoint moves last. After a kill before that, the next start resumes from the
- *       newest checkpoint, as if nothing had been set aside.
+ *       newest checkpoint, as if none had been set aside.
  *
  *   A3  New sequence numbers are above those that were set aside, so that files can be moved back.
  */

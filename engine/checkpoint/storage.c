@@ -22,8 +22,8 @@
     })
 
 /* Direct I/O keeps the corpus in the page cache, is faster (a first buffered write of 256 MiB took
- * 700 ms, a direct one 85), and makes what is read back come from the disk. Some file systems do
- * not support it, and some of these report it only at the first read or write. */
+ * 700 ms, a direct one 85), and makes reads come from the disk. Some file systems do not support
+ * it, and some of these report it only at the first read or write. */
 void rp_storage_direct(int fd)
 {
     int flags = fcntl(fd, F_GETFL);

@@ -17,15 +17,16 @@ struct rp_storage {
     int (*create)(struct rp_storage *storage, int dir, const char *name);
     /** Allocate the blocks of the file, so that a full disk fails before anything is written. */
     int (*reserve)(struct rp_storage *storage, int fd, uint64_t bytes);
-    /** Buffer, length and offset are multiples of 4096. May write less than asked. */
+    /** Buffer, length and offset are multiples of 4096. May write less than `bytes`. */
     ssize_t (*write)(struct rp_storage *storage, int fd, const void *data, size_t bytes,
                      uint64_t offset);
     int (*sync)(struct rp_storage *storage, int fd);
     int (*close)(struct rp_storage *storage, int fd);
-    /** Open a file so that reads come from the disk and not from the page cache, where the file
-     * system supports it. */
+    /** Open a file so that reads come from the disk and not from the page cache, if the file system
+     * supports it. */
     int (*reopen)(struct rp_storage *storage, int dir, const char *name);
-    /** Buffer, length and offset are multiples of 4096. May read less than asked; 0 at the end. */
+    /** Buffer, length and offset are multiples of 4096. May read less than `bytes`; 0 at the end.
+     */
     ssize_t (*read)(struct rp_storage *storage, int fd, void *data, size_t bytes, uint64_t offset);
     /** -EEXIST if `to` exists: a file is never replaced. */
     int (*rename)(struct rp_storage *storage, int dir, const char *from, const char *to);
@@ -38,8 +39,8 @@ struct rp_storage {
 /** The operating system's calls. The table has no state, so all threads share it. */
 extern struct rp_storage rp_storage_system;
 
-/** Switch a file to direct I/O, where the file system supports it. rp_storage_system's `read` and
- * `write` switch it off again where the file system refuses the first transfer. */
+/** Switch a file to direct I/O, if the file system supports it. rp_storage_system's `read` and
+ * `write` switch it off again if the file system refuses the first transfer. */
 void rp_storage_direct(int fd);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trial.h — the trial write into a directory of checkpoints: a small file, with all the calls of a
- * save in their order, so that what would fail at the first save fails at the start.
+ * save in their order, so that a failure of the first save shows at the start.
  *
- * The names of the directory and of all above it are synced first, because a checkpoint in a
- * directory that a power cut removes is lost, too. All of it can be done on a thread, beside what
- * else a start has to do: a disk needs several milliseconds for it. */
+ * The names of the directory and of all above it are synced first, because a power cut that removes
+ * the directory loses its checkpoints. All of it can run on a thread, in parallel with the rest of
+ * a start: a disk needs several milliseconds for it. */
 #ifndef RP_CHECKPOINT_TRIAL_H
 #define RP_CHECKPOINT_TRIAL_H
 
@@ -27,7 +27,7 @@ struct rp_trial {
 
 /** Begin the trial on a thread; where none can be started, do it at once. */
 void rp_trial_begin(struct rp_trial *trial);
-/** Wait for the end of a trial that was begun, and tell what it found; as often as asked. */
+/** Wait for the end of a trial that was begun, and return its result. May be called again. */
 RP_MUST_CHECK int rp_trial_finish(struct rp_trial *trial, struct rp_error *error);
 
 #endif

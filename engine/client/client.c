@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* client.c — a trainer takes batches and releases them; it waits while an engine is replaced.
  *
- *   next      Take a published batch. If there is none: spin, sleep on `tail`, check the socket. If
+ *   next Take a published batch. Until one is published: spin, sleep on `tail`, check the socket.
+ *   If
  *             the engine is dead, attach to its successor at this client's row. Batches that the
  *             dead engine had published are taken first: they are complete, because `tail` grows
  *             only after the slot is written.
@@ -9,7 +10,7 @@
  *   release   Leases are released in any order, and the ring needs them in order: the release
  *             watermark advances over the slots on which no lease is held.
  *
- * state.c tells where the client stands. */
+ * state.c has the client's position. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -151,7 +152,7 @@ static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_
     client->counts.tokens += header->tokens_real;
 }
 
-/* The ring will publish no more batches: why? The answer is what rp_client_next returns. */
+/* The reason why the ring will publish no more batches, as the result of rp_client_next. */
 static int judge_closed(const struct rp_ring_view *view, struct rp_error *error)
 {
     char text[sizeof(((struct rp_ring_engine *)0)->message) + 1];
@@ -214,8 +215,8 @@ static int try_take(struct rp_client *client, struct rp_batch *batch, struct rp_
     return code;
 }
 
-/* Why the client searches for a successor. `lost_ns` and `current` tell; the client always joins,
- * and does something before that:
+/* Why the client searches for a successor, as `lost_ns` and `current` show. The client always
+ * joins; before that:
  *
  *                      lost_ns   current   before it joins
  *   ENGINE_LOST        0         set       restart_timeout_ns begins: lost_ns is set
@@ -224,7 +225,7 @@ static int try_take(struct rp_client *client, struct rp_batch *batch, struct rp_
  */
 enum search_reason {
     ENGINE_LOST,      /* the engine is gone, and the client finds that now */
-    SUCCESSOR_LOST,   /* the successor is gone, too, and delivered no batch */
+    SUCCESSOR_LOST,   /* the successor died before it delivered a batch */
     NO_SUCCESSOR_YET, /* an earlier call found no successor by its deadline */
 };
 
@@ -235,9 +236,9 @@ static enum search_reason search_reason(const struct rp_client *client)
     return client->current ? SUCCESSOR_LOST : NO_SUCCESSOR_YET;
 }
 
-/* Attach to the successor: 0, -RP_E_TIMEOUT when there is none by the caller's deadline, or a
- * failure that is final. restart_timeout_ns is the time from the engine's death to the next batch,
- * over any number of calls, and of successors that stop before they deliver one. */
+/* Attach to the successor: 0, -RP_E_TIMEOUT if no successor appears by the caller's deadline, or a
+ * final failure. restart_timeout_ns is the time from the engine's death to the next batch, over any
+ * number of calls, and of successors that stop before they deliver one. */
 static int join_successor(struct rp_client *client, uint64_t deadline_ns, struct rp_error *error)
 {
     enum search_reason reason = search_reason(client);
@@ -294,7 +295,7 @@ static int wait_for_next(struct rp_client *client, int found, uint64_t begin_ns,
         if (!nothing)
             return found;
         if (rp_now_ns() >= deadline || rp_client_is_closed(client))
-            return RP_NEXT_EMPTY; /* of a closed client the caller is told at its next call */
+            return RP_NEXT_EMPTY; /* the caller's next call reports that the client is closed */
     }
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contract.c — what a trainer and the engines that it meets agree on (base/contract.h).
+/* contract.c — the contract of a trainer with the engines that it meets (base/contract.h).
  *
  * Invariant: from the first WELCOME on the client has a contract, and every later engine agrees
  * with it in each field that may not differ at a re-attachment. The client keeps the newest
- * contract, but none without the full fingerprint of the corpus once it has one with it: an engine
- * has that fingerprint only if its corpus was indexed. */
+ * contract; once it has one with the full fingerprint of the corpus, it keeps none without: an
+ * engine has that fingerprint only if its corpus was indexed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static bool sections_differ(const struct rp_geometry *a, const struct rp_geometr
 }
 
 /* Equal contracts mean equal batches. But a trainer could read beyond a section if an engine's ring
- * differed from its contract, so the shape of the ring is compared, too. */
+ * differed from its contract, so the shape of the ring is also compared. */
 static int check_shape(const struct rp_geometry *was, const struct rp_geometry *is,
                        struct rp_error *error)
 {

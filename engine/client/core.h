@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* core.h — what the two halves of the trainer's library share: client.c takes and releases
- * batches, connect.c finds engines.
+/* core.h — the state that the two halves of the trainer's library share: client.c takes and
+ * releases batches, connect.c finds engines.
  *
  * Invariants:
  *
  *   - A mapping exists while it is the current one or a lease on it is held. A lease stays valid
  *     after its engine has died, after another mapping has become the current one, and after
  *     rp_client_detach.
- *   - `state` and `next_row` are those after the last batch that was taken. An attach to a
+ *   - `state` and `next_row` are the position after the last batch that was taken. An attach to a
  *     successor begins there.
  *   - Threads: one thread takes batches. Any thread may release a lease, at any time (garbage
- *     collectors do), ask where the client stands, or close it. `lock` guards the mappings, their
+ *     collectors do), read the client's position, or close it. `lock` guards the mappings, their
  *     leases, the socket, the tokens and the counts. */
 #ifndef RP_CLIENT_CORE_H
 #define RP_CLIENT_CORE_H
@@ -108,10 +108,10 @@ RP_MUST_CHECK int rp_client_copy_options(struct rp_client *client,
  * room for it. */
 void rp_client_keep_token(struct rp_client *client, const uint8_t *token, size_t bytes,
                           uint64_t lease, uint64_t number);
-/** Room for tokens of so many bytes in the whole ring. With `lock` held. */
+/** Give every entry of the token ring room for that many bytes. With `lock` held. */
 RP_MUST_CHECK int rp_client_reserve_tokens(struct rp_client *client, size_t bytes,
                                            struct rp_error *error);
-/** Unmap a mapping that nobody needs any more. With `lock` held. */
+/** Unmap a mapping that is neither current nor under a lease. With `lock` held. */
 void rp_client_drop_unused(struct rp_client *client, struct rp_mapping *mapping);
 /** Add to or remove from the list of clients. A forked child closes the sockets of all of them;
  * otherwise the engine would not see a connection's end while the child lives. */
@@ -122,21 +122,21 @@ void rp_client_delist(struct rp_client *client);
  * -RP_E_PROTOCOL, -ENOMEM. */
 RP_MUST_CHECK int rp_client_take_contract(struct rp_client *client, const struct rp_ring_view *view,
                                           const char *text, size_t bytes, struct rp_error *error);
-/** Whether the batch in a slot continues the one before it: 0, or -RP_E_PROTOCOL where the client's
- * monitor does not only count what it finds. With `lock` held, before the batch is lent. */
+/** Whether the batch in a slot continues the one before it: 0, or -RP_E_PROTOCOL if the client's
+ * monitor is set to fail and not only to count. With `lock` held, before the batch is lent. */
 RP_MUST_CHECK int rp_client_monitor(struct rp_client *client, const struct rp_geometry *g,
                                     const uint8_t *slot, const struct rp_slot_header *header,
                                     struct rp_error *error);
 /** The plan digest of a state token; false if it has none. */
 bool rp_client_token_digest(const uint8_t *token, size_t bytes, struct rp_hash128 *digest);
-/** If options ask for a file of digests: whether it can be written. Before the engine is asked for
- * anything, so that an attach that this ends changes nothing of the run. */
+/** If options name a file of digests: whether it can be written. Checked before the first request
+ * to the engine, so that a refused attach leaves the run unchanged. */
 RP_MUST_CHECK int rp_client_digest_check(const struct rp_client *client, struct rp_error *error);
 /** Begin that file. */
 RP_MUST_CHECK int rp_client_digest_begin(struct rp_client *client, struct rp_error *error);
 /** Add a batch that is lent now, and write an entry where an interval ends with it. */
 void rp_client_digest_add(struct rp_client *client, const struct rp_batch *batch);
-/** Write an entry for what was added since the last one. */
+/** Write an entry for the rows added since the last one. */
 void rp_client_digest_end(struct rp_client *client);
 /** Fail with a text of the engine: "message", or "message\nhint". */
 int rp_client_fail_text(struct rp_error *error, int code, const char *prefix, const char *text);

@@ -4,7 +4,7 @@
 #include "base/row_digest.h"
 #include "ringpack/client.h"
 
-/* Where row i of a section of [rows][seq_len] begins; NULL where the run does not have it. */
+/* Where row i of a section of [rows][seq_len] begins; NULL if the run does not have it. */
 static const void *row_of(const struct rp_geometry *geometry, const struct rp_batch *batch,
                           enum rp_section section, uint32_t i)
 {

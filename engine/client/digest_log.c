@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digest_log.c — digests of the rows that this trainer was given, written to a file every so many
- * steps (engine/plan/STREAM.md section 7; base/chain.h).
+/* digest_log.c — digests of the rows that this trainer was given, written to a file every
+ * digest_steps steps (engine/plan/STREAM.md section 7; base/chain.h).
  *
- * An attach is an entry, too. It has the last hashes of the files of the other numbers of ranks in
- * the same folder, so a reader can order deliveries of two jobs without a clock: the attach came
+ * An attach also makes an entry. It has the last hashes of the files of the other numbers of ranks
+ * in the same folder, so a reader can order deliveries of two jobs without a clock: the attach came
  * after those entries.
  *
  * An interval begins at the row of the first batch and ends after the step at which the number of
@@ -100,7 +100,7 @@ int rp_client_digest_begin(struct rp_client *client, struct rp_error *error)
     return append(client, members, error);
 }
 
-/* Write what was added since the last entry. A failure is counted: it must not stop a trainer. */
+/* Write the rows added since the last entry. A failure is counted: it must not stop a trainer. */
 static void write_interval(struct rp_client *client)
 {
     struct rp_digest_log *log = &client->digest;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* message.h — what a client sends to an engine, and the replies, checked. */
+/* message.h — a client's requests to an engine, and the checked replies. */
 #ifndef RP_CLIENT_MESSAGE_H
 #define RP_CLIENT_MESSAGE_H
 

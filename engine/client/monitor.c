@@ -11,7 +11,7 @@
 #include "base/bits.h"
 #include "client/core.h"
 
-/* Of a state token (engine/plan/STREAM.md, section 8). */
+/* Offsets in a state token (engine/plan/STREAM.md, section 8). */
 #define TOKEN_MAGIC "RPSTATE"
 enum {
     TOKEN_VERSION_AT = 8,
@@ -29,7 +29,7 @@ enum finding { FINE, GAP, REPEAT, FOREIGN };
 
 struct found {
     enum finding finding;
-    uint64_t expected, row; /* of FOREIGN: the row at which the batch begins */
+    uint64_t expected, row; /* FOREIGN only: the row at which the batch begins */
 };
 
 static struct found compare_row(uint64_t expected, uint64_t row)
@@ -73,7 +73,7 @@ static bool is_next_token(const uint8_t *was, size_t was_bytes, const uint8_t *i
                           uint64_t next_row)
 {
     if (!is_token(was, was_bytes))
-        return true; /* there is nothing to compare with */
+        return true; /* no earlier batch to compare with */
     if (!is_token(is, is_bytes) || rp_load_u64(is + TOKEN_NEXT_ROW_AT) != next_row ||
         memcmp(was + TOKEN_SAMPLED_AT, is + TOKEN_SAMPLED_AT, TOKEN_SAMPLED_BYTES) != 0 ||
         memcmp(was + TOKEN_STREAM_AT, is + TOKEN_STREAM_AT, TOKEN_STREAM_BYTES) != 0)

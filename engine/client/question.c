@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* question.c — what is asked of an engine by programs that take no batches. */
+/* question.c — requests to an engine from programs that take no batches. */
 #include "client/question.h"
 
 #include <errno.h>
@@ -13,11 +13,10 @@
 #include "ringpack/client.h"
 #include "shm/socket.h"
 
-/* An answer that takes its time is waited for through so many periods, of ten seconds: two hours.
- */
+/* Periods of ten seconds to wait for a slow answer: two hours. */
 #define TRIES_MAX 720u
 
-/* Cut the note off a text, and put it into *error, which says of a success what is to be said. */
+/* Cut the note off a text, and put it into *error, which carries a note even on success. */
 static void take_note(const struct rp_client_reply *reply, struct rp_error *error)
 {
     char *note = reply->head.code == RP_REPLY_CODE_NOTE ? strrchr(reply->text, '\n') : NULL;
@@ -58,7 +57,7 @@ static int receive_answer(int fd, int wait_ms, char **text_out, struct rp_error 
     return *text_out ? 0 : rp_fail(error, -ENOMEM, NULL, "the engine's reply: out of memory");
 }
 
-/* The state of a process as /proc has it: T is stopped. Of another container it is not known. */
+/* The state of a process as /proc has it: T is stopped. Unknown if it is in another container. */
 static const char *state_of(pid_t pid)
 {
     char path[32], text[512] = "";

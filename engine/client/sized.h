@@ -16,7 +16,7 @@
 /* Bytes of struct `type` up to and with `field`. */
 #define RP_SIZE_WITH(type, field) (offsetof(struct type, field) + sizeof(((struct type *)0)->field))
 
-/** Check that a struct_size was set, and covers what is required; `name` is the struct's. */
+/** Check that a struct_size was set, and covers the required fields; `name` is the struct's. */
 RP_MUST_CHECK int rp_sized_check(uint64_t struct_size, size_t required, const char *name,
                                  struct rp_error *error);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state.c — where a client stands: its state token and next row, and what it has counted. */
+/* state.c — a client's position, that is its state token and next row, and its counts. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -53,7 +53,8 @@ struct rp_config {
     char *called; /* name of that file in messages: its path, or the name of a memfd */
     char *text;   /* of that file */
     char *given;  /* what rp_config_set has set, for rp_config_kept_text; NULL = nothing */
-    char *run;    /* by which trainers find the engine: [A-Za-z0-9._-]{1,64}; default "default" */
+    char *run;    /* name by which trainers find the engine: [A-Za-z0-9._-]{1,64}; default "default"
+                   */
 
     /* the stream: identity (engine/plan/STREAM.md) */
     struct rp_config_source *sources;
@@ -82,7 +83,7 @@ struct rp_config {
     bool drop_last;    /* false */
     int64_t pad_id;    /* 0 */
     char *profile;     /* of RP_PROFILES; default min */
-    uint32_t sections; /* bit per rp_section: `sections`, and those of a profile that is given */
+    uint32_t sections; /* bit per rp_section: `sections`, and the sections of the given profile */
     uint32_t sections_unlisted; /* which a profile has added to a list that names some of its own */
     uint32_t token_dtype; /* `token_dtype`: i32 | i64 | u16 (enum rp_dtype), for input_ids, labels
                            * and position_ids (labels and position_ids are i32 when it is u16) */
@@ -153,7 +154,7 @@ RP_MUST_CHECK int rp_config_read_text(struct rp_config *config, const char *text
 char *rp_config_kept_text(const struct rp_config *config);
 
 /** Read a kept text; `name` is its name in messages. -RP_E_VERSION: it is of an older ringpack,
- * which kept the text of the file alone. */
+ * which kept only the text of the file. */
 RP_MUST_CHECK int rp_config_read_kept(struct rp_config *config, const char *text, size_t bytes,
                                       const char *name, struct rp_error *error);
 
@@ -192,12 +193,11 @@ const struct rp_config_key *rp_config_keys(void);
 /** The same for the keys of one source. */
 const struct rp_config_key *rp_config_source_keys(void);
 
-/** If `sections` names some of the sections of the profile that is given, and not all, it may have
- * been meant to replace them: write what has been added, and how to have the list alone. */
+/** If `sections` names some but not all sections of the given profile, it may have been meant to
+ * replace them: write the added sections, and how to get only the list. */
 bool rp_config_sections_doubt(const struct rp_config *config, char *text, size_t bytes);
 
-/** The value of a key as the text that would set it; empty where there is none. Not for `sources`.
- */
+/** The value of a key as the text that would set it; empty if it has none. Not for `sources`. */
 void rp_config_value_text(const struct rp_config *config, const char *name, char *text,
                           size_t bytes);
 /** The same for a key of a source. Shards are joined by commas. */

@@ -54,7 +54,7 @@ static void add_path(struct walk *walk, const char *path)
     }
 }
 
-/* A path is that of the token file, or the prefix of a Megatron dataset. A link to a file counts as
+/* A path names the token file, or is the prefix of a Megatron dataset. A link to a file counts as
  * the file. */
 static int add_file(struct walk *walk, const char *path)
 {

@@ -3,14 +3,15 @@
  * trainer that has the config sends it when it attaches, and the engine compares it with its own
  * contract.
  *
- * A description has the fields that follow from the config alone. For the corpus it has
+ * A description has the fields that follow from the config without the corpus. For the corpus it
+ * has
  *
  *     corpus_files~  a hash of the path, length and time of every shard, and of the keys by which
  *                    they are read: equal hashes mean equal corpora
- *     corpus_paths:  a hash of the paths alone, the same on nodes that share them: it names runs
+ *     corpus_paths: a hash of only the paths, the same on nodes that share them: it names runs
  *
- * Different files may hold one corpus, so a difference in corpus_files refuses nobody by itself:
- * the trainer then opens its corpus, and sends the whole contract (rp_stream_make_contract). */
+ * Different files may hold one corpus, so a difference only in corpus_files is not final: the
+ * trainer then opens its corpus, and sends the whole contract (rp_stream_make_contract). */
 #ifndef RP_CONFIG_DESCRIPTION_H
 #define RP_CONFIG_DESCRIPTION_H
 

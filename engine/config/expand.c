@@ -4,10 +4,10 @@
  * A path without wildcards is kept even if no such file exists, because a run that resumes from
  * contents may have lost its token files. For the same reason an index or a sidecar that matches a
  * pattern counts as its token file. The matches of a pattern are sorted bytewise, whatever the
- * locale; the patterns keep their order. The readers of corpus/ say what a directory holds, and in
- * which order.
+ * locale; the patterns keep their order. The readers of corpus/ list the shards of a directory, in
+ * their order.
  *
- * Errors: -RP_E_CONFIG when a pattern matches nothing or a shard is named twice. */
+ * Errors: -RP_E_CONFIG if a pattern has no match or a shard is named twice. */
 #include <errno.h>
 #include <glob.h>
 #include <limits.h>
@@ -121,7 +121,7 @@ static int note_unread(const char *path, int number)
 {
     snprintf(unread, sizeof unread, "%s", path);
     unread_errno = number;
-    return number != ENOENT && number != ENOTDIR; /* these match nothing */
+    return number != ENOENT && number != ENOTDIR; /* these have no match */
 }
 
 /* The index of a corpus may be beside its shards: it is none. */
@@ -137,8 +137,8 @@ static int add_token_file(struct rp_config_source *found, const char *path, stru
 }
 
 /* The pattern with its folders that exist by that very name escaped, as `run[1]` of
- * /data/run[1]/x.bin: a folder of the config file, too, is none of the user's patterns. *is_wild: a
- * wildcard is left. The caller frees it; NULL when out of memory. */
+ * /data/run[1]/x.bin: neither is a folder of the config file one of the user's patterns. *is_wild:
+ * a wildcard is left. The caller frees it; NULL when out of memory. */
 static char *escape_folders(const char *pattern, bool *is_wild)
 {
     size_t length = strlen(pattern), literal = 0, used = 0;

@@ -19,7 +19,7 @@ static char *absolute(const char *path)
     return rp_config_path_behind(directory, path);
 }
 
-/* Of a list of paths each becomes absolute. */
+/* Make each path of a list absolute. */
 static char *absolute_list(const char *text)
 {
     char *copy = strdup(text), *rest = copy, *list = NULL;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hide.c — the text of a config without the rights that its URLs carry.
  *
- * A value has many spellings (quotes, escapes, folded lines, blocks), so libyaml reads it, and what
- * it reads is searched. If the text has the value as it is, asterisks take the place of the rights
- * in it; else a quoted value takes the place of its text. Comments are no values: what follows a
- * URL's scheme in one, or a question mark before an equals sign, is hidden up to the end of the
- * line. */
+ * A value has many spellings (quotes, escapes, folded lines, blocks), so libyaml reads it, and its
+ * scalars are searched. If the text has the value as it is, asterisks take the place of the rights
+ * in it; else a quoted value takes the place of its text. Comments are no values: the text after a
+ * URL's scheme in one, or after a question mark before an equals sign, is hidden up to the end of
+ * the line. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static void put(struct copy *copy, const char *text, size_t bytes)
     copy->out[copy->bytes] = '\0';
 }
 
-/* The byte at which a character begins that lies at the reached place or after it. */
+/* The first byte, at the reached place or after it, at which a character begins. */
 static size_t byte_of(const struct copy *copy, size_t character)
 {
     size_t at = copy->at, characters = copy->characters;
@@ -148,7 +148,7 @@ char *rp_config_hide_yaml(const char *text)
     bool ends = false;
     while (!ends) {
         yaml_token_t token;
-        ends = !yaml_parser_scan(&parser, &token); /* then nothing that follows is kept */
+        ends = !yaml_parser_scan(&parser, &token); /* then the rest is not kept */
         if (ends)
             break;
         if (token.type == YAML_SCALAR_TOKEN)

@@ -30,7 +30,7 @@ static const char *kept_line(const char *line)
                                                                 : line + sizeof RP_KEPT_LINE - 1;
 }
 
-/* Where the last `file` or `no file` begins; NULL if there is none. */
+/* Where the last `file` or `no file` begins; NULL if the text has neither. */
 static char *find_kept(char *text)
 {
     char *found = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kept.h — a config as a checkpoint keeps it: the text of the file, then comments that say what the
- * text alone does not.
+/* kept.h — a config as a checkpoint keeps it: the text of the file, then comments with the settings
+ * that are not in the text.
  *
  *     # ringpack: file /corpora/config.yaml     (or: # ringpack: no file)
  *     # ringpack: batch_size 16

@@ -2,7 +2,7 @@
 /* key.c — the table of keys, and the conversion of a text to the value of a field (print.c has the
  * way back).
  *
- * Errors: -RP_E_CONFIG with the place, the key, what was expected and what was found. */
+ * Errors: -RP_E_CONFIG with the place, the key, and the expected and the found value. */
 #include "config/key.h"
 #include "corpus/encoded.h"
 #include "object/url.h"
@@ -212,7 +212,7 @@ static int set_number(const struct rp_key *key, void *object, const char *text,
         return code;
     bool fits = key->size == sizeof value || value <= UINT32_MAX;
     if (!is_number || !fits || (key->words && !is_chosen && value == RP_CONFIG_CHOSEN)) {
-        char range[64]; /* what does not fit the field: the others are compared in finish.c */
+        char range[64]; /* values too large for the field: other bounds are checked in finish.c */
         snprintf(range, sizeof range, "%" PRIu64 " … %" PRIu64, key->least, key->most);
         return expected(place, key, range, text, error);
     }
@@ -236,7 +236,7 @@ static int set_bool(const struct rp_key *key, void *object, const char *text,
 {
     static const char *const spellings[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
     for (size_t i = 0; i < RP_ARRAY_COUNT(spellings); i++) {
-        if (strcasecmp(spellings[i], text)) /* YAML has True, and TRUE, too */
+        if (strcasecmp(spellings[i], text)) /* YAML also has True and TRUE */
             continue;
         *(bool *)((char *)object + key->offset) = i % 2 == 1;
         return 0;

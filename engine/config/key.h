@@ -233,7 +233,7 @@ char *rp_config_path_behind(const char *directory, const char *path);
 /** Is it a command whose program is a path, and not a name to be looked up in PATH? */
 bool rp_key_is_program_path(const struct rp_key *key, const char *text);
 
-/** Note what an option has set, for rp_config_kept_text (given.c). */
+/** Note the value that an option has set, for rp_config_kept_text (given.c). */
 RP_MUST_CHECK int rp_config_note_given(struct rp_config *config, const struct rp_key *key,
                                        const char *text, struct rp_error *error);
 

@@ -239,7 +239,7 @@ static const char *character_at(const char *text, size_t number)
     return text;
 }
 
-/* Report libyaml's message, with the place to which it refers. */
+/* Report libyaml's message, with its place. */
 static int syntax_error(const struct reader *reader, const yaml_parser_t *parser, const char *text)
 {
     struct rp_key_place place = {reader->path, (uint32_t)parser->problem_mark.line + 1,

@@ -62,7 +62,7 @@ enum holder { HOLDER_IS_OURS, HOLDER_IS_STRANGER, HOLDER_IS_GONE };
 
 static enum holder ask_holder(const struct name *name, pid_t *pid)
 {
-    enum holder holder = HOLDER_IS_OURS; /* and its queue is full of others who asked */
+    enum holder holder = HOLDER_IS_OURS; /* and its backlog is full */
     struct ucred peer;
     socklen_t bytes = sizeof peer;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

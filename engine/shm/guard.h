@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guard.h — the name of a run, held in a place that nobody can remove. Private to engine/shm.
+/* guard.h — the name of a run, held in a place that no other process can remove. Private to
+ * engine/shm.
  *
- * The lock in the run directory is a file: whoever empties the directory lets a second engine of
- * that name start beside the first. So an engine also binds a socket in the kernel's table of
- * abstract addresses, under a name that follows from user, run directory and run. It lives as long
- * as the process that holds it. That table belongs to a network namespace: for containers that
- * share a run directory and no network, only the lock holds. */
+ * The lock in the run directory is a file: once the directory is emptied, a second engine of that
+ * name could start. So an engine also binds a socket in the kernel's table of abstract addresses,
+ * under a name that follows from user, run directory and run. It lives as long as the process that
+ * holds it. That table belongs to a network namespace: for containers that share a run directory
+ * and no network, only the lock holds. */
 #ifndef RP_SHM_GUARD_H
 #define RP_SHM_GUARD_H
 

@@ -5,14 +5,14 @@
  * and nothing in it is ever repaired. So native byte order and alignment are used; what must
  * survive is in a checkpoint.
  *
- * A batch ring is one *data* segment, which the engine alone writes and its trainers map read-only
+ * A batch ring is one *data* segment, which only the engine writes and its trainers map read-only
  * (sealed SHRINK | GROW | FUTURE_WRITE): header page, engine page, slots; and a *control* page for
- * each trainer, made anew for each attach and that trainer's alone. A ring has as many trainers as
+ * each trainer, fresh for each attach and private to that trainer. A ring has as many trainers as
  * the run has replicas: processes that need the same batches. No page has two writers. Offsets
  * only, no pointers.
  *
  * Every shared word says its one writer and, under "PAIRS name", the barrier at the other end.
- * ABI.md beside this file tells the protocol in prose. A change here is a new RP_ABI_VERSION. */
+ * ABI.md describes the protocol in prose. A change here is a new RP_ABI_VERSION. */
 #ifndef RP_SHM_LAYOUT_H
 #define RP_SHM_LAYOUT_H
 
@@ -60,7 +60,7 @@ struct rp_ring_header {
 enum rp_ring_status {
     RP_RING_RUNNING, /* more batches will come */
     RP_RING_END, /* batches end before number `end`; all of them have been or will be published */
-    RP_RING_STOPPED, /* the engine was asked to stop: no more batches in this generation */
+    RP_RING_STOPPED, /* the engine is stopping: no more batches in this generation */
     RP_RING_FAILED,  /* the engine met an error: text in `message`, its negative code in `end` */
     RP_RING_QUARANTINED, /* this trainer broke the protocol. Never in `status`: see `quarantined` */
 };
@@ -82,8 +82,8 @@ struct rp_ring_engine {
     char message[1024];
 };
 
-/* Control page, offset 0. Writer of every word: the trainer. The engine reads each word once,
- * range-checks it and trusts nothing else about it. */
+/* Control page, offset 0. Writer of every word: the trainer. The engine reads each word once and
+ * trusts it only after a range check. */
 struct rp_ring_control {
     /* Batches below the release words of all replicas may be overwritten. PAIRS ring-release:
      * release store here after the last read of the slot, acquire load by the engine before it
@@ -92,8 +92,7 @@ struct rp_ring_control {
     /* 1 while the trainer sleeps, or is about to. PAIRS ring-data: store 1, fence, re-read tail /
      * store tail, fence, read want_data. Garbage costs a needless wake-up. */
     RP_LINE_ALIGNED struct rp_a32 want_data;
-    /* CLOCK_MONOTONIC ns of the trainer's last call; shown by `ringpack stat`, acted on by nobody.
-     */
+    /* CLOCK_MONOTONIC ns of the trainer's last call; only shown by `ringpack stat`. */
     RP_LINE_ALIGNED struct rp_a64 heartbeat_ns;
     /* How long the trainer waited for batches since it attached; shown by `ringpack stat`. A
      * library that does not know these words leaves them 0, so they are no part of RP_ABI_VERSION.
@@ -136,7 +135,7 @@ RP_LAYOUT_ASSERT(offsetof(struct rp_ring_control, wait_begin_ns) == 384, "ABI");
 #define RP_MESSAGE_MAGIC 0x314b4c41544b5052ull
 #define RP_NEXT_ROW_ANY UINT64_MAX
 #define RP_MESSAGE_BYTES_MAX (16u << 20) /* a request with its body, or a reply with its text */
-/* Of a state token, so that a request has room for it. */
+/* Bound of a state token, so that a request has room for it. */
 #define RP_STATE_BYTES_MAX                                                                         \
     (RP_MESSAGE_BYTES_MAX - RP_CONTRACT_BYTES_MAX - sizeof(struct rp_request))
 
@@ -162,20 +161,20 @@ struct rp_request {
     uint32_t seq_len;  /* ATTACH: 0 = whatever it is */
     uint32_t replica;  /* ATTACH: which of the trainers of this rank, from 0 */
     uint32_t replicas; /* ATTACH: how many the trainer believes in, 0 = however many there are */
-    /* ATTACH: the first row that the trainer wants, a batch boundary. RP_NEXT_ROW_ANY: that of the
-     * state token or, without one, the row after the last batch that the replica's last trainer
+    /* ATTACH: the first row that the trainer wants, a batch boundary. RP_NEXT_ROW_ANY: the row of
+     * the state token or, without one, the row after the last batch that the replica's last trainer
      * released. */
     uint64_t next_row;
-    /* ATTACH, with next_row: a row at which a step began, as the trainer counts them;
-     * RP_NEXT_ROW_ANY = it has not counted any yet. */
+    /* ATTACH, with next_row: a row at which a step began, as the trainer counts steps;
+     * RP_NEXT_ROW_ANY = no step counted yet. */
     uint64_t step_row;
     /* ATTACH: of the state token at next_row, 0 = none. LOCATE: of the struct rp_provenance, one
      * for each document, that follow in place of the token. */
     uint32_t state_bytes;
     uint32_t contract_bytes; /* ATTACH: of a contract, 0 = none */
     int32_t pid;             /* for listings only */
-    /* ATTACH: 0 = the contract is that of the engines that the trainer has met; 1 = it has what the
-     * trainer expects of the first one, and fields that it lacks are not compared. */
+    /* ATTACH: 0 = the contract of the engines that the trainer has met; 1 = expectations of the
+     * first engine: only the fields that it has are compared. */
     uint32_t expects;
 };
 
@@ -183,7 +182,7 @@ enum rp_reply_kind { RP_REPLY_WELCOME = 1, RP_REPLY_REFUSED, RP_REPLY_TEXT };
 
 /* text_bytes bytes follow. WELCOME: the state token before first_batch, then the contract in the
  * last contract_bytes of them. REFUSED: an error message and, after a newline, its hint. TEXT: JSON
- * or a path; with RP_REPLY_CODE_NOTE a newline and what is to be said about that file follow. */
+ * or a path; with RP_REPLY_CODE_NOTE a newline and a note about that file follow. */
 #define RP_REPLY_CODE_NOTE 1
 struct rp_reply {
     uint64_t magic;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* listener — the engine's end: its names in the run directory, and who connects.
+/* listener — the engine's end: its names in the run directory, and its connections.
  *
  * Invariants
  *
@@ -7,12 +7,12 @@
  *       listens at NAME.sock. Everything in the directory is reached through one descriptor, which
  *       was checked when it was opened.
  *
- *   L2  The names live as long as the engine. Others remove them: the last logout of a user takes
- *       $XDG_RUNTIME_DIR away, and cleaners of /tmp take what is old. So the engine compares them
- *       with what it holds once a second, and makes them again where trainers will search. It also
- *       updates their timestamps, so that cleaners never find them old.
+ *   L2  The names live as long as the engine. Other programs remove them: the last logout of a user
+ *       removes $XDG_RUNTIME_DIR, and cleaners of /tmp remove old files. So once a second the
+ *       engine compares them with its descriptors, and makes them again where trainers will search.
+ *       It also updates their timestamps, so that cleaners never find them old.
  *
- *   L3  A name is removed only while it is still what this engine put there. */
+ *   L3  A name is removed only while it still leads to this engine's file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -66,7 +66,7 @@ static int fail_locked(const char *run, int lock_fd, struct rp_error *error)
 static int take_guard(struct rp_listener *listener, const char *path, struct rp_error *error)
 {
     pid_t holder;
-    if (listener->guard_fd >= 0) /* taken for an earlier run directory; it keeps others away, too */
+    if (listener->guard_fd >= 0) /* taken for an earlier run directory; it still excludes others */
         return 0;
     int fd = rp_guard_take(path, listener->run, &holder);
     char pid[16] = "";

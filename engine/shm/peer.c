@@ -2,8 +2,8 @@
 /* peer — the kernel's handle on the process that connected: SO_PEERPIDFD (Linux 6.5), or, before
  * that, a handle made from the process number that the kernel noted at connect.
  *
- * A number alone may be another process's by now. But a process that connected and has not hung up
- * has not ended, and keeps its number: so the connection is checked after the handle was made. A
+ * The number may be another process's by now. But a process that connected and has not hung up has
+ * not ended, and keeps its number: so the connection is checked after the handle was made. A
  * connection that has hung up by then proves nothing, and its process stays unknown. */
 #include "shm/peer.h"
 

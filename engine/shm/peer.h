@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* peer.h — the process at the other end of a connection, and proof of its death.
  *
- * The end of a connection proves that a trainer gives nothing back any more. It does not prove that
- * the trainer reads nothing any more: a process may lose its socket and live. A pidfd proves it: it
- * is readable when every thread of the process has ended, and the kernel takes a thread's memory
- * before it reports the thread's end. */
+ * The end of a connection proves that a trainer releases no more batches. It does not prove that
+ * its reads have ended: a process may lose its socket and live. A pidfd proves it: it is readable
+ * when every thread of the process has ended, and the kernel takes a thread's memory before it
+ * reports the thread's end. */
 #ifndef RP_SHM_PEER_H
 #define RP_SHM_PEER_H
 

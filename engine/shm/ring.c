@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ring — the engine's end. The trainer's end is ring_view.c, the shape of a slot ring_geometry.c.
  *
- * The engine addresses memory with its private copies alone: what a trainer can write decides
- * when a slot is written again and never which one. */
+ * The engine addresses memory only with its private copies: a trainer's words decide when a slot is
+ * written again and never which one. */
 #include "shm/ring.h"
 
 #include <inttypes.h>
@@ -139,7 +139,7 @@ void rp_ring_place_seat(struct rp_ring *ring, uint32_t replica, uint64_t batch)
         for (uint32_t r = 0; r < ring->replicas; r++)
             RP_ASSERT(r == replica || !rp_ring_is_taken(ring, r));
         ring->tail = ring->announced = lowest;
-        rp_a64_store_relaxed(&engine_words(ring)->tail, lowest); /* nobody is there to read it */
+        rp_a64_store_relaxed(&engine_words(ring)->tail, lowest); /* all are absent */
     }
     RP_ASSERT(lowest <= ring->tail && ring->tail - lowest <= ring->geometry.slots); /* I1 */
     ring->release = lowest;
@@ -164,7 +164,7 @@ static void follow_tail(const struct rp_ring *ring, struct rp_ring_seat *seat)
 void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end,
                         const char *message)
 {
-    RP_ASSERT(status <= RP_RING_FAILED); /* a quarantine is told by its bit */
+    RP_ASSERT(status <= RP_RING_FAILED); /* a quarantine shows in its bit */
     RP_ASSERT(ring->status != RP_RING_FAILED || status == RP_RING_FAILED);
     struct rp_ring_engine *words = engine_words(ring);
     ring->status = status;

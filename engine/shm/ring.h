@@ -2,9 +2,9 @@
 /* ring.h — a batch ring: one engine publishes batches in order, trainers borrow and return them.
  *
  * A ring has a *seat* for each replica: a trainer takes it at attach, gets a control page of its
- * own, and is given every batch. Each seat has a release word; while nobody is attached, its value
- * is the batch at which the seat's next trainer will begin. `release` alone means the lowest of all
- * seats.
+ * own, and is given every batch. Each seat has a release word; while the seat is absent, its value
+ * is the batch at which the seat's next trainer will begin. `release` without a seat means the
+ * lowest of all seats.
  *
  * Invariants
  *
@@ -19,8 +19,8 @@
  *       one release store, so a kill at any instruction leaves a valid ring (two words could be
  *       torn apart).
  *
- *   I4  What one trainer writes, or that it dies, changes nothing for the others but how long the
- *       ring waits.
+ *   I4  The writes and the death of one trainer cost the others time only: the ring may wait
+ * longer.
  *
  * A trainer's death is learnt from its socket, never from these words. */
 #ifndef RP_SHM_RING_H
@@ -41,18 +41,18 @@
  * I32). Sections are 64-byte aligned, slots page-aligned. Returns total bytes of a data segment, or
  * 0 if that overflows or rows * seq_len does not fit cu_seqlens. */
 uint64_t rp_geometry_layout(struct rp_geometry *geometry, uint32_t sections, uint32_t token_dtype);
-/** Total bytes of a data segment whose geometry is laid out already; 0 unless every offset is what
- *  rp_geometry_layout makes of its parameters. */
+/** Total bytes of a data segment whose geometry is laid out already; 0 unless every offset equals
+ *  the result of rp_geometry_layout. */
 uint64_t rp_geometry_total(const struct rp_geometry *geometry);
 
 /* ---- engine's end ---------------------------------------------------------------------------- */
 
 /* A replica's place at a ring. */
 struct rp_ring_seat {
-    struct rp_segment control;     /* fd == -1: nobody is attached */
-    struct rp_ring_control *words; /* in it; NULL: nobody is attached, or it is quarantined */
+    struct rp_segment control;     /* fd == -1: absent */
+    struct rp_ring_control *words; /* in it; NULL: absent or quarantined */
     uint64_t release;              /* private copy of its word, or where its trainer will begin */
-    bool is_skipped;               /* nobody is there, and it follows the tail */
+    bool is_skipped;               /* absent, and it follows the tail */
     int reader_fd; /* of the last process that got `data` in this seat: a pidfd, or as in peer.h */
 };
 
@@ -83,7 +83,7 @@ void rp_ring_set_reader(struct rp_ring *ring, uint32_t replica, int pidfd);
 /** May the last trainer of a seat that is free still read the ring's data? False is a proof: there
  * was none, or its process has ended, and the memory may be the next one's. */
 bool rp_ring_may_be_read(struct rp_ring *ring, uint32_t replica);
-/** The trainer is dead: its control page is dropped; what it had not released stays. */
+/** The trainer is dead: its control page is dropped; its unreleased batches stay. */
 void rp_ring_detach_trainer(struct rp_ring *ring, uint32_t replica);
 /** The next trainer in seat `replica` begins at `batch`. If the lowest word of all seats leaves
  * [release, tail] by that, the ring is emptied and starts at that word: then no other seat may have
@@ -107,9 +107,10 @@ int rp_ring_poll_release(struct rp_ring *ring);
 uint8_t *rp_ring_slot(const struct rp_ring *ring, uint64_t batch);
 /** Publish every batch below `tail` (>= the present one); wake the trainers if one sleeps. */
 void rp_ring_publish(struct rp_ring *ring, uint64_t tail);
-/** The same in two parts, so that one wake-up serves several batches. The first wakes nobody, and
- * returns how many batches are there through which a trainer may sleep; 0: none sleeps. The second
- * wakes the trainers if there are any such batches. The caller may not sleep between the two. */
+/** The same in two parts, so that one wake-up serves several batches. The first wakes no trainer,
+ * and returns the number of published batches through which a trainer may sleep; 0: none sleeps.
+ * The second wakes the trainers if that number is not 0. The caller may not sleep between the two.
+ */
 uint64_t rp_ring_publish_silently(struct rp_ring *ring, uint64_t tail);
 void rp_ring_announce(struct rp_ring *ring);
 /** end: of END the number of batches, of FAILED the negative code. message: of FAILED, else NULL.
@@ -130,8 +131,8 @@ static inline bool rp_ring_is_awaited(const struct rp_ring *ring, uint32_t repli
     const struct rp_ring_control *words = ring->seats[replica].words;
     return words && rp_a32_load_relaxed(&words->want_data);
 }
-/** want_space: ask for (or no longer ask for) the doorbell. After asking, poll the release words
- * once more. */
+/** want_space: switch the doorbell on or off. After switching it on, poll the release words once
+ * more. */
 void rp_ring_want_space(struct rp_ring *ring, bool wanted);
 void rp_ring_close(struct rp_ring *ring);
 
@@ -157,11 +158,11 @@ RP_MUST_CHECK int rp_ring_view_open(struct rp_ring_view *view, int data_fd, int 
 enum rp_ring_take { RP_RING_TAKEN, RP_RING_EMPTY, RP_RING_CLOSED };
 /** The next batch if it is published: *slot points at it, *header is a checked copy of its header.
  * CLOSED: view->status is not RUNNING and there will be no such batch. -RP_E_PROTOCOL if the
- * engine's words make no sense. Never waits. With next - release == slots nothing can come: the
+ * engine's words make no sense. Never waits. With next - release == slots no batch can come: the
  * caller must release first. */
 RP_MUST_CHECK int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot,
                                     struct rp_slot_header *header, struct rp_error *error);
-/** Undo the last take, of which no lease was made: the next take returns the same batch. */
+/** Undo the last take, if no lease was made for it: the next take returns the same batch. */
 void rp_ring_view_put_back(struct rp_ring_view *view);
 /** What FAILED or QUARANTINED, the view's status, means; always terminated. */
 void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t capacity);
@@ -169,7 +170,7 @@ void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t ca
  * most; it may return early, and a change of status may be seen only then, so callers bound it to
  * about 100 ms). */
 void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns);
-/** Batches below `release` go back. Returns true if the engine asked for the doorbell. */
+/** Batches below `release` are given back. Returns true if the engine wants the doorbell. */
 bool rp_ring_view_release(struct rp_ring_view *view, uint64_t release);
 /** Tell `ringpack stat` that the trainer lives. */
 void rp_ring_view_beat(struct rp_ring_view *view, uint64_t now_ns);

@@ -86,7 +86,7 @@ int rp_ring_view_open(struct rp_ring_view *view, int data_fd, int control_fd, ui
     return code;
 }
 
-/* Read tail once and keep it if it lies where it may. */
+/* Read tail once and keep it if it is in its range. */
 static int load_tail(struct rp_ring_view *view, struct rp_error *error)
 {
     uint64_t tail = rp_a64_load_acquire(&engine_words(view)->tail); /* PAIRS ring-publish */
@@ -148,7 +148,8 @@ int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot,
 {
     if (view->tail > view->next)
         return take_slot(view, slot, header, error);
-    /* The status first: what was published before it was set is then seen by the load of tail. */
+    /* The status first: the load of tail then sees every batch that was published before the
+     * status. */
     const struct rp_ring_engine *words = engine_words(view);
     uint32_t status = rp_a32_load_acquire(&words->status); /* PAIRS ring-status */
     uint64_t end = rp_a64_load_relaxed(&words->end);
@@ -171,7 +172,7 @@ int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot,
 void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t capacity)
 {
     RP_ASSERT(text && capacity > 0);
-    if (view->status == RP_RING_QUARANTINED) /* nobody knows better what it should be */
+    if (view->status == RP_RING_QUARANTINED) /* the trainer itself knows the expected value */
         snprintf(text, capacity,
                  "rank %" PRIu32
                  ": this trainer's control page was overwritten, so it gets no more batches "
@@ -192,11 +193,11 @@ static bool nothing_new(const struct rp_ring_view *view)
 }
 
 /* A batch takes tens of microseconds to pack, so a trainer that takes batches without a pause spins
- * for that long: a wake-up would cost the packer more. A spin that finds nothing costs as much as a
- * sleep, and takes the CPU from whoever packs the batch where there are more trainers than CPUs. So
- * after a long spin in vain the next ones are short, and after WAITS_A_TRY waits in vain the
- * trainer sleeps at once. Every WAITS_A_TRY-th wait in vain is followed by a long spin again; one
- * that finds something makes all of them long. */
+ * for that long: a wake-up would cost the packer more. A spin in vain costs as much as a sleep, and
+ * takes the CPU from the packer if trainers outnumber CPUs. So after a long spin in vain the next
+ * ones are short, and after WAITS_A_TRY waits in vain the trainer sleeps at once. Every
+ * WAITS_A_TRY-th wait in vain is followed by a long spin again; one that finds something makes all
+ * of them long. */
 #define LONG_SPIN_NS 50000u
 #define WAITS_A_TRY 8u
 

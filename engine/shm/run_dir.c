@@ -93,14 +93,14 @@ static int fail_gone(const char *run, const struct rp_run_dirs *dirs, struct rp_
         two ? "ies" : "y", dirs->paths[0], two ? " and " : "", two ? dirs->paths[1] : "");
 }
 
-/* -RP_E_GONE without a message when nobody listens there. */
+/* -RP_E_GONE without a message if no engine listens there. */
 static int connect_at(int directory_fd, const char *run, uint64_t patience_ns,
                       struct rp_error *error)
 {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return rp_fail(error, -errno, NULL, "run `%s`: socket: %s", run, strerror(errno));
-    /* an engine that was sent SIGSTOP accepts nobody; a timeout of zero would mean none */
+    /* a stopped engine (SIGSTOP) accepts no connection; a timeout of zero would mean none */
     uint64_t us = rp_max_u64(rp_min_u64(patience_ns, RP_CONNECT_NS) / 1000, 1000);
     struct timeval patience = {.tv_sec = (time_t)(us / 1000000),
                                .tv_usec = (suseconds_t)(us % 1000000)};
@@ -139,8 +139,8 @@ int rp_socket_connect_within(const char *run_dir, const char *run, uint64_t pati
         code = rp_run_dirs_list(&dirs, run_dir, error);
     if (code < 0)
         return code;
-    /* An engine skips a directory that it cannot use, so a trainer does, too. The error that is
-     * reported is that of the last directory. */
+    /* A trainer skips a directory that it cannot use, as an engine does. The last directory's error
+     * is reported. */
     for (unsigned i = 0; i < dirs.count && (i == 0 || code < 0); i++)
         code = connect_in(dirs.paths[i], run, patience_ns, error);
     if (code == -RP_E_GONE)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segment — the order matters: ask whether there is room (an over-committed machine does not
- * refuse, it kills), map, collapse, reserve what is missing (ftruncate alone succeeds and SIGBUS
+/* segment — the order matters: check for room (an over-committed machine does not refuse, it
+ * kills), map, collapse, reserve the missing pages (ftruncate succeeds without them, and SIGBUS
  * comes later), touch, seal. */
 #include "shm/segment.h"
 
@@ -51,7 +51,7 @@ static int open_memfd(const char *name, struct rp_error *error)
     return fd;
 }
 
-/* Refuse what cannot be had before the kernel kills somebody for it. */
+/* Refuse a size for which memory is missing, before the kernel kills a process for it. */
 static int check_room(const char *name, uint64_t bytes, struct rp_error *error)
 {
     struct rlimit limit;
@@ -139,7 +139,7 @@ static bool collapse_hole(struct rp_segment *segment)
         return false;
     for (size_t i = 0; i < segment->bytes; i += RP_HUGE_BYTES)
         if (madvise(segment->data + i, RP_PAGE_BYTES, MADV_POPULATE_WRITE) != 0)
-            return false; /* what is missing is reserved and touched below, with its error */
+            return false; /* missing pages are reserved and touched below, with their error */
     return madvise(segment->data, segment->bytes, MADV_COLLAPSE) == 0;
 }
 
@@ -160,7 +160,7 @@ static int populate(struct rp_segment *segment, const char *name, bool huge, str
     return code < 0 ? fail_touch(code, name, segment->bytes, error) : 0;
 }
 
-/* Empty, of a whole number of pages for which there is room. */
+/* Empty; a whole number of pages, for which memory is available. */
 static int begin(struct rp_segment *segment, const char *name, size_t bytes, bool huge,
                  struct rp_error *error)
 {
@@ -220,7 +220,7 @@ int rp_segment_fill(const struct rp_segment *segment, const char *name, struct r
     RP_ASSERT(segment->data && segment->bytes % RP_HUGE_BYTES == 0);
     for (size_t at = 0; at < segment->bytes && code == 0; at += RP_HUGE_BYTES)
         code = touch(segment->data + at, RP_HUGE_BYTES);
-    if (code == 0 && huge_pages_are_off()) /* they do not come, but can be asked for */
+    if (code == 0 && huge_pages_are_off()) /* not automatic, but available by madvise */
         (void)madvise(segment->data, segment->bytes, MADV_COLLAPSE);
     return code < 0 ? fail_touch(code, name, segment->bytes, error) : 0;
 }

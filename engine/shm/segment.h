@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* segment.h — shared memory that has no name, cannot be truncated and never raises SIGBUS.
  *
- * Every segment is a memfd: nothing stays behind after kill -9, and the size of /dev/shm is no
- * limit. It is reserved and touched in full at creation, so too little memory is an error here and
- * never a signal later.
+ * Every segment is a memfd: no file is left after kill -9, and the size of /dev/shm is no limit. It
+ * is reserved and touched in full at creation, so too little memory is an error here and never a
+ * signal later.
  *
- * A private one is for the threads of this process alone and has no memfd. It can be used at once,
+ * A private one serves only the threads of this process, and has no memfd. It can be used at once,
  * and be filled while it is used. */
 #ifndef RP_SHM_SEGMENT_H
 #define RP_SHM_SEGMENT_H

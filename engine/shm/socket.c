@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* socket — messages and descriptors. SEQPACKET keeps message boundaries and tells of a hang-up at
+/* socket — messages and descriptors. SEQPACKET keeps message boundaries and reports a hang-up at
  * once. */
 #include "shm/socket.h"
 
@@ -22,7 +22,7 @@
 #define RP_BODY_INLINE_MAX 65536u      /* a packet is sent whole, and sockets' buffers are small */
 #define RP_PACKET_BYTES_MAX (RP_BODY_INLINE_MAX + RP_PAGE_BYTES)
 #define RP_BODY_SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
-#define RP_FDS_MAX 16 /* more than the kernel is asked for: it drops the rest and says so */
+#define RP_FDS_MAX 16 /* more than the kernel may return: it drops the rest and says so */
 
 bool rp_socket_hung_up(int fd)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* socket.h — how an engine is found by its run name, and how memory is handed over.
+/* socket.h — find an engine by its run name, and hand memory over.
  *
- * Run directory (run_dir.h): --run-dir, else $XDG_RUNTIME_DIR/ringpack or, where that cannot be
- * used, /tmp/ringpack-UID; owned by us, writable by nobody else, not a symlink; made with mode
- * 0700. In it NAME.sock (SEQPACKET) and NAME.lock (held with flock while the engine lives: a socket
- * file without a lock holder is left over from a kill, and is replaced silently by the next start).
- * A forked child that lives on must close the listener's and the connections' descriptors: the
- * kernel reports an end only when the last copy is closed. */
+ * Run directory (run_dir.h): --run-dir, else $XDG_RUNTIME_DIR/ringpack or, if that cannot be used,
+ * /tmp/ringpack-UID; owned by us, writable by no other user, not a symlink; made with mode 0700. In
+ * it NAME.sock (SEQPACKET) and NAME.lock (held with flock while the engine lives: a socket file
+ * without a lock holder is left over from a kill, and is replaced silently by the next start). A
+ * forked child that lives on must close the listener's and the connections' descriptors: the kernel
+ * reports an end only when the last copy is closed. */
 #ifndef RP_SHM_SOCKET_H
 #define RP_SHM_SOCKET_H
 
@@ -21,10 +21,10 @@
 struct rp_listener {
     int fd, lock_fd, guard_fd; /* -1 when closed; guard_fd also where there is no guard */
     int directory_fd;
-    char *run, *run_dir;    /* as asked for; run_dir "": the default ones */
+    char *run, *run_dir;    /* as in the config; run_dir "": the default ones */
     char *path;             /* of the directory that was taken */
     bool is_made;           /* the directory is to be removed at close when it is empty */
-    bool is_watched;        /* its names had the numbers of what we hold when they were made */
+    bool is_watched;        /* its names had our descriptors' inode numbers when they were made */
     uint64_t socket_number; /* inode of NAME.sock: the socket's own is another */
     uint64_t compare_at_ns, date_at_ns; /* when rp_listener_check does each next */
 };
@@ -50,12 +50,11 @@ RP_MUST_CHECK int rp_listener_accept(struct rp_listener *listener, struct rp_err
 /** Remove socket, lock and, if it is ours and empty, the directory. */
 void rp_listener_close(struct rp_listener *listener);
 
-/** Connect to an engine (blocking socket). -RP_E_GONE when none runs under that name (the hint says
- * how to start one), or when it accepts nobody for some seconds. */
+/** Connect to an engine (blocking socket). -RP_E_GONE if none runs under that name (the hint says
+ * how to start one), or if it accepts no connection for some seconds. */
 RP_MUST_CHECK int rp_socket_connect(const char *run_dir, const char *run, struct rp_error *error);
 /** The same, but wait at most patience_ns (at least a millisecond, at most five seconds) for an
- * engine that accepts nobody. The limit also holds for each message that is sent on the connection.
- */
+ * engine to accept. The limit also holds for each message that is sent on the connection. */
 RP_MUST_CHECK int rp_socket_connect_within(const char *run_dir, const char *run,
                                            uint64_t patience_ns, struct rp_error *error);
 
@@ -67,12 +66,12 @@ bool rp_socket_peer_is_ours(int fd);
 bool rp_socket_hung_up(int fd);
 
 /** Send a header and a body as one message, with up to two fds. Waits for room on blocking sockets
- * only: -EAGAIN from a peer that does not read what it asked for. */
+ * only: -EAGAIN from a peer that does not read its reply. */
 RP_MUST_CHECK int rp_socket_send(int fd, const void *header, size_t header_bytes, const void *body,
                                  size_t body_bytes, const int *fds, unsigned fd_count,
                                  struct rp_error *error);
 /** Receive one message into buffer (capacity bytes) and up to two fds (unused ones are -1, surplus
- * ones closed). Returns its length, 0 when the peer hung up, -EAGAIN when there is none yet, or a
+ * ones closed). Returns its length, 0 if the peer hung up, -EAGAIN if no message has arrived, or a
  * code; a message longer than capacity is -RP_E_PROTOCOL. timeout_ms < 0 = the socket's own
  * blocking mode; otherwise wait at most that long (-RP_E_TIMEOUT). */
 RP_MUST_CHECK int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2],

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wait — futexes are used without PRIVATE: most words lie in memory that several processes map, and
- * the few that do not are waited on too rarely for the difference to be seen. */
+/* wait — futexes are used without PRIVATE: most words are in memory that several processes map, and
+ * waits on the others are too rare for the difference to show. */
 #include "shm/wait.h"
 
 #include <limits.h>
@@ -71,11 +71,11 @@ static inline void pause_cpu(void)
 
 /* On one CPU the peer cannot run while this thread spins, so a spin only delays it. The CPUs that
  * this process may keep busy are counted: in a container, or under a launcher that binds processes
- * to CPUs, trainers and engine share them; and under a quota that is worth one CPU a spin takes
- * from the peer what it needs to get on. */
+ * to CPUs, trainers and engine share them; and under a quota worth one CPU a spin takes the peer's
+ * time. */
 static bool has_one_cpu(void)
 {
-    static struct rp_a32 cpus; /* 0 = not asked yet; every thread stores the same */
+    static struct rp_a32 cpus; /* 0 = not counted yet; every thread stores the same */
     uint32_t count = rp_a32_load_relaxed(&cpus);
     if (count == 0) {
         count = rp_cpus_allowed();

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wait.h — futexes and events. The only callers of futex(2) are in wait.c.
  *
- * Sleep only when there is nothing to do, wake only when somebody sleeps: a wake-up costs a syscall
- * only then. */
+ * A waiter sleeps only if it has no work, and a signal is a syscall only if a waiter sleeps. */
 #ifndef RP_SHM_WAIT_H
 #define RP_SHM_WAIT_H
 
@@ -23,8 +22,7 @@ static inline const struct rp_a32 *rp_a64_low(const struct rp_a64 *word)
 }
 
 /* An event that many may wait for and many may signal, in private or shared memory. `sleepers` is a
- * hint: a waiter killed in its sleep leaves it too high, which costs needless syscalls and nothing
- * else. */
+ * hint: a waiter killed in its sleep leaves it too high, which only costs needless syscalls. */
 struct rp_event {
     struct rp_a32 epoch;
     struct rp_a32 sleepers;
@@ -37,7 +35,7 @@ void rp_event_sleep(struct rp_event *event, uint32_t ticket, uint64_t timeout_ns
 /** Call after the stores that make the condition true. */
 void rp_event_signal(struct rp_event *event);
 
-#define RP_SPIN_NS 20000u /* about what a sleep and a wake-up cost */
+#define RP_SPIN_NS 20000u /* about the cost of a sleep and a wake-up */
 /** One step of a spin of limit_ns in total: returns true while it is worth spinning on. *spins
  * starts at 0. On a machine with one CPU it never spins. */
 bool rp_spin(uint32_t *spins, uint32_t limit_ns);

@@ -23,7 +23,7 @@ enum rp_dtype {
 };
 
 /* For each section its shape, element type and content. ROWS, DOC_LENS and INPUT_IDS are in every
- * batch, the others if the run's config asks for them. The numbers are part of the ABI. */
+ * batch, the others if the run's config enables them. The numbers are part of the ABI. */
 enum rp_section {
     /* [rows] struct rp_row_info */
     RP_SECTION_ROWS = 0,

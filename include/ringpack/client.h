@@ -20,8 +20,8 @@
  * When the engine dies, rp_client_next waits for its successor (the next engine of that run),
  * attaches to it, and continues at the same row.
  *
- * Threads: one thread at a time takes batches and detaches; leases may be released, the position
- * and the counts asked for, and the client closed, by any thread, at any time.
+ * Threads: one thread at a time takes batches and detaches; any thread may release leases, read the
+ * position and the counts, and close the client, at any time.
  * fork: the child must not use the client (calls return -RP_E_USAGE).
  *
  * Versions: a program works with an older or a newer library of the same SONAME, because every
@@ -29,7 +29,7 @@
  * appended, and in an appended field 0 means "default" or "unknown".
  *   The library reads and writes at most struct_size bytes.
  *   Options: fields beyond struct_size are taken as 0. Bytes that the library does not know must be
- *     0; otherwise the call is refused, because an option would be ignored.
+ *     0: otherwise an option would be ignored, so the call is refused.
  *   Batches and counts: bytes of struct_size that the library does not know are set to 0.
  *   A struct_size that does not cover the fields named "required" below is -RP_E_USAGE, and so is
  *     one above 4096, which means that it was never set. */
@@ -88,10 +88,10 @@ struct rp_client_options {
      * it belongs on a local disk: one that hangs holds the trainer. */
     const char *digest_log;
     uint64_t digest_steps; /* at least 1 if there is a digest_log */
-    /* What the first engine must agree to, as text: the contract of another process of the job
-     * (rp_client_contract), or what `ringpack config stream` prints of a config. A field that it
+    /* Contract that the first engine must match, as text: copied from another process of the job
+     * (rp_client_contract), or the output of `ringpack config stream` for a config. A field that it
      * lacks is not compared ("seed=7\n\n" expects that seed: the fields of the delivery follow an
-     * empty line); one that differs is -RP_E_MISMATCH. NULL = any stream is taken. */
+     * empty line); one that differs is -RP_E_MISMATCH. NULL = any stream is accepted. */
     const char *expected;
     size_t expected_bytes; /* 0 if and only if expected is NULL */
 };
@@ -155,9 +155,9 @@ RP_API int rp_client_release(struct rp_client *client, const struct rp_batch *ba
 
 /** One step of a loop in one call: release the lease `done`, then rp_client_take. The structs may
  * be the same one. Returns what rp_client_take returns. The lease is released even if no batch
- * is ready: go on with rp_client_take or rp_client_next. Nothing is released and nothing taken when
- * `done` is not on lease, in a forked child, or with a wrong struct_size: -RP_E_USAGE. Not to be
- * called after rp_client_detach. */
+ * is ready: call rp_client_take or rp_client_next then. -RP_E_USAGE, without a release or a take,
+ * if `done` is not on lease, in a forked child, or for a wrong struct_size. Not to be called after
+ * rp_client_detach. */
 RP_API RP_MUST_CHECK int rp_client_step(struct rp_client *client, const struct rp_batch *done,
                                         struct rp_batch *batch, struct rp_error *error);
 
@@ -166,17 +166,17 @@ RP_API RP_MUST_CHECK int rp_client_step(struct rp_client *client, const struct r
 RP_API int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch);
 
 /** Copy the state token after the last batch that rp_client_next returned; before the first batch,
- * the token that was given to attach, or that of the run's first row. The bytes are the same on
- * every rank at the same micro-batch. No system call. Returns the length in bytes. Nothing is
- * copied if that exceeds `capacity`, so buffer = NULL and capacity = 0 return the length. */
+ * the token that was given to attach, or the token of the run's first row. The bytes are the same
+ * on every rank at the same micro-batch. No system call. Returns the length in bytes. No byte is
+ * copied if the length exceeds `capacity`, so buffer = NULL and capacity = 0 return the length. */
 RP_API size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capacity);
 
 /** Copy the token before the last batch taken, for a caller interrupted while it took the batch.
  */
 RP_API size_t rp_client_state_before(const struct rp_client *client, void *buffer, size_t capacity);
 
-/** Copy the token after a batch that this client has lent, on lease or not. Returns 0 if it is no
- * longer known: the client keeps those of its last 32 batches. */
+/** Copy the token after a batch that this client has lent, on lease or not. The client keeps the
+ * tokens of its last 32 batches; for an older one the result is 0. */
 RP_API size_t rp_client_state_after(const struct rp_client *client, const struct rp_batch *batch,
                                     void *buffer, size_t capacity);
 
@@ -207,7 +207,7 @@ RP_API RP_MUST_CHECK int rp_contract_agree(const char *name, const char *text, s
 struct rp_client_counts {
     uint64_t struct_size;           /* sizeof(struct rp_client_counts), set by the caller */
     uint64_t batches, rows, tokens; /* delivered; tokens without padding */
-    uint64_t waits;                 /* calls of rp_client_next that found nothing ready */
+    uint64_t waits;                 /* calls of rp_client_next that found no batch ready */
     uint64_t wait_ns;               /* time spent in these calls */
     uint64_t reattaches;            /* attaches to a successor */
     /* Batches in which the monitor found that rows are missing, that a row is given twice, or that
@@ -224,8 +224,8 @@ RP_API int rp_client_counts(const struct rp_client *client, struct rp_client_cou
 RP_API void rp_client_close(struct rp_client *client);
 
 /** Detach. Held leases stay readable; only rp_client_release and rp_client_holds may be called for
- * them. The client is freed when the last one is released, at once if there is none. NULL is fine.
- */
+ * them. The client is freed when the last one is released, at once if no lease is held. NULL is
+ * fine. */
 RP_API void rp_client_detach(struct rp_client *client);
 
 /** Add the digest of a batch's rows (engine/plan/STREAM.md section 7) to sum (low, high u64) modulo
@@ -239,11 +239,10 @@ RP_API RP_MUST_CHECK int rp_batch_labelled_digest(const struct rp_geometry *geom
                                                   const struct rp_batch *batch, uint64_t sum[2],
                                                   struct rp_error *error);
 
-/* Requests to the engine of a run. run and run_dir are those of struct rp_client_options. The
- * caller frees a returned text with rp_text_free; it is NULL after a failure. Errors: -RP_E_GONE if
- * there is no such engine; -RP_E_TIMEOUT if there is one that is silent: it answers nothing for ten
- * seconds, because it is stopped (SIGSTOP), still starts, or is very busy; or the engine's own
- * error. */
+/* Requests to the engine of a run. run and run_dir are as in struct rp_client_options. The caller
+ * frees a returned text with rp_text_free; it is NULL after a failure. Errors: -RP_E_GONE if there
+ * is no such engine; -RP_E_TIMEOUT if it sends no answer for ten seconds, because it is stopped
+ * (SIGSTOP), still starts, or is very busy; or the engine's own error. */
 
 /** The status of the engine: a JSON object. */
 RP_API RP_MUST_CHECK int rp_run_stat(const char *run_dir, const char *run, char **json_out,
@@ -262,7 +261,7 @@ RP_API RP_MUST_CHECK int rp_run_stop(const char *run_dir, const char *run, struc
 
 /** Where documents come from. Only source and document of each of `documents` are used. *text_out
  * has a line for each: a row, a space, and its file's path, in which `\n` stands for a newline
- * and `\\` for a backslash. The row is that of a table, or the document's number in the file. */
+ * and `\\` for a backslash. The row is a table's row, or the document's number in the file. */
 RP_API RP_MUST_CHECK int rp_run_locate(const char *run_dir, const char *run,
                                        const struct rp_provenance *documents, size_t count,
                                        char **text_out, struct rp_error *error);

@@ -44,12 +44,12 @@ enum rp_error_code {
 #undef RP_ERROR_ENUM
 };
 
-/** What failed, and what to do next. Both strings are always terminated. The size of the struct
- * never changes, so it has no struct_size. */
+/** A failure, and the next step. Both strings are always terminated. The size of the struct never
+ * changes, so it has no struct_size. */
 struct rp_error {
     int code;          /* the negative code that was returned */
-    char message[768]; /* what failed, on which object, expected and found */
-    char hint[384];    /* what is safe and what to type next; may be empty */
+    char message[768]; /* the failure: call, object, expected and found */
+    char hint[384];    /* what is safe, and the next command; may be empty */
 };
 
 /** Text of a negative code: strerror for a negated errno, the table above for ringpack's codes.
