@@ -90,7 +90,7 @@ static inline uint64_t rp_a64_add_relaxed(struct rp_a64 *a, uint64_t v)
     rp_simulation_step();
     return __atomic_fetch_add(&a->value, v, __ATOMIC_RELAXED);
 }
-/* Store v if the word is *expected; else *expected becomes what it is. */
+/* Store v if the word is *expected; else load the word into *expected. */
 static inline bool rp_a64_replace(struct rp_a64 *a, uint64_t *expected, uint64_t v)
 {
     rp_simulation_step();

@@ -13,7 +13,7 @@
 #define PATH_BYTES 600
 
 /* The files of a cgroup. Above memory.max processes are killed. Above memory.high they are slowed
- * down until they hardly run, so that is a limit, too. */
+ * down until they hardly run, so that is also a limit. */
 struct files {
     const char *limits[2], *usage, *inactive_file, *active_file;
 };
@@ -55,7 +55,8 @@ struct look {
     const struct files *files;
 };
 
-/* Apply what is left in a cgroup. Page cache counts as free, because the kernel can reclaim it. */
+/* Apply the memory left in a cgroup. Page cache counts as free, because the kernel can reclaim it.
+ */
 static void apply_cgroup(void *context, const char *directory)
 {
     const struct look *look = context;

@@ -8,14 +8,13 @@
 
 struct rp_available {
     uint64_t bytes;  /* UINT64_MAX: not known */
-    char limit[320]; /* where it is from: "MemAvailable of /proc/meminfo", or a cgroup's file */
+    char limit[320]; /* its source: "MemAvailable of /proc/meminfo", or a cgroup's file */
 };
-/** The smallest of the machine's available memory and what is left in each enclosing cgroup: below
- * memory.limit_in_bytes (v1), memory.max and memory.high (v2). It is an estimate, because other
- * processes allocate memory, too. */
+/** The smallest of the machine's available memory and the memory left in each enclosing cgroup:
+ * below memory.limit_in_bytes (v1), memory.max and memory.high (v2). It is an estimate, because
+ * other processes also allocate memory. */
 struct rp_available rp_memory_available(void);
-/** The same, by the files of /proc and /sys that lie below the folder `root`; "": of this machine.
- */
+/** The same, from the files of /proc and /sys below the folder `root`; "": this machine's. */
 struct rp_available rp_memory_available_below(const char *root);
 
 /** Read the number that follows `key` at the beginning of a line of a small text file, such as

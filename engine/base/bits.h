@@ -72,7 +72,7 @@ static inline bool rp_mul_u64(uint64_t a, uint64_t b, uint64_t *out)
 {
     return !__builtin_mul_overflow(a, b, out);
 }
-/* Whether [offset, offset + length) lies in [0, size), without overflow. */
+/* Whether [offset, offset + length) is within [0, size), without overflow. */
 static inline bool rp_range_inside(uint64_t offset, uint64_t length, uint64_t size)
 {
     return offset <= size && length <= size - offset;

@@ -26,8 +26,8 @@ static void visit_one(const char *mount, const char *path,
     visit(context, directory);
 }
 
-/* In a container the path may be that of the host and not exist here; then the root of the mount is
- * the container's cgroup. */
+/* In a container the path may be the host's and not exist here; then the root of the mount is the
+ * container's cgroup. */
 void rp_cgroup_visit(const char *root, enum rp_cgroup_version version, const char *controller,
                      void (*visit)(void *context, const char *directory), void *context)
 {

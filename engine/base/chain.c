@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* chain.c — see chain.h.
  *
- * An append locks the file, reads its end, and writes one line with one call. So it needs nothing
+ * An append locks the file, reads its end, and writes one line with one call. So it keeps no state
  * that another process, or an earlier call, could have made stale. */
 #include "base/chain.h"
 
@@ -83,7 +83,7 @@ struct claim {
     char skipped_hash[RP_CHAIN_HASH_BYTES];
 };
 
-/* Whether a line is an entry: its hash is that of its bytes. */
+/* Whether a line is an entry: its hash matches its bytes. */
 static bool parse_line(const char *text, size_t bytes, struct rp_chain_entry *entry,
                        struct claim *claim)
 {
@@ -283,7 +283,7 @@ static int open_file(const char *path, uint64_t *size, struct rp_error *error)
     return fd;
 }
 
-/* Closing it does not unlock it: a child that another thread has forked has the descriptor, too. */
+/* Closing it does not unlock it: a child that another thread has forked also has the descriptor. */
 static void close_file(int fd)
 {
     (void)flock(fd, LOCK_UN);

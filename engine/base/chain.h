@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* chain.h — a file of lines that only grows, in which each line has the hash of the line before it.
  *
- * An entry is one line, a JSON object whose first and last members are those of the chain:
+ * An entry is one line, a JSON object whose first and last members belong to the chain:
  *
  *     {"entry":2,"after":HASH,"time":"2026-01-31T08:15:00.000Z",…,"hash":HASH}
  *
@@ -16,8 +16,8 @@
  *
  * Invariants:
  *
- *   - No byte that was written is changed; only a failed append removes what it has written itself.
- *   - `hash` covers `after`, so the hash of an entry stands for the whole file before it: a byte
+ *   - No byte that was written is changed; only a failed append removes its own bytes. - `hash`
+ *   covers `after`, so the hash of an entry stands for the whole file before it: a byte
  *     that was changed, and an entry that was removed or inserted, break the chain at that place.
  *   - The end of the file is not covered: a file that lacks its last entries is whole. Anyone who
  *     keeps the hash of an entry elsewhere can tell. */
@@ -45,13 +45,13 @@ RP_MUST_CHECK int rp_chain_append(const char *path, const char *members, bool is
 RP_MUST_CHECK int rp_chain_check(const char *path, struct rp_error *error);
 
 /** The hash of the last entry of a file, which is read without a lock. An error also if it has no
- * entry; nothing is written. */
+ * entry. Writes no file. */
 RP_MUST_CHECK int rp_chain_last(const char *path, char hash[RP_CHAIN_HASH_BYTES],
                                 struct rp_error *error);
 
 enum rp_chain_link {
     RP_CHAIN_LINKED,  /* it follows the entry before it */
-    RP_CHAIN_SKIPPED, /* the same, and bytes lie between the two: it names their hash */
+    RP_CHAIN_SKIPPED, /* the same, with bytes between the two: it names their hash */
     RP_CHAIN_BROKEN   /* entries are missing before it, or were changed or inserted */
 };
 

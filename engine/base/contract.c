@@ -27,7 +27,7 @@ enum kind {
 #define EXTENSION RP_AT_EXTENSION
 
 /* Every field: name, sign, kind, the moments at which it may differ, its name in messages (%s: the
- * source). `source[]` stands for every source. No field may differ between nodes. A message tells
+ * source). `source[]` stands for every source. No field may differ between nodes. A message lists
  * several differences in the order of this table. */
 static const struct rule {
     const char *name;

@@ -2,9 +2,9 @@
 /* contract.h — the fields that the parts of a run must agree on, and when each may change.
  *
  * A contract has two records (base/record.h). The *stream* record has the fields that decide the
- * tokens of row g (engine/plan/STREAM.md, section 9); the *delivery* record has those that decide
- * how rows become batches (engine/shm/ABI.md). As text it is the stream record, an empty line, the
- * delivery record.
+ * tokens of row g (engine/plan/STREAM.md, section 9); the *delivery* record has the fields that
+ * decide how rows become batches (engine/shm/ABI.md). As text it is the stream record, an empty
+ * line, the delivery record.
  *
  * Contracts are compared when a run resumes from a state token, when a trainer that describes its
  * stream attaches, when it attaches to the successor of its engine, and when the nodes of a job
@@ -35,9 +35,9 @@ enum rp_contract_moment {
     RP_AT_RESUME = 1,     /* a run resumes from a state token or a checkpoint */
     RP_AT_REWEIGHTED = 2, /* the same, and other weights of the sources are accepted */
     RP_AT_REATTACH = 4,   /* a trainer attaches to the successor of its engine */
-    RP_AT_EXTENSION = 16, /* as RP_AT_RESUME, where a run goes on for other epochs */
+    RP_AT_EXTENSION = 16, /* as RP_AT_RESUME, if a run continues with another num_epochs */
     RP_ON_NODES = 8,      /* the nodes of a job compare their contracts */
-    /* A trainer attaches for the first time, and says what it expects. Fields that its side, the
+    /* A trainer attaches for the first time, with its expectations. Fields that its side, the
      * earlier one, lacks are not compared. */
     RP_AT_ATTACH = 32,
 };
@@ -62,8 +62,8 @@ struct rp_contract_sides {
 
 /** Compare an earlier contract, `had`, with the current one, `has`. Returns 0 if all fields that
  * differ may differ at this moment; otherwise -RP_E_MISMATCH: the message names the fields with
- * both values, the most important one first, and the hint says whether that one may ever change and
- * what to do. */
+ * both values, the most important one first, and the hint says whether that one may ever change,
+ * and the next step. */
 RP_MUST_CHECK int rp_contract_compare(const struct rp_contract *had, const struct rp_contract *has,
                                       const struct rp_contract_sides *sides,
                                       struct rp_error *error);
@@ -73,7 +73,7 @@ RP_MUST_CHECK int rp_contract_compare(const struct rp_contract *had, const struc
 unsigned rp_contract_may_differ(const char *name);
 
 /** Whether the contract has the full fingerprint of the corpus, which needs sidecars of all shards.
- * Two contracts that have it are compared by it, others by the sampled fingerprint alone. */
+ * Two contracts that have it are compared by it, others only by the sampled fingerprint. */
 bool rp_contract_knows_whole(const struct rp_contract *contract);
 
 /** A hash of both records, without the fields that are not compared. */

@@ -23,11 +23,13 @@ uint32_t rp_cpus_count(const struct rp_cpus *cpus);
 
 /** Let this thread, and the threads and processes that it starts from now on, run only on these
  * CPUs, so that memory which they touch first is on the NUMA nodes of these CPUs. -RP_E_CONFIG
- * names a CPU that does not exist or that this process may not use; then nothing has changed. */
+ * names a CPU that does not exist or that this process may not use; then the affinity is unchanged.
+ */
 RP_MUST_CHECK int rp_cpus_pin(const struct rp_cpus *cpus, struct rp_error *error);
 
-/** How many CPUs the calling thread may keep busy: those of its affinity mask, which launchers and
- * containers narrow, or fewer if the quota of one of its cgroups is worth fewer. At least 1. */
+/** Number of CPUs that the calling thread may keep busy: the CPUs of its affinity mask, which
+ * launchers and containers narrow, or fewer if the quota of one of its cgroups is worth fewer. At
+ * least 1. */
 uint32_t rp_cpus_allowed(void);
 
 /** How many whole CPUs the least quota of this process's cgroups is worth (cpu.max of version 2,

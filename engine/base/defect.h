@@ -7,7 +7,8 @@
 #ifndef RP_BASE_DEFECT_H
 #define RP_BASE_DEFECT_H
 
-/* The name of each defect, and what it breaks. tests/DEFECTS.md lists the tests that find it. */
+/* The name of each defect, and the guarantee that it breaks. tests/DEFECTS.md lists the tests that
+ * find it. */
 #define RP_DEFECTS(X)                                                                              \
     X(accept_other_stream, "a state token of another stream is accepted")                          \
     X(alert_at_each_look, "an alert that is raised is raised again at each look")                  \

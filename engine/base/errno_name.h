@@ -3,7 +3,7 @@
 #ifndef RP_BASE_ERRNO_NAME_H
 #define RP_BASE_ERRNO_NAME_H
 
-/** "unknown" for what is no errno. */
+/** "unknown" for a number that is no errno. */
 const char *rp_errno_name(int number);
 
 #endif

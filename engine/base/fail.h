@@ -13,8 +13,8 @@
 int rp_fail(struct rp_error *error, int code, const char *hint, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Tells compilers and analysers, which do not see fail.c, that rp_fail returns a negative code.
- * Without this they warn that callers use what a failed function has not set. */
+/* Shows compilers and analysers, which do not see fail.c, that rp_fail returns a negative code.
+ * Without this they warn that callers use results that a failed function has not set. */
 static inline int rp_negative(int code)
 {
     if (code >= 0)

@@ -17,7 +17,7 @@
  * is mounted. */
 const char *rp_proc_hint(void);
 
-/** A failure of errno: what could not be done to the path, and the usual hint. */
+/** A failure of errno: the failed operation, its path, and the usual hint. */
 int rp_file_fail(struct rp_error *error, const char *path, const char *verb);
 #define rp_file_fail(...) rp_negative(rp_file_fail(__VA_ARGS__))
 
@@ -48,8 +48,8 @@ RP_MUST_CHECK int rp_file_replace(const char *path, const void *buffer, size_t b
                                   struct rp_error *error);
 
 /* A file that is being written. It has no name until it is published (O_TMPFILE), so that even
- * SIGKILL leaves nothing behind; where the file system does not support that, it has a temporary
- * name beside `path`. */
+ * SIGKILL leaves no file; if the file system does not support that, it has a temporary name in the
+ * directory of `path`. */
 struct rp_new_file {
     int fd;
     char *path;      /* its name once it is published */
@@ -71,17 +71,17 @@ RP_MUST_CHECK int rp_new_file_publish(struct rp_new_file *new_file, struct rp_er
 /** The rename of rp_new_file_publish without its syncs, which are the caller's then (new_files.h).
  * The file stays open, for rp_new_file_discard. */
 RP_MUST_CHECK int rp_new_file_rename(struct rp_new_file *new_file, struct rp_error *error);
-/** fsync of the directory that `path` lies in. */
+/** fsync of the parent directory of `path`. */
 RP_MUST_CHECK int rp_dir_sync_parent(const char *path, struct rp_error *error);
 /** Close and remove a file that was not published. Fine after rp_new_file_publish. */
 void rp_new_file_discard(struct rp_new_file *new_file);
-/** Remove the temporary files beside `path` that killed processes have left. To be called where no
+/** Remove the temporary files of `path` that killed processes have left. To be called only if no
  * other process can be writing this file. One that cannot be removed stays. */
 void rp_new_file_sweep(const char *path);
 
 /** Lock an open file exclusively (flock). It tries for half a second, because a child of a killed
- * holder keeps the lock until it has ended, too. -EWOULDBLOCK: another process has the lock. *error
- * is not involved. */
+ * holder keeps the lock until it has ended. -EWOULDBLOCK: another process has the lock. *error is
+ * not involved. */
 RP_MUST_CHECK int rp_file_lock(int fd);
 /** Why rp_file_lock failed otherwise: most often, the file system has no locks. */
 int rp_file_fail_lock(struct rp_error *error, int code, const char *path);
@@ -95,7 +95,8 @@ void rp_fd_wake(int fd);
 
 /** Create a directory and its parents with mode 0700; an existing directory is fine. */
 RP_MUST_CHECK int rp_dir_make(const char *path, struct rp_error *error);
-/** The two parts of rp_dir_make. After the first alone, a power cut may remove what it created. */
+/** The two parts of rp_dir_make. After only the first, a power cut may remove the new directories.
+ */
 RP_MUST_CHECK int rp_dir_make_unsynced(const char *path, struct rp_error *error);
 RP_MUST_CHECK int rp_dir_sync_names(const char *path, struct rp_error *error);
 

@@ -7,7 +7,7 @@
 
 #include "base/defect.h"
 
-/* The next URL of http or https; NULL: there is none. */
+/* The next URL of http or https, or NULL. */
 static char *find_url(char *text)
 {
     static const char https[] = "https://";

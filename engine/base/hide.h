@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 /** In a value, as a program reads it: the query of the first URL of http or https that has one,
- * and all that follows, because nobody can say where it ends. True if something was hidden. */
+ * and all that follows, because its end is not known. True if a part was hidden. */
 bool rp_hide_in_value(char *value);
 
 /** In a sentence: up to the mark in which the URL is quoted, or else up to ": " or the end. */

@@ -11,7 +11,7 @@
 
 #include "base/escape.h"
 
-/* 0: nobody that is known here. */
+/* 0: no known holder. */
 static int find_holder(int fd)
 {
     struct stat info;

@@ -16,7 +16,7 @@ enum rp_log_format {
     RP_LOG_JOURNAL, /* <4>message: of sd-daemon(3). The journal adds the time */
 };
 
-/* Name, level, what it means. tools/python/docs/log.md has the same lines. */
+/* Name, level, meaning. tools/python/docs/log.md has the same lines. */
 #define RP_LOG_EVENTS(X)                                                                           \
     X(serving, INFO, "trainers can attach; the ranks and the row are named")                       \
     X(resumed, INFO, "the start took this checkpoint, at this row")                                \

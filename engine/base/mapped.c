@@ -25,8 +25,8 @@
 #define EXIT_TROUBLE 2
 /* Room for the mappings of the program, its libraries, rings and threads. */
 #define OTHER_MAPPINGS 1024u
-/* A page that the disk cannot read is tried so many times more, first after 1 ms and then each time
- * after twice as long: for a second in all. */
+/* Retries of a page that the disk cannot read, first after 1 ms and then each time after twice as
+ * long: a second in all. */
 #define RETRIES 10u
 #define FIRST_PAUSE_NS 1000000u
 #define LEAST_PAGE_BYTES 4096u
@@ -43,11 +43,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held to change the l
 static struct rp_mapped_file *_Atomic mappings;
 static uint64_t mapping_count;
 /* The mapping that was found lost, in memory shared with forked children; NULL if rp_mapped_watch
- * was not called. An address is valid in children, too, because files are mapped before the fork.
+ * was not called. An address is also valid in children, because files are mapped before the fork.
  */
 static struct rp_a64 *lost;
 
-/* What the handler jumps back to, and what it has found. */
+/* The handler's jump target, and its finding. */
 struct guard {
     sigjmp_buf jump;
     bool tries_again; /* then the guard decides whether the file is lost, and not the handler */
@@ -141,8 +141,8 @@ static const struct rp_mapped_file *find(const void *address)
     return mapping;
 }
 
-/* Is the file shorter than its mapping? *found_bytes is its size, UINT64_MAX where there is no such
- * file: it may have been removed, and what is mapped of it lives on. */
+/* Is the file shorter than its mapping? *found_bytes is its size, UINT64_MAX if no such file
+ * exists: it may have been removed, while its mapping lives on. */
 static bool is_cut(const struct rp_mapped_file *mapping, uint64_t *found_bytes)
 {
     struct stat now;

@@ -7,9 +7,9 @@
  * rp_mapped_guard, which then returns false. In a thread without a guard, the handler prints the
  * file and ends the process with exit code 2.
  *
- * Invariant: what a thread was computing from the lost bytes is never used, because the thread
- * never continues there. So only work that holds no lock, and publishes its results only at its
- * end, may read a mapping. */
+ * Invariant: a result computed from the lost bytes is never used, because the thread never
+ * continues there. So only work that holds no lock, and publishes its results only at its end, may
+ * read a mapping. */
 #ifndef RP_BASE_MAPPED_H
 #define RP_BASE_MAPPED_H
 

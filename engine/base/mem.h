@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mem.h — allocation. The program is linked with jemalloc, the client library with the malloc of
- * its host. Threads that move data allocate nothing after the start. */
+ * its host. Threads that move data do not allocate after the start. */
 #ifndef RP_BASE_MEM_H
 #define RP_BASE_MEM_H
 

@@ -12,12 +12,12 @@
 #include "base/bits.h"
 #include "base/defect.h"
 
-/* A syncfs also writes what other processes have written, so a few files are synced one by one. */
+/* A syncfs also writes other processes' data, so a few files are synced one by one. */
 #define SYNCFS_FILES_MIN 8u
 #define XFS_MAGIC 0x58465342
 
-/* File systems of which syncfs is known to write everything. Of others, for instance FUSE, it need
- * not reach the server, and would be in vain. */
+/* File systems that syncfs is known to write in full. On others, for instance FUSE, it need not
+ * reach the server, and would be in vain. */
 static bool has_syncfs(int fd)
 {
     static const long magics[] = {EXT4_SUPER_MAGIC, XFS_MAGIC,   BTRFS_SUPER_MAGIC,
@@ -42,16 +42,16 @@ static bool are_on_one_file_system(const struct rp_new_files *files)
     return has_syncfs(files->files[0].fd);
 }
 
-/* Write the content of many files in one commit of the file system's journal. Its success proves
- * nothing: before Linux 5.8 syncfs does not report a write that failed, and an overlay need not
- * report one of the file system below it. */
+/* Write the content of many files in one commit of the file system's journal. Its success is no
+ * proof: before Linux 5.8 syncfs does not report a write that failed, and an overlay need not
+ * report a failed write of the file system below it. */
 static void write_together(const struct rp_new_files *files)
 {
     if (files->count >= SYNCFS_FILES_MIN && are_on_one_file_system(files))
         (void)!syncfs(files->files[0].fd);
 }
 
-/* Of a file that is written already, an fsync reports whether that has failed. */
+/* For a file that is written already, fsync reports whether that write has failed. */
 static void sync_each(struct rp_new_files *files)
 {
     if (RP_DEFECT(trust_syncfs) && files->count >= SYNCFS_FILES_MIN)

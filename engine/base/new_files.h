@@ -4,11 +4,11 @@
  *     content of all ──► sync ──► rename of each ──► sync of each directory
  *
  * Invariant: a file is renamed only after its content was synced, as in rp_new_file_publish. So
- * after a power cut at any moment, each path has its old content or its new content, whole. Files
- * without a name are all that a kill before the renames leaves, and the kernel removes them.
+ * after a power cut at any moment, each path has its old content or its new content, whole. A kill
+ * before the renames leaves only files without a name, which the kernel removes.
  *
- * Each file has its fsync, which tells whether its content is on the disk. Many files of one local
- * file system are written by one syncfs before, which leaves little to do for each fsync. */
+ * Each file has its fsync, which reports whether its content is on the disk. Before that, one
+ * syncfs writes many files of one local file system, which leaves each fsync little work. */
 #ifndef RP_BASE_NEW_FILES_H
 #define RP_BASE_NEW_FILES_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* out_dir.c — see out_dir.h. The rule of symlinks is that of fs.protected_symlinks, and the rule of
- * files that of fs.protected_regular: not every machine and container has them set, and neither
- * covers a directory that is writable by everybody without being sticky. */
+/* out_dir.c — see out_dir.h. Symlinks are judged as by fs.protected_symlinks, and files as by
+ * fs.protected_regular: not every machine and container has them set, and neither covers a
+ * directory that is writable by everybody without being sticky. */
 #include "base/out_dir.h"
 
 #include <errno.h>
@@ -72,8 +72,8 @@ static int fail_foreign(int dir, const struct stat *holder, const char *name,
 
 struct walk {
     const char *path; /* as it was given */
-    char *rest;       /* what is still to be walked */
-    int dir;          /* what was walked; AT_FDCWD at first */
+    char *rest;       /* rest of the path, still to be walked */
+    int dir;          /* last directory walked; AT_FDCWD at first */
     unsigned links;
     bool makes;
     mode_t mode;
@@ -178,7 +178,7 @@ static int begin_at(struct walk *walk, const char *name, struct rp_error *error)
     return 0;
 }
 
-/* Take the next name off the rest. NULL: there is none, or no memory. */
+/* Take the next name off the rest. NULL at the end, or without memory. */
 static char *next_name(struct walk *walk)
 {
     char *at = walk->rest + strspn(walk->rest, "/");
@@ -271,7 +271,7 @@ static int check_open(int dir, int fd, const char *name, const char *path, struc
     return 0;
 }
 
-/* 1: what has the name is a symlink that may be followed. */
+/* 1: the name is a symlink that may be followed. */
 static int look_at(int dir, const char *name, const char *path, struct rp_error *error)
 {
     struct stat holder, entry;

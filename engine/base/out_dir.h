@@ -4,8 +4,8 @@
  * An entry is foreign if everybody may write to the directory that holds it (as to /tmp), and its
  * owner is neither this user, nor root, nor the owner of that directory: anybody can have made it
  * there first. On the way to an output a foreign symlink is not followed, and a foreign directory
- * is not entered if everybody may write to it too. A foreign file is not written to, and not
- * replaced where the directory is sticky. All other directories are used: also those of a group,
+ * is not entered if everybody may also write to it. A foreign file is not written to, and not
+ * replaced if the directory is sticky. All other directories are used, also directories of a group,
  * whose members may write there because its owner has said so.
  *
  * Each part of a path is opened in the directory before it and judged by its descriptor, so that
@@ -40,7 +40,7 @@ RP_MUST_CHECK int rp_out_file_open(const char *path, int flags, mode_t mode,
 RP_MUST_CHECK int rp_out_file_open_at(int dir, const char *name, int flags, mode_t mode,
                                       const char *path, struct rp_error *error);
 
-/** Whether a rename to `name` may replace what has the name. `path` is of both. */
+/** Whether a rename to `name` may replace the present entry. `path` is the path of both. */
 RP_MUST_CHECK int rp_out_file_check_replaced(int dir, const char *name, const char *path,
                                              struct rp_error *error);
 

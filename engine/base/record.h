@@ -5,8 +5,8 @@
  * so that a reader can compare fields that it does not know:
  *
  *     name=value   must be equal; a record that lacks the line differs
- *     name~value   must be equal where both records have the line
- *     name:value   is for people: neither compared nor hashed
+ *     name~value must be equal if both records have the line name:value is for people: neither
+ *     compared nor hashed
  *
  * Invariants: names have 1 to 63 of the characters a-z 0-9 _ [ ] . and ascend strictly, compared as
  * bytes; values have at most 191 bytes of printable ASCII. So a name occurs once, and one pass
@@ -44,7 +44,7 @@ RP_MUST_CHECK int rp_record_open(struct rp_record *record, const char *text, siz
 /** The next line: start with *at = 0; false at the end. */
 bool rp_record_next(const struct rp_record *record, size_t *at, struct rp_field *field);
 
-/** The line of that name; false if there is none. */
+/** The line of that name; false if the record lacks it. */
 bool rp_record_find(const struct rp_record *record, const char *name, struct rp_field *field);
 
 /** XXH3-128 of the lines that are compared: all but those with the sign `:`. */

@@ -74,8 +74,8 @@ struct labelled {
     uint32_t length;
 };
 
-/* The labels of tokens [t, t + count) of the fragment, of which entries [before, before + count) of
- * shifted labels and of the loss mask tell. A label that contradicts its mask is marked. */
+/* The labels of tokens [t, t + count) of the fragment, from entries [before, before + count) of
+ * shifted labels and of the loss mask. A label that contradicts its mask is marked. */
 static void take_entries(uint32_t *out, const struct labelled *fragment, uint64_t before,
                          uint64_t t, uint64_t count)
 {

@@ -2,8 +2,8 @@
 /* simd.h — which vector instructions this processor and its kernel offer beyond the baseline of the
  * architecture. One binary holds each hot loop for several of them, and chooses at run time.
  *
- * __builtin_cpu_supports is not used: it asks the compiler's runtime library, and that of zig,
- * which builds the wheels, always answers no. */
+ * __builtin_cpu_supports is not used: it calls the compiler's runtime library, and zig's, which
+ * builds the wheels, always answers no. */
 #ifndef RP_BASE_SIMD_H
 #define RP_BASE_SIMD_H
 

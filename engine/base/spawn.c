@@ -31,7 +31,7 @@ int rp_spawn(pid_t *pid, const struct rp_spawn *what)
     posix_spawnattr_setpgroup(&how, 0);
     posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK |
                                        POSIX_SPAWN_SETPGROUP);
-    /* descriptors that the engine was started with, and that nobody else needs after an exec */
+    /* descriptors that the engine was started with, and that no program needs after an exec */
     syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, CLOSE_RANGE_CLOEXEC);
     struct rp_thread_tries tries = {0};
     int failed;

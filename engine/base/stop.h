@@ -9,15 +9,15 @@
 
 #include "base/fail.h"
 
-/** Ask this function from now on; NULL, as in the beginning: nobody wants it. */
+/** Poll this function from now on; NULL, the initial value: never stop. */
 void rp_stop_when(bool (*is_wanted)(void));
 bool rp_stop_is_wanted(void);
 /** -RP_E_STOPPED with "interrupted" if the process is to end, else 0. */
 RP_MUST_CHECK int rp_stop_check(struct rp_error *error);
 
-/* Whom to ask during a wait: whether it is in vain. */
+/* The callback polled during a wait: true = the wait is in vain. */
 struct rp_stopper {
-    bool (*is_stopping)(void *context); /* NULL = nobody stops it */
+    bool (*is_stopping)(void *context); /* NULL = never stopped */
     void *context;
 };
 static inline bool rp_stopper_asks(const struct rp_stopper *stopper)

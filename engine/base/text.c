@@ -13,7 +13,7 @@
 #include "base/bits.h"
 #include "base/escape.h"
 
-/* The digits at the start of `text`; *rest is what follows them. */
+/* The digits at the start of `text`; *rest is the text after them. */
 static bool leading_digits(const char *text, uint64_t *value, const char **rest)
 {
     if (!isdigit((unsigned char)text[0])) /* strtoull accepts blanks and signs */
@@ -54,7 +54,7 @@ static uint64_t suffix_scale(const char **text, uint64_t base)
 #define DIGITS "0123456789"
 #define POWER_MAX 10000u /* greater ones are as this one */
 
-/* *power is that of the exponent, 0 without one. False if a text follows that is none. */
+/* *power is the exponent's, 0 without one. False if the text that follows is no exponent. */
 static bool read_exponent(const char *text, int64_t *power)
 {
     bool is_there = *text == 'e' || *text == 'E', is_negative = is_there && text[1] == '-';

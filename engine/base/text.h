@@ -7,8 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Parse a whole number: decimal digits and nothing else. False if the text is not one, or too
- * large. */
+/** Parse a whole number: decimal digits only. False if the text is not one, or too large. */
 bool rp_text_u64(const char *text, uint64_t *value);
 
 enum rp_decimal {
@@ -25,7 +24,7 @@ enum rp_decimal rp_text_decimal(const char *text, unsigned places, uint64_t *val
  * case: k, m, g or t for powers of 1000, ki, mi, gi or ti for powers of 1024. */
 bool rp_text_count(const char *text, uint64_t *value);
 
-/** The same, where k, m, g and t are powers of 1024, too, and a final b is allowed: 64m, 64mb and
+/** The same, where k, m, g and t are also powers of 1024, and a final b is allowed: 64m, 64mb and
  * 64MiB are equal. */
 bool rp_text_bytes(const char *text, uint64_t *value);
 
@@ -52,17 +51,17 @@ const char *rp_text_shell_word(struct rp_text_shell *word, const char *text);
 #define RP_TEXT_SHELL(path) rp_text_shell(&(struct rp_text_shell){{0}}, path)
 #define RP_TEXT_SHELL_WORD(text) rp_text_shell_word(&(struct rp_text_shell){{0}}, text)
 
-/* A path of so many bytes, with its quotes, fits into each hint of an error (ringpack/error.h). */
+/* Bytes of a path that fits, with its quotes, into each hint of an error (ringpack/error.h). */
 #define RP_HINT_PATH_BYTES 200u
 /** A path as in rp_text_shell, or "PATH" if it is too long for a hint: a command that is cut would
  * be another. The message of the error has the path. */
 const char *rp_text_hint_path(struct rp_text_shell *word, const char *path);
 #define RP_HINT_PATH(path) rp_text_hint_path(&(struct rp_text_shell){{0}}, path)
 
-/* A longer word is never suggested, and nothing is suggested for it. */
+/* A longer word is never suggested, and gets no suggestion. */
 #define RP_TEXT_WORD_MAX 64
 
-/* A search for the word that was meant. Start with {.word = what was typed}, offer every valid
+/* A search for the word that was meant. Start with {.word = the typed word}, offer every valid
  * word, then read `best`, which is NULL if no word is near enough. */
 struct rp_text_near {
     const char *word, *best;

@@ -18,7 +18,7 @@ __extension__ typedef unsigned __int128 wide;
 
 static const char begin[] = "source[", end[] = "].weight";
 
-/* The next weight of a record, which must be that of source `number`. 1, 0 at the end, -1 if it is
+/* The next weight of a record, which must belong to source `number`. 1, 0 at the end, -1 if it is
  * not. */
 static int next_weight(const struct rp_record *record, size_t *at, uint32_t number, uint64_t *value)
 {
@@ -55,7 +55,7 @@ static bool same_factor(const struct rp_weight *a, const struct rp_weight *b)
     return a->had * b->has == b->had * a->has;
 }
 
-/* Whether the sources of one factor come before those of another one. */
+/* Whether one factor's sources come before another's. */
 struct group {
     uint64_t sources, share;
     bool is_one;
@@ -135,7 +135,7 @@ void rp_weights_has_text(const struct rp_weights *weights, uint32_t source,
                  (double)weights->of[source].has * (double)weights->unit / MILLION);
 }
 
-/* The factor is that of the source that is kept. */
+/* The factor comes from the source that is kept. */
 void rp_weights_had_text(const struct rp_weights *weights, uint32_t source,
                          char text[RP_WEIGHT_TEXT_BYTES])
 {

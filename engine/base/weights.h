@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights.h — which of the weights of two contracts differ, and how they are printed.
+/* weights.h — find the weights of two contracts that differ, and print them.
  *
  * Only ratios of weights count, and contracts have them divided by their greatest common divisor.
  * So a weight is compared relative to the others: it is kept if it is the earlier one times f,
@@ -28,8 +28,8 @@ struct rp_weights {
 };
 
 /** Read the weights of two stream records. Returns false, with nothing to close, if the records
- * have them for other sources, or if no weight has changed relative to the others, or without
- * memory. unit 0: not known. */
+ * have other sources, or if no weight has changed relative to the others, or without memory. unit
+ * 0: not known. */
 bool rp_weights_open(struct rp_weights *weights, const struct rp_record *had,
                      const struct rp_record *has, uint64_t unit);
 void rp_weights_close(struct rp_weights *weights);

@@ -5,8 +5,7 @@
  * Invariants
  *
  *   R1  No function here removes a file. Files that are not to be used are renamed, and can be
- *   renamed
- *       back by hand.
+ *       renamed back by hand.
  *
  *   R2  A damaged file is renamed only when an older one verifies: a directory in which none
  *       verifies stays as it is.

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* client.c — a trainer takes batches and releases them; it waits while an engine is replaced.
  *
- *   next Take a published batch. Until one is published: spin, sleep on `tail`, check the socket.
- *   If
- *             the engine is dead, attach to its successor at this client's row. Batches that the
- *             dead engine had published are taken first: they are complete, because `tail` grows
- *             only after the slot is written.
+ *   next      Take a published batch. Until one is published: spin, sleep on `tail`, check the
+ *             socket. If the engine is dead, attach to its successor at this client's row.
+ *             Batches that the dead engine had published are taken first: they are complete,
+ *             because `tail` grows only after the slot is written.
  *
  *   release   Leases are released in any order, and the ring needs them in order: the release
  *             watermark advances over the slots on which no lease is held.

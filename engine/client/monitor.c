@@ -73,7 +73,7 @@ static bool is_next_token(const uint8_t *was, size_t was_bytes, const uint8_t *i
                           uint64_t next_row)
 {
     if (!is_token(was, was_bytes))
-        return true; /* no earlier batch to compare with */
+        return true; /* no earlier token to compare with */
     if (!is_token(is, is_bytes) || rp_load_u64(is + TOKEN_NEXT_ROW_AT) != next_row ||
         memcmp(was + TOKEN_SAMPLED_AT, is + TOKEN_SAMPLED_AT, TOKEN_SAMPLED_BYTES) != 0 ||
         memcmp(was + TOKEN_STREAM_AT, is + TOKEN_STREAM_AT, TOKEN_STREAM_BYTES) != 0)

@@ -8,7 +8,7 @@
  *
  *     corpus_files~  a hash of the path, length and time of every shard, and of the keys by which
  *                    they are read: equal hashes mean equal corpora
- *     corpus_paths: a hash of only the paths, the same on nodes that share them: it names runs
+ *     corpus_paths:  a hash of only the paths, the same on nodes that share them: it names runs
  *
  * Different files may hold one corpus, so a difference only in corpus_files is not final: the
  * trainer then opens its corpus, and sends the whole contract (rp_stream_make_contract). */
