@@ -17,9 +17,11 @@ import tempfile
 
 import arrows  # registers its rules
 import defects
+import words
 from sources import C_SOURCE, RULES, Finding, code_lines, code_of, lines_of, read_tree, rule
 
 RULES["defects"] = (defects.check, defects.CONTROL)
+RULES["words"] = (words.check, words.CONTROL)
 
 FILE_LINES = 500
 FUNCTION_LINES = 70
