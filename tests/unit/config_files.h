@@ -43,7 +43,7 @@ static int read_text(const char *text)
     return rp_config_read(&config, "c.yaml", &error);
 }
 
-static int finish_text(const char *text)
+static inline int finish_text(const char *text)
 {
     int code = read_text(text);
     return code < 0 ? code : rp_config_finish(&config, &error);

@@ -21,10 +21,10 @@ static void an_index_is_a_file_or_a_directory(void **state)
         must(rp_config_set(&config, cases[i].key, cases[i].path, &error));
         config.ignores_index = true;
         must(rp_config_finish(&config, &error));
-        const char *file = rp_config_index_file(&config), *directory = rp_config_index_dir(&config);
+        const char *file = rp_config_index_file(&config), *folder = rp_config_index_dir(&config);
         assert_int_equal(file != NULL, cases[i].file != NULL);
-        assert_int_equal(directory != NULL, cases[i].directory != NULL);
-        assert_string_equal(file ? file : directory, cases[i].path);
+        assert_int_equal(folder != NULL, cases[i].directory != NULL);
+        assert_string_equal(file ? file : folder, cases[i].path);
     }
     must(read_text(MINIMAL));
     must(rp_config_set(&config, "index", "a.rpi", &error));
