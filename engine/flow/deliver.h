@@ -9,11 +9,12 @@
  * To wake a fast trainer, which sleeps between batches, may cost more than to pack its batch. So a
  * packer that has more to pack lets the trainer sleep until batches fill half of its ring, or
  * RP_ANNOUNCE_NS have passed (on a node with many ranks RP_ANNOUNCE_RANK_NS for each); batches that
- * come more slowly than that are announced one by one. Invariant: if a trainer sleeps through a
- * batch, a packer thread is awake that will announce it: before it waits, or when its ticket is
- * packed. The engine announces all batches when it takes the turn, and each batch that it
- * publishes. (A packer that waits for the disk in a page fault does not know that it waits: then
- * trainers, which never sleep for more than 100 ms, find the batches themselves.) */
+ * come more slowly than that are announced one by one.
+ * Invariant: if a trainer sleeps through a batch, a packer thread is awake that will announce it:
+ * before it waits, or when its ticket is packed. The engine announces all batches when it takes the
+ * turn, and each batch that it publishes. (A packer that waits for the disk in a page fault does
+ * not know that it waits: then trainers, which never sleep for more than 100 ms, find the batches
+ * themselves.) */
 #ifndef RP_FLOW_DELIVER_H
 #define RP_FLOW_DELIVER_H
 

@@ -43,7 +43,7 @@ struct rp_file {
      * descriptor for direct reads was opened yet. */
     uint32_t known_alignment;
     bool is_known;         /* it was open before, so it has a stamp */
-    struct rp_stamp stamp; /* size and times at open, for a file that is not checked by hashes */
+    struct rp_stamp stamp; /* stamp at open of a file that is not checked */
     bool is_watched;       /* in rp_files.watched */
     uint64_t last_ticket;  /* the last one that uses it, if it is watched */
 };
@@ -126,7 +126,7 @@ uint64_t rp_files_expected(const struct rp_files *files, uint32_t shard, uint64_
 RP_MUST_CHECK int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,
                                   const uint8_t *data, uint64_t bytes, uint64_t expected,
                                   struct rp_error *error);
-/** Describe the first difference in bytes that failed rp_files_verify. */
+/** Say in *error why bytes failed rp_files_verify. */
 int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offset,
                      const uint8_t *data, uint64_t bytes, struct rp_error *error);
 

@@ -134,7 +134,7 @@ void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
     }
 }
 
-/* ---- batches for a checkpoint --------------------------------------------------------------- */
+/* ---- batches for a checkpoint ---------------------------------------------------------------- */
 
 void rp_flow_hold(struct rp_flow *flow, uint64_t batch)
 {
@@ -160,7 +160,7 @@ void rp_flow_release_hold(struct rp_flow *flow)
             rp_flow_release_hold(flow->catch_up[r]);
 }
 
-/* ---- the oldest ticket -------------------------------------------------------------- */
+/* ---- the oldest ticket ----------------------------------------------------------------------- */
 
 /* Does an unread ticket wait for a server? Cached bytes of objects are read from files, so this
  * holds only if its reader has a request at a server. */

@@ -5,8 +5,8 @@
  *     bytes of a shard ──corpus──► documents ──► blocks ──plan/forecast.h──► distance
  *
  * If the range spans several blocks, the result is the distance of the one needed first. It is a
- * hint: a wrong one costs a request. Threads: dispatch notes reads; the cache's thread looks up
- * distances. */
+ * hint: a wrong one costs a request.
+ * Threads: dispatch notes reads; the cache's thread looks up distances. */
 #ifndef RP_FLOW_NEXT_USE_H
 #define RP_FLOW_NEXT_USE_H
 

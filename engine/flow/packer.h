@@ -15,7 +15,7 @@ struct rp_packer {
     pthread_t thread;
     bool started;
     pid_t pid;
-    int pidfd;                /* -1 if it is no process */
+    int pidfd;                /* -1 = none */
     uint32_t deaths;          /* deaths of its processes while they packed ticket_at_death */
     uint64_t ticket_at_death; /* the ticket that the last of them was packing */
 };

@@ -7,8 +7,8 @@
  *     listed   mincore(2) of a mapping
  *     probed   preadv2(2) with RWF_NOWAIT of a byte here and there; it needs no permission
  *
- * On newer kernels a probe of an uncached page may trigger read-ahead, so the cached part of a file
- * that can only be probed grows slowly.
+ * On newer kernels a probe of an uncached page may read that page and the pages after it, so the
+ * cached part of a file that can only be probed grows slowly.
  *
  * If the process neither owns the file nor may write to it, newer kernels refuse cachestat, and
  * mincore reports every page as cached: mincore is not used then. */

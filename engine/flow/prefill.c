@@ -67,8 +67,8 @@ static uint64_t mean_bytes(const struct rp_prefill *prefill, uint32_t number)
            1;
 }
 
-/* The block number from which a lane and a source are filled: never behind the readers, and if they
- * go back, it goes back with them. */
+/* Number of blocks by which the fill position of a lane and a source is ahead of their readers. It
+ * is never behind them, and goes back with them. */
 static uint64_t blocks_ahead(struct rp_prefill *prefill, uint32_t pair)
 {
     uint64_t read = rp_forecast_position(prefill->next_use->forecast,
@@ -230,8 +230,7 @@ static bool fetch_next(struct rp_prefill *prefill)
     return true;
 }
 
-/* ---- fetches that have arrived
- * ------------------------------------------------------------------------ */
+/* ---- fetches that have arrived --------------------------------------------------------------- */
 
 static bool is_right(const struct fetching *it)
 {

@@ -2,7 +2,7 @@
 /* range.h — a wanted byte range of a file, rounded to the file's read alignment.
  *
  * A direct read (O_DIRECT) must begin and end at multiples of the file's alignment, so it extends
- * past the end of the file rather than for an unaligned length. */
+ * past the end of the file rather than having an unaligned length. */
 #ifndef RP_FLOW_RANGE_H
 #define RP_FLOW_RANGE_H
 

@@ -26,8 +26,9 @@
  * Invariant: a word is only advice. Whatever it says, the bytes are the same. A page may be lost
  * after its tokens were planned: the packer that touches it reads it again. If the word no longer
  * says `mapped` by then, the packer first starts readahead of all pages of the transfer
- * (rp_files_read_lost). Threads: the watcher writes words; dispatch reads them, and marks wanted
- * stretches; packers, which may be processes, read them. */
+ * (rp_files_read_lost).
+ * Threads: the watcher writes words; dispatch reads them, and marks wanted stretches; packers,
+ * which may be processes, read them. */
 #ifndef RP_FLOW_RESIDENCY_H
 #define RP_FLOW_RESIDENCY_H
 
