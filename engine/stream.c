@@ -51,8 +51,8 @@ int rp_stream_open_corpus_with(struct rp_corpus **corpus_out, const struct rp_co
         return rp_fail(error, -ENOMEM, NULL, "out of memory for %u sources", config->source_count);
     struct rp_corpus_spec spec = {.sources = specs,
                                   .source_count = config->source_count,
-                                  .index_dir = config->index_dir,
-                                  .manifest = config->manifest,
+                                  .index_dir = rp_config_index_dir(config),
+                                  .index = rp_config_index_file(config),
                                   .cache_dir = config->cache_dir,
                                   .allow_missing_data = allow_missing,
                                   .gate = gate};

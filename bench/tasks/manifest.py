@@ -31,7 +31,7 @@ class Shards:
     def __init__(self, bench, shards, documents, length):
         self.bench, self.count, self.documents = bench, shards, shards * documents
         self.place = bench.scratch / f"manifest-{shards}-{documents}"
-        self.manifest, self.config = self.place / "corpus.rpm", self.place / "config.yaml"
+        self.manifest, self.config = self.place / "corpus.rpi", self.place / "config.yaml"
         image = (b"\1\0" * (length - 1) + b"\0\0") * documents
         (self.place / "shards").mkdir(parents=True)
         for first in range(0, shards, NAMES):
@@ -42,7 +42,7 @@ class Shards:
         source = {"path": str(self.place / "shards" / "*.bin"), "format": "raw", "dtype": "u16",
                   "eos": 0}
         self.config.write_text(json.dumps({
-            "sources": [source], "seq_len": ROW, "batch_size": 2, "manifest": str(self.manifest),
+            "sources": [source], "seq_len": ROW, "batch_size": 2, "index": str(self.manifest),
             "run": "bench", "run_dir": bench.run_dir}))
 
     def index_seconds(self):

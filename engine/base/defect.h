@@ -40,7 +40,9 @@
     X(forget_contract_field, "pad_id is left out when contracts are compared")                     \
     X(forget_detach, "the end of a connection does not change the state of its seat")              \
     X(forget_queries, "objects that only the queries of their URLs tell apart share files")        \
+    X(forget_raised_alerts, "a watcher that is started again raises alerts again")                 \
     X(forget_shard_stamp, "the time of a shard is not compared with its manifest")                 \
+    X(forget_shard_stamp, "the time of a shard is not compared with its corpus index")             \
     X(forget_names, "an engine does not recreate its files in the run directory")                  \
     X(import_from_here, "a Python process imports from the current directory first")               \
     X(forget_waits_at_merge, "the history of waits loses half of them when its periods double")    \
@@ -75,6 +77,7 @@
     X(keep_queries, "queries of URLs, which may be secrets, are kept in checkpoints")              \
     X(keep_slow_readers, "metrics keeps connections of readers that send a byte now and then")     \
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
+    X(leave_alert_command, "a command of an alert that runs at the end of its engine is left")     \
     X(leave_batch_out_of_digest, "the last batch of an interval is not in its content digest")     \
     X(leave_files_beside_objects, "files beside objects are not mapped, as the objects are not")   \
     X(leave_out_journal_stop, "the end of an engine is not written to the run journal")            \
@@ -92,6 +95,7 @@
     X(lose_at_first_error, "a mapped file is lost when its disk fails for a moment")               \
     X(mask_one_off_at_cut, "spans of a fragment that continues a document lie one token off")      \
     X(merge_ways_of_reading, "a read past the page cache becomes one with a read through it")      \
+    X(outlive_engine, "the watcher of alerts does not end with its engine")                        \
     X(overlook_new_file, "the watcher stays calm though a new file is read")                       \
     X(pack_left_out, "packers write rows to a ring to which another flow delivers")                \
     X(place_before_spans, "tokens get their place before there is room for their spans")           \
@@ -149,20 +153,19 @@
     X(trust_finished_parts, "a part of an earlier conversion is joined, whatever its hash says")   \
     X(trust_olmo_rows, "rows of OLMo's documents are not compared with each other and the file")   \
     X(trust_syncfs, "many new files are renamed once a syncfs has written them, without an fsync") \
-    X(trust_manifest_pages, "pages of a manifest are not compared with their hashes")              \
     X(trust_index_extents, "an index is not compared with the size of its token file")             \
+    X(trust_index_pages, "pages of an index are not compared with their hashes")                   \
     X(trust_release_word, "a trainer's release word is used unchecked")                            \
     X(trust_unread_save, "a save counts as verified before it was read back")                      \
     X(trust_sample_offsets, "offsets in MDS and litData are not compared with the file")           \
     X(trust_table_extents, "the place of a document is not compared with the size of the file")    \
-    X(trust_table_pages, "pages of a sidecar's table are not compared with their hashes")          \
     X(trust_scrubbed_once, "a kept checkpoint that is found damaged still counts as one")          \
     X(trust_seen_blocks, "a block of a mapped file is compared once and then trusted")             \
     X(trust_spans, "spans in a file of spans are not compared with the length of their document")  \
     X(try_in_order, "the test write into a directory of checkpoints has one part, written once")   \
     X(try_direct_again, "a file is tried for O_DIRECT at each opening, not once")                  \
     X(wait_before_announcing, "a packer waits for a ticket before it has announced its batches")   \
-    X(wait_for_alert_command, "the engine's thread waits for commands of alerts")                  \
+    X(wait_for_alert_command, "the watcher of alerts waits for their commands")                    \
     X(wait_to_join, "a ring that is behind waits to be joined when all of the stream is planned")  \
     X(wake_for_old_files, "each document that is read alone wakes the watcher")                    \
     X(write_beyond_struct, "a caller's struct is filled in beyond its struct_size")

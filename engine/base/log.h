@@ -40,6 +40,9 @@ enum rp_log_format {
     X(alert, WARNING, "an alert is raised; its kind is named, and `alert_command` is run")         \
     X(alert_cleared, INFO, "what it was raised for is over")                                       \
     X(alert_command_failed, WARNING, "the command of an alert did not run, or was killed")         \
+    X(watcher_replaced, WARNING,                                                                   \
+      "the process that raises alerts died; it is started again, and knows what was raised")       \
+    X(watcher_lost, ERROR, "it died again and again: no alerts until the engine is started again") \
     X(packer_replaced, WARNING, "a packer process died; nothing is lost")                          \
     X(failed, ERROR, "the engine stops for this reason; batches before it are delivered")          \
     X(stream_ended, INFO, "every rank has had all batches; the engine ends")                       \

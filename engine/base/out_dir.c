@@ -231,11 +231,12 @@ int rp_out_dir_make(const char *path, mode_t mode, struct rp_error *error)
 int rp_out_dir_open_read(const char *path, struct rp_error *error)
 {
     int dir = rp_out_dir_open(path, error);
-    int fd = dir < 0 ? dir : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir >= 0 && fd < 0)
+    if (dir < 0 || !(fcntl(dir, F_GETFL) & O_PATH))
+        return dir;
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
         fd = rp_file_fail(error, path, "open");
-    if (dir >= 0)
-        close(dir);
+    close(dir);
     return fd;
 }
 

@@ -25,7 +25,7 @@ struct rp_config_source {
      */
     char **shards;
     uint32_t shard_count;
-    /* What they were before: with a manifest, `shards` stays as it is. */
+    /* What they were before: with an index of all sources, `shards` stays as it is. */
     char **patterns;
     uint32_t pattern_count;
     char *format;       /* `format`: auto or a name of RP_FORMAT_LIST; default auto */
@@ -101,9 +101,10 @@ struct rp_config {
     enum rp_switch direct;        /* O_DIRECT: auto | on | off */
     enum rp_switch verify_blocks; /* check sidecar hashes of what is read: auto (= on where there is
                                      a sidecar) | on | off */
-    char *manifest;               /* of all sources; NULL = there is none */
-    bool ignores_manifest;        /* the shards are to be listed all the same: not a key */
-    char *index_dir;              /* NULL = sidecars beside the shards */
+    char *index;                  /* a file: of all sources; a directory: of sidecars */
+    char *manifest, *index_dir;   /* older names of it, for a file and for a directory */
+    bool index_is_file;           /* set by rp_config_finish */
+    bool ignores_index;           /* the shards are to be listed all the same: not a key */
     char *cache_dir;              /* of what is fetched from stores; NULL = object/remote.h */
     uint64_t cache_bytes;         /* of blocks of objects that are kept there; 0 = none */
     char *run_dir; /* of the socket; NULL = $XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID */
@@ -119,7 +120,7 @@ struct rp_config {
     char *checkpoint_copy_dir;         /* the second location; NULL = none */
     char *run_record_dir;              /* NULL = in the user's state home; "none" = no run record */
 
-    /* alerts (server/alert.h) */
+    /* alerts (tools/ringpack/alerts/alert.h) */
     char *alert_command;       /* program and arguments, separated by commas; NULL = none */
     uint32_t alert_starved_ms; /* 0 = no alert; likewise: */
     uint64_t alert_skew_rows;  /* of a rank */
@@ -170,6 +171,17 @@ RP_MUST_CHECK int rp_config_make_private(struct rp_config *config, struct rp_err
  * profile's sections). An error about a world size that does not divide global_batch_size lists
  * those that do. Call it once. */
 RP_MUST_CHECK int rp_config_finish(struct rp_config *config, struct rp_error *error);
+
+/** The index of all sources, or NULL: shards are opened one by one; and the directory of sidecars,
+ * or NULL: they are beside the shards. Of a finished config. */
+static inline const char *rp_config_index_file(const struct rp_config *config)
+{
+    return config->index_is_file ? config->index : config->manifest;
+}
+static inline const char *rp_config_index_dir(const struct rp_config *config)
+{
+    return config->index && !config->index_is_file ? config->index : config->index_dir;
+}
 
 /** All keys with their type, default and one line of help, for --help and docs. The name after the
  * last one is NULL. A default in parentheses is a description. */

@@ -103,10 +103,11 @@ static int hash_corpus(struct walk *walk, const struct rp_config *config, struct
     rp_hasher_begin(&walk->files);
     rp_hasher_begin(&walk->paths);
     add_number(&walk->files, config->max_docs_per_row); /* 0: it follows from the lengths */
-    if (config->index_dir)
-        add_path(walk, config->index_dir); /* its time changes as sidecars are written */
-    if (config->manifest)
-        code = add_shard(walk, config->manifest);
+    const char *index_dir = rp_config_index_dir(config), *index = rp_config_index_file(config);
+    if (index_dir)
+        add_path(walk, index_dir); /* its time changes as sidecars are written */
+    if (index)
+        code = add_shard(walk, index);
     for (uint32_t s = 0; s < config->source_count; s++) {
         const struct rp_config_source *source = &config->sources[s];
         add_keys(walk, source);

@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "config/key.h"
 #include "corpus/folder.h"
+#include "corpus/index/index.h"
 #include "object/remote.h"
 #include "object/url.h"
 
@@ -48,16 +49,14 @@ int rp_first_twin(char *const *texts, size_t count, const char **twin_out, struc
     return 0;
 }
 
-/* The token file of an index (NAME.idx -> NAME.bin) or a sidecar (PATH.rpx -> PATH), or the path
+/* The token file of an index (NAME.idx -> NAME.bin) or a sidecar (PATH.rpi -> PATH), or the path
  * itself. */
 static char *token_file(const char *path)
 {
     int stem = (int)strlen(path) - 4;
     if (rp_text_has_suffix(path, ".idx"))
         return rp_format("%.*s.bin", stem, path);
-    if (rp_text_has_suffix(path, ".rpx"))
-        return rp_format("%.*s", stem, path);
-    return strdup(path);
+    return rp_folder_is_sidecar(path) ? rp_format("%.*s", stem, path) : strdup(path);
 }
 
 /* A folder stands for the files of the dataset that it holds, in their order. */
@@ -125,11 +124,14 @@ static int note_unread(const char *path, int number)
     return number != ENOENT && number != ENOTDIR; /* these match nothing */
 }
 
+/* The index of a corpus may be beside its shards: it is none. */
 static int add_token_file(struct rp_config_source *found, const char *path, struct rp_error *error)
 {
     char *file = token_file(path);
-    int code = file ? rp_config_source_add_shard(found, NULL, file, error)
-                    : rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
+    int code = !file ? rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards")
+               : strcmp(file, path) && access(file, F_OK) < 0 && rp_index_is_of_corpus(path)
+                   ? 0
+                   : rp_config_source_add_shard(found, NULL, file, error);
     free(file);
     return code;
 }
@@ -233,7 +235,7 @@ static bool is_prefix(const char *path)
 static int add_object(void *context, const char *url, struct rp_error *error)
 {
     char *file = rp_url_has_suffix(url, ".idx")   ? rp_url_beside(url, 4, ".bin")
-                 : rp_url_has_suffix(url, ".rpx") ? rp_url_beside(url, 4, "")
+                 : rp_url_has_suffix(url, ".rpi") ? rp_url_beside(url, 4, "")
                                                   : strdup(url);
     int code = file ? rp_config_source_add_shard(context, NULL, file, error)
                     : rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");

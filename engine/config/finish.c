@@ -7,14 +7,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/defect.h"
 #include "base/bits.h"
 #include "base/cpus.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "config/key.h"
 #include "config/packers.h"
-#include "corpus/manifest/manifest.h"
+#include "corpus/index/index.h"
 #include "corpus/range.h"
 #include "object/url.h"
 
@@ -72,6 +75,30 @@ static int check_run(const struct rp_config *config, struct rp_error *error)
     return 0;
 }
 
+/* ---- the index ------------------------------------------------------------------------------- */
+
+/* A name that ends with .rpi, a file that is there, or an object is the index of all sources. */
+static bool is_index_file(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) == 0)
+        return !S_ISDIR(info.st_mode);
+    return rp_url_is(path) || rp_text_has_suffix(path, RP_INDEX_SUFFIX);
+}
+
+static int finish_index(struct rp_config *config, struct rp_error *error)
+{
+    const char *old = config->manifest ? "manifest" : config->index_dir ? "index_dir" : NULL;
+    config->index_is_file = config->index && is_index_file(config->index);
+    if (old && config->index)
+        return FAIL_AT(config, index, "leave the older key out", error,
+                       "`%s` is an older name of this key, and both are given", old);
+    if (old)
+        rp_log(RP_LOG_WARNING,
+               "config: `%s` is now `index`; the next version does not read the older name", old);
+    return 0;
+}
+
 /* ---- sources --------------------------------------------------------------------------------- */
 
 static struct rp_key_place source_place(const struct rp_config *config,
@@ -103,10 +130,10 @@ static char *stem_of(const char *shard)
     return stem;
 }
 
-/* Then no pattern is expanded, and no shard examined: the manifest has them. */
-static bool has_manifest(const struct rp_config *config)
+/* Then no pattern is expanded, and no shard examined: the index has them. */
+static bool has_index(const struct rp_config *config)
 {
-    return config->manifest && !config->ignores_manifest;
+    return rp_config_index_file(config) && !config->ignores_index;
 }
 
 static int finish_source(struct rp_config *config, struct rp_config_source *source,
@@ -123,36 +150,36 @@ static int finish_source(struct rp_config *config, struct rp_config_source *sour
     if (source->documents && !rp_range_parse(source->documents, &range))
         return rp_key_fail(place, "documents", "quote it: documents: \"0-90%\"", error,
                            "expected %s; found `%.60s`", RP_RANGE_WORDS, source->documents);
-    int code = has_manifest(config) ? 0 : rp_config_source_expand(source, place, error);
+    int code = has_index(config) ? 0 : rp_config_source_expand(source, place, error);
     if (code == 0)
         code = rp_key_fill_texts(rp_source_key_table, rp_source_key_count, source, error);
-    if (code == 0 && !source->name && !has_manifest(config) &&
+    if (code == 0 && !source->name && !has_index(config) &&
         !(source->name = stem_of(source->shards[0])))
         code = rp_fail(error, -ENOMEM, NULL, "out of memory while naming sources");
     return code;
 }
 
-/* A source without a name has that of its first shard, which the manifest knows. Whether it is the
- * manifest of these sources is checked where the corpus is opened. */
+/* A source without a name has that of its first shard, which the index knows. Whether it is the
+ * index of these sources is checked where the corpus is opened. */
 static int take_names(struct rp_config *config, struct rp_error *error)
 {
-    struct rp_manifest *manifest = NULL;
+    struct rp_index *index = NULL;
     int code = 0;
     for (uint32_t i = 0; code == 0 && i < config->source_count; i++) {
         struct rp_config_source *source = &config->sources[i];
         if (source->name)
             continue;
-        if (!manifest)
-            code = rp_manifest_open_place(&manifest, config->manifest, config->cache_dir, error);
+        if (!index)
+            code = rp_index_open_place(&index, rp_config_index_file(config), config->cache_dir,
+                                       error);
         if (code < 0)
             break;
-        source->name = i < manifest->source_count
-                           ? strdup(manifest->sources[i].texts[RP_MANIFEST_NAME])
-                           : stem_of(source->shards[0]);
+        source->name = i < index->source_count ? strdup(index->sources[i].texts[RP_INDEX_NAME])
+                                               : stem_of(source->shards[0]);
         if (!source->name)
             code = rp_fail(error, -ENOMEM, NULL, "out of memory while naming sources");
     }
-    rp_manifest_close(manifest);
+    rp_index_close(index);
     return code;
 }
 
@@ -202,7 +229,7 @@ static int finish_sources(struct rp_config *config, struct rp_error *error)
     int code = 0;
     for (uint32_t i = 0; code == 0 && i < config->source_count; i++)
         code = finish_source(config, &config->sources[i], error);
-    if (code == 0 && has_manifest(config))
+    if (code == 0 && has_index(config))
         code = take_names(config, error);
     if (code == 0)
         code = check_names(config, error);
@@ -388,6 +415,8 @@ int rp_config_finish(struct rp_config *config, struct rp_error *error)
         code = check_ranges(config, error);
     if (code == 0)
         code = check_run(config, error);
+    if (code == 0)
+        code = finish_index(config, error);
     if (code == 0)
         code = finish_sources(config, error);
     if (code == 0)

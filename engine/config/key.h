@@ -109,10 +109,11 @@ enum rp_key_kind {
     X(direct, direct, CHOICE, "auto|on|off", "auto", 0, 0, "read past the page cache (O_DIRECT)")  \
     X(verify_blocks, verify_blocks, CHOICE, "auto|on|off", "auto", 0, 0,                           \
       "compare what is read with the hashes of the sidecars; auto = where there are any")          \
-    X(manifest, manifest, PATH, NULL, "(none)", 0, 0,                                              \
-      "file that `ringpack index -c` writes: all shards of all sources, so that none is opened "   \
-      "at a start")                                                                                \
-    X(index_dir, index_dir, PATH, NULL, "(beside the shards)", 0, 0, "directory of the sidecars")  \
+    X(index, index, PATH, NULL, "(sidecars beside the shards)", 0, 0,                              \
+      "NAME.rpi: one index of all sources, so that a start opens no shard; else a directory of "   \
+      "sidecars")                                                                                  \
+    X(manifest, manifest, PATH, NULL, "(none)", 0, 0, "older name of `index`, for a file")         \
+    X(index_dir, index_dir, PATH, NULL, "(none)", 0, 0, "older name of `index`, for a directory")  \
     X(cache_dir, cache_dir, PATH, NULL, "($XDG_CACHE_HOME/ringpack or ~/.cache/ringpack)", 0, 0,   \
       "directory of what is fetched from object stores: indexes, sidecars, blocks")                \
     X(cache_bytes, cache_bytes, BYTES, NULL, "(none are kept)", 8u << 20, 1ull << 50,              \

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus — what is asked of the sources of a run and their shards (corpus_struct.h). Of a source
- * that has a manifest, corpus_manifest.c answers. */
+/* corpus — what is asked of the sources of a run and their shards (corpus_struct.h). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,44 +48,25 @@ uint32_t rp_source_shards(const struct rp_source *source)
     return source->shard_count;
 }
 
-static struct rp_source_part part_of(const struct rp_source *source, bool with_sidecars)
-{
-    struct rp_source_part part = {.tokens = 0};
-    const struct rp_manifest_source *whole = source->part;
-    if (whole && with_sidecars)
-        return (struct rp_source_part){whole->tokens, whole->token_bytes, whole->shards};
-    if (whole)
-        return part;
-    for (uint32_t i = 0; i < source->shard_count; i++) {
-        const struct rp_opened *opened = &source->shards[i];
-        if (opened->found.has_sidecar && !with_sidecars)
-            continue;
-        part.shards++;
-        part.tokens += opened->shard.tokens;
-        part.bytes += opened->shard.tokens * rp_token_width(opened->shard.type);
-    }
-    return part;
-}
-
 struct rp_source_part rp_source_whole(const struct rp_source *source)
 {
-    return part_of(source, true);
+    return source->whole;
 }
 
 struct rp_source_part rp_source_unverified(const struct rp_source *source)
 {
-    return part_of(source, false);
+    return source->unverified;
 }
 
 uint64_t rp_source_token_max(const struct rp_source *source)
 {
     uint64_t largest = 0;
-    if (source->part)
-        return rp_in_manifest_token_max(source);
-    for (uint32_t i = 0; i < source->shard_count; i++) {
-        const struct rp_found *found = &source->shards[i].found;
-        if (found->has_sidecar && found->sidecar.info.token_max != UINT64_MAX)
-            largest = rp_max_u64(largest, found->sidecar.info.token_max);
+    struct rp_index_record record;
+    for (uint32_t g = 0; g < source->segment_count; g++) {
+        const struct rp_index_segment *segment = source->segments[g];
+        for (uint32_t i = 0; segment->index && i < segment->shape.shards; i++)
+            if (rp_index_get_record(segment, i, &record, NULL) && record.token_max != UINT64_MAX)
+                largest = rp_max_u64(largest, record.token_max);
     }
     return largest;
 }
@@ -100,71 +80,85 @@ const struct rp_source *rp_corpus_source(const struct rp_corpus *corpus, uint32_
 const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t shard)
 {
     RP_ASSERT(shard < corpus->shard_count);
-    return corpus->manifest ? rp_corpus_make_shard(corpus, shard) : &corpus->shards[shard].shard;
+    return corpus->shards ? &corpus->shards[shard].shard : rp_listed_shard(corpus, shard);
 }
 
-const char *rp_corpus_manifest_path(const struct rp_corpus *corpus)
+const char *rp_corpus_index_path(const struct rp_corpus *corpus)
 {
-    return corpus->manifest ? corpus->manifest->path : NULL;
+    return corpus->index ? corpus->index->path : NULL;
 }
 
 uint64_t rp_corpus_bytes(const struct rp_corpus *corpus)
 {
     uint64_t bytes = 0;
-    for (uint32_t s = 0; corpus->manifest && s < corpus->source_count; s++)
-        bytes += corpus->sources[s].part->bytes;
-    for (uint32_t i = 0; corpus->shards && i < corpus->shard_count; i++)
-        bytes += corpus->shards[i].shard.bytes;
+    for (uint32_t s = 0; s < corpus->source_count; s++)
+        bytes += corpus->sources[s].bytes;
+    return bytes;
+}
+
+/* Shards are visited only in a source that has both files and objects. */
+static uint64_t file_bytes(const struct rp_source *source)
+{
+    uint64_t bytes = 0;
+    if (source->objects == 0 || source->objects == source->shard_count)
+        return source->objects ? 0 : source->bytes;
+    for (uint32_t i = 0; i < source->shard_count; i++) {
+        const struct rp_shard *shard = rp_corpus_shard(source->corpus, source->first_shard + i);
+        bytes += shard->url ? 0 : shard->bytes;
+    }
     return bytes;
 }
 
 uint64_t rp_corpus_file_bytes(const struct rp_corpus *corpus)
 {
     uint64_t bytes = 0;
-    for (uint32_t s = 0; corpus->manifest && s < corpus->source_count; s++)
-        bytes += rp_in_manifest_file_bytes(corpus, s);
-    for (uint32_t i = 0; corpus->shards && i < corpus->shard_count; i++)
-        bytes += corpus->shards[i].shard.url ? 0 : corpus->shards[i].shard.bytes;
+    for (uint32_t s = 0; s < corpus->source_count; s++)
+        bytes += file_bytes(&corpus->sources[s]);
     return bytes;
 }
 
 uint32_t rp_corpus_file_count(const struct rp_corpus *corpus)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < rp_corpus_shard_count(corpus); i++)
-        count += !rp_corpus_shard(corpus, i)->url;
+    for (uint32_t s = 0; s < corpus->source_count; s++)
+        count += corpus->sources[s].shard_count - corpus->sources[s].objects;
     return count;
 }
 
 uint32_t rp_corpus_widest(const struct rp_corpus *corpus)
 {
-    uint64_t widest = 0;
-    for (uint32_t s = 0; corpus->manifest && s < corpus->source_count; s++)
-        widest = rp_max_u64(widest, corpus->sources[s].part->widest);
-    for (uint32_t i = 0; corpus->shards && i < corpus->shard_count; i++)
-        widest = rp_max_u64(widest, rp_token_width(corpus->shards[i].shard.type));
-    return (uint32_t)widest;
+    uint32_t widest = 0;
+    for (uint32_t s = 0; s < corpus->source_count; s++)
+        widest = (uint32_t)rp_max_u64(widest, corpus->sources[s].widest);
+    return widest;
 }
 
+/* A segment says how many objects it has; nearly always its first shard is one. */
 const struct rp_shard *rp_corpus_first_object(const struct rp_corpus *corpus)
 {
-    for (uint32_t i = 0; corpus->shards && i < corpus->shard_count; i++)
-        if (corpus->shards[i].shard.url)
-            return &corpus->shards[i].shard;
-    return corpus->manifest ? rp_corpus_first_made_object(corpus) : NULL;
+    const struct rp_shard *found = NULL;
+    for (uint32_t s = 0; s < corpus->source_count; s++) {
+        const struct rp_source *source = &corpus->sources[s];
+        for (uint32_t g = 0; source->objects && g < source->segment_count; g++) {
+            const struct rp_index_segment *segment = source->segments[g];
+            uint32_t first = source->first_shard + segment->first_shard;
+            for (uint32_t i = 0; segment->shape.objects && i < segment->shape.shards; i++) {
+                found = rp_corpus_shard(corpus, first + i);
+                if (found->url)
+                    return found;
+            }
+        }
+    }
+    return found; /* of a segment whose records are damaged */
 }
 
 void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size_t bytes)
 {
     uint32_t without = 0;
-    if (corpus->manifest) {
-        snprintf(text, bytes, "full (manifest)");
-        return;
-    }
-    for (uint32_t i = 0; i < corpus->shard_count; i++)
-        without += !corpus->shards[i].found.has_sidecar;
+    for (uint32_t s = 0; s < corpus->source_count; s++)
+        without += corpus->sources[s].unverified.shards;
     if (without == 0)
-        snprintf(text, bytes, "full (sidecars)");
+        snprintf(text, bytes, "full (%s)", corpus->index ? "index" : "sidecars");
     else
         snprintf(text, bytes,
                  "sampled (%" PRIu32 " of %" PRIu32
@@ -172,10 +166,11 @@ void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size
                  without, corpus->shard_count);
 }
 
-/* The shard of a document, counted within the source: the last s with first[s] <= document. */
-static uint32_t shard_of(const struct rp_source *source, uint64_t document)
+/* ---- documents ------------------------------------------------------------------------------- */
+
+struct rp_index_segment *rp_source_segment(const struct rp_source *source, uint64_t document)
 {
-    RP_DASSERT(document < source->skipped + source->documents);
+    RP_DASSERT(document < source->first[source->segment_count]);
     uint64_t b = document >> source->bucket_shift;
     uint32_t low = source->bucket[b], high = source->bucket[b + 1];
     while (low < high) {
@@ -185,29 +180,33 @@ static uint32_t shard_of(const struct rp_source *source, uint64_t document)
         else
             high = middle - 1;
     }
-    return low;
+    return source->segments[low];
 }
 
-/* The index of this shard is about to be asked: it is to be checked again. */
-static void note_asked(const struct rp_source *source, uint32_t s)
+/* The file of this segment is about to be asked: it is to be checked again. */
+static void note_asked(const struct rp_source *source, const struct rp_index_segment *segment)
 {
-    uint32_t shard = source->first_shard + s;
-    uint64_t bit = 1ull << (shard % 64);
-    if (!(rp_a64_load_relaxed(&source->asked[shard / 64]) & bit))
-        rp_a64_or_relaxed(&source->asked[shard / 64], bit);
+    struct rp_a64 *word = &source->corpus->asked[segment->number / 64];
+    uint64_t bit = 1ull << (segment->number % 64);
+    if (!(rp_a64_load_relaxed(word) & bit))
+        rp_a64_or_relaxed(word, bit);
+}
+
+static int look_at(const struct rp_index_segment *segment, struct rp_error *error)
+{
+    int code = segment->opened ? rp_shard_look(segment->opened, error) : 0;
+    return code == 0 && segment->index ? rp_index_look(segment->index, error) : code;
 }
 
 int rp_corpus_look(const struct rp_corpus *corpus, struct rp_error *error)
 {
-    if (corpus->manifest)
-        return rp_manifest_look(corpus->manifest, error);
-    for (uint32_t i = 0; i < rp_div_up(corpus->shard_count, 64); i++) {
+    for (uint32_t i = 0; i < rp_div_up(corpus->segment_count, 64); i++) {
         uint64_t asked = rp_a64_load_relaxed(&corpus->asked[i]);
         if (asked)
             rp_a64_and_relaxed(&corpus->asked[i], ~asked);
         for (uint64_t left = asked; left; left &= left - 1) {
-            uint32_t shard = 64 * i + (uint32_t)__builtin_ctzll(left);
-            int code = rp_shard_look(&corpus->shards[shard], error);
+            uint32_t number = 64 * i + (uint32_t)__builtin_ctzll(left);
+            int code = look_at(corpus->segments[number], error);
             if (code < 0) { /* as any check until it is restored */
                 rp_a64_or_relaxed(&corpus->asked[i], asked);
                 return code;
@@ -219,37 +218,32 @@ int rp_corpus_look(const struct rp_corpus *corpus, struct rp_error *error)
 
 static uint64_t length_of(const struct rp_source *source, uint64_t document)
 {
-    uint32_t s = shard_of(source, document);
-    uint64_t own = document - source->first[s];
-    note_asked(source, s);
-    int has_span = source->drop_unmasked ? rp_shard_has_span(&source->shards[s], own) : 1;
-    return has_span > 0 ? rp_shard_length(&source->shards[s], own) : has_span == 0 ? 0 : UINT64_MAX;
+    const struct rp_index_segment *segment = rp_source_segment(source, document);
+    uint64_t own = document - segment->first_document;
+    note_asked(source, segment);
+    int has_span = source->drop_unmasked ? rp_documents_has_span(segment, own) : 1;
+    return has_span > 0 ? rp_documents_length(segment, own) : has_span == 0 ? 0 : UINT64_MAX;
 }
 
 uint64_t rp_source_length(const void *source_lengths, uint64_t document)
 {
     const struct rp_source *source = source_lengths;
-    document += source->skipped;
-    return source->part ? rp_in_manifest_length(source, document) : length_of(source, document);
+    return length_of(source, document + source->skipped);
 }
 
 static void length_many(const struct rp_source *source, const uint64_t *documents, uint32_t count,
                         uint64_t *tokens)
 {
-    if (source->part) {
-        rp_in_manifest_length_many(source, documents, count, tokens);
-        return;
-    }
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t s = shard_of(source, documents[i]);
-        rp_shard_expect(&source->shards[s], documents[i] - source->first[s]);
+        const struct rp_index_segment *segment = rp_source_segment(source, documents[i]);
+        rp_documents_expect(segment, documents[i] - segment->first_document);
         if (source->drop_unmasked)
-            rp_spans_expect(&source->shards[s].table->spans, documents[i] - source->first[s]);
+            rp_spans_expect(&segment->table.spans, documents[i] - segment->first_document);
     }
-    /* While the cache misses are under way: learn about the shard of one of the documents, which is
-     * a large one more often. */
-    uint32_t s = shard_of(source, documents[0]);
-    rp_shard_learn(&source->shards[s], documents[0] - source->first[s]);
+    /* While the cache misses are under way: learn about the segment of one of the documents, which
+     * is a large one more often. */
+    struct rp_index_segment *segment = rp_source_segment(source, documents[0]);
+    rp_documents_learn(segment, documents[0] - segment->first_document);
     for (uint32_t i = 0; i < count; i++)
         tokens[i] = length_of(source, documents[i]);
 }
@@ -271,65 +265,107 @@ void rp_source_length_many(const void *source_lengths, const uint64_t *documents
     }
 }
 
+/* Where a document is: in a segment, and in one of its shards. */
+struct place {
+    const struct rp_index_segment *segment;
+    const struct rp_shard *shard;
+    uint32_t shard_number; /* in the corpus */
+    uint64_t document;     /* of the segment */
+    uint64_t row;          /* of the shard */
+};
+
+/* NULL, or what is wrong. The shard is found first, so that a message can name it. */
+static const char *find(const struct rp_source *source, uint64_t document, struct place *place)
+{
+    const struct rp_index_segment *segment = rp_source_segment(source, document);
+    uint32_t own = 0;
+    uint64_t first = 0;
+    *place = (struct place){.segment = segment,
+                            .shard = &source->corpus->damaged,
+                            .document = document - segment->first_document};
+    if (!segment->opened) {
+        own = rp_index_shard_of(segment, place->document);
+        first = own == UINT32_MAX ? UINT64_MAX : rp_index_first(segment, own);
+    }
+    if (first > place->document)
+        return "the page of the index that says in which shard it is differs from its hash";
+    place->row = place->document - first;
+    place->shard_number = source->first_shard + segment->first_shard + own;
+    place->shard = rp_corpus_shard(source->corpus, place->shard_number);
+    return place->shard->segment ? NULL
+                                 : "the page of the index that has the record of its shard differs "
+                                   "from its hash, or the index is in a store, and the record is "
+                                   "not of an object";
+}
+
+static const char *locate(const struct rp_source *source, uint64_t document, struct place *place,
+                          uint64_t *tokens, uint64_t *byte)
+{
+    const char *problem = find(source, document, place);
+    return problem ? problem
+                   : rp_documents_locate(place->segment, rp_token_width(place->shard->type),
+                                         place->shard->bytes, place->document, tokens, byte);
+}
+
+/* The command that mends what is wrong with the entry of a document. */
+static void hint_of(const struct place *place, char *hint, size_t bytes)
+{
+    if (!place->segment->opened)
+        snprintf(
+            hint, bytes,
+            "run `ringpack inspect --scan` on the index, and `ringpack index -c CONFIG` to make "
+            "it again; token files are not touched");
+    else if (place->segment->megatron)
+        snprintf(hint, bytes, "restore the index, or write the shard again");
+    else
+        snprintf(hint, bytes, "restore the file and run `ringpack index %s` again",
+                 RP_HINT_PATH(place->shard->path));
+}
+
 int rp_source_explain(const struct rp_source *source, uint64_t document, struct rp_error *error)
 {
-    document += source->skipped;
-    if (source->part)
-        return rp_in_manifest_explain(source, document, error);
-    uint32_t s = shard_of(source, document);
+    struct place place;
     uint64_t tokens, offset;
-    const struct rp_opened *opened = &source->shards[s];
-    const char *problem = rp_shard_locate(opened, document - source->first[s], &tokens, &offset);
+    const char *problem = locate(source, document + source->skipped, &place, &tokens, &offset);
     if (!problem && source->drop_unmasked &&
-        rp_shard_has_span(opened, document - source->first[s]) < 0)
-        problem = "the page of the sidecar that has its spans differs from its hash";
+        rp_documents_has_span(place.segment, place.document) < 0)
+        problem = "the page of the index that has its spans differs from its hash";
     char hint[sizeof error->hint];
-    snprintf(hint, sizeof hint,
-             opened->found.index_path ? "restore the index, or write the shard again"
-                                      : "restore the file and run `ringpack index %s` again",
-             RP_HINT_PATH(opened->shard.path));
+    hint_of(&place, hint, sizeof hint);
     return rp_fail(error, -RP_E_CORRUPT, hint,
                    "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s",
-                   source->name, document - source->skipped, document - source->first[s],
-                   opened->shard.path,
+                   source->name, document, place.row, place.shard->path,
                    problem ? problem : "its index entry was bad and is good now");
 }
 
 int rp_source_extent(const struct rp_source *source, uint64_t document, struct rp_extent *extent,
                      struct rp_error *error)
 {
-    uint64_t asked = document;
-    document += source->skipped;
-    if (source->part)
-        return rp_in_manifest_extent(source, document, extent, error);
-    uint32_t s = shard_of(source, document);
-    const struct rp_opened *opened = &source->shards[s];
-    note_asked(source, s);
-    *extent = (struct rp_extent){.shard = source->first_shard + s,
-                                 .width = rp_token_width(opened->shard.type)};
-    const char *problem = rp_shard_locate(opened, document - source->first[s], &extent->tokens,
-                                          &extent->byte_offset);
-    return problem ? rp_source_explain(source, asked, error) : 0;
+    struct place place;
+    const char *problem = locate(source, document + source->skipped, &place, &extent->tokens,
+                                 &extent->byte_offset);
+    note_asked(source, place.segment);
+    if (problem)
+        return rp_source_explain(source, document, error);
+    extent->shard = place.shard_number;
+    extent->width = rp_token_width(place.shard->type);
+    return 0;
 }
 
 const char *rp_source_row(const struct rp_source *source, uint64_t document, uint64_t *row_out)
 {
-    document += source->skipped;
-    if (source->part)
-        return rp_in_manifest_row(source, document, row_out);
-    uint32_t s = shard_of(source, document);
-    *row_out = document - source->first[s];
-    return source->shards[s].shard.path;
+    struct place place;
+    (void)find(source, document + source->skipped, &place); /* else the path is the index's */
+    *row_out = place.row;
+    return place.shard->path;
 }
+
+/* ---- masks ----------------------------------------------------------------------------------- */
 
 void rp_source_mask_text(const struct rp_source *source, char *text, size_t bytes)
 {
-    char mask[64] = "none";
-    if (source->has_mask && source->part)
-        snprintf(mask, sizeof mask, "%s", source->part->texts[RP_MANIFEST_FOUND_MASK]);
-    else if (source->has_mask)
-        rp_mask_text(source->shards[0].mask, mask, sizeof mask);
-    snprintf(text, bytes, "%s%s", mask, source->drop_unmasked ? ", drop_unmasked" : "");
+    snprintf(text, bytes, "%s%s", source->has_mask ? source->mask : "none",
+             source->drop_unmasked ? ", drop_unmasked" : "");
 }
 
 bool rp_source_has_mask(const struct rp_source *source)
@@ -340,11 +376,8 @@ bool rp_source_has_mask(const struct rp_source *source)
 int rp_source_has_span(const struct rp_source *source, uint64_t document)
 {
     RP_DASSERT(source->has_mask);
-    document += source->skipped;
-    if (source->part)
-        return rp_in_manifest_has_span(source, document);
-    uint32_t s = shard_of(source, document);
-    return rp_shard_has_span(&source->shards[s], document - source->first[s]);
+    const struct rp_index_segment *segment = rp_source_segment(source, document + source->skipped);
+    return rp_documents_has_span(segment, document + source->skipped - segment->first_document);
 }
 
 int rp_source_spans(const struct rp_source *source, const struct rp_part *part, struct rp_span *out,
@@ -352,29 +385,26 @@ int rp_source_spans(const struct rp_source *source, const struct rp_part *part, 
 {
     RP_ASSERT(source->has_mask);
     struct rp_part own = *part;
-    own.document += source->skipped;
-    if (source->part)
-        return rp_in_manifest_spans(source, &own, out, count_out, error);
-    uint32_t s = shard_of(source, own.document);
-    const struct rp_opened *opened = &source->shards[s];
-    own.document -= source->first[s];
-    const char *problem = rp_shard_spans(opened, &own, out, count_out);
-    return problem
-               ? rp_fail(error, -RP_E_CORRUPT, "run `ringpack index` again with the same mask",
-                         "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s",
-                         source->name, part->document, own.document, opened->shard.path, problem)
-               : 0;
+    uint64_t document = part->document + source->skipped;
+    const struct rp_index_segment *segment = rp_source_segment(source, document);
+    own.document = document - segment->first_document;
+    const char *problem = rp_documents_spans(segment, &own, out, count_out);
+    if (!problem)
+        return 0;
+    struct place place;
+    (void)find(source, document, &place);
+    return rp_fail(error, -RP_E_CORRUPT,
+                   segment->opened ? "run `ringpack index` again with the same mask"
+                                   : "run `ringpack index -c CONFIG` again",
+                   "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s",
+                   source->name, part->document, place.row, place.shard->path, problem);
 }
 
 void rp_source_expect_extent(const struct rp_source *source, uint64_t document)
 {
-    document += source->skipped;
-    if (source->part) {
-        rp_in_manifest_expect_extent(source, document);
-        return;
-    }
-    uint32_t s = shard_of(source, document);
-    rp_shard_expect_extent(&source->shards[s], document - source->first[s]);
+    const struct rp_index_segment *segment = rp_source_segment(source, document + source->skipped);
+    uint64_t own = document + source->skipped - segment->first_document;
+    rp_documents_expect_extent(segment, own);
     if (source->has_mask)
-        rp_spans_expect(&source->shards[s].table->spans, document - source->first[s]);
+        rp_spans_expect(&segment->table.spans, own);
 }

@@ -101,7 +101,7 @@ struct rp_corpus_spec {
     const struct rp_source_spec *sources;
     uint32_t source_count;
     const char *index_dir;   /* searched for sidecars first; NULL = beside the shard only */
-    const char *manifest;    /* of all sources, whose shards are then the patterns of the manifest;
+    const char *index;       /* of all sources, whose shards are then the patterns of the index;
                                 NULL = every shard is opened */
     const char *cache_dir;   /* for indexes and sidecars of URLs; NULL = as object/remote.h says */
     bool allow_missing_data; /* with its sidecar there, a missing token file is a warning */
@@ -136,7 +136,7 @@ struct rp_source_part rp_source_whole(const struct rp_source *source);
 /** Its shards that have no sidecar, so that nothing verifies them. */
 struct rp_source_part rp_source_unverified(const struct rp_source *source);
 
-/** The largest token id of a source, as far as sidecars and the manifest know it; 0 if none does.
+/** The largest token id of a source, as far as indexes know it; 0 if none does.
  * It walks over the shards. */
 uint64_t rp_source_token_max(const struct rp_source *source);
 
@@ -198,12 +198,13 @@ struct rp_shard {
     const uint64_t *block_hashes; /* XXH3-64 of each block; NULL without a sidecar */
     uint64_t block_count;
     uint64_t documents, tokens;
-    /* At open; all zero if the token file was missing. Of a manifest: bytes and modification time,
-     * and the rest is zero, because the file was not opened. */
+    /* At open; all zero if the token file was missing. Of a listed shard: bytes and modification
+     * time, and the rest is zero, because the file was not opened. */
     struct rp_stamp stamp;
     const struct rp_tokenizer_id *tokenizer; /* NULL: not known */
-    bool in_manifest;
-    uint64_t index_mtime_ns; /* of its .idx when the manifest was made; 0: not known */
+    bool is_listed;        /* it is known from the corpus index alone, and was not opened */
+    uint64_t idx_mtime_ns; /* of its .idx when it was listed; 0: not known */
+    const struct rp_index_segment *segment; /* that has its documents */
 };
 uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus);
 const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t shard);
@@ -211,8 +212,8 @@ const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t 
  * The caller frees it; NULL when out of memory. */
 char *rp_corpus_object_id(const struct rp_shard *shard);
 
-/** The manifest of the corpus, or NULL: it has none. */
-const char *rp_corpus_manifest_path(const struct rp_corpus *corpus);
+/** The index of the whole corpus, or NULL: its shards were opened. */
+const char *rp_corpus_index_path(const struct rp_corpus *corpus);
 /** The bytes of all shards; of those that are files, not objects in stores; how many files there
  * are (it walks over the shards); the bytes of the widest token; the first shard that is an object,
  * or NULL. */
@@ -236,7 +237,7 @@ RP_MUST_CHECK int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *
  * be wrong. By one thread. */
 RP_MUST_CHECK int rp_corpus_look(const struct rp_corpus *corpus, struct rp_error *error);
 
-/** What the spans of a shard were made of; NULL: the run uses none of it. Not of a manifest. */
+/** What the spans of a shard were made of; NULL: the run uses none of it. Not of a listed shard. */
 const struct rp_mask_origin *rp_shard_mask(const struct rp_shard *shard);
 
 /** A block differs from its hash. -RP_E_CORRUPT if that is because the sidecar is damaged, 0 if it
@@ -254,7 +255,7 @@ struct rp_fingerprint {
 struct rp_fingerprint rp_corpus_fingerprint(const struct rp_corpus *corpus);
 /** What made the ids of the corpus, where a sidecar knows it: one tokenizer, or it is refused. */
 const struct rp_tokenizer_id *rp_corpus_tokenizer(const struct rp_corpus *corpus);
-/** "full (sidecars)", or "sampled (N of M shards have no sidecar; …)". */
+/** "full (index)", or "sampled (N of M shards have no sidecar; …)". */
 void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size_t bytes);
 
 /* What a path is, and why we think so (ringpack inspect). */

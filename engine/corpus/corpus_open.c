@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus_open — opening the shards of all sources, one after another (corpus_struct.h). */
+/* corpus_open — opening the shards of all sources, one after another, or the index of all of them
+ * (corpus_struct.h). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,8 +14,8 @@
 #include "corpus/range.h"
 #include "object/url.h"
 
-/* Buckets a shard; more of them means fewer shards to choose from. */
-#define BUCKETS_PER_SHARD 4u
+/* Buckets a segment; more of them means fewer segments to choose from. */
+#define BUCKETS_PER_SEGMENT 4u
 
 static int fail_memory(struct rp_error *error)
 {
@@ -50,6 +51,15 @@ static int open_remotes(struct rp_corpus *corpus, const struct rp_corpus_spec *s
     return code;
 }
 
+/* ---- opened shards --------------------------------------------------------------------------- */
+
+static void add_part(struct rp_source_part *sum, const struct rp_source_part *part)
+{
+    sum->tokens += part->tokens;
+    sum->bytes += part->bytes;
+    sum->shards += part->shards;
+}
+
 static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_corpus_spec *spec,
                        const struct rp_remote **next, struct rp_error *error)
 {
@@ -82,65 +92,137 @@ static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
     return 0;
 }
 
-static int sum_shards(struct rp_source *source, struct rp_error *error)
-{
-    source->first = rp_calloc(source->shard_count + 1u, sizeof *source->first);
-    struct rp_fingerprint *members = rp_calloc(source->shard_count, sizeof *members);
-    bool fits = source->first && members;
-    for (uint32_t i = 0; fits && i < source->shard_count; i++) {
-        const struct rp_opened *opened = &source->shards[i];
-        members[i] = opened->fingerprint;
-        fits = rp_add_u64(source->first[i], opened->shard.documents, &source->first[i + 1]) &&
-               rp_add_u64(source->tokens, opened->shard.tokens, &source->tokens);
-    }
-    if (fits) {
-        source->documents = source->first[source->shard_count];
-        source->fingerprint = rp_fingerprint_combine(members, source->shard_count);
-    }
-    free(members);
-    return fits ? 0 : fail_memory(error);
-}
-
 /* All shards of a source have the same mask, or none has. */
-static int take_mask(struct rp_source *source, bool drop_unmasked, struct rp_error *error)
+static int take_mask(struct rp_source *source, const struct rp_opened *shards,
+                     struct rp_error *error)
 {
-    const struct rp_opened *first = &source->shards[0];
     for (uint32_t i = 0; i < source->shard_count; i++) {
-        const struct rp_opened *opened = &source->shards[i];
-        char expected[64] = "none", found[64] = "none";
-        if (first->uses_spans)
-            rp_mask_text(first->mask, expected, sizeof expected);
+        const struct rp_opened *opened = &shards[i];
+        char found[sizeof source->mask] = "";
         if (opened->uses_spans)
             rp_mask_text(opened->mask, found, sizeof found);
-        if (strcmp(expected, found) != 0)
+        if (i == 0)
+            memcpy(source->mask, found, sizeof found);
+        if (strcmp(source->mask, found) != 0)
             return rp_fail(error, -RP_E_MISMATCH,
                            "index all its shards with one mask (`ringpack index --mask NAME`), or "
                            "set mask: none",
                            "%s: mask: expected %s, as of %s, found %s", opened->shard.path,
-                           expected, first->shard.path, found);
+                           source->mask[0] ? source->mask : "none", shards[0].shard.path,
+                           found[0] ? found : "none");
     }
-    source->has_mask = first->uses_spans;
-    source->drop_unmasked = drop_unmasked;
-    if (drop_unmasked && !source->has_mask)
-        return rp_mask_fail_drop(error);
     return 0;
 }
 
-static int make_buckets(struct rp_source *source, struct rp_error *error)
+/* Each opened shard is a segment. */
+static int take_shards(struct rp_corpus *corpus, struct rp_source *source, struct rp_error *error)
 {
-    uint64_t wanted = (uint64_t)BUCKETS_PER_SHARD * source->shard_count;
+    struct rp_opened *shards = corpus->shards + source->first_shard;
+    struct rp_fingerprint *members = rp_calloc(source->shard_count, sizeof *members);
+    uint64_t documents = 0;
+    bool fits = members;
+    for (uint32_t i = 0; fits && i < source->shard_count; i++) {
+        struct rp_opened *opened = &shards[i];
+        uint32_t width = rp_token_width(opened->shard.type);
+        const struct rp_source_part part = {opened->shard.tokens, opened->shard.tokens * width, 1};
+        opened->segment->first_document = documents;
+        opened->segment->first_shard = i;
+        corpus->segments[corpus->segment_count++] = opened->segment;
+        members[i] = opened->fingerprint;
+        fits = rp_add_u64(documents, opened->shard.documents, &documents) &&
+               rp_add_u64(source->tokens, opened->shard.tokens, &source->tokens);
+        add_part(&source->whole, &part);
+        if (!opened->found.sidecar)
+            add_part(&source->unverified, &part);
+        source->bytes += opened->shard.bytes;
+        source->widest = (uint32_t)rp_max_u64(source->widest, width);
+        source->objects += opened->shard.url != NULL;
+    }
+    if (fits)
+        source->fingerprint = rp_fingerprint_combine(members, source->shard_count);
+    free(members);
+    source->segment_count = source->shard_count;
+    source->documents = documents;
+    return fits ? take_mask(source, shards, error) : fail_memory(error);
+}
+
+/* ---- an index of all shards ------------------------------------------------------------------ */
+
+static int take_listed(struct rp_corpus *corpus, struct rp_source *source, uint32_t s,
+                       const struct rp_source_spec *spec, struct rp_error *error)
+{
+    struct rp_index_source *listed = &corpus->index->sources[s];
+    source->shard_count = listed->shards;
+    source->segment_count = listed->segment_count;
+    source->documents = listed->documents;
+    source->tokens = listed->tokens;
+    source->whole = (struct rp_source_part){listed->tokens, listed->token_bytes, listed->shards};
+    source->bytes = listed->bytes;
+    source->widest = listed->widest;
+    source->fingerprint = listed->fingerprint;
+    snprintf(source->mask, sizeof source->mask, "%s", listed->texts[RP_INDEX_FOUND_MASK]);
+    corpus->shard_count += listed->shards;
+    for (uint32_t g = 0; g < listed->segment_count; g++) {
+        struct rp_index_segment *segment = &listed->segments[g];
+        if (!segment->shape.table.has_extents ||
+            (source->mask[0] && !segment->shape.table.has_spans))
+            return rp_index_fail_damaged(corpus->index, "segment of a source", error);
+        corpus->segments[corpus->segment_count++] = segment;
+        source->objects += segment->shape.objects;
+    }
+    int code = 0;
+    if (rp_ids_know_tokenizer(&listed->tokenizer))
+        code = rp_ids_take_tokenizer(&corpus->tokenizer, &listed->tokenizer, source->name,
+                                     corpus->index->path, error);
+    return code < 0 ? code : rp_listed_keep_queries(source, spec, error);
+}
+
+static int open_index(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
+                      struct rp_error *error)
+{
+    int code = rp_url_is(spec->index) ? rp_corpus_gate_pass(spec->gate, error) : 0;
+    if (code == 0)
+        code = rp_index_open_place(&corpus->index, spec->index, spec->cache_dir, error);
+    if (code < 0)
+        return code;
+    const struct rp_index *index = corpus->index;
+    if (index->source_count != spec->source_count)
+        return rp_fail(error, -RP_E_MISMATCH,
+                       "run `ringpack index -c CONFIG`, which makes the index what the "
+                       "configuration says",
+                       "%s: sources: the index was made with %" PRIu32
+                       ", the configuration has %" PRIu32,
+                       index->path, index->source_count, spec->source_count);
+    corpus->damaged = (struct rp_shard){.path = index->path, .type = RP_TOKEN_U8};
+    corpus->listed = rp_calloc(index->shard_count, sizeof *corpus->listed);
+    return corpus->listed ? 0 : fail_memory(error);
+}
+
+/* ---- sources --------------------------------------------------------------------------------- */
+
+/* The table of segments, and which are searched for a document. */
+static int make_buckets(struct rp_corpus *corpus, struct rp_source *source, struct rp_error *error)
+{
+    uint64_t wanted = (uint64_t)BUCKETS_PER_SEGMENT * source->segment_count;
+    source->segments = corpus->segments + source->first_segment;
+    source->first = rp_calloc(source->segment_count + 1u, sizeof *source->first);
     while (source->documents >> source->bucket_shift > wanted)
         source->bucket_shift++;
     uint64_t count = (source->documents >> source->bucket_shift) + 2;
     source->bucket = rp_calloc((size_t)count, sizeof *source->bucket);
-    if (!source->bucket)
+    if (!source->bucket || !source->first)
         return fail_memory(error);
-    uint32_t shard = 0;
+    for (uint32_t g = 0; g < source->segment_count; g++) {
+        source->segments[g]->number = source->first_segment + g;
+        source->first[g] = source->segments[g]->first_document;
+    }
+    source->first[source->segment_count] = source->documents;
+    uint32_t segment = 0;
     for (uint64_t b = 0; b < count; b++) {
-        while (shard + 1 < source->shard_count &&
-               source->first[shard + 1] <= b << source->bucket_shift)
-            shard++;
-        source->bucket[b] = shard;
+        while (segment + 1 < source->segment_count &&
+               source->first[segment + 1] <= b << source->bucket_shift)
+            segment++;
+        source->bucket[b] = segment;
     }
     return 0;
 }
@@ -150,30 +232,44 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
 {
     const struct rp_source_spec *source_spec = &spec->sources[s];
     struct rp_source *source = &corpus->sources[s];
-    source->first_shard = corpus->shard_count;
-    source->shards = corpus->shards + corpus->shard_count;
-    source->shard_count = source_spec->shard_count;
-    source->asked = corpus->asked;
-    source->name = strdup(source_spec->name ? source_spec->name : "");
-    int code = source->name ? open_shards(corpus, s, spec, next, error) : fail_memory(error);
+    const char *name = source_spec->name ? source_spec->name
+                       : corpus->index   ? corpus->index->sources[s].texts[RP_INDEX_NAME]
+                                         : "";
+    *source = (struct rp_source){.name = strdup(name),
+                                 .corpus = corpus,
+                                 .first_segment = corpus->segment_count,
+                                 .first_shard = corpus->shard_count,
+                                 .shard_count = source_spec->shard_count};
+    int code = source->name ? 0 : fail_memory(error);
+    if (code == 0 && corpus->index)
+        return take_listed(corpus, source, s, source_spec, error);
     if (code == 0)
-        code = sum_shards(source, error);
+        code = open_shards(corpus, s, spec, next, error);
+    if (code == 0)
+        code = take_shards(corpus, source, error);
     if (code == 0 && (source->documents == 0 || source->tokens == 0))
         code = rp_fail(error, -RP_E_EMPTY, "`ringpack inspect` on its shards shows what they hold",
                        "expected documents with tokens, found %" PRIu64 " documents with %" PRIu64
                        " tokens in %" PRIu32 " shards",
                        source->documents, source->tokens, source->shard_count);
-    if (code == 0)
-        code = take_mask(source, source_spec->drop_unmasked, error);
-    if (code == 0)
-        code = make_buckets(source, error);
-    return code < 0 ? rp_fail_context(error, code, "source `%s`",
-                                      source_spec->name ? source_spec->name : "")
-                    : 0;
+    return code < 0 ? rp_fail_context(error, code, "source `%s`", name) : 0;
 }
 
-static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
-                        struct rp_error *error)
+/* What is true of a source however it was opened. */
+static int finish_source(struct rp_corpus *corpus, uint32_t s, const struct rp_source_spec *spec,
+                         struct rp_error *error)
+{
+    struct rp_source *source = &corpus->sources[s];
+    source->has_mask = source->mask[0] != 0;
+    source->drop_unmasked = spec->drop_unmasked;
+    if (source->drop_unmasked && !source->has_mask)
+        return rp_fail_context(error, rp_mask_fail_drop(error), "source `%s`", source->name);
+    int code = corpus->index ? rp_index_check_source(corpus->index, s, spec, error) : 0;
+    return code < 0 ? code : make_buckets(corpus, source, error);
+}
+
+static int make_shards(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
+                       struct rp_error *error)
 {
     uint64_t shards = 0;
     for (uint32_t s = 0; s < spec->source_count; s++)
@@ -182,17 +278,28 @@ static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *s
         return rp_fail(error, -RP_E_EMPTY, "name at least one shard", "the corpus has no shards");
     corpus->shard_total = (uint32_t)shards;
     corpus->shards = rp_calloc((size_t)shards, sizeof *corpus->shards);
+    return corpus->shards ? open_remotes(corpus, spec, error) : fail_memory(error);
+}
+
+static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
+                        struct rp_error *error)
+{
+    int code = spec->index ? open_index(corpus, spec, error) : make_shards(corpus, spec, error);
+    if (code < 0)
+        return code;
+    size_t segments = spec->index ? corpus->index->segment_count : corpus->shard_total;
     corpus->sources = rp_calloc(spec->source_count, sizeof *corpus->sources);
-    corpus->asked = rp_calloc((size_t)rp_div_up(shards, 64), sizeof *corpus->asked);
+    corpus->segments = rp_calloc(segments, sizeof *corpus->segments);
+    corpus->asked = rp_calloc((size_t)rp_div_up(segments, 64), sizeof *corpus->asked);
     struct rp_fingerprint *members = rp_calloc(spec->source_count, sizeof *members);
-    int code = corpus->shards && corpus->sources && corpus->asked && members ? 0
-                                                                             : fail_memory(error);
-    if (code == 0)
-        code = open_remotes(corpus, spec, error);
+    bool has_memory = corpus->sources && corpus->segments && corpus->asked && members;
+    code = has_memory ? 0 : fail_memory(error);
     const struct rp_remote *next = corpus->remotes;
     for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
         corpus->source_count = s + 1;
         code = open_source(corpus, s, spec, &next, error);
+        if (code == 0)
+            code = finish_source(corpus, s, &spec->sources[s], error);
         members[s] = corpus->sources[s].fingerprint;
     }
     if (code == 0)
@@ -227,12 +334,7 @@ int rp_corpus_open(struct rp_corpus **corpus_out, const struct rp_corpus_spec *s
 {
     *corpus_out = NULL;
     struct rp_corpus *corpus = rp_calloc(1, sizeof *corpus);
-    int code;
-    if (!corpus)
-        code = fail_memory(error);
-    else
-        code = spec->manifest ? rp_corpus_open_manifest(corpus, spec, error)
-                              : open_sources(corpus, spec, error);
+    int code = corpus ? open_sources(corpus, spec, error) : fail_memory(error);
     if (code == 0)
         code = take_ranges(corpus, spec, error);
     if (code < 0)
@@ -253,10 +355,11 @@ void rp_corpus_close(struct rp_corpus *corpus)
     }
     for (uint32_t i = 0; corpus->shards && i < corpus->shard_count; i++)
         rp_shard_close(&corpus->shards[i]);
-    rp_corpus_close_manifest(corpus);
+    rp_listed_close(corpus);
     rp_remotes_close(corpus->remotes, corpus->remote_count);
     free(corpus->sources);
     free(corpus->shards);
+    free(corpus->segments);
     free(corpus->asked);
     free(corpus);
 }

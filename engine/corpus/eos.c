@@ -63,13 +63,13 @@ int64_t rp_eos_dividing(enum rp_format format, int64_t eos)
 /* By the first shard: all shards of a source have one declared EOS. */
 static int64_t eos_of(const struct rp_source *source)
 {
-    const struct rp_found *found = source->part ? NULL : &source->shards[0].found;
-    struct rp_manifest_record record;
-    if (found)
-        return rp_eos_dividing(found->format, found->eos);
-    bool is_read = rp_manifest_record(source->corpus->manifest, &source->part->segments[0], 0,
-                                      &record, NULL);
-    return is_read ? rp_eos_dividing(record.format, record.eos) : RP_EOS_NONE;
+    const struct rp_index_segment *segment = source->segments[0];
+    struct rp_index_record record;
+    if (segment->opened)
+        return rp_eos_dividing(segment->opened->found.format, segment->opened->found.eos);
+    return rp_index_get_record(segment, 0, &record, NULL)
+               ? rp_eos_dividing(record.format, record.eos)
+               : RP_EOS_NONE;
 }
 
 bool rp_source_eos_doubt(const struct rp_source *source, char *text, size_t bytes)

@@ -182,7 +182,7 @@ static int add_indexed(const struct rp_folder *folder, struct rp_paths *files,
     for (size_t i = 0; code == 0 && i < folder->names.count; i++) {
         char name[1024];
         size_t length = strlen(folder->names.paths[i]);
-        if (length >= sizeof name || !rp_text_has_suffix(folder->names.paths[i], ".rpx"))
+        if (length >= sizeof name || !rp_folder_is_sidecar(folder->names.paths[i]))
             continue;
         memcpy(name, folder->names.paths[i], length - 4);
         name[length - 4] = '\0';

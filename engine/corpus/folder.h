@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/fail.h"
+#include "base/text.h"
 
 /* A list of paths that grows. All zero is an empty one. */
 struct rp_paths {
@@ -48,5 +49,12 @@ RP_MUST_CHECK int rp_folder_expand(const char *path, struct rp_paths *files,
 bool rp_folder_below(const char *path, char *below, size_t bytes);
 /** What a folder may hold, for people: "NAME.bin with NAME.idx, …". */
 void rp_folder_forms(char *text, size_t bytes);
+
+/** Is it the name of a sidecar: that of a token file and four bytes? Also one of an older version,
+ * which is refused where the token file is opened. */
+static inline bool rp_folder_is_sidecar(const char *name)
+{
+    return rp_text_has_suffix(name, ".rpi") || rp_text_has_suffix(name, ".rpx");
+}
 
 #endif

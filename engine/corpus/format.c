@@ -37,10 +37,13 @@ static const struct {
      "compression=\"uncompressed\")"},
     {"PAR1", 4, "a Parquet file", CONVERT_HINT},
     {"\x89HDF\r\n\x1a\n", 8, "an HDF5 file", CONVERT_HINT},
-    {"\x89RPM\r\n\x1a\n", 8, "a ringpack manifest",
-     "name it in the config (`manifest: PATH`); its sources stay what they are"},
-    {"\x89RPX\r\n\x1a\n", 8, "a ringpack sidecar",
-     "give the token file beside it, the name without .rpx"},
+    {RP_INDEX_MAGIC, 8, "a ringpack index",
+     "give the token file beside it, the name without " RP_INDEX_SUFFIX
+     "; or name the index of a corpus in the config (`index: PATH`)"},
+    {"\x89RPM\r\n\x1a\n", 8, "a manifest of an older ringpack",
+     "run `ringpack index -c CONFIG`, which makes an index in its place"},
+    {"\x89RPX\r\n\x1a\n", 8, "a sidecar of an older ringpack",
+     "run `ringpack index` on the token file beside it, the name without .rpx"},
     {"(\xb5/\xfd", 4, "a zstd archive",
      "decompress it first; JSONL and text in it go through `ringpack convert`"},
     {"\x1f\x8b", 2, "a gzip archive",
@@ -104,13 +107,13 @@ static int find_megatron(struct rp_found *found, const char *path, bool declared
 static int find_claim(struct rp_found *found, const struct rp_probe *probe, struct rp_error *error)
 {
     const struct rp_reader *reader;
-    int code = rp_readers_claim(probe, &reader, found->has_sidecar, found->why, error);
+    int code = rp_readers_claim(probe, &reader, found->sidecar != NULL, found->why, error);
     if (code > 0)
         found->format = reader->format;
     if (code != 0)
         return code < 0 ? code : 0;
     /* A sidecar knows better: any bytes can begin a file of raw tokens. */
-    for (size_t i = 0; i < RP_ARRAY_COUNT(foreign) && !found->has_sidecar; i++)
+    for (size_t i = 0; i < RP_ARRAY_COUNT(foreign) && !found->sidecar; i++)
         if (!memcmp(probe->head, foreign[i].magic, foreign[i].bytes))
             return rp_readers_refuse(probe, foreign[i].name, foreign[i].hint, error);
     return 0;
@@ -139,7 +142,7 @@ static int look_at_tokens(struct rp_found *found, const struct rp_find_options *
     struct rp_probe probe = {.path = found->token_path};
     probe.fd = rp_file_open_read(found->token_path, &probe.bytes, error);
     if (probe.fd < 0) {
-        found->data_missing = options->allow_missing_data && found->has_sidecar;
+        found->data_missing = options->allow_missing_data && found->sidecar;
         return found->data_missing ? 0 : probe.fd;
     }
     int code = rp_file_read_at(probe.fd, probe.path, probe.head,
@@ -157,31 +160,30 @@ static int look_at_tokens(struct rp_found *found, const struct rp_find_options *
 static int find_sidecar(struct rp_found *found, const struct rp_find_options *options,
                         struct rp_error *error)
 {
-    const char *given = options->sidecar_path;
-    int code = given
-                   ? rp_sidecar_open(&found->sidecar, given, found->token_path, error)
-                   : rp_sidecar_find(&found->sidecar, found->token_path, options->index_dir, error);
-    found->has_sidecar = given ? code == 0 : code > 0;
+    const char *given = options->sidecar_path, *path = found->token_path;
+    int code = given ? rp_sidecar_open(&found->sidecar, &found->record, given, path, error)
+                     : rp_sidecar_find(&found->sidecar, &found->record, path, options->index_dir,
+                                       error);
     return code < 0 && !options->replacing_sidecar ? code : 0;
 }
 
 /* The sidecar may know what nobody declared: it was built with such a declaration. */
 static void take_from_sidecar(struct rp_found *found)
 {
-    if (!found->has_sidecar)
+    if (!found->sidecar)
         return;
-    const struct rp_sidecar_info *info = &found->sidecar.info;
+    const struct rp_index_record *record = &found->record;
     if (found->format == RP_FORMAT_AUTO) {
-        found->format = info->format;
+        found->format = record->format;
         snprintf(found->why, sizeof found->why, "its sidecar says that it was indexed as %s",
-                 rp_format_name(info->format));
+                 rp_format_name(record->format));
     }
-    if (found->format != info->format)
+    if (found->format != record->format)
         return;
     if (found->type == RP_TOKEN_NONE)
-        found->type = info->type;
+        found->type = record->type;
     if (found->eos == RP_EOS_NONE)
-        found->eos = info->eos;
+        found->eos = record->eos;
 }
 
 /* An .idx that is no Megatron index explains more than a .bin that nobody declared. */
@@ -221,11 +223,11 @@ static int find_remote_sidecar(struct rp_found *found, const struct rp_find_opti
     if ((given || options->index_dir) && !path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", remote->name);
     if (path)
-        code = rp_sidecar_open(&found->sidecar, path, remote->name, error);
+        code = rp_sidecar_open(&found->sidecar, &found->record, path, remote->name, error);
     if (code == -ENOENT && !given && remote->sidecar_path)
-        code = rp_sidecar_open(&found->sidecar, remote->sidecar_path, remote->name, error);
+        code = rp_sidecar_open(&found->sidecar, &found->record, remote->sidecar_path, remote->name,
+                               error);
     free(path);
-    found->has_sidecar = code == 0;
     return code == -ENOENT ? 0 : code;
 }
 
@@ -251,15 +253,16 @@ static int find_remote(struct rp_found *found, const struct rp_find_options *opt
     if (found->format == RP_FORMAT_MEGATRON && !found->index_path)
         return rp_fail(error, -ENOENT, "put the .idx beside it, under the same name",
                        "%s: a Megatron shard whose .idx is not there", remote->name);
-    if (found->has_sidecar || (found->index_path && remote->identity[0]))
+    if (found->sidecar || (found->index_path && remote->identity[0]))
         return 0;
     const struct rp_encoded *encoded = rp_encoded_of(remote->name);
     if (encoded)
         return rp_encoded_refuse(encoded, remote->name, false, error);
     return rp_fail(error, -RP_E_FORMAT,
-                   "run `ringpack index --index-dir DIR` on the URL, and set `index_dir: DIR`; or "
-                   "index the file on a disk, and put its .rpx beside it",
-                   "%s: it has no sidecar (.rpx) in the store or the index_dir, and %s",
+                   "run `ringpack index --index-dir DIR` on the URL, and set `index: DIR`; or "
+                   "index the file on a disk, and put its " RP_INDEX_SUFFIX " beside it",
+                   "%s: it has no sidecar (" RP_INDEX_SUFFIX ") in the store or the folder of "
+                   "`index:`, and %s",
                    remote->name,
                    found->index_path ? "the server tells no ETag by which a change would be noticed"
                                      : "no Megatron index (.idx) says where its documents are");
@@ -310,8 +313,7 @@ int rp_find(struct rp_found *found, const char *path, const struct rp_find_optio
 
 void rp_found_release(struct rp_found *found)
 {
-    if (found->has_sidecar)
-        rp_sidecar_close(&found->sidecar);
+    rp_index_close(found->sidecar);
     free(found->token_path);
     free(found->index_path);
     *found = (struct rp_found){0};

@@ -8,8 +8,8 @@
 #ifndef RP_CORPUS_FORMAT_H
 #define RP_CORPUS_FORMAT_H
 
+#include "corpus/index/index.h"
 #include "corpus/readers.h"
-#include "corpus/sidecar.h"
 #include "object/remote.h"
 
 struct rp_found {
@@ -22,9 +22,9 @@ struct rp_found {
     char *index_path;           /* Megatron: its .idx; NULL for the others */
     const struct rp_remote *remote; /* of an object in a store; NULL: a file */
     bool data_missing;              /* the token file cannot be opened, and that was allowed */
-    bool has_sidecar;
-    struct rp_sidecar sidecar;
-    char why[256]; /* one sentence for people */
+    struct rp_index *sidecar;       /* NULL: there is none */
+    struct rp_index_record record;  /* of the sidecar */
+    char why[256];                  /* one sentence for people */
 };
 
 struct rp_find_options {

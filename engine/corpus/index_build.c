@@ -9,12 +9,14 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "corpus/borrowed.h"
+#include "corpus/collector.h"
+#include "corpus/index/write.h"
 #include "corpus/largest.h"
 #include "corpus/mask_megatron.h"
 #include "corpus/shard.h"
 #include "object/url.h"
 
-static int add_blocks(struct rp_sidecar_writer *writer, const uint8_t *bytes, size_t byte_count,
+static int add_blocks(struct rp_collector *collector, const uint8_t *bytes, size_t byte_count,
                       struct rp_error *error)
 {
     uint64_t hashes[RP_DOCUMENT_SCAN_BYTES / RP_BLOCK_BYTES];
@@ -22,7 +24,7 @@ static int add_blocks(struct rp_sidecar_writer *writer, const uint8_t *bytes, si
     for (size_t at = 0; at < byte_count; at += RP_BLOCK_BYTES)
         hashes[blocks++] = rp_hash64(bytes + at,
                                      (size_t)rp_min_u64(RP_BLOCK_BYTES, byte_count - at));
-    return rp_sidecar_add_blocks(writer, hashes, blocks, error);
+    return rp_collector_add_blocks(collector, hashes, blocks, error);
 }
 
 /* Of a pass that searches for no documents. */
@@ -36,7 +38,7 @@ static int add_piece(void *context, const uint8_t *bytes, size_t byte_count, con
 /* A walk. Of one that reads every token, the sink has the largest; of others it is found as
  * documents come. */
 struct indexing {
-    struct rp_sidecar_writer *writer;
+    struct rp_collector *collector;
     const struct rp_probe *probe;
     struct rp_sink *sink;
     struct rp_largest largest;
@@ -47,7 +49,7 @@ static int add_walked_piece(void *context, const uint8_t *bytes, size_t byte_cou
                             struct rp_error *error)
 {
     struct indexing *indexing = context;
-    return add_blocks(indexing->writer, bytes, byte_count, error);
+    return add_blocks(indexing->collector, bytes, byte_count, error);
 }
 
 static int keep(void *context, uint64_t byte, uint32_t tokens, const struct rp_span *spans,
@@ -62,22 +64,31 @@ static int keep(void *context, uint64_t byte, uint32_t tokens, const struct rp_s
         code = rp_largest_add(&indexing->largest, byte, tokens, error);
     if (code < 0)
         return code;
-    indexing->writer->has_spans = indexing->sink->layout.has_spans;
-    return rp_sidecar_add_document(indexing->writer, byte, tokens, spans, span_count, error);
+    indexing->collector->has_spans = indexing->sink->layout.has_spans;
+    return rp_collector_add_document(indexing->collector, byte, tokens, spans, span_count, error);
 }
+
+/* A shard that is indexed: what is learnt of it. */
+struct learnt {
+    struct rp_index_record record;
+    struct rp_table_shape shape;
+    struct rp_tokenizer_id tokenizer;
+    struct rp_collector collector;
+};
 
 /* The documents of a format that is walked. */
 static int add_documents(struct rp_opened *opened, const struct rp_probe *probe,
-                         struct rp_sidecar_writer *writer, const struct rp_progress *progress,
-                         struct rp_sidecar_info *info, struct rp_error *error)
+                         const struct rp_progress *progress, struct learnt *learnt,
+                         struct rp_error *error)
 {
     const struct rp_reader *reader = rp_readers_of(opened->found.format);
     struct rp_reader_options options = rp_found_options(&opened->found);
+    struct rp_index_record *record = &learnt->record;
     struct rp_sink sink = {.path = probe->path,
                            .file_bytes = probe->bytes,
                            .keep = keep,
                            .piece = reader->reads_tokens ? add_walked_piece : NULL};
-    struct indexing indexing = {.writer = writer,
+    struct indexing indexing = {.collector = &learnt->collector,
                                 .probe = probe,
                                 .sink = &sink,
                                 .looks_for_largest = !reader->reads_tokens};
@@ -89,44 +100,49 @@ static int add_documents(struct rp_opened *opened, const struct rp_probe *probe,
         code = rp_largest_finish(&indexing.largest, &sink.token_max, error);
     rp_largest_close(&indexing.largest);
     if (code == 0 && !reader->reads_tokens)
-        code = rp_tokens_read(probe, NULL, NULL, add_piece, writer, progress, error);
-    info->type = sink.layout.type;
-    info->eos = sink.layout.eos;
-    info->token_offset = sink.layout.token_offset;
-    info->tokens = sink.tokens;
-    info->token_max = sink.token_max;
-    info->table = (struct rp_table_shape){
-        .documents = sink.documents, .has_extents = true, .has_spans = sink.layout.has_spans};
-    memcpy(info->column, sink.layout.column, sizeof info->column);
-    info->mask = sink.layout.mask;
+        code = rp_tokens_read(probe, NULL, NULL, add_piece, &learnt->collector, progress, error);
+    record->type = sink.layout.type;
+    record->eos = sink.layout.eos;
+    record->token_offset = sink.layout.token_offset;
+    record->tokens = sink.tokens;
+    record->token_max = sink.token_max;
+    learnt->shape = (struct rp_table_shape){.documents = sink.documents,
+                                            .span_count = learnt->collector.span_count,
+                                            .has_extents = true,
+                                            .has_spans = sink.layout.has_spans};
+    memcpy(record->column, sink.layout.column, sizeof record->column);
+    record->mask = sink.layout.mask;
     return code < 0 ? code
-                    : rp_readers_check_mask(info->format, &opened->found.mask,
-                                            sink.layout.has_spans ? &info->mask : NULL, probe->path,
-                                            error);
+                    : rp_readers_check_mask(record->format, &opened->found.mask,
+                                            sink.layout.has_spans ? &record->mask : NULL,
+                                            probe->path, error);
 }
 
 /* A format that has an index of its own: of the token file only blocks and the largest id. */
 static int add_tokens(struct rp_opened *opened, const struct rp_probe *probe,
-                      struct rp_sidecar_writer *writer, const struct rp_progress *progress,
-                      struct rp_sidecar_info *info, struct rp_error *error)
+                      const struct rp_progress *progress, struct learnt *learnt,
+                      struct rp_error *error)
 {
     const struct rp_layout layout = {.type = opened->shard.type};
-    const struct rp_map *index = &opened->megatron.map;
+    const struct rp_map *idx = &opened->megatron.map;
+    struct rp_index_record *record = &learnt->record;
     struct rp_document_scan scan;
     rp_document_scan_begin(&scan, layout.type, RP_EOS_NONE, false);
-    int code = rp_tokens_read(probe, &layout, &scan, add_piece, writer, progress, error);
-    info->type = opened->shard.type;
-    info->eos = RP_EOS_NONE;
-    info->tokens = opened->shard.tokens;
-    info->token_max = scan.token_max;
-    info->table = (struct rp_table_shape){.documents = opened->shard.documents};
-    info->index_bytes = index->bytes;
-    info->index_sample = opened->megatron.sample;
+    int code = rp_tokens_read(probe, &layout, &scan, add_piece, &learnt->collector, progress,
+                              error);
+    record->type = opened->shard.type;
+    record->eos = RP_EOS_NONE;
+    record->tokens = opened->shard.tokens;
+    record->token_max = scan.token_max;
+    record->idx_bytes = idx->bytes;
+    record->idx_sample = opened->megatron.sample;
     if (code == 0)
-        code = rp_map_hash(index, &info->index_content, error);
+        code = rp_map_hash(idx, &record->idx_content, error);
     if (code == 0)
-        code = rp_megatron_mask(opened, probe->fd, writer, &info->mask, error);
-    info->table.has_spans = code == 1;
+        code = rp_megatron_mask(opened, probe->fd, &learnt->collector, &record->mask, error);
+    learnt->shape = (struct rp_table_shape){.documents = opened->shard.documents,
+                                            .span_count = learnt->collector.span_count,
+                                            .has_spans = code == 1};
     return code < 0 ? code : 0;
 }
 
@@ -134,33 +150,49 @@ static int add_tokens(struct rp_opened *opened, const struct rp_probe *probe,
 struct target {
     const char *id;            /* rp_url_id of the file, or NULL if it is where it stays */
     const char *scratch_path;  /* there, and not synced; NULL: where sidecars are searched for */
-    struct rp_new_file *whole; /* as in struct rp_sidecar_writer */
+    struct rp_new_file *whole; /* gets the finished file, which the caller publishes; NULL: it is
+                                  published */
 };
+
+static int learn(struct rp_opened *opened, int fd, const struct rp_progress *progress,
+                 struct learnt *learnt, struct rp_error *error)
+{
+    struct rp_probe probe;
+    int code = rp_shard_probe(opened, fd, &probe, error);
+    if (code == 0)
+        code = rp_ids_read_tokenizer(&learnt->tokenizer, opened->shard.path, error);
+    if (code == 0)
+        code = opened->found.format == RP_FORMAT_MEGATRON
+                   ? add_tokens(opened, &probe, progress, learnt, error)
+                   : add_documents(opened, &probe, progress, learnt, error);
+    if (code == 0) /* what was hashed must be what the sidecar will be compared with */
+        code = rp_shard_check(&opened->shard, &opened->shard.stamp, fd, error);
+    return code;
+}
 
 static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
                          const struct target *target, const struct rp_progress *progress,
                          struct rp_error *error)
 {
-    struct rp_sidecar_info info = {.format = opened->found.format, .bytes = opened->shard.bytes};
-    struct rp_sidecar_writer writer = {.is_scratch = target->scratch_path != NULL,
-                                       .whole = target->whole};
-    struct rp_probe probe;
-    int code = rp_sidecar_begin(&writer, path, rp_div_up(opened->shard.bytes, RP_BLOCK_BYTES),
-                                error);
+    struct learnt learnt = {
+        .record = {.format = opened->found.format, .bytes = opened->shard.bytes}};
+    struct rp_new_file file;
+    int code = target->scratch_path ? rp_new_file_open_scratch(&file, path, error)
+                                    : rp_new_file_open(&file, path, error);
     if (code < 0)
         return code;
-    code = rp_shard_probe(opened, fd, &probe, error);
+    rp_collector_begin(&learnt.collector, opened->shard.path, path);
+    code = learn(opened, fd, progress, &learnt, error);
     if (code == 0)
-        code = rp_ids_read_tokenizer(&info.tokenizer, opened->shard.path, error);
+        code = rp_sidecar_write(&file, &learnt.record, &learnt.shape, &learnt.tokenizer,
+                                &learnt.collector, error);
+    rp_collector_discard(&learnt.collector);
+    if (code == 0 && !target->whole)
+        return rp_new_file_publish(&file, error);
     if (code == 0)
-        code = opened->found.format == RP_FORMAT_MEGATRON
-                   ? add_tokens(opened, &probe, &writer, progress, &info, error)
-                   : add_documents(opened, &probe, &writer, progress, &info, error);
-    if (code == 0) /* what was hashed must be what the sidecar will be compared with */
-        code = rp_shard_check(&opened->shard, &opened->shard.stamp, fd, error);
-    if (code == 0)
-        return rp_sidecar_finish(&writer, &info, error);
-    rp_sidecar_discard(&writer);
+        *target->whole = file;
+    else
+        rp_new_file_discard(&file);
     return code;
 }
 
@@ -202,7 +234,8 @@ static int build_remote(const char *url, const struct rp_source_spec *hints, con
     else if (!index_dir)
         code = rp_fail(error, -RP_E_USAGE,
                        "name a directory for the sidecar with --index-dir, and in the config with "
-                       "index_dir; or index the file on a disk, and copy its .rpx beside it",
+                       "`index:`; or index the file on a disk, and copy its " RP_INDEX_SUFFIX
+                       " beside it",
                        "%s: nothing is written to stores", name);
     if (code == 0)
         code = rp_borrowed_open(&borrowed, url, NULL, index_dir, progress, error);

@@ -22,7 +22,7 @@ static uint64_t count_trained(const struct rp_opened *opened, uint64_t document,
         const struct rp_part part = {document, tokens, at,
                                      (uint32_t)rp_min_u64(PART_TOKENS, tokens - at)};
         uint32_t count;
-        if (rp_shard_spans(opened, &part, spans, &count))
+        if (rp_documents_spans(opened->segment, &part, spans, &count))
             return 0;
         for (uint32_t i = 0; i < count; i++)
             trained += spans[i].end - spans[i].begin;
@@ -142,8 +142,8 @@ int rp_inspect(const char *path, const struct rp_source_spec *hints, const char 
         .bytes = shard->bytes,
         .tokens = shard->tokens,
         .documents = shard->documents,
-        .token_max = opened.found.has_sidecar ? opened.found.sidecar.info.token_max : UINT64_MAX,
-        .has_sidecar = opened.found.has_sidecar,
+        .token_max = opened.found.sidecar ? opened.found.record.token_max : UINT64_MAX,
+        .has_sidecar = opened.found.sidecar != NULL,
         .fingerprint = opened.fingerprint,
     };
     memcpy(inspection->why, opened.found.why, sizeof inspection->why);

@@ -86,7 +86,7 @@ static int add_document(struct reading *tokens, struct reading *entries, uint64_
 
 static int add_documents(const struct rp_opened *opened, int fd, const struct rp_opened *mask,
                          int mask_fd, const struct rp_mask_rule *rule,
-                         struct rp_sidecar_writer *writer, struct rp_error *error)
+                         struct rp_collector *collector, struct rp_error *error)
 {
     struct reading tokens = begin_reading(opened, fd);
     struct reading entries = begin_reading(mask, mask_fd);
@@ -100,7 +100,7 @@ static int add_documents(const struct rp_opened *opened, int fd, const struct rp
         if (code == 0 && d % DOCUMENTS_PER_CHECK == 0)
             code = rp_stop_check(error);
         if (code == 0)
-            code = rp_sidecar_add_spans(writer, list.spans, list.count, error);
+            code = rp_collector_add_spans(collector, list.spans, list.count, error);
     }
     rp_span_list_release(&list);
     rp_buffered_release(&tokens.file);
@@ -126,7 +126,7 @@ static bool has_index(const char *prefix)
 }
 
 static int add_mask(const struct rp_opened *opened, int fd, const char *prefix,
-                    struct rp_sidecar_writer *writer, const struct rp_mask_origin *origin,
+                    struct rp_collector *collector, const struct rp_mask_origin *origin,
                     struct rp_error *error)
 {
     static const struct rp_source_spec megatron = {.format = RP_FORMAT_MEGATRON,
@@ -137,14 +137,14 @@ static int add_mask(const struct rp_opened *opened, int fd, const char *prefix,
     int code = rp_shard_open_for_index(&mask, prefix, &options, &mask_fd, error);
     if (code < 0)
         return code;
-    code = add_documents(opened, fd, &mask, mask_fd, &origin->rule, writer, error);
+    code = add_documents(opened, fd, &mask, mask_fd, &origin->rule, collector, error);
     close(mask_fd);
     rp_shard_close(&mask);
     return code < 0 ? code : 1;
 }
 
 static int copy_spans(const struct rp_opened *opened, struct rp_spanfile *file,
-                      struct rp_sidecar_writer *writer, struct rp_error *error)
+                      struct rp_collector *collector, struct rp_error *error)
 {
     int code = 0;
     for (uint64_t d = 0; d < opened->shard.documents && code == 0; d++) {
@@ -159,7 +159,7 @@ static int copy_spans(const struct rp_opened *opened, struct rp_spanfile *file,
         if (code == 0 && d % DOCUMENTS_PER_CHECK == 0)
             code = rp_stop_check(error);
         if (code == 0)
-            code = rp_sidecar_add_spans(writer, spans, count, error);
+            code = rp_collector_add_spans(collector, spans, count, error);
     }
     return code < 0 ? code : rp_spanfile_end(file, error);
 }
@@ -167,7 +167,7 @@ static int copy_spans(const struct rp_opened *opened, struct rp_spanfile *file,
 /* The spans that `ringpack convert` has put beside the tokens. 1: they are added. 0: there are
  * none, or another mask is wanted. */
 static int add_spanfile(const struct rp_opened *opened, const struct rp_mask_choice *choice,
-                        struct rp_sidecar_writer *writer, struct rp_mask_origin *origin,
+                        struct rp_collector *collector, struct rp_mask_origin *origin,
                         struct rp_error *error)
 {
     struct rp_spanfile file;
@@ -180,7 +180,7 @@ static int add_spanfile(const struct rp_opened *opened, const struct rp_mask_cho
         *origin = file.origin;
         code = rp_mask_check(choice, origin, path, error);
         if (code == 0)
-            code = copy_spans(opened, &file, writer, error);
+            code = copy_spans(opened, &file, collector, error);
         code = code < 0 ? code : 1;
     } else if (code == 1) {
         code = 0;
@@ -190,7 +190,7 @@ static int add_spanfile(const struct rp_opened *opened, const struct rp_mask_cho
     return code;
 }
 
-int rp_megatron_mask(const struct rp_opened *opened, int fd, struct rp_sidecar_writer *writer,
+int rp_megatron_mask(const struct rp_opened *opened, int fd, struct rp_collector *collector,
                      struct rp_mask_origin *origin, struct rp_error *error)
 {
     const struct rp_mask_choice *choice = &opened->found.mask;
@@ -198,7 +198,7 @@ int rp_megatron_mask(const struct rp_opened *opened, int fd, struct rp_sidecar_w
     const char *name = is_auto ? "label" : choice->name;
     if (rp_mask_is_none(choice))
         return 0;
-    int code = add_spanfile(opened, choice, writer, origin, error);
+    int code = add_spanfile(opened, choice, collector, origin, error);
     if (code != 0)
         return code;
     code = rp_mask_origin(origin, name, choice, error);
@@ -209,7 +209,7 @@ int rp_megatron_mask(const struct rp_opened *opened, int fd, struct rp_sidecar_w
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", opened->shard.path);
     bool is_there = has_index(prefix);
     if (is_there && (!is_auto || rp_text_has_suffix(prefix, "_document")))
-        code = add_mask(opened, fd, prefix, writer, origin, error);
+        code = add_mask(opened, fd, prefix, collector, origin, error);
     else if (!is_auto)
         code = rp_fail(error, -RP_E_FORMAT,
                        "write the mask as a shard of its own, with the same documents",

@@ -5,6 +5,7 @@
 #ifndef RP_CORPUS_MASK_MEGATRON_H
 #define RP_CORPUS_MASK_MEGATRON_H
 
+#include "corpus/collector.h"
 #include "corpus/shard.h"
 
 /** Add the spans of every document of a shard, whose token file is open as fd, to its new sidecar.
@@ -12,7 +13,7 @@
  * other PREFIX it is PREFIX_NAME. Where nothing was declared, `label` is taken if the first of
  * these is there. 1: added, and *origin says of what. 0: there is no mask. */
 RP_MUST_CHECK int rp_megatron_mask(const struct rp_opened *opened, int fd,
-                                   struct rp_sidecar_writer *writer, struct rp_mask_origin *origin,
+                                   struct rp_collector *collector, struct rp_mask_origin *origin,
                                    struct rp_error *error);
 
 /** The prefix of the shard that has mask `name` of a token file; the caller frees it. NULL when out

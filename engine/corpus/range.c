@@ -54,34 +54,17 @@ static uint64_t bound_of(const struct rp_document_range *range, uint64_t bound, 
     return range->is_percent ? (uint64_t)((wide)documents * bound / (100 * (wide)PERCENT)) : bound;
 }
 
-/* The shard of a document, or its segment of a manifest: documents [first, end) and tokens. */
-struct part {
-    uint64_t first, end, tokens;
-};
-
-static struct part part_of(const struct rp_source *source, uint64_t document)
-{
-    if (source->part) {
-        const struct rp_manifest_segment *segment = rp_manifest_segment_of(source->part, document);
-        return (struct part){segment->first_document,
-                             segment->first_document + segment->shape.documents, segment->tokens};
-    }
-    uint32_t s = 0;
-    while (source->first[s + 1] <= document)
-        s++;
-    return (struct part){source->first[s], source->first[s + 1], source->shards[s].shard.tokens};
-}
-
 /* Damaged entries count for nothing here: the plan reports the first of them. */
 static uint64_t tokens_of(const struct rp_source *source, uint64_t first, uint64_t end,
                           rp_length_of *length_of)
 {
     uint64_t sum = 0;
     for (uint64_t at = first; at < end;) {
-        struct part part = part_of(source, at);
-        uint64_t last = rp_min_u64(part.end, end);
-        if (part.first == at && part.end == last) {
-            sum += part.tokens;
+        const struct rp_index_segment *segment = rp_source_segment(source, at);
+        uint64_t segment_end = segment->first_document + segment->shape.table.documents;
+        uint64_t last = rp_min_u64(segment_end, end);
+        if (segment->first_document == at && segment_end == last) {
+            sum += segment->tokens;
         } else {
             for (uint64_t d = at; d < last; d++) {
                 uint64_t length = length_of(source, d);

@@ -18,7 +18,6 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/text.h"
-#include "corpus/corpus_struct.h"
 #include "corpus/spanfile.h"
 
 /* Returns a descriptor, or -1 when the token file is missing and that was allowed, or no file (see
@@ -35,7 +34,7 @@ static int open_tokens(struct rp_opened *opened, int *code, struct rp_error *err
         return -1;
     }
     if (opened->found.data_missing) {
-        shard->bytes = opened->found.sidecar.info.bytes;
+        shard->bytes = opened->found.record.bytes;
         return -1;
     }
     int fd = rp_file_open_read(shard->path, &shard->bytes, error);
@@ -56,7 +55,7 @@ static int stale(const struct rp_opened *opened, const char *field, const char *
         RP_HINT_PATH(opened->shard.path));
     return rp_fail(error, -RP_E_CHANGED, hint,
                    "%s: it is not what its sidecar %s describes: %s: expected %s, found %s",
-                   opened->shard.path, opened->found.sidecar.path, field, expected, found);
+                   opened->shard.path, opened->found.sidecar->path, field, expected, found);
 }
 
 static int stale_number(const struct rp_opened *opened, const char *field, uint64_t expected,
@@ -86,7 +85,7 @@ static bool is_megatron(const struct rp_opened *opened)
  * agree with it, where the format uses that at all. */
 static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
 {
-    const struct rp_sidecar_info *info = &opened->found.sidecar.info;
+    const struct rp_index_record *info = &opened->found.record;
     bool eos_counts = info->eos != RP_EOS_NONE || is_megatron(opened);
     uint64_t eos = (uint64_t)opened->found.eos;
     const struct {
@@ -114,32 +113,43 @@ static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
 static int check_index(const struct rp_opened *opened, const struct rp_identity *identity,
                        struct rp_error *error)
 {
-    const struct rp_sidecar_info *info = &opened->found.sidecar.info;
-    if (info->table.documents != identity->documents)
-        return stale_number(opened, "documents", info->table.documents, identity->documents, error);
-    if (info->index_bytes != identity->index_bytes)
-        return stale_number(opened, "bytes of the index", info->index_bytes, identity->index_bytes,
+    const struct rp_index_record *record = &opened->found.record;
+    if (record->documents != identity->documents)
+        return stale_number(opened, "documents", record->documents, identity->documents, error);
+    if (record->idx_bytes != identity->index_bytes)
+        return stale_number(opened, "bytes of the index", record->idx_bytes, identity->index_bytes,
                             error);
-    if (!rp_hash128_equal(info->index_sample, identity->index_sample))
-        return stale_hash(opened, "hash of the index", info->index_sample.low,
+    if (!rp_hash128_equal(record->idx_sample, identity->index_sample))
+        return stale_hash(opened, "hash of the index", record->idx_sample.low,
                           identity->index_sample.low, error);
     return 0;
+}
+
+/* -RP_E_CORRUPT unless the hashes of its blocks are what was written. */
+static int check_blocks(const struct rp_opened *opened, struct rp_error *error)
+{
+    const struct rp_index_segment *segment = opened->segment;
+    const uint64_t *blocks = rp_index_blocks(segment, &opened->found.record);
+    return rp_index_verify_blocks(segment, blocks, segment->shape.blocks)
+               ? 0
+               : rp_index_fail_damaged(segment->index, "block hashes", error);
 }
 
 static int check_sample(const struct rp_opened *opened, const uint64_t sample[RP_SAMPLE_BLOCKS],
                         struct rp_error *error)
 {
-    const struct rp_sidecar *sidecar = &opened->found.sidecar;
-    for (uint32_t i = 0; i < rp_sample_count(sidecar->info.block_count); i++) {
-        uint64_t block = rp_sample_block(i, sidecar->info.block_count);
-        if (sample[i] == sidecar->block_hashes[block])
+    const uint64_t *hashes = rp_index_blocks(opened->segment, &opened->found.record);
+    uint64_t blocks = opened->segment->shape.blocks;
+    for (uint32_t i = 0; i < rp_sample_count(blocks); i++) {
+        uint64_t block = rp_sample_block(i, blocks);
+        if (sample[i] == hashes[block])
             continue;
-        int code = rp_sidecar_check_blocks(sidecar, opened->shard.path, error);
+        int code = check_blocks(opened, error);
         if (code < 0)
             return code;
         char field[80];
         snprintf(field, sizeof field, "hash of the block at byte %" PRIu64, block * RP_BLOCK_BYTES);
-        return stale_hash(opened, field, sidecar->block_hashes[block], sample[i], error);
+        return stale_hash(opened, field, hashes[block], sample[i], error);
     }
     return 0;
 }
@@ -147,30 +157,28 @@ static int check_sample(const struct rp_opened *opened, const uint64_t sample[RP
 static int take_sample(struct rp_opened *opened, int fd, uint64_t sample[RP_SAMPLE_BLOCKS],
                        struct rp_error *error)
 {
-    const struct rp_sidecar *sidecar = &opened->found.sidecar;
     if (fd < 0) {
+        const uint64_t *hashes = rp_index_blocks(opened->segment, &opened->found.record);
+        uint64_t blocks = opened->segment->shape.blocks;
         /* of a file that is gone, nothing else would find a wrong hash */
-        int code = opened->found.remote
-                       ? 0
-                       : rp_sidecar_check_blocks(sidecar, opened->shard.path, error);
+        int code = opened->found.remote ? 0 : check_blocks(opened, error);
         if (code < 0)
             return code;
-        for (uint32_t i = 0; i < rp_sample_count(sidecar->info.block_count); i++)
-            sample[i] = sidecar->block_hashes[rp_sample_block(i, sidecar->info.block_count)];
+        for (uint32_t i = 0; i < rp_sample_count(blocks); i++)
+            sample[i] = hashes[rp_sample_block(i, blocks)];
         return 0;
     }
     int code = rp_sample_read(fd, opened->shard.path, opened->shard.bytes, sample, error);
-    return code == 0 && opened->found.has_sidecar ? check_sample(opened, sample, error) : code;
+    return code == 0 && opened->found.sidecar ? check_sample(opened, sample, error) : code;
 }
 
 /* Use the spans of the table, if there are any and they are what was declared. */
 static int take_mask(struct rp_opened *opened, const struct rp_find_options *options,
                      struct rp_error *error)
 {
-    bool has_spans = opened->table && opened->table->shape.has_spans;
-    const struct rp_mask_origin *origin = opened->found.has_sidecar
-                                              ? &opened->found.sidecar.info.mask
-                                              : &opened->layout.mask;
+    bool has_spans = opened->segment->table.shape.has_spans;
+    const struct rp_mask_origin *origin = opened->found.sidecar ? &opened->found.record.mask
+                                                                : &opened->layout.mask;
     opened->uses_spans = has_spans && !rp_mask_is_none(&opened->found.mask);
     opened->drops_unmasked = opened->uses_spans && options->hints && options->hints->drop_unmasked;
     opened->mask = has_spans ? origin : NULL;
@@ -183,14 +191,14 @@ static int check_indexed_mask(const struct rp_opened *opened, struct rp_error *e
 {
     char hint[sizeof error->hint];
     const struct rp_remote *remote = opened->found.remote;
-    if (opened->found.has_sidecar || opened->found.format != RP_FORMAT_MEGATRON ||
+    if (opened->found.sidecar || opened->found.format != RP_FORMAT_MEGATRON ||
         rp_mask_is_none(&opened->found.mask))
         return 0;
     char *path = rp_spanfile_path(opened->shard.path);
     if (!path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", opened->shard.path);
     snprintf(hint, sizeof hint,
-             remote ? "run `ringpack index --index-dir DIR %s` and set index_dir: DIR, or set "
+             remote ? "run `ringpack index --index-dir DIR %s` and set index: DIR, or set "
                       "mask: none"
                     : "run `ringpack index %s`, or set mask: none",
              RP_HINT_PATH(opened->shard.path));
@@ -206,6 +214,7 @@ static int check_indexed_mask(const struct rp_opened *opened, struct rp_error *e
 static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
 {
     const struct rp_shard *shard = &opened->shard;
+    const struct rp_table *table = &opened->segment->table;
     struct rp_identity identity = {
         .format = opened->found.format,
         .type = shard->type,
@@ -216,23 +225,24 @@ static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
         .tokens = shard->tokens,
         .index_bytes = opened->megatron.map.bytes,
         .index_sample = opened->megatron.sample,
-        .has_table = opened->table != NULL,
+        .has_table = table->shape.has_extents || table->shape.has_spans,
         .sample_count = rp_sample_count(rp_div_up(shard->bytes, RP_BLOCK_BYTES)),
     };
-    if (opened->table)
-        identity.table_root = opened->table->root;
+    if (identity.has_table)
+        identity.table_root = opened->found.sidecar ? opened->found.record.table_root
+                                                    : rp_table_root(table);
     if (opened->mask && !opened->uses_spans)
         identity.spans_use = RP_SPANS_UNUSED;
     if (opened->drops_unmasked)
         identity.spans_use = RP_SPANS_DROP_UNMASKED;
     int code = 0;
-    if (opened->found.has_sidecar) {
+    if (opened->found.sidecar) {
         identity.full = true;
-        identity.index_content = opened->found.sidecar.info.index_content;
-        identity.content = opened->found.sidecar.info.content;
+        identity.index_content = opened->found.record.idx_content;
+        identity.content = opened->found.record.content;
         code = check_index(opened, &identity, error);
     }
-    if (opened->found.remote && !opened->found.has_sidecar) {
+    if (opened->found.remote && !opened->found.sidecar) {
         identity.sample[0] = rp_hash64(shard->identity, strlen(shard->identity));
         identity.sample_count = 1;
     } else if (code == 0) {
@@ -253,27 +263,24 @@ int rp_shard_probe(const struct rp_opened *opened, int fd, struct rp_probe *prob
                            (size_t)rp_min_u64(probe->bytes, sizeof probe->head), 0, error);
 }
 
-static void take_layout(struct rp_opened *opened, const struct rp_table *table, uint64_t tokens)
+/* What a walk or the sidecar says about a format that is walked. */
+static void take_layout(struct rp_opened *opened, uint64_t tokens)
 {
-    opened->table = table;
     opened->shard.type = opened->layout.type;
-    opened->shard.documents = table->shape.documents;
+    opened->shard.documents = opened->segment->table.shape.documents;
     opened->shard.tokens = tokens;
     opened->found.eos = opened->layout.eos;
-    opened->lengths = (const uint8_t *)table->lengths;
-    if (!table->page_hashes)
-        rp_a64_store_relaxed(&opened->plain, table->shape.documents);
 }
 
-static void open_table_of_sidecar(struct rp_opened *opened)
+static void take_sidecar(struct rp_opened *opened)
 {
-    const struct rp_sidecar_info *info = &opened->found.sidecar.info;
-    opened->layout = (struct rp_layout){.type = info->type,
-                                        .eos = info->eos,
-                                        .token_offset = info->token_offset,
-                                        .has_spans = info->table.has_spans};
-    memcpy(opened->layout.column, info->column, sizeof opened->layout.column);
-    take_layout(opened, &opened->found.sidecar.table, info->tokens);
+    const struct rp_index_record *record = &opened->found.record;
+    opened->layout = (struct rp_layout){.type = record->type,
+                                        .eos = record->eos,
+                                        .token_offset = record->token_offset,
+                                        .has_spans = opened->segment->table.shape.has_spans};
+    memcpy(opened->layout.column, record->column, sizeof opened->layout.column);
+    take_layout(opened, record->tokens);
 }
 
 static int fail_no_sidecar(const struct rp_opened *opened, struct rp_error *error)
@@ -303,27 +310,76 @@ static int build_table(struct rp_opened *opened, const struct rp_open_options *o
         return fail_no_sidecar(opened, error);
     int code = rp_shard_probe(opened, fd, &probe, error);
     if (code == 0)
-        code = rp_table_build(&opened->built, &opened->layout, reader, &probe, &declared, &tokens,
-                              error);
-    if (code == 0)
-        take_layout(opened, &opened->built, tokens);
-    return code;
+        code = rp_table_build(&opened->own.table, &opened->layout, reader, &probe, &declared,
+                              &tokens, error);
+    if (code < 0)
+        return code;
+    opened->own.lengths = (const uint8_t *)opened->own.table.lengths;
+    rp_a64_store_relaxed(&opened->own.plain, opened->own.table.shape.documents);
+    take_layout(opened, tokens);
+    return 0;
+}
+
+static int open_idx(struct rp_opened *opened, struct rp_error *error)
+{
+    struct rp_megatron *megatron = &opened->megatron;
+    uint64_t plain;
+    int code = rp_megatron_open(megatron, opened->found.index_path, opened->found.token_path,
+                                opened->shard.bytes, opened->found.type, &plain, error);
+    if (code < 0)
+        return code;
+    opened->segment->megatron = megatron;
+    opened->segment->lengths = megatron->lengths;
+    rp_a64_store_relaxed(&opened->segment->plain, plain);
+    opened->shard.type = megatron->type;
+    opened->shard.documents = megatron->documents;
+    opened->shard.tokens = megatron->tokens;
+    if (megatron->has_modes) {
+        size_t used = strlen(opened->found.why);
+        snprintf(opened->found.why + used, sizeof opened->found.why - used,
+                 "; it has sequence modes (multimodal), which are not used");
+    }
+    /* An index needs none, and a declared one must not change the identity. */
+    opened->found.eos = RP_EOS_NONE;
+    return 0;
+}
+
+/* What is asked of the segment of a corpus, whatever it is made of. */
+static void complete_segment(struct rp_opened *opened)
+{
+    struct rp_index_segment *segment = opened->segment;
+    segment->opened = opened;
+    segment->tokens = opened->shard.tokens;
+    segment->shape.shards = 1;
+    segment->shape.objects = opened->found.remote != NULL;
+    segment->shape.table.documents = opened->shard.documents;
+    opened->shard.segment = segment;
+    opened->shard.block_count = rp_div_up(opened->shard.bytes, RP_BLOCK_BYTES);
+    if (!opened->found.sidecar)
+        return;
+    opened->shard.block_hashes = rp_index_blocks(segment, &opened->found.record);
+    if (rp_ids_know_tokenizer(&opened->found.sidecar->sources[0].tokenizer))
+        opened->shard.tokenizer = &opened->found.sidecar->sources[0].tokenizer;
+}
+
+static void begin_segment(struct rp_opened *opened)
+{
+    opened->segment = opened->found.sidecar ? &opened->found.sidecar->segments[0] : &opened->own;
 }
 
 static int open_found(struct rp_opened *opened, const struct rp_open_options *options,
                       struct rp_error *error)
 {
-    const struct rp_sidecar *sidecar = &opened->found.sidecar;
+    begin_segment(opened);
     int code, fd = open_tokens(opened, &code, error);
     if (code == 0 && is_megatron(opened))
-        code = rp_megatron_open(opened, error);
-    if (code == 0 && opened->found.has_sidecar)
+        code = open_idx(opened, error);
+    if (code == 0 && opened->found.sidecar)
         code = check_sidecar(opened, error);
-    if (code == 0 && is_megatron(opened))
-        opened->table = sidecar->table.shape.has_spans ? &sidecar->table : NULL;
-    else if (code == 0 && opened->found.has_sidecar)
-        open_table_of_sidecar(opened);
-    else if (code == 0 && (code = rp_corpus_gate_pass(options->gate, error)) == 0)
+    if (code == 0 && !is_megatron(opened) && opened->found.sidecar)
+        take_sidecar(opened);
+    else if (code == 0 && !is_megatron(opened) &&
+             (code = rp_corpus_gate_pass(options->gate, error)) == 0)
         code = build_table(opened, options, fd, error);
     if (code == 0)
         code = check_indexed_mask(opened, error);
@@ -333,10 +389,7 @@ static int open_found(struct rp_opened *opened, const struct rp_open_options *op
         code = identify(opened, fd, error);
     if (fd >= 0)
         close(fd);
-    opened->shard.block_count = rp_div_up(opened->shard.bytes, RP_BLOCK_BYTES);
-    opened->shard.block_hashes = opened->found.has_sidecar ? sidecar->block_hashes : NULL;
-    if (opened->found.has_sidecar && rp_ids_know_tokenizer(&sidecar->info.tokenizer))
-        opened->shard.tokenizer = &sidecar->info.tokenizer;
+    complete_segment(opened);
     return code;
 }
 
@@ -361,87 +414,28 @@ int rp_shard_open_for_index(struct rp_opened *opened, const char *path,
     int code = rp_find(&opened->found, path, options, error);
     if (code == 0)
         *fd_out = open_tokens(opened, &code, error);
+    begin_segment(opened);
     if (code == 0 && is_megatron(opened))
-        code = rp_megatron_open(opened, error);
+        code = open_idx(opened, error);
     if (code < 0) {
         if (*fd_out >= 0)
             close(*fd_out);
         rp_shard_close(opened);
     } else {
-        rp_shard_read_through(opened);
+        rp_megatron_read_through(&opened->megatron);
     }
     return code;
 }
 
 void rp_shard_close(struct rp_opened *opened)
 {
-    rp_map_close(&opened->megatron.map);
-    rp_table_close(&opened->built);
+    rp_megatron_close(&opened->megatron);
+    rp_table_close(&opened->own.table);
     rp_found_release(&opened->found);
     *opened = (struct rp_opened){0};
 }
 
-/* ---- documents ------------------------------------------------------------------------------- */
-
-/* Documents that are checked while the misses of some 64 others are under way: so few that a caller
- * that wants some thousand rows need not wait for them, and many once so many are known that the
- * stream is read from end to end. */
-#define LEARN_DOCUMENTS_FEW 1024u
-#define LEARN_DOCUMENTS_MANY (1u << 20)
-
-const char *rp_shard_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
-                            uint64_t *byte_offset)
-{
-    if (is_megatron(opened))
-        return rp_megatron_locate(opened, document, tokens, byte_offset);
-    return rp_table_locate(opened->table, document, rp_token_width(opened->shard.type),
-                           opened->shard.bytes, tokens, byte_offset);
-}
-
-const char *rp_shard_spans(const struct rp_opened *opened, const struct rp_part *part,
-                           struct rp_span *out, uint32_t *count_out)
-{
-    RP_ASSERT(opened->uses_spans);
-    if (!rp_table_verify_spans(opened->table, part->document))
-        return "the page of the sidecar that has its spans differs from its hash";
-    return rp_spans_cut(&opened->table->spans, part, out, count_out);
-}
-
-int rp_shard_has_span(const struct rp_opened *opened, uint64_t document)
-{
-    RP_DASSERT(opened->uses_spans);
-    if (!rp_table_verify_ends(opened->table, document))
-        return -RP_E_CORRUPT;
-    return rp_spans_any(&opened->table->spans, document);
-}
-
-uint64_t rp_shard_find_length(const struct rp_opened *opened, uint64_t document)
-{
-    uint64_t tokens, offset;
-    if (!is_megatron(opened))
-        return rp_table_length(opened->table, document);
-    return rp_megatron_locate(opened, document, &tokens, &offset) ? UINT64_MAX : tokens;
-}
-
-void rp_shard_expect_extent(const struct rp_opened *opened, uint64_t document)
-{
-    if (is_megatron(opened))
-        rp_megatron_expect_extent(opened, document);
-    else
-        __builtin_prefetch(&opened->table->bytes[document]);
-}
-
-void rp_shard_learn(struct rp_opened *opened, uint64_t document)
-{
-    if (rp_shard_is_known(opened, document))
-        return;
-    uint64_t plain = rp_a64_load_relaxed(&opened->plain);
-    uint64_t count = plain < LEARN_DOCUMENTS_MANY ? LEARN_DOCUMENTS_FEW : LEARN_DOCUMENTS_MANY;
-    if (is_megatron(opened))
-        rp_megatron_learn(opened, count);
-    else
-        rp_a64_store_relaxed(&opened->plain, rp_table_learn(opened->table, plain, count));
-}
+/* ---- in use ---------------------------------------------------------------------------------- */
 
 int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
                    struct rp_error *error)
@@ -455,7 +449,7 @@ int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
     if (was_missing) { /* at open: its size is all that is known */
         *known = found;
         known->bytes = shard->bytes;
-        if (shard->in_manifest && !RP_DEFECT(forget_shard_stamp))
+        if (shard->is_listed && !RP_DEFECT(forget_shard_stamp))
             known->mtime_ns = shard->stamp.mtime_ns;
     }
     if (known->links != found.links && known->mtime_ns == found.mtime_ns) {
@@ -464,13 +458,15 @@ int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
     }
     const char *what = rp_stamp_difference(known, &found, &expected_value, &found_value);
     if (!what)
-        return was_missing && shard->index_mtime_ns ? rp_megatron_check_time(shard, error) : 0;
-    if (was_missing && shard->in_manifest)
+        return was_missing && shard->idx_mtime_ns
+                   ? rp_megatron_check_time(shard->path, shard->idx_mtime_ns, error)
+                   : 0;
+    if (was_missing && shard->is_listed)
         return rp_fail(error, -RP_E_CHANGED,
                        "restore the file, and its times with it (`cp -p`, `rsync -t`); or run "
                        "`ringpack index -c CONFIG`, which reads it again: if its tokens are the "
                        "same, old runs can be resumed",
-                       "%s: it is not what the manifest describes: %s: expected %" PRIu64
+                       "%s: it is not what the corpus index describes: %s: expected %" PRIu64
                        ", found %" PRIu64,
                        shard->path, what, expected_value, found_value);
     return rp_fail(error, -RP_E_CHANGED,
@@ -482,19 +478,17 @@ int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
 
 const struct rp_mask_origin *rp_shard_mask(const struct rp_shard *shard)
 {
-    RP_ASSERT(!shard->in_manifest);
+    RP_ASSERT(!shard->is_listed);
     const struct rp_opened *opened = (const struct rp_opened *)(const void *)shard;
+    RP_STATIC_ASSERT(offsetof(struct rp_opened, shard) == 0,
+                     "a shard is the head of what was opened");
     return opened->uses_spans ? opened->mask : NULL;
 }
 
 int rp_shard_check_sidecar(const struct rp_shard *shard, struct rp_error *error)
 {
-    if (shard->in_manifest)
-        return rp_corpus_check_blocks(shard, error);
-    const struct rp_opened *opened = (const struct rp_opened *)(const void *)shard;
-    RP_STATIC_ASSERT(offsetof(struct rp_opened, shard) == 0,
-                     "a shard is the head of what was opened");
-    return opened->found.has_sidecar
-               ? rp_sidecar_check_blocks(&opened->found.sidecar, shard->path, error)
-               : 0;
+    const struct rp_index_segment *segment = shard->segment;
+    bool is_good = !shard->block_hashes ||
+                   rp_index_verify_blocks(segment, shard->block_hashes, shard->block_count);
+    return is_good ? 0 : rp_index_fail_damaged(segment->index, "block hashes", error);
 }

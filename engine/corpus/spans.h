@@ -31,7 +31,7 @@ struct rp_mask_rule {
     bool of_next;   /* entry t is about token t + 1 */
 };
 
-/** The rule as the bits that sidecars, manifests and .spans hold, and back. Other bits are ignored.
+/** The rule as the bits that indexes and .spans hold, and back. Other bits are ignored.
  */
 static inline uint32_t rp_mask_rule_bits(const struct rp_mask_rule *rule)
 {

@@ -12,10 +12,10 @@
  * The last two are there if the layout has_spans. A format whose extents are in an index of its own
  * may have a table of spans alone. The plan reads lengths and nothing else: 4 bytes a document.
  *
- * The image is in memory, or mapped in a sidecar. There it is verified page by page, a page of
- * RP_BLOCK_BYTES at its first use, so that a start takes no longer with more documents. It is not
- * hashed at each use, because planning a document takes some 50 ns and hashing a page several times
- * that; a later write to a mapped sidecar is noticed by look.c.
+ * The image is in memory, or mapped at the beginning of a segment of an index (index/index.h).
+ * There a page of RP_BLOCK_BYTES is verified at its first use, so that a start takes no longer with
+ * more documents. It is not hashed at each use, because planning a document takes some 50 ns and
+ * hashing a page several times that; a later write to a mapped index is noticed by rp_index_look.
  *
  * Invariants: no entry is used before its page was compared with its hash. Where a document lies is
  * checked against the file at each use, whatever the hash says. */
@@ -24,7 +24,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
-#include "corpus/manifest/page_tree.h"
+#include "corpus/index/page_tree.h"
 #include "corpus/readers.h"
 
 /* In memory a table is built of at most so many documents: 192 MiB. */
@@ -44,32 +44,22 @@ struct rp_table {
     const uint64_t *bytes;   /* [documents] */
     const uint32_t *lengths; /* [documents] */
     struct rp_spans spans;
-    struct rp_hash128 root;      /* XXH3-128 of the hashes of its pages */
-    const uint64_t *page_hashes; /* XXH3-64 of every page; NULL: of a tree, or verified whole */
-    const struct rp_tree *tree;  /* that has the image at its beginning; NULL: none does */
-    struct rp_a64 *verified;     /* a bit for each page; NULL: the image was verified whole */
-    void *built;                 /* the image, where it is in memory of its own */
+    const struct rp_tree *tree; /* over the image and more; NULL: the image is in own memory */
+    void *built;                /* the image, if the table has to free it */
 };
 
 /** The bytes of the image. False if there is no such number. */
 bool rp_table_image_bytes(const struct rp_table_shape *shape, uint64_t *bytes);
-static inline uint64_t rp_table_pages(uint64_t image_bytes)
-{
-    return rp_div_up(image_bytes, RP_BLOCK_BYTES);
-}
 
-/** A table over an image. With page hashes, pages are verified at their first use; the memory for
- * that is freed by rp_table_close. */
-RP_MUST_CHECK int rp_table_over(struct rp_table *table, const struct rp_table_shape *shape,
-                                const uint8_t *image, const uint64_t *page_hashes,
-                                struct rp_error *error);
-/** The same over the first pages of a tree, which verifies them. It needs no close. */
-RP_MUST_CHECK int rp_table_over_tree(struct rp_table *table, const struct rp_table_shape *shape,
-                                     const struct rp_tree *tree, struct rp_error *error);
+/** A table over an image whose pages the tree, which has the image at its beginning, verifies at
+ * their first use; NULL: nothing is verified. */
+void rp_table_over(struct rp_table *table, const struct rp_table_shape *shape, const uint8_t *image,
+                   const struct rp_tree *tree);
 void rp_table_close(struct rp_table *table);
 
-/** Hash the pages of an image into hashes[] (may be NULL); returns the root. */
-struct rp_hash128 rp_table_hash(const uint8_t *image, uint64_t bytes, uint64_t *hashes);
+/** XXH3-128 of the XXH3-64 of every page of an image; the last page may be short. This root of the
+ * documents alone is part of a shard's fingerprint. */
+struct rp_hash128 rp_table_root(const struct rp_table *table);
 
 /** Walk a file and keep its documents in memory. */
 RP_MUST_CHECK int rp_table_build(struct rp_table *table, struct rp_layout *layout,
@@ -77,10 +67,8 @@ RP_MUST_CHECK int rp_table_build(struct rp_table *table, struct rp_layout *layou
                                  const struct rp_reader_options *options, uint64_t *tokens_out,
                                  struct rp_error *error);
 
-/** Is the page with this byte of the image what was written? Compares it, the first time. A caller
- * that reads spans verifies the pages of their ends and of themselves first. */
-bool rp_table_verify(const struct rp_table *table, uint64_t byte);
-/** The same for the ends of a document's spans; and for these and the spans themselves. */
+/** Are the pages of the ends of a document's spans what was written? And these and the pages of the
+ * spans themselves? A caller that reads spans asks first. */
 bool rp_table_verify_ends(const struct rp_table *table, uint64_t document);
 bool rp_table_verify_spans(const struct rp_table *table, uint64_t document);
 

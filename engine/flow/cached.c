@@ -64,7 +64,7 @@ bool rp_cached_is_whole(const struct rp_corpus *corpus, const struct rp_page_cac
 {
     struct sample sample = {0};
     uint32_t shards = rp_corpus_shard_count(corpus), sampled = 0, at = 0;
-    if (rp_corpus_manifest_path(corpus) && shards > RP_FILES_AT_START)
+    if (rp_corpus_index_path(corpus) && shards > RP_FILES_AT_START)
         return false;
     uint32_t files = rp_corpus_file_count(corpus);
     uint32_t sampled_max = files < CACHED_FILES_MAX ? files : CACHED_FILES_MAX;

@@ -10,7 +10,7 @@
 #include "flow/page_cache.h"
 
 /** Whether the page cache holds (nearly) all files of the corpus: 64 places of every one are
- * sampled, or of 1024 of them. A corpus with a manifest is opened shard by shard as they are used,
+ * sampled, or of 1024 of them. Shards of a corpus index are opened as they are used,
  * so with more than RP_FILES_AT_START of them the answer is no, and none is opened. */
 bool rp_cached_is_whole(const struct rp_corpus *corpus, const struct rp_page_cache *page_cache);
 

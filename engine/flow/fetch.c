@@ -45,10 +45,10 @@ static void finish_ticket(struct rp_fetcher *f, uint64_t number)
     rp_event_signal(&f->arena->words->ready);
 }
 
-/* Why a read of an object failed for good. An object of a manifest may have changed long before. */
+/* Why a read of an object failed for good. A listed one may have changed long before. */
 static int take_reason(const struct rp_shard *shard, int code, struct rp_error *error)
 {
-    if (code == -RP_E_CHANGED && shard->in_manifest)
+    if (code == -RP_E_CHANGED && shard->is_listed)
         snprintf(error->hint, sizeof error->hint,
                  "restore the object; or run `ringpack index -c CONFIG`, which learns it again: if "
                  "its tokens are the same, old runs can be resumed");

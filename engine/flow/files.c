@@ -13,8 +13,8 @@
 #include "base/mem.h"
 
 /* At most this many files are open at once, whatever the descriptor limit allows: more bring no
- * speed, and a manifest is for corpora that have a million. */
-#define OPEN_MAX_OF_MANIFEST 4096u
+ * speed, and an index is for corpora that have a million. */
+#define OPEN_MAX_OF_INDEX 4096u
 
 int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
                   struct rp_error *error)
@@ -35,8 +35,8 @@ int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a table of %u token files", count);
     }
     int code = rp_descriptors_open(&files->descriptors, count, options->other_descriptors, error);
-    if (code >= 0 && rp_corpus_manifest_path(options->corpus))
-        code = rp_descriptors_limit(&files->descriptors, OPEN_MAX_OF_MANIFEST, error);
+    if (code >= 0 && rp_corpus_index_path(options->corpus))
+        code = rp_descriptors_limit(&files->descriptors, OPEN_MAX_OF_INDEX, error);
     if (code >= 0 && options->descriptors_max)
         code = rp_descriptors_limit(&files->descriptors, options->descriptors_max, error);
     return code;
@@ -89,17 +89,17 @@ void rp_files_close(struct rp_files *files)
     files->watched = NULL;
 }
 
-/* A file whose blocks are compared is judged by content; its size must still match, and if it is in
- * a manifest, its modification time. */
+/* A file whose blocks are compared is judged by content; its size must still match, and if it is
+ * listed, its modification time. */
 static int check_opened(struct rp_file *file, const struct rp_shard *shard, struct rp_error *error)
 {
     struct rp_stamp found;
     if (shard->url) /* each reply is compared with it */
         return 0;
-    if (!file->is_known || (file->checked && shard->in_manifest))
+    if (!file->is_known || (file->checked && shard->is_listed))
         file->stamp = shard->stamp;
     file->is_known = true;
-    if (file->checked && !shard->in_manifest && rp_stamp_of(file->object.fd, &found) == 0)
+    if (file->checked && !shard->is_listed && rp_stamp_of(file->object.fd, &found) == 0)
         file->stamp = (struct rp_stamp){.bytes = shard->bytes,
                                         .mtime_ns = found.mtime_ns,
                                         .ctime_ns = found.ctime_ns,
@@ -316,12 +316,11 @@ int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offs
             return code;
         return rp_fail(
             error, -RP_E_CORRUPT,
-            info->in_manifest && info->url
+            info->is_listed && info->url
                 ? "the store returned other bytes than were indexed: restore the object, or, if "
-                  "the change was meant, run `ringpack index --index-dir DIR` on its URL, set "
-                  "`index_dir: DIR`, and run `ringpack index -c CONFIG` (the stream is then "
-                  "another one)"
-            : info->in_manifest
+                  "the change was meant, run `ringpack index --index-dir DIR` on its URL, and "
+                  "`ringpack index -c CONFIG --index DIR -o FILE` (the stream is then another one)"
+            : info->is_listed
                 ? "the file changed or its disk is failing: restore it, or, if the change was "
                   "meant, run `touch` on it and `ringpack index -c CONFIG` (the stream is then "
                   "another one)"
@@ -330,13 +329,13 @@ int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offs
             "%s: block %" PRIu64 " (bytes %" PRIu64 " to %" PRIu64 ") differs from %s: expected "
             "hash %016" PRIx64 ", found %016" PRIx64,
             info->path, block, offset + at, offset + at + length,
-            info->in_manifest ? "the manifest" : "its sidecar", expected, found);
+            info->is_listed ? "the index" : "its sidecar", expected, found);
     }
     return rp_fail(error, -RP_E_CHANGED, "restore both and restart; what was delivered is valid",
                    "%s: bytes %" PRIu64 " to %" PRIu64 " changed while they were in use, and %s "
                    "with them",
                    info->path, offset, offset + bytes,
-                   info->in_manifest ? "the manifest" : "its sidecar");
+                   info->is_listed ? "the index" : "its sidecar");
 }
 
 int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,
@@ -408,11 +407,11 @@ static int check_adapt(const struct rp_files *files, const struct rp_flow_option
     if (!rp_descriptors_allow((uint64_t)shards + count + options->other_descriptors))
         return rp_fail(why, -RP_E_RESOURCE, "raise the limit of open files (`ulimit -n`)",
                        "there are not two descriptors for each of %" PRIu32 " token files", count);
-    if (options->packer_processes && rp_corpus_manifest_path(files->corpus) &&
+    if (options->packer_processes && rp_corpus_index_path(files->corpus) &&
         count > RP_FILES_AT_START)
         return rp_fail(why, -RP_E_RESOURCE, "leave packer_processes out",
                        "packer processes use only files mapped before they are forked, and of a "
-                       "corpus with a manifest that is nothing");
+                       "corpus that is opened by its index that is nothing");
     int code = rp_mapped_check_room(count, why);
     if (code >= 0 && !can_ask(files, options))
         code = rp_fail(why, -RP_E_RESOURCE, NULL,

@@ -196,7 +196,7 @@ static inline bool rp_files_is_checked(const struct rp_files *files,
     return transfer->mapped_shard && files->files[transfer->mapped_shard - 1].checked;
 }
 
-/* Shards of a manifest's corpus are opened when they are used; a start opens at most this many. */
+/* Shards of a corpus index are opened as they are used; a start opens at most this many. */
 #define RP_FILES_AT_START 64u
 
 #endif

@@ -55,7 +55,7 @@ static bool is_fetched(enum part part)
 /* The URL of a part of a shard; the caller frees it. NULL with *none: it has no such part. */
 static char *part_url(const char *url, enum part part, bool *none)
 {
-    bool is_index = rp_url_has_suffix(url, ".idx"), is_sidecar = rp_url_has_suffix(url, ".rpx");
+    bool is_index = rp_url_has_suffix(url, ".idx"), is_sidecar = rp_url_has_suffix(url, ".rpi");
     char *tokens = is_index     ? rp_url_beside(url, 4, ".bin")
                    : is_sidecar ? rp_url_beside(url, 4, "")
                                 : strdup(url);
@@ -67,7 +67,7 @@ static char *part_url(const char *url, enum part part, bool *none)
     if (!*none)
         made = part == INDEX   ? rp_url_beside(tokens, 4, ".idx")
                : part == SPANS ? rp_url_beside(tokens, 4, ".spans")
-                               : rp_url_beside(tokens, 0, ".rpx");
+                               : rp_url_beside(tokens, 0, ".rpi");
     free(tokens);
     return made;
 }

@@ -3,7 +3,7 @@
  * the small objects beside them.
  *
  * Token objects are read by ranges while the stream runs (io/io_http.c). The objects beside them
- * that are read at random, the index (NAME.idx) and the sidecar (NAME.bin.rpx), are fetched whole
+ * that are read at random, the index (NAME.idx) and the sidecar (NAME.bin.rpi), are fetched whole
  * at the start, into a directory of this machine, each under a name that is made of its URL
  * (rp_url_id) and its identity, with the hash of its content beside it (NAME.xxh3). A file that is
  * there and has its hash is not fetched again; one that differs from it is.

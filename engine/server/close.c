@@ -8,7 +8,6 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "server/alerts.h"
 #include "server/caching.h"
 #include "server/connections.h"
 #include "server/recorder.h"
@@ -50,7 +49,6 @@ void rp_engine_close(struct rp_engine *engine)
     rp_checkpoint_dir_close(engine->checkpoints);
     rp_recorder_close(engine->recorder);
     rp_engine_close_connections(engine, true); /* who asked may start an engine at once */
-    rp_engine_close_alerts(engine);
     int fds[] = {engine->epoll_fd, engine->signal_fd, engine->saver.done_fd,
                  engine->planner.done_fd};
     for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)

@@ -26,7 +26,6 @@
 #include "shm/socket.h"
 #include "shm/wait.h"
 
-struct rp_alerts;
 struct rp_engine_journal;
 struct rp_placing;
 struct rp_recorder;
@@ -250,8 +249,6 @@ struct rp_engine {
     struct rp_save_counts save_counts;
     enum rp_look look;
     uint64_t look_until_ns; /* while it is ASKED */
-
-    struct rp_alerts *alerts; /* NULL: the config asks for none */
 
     enum rp_engine_phase phase;
     enum rp_ending ending;

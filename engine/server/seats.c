@@ -6,7 +6,7 @@
 #include "shm/peer.h"
 
 static uint32_t count_connections(const struct rp_engine *engine, const struct rp_seat *seat,
-                                  int32_t *pid)
+                                  const struct rp_connection **found)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
@@ -14,16 +14,23 @@ static uint32_t count_connections(const struct rp_engine *engine, const struct r
         if (connection->fd < 0 || connection->seat != seat)
             continue;
         count++;
-        *pid = connection->pid;
+        *found = connection;
     }
     return count;
 }
 
+const struct rp_connection *rp_seat_connection(const struct rp_engine *engine,
+                                               const struct rp_seat *seat)
+{
+    const struct rp_connection *connection = NULL;
+    (void)count_connections(engine, seat, &connection);
+    return connection;
+}
+
 int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat)
 {
-    int32_t pid = 0;
-    (void)count_connections(engine, seat, &pid);
-    return pid;
+    const struct rp_connection *connection = rp_seat_connection(engine, seat);
+    return connection ? connection->pid : 0;
 }
 
 /* NULL: nobody is attached, or it is quarantined, and nothing it writes is read. */
@@ -117,10 +124,10 @@ void rp_engine_check_seats(const struct rp_engine *engine)
 {
     for (uint32_t s = 0; s < engine->seat_count; s++) {
         const struct rp_seat *seat = &engine->seats[s];
-        int32_t pid;
+        const struct rp_connection *found;
         bool is_attached = rp_seat_is_attached(seat);
         RP_ASSERT(rp_ring_is_taken(seat->ring, seat->replica) == is_attached);
-        RP_ASSERT(count_connections(engine, seat, &pid) == is_attached);
+        RP_ASSERT(count_connections(engine, seat, &found) == is_attached);
         RP_ASSERT(seat->seat_state != RP_SEAT_MIGRATING);
         RP_ASSERT(!is_attached || engine->had_consumer);
         RP_ASSERT(!is_attached || seat->ring->seats[seat->replica].reader_fd != RP_PEER_NONE);

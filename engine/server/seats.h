@@ -5,6 +5,9 @@
 
 #include "server/engine.h"
 
+/** The connection of the attached consumer; NULL if none is attached. */
+const struct rp_connection *rp_seat_connection(const struct rp_engine *engine,
+                                               const struct rp_seat *seat);
 /** The process id that the attached consumer sent; 0 if none is attached. */
 int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat);
 /** How long the consumers of the seat waited, those that have left included. */

@@ -24,7 +24,6 @@
 #include "base/mem.h"
 #include "base/stop.h"
 #include "io/io.h"
-#include "server/alerts.h"
 #include "server/attach.h"
 #include "server/caching.h"
 #include "server/close.h"
@@ -45,6 +44,7 @@
 #include "server/signals.h"
 #include "server/speed.h"
 #include "server/start.h"
+#include "server/stat.h"
 #include "stream.h"
 
 #define PARK_MS 100
@@ -158,8 +158,6 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
     int code = rp_engine_open_descriptors(engine, error);
     if (code >= 0) /* before the directory is made, where it is not there */
         code = rp_engine_check_resume(engine, error);
-    if (code >= 0)
-        code = rp_engine_open_alerts(engine, error);
     if (code >= 0 && c->checkpoint_dir)
         code = rp_checkpoint_dir_begin(&engine->checkpoints, c->checkpoint_dir, c->checkpoint_keep,
                                        c->checkpoint_copy_dir, error);
@@ -190,7 +188,7 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
         rp_engine_journal_start(engine);
         code = open_flow(engine, error);
     }
-    return code < 0 ? code : rp_engine_watch_disks(engine, error);
+    return code;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -397,7 +395,6 @@ static void run(void *argument)
             engine->saver.state == RP_SAVER_IDLE && engine->look != RP_LOOK_ASKED)
             engine->phase = RP_ENGINE_DONE;
     }
-    rp_engine_look_at_alerts(engine); /* with what the last save and the end have shown */
     for (uint32_t r = 0; r < engine->ring_count; r++)
         if (engine->rings[r].status == RP_RING_RUNNING && engine->rings[r].data.data)
             rp_ring_set_status(&engine->rings[r], RP_RING_STOPPED, engine->rings[r].tail, NULL);
@@ -414,6 +411,8 @@ static void say_ready(const struct rp_engine *engine)
         ssize_t written = write(engine->options->ready_fd, "ready\n", 6);
         (void)written; /* the process that waits for it may be dead */
     }
+    if (engine->options->observer)
+        engine->options->observer->ready(engine->options->observer->context);
     if (engine->options->lifeline_fd < 0) /* else NOTIFY_SOCKET is about the process that owns us */
         rp_notify_ready();
 }
@@ -452,6 +451,7 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
         /* a lost file ends the first run; the second reports it and saves, or is ended by it too */
         if (!rp_mapped_guard(run, &engine) && !rp_mapped_guard(run, &engine))
             fail_when_changed(&engine);
+        rp_engine_stat_end(&engine);
     }
     rp_engine_journal_close(&engine);
     if (engine.signalled)

@@ -15,6 +15,19 @@
 #include "corpus/corpus.h"
 #include "plan/plan.h"
 
+/* Another part of the process, which is told of the engine's life by the engine's own thread: it
+ * may not wait. */
+struct json_t;
+struct rp_engine_observer {
+    void *context;
+    void (*ready)(void *context); /* trainers can attach */
+    /* `ringpack stat` is asked: keys may be added to the answer. */
+    void (*asked)(void *context, struct json_t *stat);
+    /* The engine closes: the keys of `stat` about its phase and its saves, as they are at the end.
+     * Called once if `ready` was, unless the process is killed. */
+    void (*ended)(void *context, const struct json_t *stat);
+};
+
 struct rp_engine_options {
     const struct rp_config *config; /* finished */
     const void *state;              /* state token to start from, or NULL */
@@ -25,6 +38,7 @@ struct rp_engine_options {
     bool keep_journal;      /* write the run journal into checkpoint_dir */
     int ready_fd;           /* gets "ready\n" once trainers can attach; -1 = none */
     int lifeline_fd;        /* the engine stops when it reads end of file; -1 = none */
+    const struct rp_engine_observer *observer; /* NULL = none */
 };
 
 /** Serve until SIGTERM, SIGINT or SIGHUP (checkpoint, 0), the end of the stream (0), end of the

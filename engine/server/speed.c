@@ -3,7 +3,6 @@
 #include "server/speed.h"
 
 #include "base/clock.h"
-#include "server/alerts.h"
 #include "server/cause.h"
 #include "server/seats.h"
 
@@ -38,5 +37,4 @@ void rp_engine_note_pace(struct rp_engine *engine)
         rp_engine_note_causes(engine, now - last);
     struct rp_pace_sample sample = rp_engine_pace_sample(engine);
     rp_pace_note(&engine->pace, &sample);
-    rp_engine_look_at_alerts(engine);
 }

@@ -7,7 +7,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "server/alerts.h"
 #include "server/caching.h"
 #include "server/seats.h"
 #include "server/reading.h"
@@ -121,9 +120,12 @@ char *rp_engine_stat(struct rp_engine *engine)
     json_decref(own);
     rp_stat_add_reading(object, engine, &counts);
     rp_stat_add_speed(object, engine, &counts);
+    rp_stat_add_phase(object, engine);
     rp_stat_add_saves(object, engine);
     rp_stat_add_memory(object, engine);
-    rp_stat_add_alerts(object, engine);
+    const struct rp_engine_observer *observer = engine->options->observer;
+    if (observer)
+        observer->asked(observer->context, object);
     add_verification(object, engine, &counts);
     rp_engine_add_cache(object, engine);
     rp_stat_add_ledger(object, engine);
@@ -134,4 +136,16 @@ char *rp_engine_stat(struct rp_engine *engine)
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return text;
+}
+
+void rp_engine_stat_end(const struct rp_engine *engine)
+{
+    const struct rp_engine_observer *observer = engine->options->observer;
+    json_t *object = observer ? json_object() : NULL;
+    if (!observer)
+        return;
+    rp_stat_add_phase(object, engine);
+    rp_stat_add_saves(object, engine);
+    observer->ended(observer->context, object);
+    json_decref(object);
 }

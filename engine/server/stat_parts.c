@@ -142,6 +142,7 @@ static void add_copies(json_t *object, const struct rp_engine *engine)
     set_count(object, "copy_bytes", copies.bytes);
     set_real(object, "copy_seconds", rp_stat_seconds(copies.ended_ns - copies.began_ns));
     set_reason(object, "copy_error", copies.has_failed, copies.reason);
+    set_reason(object, "last_copy_error", copies.failures > 0, copies.reason);
 }
 
 static void add_scrubs(json_t *object, const struct rp_engine *engine)
@@ -167,6 +168,16 @@ static json_t *directory_text(const struct rp_engine *engine)
     return text;
 }
 
+void rp_stat_add_phase(json_t *object, const struct rp_engine *engine)
+{
+    static const char *const words[] = {[RP_ENGINE_RUNNING] = "running",
+                                        [RP_ENGINE_FAILED] = "failed",
+                                        [RP_ENGINE_STOPPING] = "stopping",
+                                        [RP_ENGINE_DONE] = "stopping"};
+    json_object_set_new(object, "phase", json_string(words[engine->phase]));
+    set_reason(object, "error", engine->exit_code < 0, engine->error->message);
+}
+
 void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)
 {
     json_object_set_new(object, "checkpoint_dir", directory_text(engine));
@@ -184,6 +195,7 @@ void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)
     set_real(object, "save_seconds", rp_stat_seconds(saves->duration_ns));
     add_parts(object, saves);
     set_reason(object, "save_error", saves->has_failed, saves->reason);
+    set_reason(object, "last_save_error", saves->failures > 0, saves->reason);
     add_copies(object, engine);
     add_scrubs(object, engine);
 }

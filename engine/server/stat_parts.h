@@ -18,6 +18,8 @@ void rp_stat_add_progress(json_t *object, const struct rp_engine *engine);
 /** How fast it has gone, recently and since the engine started. */
 void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
                        const struct rp_flow_counts *counts);
+/** Whether it serves, and why it does not. */
+void rp_stat_add_phase(json_t *object, const struct rp_engine *engine);
 /** Saves, and their copies in the second location. */
 void rp_stat_add_saves(json_t *object, const struct rp_engine *engine);
 void rp_stat_add_memory(json_t *object, const struct rp_engine *engine);

@@ -19,10 +19,13 @@ static uint64_t ns_since(uint64_t begin_ns)
 static json_t *seat_object(const struct rp_engine *engine, const struct rp_seat *seat)
 {
     const struct rp_ring *ring = seat->ring;
+    const struct rp_connection *connection = rp_seat_connection(engine, seat);
     bool holds = rp_seat_fills_ring(seat) && rp_engine_consumer_waits(engine);
-    return json_pack("{s:I, s:I, s:b, s:i, s:I, s:I, s:I, s:b, s:b}", "rank",
+    return json_pack("{s:I, s:I, s:b, s:i, s:o, s:I, s:I, s:I, s:b, s:b}", "rank",
                      (json_int_t)ring->geometry.rank, "replica", (json_int_t)seat->replica,
-                     "attached", rp_seat_is_attached(seat), "pid", rp_seat_pid(engine, seat),
+                     "attached", rp_seat_is_attached(seat), "pid", connection ? connection->pid : 0,
+                     "attach_batch",
+                     connection ? json_integer((json_int_t)connection->first_batch) : json_null(),
                      "tail", (json_int_t)ring->tail, "release", (json_int_t)rp_seat_position(seat),
                      "slots", (json_int_t)ring->geometry.slots, "quarantined",
                      ring->quarantined >> seat->replica & 1, "holds", holds);

@@ -50,7 +50,7 @@ cp raw.bin a/ && cp raw.bin b/
 "$ringpack" index -q --index-dir sidecars "${as_raw[@]}" --json a/raw.bin b/raw.bin >both
 "$python" -c "import json; a, b = json.load(open('both')); assert b['gb_per_second'] > 0"
 [ "$(ls sidecars | wc -l)" = 2 ] || fail 'two sidecars'
-[ ! -e a/raw.bin.rpx ] || fail 'a sidecar beside the shard'
+[ ! -e a/raw.bin.rpi ] || fail 'a sidecar beside the shard'
 "$ringpack" inspect --index-dir sidecars a/raw.bin >seen
 says seen 'full (sidecar)'
 
@@ -66,11 +66,11 @@ YAML
 refuses 'missing.bin' "$ringpack" index -c of_config/c.yaml --sources missing.bin
 "$ringpack" index -q -c of_config/c.yaml --json >both
 "$python" -c "import json; assert [x['documents'] for x in json.load(open('both'))] == [5000, 1]"
-equals 'c.yaml one.bin one.bin.rpx two.bin two.bin.rpx' "$(ls of_config | xargs)"
+equals 'c.yaml one.bin one.bin.rpi two.bin two.bin.rpi' "$(ls of_config | xargs)"
 "$ringpack" inspect --json of_config/one.bin >one
 [ "$(field one fingerprint_full)" = "$(field again fingerprint_full)" ] || fail 'as by path'
-"$ringpack" index -q -c of_config/c.yaml -o of_config/m.rpm >/dev/null
-[ -s of_config/m.rpm ] || fail 'no manifest by -o'
+"$ringpack" index -q -c of_config/c.yaml -o of_config/m.rpi >/dev/null
+[ -s of_config/m.rpi ] || fail 'no manifest by -o'
 
 # A directory stands for the token files in it.
 mkdir empty
@@ -86,14 +86,14 @@ refuses 'a FIFO' timeout 600 "$ringpack" index fifo raw.bin
 refuses 'No such file' "$ringpack" inspect gone
 refuses '--dtype|u17' "$ringpack" inspect --dtype u17 raw.bin
 refuses 'at least one path' "$ringpack" index
-truncate -s 1000 raw.bin.rpx
-refuses 'raw.bin.rpx|damaged|ringpack index' "$ringpack" inspect raw.bin
+truncate -s 1000 raw.bin.rpi
+refuses 'raw.bin.rpi|damaged|ringpack index' "$ringpack" inspect raw.bin
 
 # Unpublished sidecars are open files: they leave enough for what few a process may have.
 mkdir few
 for i in {1..60}; do ln raw.bin "few/$i.bin"; done
 (ulimit -n 40 && "$ringpack" index -q "${as_raw[@]}" few) || fail 'few open files'
-equals 60 "$(find few -name '*.rpx' | wc -l)"
+equals 60 "$(find few -name '*.rpi' | wc -l)"
 rm -r few
 
 # A path need not be UTF-8; JSON must be.

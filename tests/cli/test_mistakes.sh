@@ -77,7 +77,7 @@ while read -r option words; do
         "$ringpack" $words
 done <<'WORDS'
 output convert -o s3://b/out a.txt
-output index -c c.yaml -o s3://b/m.rpm
+output index -c c.yaml -o s3://b/m.rpi
 index-dir index --index-dir s3://b a.bin
 output config init -o s3://b/c.yaml
 output explain -c c.yaml --step 1 -o s3://b/page.html

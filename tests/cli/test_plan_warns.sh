@@ -73,9 +73,9 @@ for one in neox-3 neox-0 commas-0; do
     status 0 "$words" "$ringpack" index "${raw[@]}" --eos "$eos" "$file"
     status 0 "$words" "$ringpack" plan -c e.yaml
     status 0 "$words" "$ringpack" doctor -c e.yaml
-    "$ringpack" index -q -c e.yaml -o e.rpm >said
-    status 0 "$words" "$ringpack" plan -c e.yaml --manifest e.rpm
-    rm "$file.rpx" e.rpm
+    "$ringpack" index -q -c e.yaml -o e.rpi >said
+    status 0 "$words" "$ringpack" plan -c e.yaml --index e.rpi
+    rm "$file.rpi" e.rpi
     "$ringpack" serve -c e.yaml --run-dir run 2>log &
     engine=$!
     wait_for grep -q 'serving run' log

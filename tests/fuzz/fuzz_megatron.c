@@ -9,16 +9,17 @@
 
 static void check_documents(struct rp_opened *opened)
 {
+    struct rp_index_segment *segment = opened->segment;
     uint64_t total = 0, width = rp_token_width(opened->shard.type);
     FUZZ_REQUIRE(width > 0);
     for (uint64_t d = 0; d < opened->shard.documents; d++) {
         uint64_t tokens, offset, bytes;
-        rp_shard_expect(opened, d);
-        rp_shard_expect_extent(opened, d);
+        rp_documents_expect(segment, d);
+        rp_documents_expect_extent(segment, d);
         FUZZ_REQUIRE(rp_shard_locate(opened, d, &tokens, &offset) == NULL);
-        FUZZ_REQUIRE(rp_shard_length(opened, d) == tokens);
-        rp_shard_learn(opened, d);
-        FUZZ_REQUIRE(rp_shard_length(opened, d) == tokens);
+        FUZZ_REQUIRE(rp_documents_length(segment, d) == tokens);
+        rp_documents_learn(segment, d);
+        FUZZ_REQUIRE(rp_documents_length(segment, d) == tokens);
         FUZZ_REQUIRE(rp_mul_u64(tokens, width, &bytes));
         FUZZ_REQUIRE(rp_range_inside(offset, bytes, opened->shard.bytes));
         FUZZ_REQUIRE(offset % width == 0);
@@ -31,16 +32,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {data, size};
     struct rp_error error = {0};
-    static char token_path[] = "tokens.bin";
-    struct rp_opened opened = {
-        .shard = {.path = token_path, .bytes = fuzz_number(&input, 4)},
-        .found = {.format = RP_FORMAT_MEGATRON, .eos = RP_EOS_NONE, .token_path = token_path},
-    };
+    struct rp_opened opened = {.shard = {.bytes = fuzz_number(&input, 4)}, .segment = &opened.own};
+    struct rp_megatron *megatron = &opened.megatron;
     char index_path[32];
+    uint64_t plain;
     snprintf(index_path, sizeof index_path, "%s", fuzz_file("tokens.idx", input.at, input.left));
-    opened.found.index_path = index_path;
-    if (fuzz_accepted(rp_megatron_open(&opened, &error), &error))
+    int code = rp_megatron_open(megatron, index_path, "tokens.bin", opened.shard.bytes,
+                                RP_TOKEN_NONE, &plain, &error);
+    if (fuzz_accepted(code, &error)) {
+        opened.own.megatron = megatron;
+        opened.own.lengths = megatron->lengths;
+        rp_a64_store_relaxed(&opened.own.plain, plain);
+        opened.shard.type = megatron->type;
+        opened.shard.documents = megatron->documents;
+        opened.shard.tokens = megatron->tokens;
         check_documents(&opened);
-    rp_map_close(&opened.megatron.map);
+    }
+    rp_megatron_close(megatron);
     return 0;
 }

@@ -172,10 +172,11 @@ def make_raw():
 def make_sidecar():
     put("sidecar", "unharmed", b"\0")
     put("sidecar", "one-bit", b"\0" + edit(300, 1, 1))
-    for name, offset in (("bytes", 32), ("offset", 40), ("tokens", 48), ("documents", 56)):
-        put("sidecar", f"other-{name}", b"\2" + edit(offset, 8, 2))
-    put("sidecar", "other-blocks", b"\2" + edit(72, 8, 2) + edit(80, 8, 1))
-    put("sidecar", "document-outside", b"\2" + edit(288, 8, 1 << 62))
+    record = 256 + 12 * 52  # behind a table of 52 documents
+    for name, offset in (("bytes", 0), ("documents", 16), ("tokens", 24), ("offset", 64)):
+        put("sidecar", f"other-{name}", b"\2" + edit(record + offset, 8, 2))
+    put("sidecar", "other-head", b"\2" + edit(128 + 8, 8, 264))
+    put("sidecar", "document-outside", b"\2" + edit(256 + 8, 8, 1 << 62))
 
 
 def make_spanfile():
@@ -188,13 +189,13 @@ def make_spanfile():
     put("spanfile", "span-outside", b"\2" + edit(112, 4, 7))
 
 
-def make_manifest():
-    put("manifest", "unharmed", b"\0")
-    put("manifest", "one-bit", b"\0" + edit(4096, 1, 1))
-    put("manifest", "older-slot", b"\0" + edit(1024, 8, 0) + edit(2048, 8, 3))
+def make_index():
+    put("index", "unharmed", b"\0")
+    put("index", "one-bit", b"\0" + edit(256, 1, 1))
+    put("index", "older-slot", b"\0" + edit(64, 8, 0) + edit(128, 8, 5))
     for name, offset in (("head", 8), ("head-bytes", 16)):
-        put("manifest", f"other-{name}", b"\2" + edit(1024 + offset, 8, 4096))
-    put("manifest", "document-outside", b"\2" + edit(4096, 8, 1 << 62))
+        put("index", f"other-{name}", b"\2" + edit(128 + offset, 8, 4096))
+    put("index", "document-outside", b"\2" + edit(256, 8, 1 << 62))
 
 
 def make_config():

@@ -45,7 +45,7 @@ def refused(program, *options, words=(), **keywords):
 def written(prefix):
     """The bytes of the output, and nothing of its parts beside it."""
     assert not os.path.exists(f"{prefix}.parts")
-    return [open(f"{prefix}{end}", "rb").read() for end in (".bin", ".idx", ".bin.rpx")]
+    return [open(f"{prefix}{end}", "rb").read() for end in (".bin", ".idx", ".bin.rpi")]
 
 
 def documents(prefix):

@@ -79,7 +79,7 @@ def assert_resumes_with_and_without(program, folder, corpus, manifest, inputs=()
     """One run by three engines, of which the second has the manifest of the corpus."""
     lives = [
         (turns, {"batch_size": 5, "run": f"run{number}", **keys})
-        for number, (turns, keys) in enumerate([(2, {}), (2, {"manifest": manifest}), (None, {})])
+        for number, (turns, keys) in enumerate([(2, {}), (2, {"index": manifest}), (None, {})])
     ]
     take_in_lives(program, folder, Stream(corpus, {**INPUTS, **dict(inputs)}), lives)
 

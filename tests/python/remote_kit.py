@@ -308,7 +308,7 @@ def copy_tape(tape, folder):
     """The files of a tape, into the folder that a bucket is."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = tape.path[: -len(".bin")]
-    for suffix in ".bin", ".idx", ".bin.rpx":
+    for suffix in ".bin", ".idx", ".bin.rpi":
         if os.path.exists(stem + suffix):
             shutil.copy(stem + suffix, folder)
     return Path(tape.path).name

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alerts of a real engine: each fires once for its incident, none without one, and no command
-keeps the engine from serving. unit/test_alert.c has weeks of incidents under its own clock."""
+"""Alerts of a real engine: each fires once for its incident, none without one, no command keeps
+the engine from serving, and the watcher that raises them ends with its engine.
+unit/test_alert.c has weeks of incidents under its own clock."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -13,6 +16,7 @@ import ringpack
 from stream_kit import LONG, PATIENCE, Corpus, Engine, Ranks, Stream, wait_until
 
 KINDS = ["starved", "skew", "disk_free", "save_failed", "copy_failed", "engine_failed"]
+KINDS += ["engine_silent"]
 ROWS, WORLD = 2, 2
 TELL = """#!{python} -S
 import json, os
@@ -133,7 +137,7 @@ def test_each_alert_fires_once_and_none_is_false(start):
         list(ranks.turns(20))
         assert run.alerts() == {"starved": 1, "skew": 1, "save_failed": 1}
         commands = {each["alert"]: each["commands"] for each in run.stat()["alerts"]}
-        assert [commands[kind] for kind in KINDS] == [1, 1, 0, 1, 0, 0]
+        assert [commands[kind] for kind in KINDS] == [1, 1, 0, 1, 0, 0, 0]
         assert not any(each["command_failures"] for each in run.stat()["alerts"])
         if LONG:
             while any(alert["raised"] for alert in run.stat()["alerts"]):
@@ -182,32 +186,148 @@ def answers_during(run):
     return done
 
 
-def children(run):
-    path = f"/proc/{run.engine.pid}/task"
-    found = [open(f"{path}/{task}/children").read().split() for task in os.listdir(path)]
-    return [int(pid) for each in found for pid in each]
+def children(pid):
+    path, pids = f"/proc/{pid}/task", []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        for task in os.listdir(path):
+            pids += map(int, open(f"{path}/{task}/children").read().split())
+    return pids
+
+
+def is_gone(pid):
+    """Ended, or a zombie whose parent is not ours."""
+    try:
+        return open(f"/proc/{pid}/stat").read().rsplit(")")[-1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def watcher(run):
+    wait_until(lambda: len(children(run.engine.pid)) == 1, "the watcher")
+    return children(run.engine.pid)[0]
+
+
+def command(run):
+    """The command of an alert, once it runs."""
+    found = []
+    wait_until(lambda: found.extend(children(watcher(run))) or found, "the command")
+    return found[0]
 
 
 def test_nobody_waits_for_a_command_that_hangs(start):
     run = start(**HANG)
-    wait_until(lambda: children(run), "the command")
+    pid = command(run)
     assert answers_during(run).wait(PATIENCE)
-    (pid,) = children(run)
+    run.fail_save()
+    wait_until(lambda: run.alerts() == {"disk_free": 1, "save_failed": 1}, "another alert")
+    assert not is_gone(pid)
     os.kill(pid, 9)
     wait_until(lambda: run.stat()["alerts"][2]["command_failures"] == 1, "its end")
     assert "alert_command: " in run.engine.log() and "ended with signal 9" in run.engine.log()
 
 
-def test_an_engine_that_waits_for_its_command_is_noticed(start, broken, monkeypatch):
+def test_a_watcher_that_waits_for_its_command_is_noticed(start, broken, monkeypatch):
     monkeypatch.setenv("RP_DEFECT", "wait_for_alert_command")
     run = start(of=broken, **HANG)
-    wait_until(lambda: children(run), "the command")
-    asked = threading.Event()
-    threading.Thread(target=lambda: (run.stat(), asked.set()), daemon=True).start()
-    assert not asked.wait(1), "it does not wait"
-    for pid in children(run):
-        os.kill(pid, 9)
-    assert asked.wait(PATIENCE)
+    command(run)
+    run.fail_save()
+    time.sleep(3)
+    assert "save_failed" not in run.alerts(), "it does not wait"
+
+
+# ---- the watcher --------------------------------------------------------------------------------
+
+
+def raised_again(run):
+    """A watcher is killed while an alert lasts and its command hangs: is the alert raised twice?"""
+    first, pid = watcher(run), command(run)
+    wait_until(lambda: run.alerts() == {"disk_free": 1}, "the alert")
+    os.kill(first, 9)
+    wait_until(lambda: is_gone(pid), "the end of its command")
+    wait_until(lambda: watcher(run) != first, "the next watcher")
+    run.fail_save()
+    wait_until(lambda: "save_failed" in run.alerts(), "an alert of the next watcher")
+    assert "the process that raises alerts died; it is started again" in run.engine.log()
+    return run.engine.log().count("alert disk_free:") > 1
+
+
+def test_a_watcher_that_is_killed_is_started_again(start):
+    run = start(**HANG)
+    assert not raised_again(run)
+    disk, failed = run.stat()["alerts"][2:4]
+    assert disk["times"] == disk["commands"] == 1 and disk["command_failures"] >= 1
+    assert failed["times"] == 1
+    words = open(f"/proc/{watcher(run)}/cmdline").read().split("\0")
+    assert words == ["ringpack", "watch-alerts", run.engine.run, ""], "others can read them"
+
+
+def test_a_watcher_that_forgets_is_noticed(start, broken, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", "forget_raised_alerts")
+    assert raised_again(start(of=broken, **HANG))
+
+
+def test_an_engine_that_is_killed_is_told_and_leaves_no_watcher(start):
+    run = start()
+    pid = watcher(run)
+    run.stat()
+    run.engine.kill()
+    told = run.wait_told(1)
+    assert told["alert"] == "engine_failed" and "was killed" in told["alert_message"]
+    assert int(told["alert_pid"]) == run.engine.pid and told["alert_run"] == run.engine.run
+    wait_until(lambda: is_gone(pid), "the end of the watcher")
+
+
+def test_a_watcher_that_outlives_its_engine_is_noticed(start, broken, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", "outlive_engine")
+    run = start(of=broken)
+    pid = watcher(run)
+    run.engine.kill()
+    time.sleep(3)
+    alive = not is_gone(pid)
+    os.kill(pid, 9)
+    assert alive
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_the_end_of_an_engine_ends_a_command_that_hangs(start, how):
+    run = start(**HANG)
+    pid, of_watcher = command(run), watcher(run)
+    getattr(run.engine, how)()
+    for each in pid, of_watcher:
+        wait_until(lambda each=each: is_gone(each), "its end")
+    assert "was killed; the engine has ended" in run.engine.log()
+
+
+@pytest.mark.skipif(not LONG, reason="RP_LONG=1: silence is an alert after 30 seconds")
+def test_an_engine_that_is_stopped_is_told(start):
+    run = start()
+    watcher(run)
+    with Ranks(run.engine, WORLD) as ranks:
+        list(ranks.turns(3))
+        os.kill(run.engine.pid, signal.SIGSTOP)
+        told = run.wait_told(1)
+        assert told["alert"] == "engine_silent" and "SIGSTOP" in told["alert_message"]
+        os.kill(run.engine.pid, signal.SIGCONT)
+        wait_until(lambda: "alert engine_silent is over" in run.engine.log(), "its answer")
+        list(ranks.turns(3))
+    assert run.alerts() == {"engine_silent": 1} and len(run.told()) == 1
+
+
+@pytest.mark.skipif(not LONG, reason="RP_LONG=1: pauses grow to 10 seconds")
+def test_a_watcher_that_dies_again_and_again_is_given_up(start):
+    run = start()
+    killed = set()
+
+    def kill_next():
+        for pid in children(run.engine.pid):
+            killed.add(pid)
+            os.kill(pid, 9)
+        return "no alerts until the engine is started again" in run.engine.log()
+
+    wait_until(kill_next, "the end of alerts")
+    assert 10 <= len(killed) <= 11 and not children(run.engine.pid)
+    run.stat()
+    assert run.engine.stop() == 0
 
 
 @pytest.mark.parametrize("words", ["no-such-program", "mail -s x", "./tell"])

@@ -240,7 +240,7 @@ def test_every_form_equals_its_megatron_copy(program, folder, corpora, io):
     paths = [path for source in read.sources for path in source["shards"]]
     index = [program, "index", "-q", "--index-dir", folder / "sidecars", *paths]
     subprocess.run(index, check=True, capture_output=True)
-    found = serve_all(program, folder, read, io=io, index_dir=str(folder / "sidecars"))
+    found = serve_all(program, folder, read, io=io, index=str(folder / "sidecars"))
     assert found == wanted
 
 

@@ -196,7 +196,7 @@ def test_an_index_that_is_touched(reading, io, indexed):
     os.utime(it.index_path)
     os.link(it.index_path, f"{it.index_path}.linked")
     if indexed:
-        os.chmod(f"{it.tape.path}.rpx", 0o400)
+        os.chmod(f"{it.tape.path}.rpi", 0o400)
     it.tape.read(it.ranks)
     it.tape.assert_whole()
 
@@ -209,7 +209,7 @@ def test_a_corpus_and_its_sidecar_that_are_overwritten(reading, folder, program,
     (folder / "other").mkdir()
     other = Tape(folder / "other", LONG_TAPE, seed=8)
     other.index(program)
-    for suffix in "", ".rpx":
+    for suffix in "", ".rpi":
         with open(other.path + suffix, "rb") as source, open(it.tape.path + suffix, "r+b") as file:
             shutil.copyfileobj(source, file)
     with pytest.raises((ringpack.CorruptError, ringpack.FileChangedError)):

@@ -159,7 +159,7 @@ def test_a_converted_corpus_is_served_as_the_rows_in_place(program, tmp_path, na
     check_whole_stream(program, tmp_path, Stream(in_place), "place")
     convert(program, BARE, "-o", tmp_path / "out", tmp_path / "rows")
     check_whole_stream(program, tmp_path, Stream(Served(rows, tmp_path / "out", mask=name)), "copy")
-    (tmp_path / "out.bin.rpx").unlink()  # it can always be made anew
+    (tmp_path / "out.bin.rpi").unlink()  # it can always be made anew
     words = "its mask", "out.spans", "ringpack index", "mask: none"
     plan = [program, "plan", "--source", str(tmp_path / "out"), "--seq-len=48", "--batch-size=1"]
     said = subprocess.run(plan, capture_output=True, text=True, check=False).stderr

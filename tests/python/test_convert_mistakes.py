@@ -18,7 +18,7 @@ BARE = "--no-append-eos"
 WORKER = Path(__file__).parents[2] / "tools" / "python" / "ringpack" / "_convert" / "worker.py"
 
 
-@pytest.mark.parametrize("ending", [".bin", ".idx", ".spans", ".tokens.json", ".bin.rpx"])
+@pytest.mark.parametrize("ending", [".bin", ".idx", ".spans", ".tokens.json", ".bin.rpi"])
 def test_files_of_an_earlier_output_are_kept(program, tmp_path, ending):
     (tmp_path / "a.txt").write_text("ab")
     kept = tmp_path / f"out{ending}"

@@ -372,7 +372,7 @@ def test_tokens_of_a_megatron_data_set_that_were_replaced(program, inputs, tmp_p
     convert(program, *common, "--part", "0/1")
     tokens = bytearray(data.with_suffix(".bin").read_bytes())
     tokens[0] ^= 1
-    for path in tmp_path.glob("data.bin.rpx"):
+    for path in tmp_path.glob("data.bin.rpi"):
         path.unlink()
     data.with_suffix(".bin").write_bytes(tokens)
     os.utime(data.with_suffix(".bin"), (1, 1))

@@ -86,7 +86,7 @@ CHANGES = {
     "vocab_size": 60000,
     "cpus": "0",
     "verify_blocks": "off",
-    "index_dir": "/tmp",
+    "index": "/tmp",
     "cache_dir": "/tmp",
     "cache_bytes": "8m",
     "run": "elsewhere",
@@ -109,16 +109,16 @@ def test_what_may_change_does(make, program, state, expected, corpora, folder):
     assert_batch(next(moved), expected)
     config = {"sources": [corpora[0]], "seq_len": 8, "batch_size": 1}
     (folder / "indexed.yaml").write_text(json.dumps(config))
-    made = [program, "index", "-q", "-c", folder / "indexed.yaml", "-o", folder / "corpus.rpm"]
+    made = [program, "index", "-q", "-c", folder / "indexed.yaml", "-o", folder / "corpus.rpi"]
     subprocess.run(made, check=True, capture_output=True)
-    with make(manifest=str(folder / "corpus.rpm")) as loader:
+    with make(index=str(folder / "corpus.rpi")) as loader:
         loader.load_state_dict(state)
         assert_batch(next(loader), expected)
     for rank in 0, 1:
         with make(dp_rank=rank, dp_world_size=2, ranks=f"{rank}-{rank}", start_engine=True) as half:
             half.load_state_dict(state)
             assert next(half).first_row == 3 + 3 * rank
-    tried = {*CHANGES, "manifest", "paths of the corpus", "dp_world_size", "ranks"}
+    tried = {*CHANGES, "paths of the corpus", "dp_world_size", "ranks"}
     assert tried == set(CheckpointMismatchError.MAY_CHANGE)
 
 

@@ -32,7 +32,7 @@ def keep_damage(program, folder, store, cached):
     assert digest_of(program, folder, tape.config)[0] != local, "nothing was damaged"
     store.content_of = content_of
     output_of(program, "index", path)
-    shutil.copy(path + ".rpx", store.folder)
+    shutil.copy(path + ".rpi", store.folder)
     return tape, local
 
 

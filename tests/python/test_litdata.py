@@ -160,7 +160,7 @@ def test_a_mask_is_refused(program, folder, command):
     for _ in range(2):
         words = ["mask: expected loss", "a chunk of litData, which has tokens alone"]
         assert_refused(program, chunk, *words, declared=["--mask", "loss"], command=command)
-        assert not chunk.with_name("chunk-0-0.bin.rpx").exists() or command == "inspect"
+        assert not chunk.with_name("chunk-0-0.bin.rpi").exists() or command == "inspect"
         if command == "inspect":
             subprocess.run([program, "index", "-q", chunk], check=True, capture_output=True)
 
@@ -171,7 +171,7 @@ def test_a_chunk_needs_its_index(program, folder):
     subprocess.run([program, "index", "-q", path], check=True, capture_output=True)
     (folder / "d" / "index.json").unlink()
     subprocess.run([program, "inspect", "-q", path], check=True, capture_output=True)
-    os.unlink(f"{path}.rpx")
+    os.unlink(f"{path}.rpi")
     asked = subprocess.run(
         [program, "inspect", "--format", "litdata", path], capture_output=True, text=True
     )

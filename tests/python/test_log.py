@@ -25,7 +25,8 @@ def test_the_documentation_has_every_event():
     page = (ROOT / "tools" / "python" / "docs" / "log.md").read_text().split("## Events")[1]
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", page, re.M)
     assert rows == events() and len(rows) > 15
-    code = "".join(path.read_text() for path in (ROOT / "engine").rglob("*.c"))
+    folders = ROOT / "engine", ROOT / "tools" / "ringpack"
+    code = "".join(path.read_text() for folder in folders for path in folder.rglob("*.c"))
     used = set(re.findall(r"rp_log_event\(\s*RP_EVENT_(\w+)", code))
     assert used == {name for name, _, _ in events()}, "an event that is not logged, or not listed"
 

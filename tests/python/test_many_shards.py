@@ -106,10 +106,10 @@ def test_an_index_that_is_killed_is_completed(program, folder, shards):
     """Sidecars get their names many at a time: a kill leaves whole ones, and at most one temporary
     file, whose name was being changed."""
     process = subprocess.Popen([program, "index", "-q", shards], stdout=subprocess.DEVNULL)
-    wait_until(lambda: any(shards.glob("*.rpx")), "a sidecar")
+    wait_until(lambda: any(shards.glob("*.rpi")), "a sidecar")
     process.kill()
     process.wait()
-    left = {path: path.read_bytes() for path in shards.glob("*.rpx")}
+    left = {path: path.read_bytes() for path in shards.glob("*.rpi")}
     temporary = len(list(shards.glob("*.tmp.*")))
     assert temporary <= 1
     assert len(list(shards.iterdir())) == 2 * SHARDS + len(left) + temporary
@@ -127,12 +127,12 @@ def test_many_shards_are_planned_inspected_and_indexed(program, folder, shards):
     assert json.loads(done.stdout)["documents"] == SHARDS * len(LENGTHS)
     done = run(program, "index", "-q", shards)
     assert done.returncode == 0, done.stderr
-    assert len(list(shards.glob("*.rpx"))) == SHARDS
+    assert len(list(shards.glob("*.rpi"))) == SHARDS
     done = run(program, "inspect", shards)
     assert done.returncode == 0, done.stderr
     engine = Engine(program, folder, config_of(shards, io="pread"))
     try:
-        assert Path(f"/proc/{engine.pid}/maps").read_text().count(".rpx") == 0
+        assert Path(f"/proc/{engine.pid}/maps").read_text().count(".rpi") == 0
         assert read_all(engine) == expected_sum()
     finally:
         engine.kill()

@@ -115,10 +115,10 @@ def test_a_manifest_has_the_masks(corpus, program, tmp_path, drop):
     config = tmp_path / "indexed.yaml"
     config.write_text(json.dumps({**stream.config(), "batch_size": 4}))
     for read in 1, len(corpus.paths):  # the raw shard has no sidecar at first, then none has
-        manifest = tmp_path / f"{read}.rpm"
+        manifest = tmp_path / f"{read}.rpi"
         index(program, "-c", config, "-o", manifest)
-        check_whole_stream(program, tmp_path, stream, manifest=str(manifest))
-        for path in tmp_path.glob("*.rpx"):
+        check_whole_stream(program, tmp_path, stream, index=str(manifest))
+        for path in tmp_path.glob("*.rpi"):
             path.unlink()
 
 
@@ -127,7 +127,7 @@ def test_a_manifest_notices_other_masks(corpus, program, tmp_path):
     for number in MASKED:
         corpus.sources[number]["mask"] = "labels"
     config = tmp_path / "indexed.yaml"
-    manifest = str(tmp_path / "m.rpm")
+    manifest = str(tmp_path / "m.rpi")
 
     def made():
         config.write_text(json.dumps({**Stream(corpus).config(), "batch_size": 4}))
@@ -144,13 +144,13 @@ def test_a_manifest_notices_other_masks(corpus, program, tmp_path):
     assert done["outcome"] == "written anew"
     assert "has another mask now" in done["why"]
     assert done["shards_read"] == 3  # of the masked ones
-    check_whole_stream(program, tmp_path, Stream(corpus), manifest=manifest)
+    check_whole_stream(program, tmp_path, Stream(corpus), index=manifest)
     time.sleep(0.02)
     corpus.index_masks(program, "--mask", "labels")
     done = made()
     assert "has another sidecar now" in done["why"]
     assert (done["outcome"], done["shards_read"]) == ("written anew", 0)
-    check_whole_stream(program, tmp_path, Stream(corpus), manifest=manifest)
+    check_whole_stream(program, tmp_path, Stream(corpus), index=manifest)
 
 
 @pytest.mark.parametrize(

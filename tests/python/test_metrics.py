@@ -83,7 +83,7 @@ def test_openmetrics_is_what_stat_says(served):
     }
     assert {cause for _, _, cause in causes} >= {"disk", "network", "plan", "pack", "trainer"}
     alerts = {(a["alert"],): a["raised"] for a in stat["alerts"]}
-    assert values(families, "ringpack_alert_raised") == alerts and len(alerts) == 6
+    assert values(families, "ringpack_alert_raised") == alerts and len(alerts) == 7
     taken = {(s["source"],): s["documents"] for s in stat["ledger"]}
     assert values(families, "ringpack_source_taken_documents") == taken
     sources = {(s["source"],): s["tokens"] for s in stat["sources"]}

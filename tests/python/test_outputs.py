@@ -54,7 +54,7 @@ class World:
 # What writes to a file in the directory D.
 WRITERS = {
     "convert": lambda w, d: ("convert", "--tokenizer", "bytes", "-o", d / "x", w.text),
-    "index": lambda w, d: ("index", "-c", w.config, "-o", d / "x.rpm"),
+    "index": lambda w, d: ("index", "-c", w.config, "-o", d / "x.rpi"),
     "index --index-dir": lambda w, d: ("index", "--index-dir", d, w.tape),
     "export": lambda w, d: ("checkpoint", "export", w.token, "-o", d / "x.json"),
     "import": lambda w, d: ("checkpoint", "import", w.token, "-o", d / "x"),

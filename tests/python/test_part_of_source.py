@@ -61,7 +61,7 @@ def test_the_rows_are_those_of_the_part(program, folder, corpus, texts):
     assert serve_all(program, folder, part, run="indexed") == bare
     config = folder / "indexed.yaml"
     config.write_text(json.dumps({**Stream(part, INPUTS, rows=0).config(), "batch_size": 5}))
-    manifest = str(folder / "m.rpm")
+    manifest = str(folder / "m.rpi")
     assert run(program, "index", "-c", config, "-o", manifest).returncode == 0
     assert_resumes_with_and_without(program, folder, part, manifest)
     whole = part_of(corpus, [None] * 3)  # a manifest is of all documents, whatever part is used
@@ -101,8 +101,8 @@ def test_masks(program, tmp_path, drop):
     check_whole_stream(program, tmp_path, stream)
     config = tmp_path / "indexed.yaml"
     config.write_text(json.dumps({**stream.config(), "batch_size": 4}))
-    index_masks(program, "-c", config, "-o", tmp_path / "m.rpm")
-    check_whole_stream(program, tmp_path, stream, manifest=str(tmp_path / "m.rpm"))
+    index_masks(program, "-c", config, "-o", tmp_path / "m.rpi")
+    check_whole_stream(program, tmp_path, stream, index=str(tmp_path / "m.rpi"))
 
 
 def identity(program, folder, corpus, run_name="i"):

@@ -10,7 +10,7 @@ import time
 import numpy
 import pytest
 import ringpack
-from stream_kit import Engine, write_megatron
+from stream_kit import Engine, wait_until, write_megatron
 
 KEYS = {"seq_len": 64, "batch_size": 2, "num_epochs": 1, "alert_disk_free": "8000t"}
 
@@ -51,7 +51,9 @@ def test_replay(program, tmp_path, config):
     subprocess.run([program, "index", "-q", *tmp_path.glob("*.bin")], check=True)
     (tmp_path / "run").mkdir()
     kept = tmp_path / "kept"
-    Engine(program, tmp_path / "run", {**config, "checkpoint_dir": str(kept)}).stop()
+    engine = Engine(program, tmp_path / "run", {**config, "checkpoint_dir": str(kept)})
+    wait_until((tmp_path / "told").exists, "the alert of the run itself")
+    engine.stop()
     told = (tmp_path / "told").read_text()
     assert "disk_free" in told, "the run itself has alerts"
     (path,) = tmp_path.glob("*.bin")

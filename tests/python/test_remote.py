@@ -73,7 +73,7 @@ def test_a_block_of_two_shards_is_read_in_two_requests(program, folder, store):
     tape = make_tape(program, folder, indexed=True)  # of 60 documents
     copy_tape(tape, store.folder)
     for number in range(4):
-        for suffix in ".bin", ".idx", ".bin.rpx":
+        for suffix in ".bin", ".idx", ".bin.rpi":
             shutil.copy(store.folder / f"tape{suffix}", store.folder / f"{number}{suffix}")
     urls = [store.url(f"{number}.bin") for number in range(4)]
     config = {**tape.config, "sources": [{"name": "all", "shards": urls}]}

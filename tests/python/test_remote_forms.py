@@ -139,9 +139,9 @@ def test_an_index_of_this_machine_serves(program, folder, corpora, bucket):
         refused_once(program, corpora, name, url)
         index(program, corpora, name, url, "--index-dir", sidecars)
     assert sorted(bucket.rglob("*")) == before
-    assert {path.suffix for path in sidecars.iterdir()} == {".rpx"}
+    assert {path.suffix for path in sidecars.iterdir()} == {".rpi"}
     remote = corpus_of(corpora, FORMS, lambda name: f"s3://b/{name}/")
-    assert digest(program, folder, remote, index_dir=str(sidecars)) == on_disk, "other tokens"
+    assert digest(program, folder, remote, index=str(sidecars)) == on_disk, "other tokens"
 
 
 def refused_once(program, corpora, name, url):
@@ -198,7 +198,7 @@ def test_folders_of_a_server_without_lists(program, folder, corpora, store):
         assert f"{store.base}/{name}/" in said and "S3CR3T" not in said
     assert all("sig=S3CR3T" in path for path in store.asked)
     remote = corpus_of(corpora, BY_INDEX, lambda name: f"{store.base}/{name}/?sig=S3CR3T")
-    assert digest(program, folder, remote, index_dir=str(sidecars)) == on_disk, "other tokens"
+    assert digest(program, folder, remote, index=str(sidecars)) == on_disk, "other tokens"
     assert "S3CR3T" not in "".join(path.read_text() for path in folder.glob("*.log"))
 
 
@@ -241,5 +241,5 @@ def test_an_index_that_is_cut_off(program, folder, corpora, store):
     options = ["--dtype=i64", "--index-dir", sidecars, url]
     said = str(refused(program, "index", "-q", *options, texts=["shard.00001.mds", "not found"]))
     assert re.search(r"shard\.00001\.mds", said)
-    assert {path.suffix for path in sidecars.iterdir()} == {".rpx"}
+    assert {path.suffix for path in sidecars.iterdir()} == {".rpi"}
     assert not any("shard.00001" in path.name for path in Path(sidecars).iterdir())

@@ -120,9 +120,9 @@ def test_a_folder_is_listed_page_by_page(program, folder, corpus, hub):
     assert serve_all(program, folder, there, inputs=BLOCKS) == on_disk
     config = folder / "c.yaml"
     keys = {"sources": sources, "seq_len": 64, "batch_size": 5, **BLOCKS}
-    config.write_text(json.dumps({**keys, "manifest": str(folder / "m.rpm")}))
+    config.write_text(json.dumps({**keys, "index": str(folder / "m.rpi")}))
     output_of(program, "index", "-q", "-c", config)
-    found = serve_all(program, folder, there, inputs=BLOCKS, manifest=str(folder / "m.rpm"))
+    found = serve_all(program, folder, there, inputs=BLOCKS, index=str(folder / "m.rpi"))
     assert found == on_disk
 
 

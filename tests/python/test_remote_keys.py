@@ -68,17 +68,17 @@ def test_objects_that_only_a_query_tells_apart(program, folder, store):
 
     store.serve = by_query
     machine = {"cache_dir": str(folder / "cache"), "cache_bytes": "64m"}
-    machine["index_dir"] = str(folder / "sidecars")
+    machine["index"] = str(folder / "sidecars")
     for life in range(2):
         urls = [f"{store.base}/data.bin?object={name}&sig=S3CR3T{life}" for name in "ab"]
         if life == 0:
-            output_of(program, "index", "-q", "--index-dir", machine["index_dir"], *urls)
+            output_of(program, "index", "-q", "--index-dir", machine["index"], *urls)
         read = [{"name": n, "weight": 1, "shards": [url]} for n, url in zip("ab", urls)]
         store.headers.clear()
         serve_all(program, folder, Written(read, documents), BLOCKS, **machine)
     assert {headers.get("Range") for headers in store.headers} <= {"bytes=0-0", "bytes=0-65535"}
     kept = [path.name for path in folder.rglob("*") if path.is_file()]
-    assert len([name for name in kept if name.endswith(".rpx")]) == 2
+    assert len([name for name in kept if name.endswith(".rpi")]) == 2
     assert len([name for name in kept if name.endswith(".blocks")]) == 2
     assert not [name for name in kept if "S3CR3T" in name]
 

@@ -17,8 +17,8 @@ def masked_data_set(program, folder, place):
     (folder / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
     convert(program, "--no-append-eos", "--vocab-size", 100, "-o", place / "masked",
             folder / "a.jsonl")
-    (place / "masked.bin.rpx").rename(folder / "masked.bin.rpx")
-    return folder / "masked.bin.rpx"
+    (place / "masked.bin.rpi").rename(folder / "masked.bin.rpi")
+    return folder / "masked.bin.rpi"
 
 
 def made_of_url(program, folder, url, *options):
@@ -37,10 +37,10 @@ def test_a_mask_that_no_sidecar_holds_is_refused(program, folder, store):
     url = f"{store.base}/masked.bin"
     texts = [f"{store.base}/masked.spans", "is not in an index", "--index-dir DIR", "mask: none"]
     refused(program, *PLAN, url, texts=texts)
-    sidecar.rename(store.folder / "masked.bin.rpx")
+    sidecar.rename(store.folder / "masked.bin.rpi")
     done = run(program, *PLAN, url)
     assert done.returncode == 0, done.stderr
-    (store.folder / "masked.bin.rpx").unlink()
+    (store.folder / "masked.bin.rpi").unlink()
     (store.folder / "masked.spans").unlink()
     done = run(program, *PLAN, url)
     assert done.returncode == 0, done.stderr
@@ -77,4 +77,4 @@ def test_the_sidecar_of_an_olmo_url_has_its_mask(program, folder, store):
         index(program, "--dtype", "u16", path)
         url = f"{store.base}/{names[0]}_part_0000.npy"
         made = made_of_url(program, place, url, "--dtype", "u16", "--format", "olmo")
-        assert made.read_bytes() == (place / f"{names[0]}_part_0000.npy.rpx").read_bytes()
+        assert made.read_bytes() == (place / f"{names[0]}_part_0000.npy.rpi").read_bytes()

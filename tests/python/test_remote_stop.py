@@ -87,7 +87,7 @@ def test_while_an_object_is_fetched(program, folder, store, tape, tmp_path, numb
     (folder / "lines").mkdir()
     (store.folder / "x.jsonl").write_text('{"text": "word"}\n' * 20_000)
     (folder / "place").mkdir()
-    config = config_of(tape, folder, manifest="m.rpm")
+    config = config_of(tape, folder, index="m.rpi")
     options = "--index-dir", folder / "place"
 
     def rest():
@@ -109,15 +109,15 @@ def test_while_objects_are_looked_at(program, folder, store, tape, number):
     for command in ["serve", "-c", config], ["inspect", url]:
         slow = Slow(store, lambda handler: handler.path.endswith(".idx"))
         assert_stops(program, folder, slow, *command, number=number)
-    config = config_of(tape, folder, manifest=store.url("m.rpm"))
-    slow = Slow(store, lambda handler: handler.path.endswith(".rpm"))
+    config = config_of(tape, folder, index=store.url("m.rpi"))
+    slow = Slow(store, lambda handler: handler.path.endswith(".rpi"))
     assert_stops(program, folder, slow, "serve", "-c", config, number=number)
 
 
 def test_while_a_folder_is_listed(program, folder, store, hub, tape):
     shutil.copytree(folder, hub.folder() / "f", ignore=lambda *_: ["objects"])
     url = f"hf://{REPOSITORY}/f/"
-    config = config_of(tape, folder, sources=[url], manifest="m.rpm")
+    config = config_of(tape, folder, sources=[url], index="m.rpi")
     (folder / "other.yaml").write_text(json.dumps({**tape.config, "sources": [url]}))
     for command in (
         ["inspect", url],

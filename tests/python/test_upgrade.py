@@ -14,6 +14,7 @@ import struct
 import pytest
 import ringpack
 from conftest import ROOT
+from refusal_kit import refused, run
 from stream_kit import Engine, Ranks
 
 RELEASES = sorted(path.name for path in (ROOT / "tests" / "upgrade").iterdir() if path.is_dir())
@@ -22,7 +23,7 @@ FORMS = "token", "json", "npz", "safetensors"
 
 
 @pytest.fixture(params=RELEASES)
-def left(request, folder):
+def untouched(request, folder):
     """A copy of what a release left, with the times that it had then."""
     shutil.copytree(ROOT / "tests" / "upgrade" / request.param, folder / "left")
     times = json.loads((folder / "left" / "expected.json").read_text())["mtime_ns"]
@@ -32,8 +33,17 @@ def left(request, folder):
 
 
 @pytest.fixture
-def expected(left):
-    return json.loads((left / "expected.json").read_text())
+def left(untouched, program):
+    """The same, indexed again, as the refusal of sidecars and manifests before 0.3 says."""
+    for output in (), ("-o", untouched / "corpus.rpi"):
+        done = run(program, "index", "-q", "-c", untouched / "config.yaml", *output)
+        assert done.returncode == 0, done.stderr
+    return untouched
+
+
+@pytest.fixture
+def expected(untouched):
+    return json.loads((untouched / "expected.json").read_text())
 
 
 def digest_of_rest(engine, expected, token=None):
@@ -82,16 +92,30 @@ def test_control_another_row_is_seen(program, folder, left, expected):
     engine.kill()
 
 
-def test_sidecars_and_the_manifest_need_not_be_made_anew(program, folder, left, expected):
-    """As after a copy to another machine that keeps times: nothing is refused."""
-    manifest = str(left / "corpus.rpm")
-    engine = serve(program, folder, left, "--state", left / "state.token", manifest=manifest)
+def test_older_sidecars_and_manifests_are_refused(program, folder, untouched):
+    """By name, with the command that makes new ones; with these a run goes on, as above."""
+    config = json.loads((untouched / "config.yaml").read_text())
+    plan = "plan", "-c", untouched / "config.yaml"
+    code, said = refused(program, *plan, texts=["0-0.bin.rpx", "older ringpack"])
+    assert code == "RP_E_VERSION" and config["sources"], said
+    texts = "corpus.rpm", "older ringpack", "ringpack index -c CONFIG"
+    refused(program, *plan, "--index", untouched / "corpus.rpm", texts=texts)
+    refused(program, *plan, "--manifest", untouched / "corpus.rpm", texts=texts)
+    made = run(program, "index", *plan[1:], "-o", untouched / "corpus.rpm")
+    assert made.returncode == 0 and "older ringpack" in made.stdout, made.stderr
+    assert run(program, *plan, "--manifest", untouched / "corpus.rpm").returncode == 0
+
+
+def test_a_state_goes_on_with_the_index_of_the_corpus(program, folder, left, expected):
+    """The fingerprints of the release are those of this one, by each kind of index."""
+    index = str(left / "corpus.rpi")
+    engine = serve(program, folder, left, "--state", left / "state.token", index=index)
     assert digest_of_rest(engine, expected) == wanted_of_rest(expected)
     assert engine.wait() == 0, engine.log()
 
 
-@pytest.mark.parametrize("manifest", [None, "corpus.rpm"])
-def test_control_a_frozen_sidecar_knows_its_tokens(program, folder, left, expected, manifest):
+@pytest.mark.parametrize("index", [None, "corpus.rpi"])
+def test_control_an_index_knows_its_tokens(program, folder, left, expected, index):
     """Another token ends the engine, so that sidecars are read, and not left aside as foreign."""
     file = left / "corpus" / "0-0.bin"
     content = bytearray(file.read_bytes())
@@ -99,7 +123,7 @@ def test_control_a_frozen_sidecar_knows_its_tokens(program, folder, left, expect
     file.write_bytes(content)
     nanoseconds = expected["mtime_ns"]["0-0.bin"]
     os.utime(file, ns=(nanoseconds, nanoseconds))
-    changes = {"manifest": str(left / manifest)} if manifest else {}
+    changes = {"index": str(left / index)} if index else {}
     engine = serve(program, folder, left, wait=False, **changes)
     assert engine.wait() == 2, engine.log()
     assert re.search(r"error RP_E_\w+: .*0-0\.bin.* hash", engine.log()), engine.log()

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
+#include "alerts/alert.h"
 #include "base/bits.h"
-#include "server/alert.h"
 
 #define SECOND UINT64_C(1000000000)
 #define LOOK (SECOND / 10)
@@ -20,7 +20,8 @@
 static const struct rp_alert_limits limits = {
     .starved_ns = SECOND / 2, .skew_rows = 100, .free_bytes = 10 * GIB};
 
-static const struct rp_alert_view calm = {.is_running = true, .free_bytes = 100 * GIB};
+static const struct rp_alert_view calm = {
+    .answers = true, .is_running = true, .free_bytes = 100 * GIB};
 
 static enum rp_alert_sign sign_of(enum rp_alert_kind kind, struct rp_alert_view view)
 {
@@ -58,15 +59,32 @@ static void each_kind_has_its_limits(void **state)
     assert_int_equal(sign_of(RP_ALERT_DISK_FREE, view), RP_SIGN_UNSURE);
 
     view.save_failed = view.copy_failed = view.engine_failed = true;
-    for (enum rp_alert_kind kind = RP_ALERT_SAVE_FAILED; kind < RP_ALERT_KINDS; kind++)
+    for (enum rp_alert_kind kind = RP_ALERT_SAVE_FAILED; kind <= RP_ALERT_ENGINE_FAILED; kind++)
         assert_int_equal(sign_of(kind, view), RP_SIGN_BAD);
+}
+
+static void an_engine_that_does_not_answer_is_known_to_be_silent_alone(void **state)
+{
+    (void)state;
+    struct rp_alert_view view = {
+        .free_bytes = 0, .save_failed = true, .copy_failed = true, .silent_ns = 1};
+    assert_int_equal(sign_of(RP_ALERT_STARVED, view), RP_SIGN_UNSURE);
+    assert_int_equal(sign_of(RP_ALERT_SKEW, view), RP_SIGN_UNSURE);
+    assert_int_equal(sign_of(RP_ALERT_DISK_FREE, view), RP_SIGN_BAD);
+    assert_int_equal(sign_of(RP_ALERT_SAVE_FAILED, view), RP_SIGN_UNSURE);
+    assert_int_equal(sign_of(RP_ALERT_COPY_FAILED, view), RP_SIGN_UNSURE);
+    assert_int_equal(sign_of(RP_ALERT_ENGINE_SILENT, view), RP_SIGN_UNSURE);
+    view.silent_ns = RP_ALERT_SILENCE_NS - 1;
+    assert_int_equal(sign_of(RP_ALERT_ENGINE_SILENT, view), RP_SIGN_UNSURE);
+    view.silent_ns = RP_ALERT_SILENCE_NS;
+    assert_int_equal(sign_of(RP_ALERT_ENGINE_SILENT, view), RP_SIGN_BAD);
 }
 
 static void without_a_limit_nothing_is_bad(void **state)
 {
     static const struct rp_alert_limits none = {0};
     struct rp_alert_view view = {
-        .is_running = true, .starved_ns = UINT64_MAX, .skew_rows = UINT64_MAX};
+        .answers = true, .is_running = true, .starved_ns = UINT64_MAX, .skew_rows = UINT64_MAX};
     (void)state;
     for (enum rp_alert_kind kind = 0; kind < RP_ALERT_KINDS; kind++)
         assert_int_equal(rp_alert_sign(kind, &none, &view), RP_SIGN_GOOD);
@@ -140,6 +158,46 @@ static void a_command_that_is_owed_is_run_while_the_alert_lasts(void **state)
     assert_int_equal(look(&one, RP_SIGN_BAD, 1000 * SECOND), RP_ALERT_NOTHING);
     assert_int_equal(one.alert.times, 2);
     assert_int_equal(one.alert.commands, 2);
+}
+
+/* ---- pauses ---------------------------------------------------------------------------------- */
+
+/* A trainer that waits for exactly as long as the limit, and begins at any moment, is seen. */
+static void every_wait_of_the_limit_is_seen(void **state)
+{
+    static const struct rp_alert none[RP_ALERT_KINDS];
+    static const uint64_t waits[] = {SECOND / 2, 2 * SECOND, 60 * SECOND};
+    (void)state;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(waits); i++)
+        for (uint64_t begin = 0; begin < 2 * SECOND; begin += LOOK / 10) {
+            const struct rp_alert_limits limit = {.starved_ns = waits[i]};
+            uint64_t end = begin + waits[i] + LOOK, now = 0, checks = 0, longest = 0;
+            for (; now <= end; checks++) {
+                struct rp_alert_view view = calm;
+                view.starved_ns = now > begin ? now - begin : 0;
+                longest = rp_max_u64(longest, view.starved_ns);
+                now += rp_alert_pause_ns(&limit, &view, none);
+            }
+            assert_true(longest >= waits[i]);
+            assert_true(checks < 4 + (waits[i] / 2 + LOOK) / LOOK + 2 * end / SECOND + 4);
+        }
+}
+
+static void a_check_a_second_is_enough_where_nothing_is_near(void **state)
+{
+    struct rp_alert alerts[RP_ALERT_KINDS] = {{.state = RP_ALERT_QUIET}};
+    struct rp_alert_view view = calm;
+    (void)state;
+    static const struct rp_alert_limits slow = {.starved_ns = 60 * SECOND, .skew_rows = 10};
+    assert_int_equal(rp_alert_pause_ns(&slow, &view, alerts), SECOND);
+    view.starved_ns = 3600 * SECOND; /* an alert that lasts */
+    assert_int_equal(rp_alert_pause_ns(&slow, &view, alerts), SECOND);
+    alerts[RP_ALERT_SKEW].bad_since_ns = 1;
+    assert_int_equal(rp_alert_pause_ns(&slow, &view, alerts), LOOK);
+    alerts[RP_ALERT_SKEW].state = RP_ALERT_RAISED;
+    assert_int_equal(rp_alert_pause_ns(&slow, &view, alerts), SECOND);
+    static const struct rp_alert_limits fast = {.starved_ns = 10};
+    assert_int_equal(rp_alert_pause_ns(&fast, &view, alerts), LOOK);
 }
 
 /* ---- a week ---------------------------------------------------------------------------------- */
@@ -262,11 +320,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_kind_has_its_limits),
+        cmocka_unit_test(an_engine_that_does_not_answer_is_known_to_be_silent_alone),
         cmocka_unit_test(without_a_limit_nothing_is_bad),
         cmocka_unit_test(an_incident_is_told_once),
         cmocka_unit_test(skew_must_last),
         cmocka_unit_test(fifty_alerts_run_one_command),
         cmocka_unit_test(a_command_that_is_owed_is_run_while_the_alert_lasts),
+        cmocka_unit_test(every_wait_of_the_limit_is_seen),
+        cmocka_unit_test(a_check_a_second_is_enough_where_nothing_is_near),
         cmocka_unit_test(every_incident_of_a_week_is_told_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

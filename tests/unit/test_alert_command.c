@@ -18,16 +18,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "alerts/command.h"
+#include "alerts/disk_watch.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "server/alert_command.h"
-#include "server/disk_watch.h"
 
 #define MS UINT64_C(1000000)
 
 static const struct rp_alert_patience long_patience = {60000 * MS, 60000 * MS},
-                                      short_patience = {200 * MS, 100 * MS};
+                                      short_patience = {200 * MS, 100 * MS},
+                                      ending_patience = {60000 * MS, 100 * MS};
 static char folder[] = "/tmp/rp-alert-XXXXXX";
 
 static char *path_of(const char *name)
@@ -65,8 +66,11 @@ static struct rp_alert_command *open_command(const char *text,
 {
     struct rp_alert_command *command = NULL;
     struct rp_error error = {0};
-    if (rp_alert_command_open(&command, text, patience, &error) < 0)
+    char *program;
+    if (rp_alert_command_find(&program, text, &error) < 0 ||
+        rp_alert_command_open(&command, text, program, patience, -1, &error) < 0)
         fail_msg("%s", error.message);
+    free(program);
     return command;
 }
 
@@ -81,9 +85,9 @@ static void run(struct rp_alert_command *command, enum rp_alert_kind kind)
 
 static void wait_failures(struct rp_alert_command *command, enum rp_alert_kind kind, uint64_t count)
 {
-    while (rp_alert_command_failures(command, kind) < count)
+    while (rp_alert_command_counts(command, kind).failures < count)
         rp_sleep_ns(5 * MS);
-    assert_int_equal(rp_alert_command_failures(command, kind), count);
+    assert_int_equal(rp_alert_command_counts(command, kind).failures, count);
 }
 
 static void a_command_gets_what_it_needs_and_no_more(void **state)
@@ -120,6 +124,19 @@ static void a_command_gets_what_it_needs_and_no_more(void **state)
     free(program);
 }
 
+/* Returns when the process is gone, or a zombie. */
+static void wait_gone(pid_t pid)
+{
+    char *path = rp_format("/proc/%d/cmdline", (int)pid), byte;
+    for (ssize_t bytes = 1; bytes > 0; rp_sleep_ns(5 * MS)) { /* of a zombie it is empty */
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        bytes = fd >= 0 ? read(fd, &byte, 1) : 0;
+        if (fd >= 0)
+            close(fd);
+    }
+    free(path);
+}
+
 static void what_hangs_is_killed_with_its_children(void **state)
 {
     (void)state;
@@ -130,20 +147,12 @@ static void what_hangs_is_killed_with_its_children(void **state)
     char *told = wait_for("told");
     pid_t child = (pid_t)strtol(told, NULL, 10);
     wait_failures(command, RP_ALERT_STARVED, 1);
-    char *path = rp_format("/proc/%d/cmdline", (int)child), *text = NULL;
-    for (size_t bytes = 1; bytes > 0; rp_sleep_ns(5 * MS)) { /* of a zombie it is empty */
-        bytes = 0;
-        free(text);
-        text = NULL;
-        (void)!rp_file_read_all(path, 4096, &text, &bytes, NULL);
-    }
+    wait_gone(child);
     run(command, RP_ALERT_STARVED); /* the next one is run all the same */
     wait_failures(command, RP_ALERT_STARVED, 2);
     free(told);
     told = wait_for("told");
     rp_alert_command_close(command);
-    free(text);
-    free(path);
     free(told);
     free(program);
 }
@@ -163,12 +172,12 @@ static void what_has_left_its_process_group_is_killed(void **state)
     free(program);
 }
 
-static void an_engine_that_ends_starts_what_is_wanted_and_leaves_it(void **state)
+static void at_the_end_what_is_wanted_is_run(void **state)
 {
     (void)state;
-    char *program = write_program("leave", "#!/bin/sh\ncd \"${0%/*}\"\nsleep 0.5\n"
-                                           "echo $RINGPACK_ALERT > new && mv new told\n");
-    struct rp_alert_command *command = open_command(program, &short_patience);
+    char *program = write_program("last", "#!/bin/sh\ncd \"${0%/*}\"\nsleep 0.2\n"
+                                          "echo $RINGPACK_ALERT > new && mv new told\n");
+    struct rp_alert_command *command = open_command(program, &long_patience);
     run(command, RP_ALERT_ENGINE_FAILED);
     rp_alert_command_close(command);
     char *told = wait_for("told");
@@ -177,21 +186,43 @@ static void an_engine_that_ends_starts_what_is_wanted_and_leaves_it(void **state
     free(program);
 }
 
+static void what_takes_longer_at_the_end_is_killed_with_its_children(void **state)
+{
+    (void)state;
+    char *program = write_program("long", "#!/bin/sh\ncd \"${0%/*}\"\n(sleep 5; echo > late) &\n"
+                                          "echo $! > new && mv new told\nwait\n");
+    struct rp_alert_command *command = open_command(program, &ending_patience);
+    run(command, RP_ALERT_STARVED);
+    char *told = wait_for("told");
+    pid_t child = (pid_t)strtol(told, NULL, 10);
+    pid_t pid;
+    while ((pid = rp_alert_command_counts(command, RP_ALERT_STARVED).pid) == 0)
+        rp_sleep_ns(5 * MS);
+    assert_int_equal(getpgid(child), pid);
+    rp_alert_command_close(command);
+    wait_gone(child);
+    wait_gone(pid);
+    char *late = path_of("late");
+    assert_int_equal(access(late, F_OK), -1);
+    free(late);
+    free(told);
+    free(program);
+}
+
 static void a_program_that_cannot_be_run_is_named(void **state)
 {
     static const char *const texts[] = {"no-such-program", "/no/such,-x", "", ",x", "mail -s x"};
-    struct rp_alert_command *command;
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct rp_error error = {0};
-        assert_int_equal(rp_alert_command_open(&command, texts[i], &long_patience, &error),
-                         -RP_E_CONFIG);
+        char *found;
+        assert_int_equal(rp_alert_command_find(&found, texts[i], &error), -RP_E_CONFIG);
         char *named = rp_format("no program `%.*s`", (int)strcspn(texts[i], ","), texts[i]);
         assert_non_null(strstr(error.message, named));
         free(named);
     }
     char *program = write_program("fails", "#!/bin/sh\nexit 3\n");
-    command = open_command(program, &long_patience);
+    struct rp_alert_command *command = open_command(program, &long_patience);
     run(command, RP_ALERT_SKEW);
     wait_failures(command, RP_ALERT_SKEW, 1);
     unlink(program);
@@ -200,7 +231,7 @@ static void a_program_that_cannot_be_run_is_named(void **state)
     free(write_program("fails", "echo no shell\n"));
     run(command, RP_ALERT_SKEW);
     wait_failures(command, RP_ALERT_SKEW, 3);
-    assert_int_equal(rp_alert_command_failures(command, RP_ALERT_STARVED), 0);
+    assert_int_equal(rp_alert_command_counts(command, RP_ALERT_STARVED).failures, 0);
     rp_alert_command_close(command);
     unlink(program);
     free(program);
@@ -281,7 +312,8 @@ int main(void)
         cmocka_unit_test(a_command_gets_what_it_needs_and_no_more),
         cmocka_unit_test(what_hangs_is_killed_with_its_children),
         cmocka_unit_test(what_has_left_its_process_group_is_killed),
-        cmocka_unit_test(an_engine_that_ends_starts_what_is_wanted_and_leaves_it),
+        cmocka_unit_test(at_the_end_what_is_wanted_is_run),
+        cmocka_unit_test(what_takes_longer_at_the_end_is_killed_with_its_children),
         cmocka_unit_test(a_program_that_cannot_be_run_is_named),
         cmocka_unit_test(nobody_waits_for_a_disk_that_hangs),
         cmocka_unit_test(a_look_that_fails_is_no_answer),

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 
+#include "corpus/corpus_struct.h"
 #include "flow/cached.h"
 #include "flow/flow_struct.h"
 #include "flow/residency.h"
@@ -48,6 +49,8 @@ static void open_mixed(struct kit *kit)
                                                                            OBJECT_SHARD);
     shard->url = "store://object";
     shard->identity = "1";
+    kit->corpus->sources[OBJECT_SHARD].objects = 1;
+    kit->corpus->sources[OBJECT_SHARD].segments[0]->shape.objects = 1;
     assert_int_equal(rp_corpus_file_bytes(kit->corpus),
                      rp_corpus_shard(kit->corpus, FILE_SHARD)->bytes);
 }

@@ -73,6 +73,7 @@ static const char *const every_key[][2] = {
     {"io", "pread"},
     {"direct", "off"},
     {"verify_blocks", "on"},
+    {"index", "/m.rpi"},
     {"manifest", "/m"},
     {"index_dir", "/i"},
     {"cache_dir", "/c"},
@@ -132,8 +133,7 @@ static void check_every_key(void)
     assert_int_equal(config.io, RP_IO_PREAD);
     assert_int_equal(config.direct, RP_SWITCH_OFF);
     assert_int_equal(config.verify_blocks, RP_SWITCH_ON);
-    assert_string_equal(config.manifest, "/m");
-    assert_string_equal(config.index_dir, "/i");
+    assert_string_equal(config.index, "/m.rpi");
     assert_string_equal(config.cache_dir, "/c");
     assert_true(config.cache_bytes == 1ull << 40);
     assert_string_equal(config.run_dir, "/r");
@@ -167,13 +167,14 @@ static void every_key_is_read_and_set(void **state)
         used += (size_t)snprintf(text + used, sizeof text - used, "%s: %s\n", every_key[i][0],
                                  every_key[i][1]);
     must(read_text(text));
-    config.ignores_manifest = true; /* it is not there */
+    config.ignores_index = true; /* it is not there */
+    leave_older_names();
     must(rp_config_finish(&config, &error));
     check_every_key();
 
     rp_config_free(&config);
     rp_config_init(&config);
-    config.ignores_manifest = true;
+    config.ignores_index = true;
     for (size_t i = 0; i < keys; i++) {
         char option[64];
         snprintf(option, sizeof option, "%s", every_key[i][0]);
@@ -181,6 +182,7 @@ static void every_key_is_read_and_set(void **state)
             *c = *c == '_' ? '-' : *c;
         must(rp_config_set(&config, option, every_key[i][1], &error));
     }
+    leave_older_names();
     must(rp_config_finish(&config, &error));
     check_every_key();
 }
@@ -224,7 +226,7 @@ static void sources_are_expanded_in_canonical_order(void **state)
 static void a_pattern_names_each_shard_once(void **state)
 {
     (void)state;
-    static const char *const files[] = {"pat/a.bin", "pat/a.idx", "pat/a.bin.rpx", "pat/b.npy"};
+    static const char *const files[] = {"pat/a.bin", "pat/a.idx", "pat/a.bin.rpi", "pat/b.npy"};
     assert_int_equal(mkdir("pat", 0700) | mkdir("pat/folder.bin", 0700), 0);
     assert_int_equal(symlink("nowhere", "pat/gone.bin"), 0);
     for (size_t i = 0; i < RP_ARRAY_COUNT(files); i++)

@@ -8,7 +8,7 @@
 #include <glob.h>
 
 #include "base/bits.h"
-#include "corpus/sidecar.h"
+#include "corpus/index/index.h"
 
 #define EOS 9
 
@@ -52,12 +52,13 @@ static void check_directory(const char *pattern)
     if (glob(pattern, 0, NULL, &found) != 0)
         return;
     for (size_t i = 0; i < found.gl_pathc; i++) {
-        struct rp_sidecar sidecar;
+        struct rp_index *index;
+        struct rp_index_record record;
         struct rp_error error;
-        assert_true(strcmp(found.gl_pathv[i] + strlen(found.gl_pathv[i]) - 4, ".rpx") == 0);
-        if (rp_sidecar_open(&sidecar, found.gl_pathv[i], path, &error) < 0)
+        assert_true(strcmp(found.gl_pathv[i] + strlen(found.gl_pathv[i]) - 4, ".rpi") == 0);
+        if (rp_sidecar_open(&index, &record, found.gl_pathv[i], path, &error) < 0)
             fail_msg("%s", error.message);
-        rp_sidecar_close(&sidecar);
+        rp_index_close(index);
     }
     globfree(&found);
 }
@@ -72,7 +73,7 @@ static int index_it(struct rp_error *error)
     system_orders.armed = false;
     if (memory_orders)
         memory_orders->process = 0;
-    check_directory("*.rpx*");
+    check_directory("*.rpi*");
     system_orders.armed = armed;
     if (memory_orders)
         memory_orders->process = process;
@@ -118,8 +119,8 @@ static void put_shards(void)
         tokens[i] = (uint16_t)(i % 251);
     put_file("s.bin", tokens, sizeof tokens);
     put_megatron("m", 8, 2, lengths, 3);
-    (void)unlink("s.bin.rpx");
-    (void)unlink("m.bin.rpx");
+    (void)unlink("s.bin.rpi");
+    (void)unlink("m.bin.rpi");
 }
 
 static void for_both(int (*operate)(struct rp_error *error))

@@ -52,13 +52,13 @@ static void test_survives_a_move(void **state)
     assert_int_not_equal(a.full.low, 0);
     assert_int_equal(mkdir("elsewhere", 0700), 0);
     assert_int_equal(
-        rename("a.bin", "elsewhere/b.bin") | rename("a.bin.rpx", "elsewhere/b.bin.rpx"), 0);
+        rename("a.bin", "elsewhere/b.bin") | rename("a.bin.rpi", "elsewhere/b.bin.rpi"), 0);
     struct timespec old[2] = {{1, 0}, {1, 0}};
     assert_int_equal(utimensat(AT_FDCWD, "elsewhere/b.bin", old, 0), 0);
     struct rp_fingerprint b = fingerprint_of("elsewhere/b.bin");
     assert_true(rp_hash128_equal(a.sampled, b.sampled));
     assert_true(rp_hash128_equal(a.full, b.full));
-    assert_int_equal(unlink("elsewhere/b.bin.rpx"), 0);
+    assert_int_equal(unlink("elsewhere/b.bin.rpi"), 0);
     b = fingerprint_of("elsewhere/b.bin");
     assert_true(rp_hash128_equal(a.sampled, b.sampled));
     assert_int_equal(b.full.low | b.full.high, 0);

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 
 #include "checkpoint/dir.h"
-#include "server/disk_watch.h"
+#include "alerts/disk_watch.h"
 
 #define NOT_HERE 77
 

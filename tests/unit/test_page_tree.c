@@ -5,7 +5,7 @@
 
 #include <sys/mman.h>
 
-#include "corpus/manifest/page_tree.h"
+#include "corpus/index/page_tree.h"
 #include "descriptor_zero.h"
 
 #define PAGE ((uint64_t)RP_BLOCK_BYTES)
@@ -29,7 +29,7 @@ static struct area make(uint64_t pages)
     area.hashes = (uint64_t *)(void *)(area.data + pages * PAGE);
     area.data[0] = 1;
     area.data[(pages - 1) * PAGE + 4095] = 2;
-    rp_tree_hash_pages(area.data, 0, pages, area.hashes);
+    rp_tree_hash_pages(area.data, pages * PAGE, 0, pages, area.hashes);
     area.root = rp_tree_finish(pages, area.hashes);
     return area;
 }
@@ -38,7 +38,7 @@ static struct rp_tree open_tree(const struct area *area)
 {
     struct rp_tree tree;
     struct rp_error error;
-    assert_int_equal(rp_tree_over(&tree, area->data, area->pages, area->root, &error), 0);
+    assert_int_equal(rp_tree_over(&tree, area->data, area->pages * PAGE, area->root, &error), 0);
     return tree;
 }
 
@@ -107,9 +107,32 @@ static void test_what_was_verified_is_verified_again(void **state)
     munmap(area.data, area.bytes);
 }
 
+/* The last page may be short, and its hashes follow it at once. */
+static void test_a_short_page(void **state)
+{
+    (void)state;
+    static uint64_t words[512 + 3 + 2]; /* a page, 24 bytes, and two hashes */
+    uint8_t *data = (uint8_t *)words;
+    struct rp_tree tree;
+    struct rp_error error;
+    words[513] = 7;
+    rp_tree_hash_pages(data, PAGE + 24, 0, 2, words + 515);
+    struct rp_hash128 root = rp_tree_finish(2, words + 515);
+    for (uint64_t flip = 0; flip <= PAGE + 24; flip += 8) {
+        data[flip] ^= 1; /* the last one: of the hash after the data */
+        assert_int_equal(rp_tree_over(&tree, data, PAGE + 24, root, &error), 0);
+        assert_int_equal(tree.pages, 2);
+        assert_int_equal(rp_tree_verify(&tree, 0), flip > PAGE - 8 && flip < PAGE + 24);
+        assert_int_equal(rp_tree_verify(&tree, PAGE), flip < PAGE);
+        rp_tree_close(&tree);
+        data[flip] ^= 1;
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_short_page),
         cmocka_unit_test(test_damage_at_every_level),
         cmocka_unit_test(test_what_was_verified_is_verified_again),
     };

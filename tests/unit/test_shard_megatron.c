@@ -381,8 +381,8 @@ static void check_lengths(const struct rp_opened *opened, enum oddity oddity, ui
 {
     for (uint64_t d = ODD % step; d < LARGE; d += d >= ODD && d < ODD + 3 ? 1 : step) {
         uint64_t expected = odd_tokens(oddity, d), tokens = UINT64_MAX, offset;
-        rp_shard_expect(opened, d);
-        assert_int_equal(rp_shard_length(opened, d), expected);
+        rp_documents_expect(opened->segment, d);
+        assert_int_equal(rp_documents_length(opened->segment, d), expected);
         rp_shard_locate(opened, d, &tokens, &offset);
         assert_int_equal(tokens, expected);
     }
@@ -399,17 +399,17 @@ static void test_what_is_learnt_changes_no_length(void **state)
         struct rp_error error;
         put_large(oddity);
         assert_int_equal(rp_shard_open(&opened, "large", 0, &options, &error), 0);
-        assert_false(rp_shard_is_known(&opened, 0));
+        assert_false(rp_documents_is_plain(opened.segment, 0));
         for (int i = 0; i < 2000; i++) {
             if (i % 100 == 0)
                 check_lengths(&opened, oddity, 4099);
-            rp_shard_learn(&opened, LARGE - 1);
+            rp_documents_learn(opened.segment, LARGE - 1);
         }
         check_lengths(&opened, oddity, 1);
-        assert_true(rp_shard_is_known(&opened, ODD - 1));
-        assert_int_equal(rp_shard_is_known(&opened, ODD), oddity == NOTHING_ODD);
-        assert_int_equal(rp_shard_is_known(&opened, LARGE - 1), oddity == NOTHING_ODD);
-        assert_false(rp_shard_is_known(&opened, LARGE));
+        assert_true(rp_documents_is_plain(opened.segment, ODD - 1));
+        assert_int_equal(rp_documents_is_plain(opened.segment, ODD), oddity == NOTHING_ODD);
+        assert_int_equal(rp_documents_is_plain(opened.segment, LARGE - 1), oddity == NOTHING_ODD);
+        assert_false(rp_documents_is_plain(opened.segment, LARGE));
         rp_shard_close(&opened);
     }
 }

@@ -5,7 +5,8 @@
 
 #include <errno.h>
 
-#include "corpus/sidecar.h"
+#include "corpus/index/index.h"
+#include "../fakes/index_image.h"
 #include "descriptor_zero.h"
 
 #define TOKENS 5000
@@ -38,40 +39,66 @@ static int open_it(struct rp_error *error)
 
 #define DOCUMENTS (TOKENS / 37 + 1)
 #define BLOCKS 3
-#define TABLE_AT (256 + 8 * BLOCKS)
 #define TABLE_BYTES (8 * DOCUMENTS + 4 * DOCUMENTS) /* of so many: a multiple of 8 */
 
+/* One source, one segment, one shard: INDEX.md, number by number. */
 static void test_layout(void **state)
 {
     (void)state;
     static uint8_t bytes[1 << 16];
     put_sidecar();
-    size_t count = get_file("s.bin.rpx", bytes, sizeof bytes);
-    assert_int_equal(count, TABLE_AT + TABLE_BYTES + 8);
-    uint64_t words[22];
-    memcpy(words, bytes, sizeof words);
-    assert_memory_equal(bytes, "\x89RPX\r\n\x1a\n", 8);
-    assert_int_equal(words[1], 2 | (uint64_t)4096 << 32);
-    assert_int_equal(words[2], RP_FORMAT_RAW | (uint64_t)RP_TOKEN_U16 << 32);
-    assert_int_equal(words[3], EOS);
-    assert_int_equal(words[4], sizeof tokens);
-    assert_int_equal(words[6], TOKENS);
-    assert_int_equal(words[7], DOCUMENTS);
-    assert_int_equal(words[8], 36);
-    assert_int_equal(words[9], BLOCKS);
-    assert_int_equal(words[10], TABLE_BYTES);
-    assert_int_equal(words[18], 1); /* extents, no spans */
-    uint64_t hash = rp_hash64((const uint8_t *)tokens + 8192, sizeof tokens - 8192), place;
-    assert_memory_equal(bytes + 256 + 16, &hash, 8);
-    memcpy(&place, bytes + TABLE_AT + 8, 8);
-    assert_int_equal(place, 2 * (EOS + 1));
-    uint32_t length;
-    memcpy(&length, bytes + TABLE_AT + 8 * DOCUMENTS + 4, 4);
-    assert_int_equal(length, 37);
-    hash = rp_hash64(bytes + TABLE_AT, TABLE_BYTES);
-    assert_memory_equal(bytes + TABLE_AT + TABLE_BYTES, &hash, 8);
-    struct rp_hash128 root = rp_hash128(&hash, 8);
-    assert_memory_equal(bytes + 160, &root, 16);
+    size_t count = get_file("s.bin.rpi", bytes, sizeof bytes);
+    uint64_t words[8];
+    assert_memory_equal(bytes, "\x89RPI\r\n\x1a\n", 8);
+    assert_int_equal(rp_load_u64(bytes + 8), 1 | (uint64_t)4096 << 32);
+    uint8_t *slot = bytes + 128, *head = bytes + rp_load_u64(slot + 8);
+    assert_int_equal(rp_load_u64(slot), 1);
+    assert_int_equal(head + rp_load_u64(slot + 16) - bytes, count);
+    struct rp_hash128 root = rp_hash128(head, rp_load_u64(slot + 16));
+    assert_memory_equal(slot + 32, &root, 16);
+    const uint8_t *source = head + 128, *segment = source + 128;
+    assert_int_equal(rp_load_u64(source), DOCUMENTS);
+    assert_int_equal(rp_load_u64(source + 8), TOKENS);
+    assert_int_equal(rp_load_u64(source + 24), sizeof tokens);
+    memcpy(words, segment, sizeof words);
+    assert_int_equal(words[0], 256);
+    assert_int_equal(words[1], DOCUMENTS);
+    assert_int_equal(words[4], BLOCKS);
+    assert_int_equal(words[5], 1);                     /* its path is empty */
+    assert_int_equal(words[6], 1 | (uint64_t)1 << 32); /* a shard; extents, no spans */
+    const uint8_t *data = bytes + 256, *record = data + TABLE_BYTES;
+    assert_int_equal(rp_load_u64(data + 8), 2 * (EOS + 1));
+    assert_int_equal(rp_load_u32(data + 8 * DOCUMENTS + 4), 37);
+    assert_int_equal(rp_load_u64(record), sizeof tokens);
+    assert_int_equal(rp_load_u64(record + 8), 0); /* of any file with this content */
+    assert_int_equal(rp_load_u64(record + 48), RP_FORMAT_RAW | (uint64_t)RP_TOKEN_U16 << 32);
+    assert_int_equal(rp_load_u64(record + 56), EOS);
+    assert_int_equal(rp_load_u64(record + 72), 36);
+    uint64_t hash = rp_hash64(data, TABLE_BYTES);
+    root = rp_hash128(&hash, 8); /* of the table alone, which the fingerprint covers */
+    assert_memory_equal(record + 224, &root, 16);
+    /* documents before the shard and of it; buckets 0 to 3 of 136 >> 6, and one for the end */
+    const uint8_t *first = record + 320, *blocks = first + 16 + 24;
+    assert_int_equal(rp_load_u64(first + 8), DOCUMENTS);
+    hash = rp_hash64((const uint8_t *)tokens + 8192, sizeof tokens - 8192);
+    assert_memory_equal(blocks + 16, &hash, 8);
+    root = rp_hash128(blocks, 8 * BLOCKS);
+    assert_memory_equal(record + 80, &root, 16);
+    size_t data_bytes = (size_t)(blocks - data) + 8 * BLOCKS + 8;
+    hash = rp_hash64(data, data_bytes);
+    assert_memory_equal(data + data_bytes, &hash, 8);
+    root = rp_hash128(&hash, 8);
+    assert_memory_equal(segment + 64, &root, 16);
+    assert_ptr_equal(data + data_bytes + 8, head);
+}
+
+static int open_sidecar(const char *path, const char *token_path, struct rp_error *error)
+{
+    struct rp_index *index;
+    struct rp_index_record record;
+    int code = rp_sidecar_open(&index, &record, path, token_path, error);
+    rp_index_close(index);
+    return code;
 }
 
 static void test_every_bit_and_every_truncation(void **state)
@@ -80,96 +107,91 @@ static void test_every_bit_and_every_truncation(void **state)
     static uint8_t bytes[1 << 16];
     struct rp_error error;
     put_sidecar();
-    size_t count = get_file("s.bin.rpx", bytes, sizeof bytes);
+    size_t count = get_file("s.bin.rpi", bytes, sizeof bytes);
     for (size_t bit = 0; bit < 8 * count; bit++) {
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        put_file("s.bin.rpx", bytes, count);
-        struct rp_sidecar sidecar;
-        if (rp_sidecar_open(&sidecar, "s.bin.rpx", "s.bin", &error) >= 0)
+        put_file("s.bin.rpi", bytes, count);
+        if (open_sidecar("s.bin.rpi", "s.bin", &error) >= 0)
             fail_msg("bit %zu of byte %zu is not checked", bit % 8, bit / 8);
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
     for (size_t cut = 0; cut < count; cut++) {
-        put_file("s.bin.rpx", bytes, cut);
+        put_file("s.bin.rpi", bytes, cut);
         assert_true(open_it(&error) < 0);
-        assert_says(&error, "s.bin.rpx|ringpack index s.bin");
+        assert_says(&error, "s.bin.rpi|ringpack index s.bin");
     }
-    put_file("s.bin.rpx", bytes, count + 1);
-    assert_true(open_it(&error) < 0);
-    put_file("s.bin.rpx", bytes, count);
+    put_file("s.bin.rpi", bytes, count + 1);
+    assert_int_equal(open_it(&error), 0); /* as an append leaves it that did not finish */
+    put_file("s.bin.rpi", bytes, count);
     assert_int_equal(open_it(&error), 0); /* the control */
 }
 
-/* Make the hashes right that damage has made wrong. */
-static void mend(uint8_t *bytes)
+static void check_answers(struct rp_error *error)
 {
-    uint64_t page = rp_hash64(bytes + TABLE_AT, TABLE_BYTES);
-    memcpy(bytes + TABLE_AT + TABLE_BYTES, &page, 8);
-    struct rp_hash128 root = rp_hash128(&page, 8);
-    memcpy(bytes + 160, &root, 16);
-    struct rp_hash128 header = rp_hash128(bytes, 240);
-    memcpy(bytes + 240, &header, 16);
+    struct rp_corpus *corpus;
+    if (open_one(&corpus, "s.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, error) < 0)
+        return;
+    const struct rp_source *source = rp_corpus_source(corpus, 0);
+    assert_int_equal(rp_source_documents(source), DOCUMENTS);
+    for (uint64_t d = 0; d < rp_source_documents(source); d++) {
+        struct rp_extent extent;
+        if (rp_source_extent(source, d, &extent, error) == 0)
+            assert_true(extent.byte_offset + extent.tokens * extent.width <= sizeof tokens);
+    }
+    rp_corpus_close(corpus);
 }
 
-/* Damage with a right hash: a writer with a bug, or a forger. */
+/* Damage with a right hash: a writer with a bug, or a forger. Of the slot, the head and the record,
+ * each word. */
 static void test_forged_values_never_reach_memory(void **state)
 {
     (void)state;
-    static uint8_t bytes[1 << 16];
+    static uint8_t bytes[1 << 16], forged[1 << 16];
     struct rp_error error;
     put_sidecar();
-    size_t count = get_file("s.bin.rpx", bytes, sizeof bytes);
+    size_t count = get_file("s.bin.rpi", bytes, sizeof bytes);
+    size_t head = (size_t)(image_head(bytes, 1) - bytes);
+    const size_t parts[][2] = {
+        {128, 160}, {head, count}, {256 + TABLE_BYTES, 256 + TABLE_BYTES + 320}};
     static const uint64_t values[] = {
         0, 1, 3, UINT64_MAX, UINT64_MAX / 8, UINT64_MAX / 8 + 1, INT64_MAX, 1u << 20};
-    for (size_t at = 12; at < 176; at += 4)
-        for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
-            uint8_t forged[256];
-            memcpy(forged, bytes, sizeof forged);
-            memcpy(forged + at, &values[v], at % 8 || at < 24 ? 4 : 8);
-            struct rp_hash128 hash = rp_hash128(forged, 240);
-            memcpy(forged + 240, &hash, 16);
-            FILE *file = fopen("s.bin.rpx", "r+b");
-            assert_int_equal(fwrite(forged, 1, sizeof forged, file), sizeof forged);
-            fclose(file);
-            struct rp_corpus *corpus;
-            if (open_one(&corpus, "s.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error) == 0) {
-                const struct rp_source *source = rp_corpus_source(corpus, 0);
-                assert_int_equal(rp_source_documents(source), DOCUMENTS);
-                for (uint64_t d = 0; d < rp_source_documents(source); d++) {
-                    struct rp_extent extent;
-                    if (rp_source_extent(source, d, &extent, &error) == 0)
-                        assert_true(extent.byte_offset + extent.tokens * extent.width <=
-                                    sizeof tokens);
-                }
-                rp_corpus_close(corpus);
+    for (size_t p = 0; p < 3; p++)
+        for (size_t at = parts[p][0]; at + 8 <= parts[p][1]; at += 4)
+            for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+                memcpy(forged, bytes, count);
+                memcpy(forged + at, &values[v], at % 8 ? 4 : 8);
+                image_mend(forged, count);
+                put_file("s.bin.rpi", forged, count);
+                check_answers(&error);
             }
-        }
-    /* A document outside the file, with right hashes: refused where it is used. */
-    uint64_t far = 1u << 30;
-    uint8_t place[8];
-    memcpy(place, bytes + TABLE_AT + 8, 8);
-    memcpy(bytes + TABLE_AT + 8, &far, 8);
-    mend(bytes);
-    put_file("s.bin.rpx", bytes, count);
+}
+
+/* With right hashes: refused where it is used. */
+static void test_a_document_outside_of_the_file(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1 << 16];
     struct rp_corpus *corpus;
     struct rp_extent extent;
-    assert_int_equal(open_one(&corpus, "s.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
-    const struct rp_source *source = rp_corpus_source(corpus, 0);
-    assert_int_equal(rp_source_extent(source, 1, &extent, &error), -RP_E_CORRUPT);
-    assert_says(&error, "document 1|s.bin|outside");
-    assert_int_equal(rp_source_extent(source, 2, &extent, &error), 0);
-    assert_int_equal(extent.tokens, 37);
-    rp_corpus_close(corpus);
-    /* One with more tokens than the file has. */
-    uint32_t length = UINT32_MAX;
-    memcpy(bytes + TABLE_AT + 8, place, 8);
-    memcpy(bytes + TABLE_AT + 8 * DOCUMENTS + 4, &length, 4);
-    mend(bytes);
-    put_file("s.bin.rpx", bytes, count);
-    assert_int_equal(open_one(&corpus, "s.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
-    source = rp_corpus_source(corpus, 0);
-    assert_int_equal(rp_source_extent(source, 1, &extent, &error), -RP_E_CORRUPT);
-    rp_corpus_close(corpus);
+    struct rp_error error;
+    put_sidecar();
+    size_t count = get_file("s.bin.rpi", bytes, sizeof bytes);
+    const uint64_t far = 1u << 30, near = 2 * (EOS + 1);
+    const uint32_t long_one = UINT32_MAX;
+    for (int i = 0; i < 2; i++) { /* its place; its length */
+        memcpy(bytes + 256 + 8, i == 0 ? &far : &near, 8);
+        memcpy(bytes + 256 + 8 * DOCUMENTS + 4,
+               i == 0 ? bytes + 256 + 8 * DOCUMENTS + 8 : (const uint8_t *)&long_one, 4);
+        image_mend(bytes, count);
+        put_file("s.bin.rpi", bytes, count);
+        assert_int_equal(open_one(&corpus, "s.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
+        const struct rp_source *source = rp_corpus_source(corpus, 0);
+        assert_int_equal(rp_source_extent(source, 1, &extent, &error), -RP_E_CORRUPT);
+        assert_says(&error, "document 1|s.bin|outside");
+        assert_int_equal(rp_source_extent(source, 2, &extent, &error), 0);
+        assert_int_equal(extent.tokens, 37);
+        rp_corpus_close(corpus);
+    }
 }
 
 static void test_a_count_of_documents_that_wraps_is_refused(void **state)
@@ -177,46 +199,46 @@ static void test_a_count_of_documents_that_wraps_is_refused(void **state)
     (void)state;
     static uint8_t bytes[1 << 16];
     struct rp_error error;
-    struct rp_sidecar sidecar;
     put_sidecar();
-    size_t count = get_file("s.bin.rpx", bytes, sizeof bytes);
-    for (unsigned sections = 1; sections <= 3; sections += 2) {
-        memset(bytes + 56, 0xff, 8); /* documents */
-        memset(bytes + 80, 0, 16);   /* bytes of the table, and of the index */
-        bytes[144] = (uint8_t)sections;
-        struct rp_hash128 hash = rp_hash128(bytes, 240);
-        memcpy(bytes + 240, &hash, 16);
-        put_file("s.bin.rpx", bytes, count);
-        assert_int_equal(rp_sidecar_open(&sidecar, "s.bin.rpx", "s.bin", &error), -RP_E_CORRUPT);
-        assert_says(&error, "bytes of the document table");
+    size_t count = get_file("s.bin.rpi", bytes, sizeof bytes);
+    for (uint32_t flags = 1; flags <= 3; flags += 2) {
+        uint8_t *segment = image_entry(image_head(bytes, 1), 1);
+        memset(segment + 8, 0xff, 8); /* documents */
+        memcpy(segment + 52, &flags, 4);
+        image_mend(bytes, count);
+        put_file("s.bin.rpi", bytes, count);
+        assert_int_equal(open_sidecar("s.bin.rpi", "s.bin", &error), -RP_E_CORRUPT);
+        assert_says(&error, "end of a segment|ringpack index s.bin");
     }
 }
 
-/* The version before had another table: refused by name, with the command. Without a table it is
- * the same file, so a Megatron shard need not be indexed again. */
-static void test_version_1(void **state)
+/* Versions before had files of their own: refused by name, with the command, and only until there
+ * is an index. */
+static void test_older_files_are_refused(void **state)
 {
     (void)state;
-    static uint8_t bytes[1 << 16];
+    static const uint8_t sidecar[300] = "\x89RPX\r\n\x1a\n\2";
+    static const uint8_t manifest[5000] = "\x89RPM\r\n\x1a\n\1";
     struct rp_error error;
     struct rp_corpus *corpus;
     put_sidecar();
-    size_t count = get_file("s.bin.rpx", bytes, sizeof bytes);
-    bytes[8] = 1;
-    mend(bytes);
-    put_file("s.bin.rpx", bytes, count);
-    assert_int_equal(open_it(&error), -RP_E_VERSION);
-    assert_says(&error, "s.bin.rpx|expected 2, found 1|ringpack index s.bin");
-    put_megatron("old", 8, 2, (const int32_t[]){3, 5}, 2);
-    assert_int_equal(rp_index_build("old", NULL, NULL, NULL, NULL, &error), 0);
-    count = get_file("old.bin.rpx", bytes, sizeof bytes);
-    bytes[8] = 1;
-    struct rp_hash128 hash = rp_hash128(bytes, 240);
-    memcpy(bytes + 240, &hash, 16);
-    put_file("old.bin.rpx", bytes, count);
-    assert_int_equal(open_one(&corpus, "old", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
-    assert_true(rp_corpus_fingerprint(corpus).full.low != 0);
+    assert_int_equal(unlink("s.bin.rpi"), 0);
+    put_file("s.bin.rpx", sidecar, sizeof sidecar);
+    assert_int_equal(open_one(&corpus, "s.bin", RP_FORMAT_RAW, RP_TOKEN_U16, EOS, &error),
+                     -RP_E_VERSION);
+    assert_says(&error, "s.bin.rpx|older ringpack|ringpack index s.bin");
+    put_sidecar();
+    assert_int_equal(open_one(&corpus, "s.bin", RP_FORMAT_RAW, RP_TOKEN_U16, EOS, &error), 0);
     rp_corpus_close(corpus);
+    assert_int_equal(unlink("s.bin.rpx"), 0);
+    put_file("old.rpm", manifest, sizeof manifest);
+    const char *shards[] = {"s.bin"};
+    struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    source.shards = shards;
+    source.shard_count = 1;
+    const struct rp_corpus_spec spec = {.sources = &source, .source_count = 1, .index = "old.rpm"};
+    assert_int_equal(rp_corpus_open(&corpus, &spec, &error), -RP_E_VERSION);
+    assert_says(&error, "old.rpm|older ringpack|ringpack index -c");
 }
 
 /* A sidecar too large to be copied: a wrong byte in its table is met where its page is used, by the
@@ -232,11 +254,11 @@ static void test_pages_of_a_large_table_are_verified_at_first_use(void **state)
     for (size_t i = 0; i < 2 * MANY; i++)
         many[i] = i % 2 ? EOS : 1;
     put_file("many.bin", many, sizeof many);
-    const uint64_t table = 256 + 8 * (sizeof many / 4096);
+    const uint64_t table = 4096;
     const uint64_t wrong[] = {table + 8 * 20000, table + 8 * MANY + 4 * 9000};
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(rp_index_build("many.bin", &hints, NULL, NULL, NULL, &error), 0);
-        FILE *file = fopen("many.bin.rpx", "r+b");
+        FILE *file = fopen("many.bin.rpi", "r+b");
         assert_non_null(file);
         assert_int_equal(fseek(file, (long)wrong[i], SEEK_SET), 0);
         assert_int_equal(fputc(77, file), 77);
@@ -273,14 +295,15 @@ static void test_a_large_block_table_is_read_when_it_is_used(void **state)
     put_file("large.bin", "\1", 1);
     assert_int_equal(truncate("large.bin", (off_t)MANY * RP_BLOCK_BYTES), 0);
     assert_int_equal(rp_index_build("large.bin", &hints, NULL, NULL, NULL, &error), 0);
-    FILE *file = fopen("large.bin.rpx", "r+b");
+    FILE *file = fopen("large.bin.rpi", "r+b");
     assert_non_null(file);
-    assert_int_equal(fseek(file, 256 + 8 * WRONG, SEEK_SET), 0);
+    /* a document, its record, two counts and three buckets are before the hashes */
+    assert_int_equal(fseek(file, 4096 + 16 + 320 + 16 + 16 + 8 * WRONG, SEEK_SET), 0);
     assert_int_equal(fputc(1, file), 1);
     assert_int_equal(fclose(file), 0);
     assert_int_equal(open_one(&corpus, "large.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
     assert_int_equal(rp_shard_check_sidecar(rp_corpus_shard(corpus, 0), &error), -RP_E_CORRUPT);
-    assert_says(&error, "large.bin.rpx|block table");
+    assert_says(&error, "large.bin.rpi|block hashes");
     assert_non_null(strstr(error.hint, "ringpack index large.bin"));
     rp_corpus_close(corpus);
     assert_int_equal(rp_index_build("large.bin", &hints, NULL, NULL, NULL, &error), 0);
@@ -363,7 +386,7 @@ static void test_index_directory(void **state)
     put_file("b/s.bin", "\1\0\2\0\3\0", 6);
     for (int i = 0; i < 2; i++)
         assert_int_equal(rp_index_build(shards[i], &hints, "index/deep", NULL, NULL, &error), 0);
-    assert_int_not_equal(access("a/s.bin.rpx", F_OK), 0);
+    assert_int_not_equal(access("a/s.bin.rpi", F_OK), 0);
     assert_int_equal(rp_corpus_open(&corpus, &spec, &error),
                      0); /* equal base names are kept apart */
     assert_int_equal(rp_source_tokens(rp_corpus_source(corpus, 0)), 5);
@@ -397,7 +420,7 @@ static void test_missing_token_file(void **state)
                      rp_source_documents(rp_corpus_source(whole, 0)));
     rp_corpus_close(gone);
     rp_corpus_close(whole);
-    assert_int_equal(unlink("s.bin.rpx"), 0);
+    assert_int_equal(unlink("s.bin.rpi"), 0);
     assert_true(rp_corpus_open(&gone, &spec, &error) < 0); /* without a sidecar nothing is known */
 }
 
@@ -440,7 +463,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_version_1),
+        cmocka_unit_test(test_older_files_are_refused),
+        cmocka_unit_test(test_a_document_outside_of_the_file),
         cmocka_unit_test(test_pages_of_a_large_table_are_verified_at_first_use),
         cmocka_unit_test(test_every_bit_and_every_truncation),
         cmocka_unit_test(test_forged_values_never_reach_memory),

@@ -3,7 +3,7 @@
  * truncation and every lie about a document is noticed. */
 #include "corpus_files.h"
 
-#include "corpus/sidecar.h"
+#include "corpus/index/index.h"
 #include "corpus/spanfile.h"
 
 static const int32_t lengths[] = {6, 1, 0, 9};
@@ -52,19 +52,21 @@ static void what_is_written_is_indexed(void **state)
 {
     (void)state;
     struct rp_error error;
-    struct rp_sidecar sidecar;
+    struct rp_index *index;
+    struct rp_index_record record;
     put_shard();
     put_spans(spans);
     assert_int_equal(read_all(&error), 0);
     assert_int_equal(rp_index_build("m.bin", NULL, NULL, NULL, NULL, &error), 0);
-    assert_int_equal(rp_sidecar_open(&sidecar, "m.bin.rpx", "m.bin", &error), 0);
-    assert_string_equal(sidecar.info.mask.name, "skip");
-    assert_true(sidecar.info.mask.rule.ignores);
-    assert_int_equal(sidecar.table.spans.count, 3);
-    assert_memory_equal(sidecar.table.spans.table, spans, sizeof spans);
+    assert_int_equal(rp_sidecar_open(&index, &record, "m.bin.rpi", "m.bin", &error), 0);
+    const struct rp_table *table = &index->segments[0].table;
+    assert_string_equal(record.mask.name, "skip");
+    assert_true(record.mask.rule.ignores);
+    assert_int_equal(table->spans.count, 3);
+    assert_memory_equal(table->spans.table, spans, sizeof spans);
     static const uint64_t ends[] = {0, 2, 2, 2, 3};
-    assert_memory_equal(sidecar.table.spans.ends, ends, sizeof ends);
-    rp_sidecar_close(&sidecar);
+    assert_memory_equal(table->spans.ends, ends, sizeof ends);
+    rp_index_close(index);
 }
 
 static void every_bit_and_every_truncation_is_noticed(void **state)

@@ -4,7 +4,7 @@ later one. Run once for a release, with its program and its library in build/:
 
     build/venv/bin/python tests/upgrade/freeze.py
 
-It makes tests/upgrade/VERSION: a corpus with its sidecars, a manifest, a config, a state token in
+It makes tests/upgrade/VERSION: a corpus with its sidecars, an index, a config, a state token in
 every form, the checkpoint with prefetched rows that a killed engine left, the message with which a
 trainer attaches, and expected.json, which has the row at which the run is and the digest of each
 row. Nothing there is changed afterwards.
@@ -90,11 +90,11 @@ def leave(program):
         subprocess.run(export, check=True, stdout=subprocess.DEVNULL)
     config["checkpoint_dir"] = "none"
     Path("config.yaml").write_text(json.dumps(config, indent=1) + "\n")
-    manifest = [program, "index", "-q", "-c", "config.yaml", "--manifest", "corpus.rpm"]
+    manifest = [program, "index", "-q", "-c", "config.yaml", "--index", "corpus.rpi"]
     subprocess.run(manifest, check=True)
     Path("attach.bin").write_bytes(attach_message())
     digests = [f"{digest:032x}" for digest in stream.row_digests]
-    # A clone does not keep these, and a manifest compares them.
+    # A clone does not keep these, and an index compares them.
     times = {path.name: path.stat().st_mtime_ns for path in sorted(Path("corpus").iterdir())}
     expected = {"world": WORLD, "batch_size": BATCH, "row": row}
     return {**expected, "digests": digests, "mtime_ns": times}
@@ -112,7 +112,7 @@ def main():
         place.mkdir()
         shutil.copytree("corpus", place / "corpus")
         shutil.copytree("checkpoints", place / "checkpoints", ignore=lambda *_: [".lock"])
-        for name in ("config.yaml", "expected.json", "corpus.rpm", "attach.bin"):
+        for name in ("config.yaml", "expected.json", "corpus.rpi", "attach.bin"):
             shutil.copy(name, place)
         for form in FORMS:
             shutil.copy(f"state.{form}", place)

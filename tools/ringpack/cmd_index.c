@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_index.c — `ringpack index PATH...`: build the sidecar of each token file. With `-c CONFIG`,
- * those of all its sources, or the manifest that the config names (index_manifest.c).
+ * those of all its sources, or one index of all of them, where the config names it
+ * (index_corpus.c).
  *
  * A sync takes longer than indexing a small shard, so sidecars that are built within 200 ms are
  * published together. A shard is reported when its sidecar is on the disk. Each unpublished sidecar
@@ -15,7 +16,7 @@
 #include "base/new_files.h"
 #include "cmd.h"
 #include "declared.h"
-#include "index_manifest.h"
+#include "index_corpus.h"
 #include "inspection.h"
 #include "interrupt.h"
 
@@ -24,14 +25,14 @@
 static const char help[] =
     "Usage: ringpack index [options] PATH...\n"
     "  or:  ringpack index -c CONFIG [-o FILE] [--workers N]\n\n"
-    "Read every token file once and leave PATH.rpx beside it: where its documents begin, its\n"
+    "Read every token file once and leave PATH.rpi beside it: where its documents begin, its\n"
     "largest token id, and a hash of every 4 KiB block. Runs then start without a scan, know\n"
     "their corpus by its full fingerprint, and notice and locate a changed token. A sidecar is\n"
     "replaced whole or not at all. A directory stands for its files. Objects of stores are\n"
     "fetched into --index-dir, one at a time, and their sidecars stay there.\n"
     "With -c, the files of a config are indexed as their sources declare them; where it names\n"
-    "a manifest, that is written instead. `ringpack index -c x --help` has the options of\n"
-    "manifests.\n\n" RP_DECLARED_HELP;
+    "one index for all of them (index: NAME.rpi), that is written instead. `ringpack index -c x\n"
+    "--help` has the options of it.\n\n" RP_DECLARED_HELP;
 
 /* Sidecars that are built and not yet published. */
 struct built {

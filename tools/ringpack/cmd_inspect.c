@@ -7,19 +7,19 @@
 #include "cmd.h"
 #include "cmd_state.h"
 #include "declared.h"
-#include "corpus/manifest/manifest.h"
+#include "corpus/index/index.h"
 #include "object/url.h"
+#include "index_inspection.h"
 #include "inspection.h"
 #include "interrupt.h"
-#include "manifest_inspection.h"
 
 static const char help[] =
     "Usage: ringpack inspect [options] PATH...\n\n"
     "Say the format of token files and why, how many documents of what lengths they hold, their\n"
     "largest token id, and their fingerprint. Megatron datasets may be named by prefix, .bin or\n"
-    ".idx; a directory stands for its files. Of a manifest it says what it was made of. Of a\n"
+    ".idx; a directory stands for its files. Of an index it says what it was made of. Of a\n"
     "checkpoint, or a file with a state token, it says what `ringpack checkpoint show` says.\n\n"
-    "  --scan           read every token, to find the largest id without index; of a manifest,\n"
+    "  --scan           read every token, to find the largest id without index; of an index,\n"
     "                   compare every page with its hash\n" RP_DECLARED_HELP;
 
 /* A checkpoint, or a file with a state token. */
@@ -38,8 +38,8 @@ static int inspect_one(const char *path, const char *name, const struct rp_decla
     struct rp_inspection inspection;
     struct rp_error error;
     struct rp_cmd_progress progress;
-    if (rp_manifest_is_file(path) || (rp_url_is(path) && rp_url_has_suffix(path, ".rpm")))
-        return rp_cmd_inspect_manifest(path, declared->scan, declared->json, declared->quiet, list);
+    if (rp_index_is_file(path) || (rp_url_is(path) && rp_url_has_suffix(path, RP_INDEX_SUFFIX)))
+        return rp_cmd_inspect_index(path, declared->scan, declared->json, declared->quiet, list);
     if (rp_checkpoint_is_file(path) || rp_cmd_is_state(path))
         return inspect_state(path, declared->json, list);
     rp_cmd_progress_begin(&progress, name, true);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alerts/keeper.h"
 #include "base/cpus.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -120,6 +121,7 @@ static int serve(void *argument, const struct rp_config *config)
                                         .ready_fd = arguments->ready_fd,
                                         .lifeline_fd = arguments->lifeline_fd};
     char *state = NULL;
+    struct rp_alert_keeper *keeper = NULL;
     struct rp_cpus cpus;
     rp_interrupt_release(); /* the engine takes the signals */
     int code = rp_interrupt_check("nothing was started", &error);
@@ -136,7 +138,12 @@ static int serve(void *argument, const struct rp_config *config)
         options.state = state;
     }
     if (code >= 0)
+        code = rp_alert_keeper_open(&keeper, config, &error);
+    if (code >= 0) {
+        options.observer = rp_alert_keeper_observer(keeper);
         code = rp_engine_run(&options, &error);
+    }
+    rp_alert_keeper_close(keeper);
     free(state);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }

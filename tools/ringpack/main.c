@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "alerts/watcher.h"
 #include "base/bits.h"
 #include "base/escape.h"
 #include "base/mapped.h"
@@ -181,6 +182,8 @@ static int run_words(int argc, char **argv)
     }
     if (!strcmp(verb, "help") || !strcmp(verb, "--help") || !strcmp(verb, "-h"))
         return run_help(argc - 1, argv + 1);
+    if (!strcmp(verb, RP_ALERT_WATCHER))
+        return rp_cmd_watch_alerts(argc - 1, argv + 1);
     return run_verb(verb, argc - 1, argv + 1);
 }
 

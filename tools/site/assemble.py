@@ -26,7 +26,7 @@ PAGES = {  # page of the site: file of the tree
     "start/five-minutes.md": "tools/python/README.md",
     **{
         f"start/{name}.md": f"{DOCS}{name}.md"
-        for name in "install concepts corpora converting manifest moving comparison".split()
+        for name in "install concepts corpora converting indexes moving comparison".split()
     },
     **{
         f"frameworks/{name}.md": f"{DOCS}{name}.md"

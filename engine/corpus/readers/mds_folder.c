@@ -20,7 +20,7 @@ static bool is_there(const struct rp_folder *folder, const char *name)
     if (folder->url)
         return rp_folder_has(folder, name);
     char *path = rp_format("%s/%s", folder->path, name);
-    char *sidecar = rp_format("%s/%s.rpx", folder->path, name);
+    char *sidecar = rp_format("%s/%s.rpi", folder->path, name);
     bool found = path && sidecar && (access(path, F_OK) == 0 || access(sidecar, F_OK) == 0);
     free(path);
     free(sidecar);

@@ -31,7 +31,7 @@ static int expand(const struct rp_folder *folder, struct rp_paths *files, struct
         if (length >= sizeof name)
             continue;
         memcpy(name, folder->names.paths[i], length + 1);
-        if (rp_text_has_suffix(name, ".rpx"))
+        if (rp_folder_is_sidecar(name))
             name[length - 4] = '\0';
         if (rp_text_has_suffix(name, ".bin") || rp_text_has_suffix(name, ".npy"))
             code = rp_folder_add(folder, name, files, error);

@@ -65,7 +65,7 @@ const char rp_convert_help_all[] =
     "  levanter     the directory with its shard_ledger.json  tensorstore\n\n"
     "  -o, --output PREFIX  the files to write: PREFIX.bin, PREFIX.idx\n"
     "  --force              replace an existing output: PREFIX.bin, .idx, .spans, .tokens.json\n"
-    "                       and PREFIX.bin.rpx\n"
+    "                       and PREFIX.bin.rpi\n"
     "  --workers N          groups to convert at a time (default: one a CPU, at most 8)\n"
     "  --column NAME        the column of ids, text or messages (default: input_ids, tokens, the\n"
     "                       only column of integer lists, or text; without a `text`, before the\n"

@@ -21,7 +21,7 @@ enum { CODE_I32 = 4, CODE_U16 = 8 }; /* dtype codes of the index */
 /* Nothing is replaced that nobody named: neither the output nor what lies beside one. */
 static int refuse_existing(const char *prefix, struct rp_error *error)
 {
-    static const char *const endings[] = {".bin", ".idx", ".spans", ".tokens.json", ".bin.rpx"};
+    static const char *const endings[] = {".bin", ".idx", ".spans", ".tokens.json", ".bin.rpi"};
     int code = 0;
     for (size_t i = 0; i < RP_ARRAY_COUNT(endings) && code == 0; i++) {
         char *path = rp_format("%s%s", prefix, endings[i]);
@@ -365,7 +365,7 @@ static int publish_all(struct rp_output *output, struct rp_new_file *index, stru
 {
     size_t stem = strlen(output->token_path) - strlen(".bin");
     struct companions companions = {
-        rp_format("%s.rpx", output->token_path),
+        rp_format("%s.rpi", output->token_path),
         rp_format("%.*s.tokens.json", (int)stem, output->token_path),
     };
     int code = companions.sidecar && companions.origin

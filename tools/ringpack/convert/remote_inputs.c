@@ -32,7 +32,7 @@ static const char *last_name(const char *name)
 /* Of a Megatron data set, which may be named by either file, the tokens: the index lies beside. */
 static bool is_index(const char *name)
 {
-    static const char *const suffixes[] = {".idx", ".rpx", ".spans", ".tokens.json"};
+    static const char *const suffixes[] = {".idx", ".rpi", ".spans", ".tokens.json"};
     for (size_t i = 0; i < RP_ARRAY_COUNT(suffixes); i++)
         if (rp_text_has_suffix(name, suffixes[i]))
             return true;

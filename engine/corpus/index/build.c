@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* build — what is to be done: which shards are new, and whether the older index can be
+ * appended to (build.h). */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/lock_holder.h"
+#include "base/mem.h"
+#include "base/out_dir.h"
+#include "base/text.h"
+#include "corpus/borrowed.h"
+#include "corpus/index/build_struct.h"
+#include "object/url.h"
+
+static int fail_memory(const struct rp_indexing *build, struct rp_error *error)
+{
+    return rp_fail(error, -ENOMEM, NULL, "%s: no memory to list its shards", build->options.path);
+}
+
+char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_shard *shard)
+{
+    const char *declared[RP_INDEX_PATTERNS];
+    char hex[RP_HASH_HEX_BYTES], eos[24];
+    struct rp_hasher hasher; /* a shard that is declared in another way has another sidecar */
+    rp_index_declared(&build->options.sources[shard->source], eos, declared);
+    rp_hasher_begin(&hasher);
+    rp_hasher_add(&hasher, shard->stored, strlen(shard->stored) + 1);
+    for (unsigned i = RP_INDEX_NAME + 1; i < RP_INDEX_FOUND_MASK; i++)
+        rp_hasher_add(&hasher, declared[i], strlen(declared[i]) + 1);
+    if (shard->remote) { /* so has one whose object, or what lies beside it, has changed */
+        const struct rp_index_companions *companions = &shard->companions;
+        const uint64_t identity[] = {shard->bytes, shard->mtime_ns, companions->idx_ns,
+                                     companions->mask_ns, companions->sidecar_ns};
+        rp_hasher_add(&hasher, identity, sizeof identity);
+    }
+    rp_hash128_hex(rp_hasher_finish(&hasher), hex);
+    return rp_format("%s/%s" RP_INDEX_SUFFIX, build->work, hex);
+}
+
+static int lock_work(const struct rp_indexing *build, struct rp_error *error)
+{
+    char holder[RP_LOCK_HOLDER_BYTES];
+    int code = rp_file_lock(build->work_fd);
+    if (code == -EWOULDBLOCK)
+        return rp_fail(error, code, "wait for it to end, or end it",
+                       "%s: cannot be locked: another `ringpack index` makes this index: %s",
+                       build->work, rp_lock_holder(build->work_fd, holder));
+    return code == 0 ? 0
+                     : rp_fail(error, code,
+                               "put the index on a file system with locks: `-o FILE`, or "
+                               "`index: FILE` in the configuration",
+                               "%s: cannot be locked: %s", build->work, strerror(-code));
+}
+
+/* The build before this one removes the folder while it has the lock. A folder that was removed
+ * between the open and the lock protects nothing: it is made again. */
+static int open_work(struct rp_indexing *build, struct rp_error *error)
+{
+    build->work = rp_format("%s.work", build->options.path);
+    if (!build->work)
+        return fail_memory(build, error);
+    for (;;) {
+        struct stat info, now;
+        int code = rp_dir_make(build->work, error);
+        if (code < 0)
+            return code;
+        build->work_fd = rp_out_dir_open_read(build->work, error);
+        if (build->work_fd == -ENOENT)
+            continue;
+        if (build->work_fd < 0)
+            return build->work_fd;
+        if (fstat(build->work_fd, &info) < 0)
+            return rp_fail(error, -errno, NULL, "%s: cannot be opened: %s", build->work,
+                           strerror(errno));
+        code = lock_work(build, error);
+        if (code < 0)
+            return code;
+        if (stat(build->work, &now) == 0 && now.st_dev == info.st_dev &&
+            now.st_ino == info.st_ino) {
+            rp_borrowed_sweep(build->work);
+            return 0;
+        }
+        close(build->work_fd);
+        build->work_fd = -1;
+    }
+}
+
+/* ---- the older index ------------------------------------------------------------------------- */
+
+/* Was the source declared as it is now, its patterns aside? */
+static bool is_declared_so(const struct rp_index_source *older, const struct rp_source_spec *spec)
+{
+    const char *texts[RP_INDEX_PATTERNS];
+    char eos[24];
+    rp_index_declared(spec, eos, texts);
+    for (unsigned i = RP_INDEX_NAME + 1; i < RP_INDEX_FOUND_MASK; i++)
+        if (strcmp(older->texts[i], texts[i]) != 0)
+            return false;
+    return true;
+}
+
+static const char another_sidecar[] = "has another sidecar now"; /* of the store, or index_dir */
+
+/* What has changed of a shard since the older index was made; NULL: nothing has. A sidecar that
+ * is gone tells nothing new. */
+static const char *find_change(const struct rp_index_record *older,
+                               const struct rp_build_shard *shard)
+{
+    const struct rp_index_companions *was = &older->companions, *is = &shard->companions;
+    if (older->bytes != shard->bytes || older->mtime_ns != shard->mtime_ns)
+        return "has changed";
+    bool is_object = shard->remote != NULL;
+    if (is_object && !shard->has_identity)
+        return "may have changed: the server tells no ETag of it, or of what lies beside it";
+    if (was->idx_ns != is->idx_ns)
+        return is_object ? "has another .idx now, by its ETag"
+                         : "has another .idx now, by its modification time";
+    if (was->mask_ns != is->mask_ns)
+        return is_object ? "has another mask now, by its ETag"
+                         : "has another mask now, by its modification time";
+    if (is->sidecar_ns == 0 || was->sidecar_ns == is->sidecar_ns)
+        return NULL;
+    return is_object ? another_sidecar : "has another sidecar now, by its modification time";
+}
+
+/* Is this the shard that the older index has there, by its name? And what has changed of it? */
+static bool is_same(const struct rp_build_shard *shard, const struct rp_index_segment *segment,
+                    uint32_t number, const char **change)
+{
+    struct rp_index_record record;
+    bool is_good = rp_index_get_record(segment, number, &record, NULL);
+    const char *stored = is_good ? rp_index_stored_path(segment, &record) : NULL;
+    *change = is_good ? find_change(&record, shard) : NULL;
+    return stored && !strcmp(stored, shard->stored);
+}
+
+/* Do the shards of a source begin with those that the older index has, unchanged? */
+static bool begins_with_older(struct rp_indexing *build, uint32_t s)
+{
+    const struct rp_index_source *older = &build->older->sources[s];
+    const struct rp_build_source *source = &build->sources[s];
+    const struct rp_build_shard *shard = build->shards + source->first;
+    if (source->count < older->shards || !is_declared_so(older, &build->options.sources[s])) {
+        snprintf(build->why, sizeof build->why,
+                 "source `%s` has fewer shards, or is declared in another way",
+                 build->options.sources[s].name);
+        return false;
+    }
+    for (uint32_t g = 0; g < older->segment_count; g++)
+        for (uint32_t i = 0; i < older->segments[g].shape.shards; i++, shard++) {
+            const char *change;
+            bool has_name = is_same(shard, &older->segments[g], i, &change);
+            if (has_name && !change)
+                continue;
+            snprintf(build->why, sizeof build->why, "%.200s %s", shard->path,
+                     has_name ? change
+                              : "comes before shards that were there, so the order of documents "
+                                "is another one");
+            return false;
+        }
+    return true;
+}
+
+static bool has_same_texts(struct rp_indexing *build)
+{
+    bool is_same_text = true;
+    for (uint32_t s = 0; s < build->options.source_count && is_same_text; s++) {
+        const struct rp_index_source *older = &build->older->sources[s];
+        const struct rp_index_patterns *patterns = &build->options.patterns[s];
+        is_same_text = older->text_count == RP_INDEX_PATTERNS + patterns->count &&
+                       !strcmp(older->texts[RP_INDEX_NAME], build->options.sources[s].name);
+        for (uint32_t i = 0; i < patterns->count && is_same_text; i++) {
+            char *stored = rp_index_paths_store(&build->paths, patterns->patterns[i]);
+            is_same_text = stored && !strcmp(stored, older->texts[RP_INDEX_PATTERNS + i]);
+            free(stored);
+        }
+    }
+    return is_same_text;
+}
+
+/* Shards of the older index need not be written again: only the rest is left in the list. */
+static void keep_new_shards(struct rp_indexing *build)
+{
+    uint64_t kept = 0;
+    for (uint32_t s = 0; s < build->options.source_count; s++) {
+        struct rp_build_source *source = &build->sources[s];
+        uint64_t first = kept;
+        for (uint64_t i = 0; i < source->count; i++) {
+            if (i < build->older->sources[s].shards)
+                free(build->shards[source->first + i].stored);
+            else
+                build->shards[kept++] = build->shards[source->first + i];
+        }
+        source->first = first;
+        source->count = kept - first;
+    }
+    build->shard_count = kept;
+}
+
+struct older_shard {
+    const char *stored;
+    const struct rp_index_segment *segment;
+    uint32_t source, number;
+};
+
+static int compare_older(const void *a, const void *b)
+{
+    return strcmp(((const struct older_shard *)a)->stored, ((const struct older_shard *)b)->stored);
+}
+
+/* Add the shards of a segment to the list. */
+static size_t list_segment(const struct rp_index_segment *segment, uint32_t source,
+                           struct older_shard *list, size_t count)
+{
+    for (uint32_t i = 0; i < segment->shape.shards; i++) {
+        struct rp_index_record record;
+        if (rp_index_get_record(segment, i, &record, NULL))
+            list[count++] = (struct older_shard){rp_index_stored_path(segment, &record), segment,
+                                                 source, i};
+    }
+    return count;
+}
+
+/* The index is written anew, and what it says about a shard that has not changed is taken. */
+static int take_older_shards(struct rp_indexing *build, struct rp_error *error)
+{
+    const struct rp_index *older = build->older;
+    struct older_shard *list = rp_calloc(older->shard_count, sizeof *list);
+    size_t count = 0;
+    if (!list)
+        return fail_memory(build, error);
+    for (uint32_t s = 0; s < older->source_count; s++)
+        for (uint32_t g = 0; g < older->sources[s].segment_count; g++)
+            count = list_segment(&older->sources[s].segments[g], s, list, count);
+    qsort(list, count, sizeof *list, compare_older);
+    for (uint64_t i = 0; i < build->shard_count && count > 0; i++) {
+        struct rp_build_shard *shard = &build->shards[i];
+        const struct older_shard key = {.stored = shard->stored};
+        const struct older_shard *found = bsearch(&key, list, count, sizeof *list, compare_older);
+        const char *change = NULL;
+        if (!found || !is_same(shard, found->segment, found->number, &change))
+            continue;
+        if (!change &&
+            !is_declared_so(&older->sources[found->source], &build->options.sources[shard->source]))
+            continue;
+        shard->older = found->segment;
+        shard->older_source = found->source;
+        shard->older_shard = found->number;
+        if (!change)
+            shard->origin = RP_FROM_OLDER;
+        else
+            shard->has_new_content = shard->remote && change != another_sidecar;
+    }
+    free(list);
+    return 0;
+}
+
+/* A damaged one does not count; the reason is told. All of it is checked, because what is taken
+ * over would otherwise be damage with a good hash. */
+static void open_older(struct rp_indexing *build)
+{
+    static const struct rp_progress silent;
+    struct rp_error why = {0};
+    if (access(build->options.path, F_OK) != 0)
+        return;
+    const struct rp_index_open_options options = {.path = build->options.path, .to_repair = true};
+    int code = rp_index_open(&build->older, &options, &why);
+    if (code == 0)
+        code = rp_index_check_all(build->older, &silent, &why);
+    if (code == 0)
+        return;
+    snprintf(build->why, sizeof build->why, "the older one does not count: %.250s", why.message);
+    rp_index_close(build->older);
+    build->older = NULL;
+}
+
+/* An index with a damaged slot is written anew: the newest head may be lost, and a running engine
+ * that has it mapped would see an append after the older one. */
+static int compare_with_older(struct rp_indexing *build, struct rp_error *error)
+{
+    open_older(build);
+    if (!build->older)
+        return 0;
+    build->appends = build->older->source_count == build->options.source_count &&
+                     !build->older->is_torn;
+    if (!build->appends)
+        snprintf(build->why, sizeof build->why, "%s",
+                 build->older->is_torn ? "one of its two slots is damaged"
+                                       : "the number of sources has changed");
+    for (uint32_t s = 0; s < build->options.source_count && build->appends; s++)
+        build->appends = begins_with_older(build, s);
+    if (!build->appends)
+        return take_older_shards(build, error);
+    build->keeps_texts = has_same_texts(build);
+    keep_new_shards(build);
+    return 0;
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+int rp_indexing_open(struct rp_indexing **build_out, const struct rp_indexing_options *options,
+                     struct rp_error *error)
+{
+    struct rp_indexing *build = rp_calloc(1, sizeof *build);
+    *build_out = NULL;
+    if (!build)
+        return rp_fail(error, -ENOMEM, NULL, "no memory to make an index");
+    build->options = *options;
+    build->work_fd = build->writer.fd = build->file.fd = -1;
+    int code = rp_index_paths_open(&build->paths, options->path, error);
+    if (code == 0)
+        code = open_work(build, error);
+    if (code == 0)
+        code = rp_build_list_shards(build, error);
+    if (code == 0)
+        code = compare_with_older(build, error);
+    if (code < 0)
+        rp_indexing_close(build);
+    else
+        *build_out = build;
+    return code;
+}
+
+static void free_texts(struct rp_build_source *source, const struct rp_index_patterns *patterns)
+{
+    for (uint32_t i = 0; source->texts && i < patterns->count; i++)
+        free((void *)(uintptr_t)source->texts[RP_INDEX_PATTERNS + i]);
+    free(source->texts);
+}
+
+void rp_indexing_close(struct rp_indexing *build)
+{
+    if (!build)
+        return;
+    rp_index_writer_close(&build->writer);
+    if (build->appends && build->writer.fd >= 0)
+        close(build->writer.fd);
+    rp_new_file_discard(&build->file);
+    for (uint64_t i = 0; i < build->shard_count; i++)
+        free(build->shards[i].stored);
+    for (uint32_t s = 0; build->sources && s < build->options.source_count; s++)
+        free_texts(&build->sources[s], &build->options.patterns[s]);
+    free(build->draft.sources);
+    free(build->draft.segments);
+    rp_index_close(build->older);
+    rp_index_paths_close(&build->paths);
+    if (build->work_fd >= 0) {
+        (void)rmdir(build->work); /* if it is empty: nothing was done */
+        close(build->work_fd);
+    }
+    free(build->work);
+    rp_remotes_close(build->remotes, build->remote_count);
+    free(build->shards);
+    free(build->sources);
+    free(build);
+}
+
+uint64_t rp_indexing_shards(const struct rp_indexing *build)
+{
+    return build->shard_count;
+}
+
+uint64_t rp_indexing_bytes(const struct rp_indexing *build, uint64_t i)
+{
+    return build->shards[i].bytes;
+}

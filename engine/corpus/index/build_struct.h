@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* build_struct.h — a build and its shards. Private to build.c, which decides which shards are
+ * new, list.c, companions.c and learn.c, which find out what each shard is, place.c, fill.c and
+ * finish.c, which write the file. */
+#ifndef RP_CORPUS_INDEX_BUILD_STRUCT_H
+#define RP_CORPUS_INDEX_BUILD_STRUCT_H
+
+#include "corpus/index/build.h"
+#include "corpus/index/write.h"
+#include "corpus/shard.h"
+#include "object/remote.h"
+
+enum rp_index_origin {
+    RP_FROM_NOTHING, /* yet */
+    RP_FROM_OLDER,   /* the older index has it, in older[older_shard] */
+    RP_FROM_SIDECAR, /* its own */
+    RP_FROM_WORK     /* the one in PATH.work */
+};
+
+struct rp_build_shard {
+    const char *path; /* of the options; of an object, its URL as people see it */
+    char *stored;     /* as the index holds it: of the token file; of an object, also what
+                         identifies it */
+    size_t stored_bytes;
+    const struct rp_remote *remote; /* NULL: it is a file */
+    uint32_t source;
+    enum rp_index_origin origin;
+    bool was_read;        /* all its tokens, by this build */
+    bool has_identity;    /* of an object: the server identifies it, its .idx and its mask */
+    bool has_new_content; /* of an object: one of these differs from the older index */
+    const struct rp_index_segment *older; /* NULL: it has no such shard */
+    uint32_t older_source, older_shard;
+    uint64_t bytes, mtime_ns;              /* at open; of an object, a hash of its identity */
+    struct rp_index_companions companions; /* likewise */
+    struct rp_index_record record;
+    struct rp_tokenizer_id tokenizer;
+    uint64_t spans;
+    uint64_t first_document, first_span; /* in the segment, like the places in the record */
+};
+
+/* The shards of a source that are written, and the segment for them. */
+struct rp_build_source {
+    uint64_t first, count; /* among the build's shards */
+    struct rp_index_shape shape;
+    struct rp_index_segment *segment; /* of the draft; NULL: no shard of it is written */
+    const char **texts;               /* of the draft; the patterns are its own memory */
+    char found_mask[64], eos[24];
+    struct rp_tokenizer_known tokenizer;
+};
+
+struct rp_indexing {
+    struct rp_indexing_options options;
+    struct rp_index_paths paths;
+    struct rp_index *older; /* NULL: there is none that counts */
+    bool appends;           /* to it; else it is replaced */
+    bool keeps_texts;       /* and nothing was declared that it does not say */
+    char why[320];
+    char *work; /* the folder */
+    int work_fd;
+    struct rp_build_shard *shards;
+    uint64_t shard_count;
+    struct rp_remote *remotes; /* of the shards that are objects, in their order */
+    size_t remote_count;
+    struct rp_build_source *sources;
+    /* the file that is written, and what it will say */
+    struct rp_new_file file; /* not published where it appends */
+    struct rp_index_writer writer;
+    struct rp_index draft;
+};
+
+/** The sidecar of a shard in PATH.work; the caller frees it. NULL when out of memory. */
+char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_shard *shard);
+
+/* list.c */
+
+RP_MUST_CHECK int rp_build_list_shards(struct rp_indexing *build, struct rp_error *error);
+
+/* companions.c */
+
+/** Take the times of the files beside a token file. False: there is no memory for their names. */
+RP_MUST_CHECK bool rp_build_look_beside(struct rp_index_companions *companions,
+                                        const char *token_path, const struct rp_mask_choice *mask,
+                                        const char *index_dir);
+
+/** The same for all shards that are objects in stores. */
+RP_MUST_CHECK int rp_build_look_beside_objects(struct rp_indexing *build, struct rp_error *error);
+
+/* learn.c */
+
+/** Open a shard with its sidecar, found as usual, or the one at work_path. */
+RP_MUST_CHECK int rp_build_open_shard(const struct rp_indexing *build,
+                                      const struct rp_build_shard *shard, const char *work_path,
+                                      struct rp_opened *opened, struct rp_error *error);
+
+#endif

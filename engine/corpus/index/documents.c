@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* documents — see documents.h. */
+#include "corpus/index/documents.h"
+
+/* Documents that are checked while the misses of some 64 others are under way: so few that a caller
+ * that wants some thousand rows need not wait for them, and many once so many are known that the
+ * stream is read from end to end. */
+#define LEARN_DOCUMENTS_FEW 1024u
+#define LEARN_DOCUMENTS_MANY (1u << 20)
+
+uint64_t rp_documents_find_length(const struct rp_index_segment *segment, uint64_t document)
+{
+    uint64_t tokens, offset;
+    if (!segment->megatron)
+        return rp_table_length(&segment->table, document);
+    bool is_bad = rp_megatron_locate(segment->megatron, false, document, &tokens, &offset) != NULL;
+    return is_bad ? UINT64_MAX : tokens;
+}
+
+const char *rp_documents_locate(const struct rp_index_segment *segment, uint32_t width,
+                                uint64_t file_bytes, uint64_t document, uint64_t *tokens,
+                                uint64_t *byte)
+{
+    if (segment->megatron)
+        return rp_megatron_locate(segment->megatron, rp_documents_is_plain(segment, document),
+                                  document, tokens, byte);
+    return rp_table_locate(&segment->table, document, width, file_bytes, tokens, byte);
+}
+
+const char *rp_documents_spans(const struct rp_index_segment *segment, const struct rp_part *part,
+                               struct rp_span *out, uint32_t *count_out)
+{
+    RP_ASSERT(segment->table.shape.has_spans);
+    if (!rp_table_verify_spans(&segment->table, part->document))
+        return "the page of the index that has its spans differs from its hash";
+    return rp_spans_cut(&segment->table.spans, part, out, count_out);
+}
+
+int rp_documents_has_span(const struct rp_index_segment *segment, uint64_t document)
+{
+    RP_DASSERT(segment->table.shape.has_spans);
+    if (!rp_table_verify_ends(&segment->table, document))
+        return -RP_E_CORRUPT;
+    return rp_spans_any(&segment->table.spans, document);
+}
+
+void rp_documents_expect_extent(const struct rp_index_segment *segment, uint64_t document)
+{
+    if (segment->megatron)
+        rp_megatron_expect_extent(segment->megatron, document);
+    else
+        __builtin_prefetch(&segment->table.bytes[document]);
+}
+
+void rp_documents_learn(struct rp_index_segment *segment, uint64_t document)
+{
+    if (rp_documents_is_plain(segment, document))
+        return;
+    uint64_t plain = rp_a64_load_relaxed(&segment->plain);
+    uint64_t count = plain < LEARN_DOCUMENTS_MANY ? LEARN_DOCUMENTS_FEW : LEARN_DOCUMENTS_MANY;
+    plain = segment->megatron ? rp_megatron_learn(segment->megatron, plain, count)
+                              : rp_table_learn(&segment->table, plain, count);
+    rp_a64_store_relaxed(&segment->plain, plain);
+}

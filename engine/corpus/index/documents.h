@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* documents.h — how long a document of a segment is, where it begins, and which of its tokens are
+ * trained: the one look-up for tables in memory, indexes that are mapped, and Megatron's .idx.
+ *
+ * Documents are counted within the segment. Where one is is checked at every look-up, whatever was
+ * checked at open: a compare costs nothing beside the cache miss, and a mapped file can change. */
+#ifndef RP_CORPUS_INDEX_DOCUMENTS_H
+#define RP_CORPUS_INDEX_DOCUMENTS_H
+
+#include "corpus/index/index.h"
+
+static inline bool rp_documents_is_plain(const struct rp_index_segment *segment, uint64_t document)
+{
+    return document < rp_a64_load_relaxed(&segment->plain);
+}
+
+/** rp_documents_length of a document that is not known to be plain. */
+uint64_t rp_documents_find_length(const struct rp_index_segment *segment, uint64_t document);
+
+/** The tokens of a document, or UINT64_MAX where rp_documents_locate finds something wrong. */
+static inline uint64_t rp_documents_length(const struct rp_index_segment *segment,
+                                           uint64_t document)
+{
+    return rp_documents_is_plain(segment, document) ? rp_load_u32(segment->lengths + 4 * document)
+                                                    : rp_documents_find_length(segment, document);
+}
+
+/** The tokens of a document and its first byte in its token file, which has file_bytes bytes and
+ * tokens of `width`; or what is wrong with its entry (then nothing is set). */
+const char *rp_documents_locate(const struct rp_index_segment *segment, uint32_t width,
+                                uint64_t file_bytes, uint64_t document, uint64_t *tokens,
+                                uint64_t *byte);
+
+/** Of a segment that has spans: rp_spans_cut; and whether a document has a span: 1, 0, or negative
+ * where its page is damaged. */
+const char *rp_documents_spans(const struct rp_index_segment *segment, const struct rp_part *part,
+                               struct rp_span *out, uint32_t *count_out);
+int rp_documents_has_span(const struct rp_index_segment *segment, uint64_t document);
+
+/** Prefetch the memory that rp_documents_length will read, and what rp_documents_locate reads
+ * beyond. */
+static inline void rp_documents_expect(const struct rp_index_segment *segment, uint64_t document)
+{
+    if (!segment->megatron || rp_documents_is_plain(segment, document))
+        __builtin_prefetch(segment->lengths + 4 * document);
+    else
+        rp_megatron_expect(segment->megatron, document);
+}
+void rp_documents_expect_extent(const struct rp_index_segment *segment, uint64_t document);
+
+/** If this document is not known to be plain, check some more, so that lengths are found faster
+ * from then on. For a moment in which there is nothing to do but wait. */
+void rp_documents_learn(struct rp_index_segment *segment, uint64_t document);
+
+#endif

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* index.h — the file that `ringpack index` writes (INDEX.md): where the documents of some shards
+ * are, and hashes of all that they hold. A sidecar is the index of one shard; a corpus index has
+ * all shards of a configuration, and a start that uses it opens no shard.
+ *
+ * Invariants: nothing is used before every size has been checked against the file. The header and
+ * the head are verified at open, a page of a segment at its first use. Hashes find damage, not
+ * forgery: values that index memory are checked where they are used. A corpus has the same
+ * fingerprints with sidecars and with a corpus index, so a run may resume with either.
+ *
+ * Threads: open, close and rp_index_look on one thread; look-ups on any number of threads. */
+#ifndef RP_CORPUS_INDEX_INDEX_H
+#define RP_CORPUS_INDEX_INDEX_H
+
+#include "base/file.h"
+#include "corpus/fingerprint.h"
+#include "corpus/index/page_tree.h"
+#include "corpus/megatron.h"
+#include "corpus/table.h"
+
+#define RP_INDEX_SUFFIX ".rpi"
+#define RP_INDEX_SUFFIX_OLD ".rpx" /* of sidecars before 0.3 */
+
+/* Texts of a source: what was declared ("" = nothing was); and the mask and the name of the
+ * tokenizer, which were found. */
+#define RP_INDEX_TEXTS(X)                                                                          \
+    X(NAME, "name")                                                                                \
+    X(FORMAT, "format")                                                                            \
+    X(DTYPE, "dtype")                                                                              \
+    X(EOS, "eos")                                                                                  \
+    X(COLUMN, "column")                                                                            \
+    X(MASK, "mask")                                                                                \
+    X(MASK_VALUE, "mask_value")                                                                    \
+    X(MASK_OF, "mask_of")                                                                          \
+    X(DROP_UNMASKED, "drop_unmasked")                                                              \
+    X(FOUND_MASK, "mask of the shards")                                                            \
+    X(TOKENIZER, "tokenizer")
+#define RP_INDEX_TEXT_ENUM(id, name) RP_INDEX_##id,
+enum rp_index_text { RP_INDEX_TEXTS(RP_INDEX_TEXT_ENUM) RP_INDEX_PATTERNS };
+
+/* The modification times, in ns, of the files beside a token file that decide what is learnt of it:
+ * its .idx, its mask (of several files the newest), its sidecar. 0: there is none. Of an object,
+ * hashes of what identifies the objects beside it. */
+struct rp_index_companions {
+    uint64_t idx_ns, mask_ns, sidecar_ns;
+};
+
+/* A shard. */
+struct rp_index_record {
+    uint64_t bytes, mtime_ns, documents, tokens, first_block, path_at;
+    enum rp_format format;
+    enum rp_token_type type;
+    int64_t eos;
+    uint64_t token_offset, token_max;
+    struct rp_hash128 content;
+    struct rp_fingerprint fingerprint;
+    char column[RP_COLUMN_BYTES];
+    struct rp_mask_origin mask;
+    struct rp_index_companions companions;
+    uint64_t idx_bytes;
+    struct rp_hash128 table_root, idx_sample, idx_content;
+};
+
+/* How many of each a segment has, and where its parts begin in its data. */
+struct rp_index_shape {
+    struct rp_table_shape table;
+    uint64_t blocks, path_bytes;
+    uint32_t shards, objects; /* all of them, and those that are objects in stores */
+};
+struct rp_index_parts {
+    uint64_t records, first, buckets, blocks, paths, bytes;
+    uint64_t bucket_count;
+    unsigned bucket_shift;
+};
+
+struct rp_opened;
+
+/* Shards of one source whose documents are found in one table: of an index, or in memory. */
+struct rp_index_segment {
+    /* The tokens of documents below `plain` are what u32 lengths[] says, at any alignment: one
+     * load. It grows with use, so that opening does not take longer with more documents. */
+    const uint8_t *lengths;
+    struct rp_a64 plain;
+    uint64_t first_document; /* within the source, as the next */
+    uint32_t first_shard;
+    uint32_t number;                    /* among those of the corpus */
+    const struct rp_megatron *megatron; /* documents are in this .idx; NULL: in the table */
+    struct rp_table table;              /* of a Megatron shard: of spans alone */
+    struct rp_opened *opened;           /* its one shard; NULL: shards of a corpus index */
+    struct rp_index *index;             /* NULL: the segment is in memory */
+    struct rp_index_shape shape;
+    struct rp_index_parts parts;
+    uint64_t offset, tokens;
+    struct rp_fingerprint prefix;
+    struct rp_tree tree;
+};
+
+/* The types of the values of a column, and their bytes. Numbered in files, from 1. */
+#define RP_INDEX_COLUMN_TYPES(X)                                                                   \
+    X(U8, 1)                                                                                       \
+    X(U16, 2)                                                                                      \
+    X(U32, 4)                                                                                      \
+    X(U64, 8)                                                                                      \
+    X(I64, 8)                                                                                      \
+    X(F32, 4)                                                                                      \
+    X(F64, 8)
+#define RP_INDEX_COLUMN_ENUM(id, bytes) RP_INDEX_COLUMN_##id,
+enum rp_index_column_type {
+    RP_INDEX_COLUMN_NONE,
+    RP_INDEX_COLUMN_TYPES(RP_INDEX_COLUMN_ENUM) RP_INDEX_COLUMN_TYPE_COUNT
+};
+#define RP_INDEX_COLUMN_NAME_BYTES 48u
+
+/* One value for each document of a segment, which is known by its offset. */
+struct rp_index_column {
+    uint64_t segment_at;
+    enum rp_index_column_type type;
+    char name[RP_INDEX_COLUMN_NAME_BYTES];
+    uint64_t offset, values;
+    struct rp_tree tree;
+};
+
+struct rp_index_source {
+    const char *const *texts; /* enum rp_index_text, then the patterns */
+    uint32_t text_count;
+    uint32_t shards, widest, segment_count;
+    struct rp_index_segment *segments; /* [segment_count], at least one */
+    uint64_t documents, tokens, token_bytes, bytes;
+    struct rp_fingerprint fingerprint;
+    struct rp_tokenizer_id tokenizer;
+};
+
+struct rp_index {
+    char *path, *directory; /* for people: of one in a store, its URL */
+    char *file;             /* what is mapped; also of one that was fetched */
+    const char *of;         /* the token file of a sidecar; NULL: a corpus index */
+    struct rp_map map;
+    struct rp_stamp known;    /* of the file, at the last check */
+    uint64_t generation, end; /* of the newest head */
+    bool is_torn;             /* opened to repair: one of its slots is damaged */
+    struct rp_hash128 root;
+    struct rp_fingerprint fingerprint;
+    uint32_t source_count, segment_count, column_count, shard_count;
+    struct rp_index_source *sources;
+    struct rp_index_segment *segments;
+    struct rp_index_column *columns;
+    const char **texts;
+};
+
+struct rp_index_open_options {
+    const char *path; /* its name for people */
+    const char *file; /* NULL: it is at `path` */
+    const char *of;   /* of a sidecar: the token file; borrowed until the index is closed */
+    bool to_repair;   /* of two slots one may be damaged, and the other counts */
+};
+/** Open a file and check its header and head. -ENOENT, -RP_E_CORRUPT, -RP_E_VERSION, … with the
+ * command that writes it anew. */
+RP_MUST_CHECK int rp_index_open(struct rp_index **index_out,
+                                const struct rp_index_open_options *options,
+                                struct rp_error *error);
+void rp_index_close(struct rp_index *index);
+
+/** A corpus index at a path or a URL (fetched.c). An object is fetched into `cache_dir` (as
+ * object/remote.h says), and all of what arrives is compared with its hashes. It must list objects
+ * alone: files are those of another machine. */
+RP_MUST_CHECK int rp_index_open_place(struct rp_index **index_out, const char *place,
+                                      const char *cache_dir, struct rp_error *error);
+
+/** Is the file at `path` an index, by its first bytes? Also one that is refused, of a version
+ * before this one. */
+bool rp_index_is_file(const char *path);
+
+/** Is it the index of a corpus, and not of one file? */
+bool rp_index_is_of_corpus(const char *path);
+
+/* ---- sidecars (sidecar.c) ------------------------------------------------------------- */
+
+/** Where the sidecar of a token file is: beside it, or in index_dir if that is not NULL, under a
+ * name that keeps equal base names apart. The caller frees it; NULL when out of memory. */
+char *rp_sidecar_path(const char *token_path, const char *index_dir);
+
+/** Open the sidecar at `path` and take the record of its one shard. -ENOENT if there is none. */
+RP_MUST_CHECK int rp_sidecar_open(struct rp_index **index_out, struct rp_index_record *record,
+                                  const char *path, const char *token_path, struct rp_error *error);
+
+/** Search index_dir, then beside the token file. 1 = found and open, 0 = none, negative = it is
+ * bad, or there is only one of an older version. */
+RP_MUST_CHECK int rp_sidecar_find(struct rp_index **index_out, struct rp_index_record *record,
+                                  const char *token_path, const char *index_dir,
+                                  struct rp_error *error);
+
+/* ---- what an index says (lookup.c) ---------------------------------------------------- */
+
+/** -RP_E_MISMATCH, by name and with both values, unless a source is declared as when the index
+ * was made. Its shards are the patterns, as the configuration has them. */
+RP_MUST_CHECK int rp_index_check_source(const struct rp_index *index, uint32_t source,
+                                        const struct rp_source_spec *spec, struct rp_error *error);
+
+/** The record of a shard of a segment, and its path (its own memory; the caller frees it). False:
+ * its page is damaged. path_out may be NULL. */
+bool rp_index_get_record(const struct rp_index_segment *segment, uint32_t shard,
+                         struct rp_index_record *record, char **path_out);
+/** The path of a shard as it is stored, and, of an object, what identifies it. The strings are the
+ * index's. NULL: their page is damaged. */
+const char *rp_index_stored_path(const struct rp_index_segment *segment,
+                                 const struct rp_index_record *record);
+const char *rp_index_identity(const struct rp_index_segment *segment,
+                              const struct rp_index_record *record);
+/** The hashes of the blocks of a shard, which are not verified; and whether they are what was
+ * written. */
+const uint64_t *rp_index_blocks(const struct rp_index_segment *segment,
+                                const struct rp_index_record *record);
+bool rp_index_verify_blocks(const struct rp_index_segment *segment, const uint64_t *blocks,
+                            uint64_t count);
+/** The documents before shard i of the segment; UINT64_MAX: damaged. i may be the number of its
+ * shards. */
+uint64_t rp_index_first(const struct rp_index_segment *segment, uint32_t i);
+/** The shard of a document of a segment, or UINT32_MAX: the page that says it is damaged. */
+uint32_t rp_index_shard_of(const struct rp_index_segment *segment, uint64_t document);
+
+/** The fingerprint of the first `shards` shards of a source: the prefix root of a segment where one
+ * ends there. False: a record is damaged, or there is no memory. */
+bool rp_index_prefix(const struct rp_index *index, uint32_t source, uint32_t shards,
+                     struct rp_fingerprint *prefix);
+
+/** The column of that name of a segment; NULL: it has none. */
+const struct rp_index_column *rp_index_find_column(const struct rp_index *index,
+                                                   const struct rp_index_segment *segment,
+                                                   const char *name);
+uint32_t rp_index_column_width(enum rp_index_column_type type);
+/** Where the value of a document of the segment is, or NULL: its page is damaged. */
+const void *rp_index_value(const struct rp_index_column *column, uint64_t document);
+
+/** -RP_E_CORRUPT: a page of the index that was needed differs from its hash. */
+int rp_index_fail_damaged(const struct rp_index *index, const char *what, struct rp_error *error);
+
+/** Compare every page of the file with its hash, and every prefix root with the records. progress
+ * as in rp_index_build. */
+RP_MUST_CHECK int rp_index_check_all(const struct rp_index *index,
+                                     const struct rp_progress *progress, struct rp_error *error);
+
+/** Was the file written to since the last check? Then all pages that were verified are compared
+ * once more; -RP_E_CHANGED if one differs. To append changes none of them. By one thread. */
+RP_MUST_CHECK int rp_index_look(struct rp_index *index, struct rp_error *error);
+
+/* ---- the layout (layout.c) ------------------------------------------------------------ */
+
+#define RP_INDEX_MAGIC "\x89RPI\r\n\x1a\n"
+#define RP_INDEX_VERSION 1u
+#define RP_INDEX_HEADER_BYTES 256u
+#define RP_INDEX_SLOT_AT(generation) (64u * (1u + (unsigned)((generation) % 2)))
+#define RP_INDEX_SLOT_BYTES 64u
+#define RP_INDEX_HEAD_BYTES 128u  /* before the sources */
+#define RP_INDEX_ENTRY_BYTES 128u /* of a source, of a segment, of a column */
+#define RP_INDEX_RECORD_BYTES 320u
+
+/** False if there is no such number of bytes. */
+bool rp_index_find_parts(const struct rp_index_shape *shape, struct rp_index_parts *parts);
+/** The bytes of its data and of the hashes after it. */
+uint64_t rp_index_parts_bytes(const struct rp_index_parts *parts);
+void rp_index_encode_record(const struct rp_index_record *record, uint8_t *bytes);
+void rp_index_decode_record(const uint8_t *bytes, struct rp_index_record *record);
+
+/** Entries of the head: stored at `bytes`, or loaded from there (to the fields that they have). */
+void rp_index_encode_source(const struct rp_index_source *source, uint64_t texts_at,
+                            uint8_t *bytes);
+void rp_index_decode_source(const uint8_t *bytes, struct rp_index_source *source);
+void rp_index_encode_segment(const struct rp_index_segment *segment, uint8_t *bytes);
+void rp_index_decode_segment(const uint8_t *bytes, struct rp_index_segment *segment);
+void rp_index_encode_column(const struct rp_index_column *column, uint8_t *bytes);
+void rp_index_decode_column(const uint8_t *bytes, struct rp_index_column *column);
+
+/** The texts of a source: what was declared. In the order of enum rp_index_text; those that were
+ * found are empty. The strings are the spec's, the number's text is in `eos`. */
+void rp_index_declared(const struct rp_source_spec *spec, char eos[24],
+                       const char *texts[RP_INDEX_PATTERNS]);
+
+/* ---- paths (path.c) ------------------------------------------------------------------- */
+
+/* Makes paths and patterns into those that an index holds: relative to its folder where they lie
+ * below it, else absolute. Remembers the directory that it resolved last. */
+struct rp_index_paths {
+    char *folder; /* of the index, resolved */
+    char *last, *last_resolved;
+};
+RP_MUST_CHECK int rp_index_paths_open(struct rp_index_paths *paths, const char *index_path,
+                                      struct rp_error *error);
+void rp_index_paths_close(struct rp_index_paths *paths);
+/** The caller frees it; NULL when out of memory. */
+char *rp_index_paths_store(struct rp_index_paths *paths, const char *path);
+
+#endif

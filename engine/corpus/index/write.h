@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* write.h — writing an index (INDEX.md): segments in mapped memory, then a head, then its slot.
+ *
+ * A draft is a struct rp_index that says what the file will hold: sources with their texts,
+ * segments and columns. A segment without an index is new: it is given a place in the file. Those
+ * of an index that is appended to are there already.
+ *
+ * Flow: set shapes, rp_index_place, fill the parts of each new segment, hash each part,
+ * rp_index_write_head. Any number of threads may fill and hash. */
+#ifndef RP_CORPUS_INDEX_WRITE_H
+#define RP_CORPUS_INDEX_WRITE_H
+
+#include "corpus/index/index.h"
+
+struct rp_index_writer {
+    const char *path; /* for messages */
+    int fd;           /* open for reading and writing */
+    uint64_t end;     /* of the head that is appended to; 0: the file is new */
+    uint8_t *map;     /* of new segments; or `memory`, if they are few bytes */
+    uint8_t *memory;
+    uint64_t map_at, map_bytes;
+};
+
+/** Give new segments their parts, offsets and memory (tree.data), which is zero. */
+RP_MUST_CHECK int rp_index_place(struct rp_index_writer *writer, struct rp_index *draft,
+                                 struct rp_error *error);
+void rp_index_writer_close(struct rp_index_writer *writer);
+
+/** The memory of a new segment, and the entries of a shard in it: its record, and the documents
+ * before it. Buckets are made once all of these are there. */
+static inline uint8_t *rp_index_data(const struct rp_index_segment *segment)
+{
+    return (uint8_t *)(uintptr_t)segment->tree.data;
+}
+void rp_index_put_first(const struct rp_index_segment *segment, uint32_t shard, uint64_t documents);
+void rp_index_put_buckets(const struct rp_index_segment *segment);
+
+/** How many parts the pages of new segments have, and the hashes of one part. */
+uint64_t rp_index_hash_parts(const struct rp_index *draft);
+void rp_index_hash_part(const struct rp_index *draft, uint64_t part);
+
+/** Make the roots of new segments, write the head of draft->generation and its slot. A new file is
+ * complete then, and not synced; an older one is synced before its slot is written and after.
+ * Sets draft->root. */
+RP_MUST_CHECK int rp_index_write_head(struct rp_index_writer *writer, struct rp_index *draft,
+                                      struct rp_error *error);
+
+/** Append a column to the file at `path`: one value for each document of a segment. */
+RP_MUST_CHECK int rp_index_append_column(const char *path, uint32_t segment, const char *name,
+                                         enum rp_index_column_type type, const void *values,
+                                         struct rp_error *error);
+
+/* ---- sidecars (write_sidecar.c) -------------------------------------------------------- */
+
+struct rp_collector;
+
+/** Write the sidecar of a shard into a new file, which is then complete: of what was collected, and
+ * *record, whose contents, root and sums are set here. The caller publishes or discards it. */
+RP_MUST_CHECK int rp_sidecar_write(struct rp_new_file *file, struct rp_index_record *record,
+                                   const struct rp_table_shape *shape,
+                                   const struct rp_tokenizer_id *tokenizer,
+                                   const struct rp_collector *collector, struct rp_error *error);
+
+#endif

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The index of a corpus: its layout, every damaged bit and every truncation, what an append keeps,
+ * prefix roots, and that it answers as the opened shards do. */
+#include "index_kit.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "descriptor_zero.h"
+
+static void test_it_answers_as_opened_shards_do(void **state)
+{
+    (void)state;
+    struct rp_error error = {0};
+    struct rp_corpus *made, *opened;
+    put_shards();
+    struct rp_indexed built = make(SHARDS);
+    assert_int_equal(built.outcome, RP_INDEXED_NEW);
+    assert_int_equal(built.shards_read, SHARDS);
+    assert_int_equal(open_corpus_with(&made, INDEX, &error), 0);
+    assert_int_equal(open_corpus_with(&opened, NULL, &error), 0);
+    assert_int_equal(compare(made, opened, &error), 0);
+    struct rp_fingerprint with = rp_corpus_fingerprint(made), as = rp_corpus_fingerprint(opened);
+    assert_true(rp_hash128_equal(with.sampled, as.sampled));
+    rp_corpus_close(opened);
+    struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    for (uint32_t i = 0; i < SHARDS; i++)
+        assert_int_equal(rp_index_build(paths[i], &hints, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(open_corpus_with(&opened, NULL, &error), 0);
+    assert_int_equal(compare(made, opened, &error), 0);
+    as = rp_corpus_fingerprint(opened);
+    assert_true(rp_hash128_equal(with.sampled, as.sampled));
+    assert_true(rp_hash128_equal(with.full, as.full));
+    rp_corpus_close(opened);
+    rp_corpus_close(made);
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        char sidecar[32];
+        snprintf(sidecar, sizeof sidecar, "%s.rpi", paths[i]);
+        assert_int_equal(unlink(sidecar), 0);
+    }
+}
+
+/* Sums of what the shards hold, and where the parts are, from INDEX.md alone. */
+static void test_layout(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1 << 16];
+    put_shards();
+    unlink(INDEX);
+    make(SHARDS);
+    size_t count = get_file(INDEX, bytes, sizeof bytes);
+    assert_memory_equal(bytes, "\x89RPI\r\n\x1a\n", 8);
+    assert_int_equal(rp_load_u32(bytes + 8), 1);
+    const uint8_t *slot = bytes + 128; /* of generation 1 */
+    assert_int_equal(rp_load_u64(slot), 1);
+    uint64_t head_at = rp_load_u64(slot + 8), head_bytes = rp_load_u64(slot + 16);
+    assert_int_equal(head_at + head_bytes, count);
+    struct rp_hash128 root = rp_hash128(bytes + head_at, head_bytes);
+    assert_memory_equal(slot + 32, &root, 16);
+    const uint8_t *head = bytes + head_at, *source = head + 128, *segment = source + 128;
+    assert_int_equal(rp_load_u32(head + 8), 1);
+    assert_int_equal(rp_load_u32(head + 12), 1);
+    assert_int_equal(rp_load_u32(head + 16), 0);
+    assert_int_equal(rp_load_u64(head + 24), SHARDS);
+    assert_int_equal(rp_load_u64(source + 8), 840); /* tokens */
+    assert_int_equal(rp_load_u32(source + 32), SHARDS);
+    uint64_t documents = rp_load_u64(source);
+    const uint8_t *data = bytes + rp_load_u64(segment);
+    assert_int_equal(rp_load_u64(segment), 256);
+    assert_int_equal(rp_load_u32(segment + 52), 1); /* extents, no spans */
+    assert_int_equal(rp_load_u64(data + 8), 22);    /* where the second document begins */
+    assert_int_equal(rp_load_u32(data + 8 * documents), 11);
+    uint64_t records = rp_align_up(12 * documents, 8);
+    assert_int_equal(rp_load_u64(data + records + 320), 2 * token_counts[1]);
+    uint64_t first = rp_load_u64(data + records + 3 * 320 + 8); /* documents of the first shard */
+    assert_int_equal(first, rp_load_u64(data + records + 16));
+    assert_memory_equal(segment + 80, source + 64, 32); /* the prefix is the whole source */
+    size_t data_bytes = (size_t)(head - data) - 8;
+    uint64_t page = rp_hash64(data, data_bytes); /* its only one, and short */
+    assert_true(data_bytes < 4096);
+    assert_memory_equal(data + data_bytes, &page, sizeof page);
+    root = rp_hash128(&page, sizeof page);
+    assert_memory_equal(segment + 64, &root, 16);
+    assert_memory_equal(head + 128 + 256, "all", 4);
+}
+
+static int try_all(const struct rp_corpus *wanted, struct rp_error *error)
+{
+    struct rp_corpus *corpus;
+    int code = open_corpus_with(&corpus, INDEX, error);
+    if (code < 0)
+        return code;
+    code = compare(corpus, wanted, error);
+    rp_corpus_close(corpus);
+    if (code == 0) { /* padding of pages: nobody asks for it, and the check of all finds it */
+        static const struct rp_progress silent;
+        struct rp_index *index;
+        const struct rp_index_open_options options = {.path = INDEX};
+        code = rp_index_open(&index, &options, error);
+        if (code == 0)
+            code = rp_index_check_all(index, &silent, error);
+        rp_index_close(index);
+    }
+    return code;
+}
+
+static void test_every_bit_and_every_truncation(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1 << 16];
+    struct rp_error error = {0};
+    struct rp_corpus *wanted;
+    put_shards();
+    unlink(INDEX);
+    make(SHARDS);
+    assert_int_equal(open_corpus_with(&wanted, NULL, &error), 0);
+    size_t count = get_file(INDEX, bytes, sizeof bytes);
+    int fd = open(INDEX, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    for (size_t at = 0; at < count; at++)
+        for (unsigned bit = 0; bit < 8; bit++) {
+            uint8_t flipped = (uint8_t)(bytes[at] ^ 1u << bit);
+            if (bytes[at] == 0 && bit != at % 8)
+                continue; /* one bit of each byte of padding is enough */
+            assert_int_equal(pwrite(fd, &flipped, 1, (off_t)at), 1);
+            if (try_all(wanted, &error) == 0)
+                fail_msg("bit %u of byte %zu is not checked", bit, at);
+            assert_int_equal(pwrite(fd, &bytes[at], 1, (off_t)at), 1);
+        }
+    close(fd);
+    for (size_t cut = 0; cut < count; cut++) {
+        assert_int_equal(truncate(INDEX, (off_t)(count - 1 - cut)), 0);
+        if (cut > 300 && cut % 64)
+            continue;
+        assert_true(try_all(wanted, &error) < 0);
+        assert_says(&error, INDEX "|ringpack index -c");
+    }
+    put_file(INDEX, bytes, count);
+    assert_int_equal(try_all(wanted, &error), 0); /* the control */
+    rp_corpus_close(wanted);
+}
+
+static void test_append(void **state)
+{
+    (void)state;
+    static uint8_t before[1 << 16], after[1 << 16];
+    struct rp_error error = {0};
+    struct rp_index *index;
+    struct rp_corpus *made, *opened;
+    put_shards();
+    unlink(INDEX);
+    struct rp_indexed first = make(1);
+    struct rp_fingerprint before_prefix = prefix_of_source();
+    size_t count = get_file(INDEX, before, sizeof before);
+    FILE *file = fopen(INDEX, "ab"); /* what an append leaves that is killed */
+    assert_int_equal(fwrite("garbage", 1, 7, file), 7);
+    fclose(file);
+    struct rp_indexed second = make(SHARDS);
+    assert_int_equal(second.outcome, RP_INDEXED_APPENDED);
+    assert_int_equal(second.shards_read, SHARDS - 1);
+    assert_int_equal(make(SHARDS).outcome, RP_INDEXED_UNCHANGED);
+    get_file(INDEX, after, sizeof after);
+    memset(before + 64, 0, 64); /* the slot that was written */
+    memset(after + 64, 0, 64);
+    assert_memory_equal(before, after, count);
+    const struct rp_index_open_options options = {.path = INDEX};
+    assert_int_equal(rp_index_open(&index, &options, &error), 0);
+    assert_int_equal(index->segment_count, 2);
+    /* The prefix of what was there is what it was; of all of it, that of the source. */
+    struct rp_fingerprint prefix;
+    assert_true(rp_index_prefix(index, 0, 1, &prefix));
+    assert_true(rp_hash128_equal(prefix.full, index->segments[0].prefix.full));
+    assert_true(rp_hash128_equal(prefix.full, before_prefix.full));
+    assert_true(rp_index_prefix(index, 0, SHARDS, &prefix));
+    assert_true(rp_hash128_equal(prefix.full, index->segments[1].prefix.full));
+    assert_true(rp_index_prefix(index, 0, 2, &prefix));
+    assert_false(rp_hash128_equal(prefix.full, index->segments[1].prefix.full));
+    assert_false(rp_index_prefix(index, 0, SHARDS + 1, &prefix));
+    rp_index_close(index);
+    assert_int_equal(open_corpus_with(&made, INDEX, &error), 0);
+    assert_int_equal(open_corpus_with(&opened, NULL, &error), 0);
+    assert_int_equal(compare(made, opened, &error), 0);
+    rp_corpus_close(made);
+    rp_corpus_close(opened);
+    /* The fingerprint does not tell how the index came about; the root does. */
+    unlink(INDEX);
+    struct rp_indexed whole = make(SHARDS);
+    assert_true(rp_hash128_equal(whole.fingerprint.full, second.fingerprint.full));
+    assert_false(rp_hash128_equal(whole.fingerprint.full, first.fingerprint.full));
+}
+
+/* A slot that is damaged is not passed over: the older head would be another corpus. */
+static void test_a_torn_slot_is_refused_and_mended(void **state)
+{
+    (void)state;
+    for (unsigned slot = 0; slot < 2; slot++) { /* of generations 2 and 1 */
+        struct rp_error error = {0};
+        struct rp_corpus *corpus;
+        put_shards();
+        unlink(INDEX);
+        make(1);
+        make(SHARDS);
+        int fd = open(INDEX, O_RDWR | O_CLOEXEC);
+        assert_int_equal(pwrite(fd, "torn", 4, 64 * (1 + slot) + 8), 4);
+        close(fd);
+        assert_int_equal(open_corpus_with(&corpus, INDEX, &error), -RP_E_CORRUPT);
+        assert_says(&error, INDEX "|slot|ringpack index -c");
+        struct rp_indexed built = make(SHARDS);
+        assert_int_equal(built.outcome, RP_INDEXED_REWRITTEN);
+        assert_int_equal(built.shards_read, slot == 0 ? SHARDS - 1 : 0);
+        assert_int_equal(open_corpus_with(&corpus, INDEX, &error), 0);
+        rp_corpus_close(corpus);
+        assert_int_equal(make(SHARDS).outcome, RP_INDEXED_UNCHANGED);
+    }
+}
+
+static void test_documents_without_a_mask_cannot_be_dropped(void **state)
+{
+    (void)state;
+    struct rp_error error = {0};
+    struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    struct rp_indexing *build;
+    struct rp_indexed built;
+    struct rp_corpus *corpus;
+    put_shards();
+    unlink(INDEX);
+    source.drop_unmasked = true;
+    source.shard_count = SHARDS;
+    assert_int_equal(open_build(&build, &source, &error), 0);
+    assert_int_equal(build_steps(build, &built, &error), -RP_E_CONFIG);
+    assert_says(&error, "source `all`|drop_unmasked|index its shards with a mask");
+    rp_indexing_close(build);
+    make(SHARDS);
+    const struct rp_corpus_spec spec = {.sources = &source, .source_count = 1, .index = INDEX};
+    assert_int_equal(rp_corpus_open(&corpus, &spec, &error), -RP_E_CONFIG);
+    assert_says(&error, "source `all`|drop_unmasked|index its shards with a mask");
+}
+
+static int count_scratch(void)
+{
+    int count = 0;
+    DIR *folder = opendir(INDEX ".work");
+    for (const struct dirent *entry; folder && (entry = readdir(folder));)
+        count += strstr(entry->d_name, ".rpi") != NULL;
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/* The files of a killed build are taken for the same declaration alone. */
+static void test_scratch_is_of_one_declaration(void **state)
+{
+    (void)state;
+    static const struct rp_progress silent;
+    struct rp_error error = {0};
+    struct rp_indexing *build;
+    const struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}}; /* scratch is newer */
+    put_shards();
+    unlink(INDEX);
+    assert_int_equal(utimensat(AT_FDCWD, paths[0], times, 0), 0);
+    for (int run = 0; run < 3; run++) { /* the last one as the first */
+        struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+        source.shard_count = 1;
+        source.mask.name = run == 1 ? "none" : NULL;
+        assert_int_equal(open_build(&build, &source, &error), 0);
+        assert_int_equal(rp_indexing_learn(build, 0, &silent, &error), 0);
+        rp_indexing_close(build); /* as a kill does, the scratch sidecars stay */
+        assert_int_equal(count_scratch(), run == 0 ? 1 : 2);
+    }
+    assert_int_equal(make(SHARDS).shards_read, SHARDS - 1);
+}
+
+static void *open_in_thread(void *argument)
+{
+    struct rp_error error = {0};
+    struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    source.shard_count = 1;
+    return open_build(argument, &source, &error) == 0 ? NULL : "the build was not opened";
+}
+
+static int count_open(const char *name)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    for (const struct dirent *entry; (entry = readdir(folder));) {
+        char path[300], target[4096] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+        if (readlink(path, target, sizeof target - 1) > 0)
+            count += strstr(target, name) != NULL;
+    }
+    closedir(folder);
+    return count;
+}
+
+/* A build that waits for another one must not go on in the folder that this one removes. */
+static void test_a_folder_that_was_removed_is_made_again(void **state)
+{
+    (void)state;
+    struct rp_indexing *build = NULL;
+    pthread_t thread;
+    void *problem;
+    put_shards();
+    assert_int_equal(mkdir(INDEX ".work", 0700), 0);
+    int fd = open(INDEX ".work", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    assert_int_equal(pthread_create(&thread, NULL, open_in_thread, &build), 0);
+    while (count_open(INDEX ".work") < 2)
+        sched_yield();
+    assert_int_equal(rmdir(INDEX ".work"), 0);
+    close(fd);
+    assert_int_equal(pthread_join(thread, &problem), 0);
+    assert_null(problem);
+    assert_int_equal(access(INDEX ".work", F_OK), 0);
+    rp_indexing_close(build);
+}
+
+static void test_a_write_while_it_is_used_is_noticed(void **state)
+{
+    (void)state;
+    struct rp_error error = {0};
+    struct rp_corpus *corpus;
+    static uint16_t many[60000];
+    for (size_t t = 0; t < RP_ARRAY_COUNT(many); t++)
+        many[t] = t % 5 == 4 ? EOS : 20;
+    put_shards();
+    put_file(paths[1], many, sizeof many); /* so that the index is mapped */
+    unlink(INDEX);
+    make(SHARDS - 1);
+    static const char *const patterns[] = {"*.bin"};
+    struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    source.shards = patterns;
+    source.shard_count = 1;
+    const struct rp_corpus_spec spec = {.sources = &source, .source_count = 1, .index = INDEX};
+    assert_int_equal(rp_corpus_open(&corpus, &spec, &error), 0);
+    assert_int_equal(rp_source_length(rp_corpus_source(corpus, 0), 100), 5);
+    assert_int_equal(rp_corpus_look(corpus, &error), 0);
+    make(SHARDS); /* appends: nothing that is in use changes */
+    assert_int_equal(rp_corpus_look(corpus, &error), 0);
+    assert_int_equal(rp_source_documents(rp_corpus_source(corpus, 0)), 12028);
+    assert_int_equal(rp_source_length(rp_corpus_source(corpus, 0), 100), 5);
+    assert_int_equal(link(INDEX, "kept.rpi"), 0);
+    assert_int_equal(make(1).outcome, RP_INDEXED_REWRITTEN); /* a smaller file of that name */
+    assert_int_equal(rp_corpus_look(corpus, &error), 0);
+    assert_int_equal(rename("kept.rpi", INDEX), 0);
+    assert_int_equal(rp_corpus_look(corpus, &error), 0);
+    int fd = open(INDEX, O_RDWR | O_CLOEXEC);
+    uint32_t wrong = 77;
+    assert_int_equal(pwrite(fd, &wrong, 4, 4096 + 8 * 12028 + 4 * 100), 4);
+    close(fd);
+    (void)rp_source_length(rp_corpus_source(corpus, 0), 200);
+    assert_int_equal(rp_corpus_look(corpus, &error), -RP_E_CHANGED);
+    assert_says(&error, INDEX "|changed while it was in use|ringpack index -c");
+    rp_corpus_close(corpus);
+}
+
+static void test_a_shard_that_changed(void **state)
+{
+    (void)state;
+    struct rp_error error = {0};
+    struct rp_corpus *corpus;
+    put_shards();
+    unlink(INDEX);
+    make(SHARDS);
+    assert_int_equal(open_corpus_with(&corpus, INDEX, &error), 0);
+    const struct rp_shard *shard = rp_corpus_shard(corpus, 1);
+    struct rp_stamp known = shard->stamp;
+    int fd = open(paths[1], O_RDWR | O_CLOEXEC);
+    assert_int_equal(rp_shard_check(shard, &known, fd, &error), 0);
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000}};
+    assert_int_equal(futimens(fd, times), 0);
+    known = shard->stamp;
+    assert_int_equal(rp_shard_check(shard, &known, fd, &error), -RP_E_CHANGED);
+    assert_says(&error,
+                "b.bin|not what the corpus index describes|modification time|ringpack index");
+    close(fd);
+    rp_corpus_close(corpus);
+    struct rp_indexed built = make(SHARDS);
+    assert_int_equal(built.outcome, RP_INDEXED_REWRITTEN);
+    assert_int_equal(built.shards_read, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_it_answers_as_opened_shards_do),
+        cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_every_bit_and_every_truncation),
+        cmocka_unit_test(test_append),
+        cmocka_unit_test(test_a_torn_slot_is_refused_and_mended),
+        cmocka_unit_test(test_documents_without_a_mask_cannot_be_dropped),
+        cmocka_unit_test(test_scratch_is_of_one_declaration),
+        cmocka_unit_test(test_a_folder_that_was_removed_is_made_again),
+        cmocka_unit_test(test_a_write_while_it_is_used_is_noticed),
+        cmocka_unit_test(test_a_shard_that_changed),
+    };
+    return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
+}
