@@ -62,7 +62,7 @@ static uint64_t window_bytes(const struct rp_block_reads *block_reads,
     return bytes * block_reads->blocks.window * lanes;
 }
 
-/* Two windows, and room for tickets' own reads beside them. */
+/* Two windows, and space for tickets' own reads. */
 static uint64_t least_bytes(uint64_t window)
 {
     return window * 2 + window / 4;

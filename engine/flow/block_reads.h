@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* block_reads.h — whole blocks of documents, read as one and kept while the plan draws from them.
  *
- * Where the plan uses neighbouring documents at about the same time (`block` shuffle, or none), one
+ * If the plan uses neighbouring documents at about the same time (`block` shuffle, or none), one
  * long read replaces about a thousand short ones: a disk delivers many times more bytes a second
- * that way. A block is read by a ticket of its own, which has no transfers and goes
- * through the prefetch ring like any other; later tickets take their tokens from its region
- * (data_ring.h), and packers wait for the ticket that reads it.
+ * that way. A block is read by a ticket of its own, which has no transfers and goes through the
+ * prefetch ring like any other; later tickets take their tokens from its region (data_ring.h), and
+ * packers wait for the ticket that reads it.
  *
- * Which blocks come next is the plan's to say (plan/blocks.h): a window of them ahead of where it
- * takes documents from. A block read that is not there, or not any more, costs a read of the
- * document alone and nothing else.
+ * The plan names the next blocks (plan/blocks.h): a window ahead of the documents it is taking. If
+ * a document's block read is missing or already freed, the document is read individually; that is
+ * the whole cost.
  *
  * Used only if two windows fit in the prefetch ring, and for lanes at least half of whose rows go
  * to ranks of this node. A window stays until its last document is packed, so with two of them the
@@ -28,20 +28,20 @@ struct rp_block_run {
     uint64_t first, last, data_offset;
 };
 
-/* Where documents lie end to end, a block is one run. In other files more than tokens lies between
- * some of them (other columns, after each record batch of Arrow), and that is not read. */
+/* If documents are contiguous, a block is one run. Other files have bytes that are no tokens
+ * between documents (other columns, after each record batch of Arrow); these are not read. */
 #define RP_BLOCK_RUNS_MAX 32u
 
 struct rp_block_read {
     uint32_t source, shard;
     bool past_cache; /* by direct reads, of a file that also has buffered ones (files.h) */
     bool is_wanted;  /* it is worth a second read, into the page cache */
-    uint64_t number; /* of the block in its source */
-    uint64_t epoch;  /* in which the block is used; the next epoch needs another read of it */
+    uint64_t number; /* the block's number in its source */
+    uint64_t epoch;  /* the epoch that uses the block; the next epoch needs another read of it */
     uint64_t region, ticket;
     uint32_t next_in_bucket; /* 1 + index, or 0 */
     uint32_t run_count;
-    struct rp_block_run runs[RP_BLOCK_RUNS_MAX]; /* those of the file ascend */
+    struct rp_block_run runs[RP_BLOCK_RUNS_MAX]; /* in ascending file order */
 };
 
 struct rp_block_reads {
@@ -57,10 +57,10 @@ struct rp_block_reads {
     uint32_t pair;         /* checked next */
 };
 
-/** What a block takes up in the file of its first document: shard and runs of *block_read. The
- * block is cut to what lies there, and the rest is another block read. False if it has too many
- * runs, or a document of it is damaged: its documents are then read one by one, as far as they are
- * used. By any thread. */
+/** Find the runs that a block occupies in the file of its first document: sets shard and runs of
+ * *block_read. The block is cut to its documents in that file; the rest becomes another block read.
+ * False if it has too many runs or a damaged document: its documents are then read individually, as
+ * they are used. Any thread may call it. */
 bool rp_block_runs_find(const struct rp_corpus *corpus, struct rp_plan_block *block,
                         struct rp_block_read *block_read);
 
@@ -72,9 +72,9 @@ RP_MUST_CHECK int rp_block_reads_open(struct rp_block_reads *block_reads,
                                       uint64_t data_bytes, struct rp_error *error);
 void rp_block_reads_close(struct rp_block_reads *block_reads);
 
-/** Bytes of data with which reading and packing seldom wait for each other's window; 0 where
- * block_reads are of no use to the stream, or would want more than `bytes_max`. Of the options it
- * reads the corpus, and those that say which rows are this node's. */
+/** Data bytes with which reading and packing seldom wait for each other's window; 0 if block reads
+ * do not help the stream, or would need more than `bytes_max`. Reads from the options the corpus
+ * and the fields that select this node's rows. */
 uint64_t rp_block_reads_data_bytes(const struct rp_plan *plan,
                                    const struct rp_flow_options *options, uint64_t base_row,
                                    uint64_t bytes_max);
@@ -93,7 +93,7 @@ bool rp_block_reads_is_wanted(const struct rp_block_reads *block_reads, const st
 
 void rp_block_reads_add(struct rp_block_reads *block_reads, const struct rp_block_read *block_read);
 
-/** The block read that has what lies in this shard of a document's block, or NULL. */
+/** The block read that covers the part of a document's block in this shard, or NULL. */
 const struct rp_block_read *rp_block_reads_find(const struct rp_block_reads *block_reads,
                                                 const struct rp_data_ring *data_ring,
                                                 uint32_t source, uint64_t document, uint32_t shard);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* block_runs — what a block of documents takes up in its file (block_reads.h). */
+/* block_runs — the runs that a block of documents occupies in its file (block_reads.h). */
 #include "flow/block_reads.h"
 
 #include "base/bits.h"
@@ -7,8 +7,8 @@
 /* Two runs with a gap of at most this many bytes are read as one: reads of blocks are long. */
 #define BLOCK_GAP_BYTES (16u << 10)
 
-/* Do tokens take up nearly all of the file? Then a block is read from its first document to its
- * last one, and nobody asks where the others lie. */
+/* Are nearly all bytes of the file tokens? Then a block is read from its first document to its last
+ * one, without looking up the others. */
 static bool is_dense(const struct rp_corpus *corpus, uint32_t shard, uint32_t width)
 {
     const struct rp_shard *info = rp_corpus_shard(corpus, shard);
@@ -46,7 +46,7 @@ static bool add_document(const struct rp_source *source, uint64_t document,
                    extent.byte_offset + extent.tokens * extent.width);
 }
 
-/* How many of the block's documents, from the first on, lie in this shard, as the first does. */
+/* Number of the block's leading documents that are in this shard, as the first one is. */
 static uint64_t count_in_shard(const struct rp_source *source, const struct rp_plan_block *block,
                                uint32_t shard)
 {

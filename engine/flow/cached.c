@@ -14,7 +14,7 @@
 #define PROBED_PARTS 4u /* each is probed at several places */
 #define CACHED_FILES_MAX 1024u
 
-/* Bytes of the parts that were sampled, and those of them that the page cache lacks. */
+/* Bytes of the sampled parts, and how many of them the page cache lacks. */
 struct sample {
     uint64_t sampled, missing;
 };

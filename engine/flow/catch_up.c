@@ -11,7 +11,7 @@
 #else
 #define CATCH_UP_BYTES (512u << 10)
 #endif
-#define CATCH_UP_FILES 256u /* open at a time, where the limit of descriptors has room */
+#define CATCH_UP_FILES 256u /* open at a time, if the descriptor limit allows it */
 
 static uint32_t catch_up_descriptors(const struct rp_flow_options *flow)
 {
@@ -30,7 +30,7 @@ static struct rp_flow_options catch_up_options(const struct rp_flow_options *flo
     options.rank_count = 1;
     options.prefetch_bytes = CATCH_UP_BYTES;
     options.descriptors_max = catch_up_descriptors(flow);
-    options.next_use = NULL; /* it reads again what the flow has read */
+    options.next_use = NULL; /* it rereads bytes that the flow has read */
     return options;
 }
 
@@ -47,7 +47,7 @@ int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_flow *flow, uin
 {
     struct rp_flow_options options = catch_up_options(&flow->options, ring);
     if (rp_files_hold_all(&flow->files) && !RP_DEFECT(catch_up_past_cache))
-        options.direct = false; /* the page cache gains nothing that it does not have */
+        options.direct = false; /* the page cache already has these bytes */
     int code = rp_flow_open(made, &options, flow->wake_fd, error);
     if (code >= 0) /* most documents of a block are of other rings */
         (*made)->dispatch.reads.no_block_reads = true;

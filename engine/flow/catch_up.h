@@ -1,36 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* catch_up.h — a ring that is far behind gets its batches from a small flow of its own, while the
- * flow itself serves the other rings.
+/* catch_up.h — a ring that is far behind gets its batches from a small flow of its own, the
+ * catch-up flow, while the main flow serves the other rings.
  *
- * None of these flows plans, reads or packs what another delivers, so consumers of the other rings
- * neither wait for the one that is behind nor have anything read again for them. Several rings may
- * be behind at a time, each with a catch-up flow that knows nothing of the others. For each of
- * them:
+ * Each batch is planned, read and packed by the one flow that delivers it, so consumers of the
+ * other rings neither wait for the ring that is behind nor cause a second read. Several rings may
+ * be behind at a time, each with an independent catch-up flow. For each of them:
  *
  *     flow       rows of the ring  ──left out──────────────┐ joins at batch M ──packed──►
  *     catch-up   rows of the ring  ──from the ring's tail──┴─ends at batch M
  *
  *   1. BEHIND: pack_from of the ring is RP_PACK_NONE. The catch-up flow may deliver up to the
- *      highest tail of the rings that the flow itself serves, but at least to the first batch of
- *      which the flow has planned rows for the ring since it was started. Whenever it gets there,
- *      the limit is renewed.
+ *      highest tail of the rings that the main flow serves, but at least to the first batch whose
+ *      rows for the ring the main flow has planned since it started. Whenever it gets there, the
+ *      limit is renewed.
  *   2. JOINING, once the ring is at most its size behind that limit X: pack_from is
  *      RP_PACK_JOIN(X), and the catch-up flow waits at X.
- *   3. JOINED: dispatch has replaced the word by M >= X, the first batch of which it plans rows for
- *      the ring again, and has woken the engine's thread. The catch-up flow delivers up to M and is
+ *   3. JOINED: dispatch has replaced the word by M >= X, the first batch whose rows for the ring it
+ *      plans again, and has woken the engine's thread. The catch-up flow delivers up to M and is
  *      closed.
- *   Once dispatch has planned the whole stream (planned_all), it joins no ring. M then lies past
- *   the end: the catch-up flow delivers all that is left, and the ring's end.
+ *   Once dispatch has planned the whole stream (planned_all), it joins no ring. M is then past the
+ *   end: the catch-up flow delivers all remaining batches, and the ring's end.
  *
- * What the page cache holds of the corpus when a catch-up flow is made is read through the page
- * cache, also where the flow itself would read past it.
+ * Parts of the corpus that the page cache holds when a catch-up flow is made are read through the
+ * page cache by that flow, even if the main flow reads past it.
  *
  * Invariants:
  *
- *   - One flow at a time reads and writes the words of a ring: its catch-up flow where
- *     deliver.is_catching_up of the ring is set, else the flow.
- *   - At most RP_CATCH_UPS_MAX rings catch up, and the flow itself serves at least one ring: its
- *     batches are what the others catch up with, and without one it would plan to the end of the
+ *   - One flow at a time reads and writes the words of a ring: its catch-up flow if
+ *     deliver.is_catching_up of the ring is set, else the main flow.
+ *   - At most RP_CATCH_UPS_MAX rings catch up, and the main flow serves at least one ring: the
+ *     others catch up with its batches, and without a ring to serve it would plan to the end of the
  *     stream at once.
  *   - The tail of the ring is at most M, or X while M is not known. Packers of the flow cannot
  *     write to the ring before the catch-up flow is closed, because free_until is 0.
@@ -44,19 +43,19 @@
 
 #define RP_CATCH_UPS_MAX 4u
 
-/** So many of the rings of a flow may catch up at a time. */
+/** The number of a flow's rings that may catch up at a time. */
 static inline uint32_t rp_flow_catch_ups_max(uint32_t rank_count)
 {
     return rank_count - 1 < RP_CATCH_UPS_MAX ? rank_count - 1 : RP_CATCH_UPS_MAX;
 }
 
-/** Memory of its own that one catch-up flow of a flow of these options takes, as its packer is a
- * thread; 0 where there is one ring, which cannot fall behind others. Reads the options that
- * rp_flow_memory_bytes reads. */
+/** Private memory of one catch-up flow of a flow with these options, whose packer is a thread; 0 if
+ * there is one ring, which cannot fall behind others. Reads the options that rp_flow_memory_bytes
+ * reads. */
 uint64_t rp_flow_catch_up_memory_bytes(const struct rp_flow_options *flow);
 
-/** Make the flow of a ring that is far behind; nothing runs yet. The caller closes it if it is not
- * started. */
+/** Make the flow of a ring that is far behind, without starting it. If it is never started, the
+ * caller closes it. */
 RP_MUST_CHECK int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_flow *flow,
                                         uint32_t ring, struct rp_error *error);
 /** Start it at the tail of rings[ring], while packers are paused. `plan` must be positioned at the

@@ -61,7 +61,7 @@ int rp_contents_add(struct rp_contents *contents, uint64_t row, uint32_t offset,
         if (row < last->row || (row == last->row && offset < last->offset + last->count))
             return -RP_E_CORRUPT;
     }
-    /* of addresses: tokens that lie before the bytes wrap around, and are outside, too */
+    /* difference of addresses: tokens in front of the bytes wrap around, and so are outside */
     uint64_t at = (uint64_t)((uintptr_t)tokens - (uintptr_t)contents->bytes);
     if (!rp_range_inside(at, (uint64_t)count * width, contents->size))
         return -RP_E_CORRUPT;

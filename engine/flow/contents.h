@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* contents.h — tokens that a checkpoint brought along, so that the first batches need no corpus.
- * They are taken from where they lie, in the bytes of the checkpoint, and not copied.
+ * They are used in place, in the bytes of the checkpoint, without a copy.
  *
  * Contents are kept by (row, token offset in the row), independent of ranks, batch sizes and rings,
- * so a run may come back with another topology and still use them. They are a cache: what they lack
- * is read from the corpus. An engine keeps them as long as it runs, because a trainer may ask for
+ * so a run may come back with another topology and still use them. They are a cache: missing tokens
+ * are read from the corpus. An engine keeps them as long as it runs, because a trainer may request
  * their rows again. */
 #ifndef RP_FLOW_CONTENTS_H
 #define RP_FLOW_CONTENTS_H
@@ -14,8 +14,8 @@
 
 #include "base/fail.h"
 
-/* `count` tokens of `width` bytes that stand at token `offset` of row `row`; their bytes lie at
- * `byte_offset`. */
+/* `count` tokens of `width` bytes that stand at token `offset` of row `row`; `byte_offset` is their
+ * place in the bytes. */
 struct rp_content_run {
     uint64_t row, byte_offset;
     uint32_t offset, count, width;
@@ -24,23 +24,23 @@ struct rp_content_run {
 
 struct rp_contents;
 
-/** Make an empty collection of runs whose tokens lie in `bytes`, which are the caller's, and do not
- * change until the collection is cleared or freed. NULL when out of memory. */
+/** Make an empty collection of runs over `bytes`. The caller owns `bytes` and does not change them
+ * until the collection is cleared or freed. NULL when out of memory. */
 struct rp_contents *rp_contents_new(const void *bytes, size_t size);
 void rp_contents_free(struct rp_contents *contents);
-/** Forget all runs and where their bytes lie. While no flow that uses them runs. */
+/** Drop all runs and the reference to their bytes. No flow that uses the collection may run. */
 void rp_contents_clear(struct rp_contents *contents);
 
-/** Add a run whose tokens are at `tokens`. Runs must ascend by (row, offset), not overlap, and lie
- * in the bytes of the collection; others are refused (-RP_E_CORRUPT), so that a damaged file cannot
- * do harm. */
+/** Add a run whose tokens are at `tokens`. Runs must ascend by (row, offset), not overlap, and be
+ * inside the bytes of the collection; others are refused (-RP_E_CORRUPT), so that a damaged file
+ * cannot do harm. */
 RP_MUST_CHECK int rp_contents_add(struct rp_contents *contents, uint64_t row, uint32_t offset,
                                   uint32_t count, uint32_t width, const void *tokens);
 
 /** The run that holds all of tokens [offset, offset + count) of a row, or NULL. */
 const struct rp_content_run *rp_contents_find(const struct rp_contents *contents, uint64_t row,
                                               uint32_t offset, uint32_t count);
-/** All the bytes in which runs lie. */
+/** The bytes that hold all runs. */
 const uint8_t *rp_contents_bytes(const struct rp_contents *contents, uint64_t *bytes_out);
 
 #endif

@@ -53,7 +53,7 @@ static bool make_room(struct rp_data_ring *ring, uint64_t start, uint64_t end, u
     }
 }
 
-/* The position at which so many bytes begin if they are taken next: they are contiguous. */
+/* The first aligned position, from `next` on, at which this many contiguous bytes fit. */
 static uint64_t next_start(const struct rp_data_ring *ring, uint64_t bytes, uint64_t alignment)
 {
     RP_ASSERT(bytes <= ring->bytes && ring->bytes % alignment == 0);

@@ -2,9 +2,8 @@
 /* data_ring.h — the data of the prefetch ring: bytes taken in order, in regions that become free in
  * order.
  *
- * A region is what one ticket reads for itself, or one block read (block_reads.h), which later
- * tickets use too. The oldest region may be taken over as soon as the last ticket that uses it is
- * retired.
+ * A region holds the reads of one ticket, or one block read (block_reads.h), which later tickets
+ * also use. The oldest region may be taken over as soon as the last ticket that uses it is retired.
  *
  * Invariants: positions only grow; position p is byte `p mod bytes` of the data; memory that is
  * handed out is contiguous; regions are in order of their positions. Thread: dispatch's own. */
@@ -32,17 +31,17 @@ struct rp_data_ring {
 RP_MUST_CHECK int rp_data_ring_open(struct rp_data_ring *ring, uint64_t bytes, uint64_t regions,
                                     struct rp_error *error);
 void rp_data_ring_close(struct rp_data_ring *ring);
-/** Nothing is taken any more. No read may be in flight. */
+/** Empty the ring. No read may be in flight. */
 void rp_data_ring_reset(struct rp_data_ring *ring);
 
-/** Take bytes at an offset that is a multiple of `alignment` (a power of two), as a region of its
- * own, or, with `grow`, as part of the youngest one. Tickets below `retired` are retired. False if
- * there is no room before rp_data_ring_oldest_ticket is retired, too; then nothing was taken. */
+/** Take bytes at an offset that is a multiple of `alignment` (a power of two), as a new region, or,
+ * with `grow`, as part of the youngest one. Tickets below `retired` are retired. False if the bytes
+ * fit only after rp_data_ring_oldest_ticket is retired; then no bytes were taken. */
 bool rp_data_ring_take(struct rp_data_ring *ring, uint64_t bytes, uint64_t alignment,
                        uint64_t ticket, bool grow, uint64_t retired, uint64_t *offset);
 
-/** Is there room for what rp_data_ring_take would take? Takes nothing. After `true` that call, if
- * it is the next, succeeds. */
+/** Would rp_data_ring_take find room for these bytes? Takes none. After `true`, that call succeeds
+ * if it is the next one. */
 bool rp_data_ring_has_room(struct rp_data_ring *ring, uint64_t bytes, uint64_t alignment,
                            uint64_t retired);
 
@@ -61,7 +60,8 @@ static inline bool rp_data_ring_has(const struct rp_data_ring *ring, uint64_t re
     return region >= ring->region_first;
 }
 
-/** A ticket uses what lies in a region that is there: it stays until that ticket is retired. */
+/** A ticket uses the bytes of a region that still exists: the region stays until that ticket is
+ * retired. */
 static inline void rp_data_ring_use(struct rp_data_ring *ring, uint64_t region, uint64_t ticket)
 {
     RP_DASSERT(rp_data_ring_has(ring, region));

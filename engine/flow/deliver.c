@@ -251,7 +251,7 @@ static bool retire_rows(struct rp_deliver *d)
 }
 
 /* All tokens were copied: the stream has ended, unless a token file has changed since the last
- * check. While no answer has come there is nothing to do; dispatch wakes the engine then. */
+ * check. Until the answer comes the engine has no work; dispatch then wakes it. */
 static int end_stream(struct rp_deliver *d, uint64_t batch, struct rp_error *error)
 {
     if (!d->ends) {
@@ -270,12 +270,12 @@ static int end_stream(struct rp_deliver *d, uint64_t batch, struct rp_error *err
     return RP_FLOW_WORKED;
 }
 
-/* Retire a special ticket. Returns a step, or what stops the stream. */
+/* Retire a special ticket. Returns a step, or the error that stops the stream. */
 static int retire_special(struct rp_deliver *d, struct rp_error *error)
 {
     const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
     RP_ASSERT(is_special(ticket));
-    bool is_unreachable = ticket->error == -RP_E_TIMEOUT; /* a store, for each document, too */
+    bool is_unreachable = ticket->error == -RP_E_TIMEOUT; /* so are its single documents */
     if (ticket->is_block_read && !is_unreachable) {
         rp_log(RP_LOG_WARNING, "documents are read one by one from now on: %s", ticket->message);
         return RP_FLOW_RESTART;
@@ -353,8 +353,8 @@ void rp_deliver_ask_for_space(struct rp_deliver *d)
     ask_trainers(d);
 }
 
-/* Ask trainers for the doorbell, then check whether they have released something already. A packer
- * that needs more space than it gets asks again. */
+/* Request the doorbell from trainers, then check whether they have already released a batch. A
+ * packer that still lacks space repeats the request. */
 static void find_space(struct rp_deliver *d)
 {
     rp_deliver_ask_for_space(d);
@@ -371,7 +371,7 @@ static bool is_announcement_due(const struct rp_deliver *d)
            rp_now_ns() - d->unannounced_ns >= announce_after_ns(d);
 }
 
-/* With the turn. Returns whether the engine has to go on from here. */
+/* Call with the turn. Returns whether the engine has to continue from here. */
 static bool deliver_in_turn(struct rp_deliver *d, bool waits)
 {
     retire_rows(d);
@@ -384,8 +384,8 @@ static bool deliver_in_turn(struct rp_deliver *d, bool waits)
     return waits_for_engine(d) || rp_deliver_is_consumed(d, d->wake_at) || is_at_end(d);
 }
 
-/* `waits`: the packer has nothing more to pack for now. A packer that finds the turn taken leaves
- * its ticket to the holder, who therefore checks once more after giving the turn back. */
+/* `waits`: the packer has no ticket to pack for now. A packer that finds the turn taken leaves its
+ * ticket to the holder, who therefore checks once more after giving the turn back. */
 static void deliver_as_packer(struct rp_deliver *d, bool waits)
 {
     bool needs_engine, is_work_left;
@@ -408,7 +408,7 @@ void rp_deliver_look_for_space(struct rp_deliver *d)
         return;
     (void)rp_deliver_poll_space(d);
     rp_turn_give_back(&d->turn);
-    deliver_as_packer(d, true); /* what came in between */
+    deliver_as_packer(d, true); /* tickets that came in between */
 }
 
 void rp_deliver_want_space(struct rp_deliver *d)
@@ -448,7 +448,7 @@ bool rp_deliver_poll_space(struct rp_deliver *d)
         }
     }
     if (moved) {
-        d->space_awaited = false; /* a sleeping packer is woken now, and asks anew for more */
+        d->space_awaited = false; /* a sleeping packer wakes now, and may repeat its request */
         rp_event_signal(&d->arena->words->space);
     }
     return moved;

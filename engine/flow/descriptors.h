@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* descriptors.h — which token files of a flow are open, where there are more files than
- * descriptors.
+/* descriptors.h — which token files of a flow are open, if there are more files than descriptors.
  *
- * A file is opened when a read of it is planned. Where all files fit, each stays open. Otherwise
- * the one that was used least recently is closed for the next, once the last ticket that reads it
- * is retired: no read of it is in flight then (ticket.h, I2). Until then dispatch waits, as it does
- * for room in the data.
+ * A file is opened when a read of it is planned. If all files fit, each stays open. Otherwise the
+ * one that was used least recently is closed for the next, once the last ticket that reads it is
+ * retired: no read of it is in flight then (ticket.h, I2). Until then dispatch waits, as it does
+ * for room in the data ring.
  *
  * Invariants: the list holds the open files, in the order of their last tickets, which is also the
  * order in which they may be closed. Thread: dispatch's own. */
@@ -17,7 +16,7 @@
 
 #include "base/fail.h"
 
-/* So many files are open at once, or the engine does not start. */
+/* The engine starts only if at least this many files may be open at once. */
 #define RP_DESCRIPTORS_MIN 16u
 
 struct rp_descriptors {
@@ -31,11 +30,11 @@ struct rp_descriptors {
     uint32_t newest, oldest;
 };
 
-/** Divide what the limit of descriptors leaves beside the `others` of the engine. -RP_E_RESOURCE if
- * that is less than the least number. */
+/** Take this flow's share of the descriptor limit, less the `others` that the engine needs.
+ * -RP_E_RESOURCE if fewer than RP_DESCRIPTORS_MIN are left. */
 RP_MUST_CHECK int rp_descriptors_open(struct rp_descriptors *descriptors, uint32_t file_count,
                                       uint32_t others, struct rp_error *error);
-/** Does the limit of descriptors allow so many? */
+/** Does the descriptor limit allow `all` descriptors? */
 bool rp_descriptors_allow(uint64_t all);
 /** At most `open_max` files at once. Before any is open. */
 RP_MUST_CHECK int rp_descriptors_limit(struct rp_descriptors *descriptors, uint32_t open_max,
@@ -54,7 +53,7 @@ void rp_descriptors_remove(struct rp_descriptors *descriptors, uint32_t file);
 /** A ticket reads this file, which is open. Tickets only grow. */
 void rp_descriptors_use(struct rp_descriptors *descriptors, uint32_t file, uint64_t ticket);
 
-/** The tickets begin anew: no read is in flight. */
+/** Ticket numbers restart: no read is in flight. */
 void rp_descriptors_restart(struct rp_descriptors *descriptors);
 
 #endif

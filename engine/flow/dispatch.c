@@ -35,7 +35,7 @@
  * LOOK_NS_MAX after it. */
 #define LOOK_SHARE 64u
 #define LOOK_NS_MAX 50000000u
-/* Between two checks of token files that nobody asks for. */
+/* Between two periodic revalidations of token files. */
 #define FILES_LOOK_NS 500000000u
 
 /* ---- checking token files -------------------------------------------------------------------- */
@@ -59,7 +59,7 @@ static int check_when_due(struct rp_dispatch *d, struct rp_error *error)
 
 /* ---- tickets --------------------------------------------------------------------------------- */
 
-/* Give closed tickets to the readers, or to the packers where there is nothing to read. */
+/* Give closed tickets to the readers, or straight to the packers if they have no reads. */
 static void publish_closed(struct rp_dispatch *d)
 {
     struct rp_event *planned = &d->arena->words->planned, *ready = &d->arena->words->ready;
@@ -82,7 +82,8 @@ static void publish_closed(struct rp_dispatch *d)
         rp_event_signal(ready);
 }
 
-/* Hand closed tickets on, if the indexes that they were made from are what was opened. */
+/* Hand closed tickets on, if the indexes that they were made from are unchanged since they were
+ * opened. */
 static int hand_on(struct rp_dispatch *d, struct rp_error *error)
 {
     if (d->handed_on == d->next_ticket)
@@ -99,8 +100,8 @@ static int hand_on(struct rp_dispatch *d, struct rp_error *error)
     return 0;
 }
 
-/* Sleep until the tickets below `needed` are retired. Deliver is asked for a wake-up only when
- * those below `wanted` are, so that it does not wake dispatch for every single ticket. */
+/* Sleep until the tickets below `needed` are retired. Deliver sends the wake-up only when the
+ * tickets below `wanted` are, so that it does not wake dispatch for every single ticket. */
 static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wanted,
                             struct rp_error *error)
 {
@@ -112,7 +113,7 @@ static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wan
             return code;
         if (rp_looks_are_asked_for(d->looks))
             check_files(d); /* dispatch_all sees its failure before the next batch */
-        /* not from d->batch on, of which rows may have been planned */
+        /* not from d->batch on, whose rows may be planned in part */
         rp_join_rings(d->arena, d->options->rank_count, d->batch + 1, d->wake_fd);
         rp_a64_store_relaxed(&words->retired_wanted, wanted);
         uint32_t epoch = rp_event_prepare(&words->retired_event); /* fences. PAIRS retired-wanted */
@@ -248,7 +249,7 @@ static int add_transfer(struct rp_dispatch *d, uint64_t row, struct rp_transfer 
     }
 }
 
-/* Index entries lie anywhere: those of a row are waited for together. */
+/* Index entries are scattered: the entries of a row are waited for together. */
 static void expect_extents(const struct rp_dispatch *d, const struct rp_row *row)
 {
     for (uint32_t i = 0; i < row->count; i++) {
@@ -366,8 +367,8 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
     return 0;
 }
 
-/* At the first micro-batch of a step: is there a step? Decided from the plan alone, so equally on
- * every node. */
+/* At the first micro-batch of a step: does the step exist? Decided from the plan only, so equally
+ * on every node. */
 static int step_exists(struct rp_dispatch *d, struct rp_error *error)
 {
     if (d->scout) {
@@ -442,8 +443,7 @@ static void plan_stream(struct rp_dispatch *d)
     }
 }
 
-/* Nothing is planned any more. A check that was asked for before the flow is stopped is answered.
- */
+/* Planning is over. A revalidation requested before the flow is stopped is still answered. */
 static void answer_until_stopped(struct rp_dispatch *d)
 {
     struct rp_arena_words *words = d->arena->words;

@@ -45,7 +45,7 @@ static void finish_ticket(struct rp_fetcher *f, uint64_t number)
     rp_event_signal(&f->arena->words->ready);
 }
 
-/* What a read of an object could not mend. A listed one may have changed long before. */
+/* Why a read of an object failed for good. A listed one may have changed long before. */
 static int take_reason(const struct rp_shard *shard, int code, struct rp_error *error)
 {
     if (code == -RP_E_CHANGED && shard->is_listed)
@@ -55,7 +55,7 @@ static int take_reason(const struct rp_shard *shard, int code, struct rp_error *
     return code;
 }
 
-/* What a read that came back with `result` means for its ticket. */
+/* Decide what the result of a read means for its ticket. */
 static int check_read(const struct rp_fetcher *f, const struct rp_read *read, const uint8_t *data,
                       int result, struct rp_error *error)
 {
@@ -97,8 +97,8 @@ static void submit_read(struct rp_fetcher *f, const struct rp_read *read, uint64
     rp_io_submit(f->io, &request, 1);
 }
 
-/* Bytes of an object that differ from its sidecar were damaged on their way, now or when they came
- * into the cache: its server is asked once more before they are an error. */
+/* Bytes of an object that differ from its sidecar were damaged in transit, now or when they entered
+ * the cache: read them from the server once more before they are an error. */
 static bool ask_again(struct rp_fetcher *f, struct rp_read *read, const struct rp_io_done *done,
                       const struct rp_error *error)
 {
@@ -182,8 +182,8 @@ static bool is_planned(const struct rp_fetcher *f, uint64_t number)
            rp_ticket_word(number, RP_TICKET_PLANNED); /* PAIRS ticket-state */
 }
 
-/* Submit all planned reads for which there is room. Tickets without reads lie between those of
- * block reads and are passed over; else few reads would be in flight. */
+/* Submit all planned reads for which there is room. Tickets without reads come between block reads
+ * and are passed over; else few reads would be in flight. */
 static void submit_planned(struct rp_fetcher *f)
 {
     for (;;) {
@@ -243,7 +243,7 @@ static void fetch_all(struct rp_fetcher *f)
             sleep_until_planned(f);
             continue;
         }
-        /* Several at a time, where there are many: each poll costs a system call. Reads of objects
+        /* Several at a time, if many are in flight: each poll costs a system call. Reads of objects
          * take so long that new ones must not wait for one of them. */
         unsigned wait_min = is_remote ? 0 : 1 + rp_io_in_flight(f->io) / WAIT_SHARE;
         unsigned count = rp_io_wait(f->io, done, COMPLETIONS_MAX, wait_min);

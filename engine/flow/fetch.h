@@ -18,7 +18,7 @@ struct rp_fetcher {
     bool has_region;      /* the data is registered with `io` */
     uint32_t *reads_left; /* [slot]: reads of its ticket not yet done */
     uint64_t next_ticket; /* first ticket of ours not yet taken */
-    uint32_t next_read;   /* of it, first not yet submitted */
+    uint32_t next_read;   /* the ticket's first read that is not submitted yet */
 
     pthread_t thread;
     bool started;
@@ -26,7 +26,7 @@ struct rp_fetcher {
     struct rp_event opened_event;
     struct rp_error error;
     struct rp_error refusal;       /* code < 0: io_uring was refused, and `io` reads with pread */
-    struct rp_io_counts published; /* what of this start's io is in the counts below */
+    struct rp_io_counts published; /* the share of this start's io that the counts below include */
     struct rp_a64 reads, read_bytes, short_reads, retries; /* for stat; writer: the reader */
     struct rp_a32 at_server; /* the same: reads that wait for a server */
 };

@@ -12,8 +12,8 @@
 #include "base/mapped.h"
 #include "base/mem.h"
 
-/* So many files are open at once, whatever the limit of descriptors allows: more do not make
- * anything faster, and an index is for corpora that have a million. */
+/* At most this many files are open at once, whatever the descriptor limit allows: more bring no
+ * speed, and an index is for corpora that have a million. */
 #define OPEN_MAX_OF_INDEX 4096u
 
 int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
@@ -89,8 +89,8 @@ void rp_files_close(struct rp_files *files)
     files->watched = NULL;
 }
 
-/* Of a file whose blocks are compared, content decides; its size must be right all the same, and of
- * a listed one its modification time. */
+/* A file whose blocks are compared is judged by content; its size must still match, and if it is
+ * listed, its modification time. */
 static int check_opened(struct rp_file *file, const struct rp_shard *shard, struct rp_error *error)
 {
     struct rp_stamp found;
@@ -141,7 +141,7 @@ static bool is_object(const struct rp_files *files, uint32_t shard)
     return rp_corpus_shard(files->corpus, shard)->url != NULL;
 }
 
-/* A file that cannot be mapped, or of which the kernel says nothing, is read. */
+/* A file is read if it cannot be mapped, or if the kernel does not report its cached pages. */
 static void watch_file(struct rp_files *files, uint32_t index)
 {
     const struct rp_shard *shard = rp_corpus_shard(files->corpus, index);
@@ -206,7 +206,7 @@ bool rp_files_need_direct(struct rp_files *files, uint32_t shard)
     return true;
 }
 
-/* Check that a file is still what was opened. It is called before the file is closed, too. */
+/* Check that a file is unchanged since it was opened. Also called before the file is closed. */
 static int check_unchanged(struct rp_files *files, uint32_t shard, struct rp_error *error)
 {
     struct rp_file *file = &files->files[shard];
@@ -372,8 +372,8 @@ int rp_files_map(struct rp_files *files, struct rp_error *error)
     return code;
 }
 
-/* Does the kernel say what the page cache holds of the corpus, to descriptors as the files will
- * have? Its first file stands for all. */
+/* Does the kernel report the cached pages of the corpus, to descriptors like those of its files?
+ * The first file stands for all. */
 static bool can_ask(const struct rp_files *files, const struct rp_flow_options *options)
 {
     uint32_t first = 0;

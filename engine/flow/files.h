@@ -4,19 +4,19 @@
  * Files that are read: each is opened when a read of it is planned (descriptors.h). Dispatch writes
  * its entry; readers see the entry through the PLANNED store of a ticket that uses it.
  *
- * Files that are mapped: where the page cache holds the corpus, a system call for every document
- * costs more than its copy, so all files are mapped before the stages start (and before packer
- * processes are forked) and packers take tokens from the mapping, of a file that has hashes through
- * a copy of their own (verified.h). Nothing else differs: same plan, same tickets, same bytes. A
- * packer that meets a mapped file cut short ends there (base/mapped.h): the stream stops with the
- * file's name, and trainers keep what they hold.
+ * Files that are mapped: if the page cache holds the corpus, a system call for every document costs
+ * more than its copy, so all files are mapped before the stages start (and before packer processes
+ * are forked) and packers take tokens from the mapping, of a file that has hashes through a copy of
+ * their own (verified.h). Plan, tickets and bytes are the same. A packer that meets a mapped file
+ * cut short ends there (base/mapped.h): the stream stops with the file's name, and trainers keep
+ * what they hold.
  *
- * Objects in stores are no files: they are read, whatever is done with files beside them.
+ * Objects in stores are always read, even if the files of the same corpus are mapped.
  *
- * Files that are both: each is also mapped when it is opened, unless the kernel does not say what
- * the page cache holds of it; for each document or block dispatch asks which of the ways suits its
- * part of the file now (residency.h). A second descriptor is opened for direct reads beside
- * buffered ones, when the first of them is planned. */
+ * Files that are both: each is also mapped when it is opened, unless the kernel does not report its
+ * cached pages; for each document or block dispatch looks up the present read mode of its part of
+ * the file (residency.h). A second descriptor for direct reads is opened when the first direct read
+ * is planned. */
 #ifndef RP_FLOW_FILES_H
 #define RP_FLOW_FILES_H
 
@@ -28,22 +28,22 @@
 struct rp_file {
     struct rp_io_object object;
     bool is_open;
-    /* Of reads: 1, RP_BLOCK_BYTES where blocks are checked, or that of O_DIRECT. */
+    /* alignment of reads: 1, RP_BLOCK_BYTES if blocks are checked, or O_DIRECT's */
     uint32_t alignment;
     bool direct;        /* reads must be aligned, also at the end of the file */
     bool checked;       /* blocks are compared with the sidecar's hashes, at each use */
     const uint8_t *map; /* the whole file, or NULL */
     struct rp_mapped_file *mapping;
     struct rp_stretch *stretches; /* how each is read, or NULL: all are mapped, or read */
-    /* A second descriptor, for direct reads beside buffered ones. 0: not tried yet; 1: the file
-     * refuses them, and all its reads are buffered; else as `alignment`. */
+    /* Alignment of the second descriptor, which serves direct reads of a buffered file. 0: not
+     * tried yet; 1: the file refuses them, and all its reads are buffered; else as `alignment`. */
     uint32_t direct_alignment;
     struct rp_io_object direct_object;
     /* Alignment for O_DIRECT, kept because the file may be reopened for many a document. 0: no
      * descriptor for direct reads was opened yet. */
     uint32_t known_alignment;
     bool is_known;         /* it was open before, so it has a stamp */
-    struct rp_stamp stamp; /* of a file that is not checked: what it is known to be */
+    struct rp_stamp stamp; /* stamp at open of a file that is not checked */
     bool is_watched;       /* in rp_files.watched */
     uint64_t last_ticket;  /* the last one that uses it, if it is watched */
 };
@@ -51,7 +51,7 @@ struct rp_file {
 struct rp_files {
     const struct rp_corpus *corpus;
     const struct rp_io_method *method;
-    struct rp_cache *cache; /* of objects; NULL = none */
+    struct rp_cache *cache; /* the cache of objects; NULL = none */
     struct rp_file *files;  /* [shards of the corpus] */
     struct rp_descriptors descriptors;
     bool direct, verify_blocks;
@@ -64,10 +64,10 @@ struct rp_files {
     uint32_t *watched, watched_count;
     /* Written by dispatch: rp_flow_counts. */
     struct rp_a64 taken_bytes, unverified_bytes;
-    struct rp_a64 buffered_bytes, direct_bytes; /* of taken_bytes; the others lie in mappings */
+    struct rp_a64 buffered_bytes, direct_bytes; /* shares of taken_bytes; the rest was mapped */
 };
 
-/** Where a transfer's tokens are: in the prefetch ring's data, or in a mapped file. */
+/** Address of a transfer's tokens: in the data ring, or in a mapped file. */
 static inline const uint8_t *rp_files_tokens(const struct rp_files *files, const uint8_t *data,
                                              const struct rp_transfer *transfer)
 {
@@ -100,34 +100,33 @@ RP_MUST_CHECK static inline int rp_files_get(struct rp_files *files, uint32_t sh
 /** The ticket reads the file of the shard, which is open. */
 void rp_files_use(struct rp_files *files, uint32_t shard, uint64_t ticket);
 
-/** A ticket takes so many bytes of this shard: if nothing verifies them, the file is to be checked
+/** A ticket takes this many bytes of the shard. If no hash covers them, the file is revalidated
  * after they have been copied. */
 void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket, uint64_t bytes);
 
-/** Check that the files without hashes are still what they were (rp_shard_check). A file is checked
- * from its first use until one check after the last ticket that used it was retired (all below
- * `retired` are), so a change before the tokens were copied is always noticed. Called by dispatch.
- */
+/** Check that the files without hashes are unchanged (rp_shard_check). A file is checked from its
+ * first use until one check after the last ticket that used it was retired (all below `retired`
+ * are), so a change before the tokens were copied is always noticed. Called by dispatch. */
 RP_MUST_CHECK int rp_files_look(struct rp_files *files, uint64_t retired, struct rp_error *error);
 
 /** Tickets are numbered from 0 again. */
 void rp_files_restart(struct rp_files *files);
 
-/* The hashes that blocks of a checked file must have are taken from the sidecar when a ticket is
- * planned, and go with the ticket: the sidecar is checked before the ticket is handed on, and is
- * not asked later. Hashes of several blocks become one number, in their order. */
+/* The expected hashes of a checked file's blocks are taken from the sidecar when a ticket is
+ * planned, and travel with the ticket: the sidecar is checked before the ticket is handed on, and
+ * is not read later. Hashes of several blocks are combined, in their order, into one number. */
 static inline uint64_t rp_files_add_hash(uint64_t all, uint64_t hash)
 {
-    return (all + hash) * 0x9e3779b97f4a7c15u; /* odd: nothing is lost */
+    return (all + hash) * 0x9e3779b97f4a7c15u; /* odd: the product loses no bit */
 }
 uint64_t rp_files_expected(const struct rp_files *files, uint32_t shard, uint64_t offset,
                            uint64_t bytes);
-/** Compare what was read of a checked file with what was expected. offset is block-aligned; `bytes`
- * ends on a block or at the end of the file. -RP_E_CORRUPT names the file and the block. */
+/** Compare bytes read from a checked file with their expected hash. offset is block-aligned;
+ * `bytes` ends on a block or at the end of the file. -RP_E_CORRUPT names the file and the block. */
 RP_MUST_CHECK int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,
                                   const uint8_t *data, uint64_t bytes, uint64_t expected,
                                   struct rp_error *error);
-/** What is wrong with bytes that were not as expected. */
+/** Say in *error why bytes failed rp_files_verify. */
 int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offset,
                      const uint8_t *data, uint64_t bytes, struct rp_error *error);
 
@@ -142,8 +141,8 @@ static inline enum rp_read_way rp_files_way(const struct rp_file *file, uint64_t
 /** A direct read of the file, which is open for buffered ones, is planned: is there a descriptor
  * for it? */
 bool rp_files_need_direct(struct rp_files *files, uint32_t shard);
-/** So many tokens' bytes of this shard are read, by direct reads or buffered ones. Those of an
- * object count as buffered. */
+/** Count bytes of tokens read from this shard, by direct or buffered reads. An object's reads count
+ * as buffered. */
 void rp_files_count(struct rp_files *files, uint32_t shard, bool is_direct, uint64_t bytes);
 
 /** Map every file. On failure (one is missing, say) none is, and the caller reads them instead. */
@@ -159,24 +158,24 @@ static inline bool rp_files_hold_all(const struct rp_files *files)
 {
     return files->are_mapped || (files->adapts && rp_residency_holds_all(&files->residency));
 }
-/** Decide for each stretch of each file how it is taken. False, and *why says so, where that is not
- * possible. Before any file is open. */
+/** Choose the read mode for each stretch of each file from now on. If that is impossible, returns
+ * false with the reason in *why. Call before any file is open. */
 RP_MUST_CHECK bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *options,
                                   struct rp_error *why);
 
-/** The bytes of its file, in whole blocks, that a transfer in a mapped file lies in. */
+/** The byte range, in whole blocks, that holds a transfer of a mapped file. */
 struct rp_block_range {
     uint64_t first, end;
 };
 struct rp_block_range rp_files_blocks(const struct rp_files *files,
                                       const struct rp_transfer *transfer);
-/** Begin to read the pages that a transfer in a mapped file lies in, and no others. */
+/** Begin to read the pages that hold a transfer of a mapped file, and no others. */
 void rp_files_ask_for_pages(const struct rp_files *files, const struct rp_transfer *transfer);
-/** A packer takes the tokens of this transfer next: ask for their pages if they may be lost. A page
- * can be lost after its tokens were planned as mapped; the fault that reads it again also reads as
- * much around it as the kernel reads ahead, and where memory is short, that takes the pages of
- * other transfers. The pages are asked for where a stretch of the transfer is no longer `mapped`,
- * which the watcher notices some time after they are lost. */
+/** A packer takes the tokens of this transfer next: start readahead of their pages if they may be
+ * lost. A page can be lost after its tokens were planned as mapped; the fault that reads it again
+ * also reads the kernel's readahead around it, and if memory is short, that evicts the pages of
+ * other transfers. Readahead starts if a stretch of the transfer is no longer `mapped`, which the
+ * watcher notices some time after the loss. */
 static inline void rp_files_read_lost(const struct rp_files *files,
                                       const struct rp_transfer *transfer)
 {
@@ -190,16 +189,14 @@ static inline void rp_files_read_lost(const struct rp_files *files,
 }
 /** May any mapped file have hashes? */
 bool rp_files_have_hashes(const struct rp_files *files);
-/** Does a transfer lie in a mapped file that has hashes? Then its tokens are taken by verified.h.
- */
+/** Is the transfer in a mapped file that has hashes? Then its tokens are taken by verified.h. */
 static inline bool rp_files_is_checked(const struct rp_files *files,
                                        const struct rp_transfer *transfer)
 {
     return transfer->mapped_shard && files->files[transfer->mapped_shard - 1].checked;
 }
 
-/* Shards of a corpus index are opened as they are used: so many at a start at most.
- */
+/* Shards of a corpus index are opened as they are used; a start opens at most this many. */
 #define RP_FILES_AT_START 64u
 
 #endif

@@ -12,7 +12,7 @@
 #include "flow/flow_struct.h"
 #include "flow/give_way.h"
 
-/* Is the data of the prefetch ring in use? Not while all that is taken lies in mappings. */
+/* Is the data ring in use? Not while all taken tokens are mapped. */
 static bool is_reading(const struct rp_flow *flow)
 {
     return !flow->files.adapts || rp_a64_load_relaxed(&flow->files.buffered_bytes) ||
@@ -31,8 +31,8 @@ static int watch_filling(struct rp_flow *flow, struct rp_error *error)
 
 /* ---- rings that are behind (catch_up.h) ---------------------------------------------------- */
 
-/* Up to which batch the ring's catch-up flow may deliver: as far as the rings are that the flow
- * itself serves, but at least to where this start of the flow has begun to plan rows for it. */
+/* The batch up to which the ring's catch-up flow may deliver: the highest tail of the rings that
+ * the main flow serves, but at least the first batch that this start has planned for the ring. */
 static uint64_t catch_up_limit(const struct rp_flow *flow, uint32_t ring)
 {
     uint64_t limit = rp_max_u64(flow->deliver.rings[ring].tail, flow->start_batch[ring]);
@@ -53,7 +53,7 @@ int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t 
     RP_ASSERT(rp_flow_catch_ups(flow) <= rp_flow_catch_ups_max(flow->options.rank_count));
     rp_a64_store_relaxed(&flow->arena.pack_from[ring], RP_PACK_NONE);
     rp_a64_store_relaxed(&flow->arena.free_until[ring], 0);
-    flow->unlabelled[ring] = 0; /* of a batch that was packed in part */
+    flow->unlabelled[ring] = 0; /* belongs to a batch that was packed in part */
     int code = rp_flow_start(made, plan, scout, d->base_row, behind->tail, behind, error);
     made->deliver.end_batch = catch_up_limit(flow, ring);
     if (code >= 0)
@@ -141,7 +141,7 @@ static int deliver_catch_up(struct rp_flow *flow, uint32_t ring, struct rp_error
     uint64_t from = look_for_join(flow, ring);
     bool is_joined = rp_pack_is_joined(from);
     RP_ASSERT(!is_joined || behind->tail <= from);
-    /* where the flow has ended before, only the catch-up flow can still end the ring */
+    /* if the main flow has already ended, only the catch-up flow can end the ring */
     bool has_caught_up = is_joined && behind->tail == from && !flow->deliver.ended;
     if (step == RP_FLOW_ENDED || has_caught_up) {
         end_catch_up(flow, ring);
@@ -155,7 +155,7 @@ static int deliver_catch_up(struct rp_flow *flow, uint32_t ring, struct rp_error
     return step;
 }
 
-/* `step` is what the flow itself did. A ring that is behind has more to come. */
+/* `step` is the main flow's result. A ring that is behind still expects batches. */
 static int deliver_catch_ups(struct rp_flow *flow, int step, struct rp_error *error)
 {
     for (uint32_t r = 0; r < flow->options.rank_count; r++) {
@@ -239,7 +239,7 @@ int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *sc
     flow->running = true;
     /* processes first: a child is forked before the threads of this start exist */
     for (uint32_t i = 0; i < o->packers && code >= 0; i++) {
-        flow->packers[i].deaths = 0; /* tickets are counted anew */
+        flow->packers[i].deaths = 0; /* ticket numbers restart */
         code = rp_packer_start(&flow->packers[i], o->packer_processes, error);
     }
     for (uint32_t i = 0; i < o->readers && code >= 0; i++)
@@ -257,7 +257,7 @@ void rp_flow_stop(struct rp_flow *flow)
 {
     if (!flow->running)
         return;
-    /* the caller has the turn, so that nobody publishes, and all is announced */
+    /* the caller has the turn, so no thread publishes, and every batch is announced */
     RP_ASSERT(!flow->is_parked);
     RP_ASSERT(rp_a32_load_relaxed(&flow->deliver.unannounced) == 0);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
@@ -298,7 +298,7 @@ bool rp_flow_packers_are_paused(const struct rp_flow *flow)
 
 uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring)
 {
-    /* of the next batch there may be tickets that are packed and retired already */
+    /* tickets of the next batch may be packed and retired already */
     RP_ASSERT(ring < flow->options.rank_count && !flow->is_catching_up[ring]);
     uint64_t first, last, end = flow->deliver.rings[ring].tail + 1;
     RP_ASSERT(rp_flow_packers_are_paused(flow));
@@ -310,7 +310,7 @@ uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring)
             ticket->transfer_count + ticket->row_count)
             end = rp_max_u64(end, ticket->batch + 1);
     }
-    /* a ticket may be of other rings alone, which have more room */
+    /* a ticket may write only to other rings, which have more room */
     return rp_min_u64(end, rp_a64_load_relaxed(&flow->arena.free_until[ring]));
 }
 
@@ -351,7 +351,7 @@ int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error)
         return code;
     int step = rp_deliver_step(&flow->deliver, error);
     if (step == RP_FLOW_RESTART)
-        flow->dispatch.reads.no_block_reads = true; /* read by nobody before the next start */
+        flow->dispatch.reads.no_block_reads = true; /* no thread reads it before the next start */
     if (step < 0 || step == RP_FLOW_RESTART)
         return step;
     return deliver_catch_ups(flow, step, error);
@@ -447,7 +447,7 @@ int rp_flow_packer_pidfd(const struct rp_flow *flow, uint32_t packer)
 int rp_flow_replace_packer(struct rp_flow *flow, uint32_t packer, struct rp_error *error)
 {
     RP_ASSERT(packer < flow->options.packers);
-    if (!rp_packer_is_dead(&flow->packers[packer])) /* it can write nothing any more */
+    if (!rp_packer_is_dead(&flow->packers[packer])) /* once dead, it writes no more */
         return 0; /* the news was of one that an earlier start had */
     int code = rp_packer_judge_death(&flow->packers[packer], error);
     if (code < 0)

@@ -10,8 +10,8 @@
  *               thread, in steps, and packer threads while it sleeps
  *
  * A flow runs from one micro-batch on until it is stopped, and can be started again elsewhere: that
- * is how the engine moves to another row. Nothing about a flow (threads, sizes, timing) changes a
- * byte of any batch. */
+ * is how the engine moves to another row. The bytes of a batch do not depend on a flow's threads,
+ * sizes or timing. */
 #ifndef RP_FLOW_FLOW_H
 #define RP_FLOW_FLOW_H
 
@@ -35,53 +35,56 @@ struct rp_contents;
 struct rp_next_use;   /* next_use.h */
 struct rp_page_cache; /* page_cache.h */
 
-/* What masks left of a source's documents that were planned for this node, ahead of what is
- * delivered. A document counts where it begins. Several flows may add to it. */
+/* Trained tokens and documents that masks left to this node's planned rows, per source, ahead of
+ * delivery. A document counts in the row where it begins. Several flows may add to the counts. */
 struct rp_mask_counts {
     struct rp_a64 labels; /* tokens that have one */
     struct rp_a64 documents;
     struct rp_a64 untrained; /* documents: no token of them is trained */
-    struct rp_a64 cut_off;   /* documents: all trained tokens lie after the first seq_len ones, */
+    struct rp_a64 cut_off;   /* documents: trained tokens are all after the first seq_len ones, */
                              /* which are all that is kept (long_doc: truncate) */
 };
 
-/* What stays the same over all starts of a flow. */
+/* The options that hold for all starts of a flow. */
 struct rp_flow_options {
     const struct rp_corpus *corpus;
     const struct rp_io_method *method;
-    const struct rp_io_method *file_method; /* where `method` is that of objects: for files */
+    const struct rp_io_method *file_method; /* if `method` reads objects: the method for files */
     bool gives_way;                         /* as in rp_io_options */
     const struct rp_contents *contents;     /* NULL = none */
-    struct rp_cache *cache;       /* of objects in stores, by the numbers of shards; NULL = none */
-    struct rp_next_use *next_use; /* told what has been read; NULL = nobody asks */
+    struct rp_cache *cache;       /* the cache of objects, indexed by shard number; NULL = none */
+    struct rp_next_use *next_use; /* gets a note of each read; NULL = no forecast */
     uint32_t readers, packers, io_depth;
     bool packer_processes;
     bool mapped; /* take tokens from mapped files: for a corpus that the page cache holds */
     bool direct; /* open token files with O_DIRECT where they allow it */
-    /* Choose the way of reading anew for each stretch (residency.h). `mapped` and `direct` are then
-     * only the start; if that is impossible they hold, but nothing is mapped without may_buffer. */
+    /* Choose the read mode continuously for each stretch (residency.h). `mapped` and `direct` then
+     * hold only at the start, or throughout if adapting is impossible; without may_buffer no
+     * stretch is mapped even then. */
     bool adapts;
     bool may_buffer, may_direct;            /* if it adapts: which reads are allowed */
     const struct rp_page_cache *page_cache; /* NULL: the kernel's */
-    bool verify_blocks;   /* check what is read against sidecar hashes, where there are any */
+    bool verify_blocks;   /* compare bytes read with the sidecar's hashes, if it has any */
     uint64_t token_limit; /* token ids must be below it */
     int64_t pad_id;
     uint32_t world, rank_first, rank_count, rows; /* rows = of one rank in a micro-batch */
     uint64_t global_batch_rows;
     bool drop_last;
-    uint64_t prefetch_bytes; /* of data in the prefetch ring; rp_flow_prefetch_bytes makes it */
+    uint64_t prefetch_bytes; /* size of the data ring; made by rp_flow_prefetch_bytes */
     uint32_t seq_len;
-    uint64_t state_bytes;               /* most a state token can need */
-    uint32_t batch_slots;               /* of a batch ring */
-    uint32_t other_descriptors;         /* that the engine needs beside those of token files */
-    uint32_t descriptors_max;           /* of token files that are open at once; 0: what is left */
-    struct rp_mask_counts *mask_counts; /* [sources], borrowed; NULL: nobody asks */
+    uint64_t state_bytes;       /* most a state token can need */
+    uint32_t batch_slots;       /* slots of each batch ring */
+    uint32_t other_descriptors; /* descriptors that the engine needs for other purposes than token
+                                   files */
+    uint32_t descriptors_max;   /* token files that may be open at once; 0: all descriptors that are
+                                   left */
+    struct rp_mask_counts *mask_counts; /* [sources], borrowed; NULL: not counted */
     bool truncates;                     /* documents are cut to seq_len tokens */
 };
 
-/** options->prefetch_bytes if it is set. If it is 0: what the windows of a plan that is positioned
- * at base_row need to keep a disk busy (block_reads.h), at least 64 MiB and at most 1 GiB. Of the
- * other options only the corpus and those that say which rows belong to this node are used. */
+/** options->prefetch_bytes if it is set. If it is 0: the size with which the windows of a plan that
+ * is positioned at base_row keep a disk busy (block_reads.h), at least 64 MiB and at most 1 GiB. Of
+ * the other options only the corpus and the fields that select this node's rows are used. */
 uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const struct rp_plan *plan,
                                 uint64_t base_row);
 
@@ -90,7 +93,7 @@ uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const str
  * rank_count, rows, global_batch_rows, batch_slots and state_bytes only. */
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped);
 
-/* What the watcher of a flow that adapts (residency.h) has found. */
+/* Figures from the watcher of an adapting flow (residency.h). */
 struct rp_flow_page_cache {
     bool is_watched; /* false: the flow does not adapt, and the rest is 0 */
     uint64_t corpus_bytes, held_bytes, room_bytes;
@@ -100,7 +103,7 @@ struct rp_flow_page_cache {
 
 struct rp_flow;
 
-/** Make the prefetch ring; no thread runs yet. `options` is copied; what it points to is borrowed.
+/** Make the prefetch ring; no thread runs yet. `options` is copied; its pointers are borrowed.
  * `wake_fd` is an eventfd that packers write when deliver is parked. */
 RP_MUST_CHECK int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *options,
                                int wake_fd, struct rp_error *error);
@@ -117,26 +120,26 @@ RP_MUST_CHECK int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, stru
  * know of it. Idempotent. Not between a park and an unpark. */
 void rp_flow_stop(struct rp_flow *flow);
 
-/** While packers are paused nobody writes to a batch ring, so the caller may replace rings[r] by a
- * ring of the same geometry and tail, into which it has copied the batches of the old one below
- * rp_flow_packed_end. Only between an unpark and a park. Planning and reading continue, and nothing
- * that was prefetched is lost: a ticket that a packer had begun is packed again. If resuming fails,
+/** While packers are paused no thread or process writes to a batch ring, so the caller may replace
+ * rings[r] by a ring of the same geometry and tail, into which it has copied the batches of the old
+ * one below rp_flow_packed_end. Only between an unpark and a park. Planning and reading continue,
+ * and prefetched data is kept: a ticket that a packer had begun is packed again. If resuming fails,
  * the flow has been stopped. */
 void rp_flow_pause_packers(struct rp_flow *flow);
 RP_MUST_CHECK int rp_flow_resume_packers(struct rp_flow *flow, struct rp_error *error);
-/** The end of the batches of this ring of which rows may have been packed. They may lie above the
- * tail. Only while packers are paused. */
+/** The end of this ring's batches whose rows may have been packed. They may be above the tail. Only
+ * while packers are paused. */
 uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring);
 
 bool rp_flow_packers_are_paused(const struct rp_flow *flow);
 
 enum rp_flow_step {
-    RP_FLOW_IDLE,   /* nothing to do: park */
+    RP_FLOW_IDLE,   /* no work now: park */
     RP_FLOW_WORKED, /* call again */
-    RP_FLOW_ENDED,  /* the stream has ended: rings say so; nothing more will come */
+    RP_FLOW_ENDED,  /* the stream has ended, as the rings say; no batch follows */
     RP_FLOW_RESTART /* a block of documents could not be read as a whole, though its store can be
                        reached: stop, and start at the lowest tail. From now on documents are read
-                       one by one, so that what is damaged stops the stream in its own place, if it
+                       individually, so that damage stops the stream at the damaged document, if it
                        is used at all */
 };
 /** One step of deliver: retire packed tickets, publish finished batches, read the trainers' release
@@ -145,11 +148,11 @@ enum rp_flow_step {
 RP_MUST_CHECK int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error);
 /** Call before sleeping on wake_fd; false if there is work after all. From here to rp_flow_unpark
  * packer threads deliver, and the caller must not touch the flow or its rings: unpark first after
- * waking. Without a park before it, unpark does nothing. */
+ * waking. Unpark without a park before it has no effect. */
 bool rp_flow_park(struct rp_flow *flow);
 void rp_flow_unpark(struct rp_flow *flow);
-/** Wake the sleeper when trainers have released `batch` micro-batches (UINT64_MAX: never). Until
- * the flow is started anew. */
+/** Wake the sleeper when trainers have released `batch` micro-batches (UINT64_MAX: never). Holds
+ * until the flow is restarted. */
 void rp_flow_wake_at(struct rp_flow *flow, uint64_t batch);
 
 /** Are tokens taken from mapped files? In a flow that adapts: most of them? */
@@ -157,8 +160,8 @@ bool rp_flow_is_mapped(const struct rp_flow *flow);
 
 struct rp_flow_page_cache rp_flow_page_cache(const struct rp_flow *flow);
 
-/** Packer processes: pidfds to watch (-1 where there is none). A dead one is replaced by
- * rp_flow_replace_packer, which leaves a living one alone. */
+/** Packer processes: pidfds to watch (-1 = no process). A dead one is replaced by
+ * rp_flow_replace_packer, which leaves a living one untouched. */
 int rp_flow_packer_pidfd(const struct rp_flow *flow, uint32_t packer);
 RP_MUST_CHECK int rp_flow_replace_packer(struct rp_flow *flow, uint32_t packer,
                                          struct rp_error *error);
@@ -175,41 +178,40 @@ const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size
  * Only while the flow is stopped. */
 void rp_flow_forget_states(struct rp_flow *flow);
 struct rp_arena *rp_flow_arena(struct rp_flow *flow);
-/** Where the tokens of a transfer of an unretired ticket are, once they are loaded. */
+/** Address of the tokens of a transfer of an unretired ticket, once they are loaded. */
 const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
                                        const struct rp_transfer *transfer);
 /** Tickets that deliver has not retired: [first, last) as of now. */
 void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last);
 
-/** Ask dispatch to check every token file without hashes that was used since the last check;
- * wake_fd is written when there is an answer. rp_flow_stop checks them too, so a stopped flow need
- * not be asked. */
+/** Request a revalidation of every token file without hashes that was used since the last one;
+ * wake_fd is written when the result is ready. rp_flow_stop revalidates them as well, so a stopped
+ * flow needs no request. */
 void rp_flow_ask_look(struct rp_flow *flow);
-/** 1: no file has changed: every token that was copied before the check was asked for is as the
- * file had it when it was opened. 0: there is no answer yet; a disk that hangs gives none.
- * Negative: *error names a file that has changed. */
+/** 1: no file has changed: every token that was copied before the request matches the file as it
+ * was opened. 0: no result yet; a disk that hangs gives none. Negative: *error names a file that
+ * has changed. */
 RP_MUST_CHECK int rp_flow_look_result(const struct rp_flow *flow, struct rp_error *error);
 
 struct rp_flow_counts {
     uint64_t batches, rows, tokens; /* published, over local ranks; tokens without padding */
     uint64_t reads, read_bytes, short_reads, read_retries;
-    /* Bytes of the tokens that were taken from files, read or mapped, and of those of them that are
-     * compared with no hash. */
+    /* Bytes of tokens taken from files, read or mapped, and how many of them no hash verifies. */
     uint64_t taken_bytes, unverified_bytes;
-    uint64_t buffered_bytes, direct_bytes; /* of taken_bytes; the others lie in mappings */
+    uint64_t buffered_bytes, direct_bytes; /* shares of taken_bytes; the rest was mapped */
     uint64_t packers_replaced;
 };
 void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts);
 
-/* The readers that run, those of catch-up flows too. */
+/* The running readers, including those of catch-up flows. */
 struct rp_flow_readers {
     uint32_t count;
-    uint32_t refused;           /* so many read with pread, as io_uring was refused them */
-    const struct rp_error *why; /* one of them was; NULL if there is none. Valid until a stop */
+    uint32_t refused;           /* number of readers that use pread because io_uring was refused */
+    const struct rp_error *why; /* reason of one refusal, or NULL. Valid until a stop */
 };
 struct rp_flow_readers rp_flow_readers(const struct rp_flow *flow);
 
-/* The oldest ticket that is not delivered: what every ring waits for that has no batch. */
+/* The oldest undelivered ticket: each ring without a batch waits for it. */
 struct rp_oldest_ticket {
     bool is_running; /* false: the flow is stopped or has delivered all, and the rest is 0 */
     bool is_planned, is_read, is_packed;

@@ -12,14 +12,16 @@
 #define TICKET_BYTES (64u << 10)
 #define SLOTS_MIN 8u
 #define SLOTS_MAX 4096u
-#define SLOTS_MAPPED 64u /* nothing has to be fetched ahead, and so few stay in cache */
+/* mapped tokens need no fetching ahead, and so few slots stay in cache */
+#define SLOTS_MAPPED 64u
 #define PREFETCH_BYTES_STANDARD_MAX (1ull << 30)
 #define STEP_STATES_BYTES_MAX (16ull << 20)
-#define TRANSFERS_MIN 4u /* of the longest kind, that the data holds: so that reads overlap */
+/* transfers of the longest kind that fit in the data: so that reads overlap */
+#define TRANSFERS_MIN 4u
 
-/* One ticket for every TICKET_BYTES of data, which is what a micro-batch of a few thousand tokens
- * reads; but tickets and the states of their micro-batches take at most a quarter of the bytes that
- * the data takes, as long as SLOTS_MIN tickets are left. */
+/* One ticket for every TICKET_BYTES of data, about the reads of a micro-batch of a few thousand
+ * tokens; but tickets and the states of their micro-batches take at most a quarter of the data's
+ * bytes, as long as SLOTS_MIN tickets are left. */
 static uint32_t choose_slots(const struct rp_flow_options *o, uint64_t data_bytes)
 {
     uint64_t wanted = rp_min_u64(SLOTS_MAX, rp_pow2_at_least(data_bytes / TICKET_BYTES));
@@ -38,7 +40,7 @@ static int open_files(struct rp_flow *flow, struct rp_error *error)
         o->page_cache = &rp_page_cache_of_kernel;
     if (code < 0 || (o->adapts && rp_files_adapt(&flow->files, o, &why)))
         return code;
-    bool bypasses_cache = o->adapts && !o->may_buffer; /* so nothing is mapped for good */
+    bool bypasses_cache = o->adapts && !o->may_buffer; /* then no file is mapped for good */
     if (o->adapts)                                     /* a hint means that it can be fixed: warn */
         rp_log(why.hint[0] ? RP_LOG_WARNING : RP_LOG_INFO,
                "token files are read in one way for the whole run%s: %s%s%s",
@@ -69,7 +71,7 @@ static int open_verified(struct rp_flow *flow, struct rp_error *error)
 }
 
 struct sizes {
-    uint64_t data_bytes; /* with what masks take of it */
+    uint64_t data_bytes; /* including the masks' share */
     uint32_t slots, states;
 };
 
@@ -85,12 +87,12 @@ static struct sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped
 {
     uint64_t least = rp_align_up(TRANSFERS_MIN * transfer_bytes_max(o), RP_BLOCK_BYTES);
     uint64_t most = rp_align_up(rp_max_u64(o->prefetch_bytes, least), RP_BLOCK_BYTES);
-    /* mapped tokens stay where they are: only what a checkpoint brought is copied into the data */
+    /* mapped tokens stay in place: only contents of a checkpoint are copied into the data */
     struct sizes sizes = {.data_bytes = is_mapped ? least : most};
     sizes.data_bytes += rp_masks_bytes(o);
     sizes.slots = is_mapped ? SLOTS_MAPPED : choose_slots(o, most);
-    /* a position is asked for until every ring has released the step after it, and planned at most
-     * `slots` micro-batches ahead */
+    /* a position may be requested until every ring has released the step after it, and is planned
+     * at most `slots` micro-batches ahead */
     sizes.states = (uint32_t)rp_pow2_at_least((uint64_t)sizes.slots + o->batch_slots +
                                               states_of_a_step(o) + 4);
     return sizes;
@@ -159,7 +161,7 @@ static int make_tables(struct rp_flow *flow, struct rp_error *error)
     return are_made ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
 }
 
-/* Nothing runs yet: a start of the flow starts these. */
+/* No worker runs yet: a start of the flow starts them. */
 static void prepare_workers(struct rp_flow *flow)
 {
     const struct rp_flow_options *o = &flow->options;

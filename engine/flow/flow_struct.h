@@ -23,7 +23,7 @@ struct rp_flow {
     struct rp_pack_plan pack_plan;
     struct rp_pack_target *targets; /* [rank_count] */
     struct rp_packer *packers;      /* [packers] */
-    struct rp_verified *verified;   /* [packers], where a mapped file has hashes; else NULL */
+    struct rp_verified *verified;   /* [packers], if a mapped file has hashes; else NULL */
     struct rp_deliver deliver;
     uint64_t *start_batch;           /* [rank_count] */
     uint64_t *unlabelled;            /* [rank_count] */
@@ -32,13 +32,13 @@ struct rp_flow {
     struct rp_flow_counts caught_up; /* by catch-up flows that have ended */
     /* code < 0: a token file that such a flow has read has changed */
     struct rp_error caught_up_error;
-    uint64_t wake_at; /* as rp_flow_wake_at was told */
+    uint64_t wake_at; /* the last argument of rp_flow_wake_at */
     uint64_t packers_replaced;
     bool running, has_run, is_parked;
     int wake_fd;
 };
 
-/** Free all that rp_flow_open has made. Nothing runs. */
+/** Free everything that rp_flow_open has made. No stage may run. */
 void rp_flow_free(struct rp_flow *flow);
 
 #endif

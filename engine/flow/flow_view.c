@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flow_view.c — what a flow has, for checkpoints, trainers that attach, and status. */
+/* flow_view.c — views of a flow for checkpoints, attaching trainers, and status. */
 #include "base/bits.h"
 #include "base/defect.h"
 #include "flow/catch_up.h"
@@ -68,8 +68,9 @@ const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
 }
 
 /* An earlier start of the flow may have planned further than this one, and its states are still in
- * their slots. Dispatch may be overwriting any whose position is `state_count` or more ahead of
- * what is published; and, while any ring catches up, those so far behind that nobody else asks. */
+ * their slots. Dispatch may be overwriting any whose position is at least `state_count` ahead of
+ * the published one; and, while any ring catches up, any so far behind that only catch-up flows use
+ * it. */
 static bool may_be_overwritten(const struct rp_flow *flow, uint64_t position)
 {
     uint64_t lowest_tail = UINT64_MAX, count = flow->arena.state_count;
@@ -133,7 +134,7 @@ void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
     }
 }
 
-/* ---- what a checkpoint copies --------------------------------------------------------------- */
+/* ---- batches for a checkpoint ---------------------------------------------------------------- */
 
 void rp_flow_hold(struct rp_flow *flow, uint64_t batch)
 {
@@ -159,10 +160,10 @@ void rp_flow_release_hold(struct rp_flow *flow)
             rp_flow_release_hold(flow->catch_up[r]);
 }
 
-/* ---- where the oldest ticket is -------------------------------------------------------------- */
+/* ---- the oldest ticket ----------------------------------------------------------------------- */
 
-/* Of a ticket that is not read: does it wait for a server? Bytes that a cache has of objects are
- * read from files, so then its reader must have asked a server for something. */
+/* Does an unread ticket wait for a server? Cached bytes of objects are read from files, so this
+ * holds only if its reader has a request at a server. */
 static bool is_remote(const struct rp_flow *flow, const struct rp_ticket *ticket, uint64_t number)
 {
     const struct rp_fetcher *reader = &flow->fetchers[number % flow->options.readers];

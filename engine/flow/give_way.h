@@ -5,11 +5,11 @@
  * Without this they fill the rings without a break, while a trainer that wants its first batch, and
  * the engine's thread that answers it, wait for a processor: a tick of the kernel, if there are as
  * many threads as processors. Later these threads sleep often enough. The time is limited, because
- * beside other busy processes a yield costs the rest of a slice. Each start of a flow gets this
+ * while other processes are busy a yield costs the rest of a slice. Each start of a flow gets this
  * time, also a restart or a catch-up flow. No batch depends on it.
  *
- * The time is the process's, not a flow's: while a catch-up flow begins, the flow beside it yields,
- * too. */
+ * The time is the process's, not a flow's: while a catch-up flow begins, the main flow yields as
+ * well. */
 #ifndef RP_FLOW_GIVE_WAY_H
 #define RP_FLOW_GIVE_WAY_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* join.h — how dispatch joins rings to which a catch-up flow delivers (catch_up.h).
+/* join.h — how dispatch takes rings back from their catch-up flows (catch_up.h).
  *
  * The engine's thread may sleep until a ring is joined, so it is woken. */
 #ifndef RP_FLOW_JOIN_H

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* looks.h — a request to check once more whether token files without hashes are what was opened.
+/* looks.h — requests to revalidate token files without hashes: are they unchanged since they were
+ * opened?
  *
- * Dispatch owns the files, and checks them twice a second while it plans. The engine's thread asks
- * for a check between two of those: before tokens that were copied count, as contents of a
- * checkpoint or as the end of the stream. An answer that no file has changed holds for every token
- * that was copied from a file before the check was asked for.
+ * Dispatch owns the files, and checks them twice a second while it plans. The engine's thread
+ * requests a check between two periodic ones: before copied tokens count, as contents of a
+ * checkpoint or as the end of the stream. The result "no file has changed" holds for every token
+ * that was copied from a file before the request.
  *
- * The engine's thread never waits for an answer: a disk that hangs gives none. Dispatch wakes it.
- */
+ * The engine's thread never waits for a result: a disk that hangs gives none. Dispatch wakes it. */
 #ifndef RP_FLOW_LOOKS_H
 #define RP_FLOW_LOOKS_H
 
@@ -19,8 +19,8 @@
 struct rp_files;
 
 struct rp_looks {
-    struct rp_a64 asked;    /* so many checks were asked for. Writer: the engine's thread */
-    struct rp_a64 answered; /* so many of them are answered. Writer: dispatch. PAIRS look-answer */
+    struct rp_a64 asked;    /* number of requests. Writer: the engine's thread */
+    struct rp_a64 answered; /* number of answered requests. Writer: dispatch. PAIRS look-answer */
     /* 1: a file has changed, or fstat of it failed; never 0 again. Writer: dispatch.
      * PAIRS look-failed */
     struct rp_a32 has_failed;
@@ -29,14 +29,13 @@ struct rp_looks {
 
 /* ---- the engine's thread --------------------------------------------------------------------- */
 
-/** Ask for a check. The caller wakes dispatch. */
+/** Request a check. The caller wakes dispatch. */
 static inline void rp_looks_ask(struct rp_looks *looks)
 {
     rp_a64_store_release(&looks->asked, rp_a64_load_relaxed(&looks->asked) + 1);
 }
-/** The result of the checks that were asked for: 1: no file has changed; 0: there is no answer to
- * the last one yet; negative: *error names a file that has changed, whether a check was asked for
- * or not. */
+/** The result of the requests so far: 1: no file has changed; 0: the last request has no answer
+ * yet; negative: *error names a file that has changed, found by any check. */
 RP_MUST_CHECK static inline int rp_looks_result(const struct rp_looks *looks,
                                                 struct rp_error *error)
 {
@@ -55,8 +54,8 @@ static inline bool rp_looks_are_asked_for(const struct rp_looks *looks)
 {
     return rp_a64_load_acquire(&looks->asked) != rp_a64_load_relaxed(&looks->answered);
 }
-/** Check, whether asked for or not, and answer. Tickets below `retired` are retired. wake_fd is an
- * eventfd of the engine's thread. */
+/** Check the files, and answer all requests so far. Tickets below `retired` are retired. wake_fd is
+ * an eventfd of the engine's thread. */
 void rp_looks_answer(struct rp_looks *looks, struct rp_files *files, uint64_t retired, int wake_fd);
 
 #endif

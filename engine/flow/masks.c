@@ -11,7 +11,7 @@
 /* Room for the spans of all tickets, at one or two spans a document; with more of them, fewer
  * tickets are planned ahead. */
 #define SPANS_BYTES (4u << 20)
-#define TRANSFERS_MIN 4u /* of the longest kind, whose spans have room together */
+#define TRANSFERS_MIN 4u /* transfers of the longest kind whose spans fit together */
 
 uint64_t rp_masks_bytes(const struct rp_flow_options *options)
 {

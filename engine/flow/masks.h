@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* masks.h — the masks of a ticket: which tokens of its transfers are trained.
  *
- * Dispatch copies the spans from the mapped tables of the corpus into the data of the prefetch
- * ring, before the check that lets the ticket be handed on (dispatch.c). So packers, which may be
- * processes with mappings of their own, get the spans that were opened.
+ * Dispatch copies the spans from the mapped tables of the corpus into the span ring, before the
+ * check that lets the ticket be handed on (dispatch.c). So packers, which may be processes with
+ * mappings of their own, get the spans of the version that was opened.
  *
- * The spans of all tickets lie in a ring at the end of the data. A transfer whose tokens are all
- * trained has no mask: it costs its packer nothing. Thread: dispatch's own. */
+ * The span ring holds the spans of all tickets, at the end of the prefetch ring's data. A transfer
+ * whose tokens are all trained has no mask: it costs its packer nothing. Thread: dispatch's own. */
 #ifndef RP_FLOW_MASKS_H
 #define RP_FLOW_MASKS_H
 
@@ -16,10 +16,10 @@
 
 struct rp_masks {
     struct rp_data_ring span_ring; /* 0 bytes: no source has a mask */
-    uint8_t *data;                 /* of the arena */
-    uint64_t data_offset;          /* where the ring is in it */
+    uint8_t *data;                 /* the arena's data */
+    uint64_t data_offset;          /* where the span ring begins in it */
     struct rp_span *spans;         /* [rp_spans_max(seq_len)]: of the transfer found last */
-    uint32_t labels, span_count;   /* of it: trained tokens that have a label; spans */
+    uint32_t labels, span_count;   /* its trained tokens that have a label, and its spans */
     const struct rp_flow_options *options;
     bool has_region; /* the ticket under construction has one in the ring */
 };
@@ -34,12 +34,12 @@ void rp_masks_close(struct rp_masks *masks);
 struct rp_masks_place {
     const struct rp_source *source;
     struct rp_ticket *ticket;
-    uint64_t number, retired; /* of the ticket; tickets below `retired` are retired */
+    uint64_t number, retired; /* the ticket's number; tickets below `retired` are retired */
 };
 
-/** Look up the mask of the ticket's next transfer, of a document of `length` tokens. 1: it needs
- * none, or there is room for its spans. 0: there is no room before the ticket of the oldest region
- * is retired, too; nothing was taken. Or a negative code. */
+/** Look up the mask of the ticket's next transfer, of a document of `length` tokens. 1: it needs no
+ * mask, or its spans have room. 0: they have room only after the ticket of the oldest region is
+ * retired; no room was taken. Or a negative code. */
 RP_MUST_CHECK int rp_masks_find(struct rp_masks *masks, const struct rp_masks_place *place,
                                 const struct rp_transfer *transfer, uint64_t length,
                                 struct rp_error *error);

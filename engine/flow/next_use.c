@@ -9,7 +9,7 @@
 #include "base/mem.h"
 
 #define PAIRS_A_NOTE 16u
-/* Of bytes in which more blocks lie, the first so many are asked for. */
+/* If a range spans more than BLOCKS_MAX blocks, only the first ones are considered. */
 #define BLOCKS_MAX 32u
 
 int rp_next_use_open(struct rp_next_use *next_use, const struct rp_corpus *corpus,
@@ -56,8 +56,8 @@ void rp_next_use_note(struct rp_next_use *next_use, const struct rp_plan *plan,
     }
 }
 
-/* The first document of a source that ends after this byte of a shard. Documents of a source lie in
- * the order of its shards, and those of a shard in the order of its bytes, as nearly all do. */
+/* The first document of a source that ends after this byte of a shard. Documents of a source are in
+ * the order of its shards, and within a shard in the order of its bytes, as nearly always. */
 static uint64_t first_document(const struct rp_source *source, uint32_t shard, uint64_t byte)
 {
     uint64_t low = 0, high = rp_source_documents(source);

@@ -3,8 +3,8 @@
  *
  * Flow: wait for the ticket → wait until the slot of its micro-batch is free in every ring it
  * writes to → copy the tokens of every transfer once, writing all sections that depend on it while
- * its tokens are in cache → finish the rows that end here → PACKED. Deliver writes what depends on
- * a whole batch (cu_seqlens, slot header), and publishes it.
+ * its tokens are in cache → finish the rows that end here → PACKED. Deliver writes the sections
+ * that depend on a whole batch (cu_seqlens, slot header), and publishes it.
  *
  * Invariants: packers share no batch position (a transfer is in one ticket), so there is no order
  * among them; and packing a ticket twice writes the same bytes, so a killed packer's ticket is
@@ -22,7 +22,7 @@
 #include "flow/widen.h"
 
 /* While a transfer is packed, the tokens of the one this many places after it are prefetched into
- * cache, because documents lie anywhere in memory. More than two were no faster. */
+ * cache, because documents are scattered in memory. More than two were no faster. */
 #define TRANSFERS_AHEAD 2u
 
 void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ring)
@@ -99,7 +99,7 @@ static void unlabel(const struct rp_pack_target *target, uint8_t *slot,
     begin = begin > 1 ? begin : 1;
     if (begin >= end)
         return;
-    uint64_t before = row_at + begin - 1; /* where the shifted label of token `begin` is */
+    uint64_t before = row_at + begin - 1; /* the shifted label of token `begin` goes here */
     uint64_t at = g->label_mode == RP_LABELS_SHIFTED ? before : row_at + begin;
     void *labels = section_at(target, slot, RP_SECTION_LABELS, at,
                               rp_dtype_bytes(target->labels_dtype));
@@ -231,7 +231,7 @@ static uint64_t wait_for_ticket(const struct rp_pack_plan *plan, uint64_t number
     }
 }
 
-/* Where the packer takes the tokens of a transfer. NULL: they are not those that were indexed. */
+/* The tokens of a transfer, for the packer to copy. NULL: they differ from the indexed ones. */
 static const uint8_t *transfer_tokens(const struct rp_pack_plan *plan, uint32_t index,
                                       const struct rp_transfer *transfer, struct rp_error *error)
 {
@@ -240,7 +240,7 @@ static const uint8_t *transfer_tokens(const struct rp_pack_plan *plan, uint32_t 
     return rp_files_tokens(plan->files, plan->arena->data, transfer);
 }
 
-/* Of every transfer, so the usual answer is found without a call. */
+/* Called for every transfer, so the usual case is decided without a call. */
 static bool can_be_packed(const struct rp_pack_plan *plan, const struct rp_ticket *ticket,
                           uint64_t number, const struct rp_transfer *transfer)
 {
@@ -251,8 +251,7 @@ static bool can_be_packed(const struct rp_pack_plan *plan, const struct rp_ticke
            (transfer->loaded_by == number || wait_for_ticket(plan, transfer->loaded_by) != 0);
 }
 
-/* Of all transfers of a ticket at once, so that the disk has more than one page to read at a time.
- */
+/* For all transfers of a ticket at once, so that the disk has several pages to read at once. */
 static void read_lost_pages(const struct rp_pack_plan *plan, const struct rp_ticket *ticket)
 {
     for (uint32_t i = 0; i < ticket->transfer_count; i++)
@@ -290,7 +289,7 @@ static bool pack_transfers(const struct rp_pack_plan *plan, uint32_t index, uint
             continue;
         if (!can_be_packed(plan, ticket, number, transfer))
             return false;
-        if (!has_pages) /* and not before the wait for space, in which more can be lost */
+        if (!has_pages) /* not before the wait for space, during which more pages can be lost */
             read_lost_pages(plan, ticket);
         has_pages = true;
         struct rp_error error;
@@ -342,7 +341,7 @@ static void deliver_packed(const struct rp_pack_plan *plan)
         rp_fd_wake(plan->wake_fd);
 }
 
-/* Others may have the processor for long, so trainers hear of what is published first. */
+/* The yield may last long, so trainers get the announcement of published batches first. */
 static void give_way(const struct rp_pack_plan *plan)
 {
     if (!rp_gives_way())
@@ -365,7 +364,7 @@ static uint64_t state_of(const struct rp_arena *arena, uint64_t number)
     return rp_a64_load_acquire(&rp_arena_ticket(arena, number)->state); /* PAIRS ticket-state */
 }
 
-/* Rows that another flow packs wait for nothing here. */
+/* Rows that another flow packs need no space here. */
 static bool waits_for_space(const struct rp_arena *arena, uint32_t ring, uint64_t batch)
 {
     return !is_left_out(arena, ring, batch) &&

@@ -7,7 +7,7 @@
 #include "flow/flow.h"
 #include "flow/verified.h"
 
-/* A batch ring as a packer sees it: where the slots are, and their immutable shape. Never the
+/* A batch ring as a packer sees it: the address of its slots, and their immutable shape. Never the
  * ring's moving words. */
 struct rp_pack_target {
     uint8_t *slots;
@@ -17,13 +17,14 @@ struct rp_pack_target {
 
 struct rp_deliver;
 
-/* What all packers of a flow share; read-only while they run, but for what deliver guards. */
+/* Shared by all packers of a flow; read-only while they run, except for the words that deliver
+ * guards. */
 struct rp_pack_plan {
     const struct rp_arena *arena;
     struct rp_deliver *deliver;           /* NULL: packers are processes, and wake the engine */
     const struct rp_pack_target *targets; /* [ring] */
     const struct rp_files *files;         /* for tokens in mapped files */
-    struct rp_verified *verified;         /* [packers]; NULL where nothing is mapped */
+    struct rp_verified *verified;         /* [packers]; NULL if no file is mapped */
     uint32_t packers;
     uint64_t token_limit;
     int64_t pad_id;
@@ -32,13 +33,13 @@ struct rp_pack_plan {
 
 void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ring);
 
-/** The loop itself: returns when the flow stops. Allocates nothing and takes no lock: a forked
+/** The packing loop: returns when the flow stops. Allocates no memory and takes no lock: a forked
  * child may run it. */
 void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index);
 
-/** Would a packer that does not run have work if it did: are all reads of its first ticket that is
- * not packed done, also those by other tickets, and are the batch slots free to which it writes?
- * *number is that ticket. Otherwise the packer would wait, for reads or for trainers. */
+/** Would a packer that does not run have work if it did? True if all reads of its first unpacked
+ * ticket are done, including reads by other tickets, and its batch slots are free. *number is that
+ * ticket. Otherwise the packer would wait, for reads or for trainers. */
 bool rp_packer_has_work(const struct rp_pack_plan *plan, uint32_t index, uint64_t *number);
 
 #endif

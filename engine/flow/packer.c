@@ -20,9 +20,9 @@
 #include "base/mapped.h"
 #include "base/thread.h"
 
-/* A process that dies while it packs a ticket is replaced so many times for that ticket. Then the
- * next one would die of it as well: it is killed for memory, say, as soon as it touches the tokens.
- */
+/* A process that dies while it packs a ticket is replaced at most this many times for that ticket.
+ * Then the next one would probably die as well: it is killed for memory, say, as soon as it touches
+ * the tokens. */
 #define REPLACEMENTS_OF_A_TICKET 10u
 
 static void run_packer(void *argument)
@@ -114,7 +114,7 @@ bool rp_packer_is_dead(const struct rp_packer *packer)
     return packer->started && packer->is_process && poll(&entry, 1, 0) == 1;
 }
 
-/* Its replacement would crash, too. */
+/* After a crash, the replacement would crash as well. */
 static bool is_crash(const siginfo_t *death)
 {
     static const int crashes[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGSYS, SIGTRAP};
@@ -173,7 +173,7 @@ void rp_packer_join(struct rp_packer *packer)
     if (!packer->started)
         return;
     if (packer->is_process) {
-        /* it may be stopped; what it was packing is done again (I3) */
+        /* it may be stopped; its ticket is packed again (I3) */
         syscall(SYS_pidfd_send_signal, packer->pidfd, SIGKILL, NULL, 0);
         reap(packer->pid);
         close(packer->pidfd);

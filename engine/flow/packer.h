@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* packer.h — the thread or process that packs, and what its death means. */
+/* packer.h — the thread or process that packs, and the handling of its death. */
 #ifndef RP_FLOW_PACKER_H
 #define RP_FLOW_PACKER_H
 
@@ -15,14 +15,14 @@ struct rp_packer {
     pthread_t thread;
     bool started;
     pid_t pid;
-    int pidfd;                /* -1 when there is none */
-    uint32_t deaths;          /* of its processes, while they packed the ticket below */
-    uint64_t ticket_at_death; /* of the last of them */
+    int pidfd;                /* -1 = none */
+    uint32_t deaths;          /* deaths of its processes while they packed ticket_at_death */
+    uint64_t ticket_at_death; /* the ticket that the last of them was packing */
 };
 
 RP_MUST_CHECK int rp_packer_start(struct rp_packer *packer, bool as_process,
                                   struct rp_error *error);
-/** Whether it was a process and has died: asked of the kernel. */
+/** Was it a process that has died? The kernel says so. */
 bool rp_packer_is_dead(const struct rp_packer *packer);
 /** Of a dead one, once: 0 if it was killed from outside, so that another can do its ticket again;
  * negative if it ended by itself, as the next one would, or if 11 have died at one ticket. */

@@ -49,7 +49,7 @@ static bool count_cached(int fd, uint64_t first, uint64_t bytes, uint64_t *pages
     return true;
 }
 
-/* Does mincore tell this process which pages of the file there are? */
+/* Does mincore tell this process which pages of the file are cached? */
 static bool is_told(int fd)
 {
     struct stat info;
@@ -97,7 +97,7 @@ static uint64_t missing_pages(const struct rp_page_cache_file *file, uint64_t fi
     return missing * page;
 }
 
-/* Other places each time: a probe may make the kernel read what it asked for (page_cache.h). */
+/* Each call probes other places: a probe may make the kernel read the page (page_cache.h). */
 static uint64_t missing_probes(const struct rp_page_cache_file *file, uint64_t first,
                                uint64_t bytes)
 {

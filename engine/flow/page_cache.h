@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* page_cache.h — what the kernel's page cache holds of a file, and reading into it.
+/* page_cache.h — counts the cached pages of a file, and reads ranges into the page cache.
  *
- * Three ways to ask, the first that works is used:
+ * Three ways to query the kernel, of which the first that works is used:
  *
  *     counted  cachestat(2), Linux 6.5. It counts pages, also those that are still being read
  *     listed   mincore(2) of a mapping
  *     probed   preadv2(2) with RWF_NOWAIT of a byte here and there; it needs no permission
  *
- * A probe of a page that is not there may make newer kernels read it, and pages after it, ahead. So
- * of a file that can only be probed, the page cache slowly gets more than was asked for.
+ * On newer kernels a probe of an uncached page may read that page and the pages after it, so the
+ * cached part of a file that can only be probed grows slowly.
  *
- * To those who neither own the file nor may write to it, newer kernels refuse cachestat, and
- * mincore says that every page is there: so they are not asked by mincore. */
+ * If the process neither owns the file nor may write to it, newer kernels refuse cachestat, and
+ * mincore reports every page as cached: mincore is not used then. */
 #ifndef RP_FLOW_PAGE_CACHE_H
 #define RP_FLOW_PAGE_CACHE_H
 
@@ -19,14 +19,14 @@
 #include <stdint.h>
 
 enum rp_page_cache_way {
-    RP_PAGE_CACHE_SILENT, /* no way works: nothing is known */
+    RP_PAGE_CACHE_SILENT, /* no way works: cached pages are unknown */
     RP_PAGE_CACHE_COUNTED,
     RP_PAGE_CACHE_LISTED,
     RP_PAGE_CACHE_PROBED,
     RP_PAGE_CACHE_WHOLE /* the file system keeps its files in memory */
 };
 
-/* A file that is asked about. */
+/* A file whose cached pages are queried. */
 struct rp_page_cache_file {
     int fd;
     bool is_direct;     /* fd was opened with O_DIRECT: it cannot be probed */
@@ -37,7 +37,7 @@ struct rp_page_cache_file {
 
 /* The kernel, or a test in its place. */
 struct rp_page_cache {
-    /* How to ask about the file, of which all but `way` is set. */
+    /* Choose the way to query the file; all fields of it but `way` are set. */
     enum rp_page_cache_way (*find_way)(const struct rp_page_cache_file *file);
     /* How many bytes of [first, first + bytes) the page cache lacks: in whole pages, so it may be
      * more than `bytes` at the end of the file, or an estimate. */

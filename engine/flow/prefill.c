@@ -40,7 +40,7 @@ struct rp_prefill {
 
     uint64_t *position; /* [lane, source]: of the next block to fill */
     uint64_t *seen;     /* [lane, source]: where readers were last */
-    /* The block under way: the rest of it, and what is left of its runs. */
+    /* The block under way: its remaining documents and runs. */
     uint32_t pair;
     struct rp_plan_block rest;
     struct rp_block_read runs;
@@ -67,7 +67,8 @@ static uint64_t mean_bytes(const struct rp_prefill *prefill, uint32_t number)
            1;
 }
 
-/* Where a lane and a source are filled from: never behind the readers, and back with them. */
+/* Number of blocks by which the fill position of a lane and a source is ahead of their readers. It
+ * is never behind them, and goes back with them. */
 static uint64_t blocks_ahead(struct rp_prefill *prefill, uint32_t pair)
 {
     uint64_t read = rp_forecast_position(prefill->next_use->forecast,
@@ -108,7 +109,7 @@ static bool choose_block(struct rp_prefill *prefill)
     return true;
 }
 
-/* The next part of the block, which lies in one file, or the next block. False: there is none. */
+/* The next part of the block within one file, or the next block. False at the end. */
 static bool next_runs(struct rp_prefill *prefill)
 {
     if (prefill->rest.documents == 0 && !choose_block(prefill))
@@ -193,7 +194,7 @@ static void begin_fetching(struct rp_prefill *prefill, struct fetching *it)
     prefill->in_flight++;
 }
 
-/* Fetch the next piece that is not kept. False if there is nothing to fetch. */
+/* Fetch the next piece that is not kept. False if no piece is left to fetch. */
 static bool fetch_next(struct rp_prefill *prefill)
 {
     struct fetching *it = free_entry(prefill);
@@ -229,7 +230,7 @@ static bool fetch_next(struct rp_prefill *prefill)
     return true;
 }
 
-/* ---- what has arrived ------------------------------------------------------------------------ */
+/* ---- fetches that have arrived --------------------------------------------------------------- */
 
 static bool is_right(const struct fetching *it)
 {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prefill.h — a thread that fetches into the cache what the plan needs next, beyond what the
- * readers fetch.
+/* prefill.h — the filler: a thread that fetches into the cache the blocks that the plan needs after
+ * the readers' own.
  *
  *     readers:  [ window ][ read ahead ]
  *     filler:                           [ the next blocks of each lane and source, nearest first ]
  *
- * Where a lane and a source are read is known from the plan alone (next_use.h), so a run that
- * resumes fills from its state token on. A filler asks for the same ranges as a reader does, so a
- * block costs the same requests, only earlier.
+ * The plan determines the position of each lane and source (next_use.h), so a run that resumes
+ * fills from its state token on. A filler requests the same ranges as a reader, so a block costs
+ * the same requests, only earlier.
  *
  * Low priority: a fill begins only while no reader has a request at the server, and while the cache
- * has free room: nothing is evicted for it. A reader that wants what is being filled waits for the
- * fill (cache.h), at most 5 seconds. A filler fetches about RP_PREFILL_AHEAD_BYTES beyond
- * the readers, in vain if the run ends: no block is begun beyond them, the last one is fetched
- * whole, and the size of a block is estimated from the mean document of its source.
+ * has free room: a fill evicts no chunk. A reader that wants a range under fill waits for the fill
+ * (cache.h), at most 5 seconds. A filler fetches about RP_PREFILL_AHEAD_BYTES beyond the readers,
+ * in vain if the run ends: no block is begun beyond them, the last one is fetched whole, and the
+ * size of a block is estimated from the mean document of its source.
  *
  * Thread: its own. Reads that fail are left to the reader, which reports them. */
 #ifndef RP_FLOW_PREFILL_H

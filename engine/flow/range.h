@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* range.h — bytes of a file that are wanted, rounded to what the file can be read in.
+/* range.h — a wanted byte range of a file, rounded to the file's read alignment.
  *
- * A direct read (O_DIRECT) must begin and end at multiples of the file's alignment, so it asks past
- * the end of the file rather than for an unaligned length. */
+ * A direct read (O_DIRECT) must begin and end at multiples of the file's alignment, so it extends
+ * past the end of the file rather than having an unaligned length. */
 #ifndef RP_FLOW_RANGE_H
 #define RP_FLOW_RANGE_H
 
@@ -14,8 +14,8 @@ struct rp_file_range {
     uint32_t alignment;
     bool past_cache;      /* as in struct rp_read */
     uint64_t first, last; /* [first, last) in the file */
-    uint64_t file_bytes;  /* where the file ends */
-    bool beyond_end;      /* a direct read: it may ask for bytes past the end */
+    uint64_t file_bytes;  /* size of the file */
+    bool beyond_end;      /* a direct read: it may extend past the end */
     uint64_t wanted;      /* first byte of the transfer */
 };
 

@@ -40,7 +40,7 @@ void rp_reads_close(struct rp_reads *reads)
     rp_masks_close(&reads->masks);
 }
 
-/* Of some lane at least. */
+/* True if some lane has no block reads. */
 static bool has_no_blocks(const struct rp_block_reads *block_reads)
 {
     return block_reads->blocks.documents == 0 || block_reads->leaves_lanes_out;
@@ -333,10 +333,9 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *tra
 
 /* ---- block reads ----------------------------------------------------------------------------- */
 
-/* Length of the pieces in which so many bytes are read: as equal as can be, and about as long as
- * the file wants them. A short last piece would take a place among the reads in flight and bring
- * little.
- */
+/* Length of the pieces into which a read of `bytes` is split: nearly equal, and about as long as
+ * the file prefers. A short last piece would take a place among the reads in flight and bring
+ * little. */
 static uint64_t piece_bytes(const struct rp_file *file, uint64_t bytes)
 {
     uint64_t wanted = file->object.read_bytes;
@@ -344,8 +343,8 @@ static uint64_t piece_bytes(const struct rp_file *file, uint64_t bytes)
     return rp_align_up(rp_div_up(bytes, pieces), RP_BLOCK_BYTES);
 }
 
-/* Give each run the place in its file that is read, and count what reading all of them takes.
- * False if that is too much for one ticket. */
+/* Round each run to the range of its file that is read, and add up the bytes of all of them. False
+ * if that is too much for one ticket. */
 static bool round_runs(const struct rp_reads *reads, const struct rp_file *file,
                        struct rp_block_read *block_read, uint64_t *bytes)
 {
@@ -365,8 +364,8 @@ static bool round_runs(const struct rp_reads *reads, const struct rp_file *file,
     return read_count <= RP_TICKET_TRANSFERS_MAX && *bytes <= reads->data_ring.bytes / 8;
 }
 
-/* A block that is due, or its rest if shards before have its first documents; and the part of it
- * that lies in one shard. */
+/* A block that is due, or its rest if earlier shards hold its first documents; and the part of it
+ * in one shard. */
 struct due {
     struct rp_plan_block block, part;
     uint64_t bytes;
@@ -413,8 +412,8 @@ static enum block_way choose_way(struct rp_reads *reads, struct due *due,
     return round_runs(reads, file, block_read, &due->bytes) ? AS_BLOCK : BY_DOCUMENT;
 }
 
-/* Find the next block that is due and not mapped. False if there is none, or it cannot be read as a
- * whole. */
+/* Find the next block that is due and not mapped. False if no block is due, or it cannot be read as
+ * a whole. */
 static bool find_block(struct rp_reads *reads, const struct rp_plan *plan,
                        struct rp_block_read *block_read, struct due *due)
 {

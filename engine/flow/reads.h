@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reads.h — where the tokens of a transfer come from, and the reads of a ticket that bring them.
+/* reads.h — the source of each transfer's tokens, and the reads of a ticket that fetch them.
  *
  *     a checkpoint's contents  ── copied by the reader
  *     a mapped token file, or stretch of one (residency.h)  ── stay where they are
@@ -25,11 +25,11 @@ struct rp_reads {
     struct rp_masks masks;
     bool from_corpus;    /* a document had to be read: until then there is no block_read */
     bool no_block_reads; /* one could not be read */
-    /* Documents are read alone as a rule: there are no block reads, or some lane has none, or the
-     * last block that was due cannot be read as one. Only then are they a reason to have the
-     * stretches around them in the page cache: otherwise their blocks are read, too. */
+    /* Documents are read individually as a rule: there are no block reads, or some lane has none,
+     * or the last due block cannot be read as one. Only then is a single-document read a reason to
+     * bring its stretches into the page cache: otherwise their blocks are read as well. */
     bool reads_alone;
-    /* Of the last block, the documents in later shards: the next block read; 0 documents = none. */
+    /* The last block's documents in later shards: the next block read; 0 documents = no rest. */
     struct rp_plan_block rest;
 
     /* Set if rp_reads_place or rp_reads_next_block refuses for want of a descriptor or of room for
@@ -49,13 +49,13 @@ void rp_reads_close(struct rp_reads *reads);
 RP_MUST_CHECK int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan,
                                  uint64_t base_row, struct rp_error *error);
 
-/** Rows were planned, and blocks taken: tell it to whoever forecasts what is needed next. */
+/** Rows were planned, and blocks taken: note the positions for the forecast of next uses. */
 void rp_reads_note(struct rp_reads *reads, const struct rp_plan *plan);
 
 /** The next transfers are for this ticket. */
 void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t number);
 
-/** Take what the reads of a complete ticket must hash to from the sidecars. */
+/** Take the expected hashes of a complete ticket's reads from the sidecars. */
 void rp_reads_expect(const struct rp_reads *reads, struct rp_ticket *ticket);
 
 enum rp_reads_place { RP_READS_FULL, RP_READS_PLACED };

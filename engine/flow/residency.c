@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
-/* Of the available memory, what the page cache may hold of the corpus: three quarters. */
+/* The share of the available memory that the page cache may hold of the corpus: three quarters. */
 #define ROOM_SHARE(bytes) ((bytes) / 4 * 3)
 #define ROOM_NS 250000000u /* from one check of memory to the next */
 #define HALVINGS_MAX 4u
@@ -22,7 +22,7 @@
 /* A stretch becomes mapped when at most this share of it is missing. It stays so until more than
  * the share RP_MISSING_TO_KEEP is, and more than one page. */
 #define MISSING_TO_MAP 256u
-/* What is read in: at most so many times as much as was taken, and this much more. */
+/* Limit of bytes read in: this many times the bytes taken, plus READ_IN_BYTES. */
 #define READ_IN_TIMES 16u
 #define READ_IN_BYTES (64u << 20)
 #define READ_IN_STRETCHES 16u /* at a time: a disk is busy with them */
@@ -130,16 +130,16 @@ static void set_held(struct rp_residency *r, struct rp_stretch *stretch, uint64_
     stretch->held = (uint32_t)bytes;
 }
 
-/* The memory that the stretch has or is to have: of one that is read past the page cache, what the
- * page cache holds of it all the same. */
+/* Set the memory that the stretch has or is to have; for a stretch that is read past the page
+ * cache, its cached bytes. */
 static void set_claim(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes)
 {
     r->claimed_bytes += bytes - stretch->claimed;
     stretch->claimed = (uint32_t)bytes;
 }
 
-/* The kernel counts pages, and the last one of a file is mostly longer than what is left of it.
- * Returns whether memory has room for the stretch. */
+/* The kernel counts whole pages, and a file's last page mostly extends past its end. Returns
+ * whether memory has room for the stretch. */
 static bool set_stretch(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes,
                         uint64_t missing_pages)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* residency.h — how each stretch of the token files is read, decided anew as the page cache
- * changes.
+/* residency.h — the read mode of each stretch of the token files, which follows the page cache.
  *
  * A stretch is 2 MiB of a file. Its word says how dispatch reads the tokens in it:
  *
@@ -10,26 +9,26 @@
  *     direct    memory has no room for it: reads go past the page cache, which would only lose
  *               other stretches for it
  *
- * A thread of its own, the watcher, asks which stretches the page cache holds (page_cache.h), again
- * and again, and writes the words. Where nothing changes it is calm and checks seldom, until a
- * document of a new file is read alone. It reads a whole stretch into the page cache if reads of it
- * are to be buffered and a document of it is wanted: one long read replaces many short ones, and
- * the stretch is then mapped. Where a whole block is read past the page cache, its stretches are
- * wanted only if enough epochs will use them later (LATER_EPOCHS in reads.c).
+ * A thread of its own, the watcher, polls which stretches the page cache holds (page_cache.h), and
+ * writes the words. If they do not change it is calm and checks seldom, until a single document of
+ * a new file is read. It reads a whole stretch into the page cache if reads of it are to be
+ * buffered and a document of it is wanted: one long read replaces many short ones, and the stretch
+ * is then mapped. If a whole block is read past the page cache, its stretches are wanted only if
+ * enough epochs will use them later (LATER_EPOCHS in reads.c).
  *
- * Memory has room for what the page cache holds of the corpus, as long as that is at most a share
- * of the memory that is available to the engine (ROOM_SHARE). So of a corpus that is larger, a part
- * is kept, and the rest is read past it; where that is not allowed, a corpus that is larger is read
- * through the page cache, and nothing of it is mapped or read in unless the page cache holds all of
- * it. Where stretches that were read in are lost again soon, the room is halved, and grows again
- * slowly. Files on tmpfs and its like are memory already: they are mapped for good, not watched,
- * and take nothing of the room.
+ * The room for cached stretches of the corpus is a share of the memory that is available to the
+ * engine (ROOM_SHARE). If a corpus is larger, a part is kept, and the rest is read past the page
+ * cache; if direct reads are not allowed, a larger corpus is read through the page cache, and no
+ * stretch of it is mapped or read in unless the page cache holds all of it. If stretches that were
+ * read in are lost again soon, the room is halved, and grows again slowly. Files on tmpfs and its
+ * like are memory already: they are mapped for good, not watched, and take no room.
  *
  * Invariant: a word is only advice. Whatever it says, the bytes are the same. A page may be lost
  * after its tokens were planned: the packer that touches it reads it again. If the word no longer
- * says `mapped` by then, the packer first asks for all pages of the transfer (rp_files_read_lost).
- * Threads: the watcher writes words; dispatch reads them, and marks what it wants; packers, which
- * may be processes, read them. */
+ * says `mapped` by then, the packer first starts readahead of all pages of the transfer
+ * (rp_files_read_lost).
+ * Threads: the watcher writes words; dispatch reads them, and marks wanted stretches; packers,
+ * which may be processes, read them. */
 #ifndef RP_FLOW_RESIDENCY_H
 #define RP_FLOW_RESIDENCY_H
 
@@ -46,7 +45,7 @@
 #define RP_STRETCH_BYTES (2u << 20)
 #endif
 
-/* A corpus of which at most this share is missing counts as held. */
+/* A corpus counts as held if at most this share of it is missing. */
 #define RP_MISSING_TO_KEEP 64u
 
 enum rp_read_way { RP_READ_BUFFERED, RP_READ_DIRECT, RP_READ_MAPPED };
@@ -54,12 +53,12 @@ enum rp_read_way { RP_READ_BUFFERED, RP_READ_DIRECT, RP_READ_MAPPED };
 struct rp_stretch {
     struct rp_a32 way;    /* enum rp_read_way. Writer: the watcher. All accesses are relaxed */
     struct rp_a32 wanted; /* 1: to be read in, if memory has room. The watcher clears it */
-    /* Of the watcher alone: bytes that the page cache had, and bytes claimed of the room. */
+    /* Watcher only: bytes that the page cache held, and bytes claimed of the room. */
     uint32_t held, claimed;
-    uint32_t read_in_at; /* second of the watcher in which it was read in; 0: not, or lost since */
+    uint32_t read_in_at; /* second of the watcher when it was read in; 0: never, or lost since */
 };
 
-/* What is known of one token file. */
+/* The watcher's record of one token file. */
 struct rp_resident_file {
     struct rp_page_cache_file file; /* written by dispatch before is_open */
     struct rp_stretch *stretches;   /* [stretch_count] */
@@ -69,12 +68,12 @@ struct rp_resident_file {
 
 struct rp_residency_options {
     const struct rp_page_cache *page_cache;
-    uint64_t corpus_bytes; /* of all files */
+    uint64_t corpus_bytes; /* bytes of all files */
     bool is_held;          /* the page cache is known to hold the corpus now */
     bool may_buffer;       /* buffered reads are allowed */
     bool may_direct;       /* direct reads are allowed */
-    /* Of all files, for packers that are processes, and are forked later: the words are in memory
-     * that they share. 0: packers are threads. */
+    /* Number of stretches of all files, if packers are processes: these are forked later, and share
+     * the memory of the words. 0: packers are threads. */
     uint64_t shared_stretches;
 };
 
@@ -83,16 +82,17 @@ struct rp_residency {
     struct rp_resident_file *files; /* [file_count] */
     uint32_t file_count;
     struct rp_stretch *shared; /* [options.shared_stretches], or NULL */
-    uint64_t shared_count;     /* of them, those that files have */
+    uint64_t shared_count;     /* number of them in use by files */
 
     pthread_t thread;
     bool started;
     struct rp_a32 stop;
-    struct rp_a32 has_new_file; /* 1: told since the watcher cleared it. PAIRS new-file */
-    bool has_untold_file;       /* of dispatch alone: added since dispatch told last */
+    struct rp_a32 has_new_file; /* 1: a new file was announced since the watcher cleared the word.
+                                   PAIRS new-file */
+    bool has_untold_file; /* dispatch only: a file was added since dispatch last announced one */
     struct rp_event wake;
 
-    /* Of the watcher. */
+    /* Watcher only. */
     uint32_t at_file, at_stretch; /* checked next */
     uint64_t held_bytes;          /* that the page cache held when they were checked */
     uint64_t claimed_bytes;       /* the same, and all of the stretches that are to be read in */
@@ -103,14 +103,14 @@ struct rp_residency {
     uint64_t read_in;   /* bytes that were read into the page cache */
     uint64_t taken;     /* taken_bytes when it was read last */
     uint64_t page_bytes;
-    uint32_t halvings; /* of the room */
+    uint32_t halvings; /* how often the room was halved */
     bool has_changed;  /* a word, in this pass; or there is a new file since it began */
     bool holds_all; /* the page cache has nearly all of the corpus, at the end of the last pass */
     bool is_calm;   /* no word has changed in the last pass, nor since, and it saw every file */
 
-    struct rp_a64 memory_bytes;       /* of files that lie in memory. Writer: dispatch */
-    const struct rp_a64 *taken_bytes; /* by dispatch, of files: bounds what is read in */
-    struct rp_a64 room_bytes, cached_bytes, read_in_bytes; /* of the above, for stat */
+    struct rp_a64 memory_bytes; /* bytes of files that are in memory (tmpfs). Writer: dispatch */
+    const struct rp_a64 *taken_bytes; /* taken from files by dispatch: bounds the bytes read in */
+    struct rp_a64 room_bytes, cached_bytes, read_in_bytes; /* copies of the above, for stat */
 };
 
 RP_MUST_CHECK int rp_residency_open(struct rp_residency *residency,
@@ -118,21 +118,23 @@ RP_MUST_CHECK int rp_residency_open(struct rp_residency *residency,
                                     const struct rp_a64 *taken_bytes, struct rp_error *error);
 void rp_residency_close(struct rp_residency *residency);
 
-/** A file is open and mapped. Its stretches are watched from now on, or mapped for good where it
- * lies in memory; they are NULL where the kernel says nothing about it, or memory is short: such a
- * file is read, and needs no mapping. By dispatch, or before it runs. */
+/** A file is open and mapped. Its stretches are watched from now on, or mapped for good if the file
+ * system is in memory; the result is NULL if the kernel does not report its cached pages, or memory
+ * is short: such a file is read, and needs no mapping. By dispatch, or before it runs. */
 struct rp_stretch *rp_residency_add(struct rp_residency *residency, uint32_t shard,
                                     const struct rp_page_cache_file *file);
 
-/** The watcher runs between these. Without a thread to be had, words stay what they are. */
+/** The watcher runs between these two calls. If its thread cannot be created, words keep their
+ * values. */
 void rp_residency_start(struct rp_residency *residency);
 void rp_residency_stop(struct rp_residency *residency);
 
 /** One turn of the watcher, for tests: checks every stretch once. */
 void rp_residency_look(struct rp_residency *residency);
 
-/** Bytes of files that need room to be in the page cache, as far as is known: files are opened when
- * they are used, and some may turn out to lie in memory. By any thread, as the next. */
+/** Bytes of files that need room to be in the page cache, as far as known: files are opened when
+ * they are used, and some may turn out to be in memory. Any thread may call this and the next
+ * function. */
 static inline uint64_t rp_residency_watched_bytes(const struct rp_residency *residency)
 {
     return residency->options.corpus_bytes - rp_a64_load_relaxed(&residency->memory_bytes);
@@ -144,7 +146,7 @@ static inline bool rp_residency_holds_all(const struct rp_residency *residency)
     return rp_a64_load_relaxed(&residency->cached_bytes) >= watched - watched / RP_MISSING_TO_KEEP;
 }
 
-/** Dispatch reads a document alone, after rp_residency_want. If files were added since the last
+/** Dispatch reads a single document, after rp_residency_want. If files were added since the last
  * call, a calm watcher checks at once; otherwise this costs dispatch little. */
 void rp_residency_tell(struct rp_residency *residency);
 

@@ -4,9 +4,9 @@
  * A ticket is a unit of work in plan order: some rows of one micro-batch, the reads that bring
  * their tokens, and the transfers that say where each run of tokens goes; or only the reads of a
  * block read (block_reads.h), which transfers of later tickets use. Ticket t lives in slot t mod
- * slot_count; what it reads lies in the data, a ring of bytes of its own (data_ring.h). Readers
- * finish tickets in any order and packers take them in any order; dispatch and deliver go in order.
- * There is no queue and no CAS:
+ * slot_count; its bytes are stored in the data ring (data_ring.h). Readers finish tickets in any
+ * order and packers take them in any order; dispatch and deliver go in order. There is no queue and
+ * no CAS:
  *
  *     dispatch ──PLANNED──► fetch ──READY──► pack ──PACKED──► deliver
  *         ▲     (reader t mod readers)  (packer t mod packers)     │
@@ -18,9 +18,9 @@
  *       the ticket then.
  *
  *   I2  Before PLANNED dispatch owns the slot, then fetch (and the kernel, while reads are in
- *       flight). From READY until deliver retires the ticket nothing in the slot changes, except
- *       what the packer reports: `bad_transfer`, and `error` with its text. The data that the
- *       ticket read does not change until the last ticket that uses it is retired.
+ *       flight). From READY until deliver retires the ticket the slot does not change, except for
+ *       the packer's report: `bad_transfer`, and `error` with its text. The data that the ticket
+ *       read does not change until the last ticket that uses it is retired.
  *
  *   I3  Packing a ticket twice writes the same bytes to the same places: a killed packer's ticket
  *       is done again.
@@ -62,31 +62,32 @@ static inline uint64_t rp_ticket_word(uint64_t ticket, enum rp_ticket_phase phas
 #define RP_READ_CONTENTS UINT32_MAX
 struct rp_read {
     uint64_t offset;       /* in the file, or in the contents */
-    uint64_t data_offset;  /* where it goes in the data */
-    uint32_t bytes;        /* to ask for: rounded to the alignment */
+    uint64_t data_offset;  /* offset of its buffer in the data */
+    uint32_t bytes;        /* bytes to request: rounded to the alignment */
     uint32_t bytes_needed; /* up to the file's end */
     uint32_t shard;
     uint16_t past_cache; /* 1: by the file's second descriptor (files.h) */
-    uint16_t is_second;  /* 1: of an object, whose server is asked for bytes that were wrong */
-    uint64_t expected;   /* of a file with hashes: rp_files_expected of what is needed */
+    uint16_t is_second; /* 1: the second read of an object, from its server, because the first bytes
+                           were wrong */
+    uint64_t expected;  /* rp_files_expected of the needed bytes, for a file with hashes */
 };
 
 /* `fragment.length` tokens to be copied into a row, from the data or from a mapped token file. */
 struct rp_transfer {
     struct rp_fragment fragment; /* provenance */
-    uint64_t data_offset;        /* of its first token in the data, or in the file */
-    uint64_t expected;           /* of a mapped file with hashes: of the blocks around it */
-    uint64_t loaded_by;          /* ticket whose reads bring it: this one or an earlier one. I5 */
-    uint32_t mapped_shard;       /* 0: in the data; else 1 + the shard whose mapping holds it */
-    uint16_t width;              /* bytes a token there */
-    uint16_t id_bits;            /* of a token id, without the sign: a longer one is negative */
-    uint32_t ring;               /* local rank: index of the batch ring */
-    uint32_t row;                /* in the batch */
-    uint32_t offset;             /* in the row, in tokens */
-    uint32_t index;              /* of the fragment in its row */
+    uint64_t data_offset;        /* offset of its first token in the data, or in the file */
+    uint64_t expected;     /* mapped file with hashes: expected hash of the blocks around it */
+    uint64_t loaded_by;    /* ticket whose reads bring it: this one or an earlier one. I5 */
+    uint32_t mapped_shard; /* 0: in the data; else 1 + the shard whose mapping holds it */
+    uint16_t width;        /* bytes a token there */
+    uint16_t id_bits;      /* bits of a token id, without the sign: a longer id is negative */
+    uint32_t ring;         /* local rank: index of the batch ring */
+    uint32_t row;          /* in the batch */
+    uint32_t offset;       /* in the row, in tokens */
+    uint32_t index;        /* number of the fragment in its row */
 };
 
-/** Its token ids must be below this, where those of the run must be below `token_limit`. */
+/** The limit of its token ids, if the run's limit is `token_limit`. */
 static inline uint64_t rp_transfer_token_limit(const struct rp_transfer *transfer,
                                                uint64_t token_limit)
 {
@@ -94,12 +95,12 @@ static inline uint64_t rp_transfer_token_limit(const struct rp_transfer *transfe
     return rp_min_u64(token_limit, 1ull << transfer->id_bits);
 }
 
-/* Not all tokens of transfer number `transfer` of the ticket are trained: those of `count` spans
- * are, which lie at `data_offset` of the data. Transfers without a mask have labels throughout. */
+/* The trained tokens of transfer number `transfer` of the ticket, if not all are: `count` spans at
+ * `data_offset` of the data. Transfers without a mask have labels throughout. */
 struct rp_mask {
     uint64_t data_offset;
     uint32_t transfer, count;
-    uint32_t ring;       /* of the transfer */
+    uint32_t ring;       /* the transfer's ring */
     uint32_t unlabelled; /* labels that it would have without the mask */
 };
 
@@ -135,7 +136,7 @@ void rp_ticket_fail(struct rp_ticket *ticket, int code, const struct rp_error *e
 /* Which stages are to end. A packer that ends has packed its ticket, or its successor will. */
 enum rp_arena_stop { RP_ARENA_RUNS, RP_ARENA_STOPS_PACKERS, RP_ARENA_STOPS };
 
-/* The words that the stages share beside the slots. */
+/* The words that the stages share, apart from the slots. */
 struct rp_arena_words {
     RP_LINE_ALIGNED struct rp_event planned;       /* readers sleep here; dispatch signals */
     RP_LINE_ALIGNED struct rp_event ready;         /* packers sleep here; readers signal */
@@ -189,9 +190,9 @@ struct rp_arena {
     struct rp_a32 filled; /* 1: all of its pages are there. PAIRS arena-filled */
 };
 
-/** Bytes of an arena with these sizes, and its creation. A shared one is touched in full, on huge
- * pages where possible; a private one is for threads alone, can be used at once, and is to be
- * filled while it is used (fill.h). */
+/** Bytes of an arena with these sizes, and its creation. A shared arena is touched in full, on huge
+ * pages where possible; a private one serves threads only, is usable at once, and should be filled
+ * while it is used (fill.h). */
 uint64_t rp_arena_bytes(uint32_t ring_count, uint32_t slot_count, uint64_t data_bytes,
                         uint32_t state_count, uint64_t state_bytes);
 RP_MUST_CHECK int rp_arena_create(struct rp_arena *arena, bool is_private, uint32_t ring_count,
@@ -232,7 +233,7 @@ static inline struct rp_state_slot *rp_arena_state(const struct rp_arena *arena,
 const void *rp_arena_state_at(const struct rp_arena *arena, uint64_t position, size_t *bytes_out,
                               uint64_t *next_row_out);
 
-/** True when the stages should end; packers ask the other one. */
+/** True if the stages should end; packers call the other one. */
 static inline int rp_arena_stopping(const struct rp_arena *arena)
 {
     return rp_a32_load_acquire(&arena->words->stop) == RP_ARENA_STOPS;

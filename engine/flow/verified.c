@@ -34,8 +34,8 @@ void rp_verified_close(struct rp_verified *verified)
     *verified = (struct rp_verified){0};
 }
 
-/* Documents that lie end to end share a block: it is not copied again. Moves what is there of
- * [first, ...) of the file to the beginning of the copy, and returns how many bytes that is. */
+/* Contiguous documents may share a block, which is not copied again: moves the held part of [first,
+ * ...) of the file to the beginning of the copy, and returns its size in bytes. */
 static uint64_t keep_shared(struct rp_verified *verified, uint32_t shard, uint64_t first)
 {
     uint64_t end = verified->first + verified->held;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* widen — the kernels of widen_kernel.inc, and which of them this processor takes.
+/* widen — instantiates the kernels of widen_kernel.inc, and chooses the one for this processor.
  *
  * Plain loops that compilers turn into SIMD on every machine (-O3, engine/CMakeLists.txt): once for
- * what every processor of its kind has (SSE2, NEON), and once for AVX2. Vectors of 512 bits
- * gained a tenth with one compiler and lost tenfold with another; non-temporal stores were no
- * faster. What takes the time is that documents lie anywhere in memory, so the next ones are asked
- * for early. */
+ * the baseline of the architecture (SSE2, NEON), and once for AVX2. Vectors of 512 bits gained a
+ * tenth with one compiler and lost tenfold with another; non-temporal stores were no faster. Cache
+ * misses dominate, because documents are scattered in memory, so the next ones are prefetched
+ * early. */
 #include "flow/widen.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* widen.h — the one pass over every token: copy it from its stored width to the batch's dtype, and
- * write beside it every section that has one entry a token.
+ * in the same pass write every section that has one entry per token.
  *
  * Tokens are stored in `width` bytes (1, 2, 4, 8; any address). The result is the largest of them
  * as unsigned numbers, so that range and vocabulary are checked in the same pass. */
@@ -22,22 +22,21 @@ struct rp_widen_target {
     int32_t *segments;
     float *mask;
     int32_t segment;
-    bool labels_shifted; /* enum rp_label_mode; where there are labels */
+    bool labels_shifted; /* enum rp_label_mode; read only if there are labels */
 };
 
-/** Write n >= 1 tokens and what belongs to them (batch.h says what that is).
- *
- * `ahead` is where tokens will be read some fragments from now: that memory is asked for while
- * these are written, as much of it as they take. Any address will do. */
+/** Write n >= 1 tokens and their per-token sections (batch.h defines them). `ahead` is the address
+ * of tokens that are read some fragments later: memory for as many bytes as these tokens take is
+ * prefetched from there while these are written. Any address will do. */
 uint64_t rp_widen_fragment(const struct rp_widen_target *target, enum rp_dtype ids_dtype,
                            const void *source, uint32_t width, size_t n, const void *ahead);
 
-/** The same with what every processor of this kind has: SSE2, NEON. */
+/** The same with the baseline of the architecture: SSE2, NEON. */
 uint64_t rp_widen_fragment_baseline(const struct rp_widen_target *target, enum rp_dtype ids_dtype,
                                     const void *source, uint32_t width, size_t n,
                                     const void *ahead);
 
-/** Write n tokens as ids alone. */
+/** Write n tokens as ids, without other sections. */
 uint64_t rp_widen(void *ids, enum rp_dtype dtype, const void *source, uint32_t width, size_t n);
 
 /** Token i of a stored run. */
