@@ -21,7 +21,7 @@ struct rp_tokenizer_id {
 
 static inline bool rp_ids_know_tokenizer(const struct rp_tokenizer_id *id)
 {
-    return id->hash.low != 0 || id->hash.high != 0;
+    return rp_hash128_is_known(id->hash);
 }
 
 /** What PREFIX.tokens.json beside a token file says; PREFIX is the path without `.bin`, or all of

@@ -328,8 +328,7 @@ static bool is_left_out(const struct rp_dispatch *d, uint32_t ring)
     return d->batch < rp_a64_load_relaxed(&d->arena->pack_from[ring]);
 }
 
-/* Plan the next row, which is empty after the end of the stream, and add it to tickets if wanted.
- */
+/* Plan the next row, empty after the end of the stream; if wanted, add it to tickets. */
 static int plan_row(struct rp_dispatch *d, uint64_t row, uint32_t ring, uint32_t place, bool wanted,
                     struct rp_error *error)
 {

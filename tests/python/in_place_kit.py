@@ -38,6 +38,16 @@ def serve_all(program, folder, corpus, inputs=(), **machine):
     return taken.digest
 
 
+def serve_first_batch(program, folder, config):
+    """The first batch of a run is there; then the run is killed."""
+    engine = Engine(program, folder, config)
+    try:
+        with Ranks(engine) as ranks:
+            assert ranks.turn() is not None
+    finally:
+        engine.kill()
+
+
 def assert_equal_to_copies(program, folder, forms):
     """From tables that are made at the start, and from sidecars."""
     read, copies = with_copies(folder, forms)

@@ -14,7 +14,12 @@ from pathlib import Path
 import numpy
 import pytest
 import ringpack
-from in_place_kit import INPUTS, assert_resumes_with_and_without, serve_all
+from in_place_kit import (
+    INPUTS,
+    assert_resumes_with_and_without,
+    serve_all,
+    serve_first_batch,
+)
 from refusal_kit import refused, run
 from stream_kit import (
     EOS,
@@ -302,12 +307,7 @@ def test_a_changed_index_is_noticed(program, folder):
     done = index(program, folder, config)
     assert (done["outcome"], done["documents"]) == ("written anew", 10)
     assert "m.bin has another .idx now" in done["why"]
-    engine = Engine(program, folder, config)
-    try:
-        with Ranks(engine) as ranks:
-            assert ranks.turn() is not None
-    finally:
-        engine.kill()
+    serve_first_batch(program, folder, config)
 
 
 def test_one_shard_in_two_sources(program, folder):
@@ -334,12 +334,7 @@ def test_a_changed_time_that_is_not_compared_is_found(broken, folder, monkeypatc
     index(broken, folder, config)
     os.utime(folder / "data" / "s00000.bin")
     monkeypatch.setenv("RP_DEFECT", "forget_shard_stamp")
-    engine = Engine(broken, folder, config)
-    try:
-        with Ranks(engine) as ranks:
-            assert ranks.turn() is not None
-    finally:
-        engine.kill()
+    serve_first_batch(broken, folder, config)
 
 
 # ---- many shards --------------------------------------------------------------------------------

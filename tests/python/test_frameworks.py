@@ -13,6 +13,7 @@ import ringpack
 from conftest import ROOT
 from forked_ranks import ForkedRanks
 from job_kit import Job
+from lightning_kit import MODEL
 from ringpack import _placement, _ranks
 
 SITE = os.environ.get("LIGHTNING_SITE", "")
@@ -149,25 +150,9 @@ def test_jax_distributed(program, corpora, folder):
 
 # ---- Lightning ----------------------------------------------------------------------------------
 
-LIGHTNING = """
-import sys, warnings; warnings.filterwarnings("ignore")
-import torch, lightning, ringpack
+LIGHTNING = MODEL + """
 corpus, steps, path = sys.argv[1], int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else None
 torch.set_num_threads(1)
-class Model(lightning.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.m = torch.nn.Sequential(torch.nn.Embedding(50000, 2), torch.nn.Linear(2, 16))
-        self.trained, self.validated = [], []
-    def loss(self, batch):
-        return torch.nn.functional.cross_entropy(
-            self.m(batch["input_ids"]).flatten(0, 1), batch["labels"].flatten() % 16)
-    def training_step(self, batch, index):
-        self.trained.append(int(batch["input_ids"].sum())); return self.loss(batch)
-    def on_validation_epoch_start(self): self.validated.append(0)
-    def validation_step(self, batch, index):
-        self.validated[-1] += 1; self.log("val", self.loss(batch), sync_dist=True, batch_size=1)
-    def configure_optimizers(self): return torch.optim.SGD(self.parameters(), lr=.1)
 form = dict(corpus=corpus, seq_len=48, batch_size=2, seed=1, return_type="torch")
 train, val = (ringpack.Loader(num_epochs=epochs, **form) for epochs in ("endless", 1))
 trainer = lightning.Trainer(

@@ -12,6 +12,7 @@ import numpy
 import pytest
 import ringpack
 from conftest import ROOT
+from lightning_kit import MODEL
 from stream_kit import PATIENCE
 
 torch = pytest.importorskip("torch")
@@ -248,24 +249,8 @@ def test_sections_add_to_those_of_a_profile(make, folder):
 
 # ---- frameworks ---------------------------------------------------------------------------------
 
-LIGHTNING = """
-import sys, warnings; warnings.filterwarnings("ignore")
-import torch, lightning, ringpack
+LIGHTNING = MODEL + """
 corpus, mode = sys.argv[1:3]
-class Model(lightning.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.m = torch.nn.Sequential(torch.nn.Embedding(50000, 2), torch.nn.Linear(2, 16))
-        self.trained, self.validated = [], []
-    def loss(self, batch):
-        return torch.nn.functional.cross_entropy(
-            self.m(batch["input_ids"]).flatten(0, 1), batch["labels"].flatten() % 16)
-    def training_step(self, batch, index):
-        self.trained.append(int(batch["input_ids"].sum())); return self.loss(batch)
-    def on_validation_epoch_start(self): self.validated.append(0)
-    def validation_step(self, batch, index):
-        self.validated[-1] += 1; self.log("val", self.loss(batch))
-    def configure_optimizers(self): return torch.optim.SGD(self.parameters(), lr=.1)
 def make(epochs):
     return ringpack.Loader(corpus=corpus, seq_len=48, batch_size=8, seed=1, num_epochs=epochs,
                            return_type="torch")

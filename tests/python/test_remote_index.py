@@ -14,7 +14,12 @@ import pytest
 import ringpack
 import test_olmo
 import xxhash
-from in_place_kit import INPUTS, assert_resumes_with_and_without, serve_all
+from in_place_kit import (
+    INPUTS,
+    assert_resumes_with_and_without,
+    serve_all,
+    serve_first_batch,
+)
 from mask_kit import index as index_shard
 from refusal_kit import assert_refusal, refused, run
 from remote_kit import (  # with the fixtures `bucket`, `environment` and `store`
@@ -56,16 +61,6 @@ def corpus(folder):
     place = folder / "data"
     place.mkdir()
     return Corpus(place, LAYOUT, seed=5)
-
-
-def first_turn(program, folder, config):
-    """The first batch of a run is there."""
-    engine = Engine(program, folder, config)
-    try:
-        with Ranks(engine) as ranks:
-            assert ranks.turn() is not None
-    finally:
-        engine.kill()
 
 
 def served(program, folder, config):
@@ -183,7 +178,7 @@ def test_a_change_that_is_not_compared_is_found(broken, folder, store, monkeypat
     monkeypatch.setattr(store, "content_of", lambda path: (path.read_bytes(), '"another"'))
     assert "its ETag" in stopped(broken, folder, config)
     monkeypatch.setenv("RP_DEFECT", "ignore_changed_objects")
-    first_turn(broken, folder, config)
+    serve_first_batch(broken, folder, config)
 
 
 def test_what_lies_beside_an_object_counts(program, folder, corpus, store):
@@ -250,7 +245,7 @@ def test_a_sidecar_of_other_tokens_is_mended_as_the_message_says(program, folder
     output_of(program, "index", *remake)
     again = index(program, folder, config, *beside)
     assert (again["outcome"], again["shards_read"]) == ("written anew", 1)
-    first_turn(program, folder, config)
+    serve_first_batch(program, folder, config)
 
 
 def test_an_object_without_identity_counts_as_changed(program, folder, store):

@@ -38,15 +38,10 @@ struct finding {
     struct rp_audit_doubts left_out, doubts; /* rows that were not compared; all that is in doubt */
 };
 
-static bool is_known(struct rp_hash128 digest)
-{
-    return rp_hash128_is_known(digest);
-}
-
 /* Whether the plans of all ranks at the end of an interval are this one. */
 static bool is_plan(const struct rp_audit_interval *interval, struct rp_hash128 plan)
 {
-    return rp_hash128_equal(interval->plan, plan) && !is_known(interval->other);
+    return rp_hash128_equal(interval->plan, plan) && !rp_hash128_is_known(interval->other);
 }
 
 static void count(struct finding *finding, uint64_t first_row, const struct rp_audit_interval *last)
@@ -144,7 +139,7 @@ static int compare_runs(const struct rp_audit_digests sides[2], struct finding *
     finding->has_content = true;
     while (code == 0 && finding->verdict == IDENTICAL && next_common(&a, &b)) {
         uint64_t first_row = a.sum.first_row;
-        bool has_plans = is_known(a.sum.plan) && is_known(b.sum.plan);
+        bool has_plans = rp_hash128_is_known(a.sum.plan) && rp_hash128_is_known(b.sum.plan);
         if (has_plans && (!is_plan(&a.sum, b.sum.plan) || !is_plan(&b.sum, a.sum.plan))) {
             set_plan_differs(finding, first_row, a.sum.row);
         } else if (!rp_hash128_equal(a.sum.content, b.sum.content) || a.sum.rows != b.sum.rows) {
@@ -224,7 +219,7 @@ static int compare_position(const struct rp_audit_digests *digests, struct rp_au
 {
     for (size_t i = 0; side->token && i < digests->count; i++)
         if (digests->intervals[i].row == side->row && !digests->intervals[i].lacks_plan &&
-            is_known(side->digest))
+            rp_hash128_is_known(side->digest))
             return compare_token(digests, i, side, finding, error);
     if (side->has_config)
         return compare_config(digests, digests->count, side, finding, error);
