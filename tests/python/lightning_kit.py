@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The beginning of programs that train with Lightning: a model that notes the sum of each batch that
-it trains, and the number of batches of each validation."""
+"""The beginning of programs that train with Lightning: a model that notes the sum of each batch of
+a training, and the number of batches of each validation."""
 
 MODEL = """
 import sys, warnings; warnings.filterwarnings("ignore")
