@@ -127,9 +127,11 @@ static int note_unread(const char *path, int number)
 /* The index of a corpus may be beside its shards: it is none. */
 static int add_token_file(struct rp_config_source *found, const char *path, struct rp_error *error)
 {
+    struct stat info;
     char *file = token_file(path);
+    bool has_tokens = file && stat(file, &info) == 0 && !S_ISDIR(info.st_mode);
     int code = !file ? rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards")
-               : strcmp(file, path) && access(file, F_OK) < 0 && rp_index_is_of_corpus(path)
+               : strcmp(file, path) && !has_tokens && rp_index_is_of_corpus(path)
                    ? 0
                    : rp_config_source_add_shard(found, NULL, file, error);
     free(file);
@@ -234,9 +236,10 @@ static bool is_prefix(const char *path)
 
 static int add_object(void *context, const char *url, struct rp_error *error)
 {
-    char *file = rp_url_has_suffix(url, ".idx")   ? rp_url_beside(url, 4, ".bin")
-                 : rp_url_has_suffix(url, ".rpi") ? rp_url_beside(url, 4, "")
-                                                  : strdup(url);
+    char *file = rp_url_has_suffix(url, ".idx") ? rp_url_beside(url, 4, ".bin")
+                 : rp_url_has_suffix(url, ".rpi") || rp_url_has_suffix(url, ".rpx")
+                     ? rp_url_beside(url, 4, "")
+                     : strdup(url);
     int code = file ? rp_config_source_add_shard(context, NULL, file, error)
                     : rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
     free(file);

@@ -192,21 +192,27 @@ static void note_asked(const struct rp_source *source, const struct rp_index_seg
         rp_a64_or_relaxed(word, bit);
 }
 
-static int look_at(const struct rp_index_segment *segment, struct rp_error *error)
+/* *looked is the index that was checked last: all segments of a corpus index have one. */
+static int look_at(const struct rp_index_segment *segment, const struct rp_index **looked,
+                   struct rp_error *error)
 {
     int code = segment->opened ? rp_shard_look(segment->opened, error) : 0;
-    return code == 0 && segment->index ? rp_index_look(segment->index, error) : code;
+    if (code < 0 || !segment->index || segment->index == *looked)
+        return code;
+    *looked = segment->index;
+    return rp_index_look(segment->index, error);
 }
 
 int rp_corpus_look(const struct rp_corpus *corpus, struct rp_error *error)
 {
+    const struct rp_index *looked = NULL;
     for (uint32_t i = 0; i < rp_div_up(corpus->segment_count, 64); i++) {
         uint64_t asked = rp_a64_load_relaxed(&corpus->asked[i]);
         if (asked)
             rp_a64_and_relaxed(&corpus->asked[i], ~asked);
         for (uint64_t left = asked; left; left &= left - 1) {
             uint32_t number = 64 * i + (uint32_t)__builtin_ctzll(left);
-            int code = look_at(corpus->segments[number], error);
+            int code = look_at(corpus->segments[number], &looked, error);
             if (code < 0) { /* as any check until it is restored */
                 rp_a64_or_relaxed(&corpus->asked[i], asked);
                 return code;

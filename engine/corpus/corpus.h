@@ -215,7 +215,7 @@ char *rp_corpus_object_id(const struct rp_shard *shard);
 /** The index of the whole corpus, or NULL: its shards were opened. */
 const char *rp_corpus_index_path(const struct rp_corpus *corpus);
 /** The bytes of all shards; of those that are files, not objects in stores; how many files there
- * are (it walks over the shards); the bytes of the widest token; the first shard that is an object,
+ * are; the bytes of the widest token; the first shard that is an object,
  * or NULL. */
 uint64_t rp_corpus_bytes(const struct rp_corpus *corpus);
 uint64_t rp_corpus_file_bytes(const struct rp_corpus *corpus);

@@ -19,7 +19,7 @@ void rp_indexing_hash(struct rp_indexing *build, uint64_t part)
 }
 
 /* The fingerprint of all shards of a source, from those of each, which are also in the records. */
-static bool combine_source(const struct rp_indexing *build, uint32_t s,
+static void combine_source(const struct rp_indexing *build, uint32_t s,
                            struct rp_fingerprint *members)
 {
     const struct rp_build_source *source = &build->sources[s];
@@ -40,7 +40,6 @@ static bool combine_source(const struct rp_indexing *build, uint32_t s,
     draft->fingerprint = rp_fingerprint_combine(members, count);
     if (source->segment)
         source->segment->prefix = draft->fingerprint;
-    return true;
 }
 
 static bool combine(struct rp_indexing *build)
@@ -50,7 +49,9 @@ static bool combine(struct rp_indexing *build)
     bool is_good = all != NULL;
     for (uint32_t s = 0; s < sources && is_good; s++) {
         struct rp_fingerprint *members = rp_calloc(build->draft.sources[s].shards, sizeof *members);
-        is_good = members && combine_source(build, s, members);
+        is_good = members != NULL;
+        if (is_good)
+            combine_source(build, s, members);
         free(members);
         all[s] = build->draft.sources[s].fingerprint;
     }
@@ -98,6 +99,7 @@ int rp_indexing_finish(struct rp_indexing *build, struct rp_indexed *built, stru
         built->outcome = RP_INDEXED_UNCHANGED;
         built->root = build->older->root;
         built->fingerprint = build->older->fingerprint;
+        remove_work(build); /* a build that was killed may have left sidecars there */
         return 0;
     }
     int code = combine(build) ? 0

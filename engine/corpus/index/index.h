@@ -234,7 +234,8 @@ const void *rp_index_value(const struct rp_index_column *column, uint64_t docume
 /** -RP_E_CORRUPT: a page of the index that was needed differs from its hash. */
 int rp_index_fail_damaged(const struct rp_index *index, const char *what, struct rp_error *error);
 
-/** Compare every page of the file with its hash, and every prefix root with the records. progress
+/** Compare every page of the file with its hash, and the last prefix root of each source with its
+ * records. progress
  * as in rp_index_build. */
 RP_MUST_CHECK int rp_index_check_all(const struct rp_index *index,
                                      const struct rp_progress *progress, struct rp_error *error);

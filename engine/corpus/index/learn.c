@@ -103,8 +103,12 @@ static int take_from_older(const struct rp_indexing *build, struct rp_build_shar
         return rp_index_fail_damaged(build->older, "record of a shard", error);
     if (shard->record.mask.name[0] && !table->shape.has_spans)
         return rp_index_fail_damaged(build->older, "record of a shard", error);
-    if (shard->record.mask.name[0])
-        shard->spans = table->spans.ends[end] - table->spans.ends[first];
+    if (!shard->record.mask.name[0])
+        return 0;
+    uint64_t begin = table->spans.ends[first], stop = table->spans.ends[end];
+    if (begin > stop || stop > table->shape.span_count)
+        return rp_index_fail_damaged(build->older, "spans of a shard", error);
+    shard->spans = stop - begin;
     return 0;
 }
 

@@ -320,7 +320,14 @@ static int open_head(struct rp_index *index, const uint8_t *slot, struct rp_erro
     if (!index->sources || !index->segments || (columns && !index->columns))
         return fail_memory(index, error);
     int code = take_texts(index, head, texts_at, bytes, error);
-    return code < 0 ? code : open_entries(index, head, error);
+    if (code < 0)
+        return code;
+    if (!index->of && sources == 1 && index->sources[0].text_count == RP_INDEX_PATTERNS)
+        return rp_fail(error, -RP_E_FORMAT,
+                       "give the token file, or the index that `ringpack index -c CONFIG` makes",
+                       "%s: expected the index of a corpus, found that of one token file",
+                       index->path);
+    return open_entries(index, head, error);
 }
 
 /* Pages are read here and there: for one, the kernel would read as far as it reads ahead. A hint.
@@ -425,9 +432,8 @@ bool rp_index_is_of_corpus(const char *path)
     struct rp_error ignored;
     if (rp_index_open(&index, &options, &ignored) < 0)
         return false;
-    bool has_patterns = index->sources[0].text_count > RP_INDEX_PATTERNS;
     rp_index_close(index);
-    return has_patterns;
+    return true;
 }
 
 /* ---- the whole file -------------------------------------------------------------------------- */

@@ -289,7 +289,9 @@ int rp_index_append_column(const char *path, uint32_t segment, const char *name,
     if (code < 0)
         return code;
     struct rp_index_column *columns = rp_calloc(index->column_count + 1u, sizeof *columns);
-    bool fits = segment < index->segment_count && rp_index_column_width(type) > 0 && name[0] &&
+    bool fits = segment < index->segment_count &&
+                index->segments[segment].shape.table.documents > 0 &&
+                rp_index_column_width(type) > 0 && name[0] &&
                 strlen(name) < RP_INDEX_COLUMN_NAME_BYTES &&
                 !rp_index_find_column(index, &index->segments[segment], name);
     if (!columns)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* megatron — folders of NAME.bin + NAME.idx. Their files are told by the .idx (format.c),
- * which is mapped as it is (shard_megatron.c), so there is nothing to walk. */
+ * which is mapped as it is (corpus/megatron.h), so there is nothing to walk. */
 #include <errno.h>
 #include <string.h>
 
