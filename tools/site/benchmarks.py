@@ -38,7 +38,7 @@ def page(folder):
         "| row | documents before it | state token | with the token | planned from row 0 |",
         "|---:|---:|---:|---:|---:|",
         *(position(found) for found in run["positions"]),
-        "\n## Starts with a manifest\n",
+        "\n## Starts with a corpus index\n",
         "| shards | documents | first batch | `ringpack index` |\n|---:|---:|---:|---:|",
         *(manifest(found) for found in run.get("manifests", [])),
         "\n## Other loaders\n",

@@ -24,6 +24,7 @@ from ._form import form_of
 from ._log import logger
 from ._pin import pin_ring
 from ._placement import Placed
+from ._ranks import ask_frameworks
 from .batch import Batch
 from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackError, UsageError
 
@@ -240,7 +241,7 @@ class Attached(Placed):
         """Start the engine; and attach, if this rank is the only one. With others it attaches when
         first used: a state may be loaded before, and an attached rank would hold up the others.
         So does one whose launcher has not said its rank yet, as Lightning's says it later."""
-        if self._ranks.half is not None and not self._is_said():
+        if self._ranks.half is not None and ask_frameworks() is None:
             return self
         self._settle()
         if self._ranks.world == 1 and self._ranks.replicas == 1:

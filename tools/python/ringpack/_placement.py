@@ -147,10 +147,6 @@ class Placed:
             self._connection["run"] = self._job
         self._settled = True
 
-    def _is_said(self) -> bool:
-        """Whether a framework, or an argument, has said the rank by now."""
-        return self._given.ranks[0] is not None or ask_frameworks() is not None
-
     def _settle_again(self) -> None:
         """Before a loop: a framework may have started other processes since this loader attached
         as the only one, for instance by `with` before Lightning's fit()."""

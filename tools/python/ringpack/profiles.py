@@ -2,9 +2,9 @@
 """The names that each framework gives to the parts of a batch: the `profile` of a Loader.
 
 A profile defines two things: the sections that the engine makes (its key `profile` has the same
-names), and the names and shapes under which a batch gives them. Entries are views of the engine's
-memory, except for those marked "made": small arrays that are computed at each access and belong to
-the caller.
+names), and the names and shapes under which a batch gives them. Entries are sections: views of the
+engine's memory, or copies of them with return_type="torch"; those marked "made" are small arrays
+that are computed at each access and belong to the caller.
 
 =========== ====================================================================================
 hf          input_ids, labels, position_ids int64 (batch_size, L); cu_seq_lens_q, cu_seq_lens_k
