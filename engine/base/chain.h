@@ -16,8 +16,8 @@
  *
  * Invariants:
  *
- *   - No byte that was written is changed; only a failed append removes its own bytes. - `hash`
- *   covers `after`, so the hash of an entry stands for the whole file before it: a byte
+ *   - No byte that was written is changed; only a failed append removes its own bytes.
+ *   - `hash` covers `after`, so the hash of an entry stands for the whole file before it: a byte
  *     that was changed, and an entry that was removed or inserted, break the chain at that place.
  *   - The end of the file is not covered: a file that lacks its last entries is whole. Anyone who
  *     keeps the hash of an entry elsewhere can tell. */

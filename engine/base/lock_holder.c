@@ -54,7 +54,7 @@ char *rp_lock_holder(int fd, char text[RP_LOCK_HOLDER_BYTES])
         read_name(pid, name, sizeof name);
         snprintf(text, RP_LOCK_HOLDER_BYTES, "process %d (%s)", pid, name);
     } else {
-        snprintf(text, RP_LOCK_HOLDER_BYTES, "a process that is not of this machine or container");
+        snprintf(text, RP_LOCK_HOLDER_BYTES, "a process that /proc/locks does not name");
     }
     return text;
 }

@@ -6,8 +6,8 @@
 #define RP_LOCK_HOLDER_BYTES 160
 
 /** "process PID (NAME)" of the file that is open as `fd`; of several that share the lock, the first
- * one. If /proc/locks does not know it, because the process is of another machine or container:
- * "a process that is not of this machine or container". Returns `text`. */
+ * one. If no line of /proc/locks has that file, as for a process of another machine or container:
+ * "a process that /proc/locks does not name". Returns `text`. */
 char *rp_lock_holder(int fd, char text[RP_LOCK_HOLDER_BYTES]);
 
 #endif

@@ -178,14 +178,16 @@ static int begin_at(struct walk *walk, const char *name, struct rp_error *error)
     return 0;
 }
 
-/* Take the next name off the rest. NULL at the end, or without memory. */
-static char *next_name(struct walk *walk)
+/* Take the next name off the rest. *name is NULL if there is none. */
+static int next_name(struct walk *walk, char **name, struct rp_error *error)
 {
     char *at = walk->rest + strspn(walk->rest, "/");
     size_t bytes = strcspn(at, "/");
-    char *name = bytes > 0 ? strndup(at, bytes) : NULL;
+    *name = bytes > 0 ? strndup(at, bytes) : NULL;
     memmove(walk->rest, at + bytes, strlen(at + bytes) + 1);
-    return name;
+    return bytes == 0 || *name
+               ? 0
+               : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", walk->path);
 }
 
 static int walk_all(struct walk *walk, struct rp_error *error)
@@ -196,7 +198,9 @@ static int walk_all(struct walk *walk, struct rp_error *error)
         if (walk->dir < 0)
             code = begin_at(walk, walk->rest[0] == '/' ? "/" : ".", error);
         is_begun = true;
-        char *name = code == 0 ? next_name(walk) : NULL;
+        char *name = NULL;
+        if (code == 0)
+            code = next_name(walk, &name, error);
         if (name)
             code = step(walk, name, error);
         free(name);
@@ -271,7 +275,7 @@ static int check_open(int dir, int fd, const char *name, const char *path, struc
     return 0;
 }
 
-/* 1: the name is a symlink that may be followed. */
+/* Refuse a foreign entry before it is opened. */
 static int look_at(int dir, const char *name, const char *path, struct rp_error *error)
 {
     struct stat holder, entry;
@@ -281,7 +285,7 @@ static int look_at(int dir, const char *name, const char *path, struct rp_error 
         return rp_file_fail(error, path, "stat");
     if (is_foreign(&holder, &entry))
         return fail_foreign(dir, &holder, name, &entry, path, error);
-    return S_ISLNK(entry.st_mode);
+    return 0;
 }
 
 int rp_out_file_open_at(int dir, const char *name, int flags, mode_t mode, const char *path,
@@ -300,36 +304,60 @@ int rp_out_file_open_at(int dir, const char *name, int flags, mode_t mode, const
     return code;
 }
 
-/* The path that a symlink leads to. */
-static char *target_of(int dir, const char *name)
+/* The path that the symlink of a name leads to; *target is NULL if the name has no symlink, or one
+ * of /proc. The link is judged and read by one descriptor. */
+static int target_of(int dir, const char *name, const char *path, char **target,
+                     struct rp_error *error)
 {
-    char target[PATH_MAX];
-    ssize_t bytes = readlinkat(dir, name, target, sizeof target - 1);
-    if (bytes <= 0)
-        return NULL;
-    return target[0] == '/' ? rp_format("%.*s", (int)bytes, target)
-                            : rp_format("/proc/self/fd/%d/%.*s", dir, (int)bytes, target);
+    char text[PATH_MAX];
+    struct stat holder, entry;
+    *target = NULL;
+    int link = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (link < 0)
+        return errno == ENOENT ? 0 : rp_file_fail(error, path, "open");
+    int code = fstat(dir, &holder) < 0 || fstat(link, &entry) < 0
+                   ? rp_file_fail(error, path, "stat")
+                   : 0;
+    bool follows = code == 0 && S_ISLNK(entry.st_mode) && !is_of_kernel(dir);
+    if (follows && is_foreign(&holder, &entry)) {
+        code = fail_foreign(dir, &holder, name, &entry, path, error);
+    } else if (follows) {
+        ssize_t bytes = readlinkat(link, "", text, sizeof text - 1);
+        if (bytes > 0)
+            *target = text[0] == '/' ? rp_format("%.*s", (int)bytes, text)
+                                     : rp_format("/proc/self/fd/%d/%.*s", dir, (int)bytes, text);
+        if (bytes <= 0)
+            code = rp_file_fail(error, path, "open");
+        else if (!*target)
+            code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
+    }
+    close(link);
+    return code;
 }
 
-static int open_linked(const char *path, int flags, mode_t mode, unsigned links,
+/* `at` is the end of the links so far, `path` the caller's, for messages. */
+static int open_linked(const char *at, const char *path, int flags, mode_t mode, unsigned links,
                        struct rp_error *error)
 {
     const char *name;
-    int fd, dir = rp_out_dir_of(path, &name, error);
+    char *target = NULL;
+    int dir = rp_out_dir_of(at, &name, error);
     if (dir < 0)
         return dir;
-    int code = flags & O_NOFOLLOW ? 0 : look_at(dir, name, path, error);
-    char *target = code == 1 && !is_of_kernel(dir) ? target_of(dir, name) : NULL;
-    if (code < 0)
-        fd = code;
-    else if (target && links < LINKS_MAX)
-        fd = open_linked(target, flags, mode, links + 1, error);
-    else if (code == 1 && !target) /* of the kernel: /dev/stdout leads there */
-        fd = openat(dir, name, (flags & ~O_CREAT) | O_CLOEXEC);
-    else
-        fd = rp_out_file_open_at(dir, name, flags, mode, path, error);
-    if (code == 1 && !target && fd < 0)
+    bool follows = !(flags & O_NOFOLLOW);
+    int fd = follows ? target_of(dir, name, path, &target, error) : 0;
+    if (fd == 0 && target && links == LINKS_MAX) {
+        errno = ELOOP;
         fd = rp_file_fail(error, path, "open");
+    } else if (fd == 0 && target) {
+        fd = open_linked(target, path, flags, mode, links + 1, error);
+    } else if (fd == 0 && follows && is_of_kernel(dir)) { /* /dev/stdout leads there */
+        fd = openat(dir, name, (flags & ~O_CREAT) | O_CLOEXEC);
+        if (fd < 0)
+            fd = rp_file_fail(error, path, "open");
+    } else if (fd == 0) {
+        fd = rp_out_file_open_at(dir, name, flags, mode, path, error);
+    }
     free(target);
     close(dir);
     return fd;
@@ -337,7 +365,7 @@ static int open_linked(const char *path, int flags, mode_t mode, unsigned links,
 
 int rp_out_file_open(const char *path, int flags, mode_t mode, struct rp_error *error)
 {
-    return open_linked(path, flags, mode, 0, error);
+    return open_linked(path, path, flags, mode, 0, error);
 }
 
 int rp_out_file_check_replaced(int dir, const char *name, const char *path, struct rp_error *error)

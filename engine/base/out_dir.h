@@ -21,14 +21,14 @@
  * cannot be read. */
 RP_MUST_CHECK int rp_out_dir_open(const char *path, struct rp_error *error);
 
-/** The same, made with its parents where they are missing. */
+/** The same, with a descriptor that can be read, as a list of names or a sync of them needs it. */
+RP_MUST_CHECK int rp_out_dir_open_read(const char *path, struct rp_error *error);
+
+/** rp_out_dir_open of a directory that is made, with its parents, if it is missing. */
 RP_MUST_CHECK int rp_out_dir_make(const char *path, mode_t mode, struct rp_error *error);
 
 /** rp_out_dir_open for the directory of a file. *name is the file's name in it, within `path`. */
 RP_MUST_CHECK int rp_out_dir_of(const char *path, const char **name, struct rp_error *error);
-
-/** The same, and open it for reading, as a list of names or a sync of them needs it. */
-RP_MUST_CHECK int rp_out_dir_open_read(const char *path, struct rp_error *error);
 
 /** Open a file that is written in place, as open(2) does. With O_NOFOLLOW no symlink is followed
  * at its name, otherwise one that is not foreign. */

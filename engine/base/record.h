@@ -5,8 +5,8 @@
  * so that a reader can compare fields that it does not know:
  *
  *     name=value   must be equal; a record that lacks the line differs
- *     name~value must be equal if both records have the line name:value is for people: neither
- *     compared nor hashed
+ *     name~value   must be equal if both records have the line
+ *     name:value   is for people: neither compared nor hashed
  *
  * Invariants: names have 1 to 63 of the characters a-z 0-9 _ [ ] . and ascend strictly, compared as
  * bytes; values have at most 191 bytes of printable ASCII. So a name occurs once, and one pass

@@ -309,13 +309,6 @@ static int diff(const struct arguments *arguments)
     return rp_saved_diff(arguments->path, arguments->other, arguments->json);
 }
 
-/* A word is a path if it is there or has a slash, else the name of a run. */
-static bool is_run(const char *word)
-{
-    struct stat info;
-    return word && !strchr(word, '/') && stat(word, &info) < 0 && errno == ENOENT;
-}
-
 static int export_state(const struct arguments *arguments)
 {
     struct rp_error error;
@@ -334,16 +327,14 @@ static int export_state(const struct arguments *arguments)
         return rp_cmd_report(&error);
     if (arguments->config)
         copy.run = of.run;
-    if (is_run(copy.path)) {
+    if (copy.path && rp_cmd_is_run(copy.path)) {
         copy.run = copy.path;
         copy.path = NULL;
     }
     if (!copy.run_dir)
         copy.run_dir = of.run_dir;
     int status = rp_saved_copy(&copy);
-    free(of.run);
-    free(of.run_dir);
-    free(of.checkpoint_dir);
+    rp_cmd_run_free(&of);
     return status;
 }
 

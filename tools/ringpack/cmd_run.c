@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "cmd.h"
 #include "cmd_config.h"
 #include "cmd_options.h"
+#include "shm/run_dir.h"
 
 #define FIRST 3 /* words before those that were typed: the program, --run-dir and RUN */
 
@@ -60,7 +62,24 @@ int rp_cmd_run_of(const char *config_path, struct rp_run_of *of, struct rp_error
             code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for its run", config_path);
     }
     rp_config_free(&config);
-    return code < 0 ? code : 0;
+    if (code >= 0)
+        return 0;
+    rp_cmd_run_free(of);
+    return code;
+}
+
+bool rp_cmd_is_run(const char *word)
+{
+    struct stat info;
+    return stat(word, &info) < 0 && errno == ENOENT && rp_run_name_check(word, NULL) == 0;
+}
+
+void rp_cmd_run_free(struct rp_run_of *of)
+{
+    free(of->run);
+    free(of->run_dir);
+    free(of->checkpoint_dir);
+    *of = (struct rp_run_of){.run = NULL};
 }
 
 static int take_config(struct line *line, struct rp_error *error)
@@ -69,9 +88,9 @@ static int take_config(struct line *line, struct rp_error *error)
     int code = rp_cmd_run_of(line->config, &of, error);
     bool has_dir = code == 0 && of.run_dir && !line->has_run_dir;
     line->run = of.run;
+    of.run = NULL; /* of the line now */
     line->run_dir = has_dir ? rp_format("--run-dir=%s", of.run_dir) : NULL;
-    free(of.run_dir);
-    free(of.checkpoint_dir);
+    rp_cmd_run_free(&of);
     if (has_dir && !line->run_dir)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for its run", line->config);
     return code;

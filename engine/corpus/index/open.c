@@ -323,10 +323,8 @@ static int open_head(struct rp_index *index, const uint8_t *slot, struct rp_erro
     if (code < 0)
         return code;
     if (!index->of && sources == 1 && index->sources[0].text_count == RP_INDEX_PATTERNS)
-        return rp_fail(error, -RP_E_FORMAT,
-                       "give the token file, or the index that `ringpack index -c CONFIG` makes",
-                       "%s: expected the index of a corpus, found that of one token file",
-                       index->path);
+        return rp_fail(error, -RP_E_FORMAT, "give the token file itself",
+                       "%s: expected the index of a corpus, found a token file's", index->path);
     return open_entries(index, head, error);
 }
 
@@ -430,10 +428,9 @@ bool rp_index_is_of_corpus(const char *path)
     const struct rp_index_open_options options = {.path = path};
     struct rp_index *index;
     struct rp_error ignored;
-    if (rp_index_open(&index, &options, &ignored) < 0)
-        return false;
+    bool is_open = rp_index_open(&index, &options, &ignored) == 0;
     rp_index_close(index);
-    return true;
+    return is_open;
 }
 
 /* ---- the whole file -------------------------------------------------------------------------- */

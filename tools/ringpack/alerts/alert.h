@@ -10,9 +10,9 @@
  *   save_failed    the last save failed, or one since       neither              0
  *   copy_failed    the last copy failed, or one since       neither              0
  *   engine_failed  the engine stops with an error, or is    it does not          0
-                  killed
-   engine_silent  for RP_ALERT_SILENCE_NS it answers no    it answers           0
-                  question
+ *                  killed
+ *   engine_silent  for RP_ALERT_SILENCE_NS it answers no    it answers           0
+ *                  question
  *
  * A value that is neither bad nor good, or not known, changes nothing; nothing but the last two
  * kinds and free_bytes is known of an engine that does not answer. An alert ends at a good

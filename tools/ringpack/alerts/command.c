@@ -13,6 +13,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/defect.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/spawn.h"
@@ -87,9 +88,8 @@ static char **environment_of(char **variables)
 
 static void say_changed(const struct rp_alert_command *command)
 {
-    uint64_t one = 1;
     if (command->changed_fd >= 0)
-        (void)!write(command->changed_fd, &one, sizeof one);
+        rp_fd_wake(command->changed_fd);
 }
 
 static void set_pid(struct rp_alert_command *command, struct slot *slot, pid_t pid)
@@ -210,7 +210,7 @@ static void command_main(struct rp_side_thread *side)
         if (!stop)
             continue;
         end_ns = end_ns ? end_ns : rp_now_ns() + command->patience.end_ns;
-        if (is_idle && (!runs || is_over || rp_now_ns() >= end_ns + LAST_NS))
+        if (is_idle && (!runs || rp_now_ns() >= end_ns + LAST_NS))
             return;
         rp_sleep_ns(LOOK_NS);
     }

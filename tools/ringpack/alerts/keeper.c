@@ -16,8 +16,9 @@
 #include "alerts/command.h"
 #include "alerts/findings.h"
 #include "alerts/watcher.h"
+#include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/spawn.h"
 #include "server/side_thread.h"
@@ -222,7 +223,6 @@ static void note_end(void *context, const json_t *stat)
 {
     struct rp_alert_keeper *keeper = context;
     char *text = json_dumps(stat, JSON_COMPACT);
-    uint64_t one = 1;
     if (!keeper->is_started) {
         free(text);
         return;
@@ -230,7 +230,7 @@ static void note_end(void *context, const json_t *stat)
     pthread_mutex_lock(&keeper->side.mutex);
     keeper->end = text ? text : strdup("{}");
     pthread_mutex_unlock(&keeper->side.mutex);
-    (void)!write(keeper->wake_fd, &one, sizeof one);
+    rp_fd_wake(keeper->wake_fd);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -278,7 +278,7 @@ static int set_task(struct rp_alert_task *task, const struct rp_config *config,
         {task->program, sizeof task->program, program, "alert_command"},
         {task->command, sizeof task->command, config->alert_command, "alert_command"},
     };
-    for (size_t i = 0; i < sizeof texts / sizeof *texts && code == 0; i++)
+    for (size_t i = 0; i < RP_ARRAY_COUNT(texts) && code == 0; i++)
         code = copy_text(texts[i].room, texts[i].bytes, texts[i].text, texts[i].key, error);
     if (config->alert_disk_free > 0) /* without checkpoints there are no copies */
         task->known.disk_count = config->checkpoint_copy_dir ? 2 : config->checkpoint_dir ? 1 : 0;

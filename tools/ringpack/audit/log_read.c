@@ -123,9 +123,7 @@ int rp_audit_log_open_of(struct rp_audit_log *log, const char *config_path, cons
         code = ask_run(log, of.run, run_dir ? run_dir : of.run_dir, error);
     if (code < 0 && code != -RP_E_TIMEOUT && of.checkpoint_dir)
         code = find_file(log, of.checkpoint_dir, NULL, error);
-    free(of.run);
-    free(of.run_dir);
-    free(of.checkpoint_dir);
+    rp_cmd_run_free(&of);
     return code < 0 ? code : read_file(log, error);
 }
 

@@ -21,6 +21,7 @@
 #include "base/lock_holder.h"
 #include "base/mem.h"
 #include "base/own_dir.h"
+#include "base/text.h"
 #include "convert/parts.h"
 #include "interrupt.h"
 
@@ -117,9 +118,10 @@ void rp_parts_give_back(struct rp_conversion *conversion, bool remove)
  * read once more for its sidecar. Any other program may lock it, and keep it. */
 static uint64_t patience_s(void)
 {
-    unsigned seconds;
+    uint64_t seconds;
     const char *given = getenv("RINGPACK_LOCK_PATIENCE");
-    return given && sscanf(given, "%u", &seconds) == 1 ? seconds : OUTPUT_PATIENCE_S;
+    bool is_good = given && rp_text_u64(given, &seconds) && seconds <= UINT32_MAX;
+    return is_good ? seconds : OUTPUT_PATIENCE_S;
 }
 
 static int fail_held(int fd, const char *directory, uint64_t waited_s, struct rp_error *error)
@@ -129,8 +131,7 @@ static int fail_held(int fd, const char *directory, uint64_t waited_s, struct rp
                    "end that process, or wait for it, and run the command again; or choose -o in "
                    "another directory; " RP_CONVERT_IS_SAFE,
                    "%s: %s has had its lock (flock) for %" PRIu64
-                   " s: it was expected to be another "
-                   "conversion, which publishes its output there",
+                   " s: expected only a conversion that publishes its output there to hold it",
                    directory, rp_lock_holder(fd, holder), waited_s);
 }
 
@@ -148,11 +149,12 @@ static int wait_for_lock(int fd, const char *directory, struct rp_error *error)
         uint64_t waited_ns = rp_now_ns() - begin_ns;
         if (waited_ns >= patience * NS_PER_S && !RP_DEFECT(wait_for_any_lock))
             return fail_held(fd, directory, waited_ns / NS_PER_S, error);
-        if (!is_told && waited_ns >= TELL_AFTER_S * NS_PER_S)
+        if (!is_told && waited_ns >= TELL_AFTER_S * NS_PER_S) {
             fprintf(stderr,
                     "ringpack: %s: waiting up to %" PRIu64 " s for %s, which has locked it\n",
                     directory, patience, rp_lock_holder(fd, holder));
-        is_told |= waited_ns >= TELL_AFTER_S * NS_PER_S;
+            is_told = true;
+        }
     }
 }
 

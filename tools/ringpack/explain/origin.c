@@ -14,9 +14,9 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "cmd.h"
+#include "cmd_run.h"
 #include "cmd_state.h"
 #include "plan/plan.h"
-#include "shm/run_dir.h"
 
 error_t rp_origin_parse(struct rp_origin *origin, int key, char *text, struct argp_state *state)
 {
@@ -123,8 +123,7 @@ static int take_word(struct rp_origin *origin, const char *run_dir, struct rp_er
 {
     struct stat info;
     const char *word = origin->path;
-    if (stat(word, &info) < 0 && errno == ENOENT && !origin->config.path &&
-        rp_run_name_check(word, NULL) == 0) {
+    if (!origin->config.path && rp_cmd_is_run(word)) {
         int code = rp_origin_of_engine(origin, word, run_dir, error);
         return code != -RP_E_GONE
                    ? code
