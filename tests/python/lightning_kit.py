@@ -2,6 +2,13 @@
 """The beginning of programs that train with Lightning: a model that notes the sum of each batch of
 a training, and the number of batches of each validation."""
 
+import importlib.util
+
+import pytest
+
+needs_lightning = pytest.mark.skipif(
+    importlib.util.find_spec("lightning") is None, reason="needs lightning"
+)
 MODEL = """
 import sys, warnings; warnings.filterwarnings("ignore")
 import torch, lightning, ringpack

@@ -5,7 +5,6 @@ Lightning with its own launcher, whose ranks are said after the loaders have bee
 import os
 import re
 import socket
-import subprocess
 import sys
 
 import pytest
@@ -13,16 +12,13 @@ import ringpack
 from conftest import ROOT
 from forked_ranks import ForkedRanks
 from job_kit import Job
-from lightning_kit import MODEL
+from lightning_kit import MODEL, needs_lightning
 from ringpack import _placement, _ranks
-
-SITE = os.environ.get("LIGHTNING_SITE", "")
 
 
 def environment(folder):
-    paths = [str(ROOT / "tools" / "python"), *([SITE] if SITE else [])]
     return {
-        **os.environ, "PYTHONPATH": os.pathsep.join(paths), "XDG_RUNTIME_DIR": str(folder),
+        **os.environ, "PYTHONPATH": str(ROOT / "tools" / "python"), "XDG_RUNTIME_DIR": str(folder),
         "OMP_NUM_THREADS": "1",
     }  # fmt: skip
 
@@ -168,11 +164,9 @@ with train, val:
 """
 
 
+@needs_lightning
 def test_lightning_with_its_own_launcher(program, corpora, folder):
     """Which starts the other rank in fit(): the loaders have been entered by then."""
-    probe = [sys.executable, "-c", "import lightning"]
-    if subprocess.run(probe, env=environment(folder), capture_output=True).returncode != 0:
-        pytest.skip("needs lightning, or LIGHTNING_SITE as a folder that has it")
     (folder / "fit.py").write_text(LIGHTNING)
 
     def fit(log, *words):

@@ -12,11 +12,10 @@ import numpy
 import pytest
 import ringpack
 from conftest import ROOT
-from lightning_kit import MODEL
+from lightning_kit import MODEL, needs_lightning
 from stream_kit import PATIENCE
 
 torch = pytest.importorskip("torch")
-SITE = os.environ.get("LIGHTNING_SITE", "")
 
 
 @pytest.fixture
@@ -274,14 +273,11 @@ print("right")
 """
 
 
+@needs_lightning
 @pytest.mark.parametrize("mode", ["resume", "validate"])
 def test_lightning(program, corpora, folder, mode):
-    paths = [str(ROOT / "tools" / "python"), *([SITE] if SITE else [])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    probe = [sys.executable, "-c", "import lightning"]
-    if subprocess.run(probe, env=environment, capture_output=True).returncode != 0:
-        pytest.skip("needs lightning, or LIGHTNING_SITE as a folder that has it")
+    paths = {"PYTHONPATH": str(ROOT / "tools" / "python"), "XDG_RUNTIME_DIR": str(folder)}
+    environment = {**os.environ, **paths}
     command = [sys.executable, "-c", LIGHTNING, corpora[0], mode]
-    environment["XDG_RUNTIME_DIR"] = str(folder)
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
     assert done.stdout.strip().endswith("right"), done.stderr[-3000:]
