@@ -128,6 +128,7 @@ static void a_failure_between_two_checks_counts(void **state)
     task.program[0] = '\0'; /* no program is told of failures */
     found = find("'save_failures': 9, 'save_error': 'bad', 'error': 'x',", "", &task, &stat);
     assert_false(found.view.save_failed || found.view.engine_failed);
+    assert_int_equal(task.known.save_failures, 9); /* counted: disks are looked at sooner */
     json_decref(stat);
 }
 

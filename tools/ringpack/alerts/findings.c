@@ -112,13 +112,15 @@ struct rp_alert_findings rp_alert_find(const json_t *stat, struct rp_alert_task 
     find_ranks(stat, task->limits.starved_ns, &found);
     find_disks(task, now_ns, &found);
     found.view.engine_failed = known->alerts[RP_ALERT_ENGINE_FAILED].state != RP_ALERT_QUIET;
-    if (!stat || !task->program[0])
+    if (!stat)
         return found;
-    found.view.engine_failed |= has_text(stat, "error");
-    found.view.save_failed = find_failure(stat, "save_error", "save_failures",
-                                          &known->save_failures);
-    found.view.copy_failed = find_failure(stat, "copy_error", "copy_failures",
-                                          &known->copy_failures);
+    /* counted without a command as well: a failure hastens the next look at the disks */
+    bool save = find_failure(stat, "save_error", "save_failures", &known->save_failures);
+    bool copy = find_failure(stat, "copy_error", "copy_failures", &known->copy_failures);
+    bool has_command = task->program[0];
+    found.view.engine_failed |= has_command && has_text(stat, "error");
+    found.view.save_failed = has_command && save;
+    found.view.copy_failed = has_command && copy;
     return found;
 }
 

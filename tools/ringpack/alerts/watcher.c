@@ -27,6 +27,7 @@
 /* A watcher that was stopped itself has seen no more silence than this. */
 #define SEEN_NS UINT64_C(2000000000)
 #define DISK_PERIOD_NS UINT64_C(10000000000)
+#define HURRIED_NS UINT64_C(100000000) /* from a failed save to the check after it */
 #define END_BYTES 65536u
 #define VARIABLES 7u
 
@@ -139,15 +140,18 @@ static void take_disks(struct watcher *watcher)
     }
 }
 
-/* After a save or a copy that failed, a disk may be full. */
-static void hurry_disks(struct watcher *watcher)
+/* After a save or a copy that failed, a disk may be full. True if one failed since the last check:
+ * the next check follows soon. */
+static bool hurry_disks(struct watcher *watcher)
 {
     const struct rp_alert_known *known = &watcher->task.known;
     uint64_t failures = known->save_failures + known->copy_failures;
-    for (size_t i = 0; i < RP_ALERT_DISKS_MAX && failures != watcher->failures_of_disks; i++)
+    bool has_failed = failures != watcher->failures_of_disks;
+    for (size_t i = 0; i < RP_ALERT_DISKS_MAX && has_failed; i++)
         if (watcher->disks[i])
             rp_disk_watch_hurry(watcher->disks[i]);
     watcher->failures_of_disks = failures;
+    return has_failed;
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -200,10 +204,11 @@ static int check(struct watcher *watcher, uint64_t *pause_ns, struct rp_error *e
     take_disks(watcher);
     struct rp_alert_findings found = rp_alert_find(stat, task, rp_now_ns());
     found.view.silent_ns = watcher->silent_ns;
-    hurry_disks(watcher);
+    bool is_hurried = hurry_disks(watcher);
     do_steps(watcher, &found);
     tell(watcher);
-    *pause_ns = rp_alert_pause_ns(&task->limits, &found.view, task->known.alerts);
+    *pause_ns = is_hurried ? HURRIED_NS
+                           : rp_alert_pause_ns(&task->limits, &found.view, task->known.alerts);
     return code;
 }
 
