@@ -9,7 +9,6 @@ Functions import json: at the top of the file it would slow `import ringpack`.
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Integral, Real
 from typing import Any, Optional
 
 from ._arguments import Corpus, FilePath, Source, has_right, hidden, option_text, plain
@@ -116,16 +115,8 @@ def _sources(corpus: Corpus) -> Command:
         return [text for source in sources for text in ("--source", os.fspath(source))], None
     import json
 
-    lines = [json.dumps(_absolute(source), default=_json_value) for source in sources]
+    lines = [json.dumps(_absolute(source), default=option_text) for source in sources]
     return [], '{"sources": [%s]}' % ",\n".join(lines)  # JSON is YAML; errors tell the line
-
-
-def _json_value(value: Any) -> Any:
-    """Numbers of any type, as numpy has its own, as Python's; and paths. str, because a short
-    float of numpy has few decimals."""
-    if isinstance(value, Integral):
-        return int(value)
-    return float(str(value)) if isinstance(value, Real) else os.fspath(value)
 
 
 def _needs_config(source: Source) -> bool:
