@@ -42,7 +42,8 @@ enum rp_log_format {
     X(alert_command_failed, WARNING, "the command of an alert did not run, or was killed")         \
     X(watcher_replaced, WARNING,                                                                   \
       "the process that raises alerts died; it is started again, and knows what was raised")       \
-    X(watcher_lost, ERROR, "it died again and again: no alerts until the engine is started again") \
+    X(watcher_lost, ERROR,                                                                         \
+      "it died repeatedly or could not start: no alerts before the next engine")                   \
     X(packer_replaced, WARNING, "a packer process died; nothing is lost")                          \
     X(failed, ERROR, "the engine stops for this reason; batches before it are delivered")          \
     X(stream_ended, INFO, "every rank has had all batches; the engine ends")                       \

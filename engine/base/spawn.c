@@ -2,9 +2,11 @@
 /* spawn — see spawn.h. */
 #include "base/spawn.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,8 +31,8 @@ int rp_spawn(pid_t *pid, const struct rp_spawn *what)
     posix_spawnattr_setsigdefault(&how, &all);
     posix_spawnattr_setsigmask(&how, &none);
     posix_spawnattr_setpgroup(&how, 0);
-    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK |
-                                       POSIX_SPAWN_SETPGROUP);
+    short group = what->begins_session ? POSIX_SPAWN_SETSID : POSIX_SPAWN_SETPGROUP;
+    posix_spawnattr_setflags(&how, (short)(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | group));
     /* descriptors that the engine was started with, and that no program needs after an exec */
     syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, CLOSE_RANGE_CLOEXEC);
     struct rp_thread_tries tries = {0};
@@ -47,4 +49,16 @@ bool rp_spawn_kill(pid_t pid)
 {
     (void)kill(-pid, SIGKILL);      /* its children */
     return kill(pid, SIGKILL) == 0; /* itself, if it has left its process group */
+}
+
+void rp_spawn_kill_session(pid_t pid)
+{
+    DIR *processes = opendir("/proc");
+    for (const struct dirent *entry; processes && (entry = readdir(processes));) {
+        pid_t found = (pid_t)strtol(entry->d_name, NULL, 10); /* 0: no process */
+        if (found > 0 && found != pid && getsid(found) == pid)
+            (void)kill(found, SIGKILL);
+    }
+    if (processes)
+        closedir(processes);
 }

@@ -15,7 +15,8 @@ struct rp_spawn {
     const char *program; /* its path */
     char *const *words;  /* with the name of the program, and a NULL at the end */
     char *const *environment;
-    int output; /* a descriptor; -1: where errors go */
+    int output;          /* a descriptor; -1: where errors go */
+    bool begins_session; /* a session that its children share, in any process group */
 };
 /** 0, or an errno that is positive, as of posix_spawn. */
 RP_MUST_CHECK int rp_spawn(pid_t *pid, const struct rp_spawn *what);
@@ -23,5 +24,9 @@ RP_MUST_CHECK int rp_spawn(pid_t *pid, const struct rp_spawn *what);
 /** Kill it and its children. False: it may not be killed, because it runs as another user. It is
  * still to be waited for. */
 bool rp_spawn_kill(pid_t pid);
+
+/** Kill the processes of the session that this process began. To be called before it is waited for,
+ * so that no other process has its number. */
+void rp_spawn_kill_session(pid_t pid);
 
 #endif

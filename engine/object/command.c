@@ -80,7 +80,7 @@ static int start(struct running *it, struct rp_error *error)
     if (!failed && pipe2(ends, O_CLOEXEC) < 0)
         failed = errno;
     if (!failed) {
-        const struct rp_spawn what = {shell, words, environ, ends[1]};
+        const struct rp_spawn what = {shell, words, environ, ends[1], false};
         (void)fcntl(ends[0], F_SETFL, O_NONBLOCK);
         failed = rp_spawn(&it->pid, &what);
         close(ends[1]);

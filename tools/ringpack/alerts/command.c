@@ -111,7 +111,7 @@ static void note_failure(struct rp_alert_command *command, struct slot *slot)
 static void start(struct rp_alert_command *command, struct slot *slot, char **variables)
 {
     char **environment = environment_of(variables);
-    const struct rp_spawn what = {command->program, command->words, environment, -1};
+    const struct rp_spawn what = {command->program, command->words, environment, -1, false};
     pid_t pid;
     int failed = environment ? rp_spawn(&pid, &what) : ENOMEM;
     slot->began_ns = rp_now_ns();

@@ -62,7 +62,7 @@ static int start_child(struct rp_alert_keeper *keeper, struct child *child)
     child->fd = ends[0];
     struct rp_alert_task *task = &keeper->task;
     int code = send(ends[0], task, sizeof *task, MSG_NOSIGNAL) == sizeof *task ? 0 : -errno;
-    const struct rp_spawn what = {"/proc/self/exe", words, environ, ends[1]};
+    const struct rp_spawn what = {"/proc/self/exe", words, environ, ends[1], true};
     if (code == 0)
         code = -rp_spawn(&child->pid, &what);
     close(ends[1]);
@@ -118,18 +118,24 @@ static void follow_child(struct rp_alert_keeper *keeper, const struct child *chi
     }
 }
 
-/* Whether it ended by itself, and has left no command. One that waits for a disk may outlive its
- * SIGKILL: it is left. */
+/* Whether it ended by itself. Otherwise its commands are killed: also one that it had begun and not
+ * told yet. A watcher that waits for a disk may outlive its SIGKILL: it is left. */
 static bool bury_child(const struct child *child)
 {
-    int status = -1;
+    siginfo_t end = {.si_pid = 0};
     (void)rp_spawn_kill(child->pid);
-    for (uint64_t begin = rp_now_ns(); waitpid(child->pid, &status, WNOHANG) == 0;) {
+    uint64_t begin = rp_now_ns();
+    while (waitid(P_PID, (id_t)child->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           end.si_pid == 0) {
         if (rp_now_ns() - begin > DEATH_NS)
             return false;
         rp_sleep_ns(SECOND_NS / 1000);
     }
-    return status == 0;
+    bool is_good = end.si_code == CLD_EXITED && end.si_status == 0;
+    if (!is_good)
+        rp_spawn_kill_session(child->pid);
+    (void)waitpid(child->pid, NULL, WNOHANG);
+    return is_good;
 }
 
 /* Commands that the watcher has left. */
