@@ -101,9 +101,13 @@ def test_a_warm_cache_asks_the_server_for_nothing(program, folder, store, cached
     assert requests(store) == []
 
 
-def digest_of(program, folder, config, **changes):
+def engine_of(program, folder, config, **changes):
     config = {"block_documents": 16, "window_blocks": 2, **config, "shuffle": "block", **changes}
-    engine = Engine(program, folder, {"num_epochs": 3, "prefetch_bytes": "4m", **config})
+    return Engine(program, folder, {"num_epochs": 3, "prefetch_bytes": "4m", **config})
+
+
+def digest_of(program, folder, config, **changes):
+    engine = engine_of(program, folder, config, **changes)
     try:
         with Ranks(engine) as ranks:
             digest = sum(batch.digest() for turn in ranks.turns() for batch in turn) % 2**128
