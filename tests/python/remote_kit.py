@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 from failure_kit import Tape
 from refusal_kit import run
-from stream_kit import PATIENCE
+from stream_kit import PATIENCE, Engine
 
 VENV_BIN = Path(sys.executable).parent
 
@@ -373,3 +373,9 @@ def output_of(program, *arguments):
     done = run(program, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def serve_blocks(program, folder, config, **changes):
+    """An engine that reads small blocks of documents for three epochs."""
+    config = {"block_documents": 16, "window_blocks": 2, **config, "shuffle": "block", **changes}
+    return Engine(program, folder, {"num_epochs": 3, "prefetch_bytes": "4m", **config})

@@ -21,6 +21,7 @@ from remote_kit import (  # with the fixtures `environment` and `store`
     environment,
     make_tape,
     silence,
+    serve_blocks,
     sometimes,
     store,
     to_store,
@@ -101,13 +102,8 @@ def test_a_warm_cache_asks_the_server_for_nothing(program, folder, store, cached
     assert requests(store) == []
 
 
-def engine_of(program, folder, config, **changes):
-    config = {"block_documents": 16, "window_blocks": 2, **config, "shuffle": "block", **changes}
-    return Engine(program, folder, {"num_epochs": 3, "prefetch_bytes": "4m", **config})
-
-
 def digest_of(program, folder, config, **changes):
-    engine = engine_of(program, folder, config, **changes)
+    engine = serve_blocks(program, folder, config, **changes)
     try:
         with Ranks(engine) as ranks:
             digest = sum(batch.digest() for turn in ranks.turns() for batch in turn) % 2**128

@@ -9,11 +9,12 @@ from remote_kit import (  # with the fixtures `environment` and `store`
     environment,
     make_tape,
     output_of,
+    serve_blocks,
     store,
     to_store,
 )
 from stream_kit import Ranks
-from test_block_cache import cached, digest_of, engine_of, requests
+from test_block_cache import cached, digest_of, requests
 
 
 def keep_damage(program, folder, store, cached):
@@ -51,7 +52,7 @@ def test_kept_damage_that_is_trusted_ends_a_run(broken, folder, store, cached, m
     """The control of the test above. The engine may end before a trainer has attached."""
     tape, _ = keep_damage(broken, folder, store, cached)
     monkeypatch.setenv("RP_DEFECT", "trust_kept_damage")
-    engine = engine_of(broken, folder, tape.config)
+    engine = serve_blocks(broken, folder, tape.config)
     try:
         while engine.process.poll() is None:
             with contextlib.suppress(ringpack.RingpackError):
