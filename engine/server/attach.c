@@ -29,12 +29,13 @@
 #include "base/mem.h"
 #include "server/attach.h"
 #include "server/connections.h"
-#include "server/ending.h"
 #include "server/locate.h"
 #include "server/placing.h"
 #include "server/probe.h"
 #include "server/rejoin.h"
+#include "server/save.h"
 #include "server/seats.h"
+#include "server/shutdown.h"
 #include "server/stat.h"
 #include "shm/peer.h"
 
@@ -184,7 +185,7 @@ static int place_trainer(struct rp_engine *engine, struct rp_request *request, c
 {
     bool names_row = request->next_row != RP_NEXT_ROW_ANY, ran = engine->flow_running;
     int code = check_attach(engine, request, seat_out, error);
-    if (code >= 0 && engine->phase >= RP_ENGINE_STOPPING)
+    if (code >= 0 && rp_life_is_ending(&engine->life))
         code = rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping");
     if (code >= 0 && token && !names_row)
         code = take_row_of_token(request, token, error);
@@ -193,7 +194,7 @@ static int place_trainer(struct rp_engine *engine, struct rp_request *request, c
     code = rp_engine_rejoin(engine, *seat_out, request, names_row, token, batch_out, error);
     if (ran && !engine->flow_running) {
         RP_ASSERT(code < 0);
-        *engine->error = *error;
+        *engine->life.error = *error;
         rp_engine_fail(engine, code);
     }
     return code;
@@ -311,7 +312,7 @@ void rp_engine_retry_placing(struct rp_engine *engine)
     for (uint32_t i = 0; engine->placing_count && i < RP_CONNECTIONS_MAX; i++) {
         struct rp_connection *connection = &engine->connections[i];
         struct rp_placing *placing = connection->fd >= 0 ? connection->placing : NULL;
-        if (!placing || (!placing->far.is_near && engine->phase == RP_ENGINE_RUNNING))
+        if (!placing || (!placing->far.is_near && rp_life_is_running(&engine->life)))
             continue;
         connection->pending_request = 0;
         attach_trainer(engine, connection, &placing->request,
@@ -347,10 +348,10 @@ static int check_kind(const struct rp_engine *engine, const struct rp_request *r
     bool is_checkpoint = request->kind == RP_REQUEST_CHECKPOINT;
     bool is_locate = request->kind == RP_REQUEST_LOCATE;
     bool is_whole = (uint64_t)request->state_bytes + request->contract_bytes == body_bytes;
-    if (is_checkpoint && engine->phase >= RP_ENGINE_STOPPING && !engine->save_wanted)
+    if (is_checkpoint && rp_life_is_ending(&engine->life) && !rp_engine_may_save(engine))
         return rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping"); /* the last save began */
     if (request->kind == RP_REQUEST_STAT || request->kind == RP_REQUEST_STOP ||
-        (is_attach && is_whole) || (is_checkpoint && engine->checkpoints) ||
+        (is_attach && is_whole) || (is_checkpoint && rp_engine_may_save(engine)) ||
         (is_locate && is_whole && request->contract_bytes == 0))
         return 0;
     return rp_fail(error, -RP_E_USAGE, "a checkpoint needs checkpoint_dir in the engine's config",
@@ -388,8 +389,8 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         break;
     case RP_REQUEST_STOP:
         connection->pending_request = RP_REQUEST_STOP;
-        if (engine->phase < RP_ENGINE_STOPPING)
-            rp_engine_begin_stop(engine, RP_ENDING_REQUEST);
+        if (!rp_life_is_ending(&engine->life))
+            rp_engine_begin_stop(engine, RP_SHUTDOWN_REQUEST);
         break;
     case RP_REQUEST_CHECKPOINT:
         connection->pending_request = RP_REQUEST_CHECKPOINT;

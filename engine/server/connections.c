@@ -18,9 +18,9 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "server/connections.h"
-#include "server/ending.h"
 #include "server/placing.h"
 #include "server/seats.h"
+#include "server/shutdown.h"
 
 int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index)
 {
@@ -115,17 +115,17 @@ void rp_engine_migrate_consumer(struct rp_engine *engine, struct rp_connection *
 
 void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
 {
+    const struct rp_life *life = &engine->life;
     for (uint32_t i = 0; engine->connections && i < RP_CONNECTIONS_MAX; i++) {
         struct rp_connection *connection = &engine->connections[i];
         if (connection->fd < 0 || (connection->pending_request == RP_REQUEST_STOP) != waiting)
             continue;
         char text[RP_ENGINE_TEXT_BYTES] = "stopped";
-        if (engine->exit_code < 0)
-            rp_engine_error_text(engine->error, text);
+        if (life->code < 0)
+            rp_engine_error_text(life->error, text);
         if (waiting)
-            rp_engine_reply(engine, connection,
-                            engine->exit_code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
-                            engine->exit_code, text);
+            rp_engine_reply(engine, connection, life->code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
+                            life->code, text);
         rp_engine_forget_placing(engine, connection);
         if (connection->fd >= 0) /* a reply that could not be sent has closed it */
             close(connection->fd);

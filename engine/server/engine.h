@@ -18,6 +18,7 @@
 #include "flow/next_use.h"
 #include "plan/plan.h"
 #include "server/far_plan.h"
+#include "server/life.h"
 #include "server/pace.h"
 #include "server/seat.h"
 #include "server/server.h"
@@ -132,23 +133,6 @@ enum rp_watch {
     RP_WATCH_PACKER
 };
 
-enum rp_engine_phase {
-    RP_ENGINE_RUNNING,
-    RP_ENGINE_FAILED,   /* no batch will follow; those published wait for trainers yet to come */
-    RP_ENGINE_STOPPING, /* told to stop, or failed: a last checkpoint is due or under way */
-    RP_ENGINE_DONE,
-};
-
-/* Why the engine ends: what asked for it first. */
-enum rp_ending {
-    RP_ENDING_NONE,
-    RP_ENDING_SIGNAL,
-    RP_ENDING_REQUEST,  /* of a peer on the socket */
-    RP_ENDING_LIFELINE, /* the process that started it is gone */
-    RP_ENDING_STREAM,   /* every rank has had all batches */
-    RP_ENDING_FAILURE
-};
-
 /* What became of the saves since the engine started. */
 struct rp_save_counts {
     uint64_t saves, failures;
@@ -250,12 +234,8 @@ struct rp_engine {
     enum rp_look look;
     uint64_t look_until_ns; /* while it is ASKED */
 
-    enum rp_engine_phase phase;
-    enum rp_ending ending;
-    bool signalled;
-    int exit_code; /* what rp_engine_run returns; error is in *error */
-    struct rp_error *error;
-    uint64_t started_ns, failed_ns;
+    struct rp_life life;
+    uint64_t started_ns;
     struct rp_pace pace;
     /* Samples at which it was last checked how tokens are taken, and at which the log said it. */
     uint64_t checked_reading_ns, logged_reading_ns;

@@ -276,16 +276,17 @@ void rp_engine_journal_save_failure(struct rp_engine *engine, const struct rp_er
 static json_t *describe_end(const struct rp_engine *engine)
 {
     static const char *const causes[] = {
-        [RP_ENDING_NONE] = "failure",    [RP_ENDING_FAILURE] = "failure",
-        [RP_ENDING_SIGNAL] = "signal",   [RP_ENDING_REQUEST] = "request",
-        [RP_ENDING_LIFELINE] = "parent", [RP_ENDING_STREAM] = "end of the stream"};
+        [RP_SHUTDOWN_NONE] = "failure",    [RP_SHUTDOWN_FAILURE] = "failure",
+        [RP_SHUTDOWN_SIGNAL] = "signal",   [RP_SHUTDOWN_REQUEST] = "request",
+        [RP_SHUTDOWN_LIFELINE] = "parent", [RP_SHUTDOWN_STREAM] = "end of the stream"};
     const struct rp_saver *saver = &engine->saver;
     struct rp_state_info info;
     uint64_t consumed = engine->base_row + rp_engine_consumed(engine) * engine->batch_rows;
     json_t *entry = json_pack("{s:s, s:s, s:I}", "event", "stopped", "cause",
-                              causes[engine->ending], "consumed_row", (json_int_t)consumed);
-    if (entry && engine->exit_code < 0)
-        json_object_set_new(entry, "reason", rp_checkpoint_journal_text(engine->error->message));
+                              causes[engine->life.shutdown], "consumed_row", (json_int_t)consumed);
+    if (entry && rp_life_has_failed(&engine->life))
+        json_object_set_new(entry, "reason",
+                            rp_checkpoint_journal_text(engine->life.error->message));
     if (entry && engine->save_counts.has_failed)
         json_object_set_new(entry, "not_saved",
                             rp_checkpoint_journal_text(engine->save_counts.reason));

@@ -29,7 +29,7 @@ int rp_engine_follow_look(struct rp_engine *engine)
     struct rp_error error;
     if (engine->look != RP_LOOK_ASKED)
         return 0;
-    bool is_known = engine->exit_code == -RP_E_CHANGED; /* dispatch may have ended, too */
+    bool is_known = engine->life.code == -RP_E_CHANGED; /* dispatch may have ended, too */
     int code = is_known ? -RP_E_CHANGED : rp_flow_look_result(engine->flow, &error);
     if (code == 0 && rp_now_ns() < engine->look_until_ns)
         return 0;
@@ -39,8 +39,8 @@ int rp_engine_follow_look(struct rp_engine *engine)
                "the disk of the token files has not answered for %u seconds, so it is not known "
                "whether they have changed",
                RP_LOOK_SECONDS);
-    if (code >= 0 || engine->phase != RP_ENGINE_STOPPING || engine->exit_code != 0)
+    if (code >= 0 || engine->life.life_state != RP_LIFE_STOPPING)
         return 0;
-    *engine->error = error;
+    *engine->life.error = error;
     return code;
 }

@@ -86,7 +86,7 @@ static struct rp_rejoin_facts facts_of(const struct rp_engine *engine, const str
         .start_row = engine->start_row,
         .batch_rows = engine->batch_rows,
         .step_rows = engine->config->global_batch_size,
-        .has_failed = engine->phase == RP_ENGINE_FAILED,
+        .has_failed = rp_life_has_failed(&engine->life),
         .has_consumed = RP_DEFECT(count_steps_from_attach) ? engine->had_consumer
                                                            : engine->has_consumed,
         .others = others_of(engine, ring),
@@ -110,8 +110,8 @@ static int refuse(const struct rp_engine *engine, const struct rp_placement *pla
 {
     switch (placement->refusal) {
     case RP_REFUSAL_FAILED:
-        return rp_fail(error, -RP_E_BUSY, engine->error->hint, "the stream has stopped: %s",
-                       engine->error->message);
+        return rp_fail(error, -RP_E_BUSY, engine->life.error->hint, "the stream has stopped: %s",
+                       engine->life.error->message);
     case RP_REFUSAL_OTHER_STREAM:
         return rp_fail(error, -RP_E_BUSY,
                        "let all ranks resume from one state: detach the others first",
@@ -313,7 +313,7 @@ int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
 {
     struct asked asked = {seat, request, names_row, token, RP_STREAM_OURS};
     RP_ASSERT(!rp_seat_is_attached(seat) && seat->seat_state != RP_SEAT_MIGRATING);
-    RP_ASSERT(engine->phase < RP_ENGINE_STOPPING && (token == NULL) == (request->state_bytes == 0));
+    RP_ASSERT(!rp_life_is_ending(&engine->life) && (token == NULL) == (request->state_bytes == 0));
     int code = rejoin(engine, &asked, batch_out, error);
     rp_engine_end_migrations(engine);
     return code;

@@ -33,7 +33,6 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "server/connections.h"
-#include "server/ending.h"
 #include "server/journal.h"
 #include "server/last_look.h"
 #include "server/placing.h"
@@ -43,8 +42,20 @@
 #include "server/save_contents.h"
 #include "server/saver.h"
 #include "server/seats.h"
+#include "server/shutdown.h"
 
 #define BAD_SAVES_MAX 3u /* in turn; then a save is tried again when the next one is due */
+
+bool rp_engine_may_save(const struct rp_engine *engine)
+{
+    return engine->checkpoints && (!rp_life_is_ending(&engine->life) || engine->save_wanted);
+}
+
+bool rp_engine_saves_are_over(const struct rp_engine *engine)
+{
+    return !engine->save_wanted && engine->saver.state == RP_SAVER_IDLE &&
+           engine->look != RP_LOOK_ASKED;
+}
 
 /* ---- begin and end (engine's thread) --------------------------------------------------------- */
 
@@ -76,7 +87,7 @@ static enum state_source find_state(const struct rp_engine *engine, uint64_t pos
         return STATE_START;
     }
     uint64_t rows_to_plan = row - (row < engine->start_row ? 0 : engine->start_row);
-    bool will_consume = engine->phase == RP_ENGINE_RUNNING && rp_engine_has_consumer(engine, NULL);
+    bool will_consume = rp_life_is_running(&engine->life) && rp_engine_has_consumer(engine, NULL);
     return will_consume && rows_to_plan > RP_NEAR_ROWS ? STATE_LATER : STATE_PLANNED;
 }
 
@@ -179,9 +190,9 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     saver->directory = engine->checkpoints;
     saver->config_text = engine->config_text;
     saver->contract = &engine->contract;
-    saver->lower_priority = engine->phase == RP_ENGINE_RUNNING;
+    saver->lower_priority = rp_life_is_running(&engine->life);
     /* a file has changed: tokens that were read before that was noticed may be wrong */
-    bool is_doubtful = engine->exit_code == -RP_E_CHANGED;
+    bool is_doubtful = engine->life.code == -RP_E_CHANGED;
     bool has_contents = engine->config->checkpoint_contents && !is_doubtful &&
                         !is_known_saved(saver);
     saver->state = has_contents ? RP_SAVER_COPYING : RP_SAVER_COPIED;
@@ -197,7 +208,7 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     if (failed == 0)
         return 0;
     rp_flow_release_hold(engine->flow);
-    if (engine->phase != RP_ENGINE_RUNNING) {
+    if (!rp_life_is_running(&engine->life)) {
         save_without_thread(saver);
         return 0;
     }
@@ -262,10 +273,10 @@ static void count_save(struct rp_engine *engine)
 /* An engine that is about to end reports why its last save is missing or bad. */
 static void fail_end(struct rp_engine *engine, int code, const struct rp_error *error)
 {
-    if (code == 0 || engine->phase == RP_ENGINE_RUNNING || engine->exit_code != 0)
+    if (code == 0 || rp_life_is_running(&engine->life) || rp_life_has_failed(&engine->life))
         return;
-    *engine->error = *error;
-    engine->exit_code = code;
+    *engine->life.error = *error;
+    rp_life_fail(&engine->life, code);
 }
 
 /* Log the result of the save, and answer the peers that asked for it. */
@@ -286,7 +297,7 @@ static void tell_result(struct rp_engine *engine)
                      saver->path, saver->info.next_row, saver->info.contents_end_row);
     else
         rp_log_event(RP_EVENT_save_failed, "checkpoint not saved%s: %s",
-                     engine->phase == RP_ENGINE_RUNNING ? ", the stream goes on" : "",
+                     rp_life_is_running(&engine->life) ? ", the stream goes on" : "",
                      saver->error.message);
     if (saver->code == 0) {
         rp_recorder_note(engine->recorder, saver->info.next_row);
@@ -360,7 +371,7 @@ void rp_engine_want_due_save(struct rp_engine *engine)
 {
     uint64_t step = rp_engine_consumed(engine) / engine->micro_batches;
     if (!engine->config->checkpoint_steps || !engine->checkpoints ||
-        engine->phase != RP_ENGINE_RUNNING || step < engine->next_save_step)
+        !rp_life_is_running(&engine->life) || step < engine->next_save_step)
         return;
     engine->save_wanted = true;
     rp_engine_schedule_save(engine);

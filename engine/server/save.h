@@ -10,6 +10,10 @@ void rp_engine_schedule_save(struct rp_engine *engine);
 /** Set save_wanted if a checkpoint is due. To be called before the flow stops, since
  * rp_engine_start_flow sets the next due step anew. */
 void rp_engine_want_due_save(struct rp_engine *engine);
+/** Can a peer request a checkpoint? There is a directory, and the last save has not begun. */
+bool rp_engine_may_save(const struct rp_engine *engine);
+/** No checkpoint is due or under way, and no check of token files: an engine may end. */
+bool rp_engine_saves_are_over(const struct rp_engine *engine);
 /** Begin a checkpoint. Returns true if one was begun, or failed at once and was reported; false if
  * it has to be tried again later, because one is under way or the cut's state is not known yet.
  */

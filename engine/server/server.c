@@ -28,7 +28,6 @@
 #include "server/caching.h"
 #include "server/close.h"
 #include "server/connections.h"
-#include "server/ending.h"
 #include "server/events.h"
 #include "server/journal.h"
 #include "server/last_look.h"
@@ -41,6 +40,7 @@
 #include "server/save.h"
 #include "server/seats.h"
 #include "server/server.h"
+#include "server/shutdown.h"
 #include "server/signals.h"
 #include "server/speed.h"
 #include "server/start.h"
@@ -202,7 +202,7 @@ static void drain(int fd)
 
 static void replace_packer(struct rp_engine *engine, uint32_t index)
 {
-    int code = rp_flow_replace_packer(engine->flow, index, engine->error);
+    int code = rp_flow_replace_packer(engine->flow, index, engine->life.error);
     int pidfd = rp_flow_packer_pidfd(engine->flow, index);
     if (code < 0)
         rp_engine_fail(engine, code);
@@ -218,7 +218,7 @@ static void serve_lifeline(struct rp_engine *engine)
         return;
     (void)epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, engine->options->lifeline_fd, NULL);
     rp_log_event(RP_EVENT_stopping, "the process that started this engine is gone: stopping");
-    rp_engine_begin_stop(engine, RP_ENDING_LIFELINE);
+    rp_engine_begin_stop(engine, RP_SHUTDOWN_LIFELINE);
 }
 
 static void serve_event(struct rp_engine *engine, const struct epoll_event *event)
@@ -314,9 +314,9 @@ static bool is_to_come(const struct rp_seat *seat)
  * mapped, and need no engine for it. */
 static bool is_awaited(const struct rp_engine *engine)
 {
-    if (rp_now_ns() - engine->failed_ns >= FAILED_WAIT_NS)
+    if (rp_now_ns() - engine->life.failed_ns >= FAILED_WAIT_NS)
         return false;
-    RP_ASSERT(engine->phase == RP_ENGINE_FAILED);
+    RP_ASSERT(engine->life.life_state == RP_LIFE_FAILED);
     for (uint32_t s = 0; s < engine->seat_count; s++)
         if (is_to_come(&engine->seats[s]))
             return true;
@@ -339,12 +339,12 @@ static void tell_padding(const struct rp_engine *engine)
 
 static void run_step(struct rp_engine *engine, uint32_t *idle)
 {
-    RP_ASSERT(engine->phase != RP_ENGINE_FAILED || engine->exit_code < 0);
-    int step = engine->flow_running && engine->exit_code == 0
-                   ? rp_flow_deliver(engine->flow, engine->error)
+    bool has_failed = rp_life_has_failed(&engine->life);
+    int step = engine->flow_running && !has_failed
+                   ? rp_flow_deliver(engine->flow, engine->life.error)
                    : RP_FLOW_IDLE;
     if (step == RP_FLOW_RESTART)
-        step = rp_engine_restart_flow(engine, engine->error);
+        step = rp_engine_restart_flow(engine, engine->life.error);
     if (step < 0)
         rp_engine_fail(engine, step);
     if (step == RP_FLOW_ENDED && !engine->flow_ended)
@@ -359,17 +359,17 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
     if (engine->config->packer_processes && rp_spin(idle, RP_SPIN_NS))
         return;
     *idle = 0;
-    bool has_failed = engine->exit_code != 0; /* then there is always something to deliver */
+    has_failed = rp_life_has_failed(&engine->life); /* then there is always something to deliver */
     bool parked = !engine->flow_running || rp_flow_park(engine->flow) || has_failed;
     poll_events(engine, parked ? PARK_MS : 0);
-    if (engine->phase == RP_ENGINE_RUNNING)
+    if (rp_life_is_running(&engine->life))
         rp_engine_skip_absent(engine);
 }
 
 /* The stages that met a lost file have ended, so no token of that file is delivered. */
 static void fail_when_changed(struct rp_engine *engine)
 {
-    int code = engine->exit_code ? 0 : rp_mapped_lost(engine->error);
+    int code = rp_life_has_failed(&engine->life) ? 0 : rp_mapped_lost(engine->life.error);
     if (code == 0)
         code = rp_engine_follow_look(engine);
     if (code < 0)
@@ -380,20 +380,19 @@ static void run(void *argument)
 {
     struct rp_engine *engine = argument;
     uint32_t idle = 0;
-    for (uint32_t steps = 0; engine->phase != RP_ENGINE_DONE; steps++) {
+    for (uint32_t steps = 0; !rp_life_is_done(&engine->life); steps++) {
         if (steps % STEPS_PER_POLL == 0)
             poll_events(engine, 0);
         fail_when_changed(engine);
         run_step(engine, &idle);
-        if (engine->placing_count && engine->phase != RP_ENGINE_RUNNING)
+        if (engine->placing_count && !rp_life_is_running(&engine->life))
             rp_engine_retry_placing(engine);
-        if (engine->phase == RP_ENGINE_RUNNING)
+        if (rp_life_is_running(&engine->life))
             rp_engine_stop_when_delivered(engine);
-        if (engine->phase == RP_ENGINE_FAILED && !is_awaited(engine))
-            rp_engine_begin_stop(engine, RP_ENDING_FAILURE);
-        if (engine->phase == RP_ENGINE_STOPPING && !engine->save_wanted &&
-            engine->saver.state == RP_SAVER_IDLE && engine->look != RP_LOOK_ASKED)
-            engine->phase = RP_ENGINE_DONE;
+        if (engine->life.life_state == RP_LIFE_FAILED && !is_awaited(engine))
+            rp_engine_begin_stop(engine, RP_SHUTDOWN_FAILURE);
+        if (rp_life_is_ending(&engine->life) && rp_engine_saves_are_over(engine))
+            rp_life_transition(&engine->life, RP_LIFE_END);
     }
     for (uint32_t r = 0; r < engine->ring_count; r++)
         if (engine->rings[r].status == RP_RING_RUNNING && engine->rings[r].data.data)
@@ -431,7 +430,7 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
     struct rp_error local;
     struct rp_engine engine = {.options = options,
                                .config = options->config,
-                               .error = error ? error : &local,
+                               .life.error = error ? error : &local,
                                .epoll_fd = -1,
                                .wake_fd = -1,
                                .signal_fd = -1,
@@ -440,12 +439,14 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
                                .listener = RP_LISTENER_CLOSED,
                                .started_ns = rp_now_ns()};
     rp_log_set_format(engine.config->log_format);
-    int code = keep_config_text(&engine, engine.error);
+    int code = keep_config_text(&engine, engine.life.error);
     if (code >= 0)
-        code = open_engine(&engine, engine.error);
+        code = open_engine(&engine, engine.life.error);
     rp_stop_when(NULL); /* from here on a signal ends it in good order */
-    engine.exit_code = code < 0 ? code : 0;
-    if (code >= 0) {
+    if (code < 0) {
+        rp_life_fail(&engine.life, code);
+    } else {
+        rp_life_transition(&engine.life, RP_LIFE_SERVE);
         rp_engine_journal_finish_start(&engine);
         say_ready(&engine);
         /* a lost file ends the first run; the second reports it and saves, or is ended by it too */
@@ -454,8 +455,8 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
         rp_engine_stat_end(&engine);
     }
     rp_engine_journal_close(&engine);
-    if (engine.signalled)
+    if (engine.life.is_signalled)
         rp_engine_let_signals_end_us(&engine);
     rp_engine_close(&engine);
-    return engine.exit_code;
+    return engine.life.code;
 }

@@ -19,7 +19,7 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/log.h"
-#include "server/ending.h"
+#include "server/shutdown.h"
 #include "server/signals.h"
 
 static bool is_ignored(int number)
@@ -68,12 +68,13 @@ void rp_engine_serve_signal(struct rp_engine *engine)
 {
     struct signalfd_siginfo info;
     while (read(engine->signal_fd, &info, sizeof info) == sizeof info) {
-        if (engine->signalled) /* the second one; the last checkpoint on disk stays intact */
+        if (engine->life
+                .is_signalled) /* the second one; the last checkpoint on disk stays intact */
             _exit(128 + (int)info.ssi_signo);
-        engine->signalled = true;
+        engine->life.is_signalled = true;
         rp_log_event(RP_EVENT_stopping, "%s: stopping%s", name_of((int)info.ssi_signo),
                      engine->checkpoints ? " after a checkpoint" : "");
-        rp_engine_begin_stop(engine, RP_ENDING_SIGNAL);
+        rp_engine_begin_stop(engine, RP_SHUTDOWN_SIGNAL);
     }
 }
 

@@ -170,12 +170,9 @@ static json_t *directory_text(const struct rp_engine *engine)
 
 void rp_stat_add_phase(json_t *object, const struct rp_engine *engine)
 {
-    static const char *const words[] = {[RP_ENGINE_RUNNING] = "running",
-                                        [RP_ENGINE_FAILED] = "failed",
-                                        [RP_ENGINE_STOPPING] = "stopping",
-                                        [RP_ENGINE_DONE] = "stopping"};
-    json_object_set_new(object, "phase", json_string(words[engine->phase]));
-    set_reason(object, "error", engine->exit_code < 0, engine->error->message);
+    const struct rp_life *life = &engine->life;
+    json_object_set_new(object, "phase", json_string(rp_life_phase(life)));
+    set_reason(object, "error", rp_life_has_failed(life), life->error->message);
 }
 
 void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)

@@ -43,7 +43,8 @@ static struct rp_engine engine = {.options = &options,
                                   .seats = seats,
                                   .connections = connections,
                                   .flow_running = true,
-                                  .error = &engine_error};
+                                  .life.life_state = RP_LIFE_RUNNING,
+                                  .life.error = &engine_error};
 
 /* What the flow was asked for by the input at hand. */
 static struct placement {

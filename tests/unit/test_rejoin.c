@@ -98,6 +98,7 @@ static int enter(void **state)
                                       .seat_count = RINGS,
                                       .config = &world.config,
                                       .batch_rows = RINGS,
+                                      .life.life_state = RP_LIFE_RUNNING,
                                       .flow_running = true};
     return 0;
 }

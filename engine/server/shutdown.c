@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See ending.h. */
+/* See shutdown.h. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "server/ending.h"
 #include "server/last_look.h"
 #include "server/seats.h"
+#include "server/shutdown.h"
 
 #define ABSENT_WAIT_MINUTES 10u /* enough for a long step, or to start a rank by hand */
 
-void rp_engine_begin_stop(struct rp_engine *engine, enum rp_ending ending)
+void rp_engine_begin_stop(struct rp_engine *engine, enum rp_shutdown shutdown)
 {
-    if (engine->ending == RP_ENDING_NONE)
-        engine->ending = ending;
-    if (engine->phase != RP_ENGINE_DONE)
-        engine->phase = RP_ENGINE_STOPPING;
+    if (engine->life.shutdown == RP_SHUTDOWN_NONE)
+        engine->life.shutdown = shutdown;
+    rp_life_transition(&engine->life, RP_LIFE_STOP);
     engine->save_wanted = engine->checkpoints != NULL;
-    if (engine->exit_code == 0)
+    if (!rp_life_has_failed(&engine->life))
         rp_engine_ask_look(engine);
 }
 
@@ -30,16 +29,13 @@ void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT
 void rp_engine_fail(struct rp_engine *engine, int code)
 {
     char text[RP_ENGINE_TEXT_BYTES];
-    RP_ASSERT(code < 0 && engine->phase != RP_ENGINE_DONE);
-    rp_engine_error_text(engine->error, text);
-    rp_log_event(RP_EVENT_failed, "%s", engine->error->message);
-    engine->exit_code = code;
+    rp_life_fail(&engine->life, code);
+    rp_engine_error_text(engine->life.error, text);
+    rp_log_event(RP_EVENT_failed, "%s", engine->life.error->message);
     for (uint32_t r = 0; r < engine->ring_count; r++)
         if (engine->rings[r].data.data) /* else the failure is that the ring could not be made */
             rp_ring_set_status(&engine->rings[r], RP_RING_FAILED, (uint64_t)(int64_t)code, text);
-    engine->failed_ns = rp_now_ns();
-    if (engine->phase == RP_ENGINE_RUNNING)
-        engine->phase = RP_ENGINE_FAILED;
+    engine->life.failed_ns = rp_now_ns();
 }
 
 /* Has every seat's consumer got all batches? */
@@ -97,11 +93,11 @@ void rp_engine_stop_when_delivered(struct rp_engine *engine)
 {
     const struct rp_seat *missing;
     enum delivery delivery = delivery_of(engine, &missing);
-    RP_ASSERT(engine->phase == RP_ENGINE_RUNNING);
+    RP_ASSERT(rp_life_is_running(&engine->life));
     if (delivery == IN_USE)
         engine->absent_wait_ns = 0;
     if (delivery == IN_USE || (missing && !has_waited_long(engine, missing)))
         return;
     rp_log_event(RP_EVENT_stream_ended, "the stream has ended and every rank has had all of it");
-    rp_engine_begin_stop(engine, RP_ENDING_STREAM);
+    rp_engine_begin_stop(engine, RP_SHUTDOWN_STREAM);
 }
