@@ -61,7 +61,7 @@ static void refuse(struct rp_engine *engine, struct rp_connection *connection,
 {
     char text[RP_ENGINE_TEXT_BYTES];
     rp_engine_error_text(error, text);
-    if (must_log_refusal(&engine->refusal, connection->pid, error->message))
+    if (must_log_refusal(&engine->peers.refusal, connection->pid, error->message))
         rp_log_event(RP_EVENT_refused, "refused a trainer (pid %d): %s", connection->pid,
                      error->message);
     rp_engine_reply(engine, connection, RP_REPLY_REFUSED, error->code, text);
@@ -83,7 +83,7 @@ static int check_files(const struct rp_engine *engine, const struct rp_contract 
                        struct rp_error *error)
 {
     struct rp_field field;
-    const char *files = engine->corpus_files;
+    const char *files = engine->stream.corpus_files;
     if (!rp_record_find(&expected->stream, "corpus_files", &field) || !*files ||
         (field.value_bytes == strlen(files) && !memcmp(field.value, files, field.value_bytes)))
         return 0;
@@ -111,7 +111,7 @@ static int check_contract(const struct rp_engine *engine, const struct rp_reques
         return rp_fail(error, -RP_E_PROTOCOL,
                        "use the client library and the program of one release",
                        "the trainer's contract: %s", damage.message);
-    int code = rp_contract_compare(&had, &engine->contract, &sides, error);
+    int code = rp_contract_compare(&had, &engine->stream.contract, &sides, error);
     return code == 0 && expects ? check_files(engine, &had, error) : code;
 }
 
@@ -120,17 +120,17 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
 {
     const struct rp_config *c = engine->config;
     uint32_t ring = request->rank - c->rank_first;
-    if (request->rank < c->rank_first || ring >= engine->ring_count)
-        return rp_fail(error, -RP_E_USAGE,
-                       "attach with a rank that this node serves (option `ranks`)",
-                       "rank %u: this engine serves ranks %u to %u of %u", request->rank,
-                       c->rank_first, c->rank_first + engine->ring_count - 1, c->dp_world_size);
+    if (request->rank < c->rank_first || ring >= engine->delivery.ring_count)
+        return rp_fail(
+            error, -RP_E_USAGE, "attach with a rank that this node serves (option `ranks`)",
+            "rank %u: this engine serves ranks %u to %u of %u", request->rank, c->rank_first,
+            c->rank_first + engine->delivery.ring_count - 1, c->dp_world_size);
     if (request->replica >= c->replicas)
         return rp_fail(error, -RP_E_USAGE,
                        "start the engine with as many `replicas` as trainers read each rank's ring",
                        "replica %u of rank %u: this engine serves %u, counted from 0",
                        request->replica, request->rank, c->replicas);
-    *seat_out = &engine->seats[ring * c->replicas + request->replica];
+    *seat_out = &engine->delivery.seats[ring * c->replicas + request->replica];
     if (rp_seat_is_attached(*seat_out)) {
         char name[RP_SEAT_NAME_BYTES];
         return rp_fail(error, -RP_E_BUSY,
@@ -159,12 +159,12 @@ static const void *welcome_state(struct rp_engine *engine, uint64_t batch,
         *bytes = request->state_bytes;
         return token;
     }
-    const void *kept = rp_flow_state_at(engine->flow, batch, bytes, &next_row);
+    const void *kept = rp_flow_state_at(engine->delivery.flow, batch, bytes, &next_row);
     if (kept)
         return kept;
     if (rp_engine_probe_batch(engine, batch, NULL) < 0)
         return NULL;
-    *bytes = rp_plan_save(engine->probe, scratch);
+    *bytes = rp_plan_save(engine->stream.probe, scratch);
     return scratch;
 }
 
@@ -183,7 +183,8 @@ static int take_row_of_token(struct rp_request *request, const void *token, stru
 static int place_trainer(struct rp_engine *engine, struct rp_request *request, const void *token,
                          struct rp_seat **seat_out, uint64_t *batch_out, struct rp_error *error)
 {
-    bool names_row = request->next_row != RP_NEXT_ROW_ANY, ran = engine->flow_running;
+    bool names_row = request->next_row != RP_NEXT_ROW_ANY,
+         ran = rp_delivery_runs(&engine->delivery);
     int code = check_attach(engine, request, seat_out, error);
     if (code >= 0 && rp_life_is_ending(&engine->life))
         code = rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping");
@@ -192,7 +193,7 @@ static int place_trainer(struct rp_engine *engine, struct rp_request *request, c
     if (code < 0)
         return code;
     code = rp_engine_rejoin(engine, *seat_out, request, names_row, token, batch_out, error);
-    if (ran && !engine->flow_running) {
+    if (ran && !rp_delivery_runs(&engine->delivery)) {
         RP_ASSERT(code < 0);
         *engine->life.error = *error;
         rp_engine_fail(engine, code);
@@ -203,8 +204,8 @@ static int place_trainer(struct rp_engine *engine, struct rp_request *request, c
 static int welcome(struct rp_engine *engine, const struct rp_connection *connection, uint64_t batch,
                    const struct rp_request *request, const void *token)
 {
-    size_t contract_bytes = rp_contract_bytes(&engine->contract), state_bytes = 0;
-    uint64_t state_room = rp_max_u64(engine->state_bytes_max, request->state_bytes);
+    size_t contract_bytes = rp_contract_bytes(&engine->stream.contract), state_bytes = 0;
+    uint64_t state_room = rp_max_u64(engine->stream.state_bytes_max, request->state_bytes);
     uint8_t *body = rp_calloc(1, state_room + contract_bytes);
     if (!body)
         return -ENOMEM;
@@ -214,14 +215,14 @@ static int welcome(struct rp_engine *engine, const struct rp_connection *connect
     RP_ASSERT(state_bytes <= state_room);
     if (state && state != body)
         memcpy(body, state, state_bytes);
-    memcpy(body + state_bytes, rp_contract_text(&engine->contract), contract_bytes);
+    memcpy(body + state_bytes, rp_contract_text(&engine->stream.contract), contract_bytes);
     struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
                              .abi_version = RP_ABI_VERSION,
                              .kind = RP_REPLY_WELCOME,
                              .text_bytes = (uint32_t)(state_bytes + contract_bytes),
                              .contract_bytes = (uint32_t)contract_bytes,
                              .first_batch = batch,
-                             .generation = engine->generation};
+                             .generation = engine->delivery.generation};
     const struct rp_seat *seat = connection->seat;
     int fds[2] = {seat->ring->data.fd, seat->ring->seats[seat->replica].control.fd};
     int code = rp_socket_send(connection->fd, &reply, sizeof reply, body, reply.text_bytes, fds, 2,
@@ -254,7 +255,7 @@ static bool outlives_its_consumer(const struct rp_connection *connection)
 static void reap_dead_connections(struct rp_engine *engine)
 {
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->connections[i];
+        struct rp_connection *connection = &engine->peers.connections[i];
         if (connection->fd >= 0 && connection->seat)
             drain_doorbells(engine, connection);
         if (outlives_its_consumer(connection)) {
@@ -281,7 +282,7 @@ static void begin_serving(struct rp_engine *engine, struct rp_connection *connec
     }
     rp_log_event(RP_EVENT_attached, "%s attached (pid %d) at row %" PRIu64,
                  rp_seat_name(seat, name), connection->pid,
-                 engine->base_row + batch * engine->batch_rows);
+                 engine->delivery.base_row + batch * engine->delivery.batch_rows);
 }
 
 /* Attach the trainer, refuse it, or keep its request until its row has been planned to. */
@@ -294,23 +295,23 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
     struct rp_seat *seat = NULL;
     uint64_t batch = 0;
     reap_dead_connections(engine);
-    engine->far = connection->placing ? &connection->placing->far : &fresh;
+    engine->stream.far = connection->placing ? &connection->placing->far : &fresh;
     int code = place_trainer(engine, &placed, token, &seat, &batch, &error);
     bool is_far = code == -EINPROGRESS;
     if (is_far)
-        code = rp_engine_postpone(engine, connection, request, token, engine->far, &error);
+        code = rp_engine_postpone(engine, connection, request, token, engine->stream.far, &error);
     if (code < 0)
         refuse(engine, connection, &error);
     else if (!is_far)
         begin_serving(engine, connection, seat, batch, &placed, token);
-    engine->far = NULL;
-    rp_far_row_forget(&engine->planner, &fresh);
+    engine->stream.far = NULL;
+    rp_far_row_forget(&engine->stream.planner, &fresh);
 }
 
 void rp_engine_retry_placing(struct rp_engine *engine)
 {
-    for (uint32_t i = 0; engine->placing_count && i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->connections[i];
+    for (uint32_t i = 0; engine->peers.placing_count && i < RP_CONNECTIONS_MAX; i++) {
+        struct rp_connection *connection = &engine->peers.connections[i];
         struct rp_placing *placing = connection->fd >= 0 ? connection->placing : NULL;
         if (!placing || (!placing->far.is_near && rp_life_is_running(&engine->life)))
             continue;
@@ -394,7 +395,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         break;
     case RP_REQUEST_CHECKPOINT:
         connection->pending_request = RP_REQUEST_CHECKPOINT;
-        engine->save_wanted = true;
+        engine->saving.is_wanted = true;
         break;
     }
     free(text);

@@ -40,9 +40,9 @@ static const struct rp_seat *last_seat(const struct rp_engine *engine, uint32_t 
                                        const struct rp_seat *waiting)
 {
     const struct rp_seat *last = NULL;
-    for (uint32_t s = 0; s < engine->seat_count; s++) {
-        const struct rp_seat *seat = &engine->seats[s];
-        if (seat->ring != &engine->rings[ring])
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++) {
+        const struct rp_seat *seat = &engine->delivery.seats[s];
+        if (seat->ring != &engine->delivery.rings[ring])
             continue;
         if (!last || rp_seat_position(seat) < rp_seat_position(last) ||
             (last == waiting && rp_seat_position(seat) == rp_seat_position(last)))
@@ -55,9 +55,9 @@ struct rp_seat_cause rp_seat_cause(const struct rp_engine *engine, const struct 
 {
     bool waits = rp_seat_waits_since_ns(seat) != 0;
     struct rp_wait_snapshot snapshot = {.waits = waits, .oldest.full_ring = RP_NO_RING};
-    if (waits && engine->flow_running)
-        snapshot.oldest = rp_flow_oldest_ticket(engine->flow,
-                                                (uint32_t)(seat->ring - engine->rings));
+    if (waits && rp_delivery_runs(&engine->delivery))
+        snapshot.oldest = rp_flow_oldest_ticket(engine->delivery.flow,
+                                                (uint32_t)(seat->ring - engine->delivery.rings));
     struct rp_seat_cause found = {.cause = rp_decide_cause(&snapshot)};
     if (found.cause == RP_CAUSE_TRAINER)
         found.holder = last_seat(engine, snapshot.oldest.full_ring, seat);
@@ -66,13 +66,13 @@ struct rp_seat_cause rp_seat_cause(const struct rp_engine *engine, const struct 
 
 void rp_engine_note_causes(struct rp_engine *engine, uint64_t passed_ns)
 {
-    rp_wait_history_begin(&engine->wait_history, rp_now_ns());
-    for (uint32_t s = 0; s < engine->seat_count; s++) {
-        struct rp_seat *seat = &engine->seats[s];
+    rp_wait_history_begin(&engine->watching.wait_history, rp_now_ns());
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++) {
+        struct rp_seat *seat = &engine->delivery.seats[s];
         enum rp_cause cause = rp_seat_cause(engine, seat).cause;
         if (cause == RP_CAUSE_NONE)
             continue;
         seat->cause_ns[cause] += passed_ns;
-        rp_wait_history_add(&engine->wait_history, cause, passed_ns);
+        rp_wait_history_add(&engine->watching.wait_history, cause, passed_ns);
     }
 }

@@ -18,7 +18,7 @@ static int write_line(const struct rp_engine *engine, const struct rp_provenance
     if (document->source >= engine->config->source_count)
         return rp_fail(error, -RP_E_USAGE, NULL, "source %" PRIu32 ": the run has %" PRIu32,
                        document->source, engine->config->source_count);
-    const struct rp_source *source = rp_corpus_source(engine->corpus, document->source);
+    const struct rp_source *source = rp_corpus_source(engine->stream.corpus, document->source);
     if (document->document >= rp_source_documents(source))
         return rp_fail(error, -RP_E_USAGE, NULL,
                        "source `%s`, document %" PRIu64 ": it has %" PRIu64 " documents",

@@ -15,7 +15,8 @@
 enum rp_stream_of rp_engine_stream_of(struct rp_engine *engine, const void *token, size_t bytes);
 /** Move the probe to `row`, from the nearest state at or before it, or from `token`, which must be
  * of that row, or, past the end of the stream, of the end. -EINPROGRESS: the row is far from every
- * known state; engine->far wants it now. The caller tries again when engine->far is near. */
+ * known state; engine->stream.far wants it now. The caller tries again when engine->stream.far is
+ * near. */
 RP_MUST_CHECK int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token,
                                       size_t bytes, struct rp_error *error);
 /** The same for the first row of a batch; past the end of the stream the probe is at the end. */

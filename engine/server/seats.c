@@ -10,7 +10,7 @@ static uint32_t count_connections(const struct rp_engine *engine, const struct r
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
-        const struct rp_connection *connection = &engine->connections[i];
+        const struct rp_connection *connection = &engine->peers.connections[i];
         if (connection->fd < 0 || connection->seat != seat)
             continue;
         count++;
@@ -59,16 +59,18 @@ void rp_seat_keep_waits(struct rp_seat *seat)
 
 bool rp_engine_has_consumer(const struct rp_engine *engine, const struct rp_ring *ring)
 {
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        if ((!ring || engine->seats[s].ring == ring) && rp_seat_is_attached(&engine->seats[s]))
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++)
+        if ((!ring || engine->delivery.seats[s].ring == ring) &&
+            rp_seat_is_attached(&engine->delivery.seats[s]))
             return true;
     return false;
 }
 
 bool rp_engine_consumer_waits(const struct rp_engine *engine)
 {
-    for (uint32_t s = 0; s < engine->seat_count && !engine->flow_ended; s++) {
-        const struct rp_seat *seat = &engine->seats[s];
+    for (uint32_t s = 0;
+         s < engine->delivery.seat_count && engine->delivery.state != RP_DELIVERY_ENDED; s++) {
+        const struct rp_seat *seat = &engine->delivery.seats[s];
         bool has_none = rp_seat_position(seat) >= seat->ring->tail;
         if (rp_seat_is_attached(seat) &&
             (has_none || rp_ring_is_awaited(seat->ring, seat->replica)))
@@ -80,16 +82,17 @@ bool rp_engine_consumer_waits(const struct rp_engine *engine)
 uint64_t rp_engine_consumed(const struct rp_engine *engine)
 {
     uint64_t lowest = UINT64_MAX;
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        lowest = rp_min_u64(lowest, RP_DEFECT(count_published) ? engine->rings[r].tail
-                                                               : engine->rings[r].release);
+    for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
+        lowest = rp_min_u64(lowest, RP_DEFECT(count_published) ? engine->delivery.rings[r].tail
+                                                               : engine->delivery.rings[r].release);
     return lowest;
 }
 
 /* Has a consumer attached to the seat from a state token in the present rollback epoch? */
 static bool is_of_epoch(const struct rp_engine *engine, const struct rp_seat *seat)
 {
-    return engine->rollback_epoch > 0 && seat->rollback_epoch == engine->rollback_epoch;
+    return engine->delivery.rollback_epoch > 0 &&
+           seat->rollback_epoch == engine->delivery.rollback_epoch;
 }
 
 void rp_engine_move_seat(const struct rp_engine *engine, struct rp_seat *seat)
@@ -99,22 +102,23 @@ void rp_engine_move_seat(const struct rp_engine *engine, struct rp_seat *seat)
 
 void rp_engine_end_migrations(struct rp_engine *engine)
 {
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        if (engine->seats[s].seat_state == RP_SEAT_MIGRATING)
-            rp_seat_transition(&engine->seats[s], RP_SEAT_MIGRATE_END);
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++)
+        if (engine->delivery.seats[s].seat_state == RP_SEAT_MIGRATING)
+            rp_seat_transition(&engine->delivery.seats[s], RP_SEAT_MIGRATE_END);
 }
 
 /* Consumers that attach from state tokens of one row, each seat once, form one rollback epoch. The
  * next epoch begins when a consumer attaches from another row, or a seat a second time. */
 void rp_engine_note_rollback(struct rp_engine *engine, struct rp_seat *seat, uint64_t row)
 {
-    RP_ASSERT(rp_seat_is_attached(seat) && seat->rollback_epoch <= engine->rollback_epoch);
-    bool joins = row == engine->rollback_row && seat->rollback_epoch < engine->rollback_epoch;
-    engine->rollback_epoch += !joins;
-    engine->rollback_row = row;
-    seat->rollback_epoch = engine->rollback_epoch;
-    for (uint32_t s = 0; s < engine->seat_count && !RP_DEFECT(trust_absent); s++) {
-        struct rp_seat *other = &engine->seats[s];
+    RP_ASSERT(rp_seat_is_attached(seat) && seat->rollback_epoch <= engine->delivery.rollback_epoch);
+    bool joins = row == engine->delivery.rollback_row &&
+                 seat->rollback_epoch < engine->delivery.rollback_epoch;
+    engine->delivery.rollback_epoch += !joins;
+    engine->delivery.rollback_row = row;
+    seat->rollback_epoch = engine->delivery.rollback_epoch;
+    for (uint32_t s = 0; s < engine->delivery.seat_count && !RP_DEFECT(trust_absent); s++) {
+        struct rp_seat *other = &engine->delivery.seats[s];
         bool is_own = is_of_epoch(engine, other);
         rp_seat_transition(other, is_own ? RP_SEAT_ROLLBACK_OWN : RP_SEAT_ROLLBACK);
     }
@@ -122,21 +126,22 @@ void rp_engine_note_rollback(struct rp_engine *engine, struct rp_seat *seat, uin
 
 void rp_engine_check_seats(const struct rp_engine *engine)
 {
-    for (uint32_t s = 0; s < engine->seat_count; s++) {
-        const struct rp_seat *seat = &engine->seats[s];
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++) {
+        const struct rp_seat *seat = &engine->delivery.seats[s];
         const struct rp_connection *found;
         bool is_attached = rp_seat_is_attached(seat);
         RP_ASSERT(rp_ring_is_taken(seat->ring, seat->replica) == is_attached);
         RP_ASSERT(count_connections(engine, seat, &found) == is_attached);
         RP_ASSERT(seat->seat_state != RP_SEAT_MIGRATING);
-        RP_ASSERT(!is_attached || engine->had_consumer);
+        RP_ASSERT(!is_attached || engine->delivery.had_consumer);
         RP_ASSERT(!is_attached || seat->ring->seats[seat->replica].reader_fd != RP_PEER_NONE);
-        RP_ASSERT(seat->rollback_epoch <= engine->rollback_epoch);
+        RP_ASSERT(seat->rollback_epoch <= engine->delivery.rollback_epoch);
         RP_ASSERT(!seat->ring->seats[seat->replica].is_skipped || !rp_seat_position_is_known(seat));
         if (seat->seat_state != RP_SEAT_VACANT)
             continue;
         RP_ASSERT(seat->rollback_epoch == 0 && !is_attached);
-        RP_ASSERT(engine->base_row + rp_seat_position(seat) * engine->batch_rows ==
-                  engine->start_row);
+        RP_ASSERT(engine->delivery.base_row +
+                      rp_seat_position(seat) * engine->delivery.batch_rows ==
+                  engine->stream.start_row);
     }
 }

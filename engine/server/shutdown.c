@@ -16,7 +16,7 @@ void rp_engine_begin_stop(struct rp_engine *engine, enum rp_shutdown shutdown)
     if (engine->life.shutdown == RP_SHUTDOWN_NONE)
         engine->life.shutdown = shutdown;
     rp_life_transition(&engine->life, RP_LIFE_STOP);
-    engine->save_wanted = engine->checkpoints != NULL;
+    engine->saving.is_wanted = engine->saving.checkpoints != NULL;
     if (!rp_life_has_failed(&engine->life))
         rp_engine_ask_look(engine);
 }
@@ -32,9 +32,11 @@ void rp_engine_fail(struct rp_engine *engine, int code)
     rp_life_fail(&engine->life, code);
     rp_engine_error_text(engine->life.error, text);
     rp_log_event(RP_EVENT_failed, "%s", engine->life.error->message);
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        if (engine->rings[r].data.data) /* else the failure is that the ring could not be made */
-            rp_ring_set_status(&engine->rings[r], RP_RING_FAILED, (uint64_t)(int64_t)code, text);
+    for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
+        if (engine->delivery.rings[r]
+                .data.data) /* else the failure is that the ring could not be made */
+            rp_ring_set_status(&engine->delivery.rings[r], RP_RING_FAILED, (uint64_t)(int64_t)code,
+                               text);
     engine->life.failed_ns = rp_now_ns();
 }
 
@@ -51,10 +53,10 @@ enum delivery {
 static enum delivery delivery_of(const struct rp_engine *engine, const struct rp_seat **missing)
 {
     *missing = NULL;
-    if (!engine->flow_ended || !engine->had_consumer)
+    if (engine->delivery.state != RP_DELIVERY_ENDED || !engine->delivery.had_consumer)
         return IN_USE;
-    for (uint32_t s = 0; s < engine->seat_count; s++) {
-        const struct rp_seat *seat = &engine->seats[s];
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++) {
+        const struct rp_seat *seat = &engine->delivery.seats[s];
         switch (seat->seat_state) {
         case RP_SEAT_ATTACHED:
         case RP_SEAT_MIGRATING:
@@ -78,15 +80,17 @@ static enum delivery delivery_of(const struct rp_engine *engine, const struct rp
 
 static bool has_waited_long(struct rp_engine *engine, const struct rp_seat *missing)
 {
-    RP_ASSERT(missing && engine->flow_ended && !rp_seat_is_attached(missing));
-    if (engine->absent_wait_ns == 0) {
+    RP_ASSERT(missing && engine->delivery.state == RP_DELIVERY_ENDED &&
+              !rp_seat_is_attached(missing));
+    if (engine->delivery.absent_wait_ns == 0) {
         char name[RP_SEAT_NAME_BYTES];
-        engine->absent_wait_ns = rp_now_ns();
+        engine->delivery.absent_wait_ns = rp_now_ns();
         rp_log(RP_LOG_INFO,
                "the stream has ended, and %s has not attached: waiting %u minutes for it",
                rp_seat_name(missing, name), ABSENT_WAIT_MINUTES);
     }
-    return rp_now_ns() - engine->absent_wait_ns >= ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
+    return rp_now_ns() - engine->delivery.absent_wait_ns >=
+           ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
 }
 
 void rp_engine_stop_when_delivered(struct rp_engine *engine)
@@ -95,7 +99,7 @@ void rp_engine_stop_when_delivered(struct rp_engine *engine)
     enum delivery delivery = delivery_of(engine, &missing);
     RP_ASSERT(rp_life_is_running(&engine->life));
     if (delivery == IN_USE)
-        engine->absent_wait_ns = 0;
+        engine->delivery.absent_wait_ns = 0;
     if (delivery == IN_USE || (missing && !has_waited_long(engine, missing)))
         return;
     rp_log_event(RP_EVENT_stream_ended, "the stream has ended and every rank has had all of it");

@@ -50,13 +50,13 @@ int rp_engine_take_signals(struct rp_engine *engine)
 {
     static const int meaningless[] = {SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM,   SIGVTALRM,
                                       SIGPROF, SIGXFSZ, SIGIO,   SIGSTKFLT, SIGPWR};
-    engine->ending_signals = set_of_ending_signals();
-    sigprocmask(SIG_BLOCK, &engine->ending_signals, NULL);
+    engine->loop.ending_signals = set_of_ending_signals();
+    sigprocmask(SIG_BLOCK, &engine->loop.ending_signals, NULL);
     for (size_t i = 0; i < RP_ARRAY_COUNT(meaningless); i++)
         ignore_unless_handled(meaningless[i]);
     for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
         ignore_unless_handled(number);
-    return signalfd(-1, &engine->ending_signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    return signalfd(-1, &engine->loop.ending_signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 static const char *name_of(int ending) /* glibc has sigabbrev_np since 2.32 */
@@ -67,13 +67,13 @@ static const char *name_of(int ending) /* glibc has sigabbrev_np since 2.32 */
 void rp_engine_serve_signal(struct rp_engine *engine)
 {
     struct signalfd_siginfo info;
-    while (read(engine->signal_fd, &info, sizeof info) == sizeof info) {
+    while (read(engine->loop.signal_fd, &info, sizeof info) == sizeof info) {
         if (engine->life
                 .is_signalled) /* the second one; the last checkpoint on disk stays intact */
             _exit(128 + (int)info.ssi_signo);
         engine->life.is_signalled = true;
         rp_log_event(RP_EVENT_stopping, "%s: stopping%s", name_of((int)info.ssi_signo),
-                     engine->checkpoints ? " after a checkpoint" : "");
+                     engine->saving.checkpoints ? " after a checkpoint" : "");
         rp_engine_begin_stop(engine, RP_SHUTDOWN_SIGNAL);
     }
 }
@@ -87,10 +87,10 @@ void rp_engine_let_signals_end_us(const struct rp_engine *engine)
 {
     struct signalfd_siginfo info;
     struct sigaction action = {.sa_handler = end_at_once};
-    while (read(engine->signal_fd, &info, sizeof info) == sizeof info)
+    while (read(engine->loop.signal_fd, &info, sizeof info) == sizeof info)
         end_at_once((int)info.ssi_signo);
     for (int number = 1; number < SIGRTMIN; number++)
-        if (sigismember(&engine->ending_signals, number) == 1)
+        if (sigismember(&engine->loop.ending_signals, number) == 1)
             sigaction(number, &action, NULL);
-    sigprocmask(SIG_UNBLOCK, &engine->ending_signals, NULL);
+    sigprocmask(SIG_UNBLOCK, &engine->loop.ending_signals, NULL);
 }

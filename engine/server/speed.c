@@ -8,14 +8,14 @@
 
 void rp_engine_poll_rings(struct rp_engine *engine)
 {
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        (void)rp_ring_poll_release(&engine->rings[r]);
+    for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
+        (void)rp_ring_poll_release(&engine->delivery.rings[r]);
 }
 
 struct rp_pace_sample rp_engine_pace_sample(const struct rp_engine *engine)
 {
     struct rp_flow_counts counts;
-    rp_flow_counts(engine->flow, &counts);
+    rp_flow_counts(engine->delivery.flow, &counts);
     return (struct rp_pace_sample){
         .at_ns = rp_now_ns(),
         .counts = {[RP_PACE_TOKENS] = counts.tokens,
@@ -29,12 +29,12 @@ struct rp_pace_sample rp_engine_pace_sample(const struct rp_engine *engine)
 
 void rp_engine_note_pace(struct rp_engine *engine)
 {
-    uint64_t now = rp_now_ns(), last = rp_pace_last_ns(&engine->pace);
+    uint64_t now = rp_now_ns(), last = rp_pace_last_ns(&engine->watching.pace);
     if (last && now - last < RP_PACE_PERIOD_NS)
         return;
     rp_engine_poll_rings(engine);
     if (last)
         rp_engine_note_causes(engine, now - last);
     struct rp_pace_sample sample = rp_engine_pace_sample(engine);
-    rp_pace_note(&engine->pace, &sample);
+    rp_pace_note(&engine->watching.pace, &sample);
 }

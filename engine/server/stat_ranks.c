@@ -83,10 +83,10 @@ json_t *rp_stat_ranks(const struct rp_engine *engine)
 {
     uint64_t furthest = 0;
     json_t *array = json_array();
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        furthest = rp_max_u64(furthest, rp_seat_position(&engine->seats[s]));
-    for (uint32_t s = 0; s < engine->seat_count; s++) {
-        const struct rp_seat *seat = &engine->seats[s];
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++)
+        furthest = rp_max_u64(furthest, rp_seat_position(&engine->delivery.seats[s]));
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++) {
+        const struct rp_seat *seat = &engine->delivery.seats[s];
         uint64_t behind = furthest - rp_seat_position(seat);
         uint64_t behind_rows = behind * engine->config->batch_size;
         json_t *object = seat_object(engine, seat);
@@ -101,7 +101,7 @@ json_t *rp_stat_ranks(const struct rp_engine *engine)
 
 void rp_stat_add_wait_history(json_t *object, const struct rp_engine *engine)
 {
-    const struct rp_wait_history *history = &engine->wait_history;
+    const struct rp_wait_history *history = &engine->watching.wait_history;
     json_t *periods = json_array();
     for (uint32_t i = 0; i < history->count; i++)
         json_array_append_new(periods, seconds_by_cause(history->waited_ns[i]));

@@ -77,7 +77,7 @@ static bool contract_fits(const struct rp_request *request)
     struct rp_contract had;
     return request->contract_bytes == 0 ||
            (rp_contract_open(&had, text, request->contract_bytes, NULL) == 0 &&
-            rp_contract_compare(&had, &engine.contract, &sides, NULL) == 0);
+            rp_contract_compare(&had, &engine.stream.contract, &sides, NULL) == 0);
 }
 
 static bool may_sit(const struct rp_request *request)
@@ -118,7 +118,7 @@ static enum outcome judge(const struct rp_request *request)
     case RP_REQUEST_STOP:
         return OWED;
     case RP_REQUEST_CHECKPOINT:
-        return engine.checkpoints && !rp_life_is_ending(&engine.life) ? OWED : REFUSED;
+        return engine.saving.checkpoints && !rp_life_is_ending(&engine.life) ? OWED : REFUSED;
     default:
         return REFUSED;
     }
@@ -133,7 +133,7 @@ static void check_reply(enum outcome outcome)
     memcpy(&reply, peer.got, sizeof reply);
     const char *text = (const char *)peer.got + sizeof reply;
     FUZZ_REQUIRE(reply.magic == RP_MESSAGE_MAGIC && reply.abi_version == RP_ABI_VERSION);
-    FUZZ_REQUIRE(reply.kind == kinds[outcome] && reply.generation == engine.generation);
+    FUZZ_REQUIRE(reply.kind == kinds[outcome] && reply.generation == engine.delivery.generation);
     FUZZ_REQUIRE(reply.text_bytes == peer.got_bytes - sizeof reply);
     FUZZ_REQUIRE(peer.got_fd_count == (outcome == WELCOMED ? 2 : 0));
     if (outcome == REFUSED) {
@@ -148,7 +148,7 @@ static void check_welcome(const struct rp_connection *connection, const struct r
 {
     const struct rp_seat *seat = &seats[seat_of(request)];
     const uint8_t *token = whole + sizeof *request, *told = peer.got + sizeof(struct rp_reply);
-    size_t contract_bytes = rp_contract_bytes(&engine.contract);
+    size_t contract_bytes = rp_contract_bytes(&engine.stream.contract);
     FUZZ_REQUIRE(peer.got_bytes >= sizeof(struct rp_reply) + contract_bytes);
     size_t told_bytes = peer.got_bytes - sizeof(struct rp_reply) - contract_bytes;
     FUZZ_REQUIRE(memcmp(told + told_bytes, CONTRACT, contract_bytes) == 0);
@@ -218,10 +218,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(&request, whole, rp_min_u64(whole_bytes, sizeof request));
     peer.is_deaf = mode & 32;
     peer.doorbells = kind & 240;
-    options.accept_weights = kind & 1;
-    engine.checkpoints = kind & 2 ? (struct rp_checkpoint_dir *)&engine : NULL;
+    engine.stream.accepts_weights = kind & 1;
+    engine.saving.checkpoints = kind & 2 ? (struct rp_checkpoint_dir *)&engine : NULL;
     engine.life.life_state = state;
-    engine.save_wanted = false; /* one that stops has begun its last */
+    engine.saving.is_wanted = false; /* one that stops has begun its last */
     placement = (struct placement){.is_refused = kind & 8};
     enum outcome outcome = judge(&request);
 

@@ -90,8 +90,11 @@ static void begin(void)
     __atomic_store_n(&entries, 0, __ATOMIC_SEQ_CST);
     config = (struct rp_config){.run = run, .checkpoint_dir = strdup(name)};
     assert_non_null(config.checkpoint_dir);
-    engine = (struct rp_engine){
-        .config = &config, .options = &options, .config_text = text, .start_row = 1};
+    engine = (struct rp_engine){.config = &config,
+                                .saving.config = &config,
+                                .options = &options,
+                                .config_text = text,
+                                .stream.start_row = 1};
     rp_engine_journal_start(&engine);
 }
 

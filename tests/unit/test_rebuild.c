@@ -126,10 +126,10 @@ static void world_open(uint64_t tail, uint64_t position)
         fail_msg("%s", error.message);
     world.view.replica = READS;
     rp_ring_place_seat(&world.ring, RETURNS, position);
-    world.engine.rings = &world.ring;
-    world.engine.ring_count = 1;
-    world.engine.flow_running = true;
-    world.engine.generation = GENERATION;
+    world.engine.delivery.rings = &world.ring;
+    world.engine.delivery.ring_count = 1;
+    world.engine.delivery.state = RP_DELIVERY_RUNNING;
+    world.engine.delivery.generation = GENERATION;
 }
 
 static void world_close(void)

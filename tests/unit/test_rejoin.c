@@ -44,13 +44,13 @@ int fake_probe_row(struct rp_engine *engine, uint64_t row, const void *token, si
 
 void fake_stop_flow(struct rp_engine *engine)
 {
-    engine->flow_running = false;
+    engine->delivery.state = RP_DELIVERY_STOPPED;
 }
 
 int fake_start_flow(struct rp_engine *engine, struct rp_error *error)
 {
     (void)error;
-    engine->flow_running = true;
+    engine->delivery.state = RP_DELIVERY_RUNNING;
     return 0;
 }
 
@@ -64,8 +64,8 @@ int fake_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                       struct rp_error *error)
 {
     (void)ring, (void)replica, (void)batch, (void)error;
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        assert_null(engine->rings[r].data.data);
+    for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
+        assert_null(engine->delivery.rings[r].data.data);
     world.rebuilt++;
     return 0;
 }
@@ -92,14 +92,17 @@ static int enter(void **state)
     memset(&world, 0, sizeof world);
     for (uint32_t r = 0; r < RINGS; r++)
         open_ring(r);
-    world.engine = (struct rp_engine){.rings = world.rings,
-                                      .ring_count = RINGS,
-                                      .seats = world.seats,
-                                      .seat_count = RINGS,
+    world.engine = (struct rp_engine){.delivery.rings = world.rings,
+                                      .delivery.ring_count = RINGS,
+                                      .delivery.seats = world.seats,
+                                      .delivery.seat_count = RINGS,
                                       .config = &world.config,
-                                      .batch_rows = RINGS,
+                                      .delivery.config = &world.config,
+                                      .stream.config = &world.config,
+
+                                      .delivery.batch_rows = RINGS,
                                       .life.life_state = RP_LIFE_RUNNING,
-                                      .flow_running = true};
+                                      .delivery.state = RP_DELIVERY_RUNNING};
     return 0;
 }
 
@@ -171,7 +174,7 @@ static void an_attach_ends_all_skipping(void **state)
     wait_until_others_are_skipped();
     assert_int_equal(attach_at_row(0, 0), 0);
     assert_int_equal(skipped_seats(), 0);
-    assert_false(world.engine.skipping_absent);
+    assert_false(world.engine.delivery.skipping_absent);
 }
 
 /* Trainers that are refused try again several times a second: nobody waits for them. */
@@ -181,7 +184,7 @@ static void a_refused_attach_ends_no_skipping(void **state)
     wait_until_others_are_skipped();
     assert_int_equal(attach_at_row(1, 1), -RP_E_BUSY); /* does not begin a batch */
     assert_int_equal(skipped_seats(), RINGS - 1);
-    assert_true(world.engine.skipping_absent);
+    assert_true(world.engine.delivery.skipping_absent);
 }
 
 static void a_stream_that_moves_gives_its_memory_back_first(void **state)
@@ -194,7 +197,7 @@ static void a_stream_that_moves_gives_its_memory_back_first(void **state)
     struct rp_error error;
     assert_int_equal(move_all(&world.engine, &asked, &placement, &error), 0);
     assert_int_equal(world.rebuilt, RINGS);
-    assert_true(world.engine.flow_running);
+    assert_int_equal(world.engine.delivery.state, RP_DELIVERY_RUNNING);
 }
 
 int main(void)
