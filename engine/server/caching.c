@@ -63,7 +63,7 @@ int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0)
         code = open_cache(engine, error);
     if (code < 0) {
-        rp_engine_close_cache(engine);
+        rp_delivery_close_cache(&engine->delivery);
         if (config->shuffle == RP_SHUFFLE_DOCUMENT)
             return code;
         rp_log(RP_LOG_WARNING, "no blocks of objects are kept: %s%s%s", error->message,
@@ -74,7 +74,7 @@ int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error)
     code = rp_prefill_open(&engine->delivery.prefill, engine->stream.corpus, &engine->delivery.io,
                            engine->delivery.cache, &engine->delivery.next_use, &blocks, error);
     if (code < 0) {
-        rp_engine_close_cache(engine);
+        rp_delivery_close_cache(&engine->delivery);
         return code;
     }
     rp_cache_counts(engine->delivery.cache, &counts);
@@ -83,21 +83,21 @@ int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error)
     return 0;
 }
 
-void rp_engine_close_cache(struct rp_engine *engine)
+void rp_delivery_close_cache(struct rp_delivery *delivery)
 {
-    rp_prefill_close(engine->delivery.prefill);
-    engine->delivery.prefill = NULL;
-    rp_cache_close(engine->delivery.cache);
-    engine->delivery.cache = NULL;
-    rp_next_use_close(&engine->delivery.next_use);
+    rp_prefill_close(delivery->prefill);
+    delivery->prefill = NULL;
+    rp_cache_close(delivery->cache);
+    delivery->cache = NULL;
+    rp_next_use_close(&delivery->next_use);
 }
 
-void rp_engine_add_cache(json_t *object, const struct rp_engine *engine)
+void rp_delivery_add_cache(json_t *object, const struct rp_delivery *delivery)
 {
     struct rp_cache_counts c;
-    if (!engine->delivery.cache)
+    if (!delivery->cache)
         return;
-    rp_cache_counts(engine->delivery.cache, &c);
+    rp_cache_counts(delivery->cache, &c);
     const struct {
         const char *key;
         uint64_t value;
@@ -116,7 +116,7 @@ void rp_engine_add_cache(json_t *object, const struct rp_engine *engine)
                   {"cache_declined_bytes", c.declined_bytes},
                   {"cache_damaged_bytes", c.damaged_bytes},
                   {"cache_failures", c.failures}};
-    json_object_set_new(object, "cache_dir", json_string(rp_cache_place(engine->delivery.cache)));
+    json_object_set_new(object, "cache_dir", json_string(rp_cache_place(delivery->cache)));
     for (size_t i = 0; i < RP_ARRAY_COUNT(counts); i++)
         json_object_set_new(object, counts[i].key, json_integer((json_int_t)counts[i].value));
 }

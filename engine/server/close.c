@@ -18,7 +18,7 @@
 static void close_stream(struct rp_engine *engine)
 {
     rp_flow_close(engine->delivery.flow);
-    rp_engine_close_cache(engine);
+    rp_delivery_close_cache(&engine->delivery);
     for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
         rp_ring_close(&engine->delivery.rings[r]);
     rp_plan_close(engine->stream.plan);
@@ -28,7 +28,7 @@ static void close_stream(struct rp_engine *engine)
         rp_plan_close(engine->stream.catch_up_plans[i].scout);
     }
     rp_corpus_close(engine->stream.corpus);
-    rp_engine_forget_contents(engine);
+    rp_stream_forget_contents(&engine->stream);
     rp_contents_free(engine->stream.contents);
     free(engine->delivery.rings);
     if (engine->loop.wake_fd >= 0)
@@ -54,7 +54,7 @@ void rp_engine_close(struct rp_engine *engine)
     for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)
         if (fds[i] >= 0)
             close(fds[i]);
-    rp_engine_know_saved(engine, NULL, 0, NULL);
+    rp_saving_know_saved(&engine->saving, NULL, 0, NULL);
     rp_give_pages(engine->saving.saver.pages, engine->saving.saver.page_bytes);
     free(engine->saving.checkpoint_path);
     free(engine->saving.started_from);

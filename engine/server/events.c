@@ -29,13 +29,13 @@ static int watch_descriptors(struct rp_engine *engine, struct rp_error *error)
                    {engine->stream.planner.done_fd, RP_WATCH_PLANNER},
                    {engine->loop.signal_fd, RP_WATCH_SIGNAL}};
     for (size_t i = 0; i < RP_ARRAY_COUNT(watched); i++) {
-        int code = rp_engine_watch(engine, watched[i].fd, watched[i].watch, 0);
+        int code = rp_loop_watch(&engine->loop, watched[i].fd, watched[i].watch, 0);
         if (code < 0)
             return rp_fail(error, code, "raise /proc/sys/fs/epoll/max_user_watches",
                            "the engine's descriptors cannot be watched: %s", rp_strerror(code));
     }
     int lifeline = engine->options->lifeline_fd;
-    int code = lifeline < 0 ? 0 : rp_engine_watch(engine, lifeline, RP_WATCH_LIFELINE, 0);
+    int code = lifeline < 0 ? 0 : rp_loop_watch(&engine->loop, lifeline, RP_WATCH_LIFELINE, 0);
     return code < 0 ? rp_fail(error, -RP_E_USAGE, "give it one end of a pipe or of a socket",
                               "--lifeline %d: the end of this file cannot be waited for: %s",
                               lifeline, rp_strerror(code))
@@ -87,7 +87,7 @@ int rp_engine_open_descriptors(struct rp_engine *engine, struct rp_error *error)
     engine->loop.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->saving.saver.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->stream.planner.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    engine->loop.signal_fd = rp_engine_take_signals(engine);
+    engine->loop.signal_fd = rp_loop_take_signals(&engine->loop);
     if (engine->loop.epoll_fd < 0 || engine->loop.wake_fd < 0 || engine->saving.saver.done_fd < 0 ||
         engine->stream.planner.done_fd < 0 || engine->loop.signal_fd < 0)
         return rp_fail(error, -errno, "raise the limit of open files (`ulimit -n`)",

@@ -240,9 +240,9 @@ void rp_engine_journal_start(struct rp_engine *engine)
     journal->thread_runs = rp_side_thread_start(&journal->side) == 0;
 }
 
-void rp_engine_journal_finish_start(struct rp_engine *engine)
+void rp_saving_journal_finish_start(struct rp_saving *saving)
 {
-    struct rp_engine_journal *journal = engine->saving.journal;
+    struct rp_engine_journal *journal = saving->journal;
     if (!journal)
         return;
     if (!journal->thread_runs) {
@@ -266,11 +266,11 @@ void rp_engine_journal_rollback(struct rp_engine *engine, uint64_t row)
               json_pack("{s:s, s:I}", "event", "rolled_back", "row", (json_int_t)row));
 }
 
-void rp_engine_journal_save_failure(struct rp_engine *engine, const struct rp_error *error)
+void rp_saving_journal_failure(struct rp_saving *saving, const struct rp_error *error)
 {
-    if (engine->saving.journal)
-        queue(engine->saving.journal, json_pack("{s:s, s:o}", "event", "save_failed", "reason",
-                                                rp_checkpoint_journal_text(error->message)));
+    if (saving->journal)
+        queue(saving->journal, json_pack("{s:s, s:o}", "event", "save_failed", "reason",
+                                         rp_checkpoint_journal_text(error->message)));
 }
 
 static json_t *describe_end(const struct rp_engine *engine)
@@ -282,7 +282,7 @@ static json_t *describe_end(const struct rp_engine *engine)
     const struct rp_saver *saver = &engine->saving.saver;
     struct rp_state_info info;
     uint64_t consumed = engine->delivery.base_row +
-                        rp_engine_consumed(engine) * engine->delivery.batch_rows;
+                        rp_delivery_consumed(&engine->delivery) * engine->delivery.batch_rows;
     json_t *entry = json_pack("{s:s, s:s, s:I}", "event", "stopped", "cause",
                               causes[engine->life.shutdown], "consumed_row", (json_int_t)consumed);
     if (entry && rp_life_has_failed(&engine->life))

@@ -6,17 +6,17 @@
 #include "base/defect.h"
 #include "base/log.h"
 
-static void settle(struct rp_engine *engine, enum rp_look look)
+static void settle(struct rp_saving *saving, enum rp_look look)
 {
-    engine->saving.look = look;
-    rp_a32_store_release(&engine->saving.saver.look, look); /* PAIRS saver-look */
-    rp_event_signal(&engine->saving.saver.look_settled);
+    saving->look = look;
+    rp_a32_store_release(&saving->saver.look, look); /* PAIRS saver-look */
+    rp_event_signal(&saving->saver.look_settled);
 }
 
 void rp_engine_ask_look(struct rp_engine *engine)
 {
     if (RP_DEFECT(leave_out_last_look)) {
-        settle(engine, RP_LOOK_UNCHANGED);
+        settle(&engine->saving, RP_LOOK_UNCHANGED);
         return;
     }
     rp_flow_ask_look(engine->delivery.flow);
@@ -33,7 +33,9 @@ int rp_engine_follow_look(struct rp_engine *engine)
     int code = is_known ? -RP_E_CHANGED : rp_flow_look_result(engine->delivery.flow, &error);
     if (code == 0 && rp_now_ns() < engine->saving.look_until_ns)
         return 0;
-    settle(engine, code < 0 ? RP_LOOK_CHANGED : code == 0 ? RP_LOOK_LATE : RP_LOOK_UNCHANGED);
+    settle(&engine->saving, code < 0    ? RP_LOOK_CHANGED
+                            : code == 0 ? RP_LOOK_LATE
+                                        : RP_LOOK_UNCHANGED);
     if (code == 0)
         rp_log(RP_LOG_WARNING,
                "the disk of the token files has not answered for %u seconds, so it is not known "

@@ -76,12 +76,12 @@ static void *build_main(void *build)
 
 /* Deliver until the thread is done. If delivery meets the end of the stream or an error it stops
  * here, and nothing else: the engine's loop meets the same again, and handles it. */
-static void deliver_meanwhile(struct rp_engine *engine, const struct build *build)
+static void deliver_meanwhile(struct rp_delivery *delivery, const struct build *build)
 {
     int step = RP_FLOW_WORKED;
     while (!rp_a32_load_acquire(&build->is_done)) { /* PAIRS ring-build */
         if (step == RP_FLOW_WORKED || step == RP_FLOW_IDLE)
-            step = rp_flow_deliver(engine->delivery.flow, NULL);
+            step = rp_flow_deliver(delivery->flow, NULL);
         if (step != RP_FLOW_WORKED)
             rp_sleep_ns(LOOK_NS);
     }
@@ -98,11 +98,10 @@ static void begin_at_release(struct rp_ring *fresh, const struct rp_ring *old)
 }
 
 /* Copy the packed batches, publish in the new ring, and set its positions. Packers are paused. */
-static void finish_build(struct rp_engine *engine, struct rp_ring *old, struct rp_ring *fresh,
+static void finish_build(struct rp_delivery *delivery, struct rp_ring *old, struct rp_ring *fresh,
                          uint32_t replica, uint64_t batch)
 {
-    uint64_t packed_end = rp_flow_packed_end(engine->delivery.flow,
-                                             (uint32_t)(old - engine->delivery.rings));
+    uint64_t packed_end = rp_flow_packed_end(delivery->flow, (uint32_t)(old - delivery->rings));
     RP_ASSERT(packed_end - old->release <= old->geometry.slots);
     if (!RP_DEFECT(forget_packed_rows))
         copy_slots(old, fresh, old->tail, packed_end);
@@ -128,7 +127,7 @@ static int build_ring(struct rp_engine *engine, const struct rp_ring *old, struc
     if (failed) {
         make_fresh(build); /* with a pause for the other trainers */
     } else {
-        deliver_meanwhile(engine, build);
+        deliver_meanwhile(&engine->delivery, build);
         pthread_join(thread, NULL);
     }
     if (build->code < 0 && error)
@@ -136,12 +135,12 @@ static int build_ring(struct rp_engine *engine, const struct rp_ring *old, struc
     return build->code;
 }
 
-bool rp_engine_can_rebuild_running(const struct rp_engine *engine, uint32_t ring, uint32_t replica,
-                                   uint64_t batch)
+bool rp_delivery_can_rebuild_running(const struct rp_delivery *delivery, uint32_t ring,
+                                     uint32_t replica, uint64_t batch)
 {
-    const struct rp_ring *old = &engine->delivery.rings[ring];
-    if (replica == RP_ALL_SEATS || !rp_delivery_runs(&engine->delivery) ||
-        rp_flow_is_catching_up(engine->delivery.flow, ring))
+    const struct rp_ring *old = &delivery->rings[ring];
+    if (replica == RP_ALL_SEATS || !rp_delivery_runs(delivery) ||
+        rp_flow_is_catching_up(delivery->flow, ring))
         return false;
     uint64_t lowest = rp_seat_lowest_position(old, replica, batch);
     return lowest >= old->release && lowest <= old->tail;
@@ -153,7 +152,7 @@ int rp_engine_rebuild_running(struct rp_engine *engine, uint32_t ring, uint32_t 
     struct rp_ring *old = &engine->delivery.rings[ring];
     struct build build;
     uint64_t position = old->seats[replica].release;
-    RP_ASSERT(rp_engine_can_rebuild_running(engine, ring, replica, batch));
+    RP_ASSERT(rp_delivery_can_rebuild_running(&engine->delivery, ring, replica, batch));
     RP_ASSERT(!rp_ring_is_taken(old, replica));
     if (batch < position) /* slots from `batch` on are not written again from now on */
         rp_ring_place_seat(old, replica, batch);
@@ -171,7 +170,7 @@ int rp_engine_rebuild_running(struct rp_engine *engine, uint32_t ring, uint32_t 
     if (RP_DEFECT(end_copy_late))
         rp_engine_finish_copy(engine);
     rp_flow_pause_packers(engine->delivery.flow);
-    finish_build(engine, old, &build.fresh, replica, batch);
+    finish_build(&engine->delivery, old, &build.fresh, replica, batch);
     rp_engine_swap_ring(engine, ring, &build.fresh);
     code = rp_flow_resume_packers(engine->delivery.flow, error);
     if (code >= 0)
@@ -183,20 +182,19 @@ int rp_engine_rebuild_running(struct rp_engine *engine, uint32_t ring, uint32_t 
 
 /* ---- a ring that falls behind ---------------------------------------------------------------- */
 
-bool rp_engine_can_catch_up(const struct rp_engine *engine, uint32_t ring, uint32_t replica,
-                            uint64_t batch)
+bool rp_delivery_can_catch_up(const struct rp_delivery *delivery, uint32_t ring, uint32_t replica,
+                              uint64_t batch)
 {
-    const struct rp_ring *old = &engine->delivery.rings[ring];
-    if (replica == RP_ALL_SEATS || engine->delivery.state != RP_DELIVERY_RUNNING ||
-        engine->delivery.ring_count == 1 || RP_DEFECT(stop_to_catch_up))
+    const struct rp_ring *old = &delivery->rings[ring];
+    if (replica == RP_ALL_SEATS || delivery->state != RP_DELIVERY_RUNNING ||
+        delivery->ring_count == 1 || RP_DEFECT(stop_to_catch_up))
         return false;
     uint64_t lowest = rp_seat_lowest_position(old, replica, batch);
-    if (rp_flow_is_catching_up(engine->delivery.flow, ring))
+    if (rp_flow_is_catching_up(delivery->flow, ring))
         return lowest <= old->tail;
-    uint32_t most = RP_DEFECT(stop_for_second_behind)
-                        ? 1
-                        : rp_flow_catch_ups_max(engine->delivery.ring_count);
-    return rp_flow_catch_ups(engine->delivery.flow) < most && lowest < old->release;
+    uint32_t most = RP_DEFECT(stop_for_second_behind) ? 1
+                                                      : rp_flow_catch_ups_max(delivery->ring_count);
+    return rp_flow_catch_ups(delivery->flow) < most && lowest < old->release;
 }
 
 /* The plans for the ring's catch-up flow: those that it has already, or some that none has. */
@@ -210,20 +208,20 @@ static struct rp_catch_up_plans *plans_for(struct rp_engine *engine, uint32_t ri
         if (!plans->plan || !rp_flow_is_catching_up(engine->delivery.flow, plans->ring))
             unused = plans;
     }
-    RP_ASSERT(unused); /* rp_engine_can_catch_up */
+    RP_ASSERT(unused); /* rp_delivery_can_catch_up */
     return unused;
 }
 
 /* Open plans for a catch-up flow, and keep the state of the probe for them. */
-static int open_catch_up_plans(struct rp_engine *engine, struct rp_catch_up_plans *plans,
+static int open_catch_up_plans(struct rp_stream *stream, struct rp_catch_up_plans *plans,
                                struct rp_error *error)
 {
     int code = 0;
     if (!plans->plan)
-        code = rp_stream_open_plan(&plans->plan, engine->config, engine->stream.corpus, error);
-    if (code >= 0 && engine->stream.scout && !plans->scout)
-        code = rp_stream_open_plan(&plans->scout, engine->config, engine->stream.corpus, error);
-    return code < 0 ? code : rp_engine_keep_probe_state(engine, error);
+        code = rp_stream_open_plan(&plans->plan, stream->config, stream->corpus, error);
+    if (code >= 0 && stream->scout && !plans->scout)
+        code = rp_stream_open_plan(&plans->scout, stream->config, stream->corpus, error);
+    return code < 0 ? code : rp_stream_keep_probe_state(stream, error);
 }
 
 /* The plans may be used only now, because the catch-up flow that was dropped had them. */
@@ -273,7 +271,7 @@ static int rebuild_behind(struct rp_engine *engine, uint32_t ring, uint32_t repl
     struct rp_flow *catch_up;
     struct rp_catch_up_plans *plans = plans_for(engine, ring);
     plans->ring = ring;
-    int code = open_catch_up_plans(engine, plans, error);
+    int code = open_catch_up_plans(&engine->stream, plans, error);
     if (code >= 0)
         code = rp_flow_make_catch_up(&catch_up, engine->delivery.flow, ring, error);
     if (code < 0)
@@ -294,7 +292,7 @@ int rp_engine_rebuild_behind(struct rp_engine *engine, uint32_t ring, uint32_t r
 {
     struct rp_ring *old = &engine->delivery.rings[ring];
     uint64_t position = old->seats[replica].release;
-    RP_ASSERT(rp_engine_can_catch_up(engine, ring, replica, batch));
+    RP_ASSERT(rp_delivery_can_catch_up(&engine->delivery, ring, replica, batch));
     RP_ASSERT(!rp_ring_is_taken(old, replica));
     bool keeps_batches = rp_engine_tail_if_rebuilt(old, replica, batch) == old->tail;
     if (keeps_batches && batch < position) /* until they are copied */

@@ -16,6 +16,6 @@ RP_MUST_CHECK int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *sea
 
 /** Advance the positions of absent seats of which nothing is known, if attached consumers have
  * waited long because of them. To be called while the engine is idle. */
-void rp_engine_skip_absent(struct rp_engine *engine);
+void rp_delivery_skip_absent(struct rp_delivery *delivery);
 
 #endif

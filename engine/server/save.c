@@ -52,10 +52,10 @@ bool rp_engine_may_save(const struct rp_engine *engine)
            (!rp_life_is_ending(&engine->life) || engine->saving.is_wanted);
 }
 
-bool rp_engine_saves_are_over(const struct rp_engine *engine)
+bool rp_saving_is_idle(const struct rp_saving *saving)
 {
-    return !engine->saving.is_wanted && engine->saving.saver.state == RP_SAVER_IDLE &&
-           engine->saving.look != RP_LOOK_ASKED;
+    return !saving->is_wanted && saving->saver.state == RP_SAVER_IDLE &&
+           saving->look != RP_LOOK_ASKED;
 }
 
 /* ---- begin and end (engine's thread) --------------------------------------------------------- */
@@ -88,7 +88,8 @@ static enum state_source find_state(const struct rp_engine *engine, uint64_t pos
         return STATE_START;
     }
     uint64_t rows_to_plan = row - (row < engine->stream.start_row ? 0 : engine->stream.start_row);
-    bool will_consume = rp_life_is_running(&engine->life) && rp_engine_has_consumer(engine, NULL);
+    bool will_consume = rp_life_is_running(&engine->life) &&
+                        rp_delivery_has_consumer(&engine->delivery, NULL);
     return will_consume && rows_to_plan > RP_NEAR_ROWS ? STATE_LATER : STATE_PLANNED;
 }
 
@@ -138,28 +139,28 @@ static bool is_known_saved(const struct rp_saver *saver)
            memcmp(saver->known_token, saver->token, saver->token_bytes) == 0;
 }
 
-void rp_engine_know_saved(struct rp_engine *engine, void *token, size_t bytes, const char *path)
+void rp_saving_know_saved(struct rp_saving *saving, void *token, size_t bytes, const char *path)
 {
     char *copy = path ? strdup(path) : NULL;
-    free(engine->saving.newest_path);
-    engine->saving.newest_path = copy;
-    free(engine->saving.saver.known_token);
-    engine->saving.saver.known_token = token;
-    engine->saving.saver.known_bytes = token ? bytes : 0;
+    free(saving->newest_path);
+    saving->newest_path = copy;
+    free(saving->saver.known_token);
+    saving->saver.known_token = token;
+    saving->saver.known_bytes = token ? bytes : 0;
 }
 
 /* No checkpoint counts a batch that a consumer may ask for again. A consumer whose position is
  * unknown may ask for any. */
-static int check_ranks(const struct rp_engine *engine, struct rp_error *error)
+static int check_ranks(const struct rp_delivery *delivery, struct rp_error *error)
 {
     char name[RP_SEAT_NAME_BYTES];
-    for (uint32_t s = 0; s < engine->delivery.seat_count; s++)
-        if (!rp_seat_position_is_known(&engine->delivery.seats[s]))
+    for (uint32_t s = 0; s < delivery->seat_count; s++)
+        if (!rp_seat_position_is_known(&delivery->seats[s]))
             return rp_fail(error, -RP_E_BUSY,
                            "earlier checkpoints stay valid; a save succeeds once it has attached",
                            "%s has not attached since another trainer attached from a state token "
                            "or moved the stream, so what it has consumed is unknown",
-                           rp_seat_name(&engine->delivery.seats[s], name));
+                           rp_seat_name(&delivery->seats[s], name));
     return 0;
 }
 
@@ -252,10 +253,10 @@ static void answer_requesters(struct rp_engine *engine)
     free(note);
 }
 
-static void count_save(struct rp_engine *engine)
+static void count_save(struct rp_saving *saving)
 {
-    const struct rp_saver *saver = &engine->saving.saver;
-    struct rp_save_counts *counts = &engine->saving.counts;
+    const struct rp_saver *saver = &saving->saver;
+    struct rp_save_counts *counts = &saving->counts;
     counts->has_failed = saver->code < 0 || saver->bad_code < 0;
     if (saver->code < 0) {
         counts->failures++;
@@ -272,12 +273,12 @@ static void count_save(struct rp_engine *engine)
 }
 
 /* An engine that is about to end reports why its last save is missing or bad. */
-static void fail_end(struct rp_engine *engine, int code, const struct rp_error *error)
+static void fail_end(struct rp_life *life, int code, const struct rp_error *error)
 {
-    if (code == 0 || rp_life_is_running(&engine->life) || rp_life_has_failed(&engine->life))
+    if (code == 0 || rp_life_is_running(life) || rp_life_has_failed(life))
         return;
-    *engine->life.error = *error;
-    rp_life_fail(&engine->life, code);
+    *life->error = *error;
+    rp_life_fail(life, code);
 }
 
 /* Log the result of the save, and answer the peers that asked for it. */
@@ -285,8 +286,8 @@ static void tell_result(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saving.saver;
     if (saver->code < 0 && !engine->saving.counts.has_failed)
-        rp_engine_journal_save_failure(engine, &saver->error);
-    count_save(engine);
+        rp_saving_journal_failure(&engine->saving, &saver->error);
+    count_save(&engine->saving);
     if (saver->code == 0 && saver->was_there)
         rp_log_event(RP_EVENT_save_not_needed, "nothing new to save: %s has row %" PRIu64,
                      saver->path, saver->info.next_row);
@@ -302,13 +303,13 @@ static void tell_result(struct rp_engine *engine)
                      saver->error.message);
     if (saver->code == 0) {
         rp_recorder_note(engine->saving.recorder, saver->info.next_row);
-        rp_engine_know_saved(engine, saver->token, saver->token_bytes, saver->path);
+        rp_saving_know_saved(&engine->saving, saver->token, saver->token_bytes, saver->path);
         saver->token = NULL;
     }
     if (saver->is_refused) /* the save before this one remains the last */
-        fail_end(engine, saver->bad_code, &saver->bad_error);
+        fail_end(&engine->life, saver->bad_code, &saver->bad_error);
     else
-        fail_end(engine, saver->code, &saver->error);
+        fail_end(&engine->life, saver->code, &saver->error);
     answer_requesters(engine);
 }
 
@@ -329,13 +330,13 @@ bool rp_engine_begin_save(struct rp_engine *engine)
     if (!engine->saving.checkpoints || saver->state != RP_SAVER_IDLE)
         return false;
     RP_ASSERT(!saver->token && !saver->sources && !saver->path);
-    uint64_t consumed = rp_engine_consumed(engine);
+    uint64_t consumed = rp_delivery_consumed(&engine->delivery);
     uint64_t cut = consumed - consumed % engine->delivery.micro_batches;
     RP_ASSERT(cut <= consumed && consumed - cut < engine->delivery.micro_batches);
     saver->error = (struct rp_error){0};
     saver->began_ns = rp_now_ns();
     fill_info(engine);
-    int code = check_ranks(engine, &saver->error);
+    int code = check_ranks(&engine->delivery, &saver->error);
     saver->is_refused = code < 0;
     if (code == 0)
         code = take_state(engine, cut);
@@ -361,7 +362,7 @@ bool rp_engine_begin_save(struct rp_engine *engine)
 void rp_engine_schedule_save(struct rp_engine *engine)
 {
     uint64_t every = engine->config->checkpoint_steps;
-    uint64_t step = rp_engine_consumed(engine) / engine->delivery.micro_batches;
+    uint64_t step = rp_delivery_consumed(&engine->delivery) / engine->delivery.micro_batches;
     engine->saving.next_save_step = every ? (step / every + 1) * every : 0;
     bool is_due = every && engine->saving.checkpoints;
     rp_flow_wake_at(engine->delivery.flow,
@@ -371,7 +372,7 @@ void rp_engine_schedule_save(struct rp_engine *engine)
 
 void rp_engine_want_due_save(struct rp_engine *engine)
 {
-    uint64_t step = rp_engine_consumed(engine) / engine->delivery.micro_batches;
+    uint64_t step = rp_delivery_consumed(&engine->delivery) / engine->delivery.micro_batches;
     if (!engine->config->checkpoint_steps || !engine->saving.checkpoints ||
         !rp_life_is_running(&engine->life) || step < engine->saving.next_save_step)
         return;
@@ -423,17 +424,17 @@ static void follow_read_back(struct rp_engine *engine)
     }
     saver->bad_error = saver->read_back_error;
     if (!engine->saving.counts.has_failed)
-        rp_engine_journal_save_failure(engine, &saver->bad_error);
+        rp_saving_journal_failure(&engine->saving, &saver->bad_error);
     count_bad_save(&engine->saving.counts, &saver->bad_error);
     bool again = ++saver->bad_saves < BAD_SAVES_MAX;
     rp_log_event(RP_EVENT_save_not_trusted, "%s; the checkpoint was saved and cannot be trusted%s",
                  saver->bad_error.message, again ? ": saving again" : "");
-    rp_engine_know_saved(engine, NULL, 0, NULL);
+    rp_saving_know_saved(&engine->saving, NULL, 0, NULL);
     if (again) {
         engine->saving.is_wanted = true;
         return;
     }
-    fail_end(engine, saver->bad_code, &saver->bad_error);
+    fail_end(&engine->life, saver->bad_code, &saver->bad_error);
     saver->bad_saves = 0;
 }
 

@@ -187,9 +187,9 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0)
         code = rp_listener_open(&engine->peers.listener, c->run_dir, c->run, error);
     if (code >= 0)
-        code = rp_engine_watch(engine, engine->peers.listener.fd, RP_WATCH_LISTENER, 0);
+        code = rp_loop_watch(&engine->loop, engine->peers.listener.fd, RP_WATCH_LISTENER, 0);
     if (code >= 0)
-        code = rp_engine_settle_start(engine, error);
+        code = rp_saving_settle_start(&engine->saving, error);
     if (code >= 0) {
         rp_engine_journal_start(engine);
         code = open_flow(engine, error);
@@ -213,7 +213,7 @@ static void replace_packer(struct rp_engine *engine, uint32_t index)
     if (code < 0)
         rp_engine_fail(engine, code);
     else if (pidfd >= 0)
-        (void)rp_engine_watch(engine, pidfd, RP_WATCH_PACKER, index);
+        (void)rp_loop_watch(&engine->loop, pidfd, RP_WATCH_PACKER, index);
 }
 
 static void serve_lifeline(struct rp_engine *engine)
@@ -273,7 +273,7 @@ static void look_after_names(struct rp_engine *engine)
     bool had_names = listener->fd >= 0;
     rp_engine_accept(engine);
     if (rp_listener_renew(listener, &error) == 0) {
-        (void)rp_engine_watch(engine, listener->fd, RP_WATCH_LISTENER, 0);
+        (void)rp_loop_watch(&engine->loop, listener->fd, RP_WATCH_LISTENER, 0);
         rp_log(RP_LOG_WARNING, "the socket of run %s had been removed; there is a new one in %s",
                listener->run, listener->path);
     } else if (had_names) { /* said once, tried again every second */
@@ -333,7 +333,7 @@ static bool is_awaited(const struct rp_engine *engine)
 static void tell_padding(const struct rp_engine *engine)
 {
     uint64_t after = engine->delivery.base_row +
-                     rp_engine_lowest_tail(engine) * engine->delivery.batch_rows;
+                     rp_delivery_lowest_tail(&engine->delivery) * engine->delivery.batch_rows;
     uint64_t end = rp_plan_row(engine->stream.plan);
     uint64_t batches = after > end ? (after - end) / engine->config->batch_size : 0;
     if (batches > 0)
@@ -372,7 +372,7 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
                   has_failed;
     poll_events(engine, parked ? PARK_MS : 0);
     if (rp_life_is_running(&engine->life))
-        rp_engine_skip_absent(engine);
+        rp_delivery_skip_absent(&engine->delivery);
 }
 
 /* The stages that met a lost file have ended, so no token of that file is delivered. */
@@ -400,7 +400,7 @@ static void run(void *argument)
             rp_engine_stop_when_delivered(engine);
         if (engine->life.life_state == RP_LIFE_FAILED && !is_awaited(engine))
             rp_engine_begin_stop(engine, RP_SHUTDOWN_FAILURE);
-        if (rp_life_is_ending(&engine->life) && rp_engine_saves_are_over(engine))
+        if (rp_life_is_ending(&engine->life) && rp_saving_is_idle(&engine->saving))
             rp_life_transition(&engine->life, RP_LIFE_END);
     }
     for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
@@ -462,7 +462,7 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
         rp_life_fail(&engine.life, code);
     } else {
         rp_life_transition(&engine.life, RP_LIFE_SERVE);
-        rp_engine_journal_finish_start(&engine);
+        rp_saving_journal_finish_start(&engine.saving);
         say_ready(&engine);
         /* a lost file ends the first run; the second reports it and saves, or is ended by it too */
         if (!rp_mapped_guard(run, &engine) && !rp_mapped_guard(run, &engine))
@@ -471,7 +471,7 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
     }
     rp_engine_journal_close(&engine);
     if (engine.life.is_signalled)
-        rp_engine_let_signals_end_us(&engine);
+        rp_loop_let_signals_end_us(&engine.loop);
     rp_engine_close(&engine);
     return engine.life.code;
 }

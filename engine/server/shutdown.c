@@ -50,13 +50,13 @@ enum delivery {
 /* *missing: the first seat of which it is unknown what its consumer has released. That consumer may
  * be done since an earlier engine, or late. A consumer that has finished may attach again (seat.h),
  * but the end of the stream does not wait for it. */
-static enum delivery delivery_of(const struct rp_engine *engine, const struct rp_seat **missing)
+static enum delivery delivery_of(const struct rp_delivery *delivery, const struct rp_seat **missing)
 {
     *missing = NULL;
-    if (engine->delivery.state != RP_DELIVERY_ENDED || !engine->delivery.had_consumer)
+    if (delivery->state != RP_DELIVERY_ENDED || !delivery->had_consumer)
         return IN_USE;
-    for (uint32_t s = 0; s < engine->delivery.seat_count; s++) {
-        const struct rp_seat *seat = &engine->delivery.seats[s];
+    for (uint32_t s = 0; s < delivery->seat_count; s++) {
+        const struct rp_seat *seat = &delivery->seats[s];
         switch (seat->seat_state) {
         case RP_SEAT_ATTACHED:
         case RP_SEAT_MIGRATING:
@@ -78,29 +78,27 @@ static enum delivery delivery_of(const struct rp_engine *engine, const struct rp
     return *missing ? AWAITS_ABSENT : DELIVERED_TO_ALL;
 }
 
-static bool has_waited_long(struct rp_engine *engine, const struct rp_seat *missing)
+static bool has_waited_long(struct rp_delivery *delivery, const struct rp_seat *missing)
 {
-    RP_ASSERT(missing && engine->delivery.state == RP_DELIVERY_ENDED &&
-              !rp_seat_is_attached(missing));
-    if (engine->delivery.absent_wait_ns == 0) {
+    RP_ASSERT(missing && delivery->state == RP_DELIVERY_ENDED && !rp_seat_is_attached(missing));
+    if (delivery->absent_wait_ns == 0) {
         char name[RP_SEAT_NAME_BYTES];
-        engine->delivery.absent_wait_ns = rp_now_ns();
+        delivery->absent_wait_ns = rp_now_ns();
         rp_log(RP_LOG_INFO,
                "the stream has ended, and %s has not attached: waiting %u minutes for it",
                rp_seat_name(missing, name), ABSENT_WAIT_MINUTES);
     }
-    return rp_now_ns() - engine->delivery.absent_wait_ns >=
-           ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
+    return rp_now_ns() - delivery->absent_wait_ns >= ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
 }
 
 void rp_engine_stop_when_delivered(struct rp_engine *engine)
 {
     const struct rp_seat *missing;
-    enum delivery delivery = delivery_of(engine, &missing);
+    enum delivery delivery = delivery_of(&engine->delivery, &missing);
     RP_ASSERT(rp_life_is_running(&engine->life));
     if (delivery == IN_USE)
         engine->delivery.absent_wait_ns = 0;
-    if (delivery == IN_USE || (missing && !has_waited_long(engine, missing)))
+    if (delivery == IN_USE || (missing && !has_waited_long(&engine->delivery, missing)))
         return;
     rp_log_event(RP_EVENT_stream_ended, "the stream has ended and every rank has had all of it");
     rp_engine_begin_stop(engine, RP_SHUTDOWN_STREAM);

@@ -46,17 +46,17 @@ static void ignore_unless_handled(int number) /* S2 */
         signal(number, SIG_IGN);
 }
 
-int rp_engine_take_signals(struct rp_engine *engine)
+int rp_loop_take_signals(struct rp_loop *loop)
 {
     static const int meaningless[] = {SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM,   SIGVTALRM,
                                       SIGPROF, SIGXFSZ, SIGIO,   SIGSTKFLT, SIGPWR};
-    engine->loop.ending_signals = set_of_ending_signals();
-    sigprocmask(SIG_BLOCK, &engine->loop.ending_signals, NULL);
+    loop->ending_signals = set_of_ending_signals();
+    sigprocmask(SIG_BLOCK, &loop->ending_signals, NULL);
     for (size_t i = 0; i < RP_ARRAY_COUNT(meaningless); i++)
         ignore_unless_handled(meaningless[i]);
     for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
         ignore_unless_handled(number);
-    return signalfd(-1, &engine->loop.ending_signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    return signalfd(-1, &loop->ending_signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 static const char *name_of(int ending) /* glibc has sigabbrev_np since 2.32 */
@@ -83,14 +83,14 @@ static void end_at_once(int number)
     _exit(128 + number);
 }
 
-void rp_engine_let_signals_end_us(const struct rp_engine *engine)
+void rp_loop_let_signals_end_us(const struct rp_loop *loop)
 {
     struct signalfd_siginfo info;
     struct sigaction action = {.sa_handler = end_at_once};
-    while (read(engine->loop.signal_fd, &info, sizeof info) == sizeof info)
+    while (read(loop->signal_fd, &info, sizeof info) == sizeof info)
         end_at_once((int)info.ssi_signo);
     for (int number = 1; number < SIGRTMIN; number++)
-        if (sigismember(&engine->loop.ending_signals, number) == 1)
+        if (sigismember(&loop->ending_signals, number) == 1)
             sigaction(number, &action, NULL);
-    sigprocmask(SIG_UNBLOCK, &engine->loop.ending_signals, NULL);
+    sigprocmask(SIG_UNBLOCK, &loop->ending_signals, NULL);
 }

@@ -27,25 +27,24 @@
 
 #define WEIGHTS_HOLD_PERCENT 90 /* warn if a source ends before this part of the stream */
 
-static int open_plan(const struct rp_engine *engine, const struct rp_docs_per_row *docs_per_row,
+static int open_plan(const struct rp_stream *stream, const struct rp_docs_per_row *docs_per_row,
                      struct rp_plan **plan_out, struct rp_error *error)
 {
-    return rp_stream_open_plan_with(plan_out, engine->config, engine->stream.corpus, docs_per_row,
-                                    error);
+    return rp_stream_open_plan_with(plan_out, stream->config, stream->corpus, docs_per_row, error);
 }
 
-static int open_plans(struct rp_engine *engine, const struct rp_docs_per_row *docs_per_row,
+static int open_plans(struct rp_stream *stream, const struct rp_docs_per_row *docs_per_row,
                       struct rp_error *error)
 {
-    const struct rp_config *config = engine->config;
-    int code = open_plan(engine, docs_per_row, &engine->stream.plan, error);
+    const struct rp_config *config = stream->config;
+    int code = open_plan(stream, docs_per_row, &stream->plan, error);
     if (code >= 0)
-        code = open_plan(engine, docs_per_row, &engine->stream.probe, error);
+        code = open_plan(stream, docs_per_row, &stream->probe, error);
     if (code >= 0)
-        code = open_plan(engine, docs_per_row, &engine->stream.planner.plan, error);
-    engine->stream.planner.accept_weights = engine->stream.accepts_weights;
+        code = open_plan(stream, docs_per_row, &stream->planner.plan, error);
+    stream->planner.accept_weights = stream->accepts_weights;
     if (code >= 0 && config->drop_last && config->num_epochs)
-        code = open_plan(engine, docs_per_row, &engine->stream.scout, error);
+        code = open_plan(stream, docs_per_row, &stream->scout, error);
     return code;
 }
 
@@ -100,41 +99,41 @@ static void warn_of_eos(const struct rp_corpus *corpus)
 
 /* Log the settings in which this run differs from the run that wrote the checkpoint. All of these
  * may change, but a change may be a mistake. A checkpoint of an older ringpack has no contract. */
-static void tell_changes(const struct rp_engine *engine, const struct rp_checkpoint *checkpoint)
+static void tell_changes(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
 {
     const struct rp_contract_sides sides = {RP_ON_NODES, "the checkpoint", "this run",
-                                            engine->config->weight_unit};
+                                            stream->config->weight_unit};
     size_t bytes;
     const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes);
     struct rp_contract had;
     struct rp_error difference;
     if (!text || rp_contract_open(&had, text, bytes, NULL) < 0)
         return;
-    if (rp_contract_compare(&had, &engine->stream.contract, &sides, &difference) < 0)
+    if (rp_contract_compare(&had, &stream->contract, &sides, &difference) < 0)
         rp_log_event(RP_EVENT_contract_changed, "changed since the checkpoint: %s",
                      difference.message);
-    bool whole = rp_contract_knows_whole(&had) && rp_contract_knows_whole(&engine->stream.contract);
+    bool whole = rp_contract_knows_whole(&had) && rp_contract_knows_whole(&stream->contract);
     rp_log(RP_LOG_INFO, "the corpus is that of the checkpoint, by %s",
            whole ? "its full fingerprint"
                  : "its sampled fingerprint: it is not indexed on both sides");
 }
 
 /* The tokens stay where they are, so the engine keeps the checkpoint as long as its contents. */
-static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
+static int load_contents(struct rp_stream *stream, const struct rp_checkpoint *checkpoint,
                          struct rp_error *error)
 {
     size_t bytes, cursor = 0;
     const void *section = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
     if (!section)
         return 0;
-    engine->stream.contents = rp_contents_new(section, bytes);
-    if (!engine->stream.contents)
+    stream->contents = rp_contents_new(section, bytes);
+    if (!stream->contents)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for checkpoint contents");
     struct rp_content_record record;
     const void *tokens;
     int code;
     while ((code = rp_content_next(section, bytes, &cursor, &record, &tokens)) == 1) {
-        code = rp_contents_add(engine->stream.contents, record.row, record.offset, record.count,
+        code = rp_contents_add(stream->contents, record.row, record.offset, record.count,
                                record.width, tokens);
         if (code < 0)
             break;
@@ -143,18 +142,18 @@ static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *c
         rp_log(RP_LOG_WARNING,
                "%s: contents are unusable (%s); their rows are read from the corpus again",
                rp_checkpoint_path(checkpoint), rp_strerror(code));
-        rp_contents_free(engine->stream.contents);
-        engine->stream.contents = NULL;
+        rp_contents_free(stream->contents);
+        stream->contents = NULL;
     }
     return 0;
 }
 
-void rp_engine_forget_contents(struct rp_engine *engine)
+void rp_stream_forget_contents(struct rp_stream *stream)
 {
-    if (engine->stream.contents)
-        rp_contents_clear(engine->stream.contents);
-    rp_checkpoint_close(engine->stream.resumed);
-    engine->stream.resumed = NULL;
+    if (stream->contents)
+        rp_contents_clear(stream->contents);
+    rp_checkpoint_close(stream->resumed);
+    stream->resumed = NULL;
 }
 
 static bool is_fresh(const struct rp_engine *engine)
@@ -186,29 +185,29 @@ int rp_engine_check_resume(const struct rp_engine *engine, struct rp_error *erro
 
 /* A directory without a checkpoint is that of a new run, or of an old run whose file system is not
  * mounted. The engine cannot tell which. */
-static void warn_of_row_0(const struct rp_engine *engine)
+static void warn_of_row_0(const struct rp_saving *saving)
 {
-    bool is_new = rp_checkpoint_dir_is_new(engine->saving.checkpoints);
+    bool is_new = rp_checkpoint_dir_is_new(saving->checkpoints);
     rp_log_event(
         RP_EVENT_started_at_row_0,
         "no checkpoint in %s%s: starting at row 0; if this run has been trained before, stop it "
         "now: is the file system of that directory mounted? (`resume: required` refuses such a "
         "start)",
-        engine->config->checkpoint_dir, is_new ? ", which was made just now" : "");
+        saving->config->checkpoint_dir, is_new ? ", which was made just now" : "");
 }
 
 /* Use the newest of the copies, where the directory has no checkpoint but its copies do: the
  * directory was lost, a run that began at row 0 would lose all progress, and its checkpoints would
  * replace the copies. */
-static int open_copy(struct rp_engine *engine, struct rp_checkpoint **out, struct rp_error *error)
+static int open_copy(struct rp_saving *saving, struct rp_checkpoint **out, struct rp_error *error)
 {
-    const char *copies = engine->config->checkpoint_copy_dir;
+    const char *copies = saving->config->checkpoint_copy_dir;
     int code = copies ? rp_checkpoint_newest(out, copies, true, error) : 0;
     if (code == 1) {
         rp_log_event(RP_EVENT_resumed_from_copy,
                      "no checkpoint in %s: going on from its copies in %s",
-                     engine->config->checkpoint_dir, copies);
-        rp_recorder_warn_of_copies(engine->saving.recorder, rp_checkpoint_info(*out)->next_row);
+                     saving->config->checkpoint_dir, copies);
+        rp_recorder_warn_of_copies(saving->recorder, rp_checkpoint_info(*out)->next_row);
     }
     return code;
 }
@@ -234,7 +233,7 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
     if (has_own)
         engine->saving.saved_row = rp_checkpoint_info(*out)->next_row;
     if (code == 0)
-        code = open_copy(engine, out, error);
+        code = open_copy(&engine->saving, out, error);
     if (code == 0 && engine->config->resume == RP_RESUME_REQUIRED)
         return fail_required(engine, "has no checkpoint", error);
     if (has_own || code == 0) {
@@ -243,7 +242,7 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
         code = checked < 0 ? checked : code;
     }
     if (code == 0)
-        warn_of_row_0(engine);
+        warn_of_row_0(&engine->saving);
     return code < 0 ? code : 0;
 }
 
@@ -256,14 +255,13 @@ static bool has_other_epochs(const struct rp_engine *engine, const void *token, 
 
 /* Where only the weights are refused, the next command shows what they would do. Without the names
  * for it the hint is that of the comparison. */
-static void hint_at_preview(const struct rp_engine *engine, const char *file, const void *token,
+static void hint_at_preview(const struct rp_stream *stream, const char *file, const void *token,
                             size_t bytes, struct rp_error *error)
 {
-    const char *config = engine->config->path;
+    const char *config = stream->config->path;
     char hint[sizeof error->hint];
-    bool is_file = config && strcmp(config, engine->config->called) == 0; /* and no memfd */
-    if (!error || !file || !is_file ||
-        rp_plan_resume(engine->stream.plan, token, bytes, true, NULL) < 0)
+    bool is_file = config && strcmp(config, stream->config->called) == 0; /* and no memfd */
+    if (!error || !file || !is_file || rp_plan_resume(stream->plan, token, bytes, true, NULL) < 0)
         return;
     int length = snprintf(hint, sizeof hint,
                           "nothing was changed; `ringpack plan -c %s --state %s` shows the mixture "
@@ -294,9 +292,10 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
             code = rp_plan_resume(engine->stream.plan, token, bytes, true, error);
         *reweighted |= has_other_epochs(engine, token, bytes);
         if (code == -RP_E_MISMATCH && !engine->stream.accepts_weights)
-            hint_at_preview(
-                engine, checkpoint ? rp_checkpoint_path(checkpoint) : engine->options->state_path,
-                token, bytes, error);
+            hint_at_preview(&engine->stream,
+                            checkpoint ? rp_checkpoint_path(checkpoint)
+                                       : engine->options->state_path,
+                            token, bytes, error);
         if (code < 0 && checkpoint)
             return rp_fail_context(error, code, "%s", rp_checkpoint_path(checkpoint));
         if (code < 0)
@@ -342,11 +341,11 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
     if (code >= 0 && checkpoint) {
         engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));
         if (!reweighted) /* rows of other weights or epochs hold other documents */
-            code = load_contents(engine, checkpoint, error);
+            code = load_contents(&engine->stream, checkpoint, error);
         rp_log_event(RP_EVENT_resumed, "resuming from %s: row %" PRIu64 "%s",
                      rp_checkpoint_path(checkpoint), engine->stream.start_row,
                      engine->stream.contents ? ", with contents" : "");
-        tell_changes(engine, checkpoint);
+        tell_changes(&engine->stream, checkpoint);
     }
     return code;
 }
@@ -358,7 +357,8 @@ static void know_start_state(struct rp_engine *engine)
     void *token = rp_calloc(1, engine->stream.start_bytes);
     if (token)
         memcpy(token, engine->stream.start_state, engine->stream.start_bytes);
-    rp_engine_know_saved(engine, token, engine->stream.start_bytes, engine->saving.started_from);
+    rp_saving_know_saved(&engine->saving, token, engine->stream.start_bytes,
+                         engine->saving.started_from);
 }
 
 static int finish_trial(void *checkpoints, struct rp_error *error)
@@ -394,7 +394,7 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0)
         code = rp_stream_docs_per_row(&docs_per_row, engine->config, engine->stream.corpus, error);
     if (code >= 0)
-        code = open_plans(engine, &docs_per_row, error);
+        code = open_plans(&engine->stream, &docs_per_row, error);
     if (code >= 0) {
         warn_of_weights(engine->config, engine->stream.corpus);
         warn_of_docs_per_row(engine->config, &docs_per_row);
@@ -412,12 +412,12 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     return code;
 }
 
-int rp_engine_settle_start(struct rp_engine *engine, struct rp_error *error)
+int rp_saving_settle_start(struct rp_saving *saving, struct rp_error *error)
 {
-    if (!engine->saving.checkpoints)
+    if (!saving->checkpoints)
         return 0;
-    int code = rp_checkpoint_dir_finish_trial(engine->saving.checkpoints, error);
-    return code < 0 ? code
-                    : rp_recorder_begin(engine->saving.recorder, engine->saving.checkpoints,
-                                        engine->saving.saved_row, error);
+    int code = rp_checkpoint_dir_finish_trial(saving->checkpoints, error);
+    return code < 0
+               ? code
+               : rp_recorder_begin(saving->recorder, saving->checkpoints, saving->saved_row, error);
 }

@@ -102,7 +102,7 @@ static void a_disk_that_hangs_at_the_end_gets_nothing_more(void **state)
 {
     (void)state;
     begin();
-    rp_engine_journal_finish_start(&engine);
+    rp_saving_journal_finish_start(&engine.saving);
     assert_int_equal(entries, 1);
     rp_engine_journal_rollback(&engine, 7);
     wait_for(&hangs);

@@ -129,12 +129,12 @@ static void wait_until_others_are_skipped(void)
     assert_int_equal(rp_ring_attach_trainer(&world.rings[WAITS], 0, SLOTS, &error), 0);
     rp_seat_transition(&world.seats[WAITS], RP_SEAT_ATTACH);
     world.now_ns = SECOND;
-    rp_engine_skip_absent(&world.engine); /* the wait begins */
+    rp_delivery_skip_absent(&world.engine.delivery); /* the wait begins */
     world.now_ns += SKIP_ABSENT_AFTER_NS - 1;
-    rp_engine_skip_absent(&world.engine);
+    rp_delivery_skip_absent(&world.engine.delivery);
     assert_int_equal(skipped_seats(), 0);
     world.now_ns++;
-    rp_engine_skip_absent(&world.engine);
+    rp_delivery_skip_absent(&world.engine.delivery);
     assert_int_equal(skipped_seats(), RINGS - 1);
 }
 
@@ -151,7 +151,7 @@ static void each_skipped_seat_is_named_once(void **state)
     (void)state;
     hear_log();
     wait_until_others_are_skipped();
-    rp_engine_skip_absent(&world.engine);
+    rp_delivery_skip_absent(&world.engine.delivery);
     const char *text = log_heard();
     const char *words = " has not attached and other trainers wait: they continue without it";
     assert_int_equal(count_in(text, words), RINGS - 1);
