@@ -79,11 +79,11 @@ static int check_number(const char *what, uint64_t engines, uint64_t trainers,
 }
 
 /* No contract has the files of the corpus, because the same corpus may be in others. */
-static int check_files(const struct rp_engine *engine, const struct rp_contract *expected,
+static int check_files(const struct rp_stream *stream, const struct rp_contract *expected,
                        struct rp_error *error)
 {
     struct rp_field field;
-    const char *files = engine->stream.corpus_files;
+    const char *files = stream->corpus_files;
     if (!rp_record_find(&expected->stream, "corpus_files", &field) || !*files ||
         (field.value_bytes == strlen(files) && !memcmp(field.value, files, field.value_bytes)))
         return 0;
@@ -96,13 +96,13 @@ static int check_files(const struct rp_engine *engine, const struct rp_contract 
 
 /* After the state token a trainer sends the contract that it has or, when it attaches for the first
  * time, the fields that it expects. */
-static int check_contract(const struct rp_engine *engine, const struct rp_request *request,
+static int check_contract(const struct rp_stream *stream, const struct rp_request *request,
                           const uint8_t *body, struct rp_error *error)
 {
     const char *text = (const char *)body + request->state_bytes;
     bool expects = request->expects != 0;
     const struct rp_contract_sides sides = {expects ? RP_AT_ATTACH : RP_AT_REATTACH, "the trainer",
-                                            "the engine", engine->config->weight_unit};
+                                            "the engine", stream->config->weight_unit};
     struct rp_contract had;
     struct rp_error damage;
     if (request->contract_bytes == 0 || (expects && RP_DEFECT(trust_description)))
@@ -111,8 +111,8 @@ static int check_contract(const struct rp_engine *engine, const struct rp_reques
         return rp_fail(error, -RP_E_PROTOCOL,
                        "use the client library and the program of one release",
                        "the trainer's contract: %s", damage.message);
-    int code = rp_contract_compare(&had, &engine->stream.contract, &sides, error);
-    return code == 0 && expects ? check_files(engine, &had, error) : code;
+    int code = rp_contract_compare(&had, &stream->contract, &sides, error);
+    return code == 0 && expects ? check_files(stream, &had, error) : code;
 }
 
 static int check_attach(struct rp_engine *engine, const struct rp_request *request,
@@ -299,7 +299,8 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
     int code = place_trainer(engine, &placed, token, &seat, &batch, &error);
     bool is_far = code == -EINPROGRESS;
     if (is_far)
-        code = rp_engine_postpone(engine, connection, request, token, engine->stream.far, &error);
+        code = rp_engine_postpone(&engine->peers, connection, request, token, engine->stream.far,
+                                  &error);
     if (code < 0)
         refuse(engine, connection, &error);
     else if (!is_far)
@@ -325,7 +326,7 @@ void rp_engine_retry_placing(struct rp_engine *engine)
 }
 
 /* Is the request of this protocol version and for this run? */
-static int check_header(const struct rp_engine *engine, const struct rp_request *request,
+static int check_header(const struct rp_config *config, const struct rp_request *request,
                         struct rp_error *error)
 {
     if (request->abi_version != RP_ABI_VERSION)
@@ -333,11 +334,11 @@ static int check_header(const struct rp_engine *engine, const struct rp_request 
                        "use the client library and the program of one release",
                        "shared-memory version: the engine has %u, the trainer %u", RP_ABI_VERSION,
                        request->abi_version);
-    if (strncmp(request->run, engine->config->run, sizeof request->run) != 0)
+    if (strncmp(request->run, config->run, sizeof request->run) != 0)
         return rp_fail(error, -RP_E_MISMATCH,
                        "its socket was moved or linked to another name: remove that name",
                        "run %.64s: the engine behind its name serves run %s", request->run,
-                       engine->config->run);
+                       config->run);
     return 0;
 }
 
@@ -365,11 +366,11 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
 {
     struct rp_error error = {0};
     char *text = NULL;
-    int code = check_header(engine, request, &error);
+    int code = check_header(engine->config, request, &error);
     if (code >= 0)
         code = check_kind(engine, request, body_bytes, &error);
     if (code >= 0 && request->kind == RP_REQUEST_ATTACH)
-        code = check_contract(engine, request, body, &error);
+        code = check_contract(&engine->stream, request, body, &error);
     if (code >= 0 && request->kind == RP_REQUEST_LOCATE)
         code = rp_stream_locate(&engine->stream, body, body_bytes, &text, &error);
     if (code < 0) {

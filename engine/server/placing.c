@@ -11,7 +11,7 @@
 
 #define PLACINGS_MAX 64u /* each keeps two state tokens */
 
-int rp_engine_postpone(struct rp_engine *engine, struct rp_connection *connection,
+int rp_engine_postpone(struct rp_peers *peers, struct rp_connection *connection,
                        const struct rp_request *request, const void *token, struct rp_far_row *far,
                        struct rp_error *error)
 {
@@ -21,7 +21,7 @@ int rp_engine_postpone(struct rp_engine *engine, struct rp_connection *connectio
         RP_ASSERT(far == &connection->placing->far);
         return 0;
     }
-    if (engine->peers.placing_count == PLACINGS_MAX)
+    if (peers->placing_count == PLACINGS_MAX)
         return rp_fail(error, -RP_E_BUSY, "try again later, or bring a state token",
                        "%u trainers wait for rows that are far from the engine's row",
                        PLACINGS_MAX);
@@ -34,7 +34,7 @@ int rp_engine_postpone(struct rp_engine *engine, struct rp_connection *connectio
         memcpy(placing->token, token, request->state_bytes);
     *far = (struct rp_far_row){0};
     connection->placing = placing;
-    engine->peers.placing_count++;
+    peers->placing_count++;
     return 0;
 }
 

@@ -161,12 +161,12 @@ static bool is_fresh(const struct rp_engine *engine)
     return engine->options->fresh || engine->config->resume == RP_RESUME_FRESH;
 }
 
-static int fail_required(const struct rp_engine *engine, const char *what, struct rp_error *error)
+static int fail_required(const struct rp_config *config, const char *what, struct rp_error *error)
 {
     return rp_fail(error, -RP_E_EMPTY,
                    "mount or bring back what belongs there; a run that is to begin anew is started "
                    "once with `--resume auto`",
-                   "resume: required, and %s %s", engine->config->checkpoint_dir, what);
+                   "resume: required, and %s %s", config->checkpoint_dir, what);
 }
 
 int rp_engine_check_resume(const struct rp_engine *engine, struct rp_error *error)
@@ -179,7 +179,7 @@ int rp_engine_check_resume(const struct rp_engine *engine, struct rp_error *erro
     struct stat info;
     if (is_required && !config->checkpoint_copy_dir && stat(config->checkpoint_dir, &info) < 0 &&
         errno == ENOENT)
-        return fail_required(engine, "does not exist", error);
+        return fail_required(engine->config, "does not exist", error);
     return 0;
 }
 
@@ -235,7 +235,7 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
     if (code == 0)
         code = open_copy(&engine->saving, out, error);
     if (code == 0 && engine->config->resume == RP_RESUME_REQUIRED)
-        return fail_required(engine, "has no checkpoint", error);
+        return fail_required(engine->config, "has no checkpoint", error);
     if (has_own || code == 0) {
         int checked = rp_recorder_check(engine->saving.recorder, engine->saving.checkpoints,
                                         engine->saving.saved_row, has_own, error);
@@ -246,11 +246,11 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
     return code < 0 ? code : 0;
 }
 
-static bool has_other_epochs(const struct rp_engine *engine, const void *token, size_t bytes)
+static bool has_other_epochs(const struct rp_config *config, const void *token, size_t bytes)
 {
     struct rp_state_info info;
     return rp_state_info(token, bytes, &info, NULL) == 0 &&
-           info.config.num_epochs != engine->config->num_epochs;
+           info.config.num_epochs != config->num_epochs;
 }
 
 /* Where only the weights are refused, the next command shows what they would do. Without the names
@@ -290,7 +290,7 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
         *reweighted = code == -RP_E_MISMATCH && engine->stream.accepts_weights;
         if (*reweighted)
             code = rp_plan_resume(engine->stream.plan, token, bytes, true, error);
-        *reweighted |= has_other_epochs(engine, token, bytes);
+        *reweighted |= has_other_epochs(engine->config, token, bytes);
         if (code == -RP_E_MISMATCH && !engine->stream.accepts_weights)
             hint_at_preview(&engine->stream,
                             checkpoint ? rp_checkpoint_path(checkpoint)
