@@ -153,7 +153,7 @@ void rp_flow_release_hold(struct rp_flow *flow)
     if (flow->running) {
         rp_a64_store_release(&flow->arena.words->retired, flow->deliver.next_ticket);
         rp_event_signal(&flow->arena.words->retired_event);
-        (void)rp_deliver_poll_space(&flow->deliver);
+        (void)rp_deliver_free_slots(&flow->deliver);
     }
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
         if (flow->catch_up[r])
@@ -221,7 +221,7 @@ struct rp_oldest_ticket rp_flow_oldest_ticket(const struct rp_flow *flow, uint32
         oldest.full_ring = oldest.full_ring == RP_NO_RING ? RP_NO_RING : ring;
         return oldest;
     }
-    if (!flow->running || d->ended)
+    if (!flow->running || d->phase == RP_STREAM_ENDED)
         return oldest;
     uint64_t number = d->next_ticket;
     const struct rp_ticket *ticket = rp_arena_ticket(&flow->arena, number);
