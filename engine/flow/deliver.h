@@ -96,7 +96,7 @@ struct rp_deliver {
     uint64_t batches, rows, tokens;        /* published since open */
 };
 
-/* ---- by the engine's thread, which has the turn unless it is parked ---------------------------- */
+/* ---- by the engine's thread, which has the turn unless it is parked -------------------------- */
 
 /** One step of the engine; see rp_flow_deliver. */
 RP_MUST_CHECK int rp_deliver_step(struct rp_deliver *deliver, struct rp_error *error);
@@ -113,7 +113,7 @@ bool rp_deliver_is_consumed(const struct rp_deliver *deliver, uint64_t batch);
  * moved. */
 bool rp_deliver_free_slots(struct rp_deliver *deliver);
 
-/* ---- by packer threads ------------------------------------------------------------------------ */
+/* ---- by packer threads ----------------------------------------------------------------------- */
 
 /** Deliver, if the turn is free. */
 void rp_deliver_as_packer(struct rp_deliver *deliver, enum rp_turn_reason reason);
