@@ -483,7 +483,6 @@ int rp_dispatch_start(struct rp_dispatch *d, struct rp_error *error)
     int failed = rp_thread_start(&d->thread, dispatch_main, d);
     if (failed)
         return rp_fail(error, -failed, NULL, "cannot start the planning thread");
-    (void)pthread_setname_np(d->thread, "plan");
     d->started = true;
     return 0;
 }

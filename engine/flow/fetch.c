@@ -293,7 +293,6 @@ int rp_fetcher_start(struct rp_fetcher *f, struct rp_error *error)
     int failed = rp_thread_start(&f->thread, fetch_main, f);
     if (failed)
         return rp_fail(error, -failed, NULL, "cannot start reader thread %u", f->index);
-    (void)pthread_setname_np(f->thread, "read");
     f->started = true;
     while (rp_a32_load_acquire(&f->opened) == 0) { /* PAIRS fetcher-opened */
         uint32_t epoch = rp_event_prepare(&f->opened_event);

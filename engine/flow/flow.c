@@ -66,24 +66,12 @@ int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t 
 static void drop_catch_up(struct rp_flow *flow, uint32_t ring)
 {
     struct rp_flow *catch_up = flow->catch_up[ring];
-    struct rp_flow_counts counts, *sum = &flow->caught_up;
     if (!catch_up)
         return;
     rp_flow_stop(catch_up); /* checks its files */
     if (flow->caught_up_error.code == 0)
         (void)!rp_looks_result(&catch_up->looks, &flow->caught_up_error);
-    rp_flow_counts(catch_up, &counts);
-    sum->batches += counts.batches;
-    sum->rows += counts.rows;
-    sum->tokens += counts.tokens;
-    sum->reads += counts.reads;
-    sum->read_bytes += counts.read_bytes;
-    sum->short_reads += counts.short_reads;
-    sum->read_retries += counts.read_retries;
-    sum->taken_bytes += counts.taken_bytes;
-    sum->unverified_bytes += counts.unverified_bytes;
-    sum->buffered_bytes += counts.buffered_bytes;
-    sum->direct_bytes += counts.direct_bytes;
+    rp_flow_add_counts(catch_up, &flow->caught_up);
     rp_flow_close(catch_up);
     flow->catch_up[ring] = NULL;
 }
