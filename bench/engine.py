@@ -181,7 +181,7 @@ class Bench:
     def trainer(self, *options):
         """`ringpack attach`; yields what to call for its report, with seconds to wait for it at
         most (subprocess.TimeoutExpired)."""
-        command = [self.program, "attach", "bench", "--run-dir", self.run_dir, "--json", *options]
+        command = [self.program, "read", "bench", "--run-dir", self.run_dir, "--json", *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)
         try:

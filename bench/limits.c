@@ -14,7 +14,7 @@
  *              the profile (loop.h); `slots` batches are filled in turn (1: it stays in the cache)
  *     slices   pack, for so long as standard input says (slice.h)
  *     concat   the same with packing: concat
- *     digest   pack, not timed, with the digest that `ringpack attach --digest` prints
+ *     digest   pack, not timed, with the digest that `ringpack read --digest` prints
  *     seek     plan up to `row`, then write the state token to the file `state`
  *
  * It is compiled for this very machine. */
