@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ringpack serve, attach and stat: what they refuse, what they warn of, and what a failure leaves.
+# ringpack serve, read and stat: what they refuse, what they warn of, and what a failure leaves.
 source "${0%/*}/kit.sh"
 
 engine=
@@ -124,23 +124,23 @@ serve --sources a,b --num-epochs endless --dp-world-size 2 --io auto
 ! grep -qE "holds 0 MB|corpus' 0 MB" said || fail "$(grep io_reason said)"
 
 # Without the other rank nothing comes; the command that it says shows why, wherever the socket is.
-"$ringpack" read cli --run-dir run --batches 1000000 >attach.log 2>&1 &
+"$ringpack" read cli --run-dir run --batches 1000000 >read.log 2>&1 &
 trainer=$!
 "$ringpack" read cli --run-dir run --rank 1 --batches 1 >/dev/null
-wait_for grep -q 'no batch for' attach.log
-eval "$(sed -n 's/^.*`ringpack \(stat [^`]*\)`.*$/"$ringpack" \1/p' attach.log)" >said ||
-    fail "what attach says to type: $(cat attach.log)"
+wait_for grep -q 'no batch for' read.log
+eval "$(sed -n 's/^.*`ringpack \(stat [^`]*\)`.*$/"$ringpack" \1/p' read.log)" >said ||
+    fail "what read says to type: $(cat read.log)"
 grep -q '"holds"' said || fail "stat: $(cat said)"
 kill "$trainer"
-wait "$trainer" || fail "attach, interrupted, ended with status $?: $(cat attach.log)"
+wait "$trainer" || fail "read, interrupted, ended with status $?: $(cat read.log)"
 stop
 
 # A wait for an engine is told, and ends at a signal: else it would go on for an hour.
 for signal in INT TERM; do
     "${as_in_a_terminal[@]}" "$ringpack" read nobody --run-dir run --timeout 3600 \
-        >attach.log 2>&1 &
+        >read.log 2>&1 &
     trainer=$!
-    wait_for grep -q 'not attached to run `nobody` for 5 s.*ringpack ps' attach.log
+    wait_for grep -q 'not attached to run `nobody` for 5 s.*ringpack ps' read.log
     kill -$signal "$trainer"
     status=0
     wait "$trainer" || status=$?
@@ -162,4 +162,4 @@ grep -q 'checkpoint not saved.*another ringpack writes here now' serve.log ||
 words='stopped (signal) at row 3; not saved: .*another ringpack writes here now'
 grep -q "$words; newest checkpoint checkpoint-[0-9]*[^ ]*, row 2\$" said ||
     fail "a stop whose save failed: $(cat said)"
-echo "serve, attach and stat: as expected"
+echo "serve, read and stat: as expected"

@@ -18,7 +18,7 @@ helps() {
     cmp -s shown help || wrong "$2 $3: another text than that of --help"
 }
 
-# mistaken PROGRAM PATTERN WORDS...: status 2, and on stderr a message that fits, and the next command
+# mistaken PROGRAM PATTERN WORDS...: status 2, and on stderr a message and the next command
 mistaken() {
     local program=$1 pattern=$2 status=0 lines
     shift 2
@@ -73,7 +73,8 @@ breaks() { # WORDS SCRIPT: what is found, and the program that does it
     grep -q -e "$1" wrong || fail "expected to find: $1; found: $(cat wrong)"
 }
 all_verbs=$verbs verbs='plan stat'
-breaks 'plan -h: printed to stderr' '[ "$*" = "plan -h" ] && exec "$real" "$@" >&2; exec "$real" "$@"'
+breaks 'plan -h: printed to stderr' \
+    '[ "$*" = "plan -h" ] && exec "$real" "$@" >&2; exec "$real" "$@"'
 breaks 'stat -h: status 2' '[ "$*" = "stat -h" ] && exit 2; exec "$real" "$@"'
 breaks 'more than a screen' '"$real" "$@"; code=$?; [ $code = 2 ] || seq 50; exit $code'
 breaks 'lists the keys' '"$real" "$@" || exit; echo "  --seq-len=N  tokens of a row"'

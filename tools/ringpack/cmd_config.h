@@ -11,10 +11,6 @@
 /** Parse the command line into `arguments`, finish the config, run. Returns the exit status. */
 int rp_cmd_config_run(const struct rp_verb *verb, void *arguments, int argc, char **argv);
 
-/** Read a config: a YAML file, or the config that a checkpoint keeps. */
-RP_MUST_CHECK int rp_cmd_config_read_file(struct rp_config *config, const char *path,
-                                          struct rp_error *error);
-
 /** Read the file and apply the options. */
 RP_MUST_CHECK int rp_cmd_config_read(struct rp_cmd_line *arguments, struct rp_error *error);
 

@@ -6,8 +6,27 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cmd_config.h"
+#include "checkpoint/checkpoint.h"
 #include "shm/run_dir.h"
+
+static int read_kept(struct rp_config *config, const char *path, struct rp_error *error)
+{
+    struct rp_checkpoint *checkpoint;
+    size_t bytes;
+    int code = rp_checkpoint_open(&checkpoint, path, error);
+    if (code < 0)
+        return code;
+    const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONFIG, &bytes);
+    code = rp_config_read_kept(config, text ? text : "", bytes, path, error);
+    rp_checkpoint_close(checkpoint);
+    return code;
+}
+
+int rp_cmd_config_read_file(struct rp_config *config, const char *path, struct rp_error *error)
+{
+    return rp_checkpoint_is_file(path) ? read_kept(config, path, error)
+                                       : rp_config_read(config, path, error);
+}
 
 int rp_cmd_run_of(const char *config_path, struct rp_run_of *of, struct rp_error *error)
 {

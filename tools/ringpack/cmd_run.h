@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_run.h — the run that a word or a config names. */
+/* cmd_run.h — config files, and the run that a word or a config names. */
 #ifndef RP_TOOLS_CMD_RUN_H
 #define RP_TOOLS_CMD_RUN_H
 
 #include <stdbool.h>
 
 #include "base/fail.h"
+#include "config/config.h"
+
+/** Read a config: a YAML file, or the config that a checkpoint keeps. */
+RP_MUST_CHECK int rp_cmd_config_read_file(struct rp_config *config, const char *path,
+                                          struct rp_error *error);
 
 /** True if a word names no file, and may name a run. */
 bool rp_cmd_is_run(const char *word);

@@ -26,7 +26,7 @@ struct arguments {
     struct rp_cmd_line config;
     double seconds;
     uint64_t step_ms;
-    bool hot, cold, checkpoint, step_given, json, verbose;
+    bool hot, cold, limits, checkpoint, step_given, json, verbose;
 };
 
 static bool take_seconds(const char *text, void *place)
@@ -44,6 +44,8 @@ static const struct rp_option own_options[] = {
     {RP_FLAG("hot", struct arguments, hot), .help = "only with the corpus in the page cache"},
     {RP_FLAG("cold", struct arguments, cold),
      .help = "only with the corpus dropped from the page cache"},
+    {RP_FLAG("limits", struct arguments, limits),
+     .help = "measure the limits of the machine only: no engine is started"},
     {RP_FLAG("checkpoint", struct arguments, checkpoint),
      .help = "measure saves instead: their parts, the pauses of trainers, and their cost by "
              "interval"},
@@ -61,8 +63,8 @@ static int check(void *argument)
     const struct arguments *a = argument;
     if (a->step_given && !a->checkpoint)
         return rp_cmd_misuse("bench", "--step-ms needs --checkpoint");
-    if (a->checkpoint && (a->hot || a->cold))
-        return rp_cmd_misuse("bench", "--hot and --cold cannot be used with --checkpoint");
+    if (a->checkpoint && (a->hot || a->cold || a->limits))
+        return rp_cmd_misuse("bench", "--hot, --cold and --limits exclude --checkpoint");
     return RP_EXIT_FINE;
 }
 
@@ -111,30 +113,38 @@ static int measure_limits(struct rp_bench *bench, bool hot, bool cold, struct rp
     return code;
 }
 
-/* Reads of a store are not measured alone: they would be paid for twice. */
-static int measure_store(struct rp_bench *bench, struct rp_error *error)
+/* Returns 0 also after an interrupt, because measurements are reported. */
+static int measure_run(struct rp_bench *bench, int which, struct rp_error *error)
 {
-    int code = measure_limits(bench, false, false, error);
-    if (code >= 0 && !rp_interrupted())
-        code = rp_bench_measure_run(bench, &bench->runs[RP_BENCH_STORE], error);
+    int code = rp_interrupted() ? 0 : rp_bench_measure_run(bench, &bench->runs[which], error);
     return rp_interrupted() ? 0 : code;
 }
 
-/* Returns 0 also after an interrupt, because measurements are reported. */
-static int measure(struct rp_bench *bench, bool hot, bool cold, struct rp_error *error)
+static int measure(const struct arguments *arguments, struct rp_bench *bench, bool hot, bool cold,
+                   struct rp_error *error)
 {
     bool fits = bench->bytes < rp_memory_available().bytes / 2;
     if (hot && !fits)
         bench->runs[RP_BENCH_HOT].skipped = "the corpus does not fit into half of the memory";
     hot = hot && fits;
     int code = measure_limits(bench, hot, cold, error);
-    if (code >= 0 && hot && !rp_interrupted())
-        code = rp_bench_measure_run(bench, &bench->runs[RP_BENCH_HOT], error);
+    if (code < 0 || arguments->limits)
+        return rp_interrupted() ? 0 : code;
+    if (hot)
+        code = measure_run(bench, RP_BENCH_HOT, error);
     if (code >= 0 && cold && !rp_interrupted())
         code = rp_bench_cool(bench, error);
-    if (code >= 0 && cold && !rp_interrupted())
-        code = rp_bench_measure_run(bench, &bench->runs[RP_BENCH_COLD], error);
+    if (code >= 0 && cold)
+        code = measure_run(bench, RP_BENCH_COLD, error);
     return rp_interrupted() ? 0 : code;
+}
+
+/* Plain reads of a store are not measured: they would be paid for twice. */
+static int measure_store(const struct arguments *arguments, struct rp_bench *bench,
+                         struct rp_error *error)
+{
+    int code = measure_limits(bench, false, false, error);
+    return code < 0 || arguments->limits ? code : measure_run(bench, RP_BENCH_STORE, error);
 }
 
 /* With no save at all, an interrupt has ended it too early. */
@@ -157,8 +167,9 @@ static int bench_speed(const struct arguments *arguments, struct rp_bench *bench
     const struct rp_shard *object = find_object(bench->corpus);
     int code = check_files(arguments, object, error);
     if (code >= 0)
-        code = object ? measure_store(bench, error)
-                      : measure(bench, both || arguments->hot, both || arguments->cold, error);
+        code = object ? measure_store(arguments, bench, error)
+                      : measure(arguments, bench, both || arguments->hot, both || arguments->cold,
+                                error);
     if (code >= 0 && arguments->json)
         rp_bench_print_json(bench);
     else if (code >= 0)

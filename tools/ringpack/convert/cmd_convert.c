@@ -89,9 +89,8 @@ static const struct rp_option own_options[] = {
          "EOS 256. Text needs it; files of text and JSONL become bytes without."},
     {RP_TEXT("column", "NAME", struct arguments, options.column),
      .help = "the column of ids, text or messages",
-     .more =
-         "Default: input_ids, tokens, the only column of integer lists, or text; without a `text`, before the lists, "
-         "`prompt` with `completion`, or `messages`."},
+     .more = "Default: input_ids, tokens, the only column of integer lists, or text; without a "
+             "`text`, before the lists, `prompt` with `completion`, or `messages`."},
     {RP_TAKE("as", "FORM", struct arguments, inputs.as, take_form),
      .expected = "a form, for instance jsonl",
      .help = "form of the inputs (default: by their names)"},
@@ -102,9 +101,8 @@ static const struct rp_option own_options[] = {
      .more = "In columns of bytes (mds, litdata, tfrecord) or in bare records (arrayrecord)."},
     {RP_COUNT("vocab-size", "N", struct arguments, options.vocab_size),
      .help = "refuse ids that are not below N",
-     .more =
-         "The vocabulary of the tokenizer that made the ids. From 65500 on they become i32 (default: the largest id decides, for forms other than "
-         "text and jsonl)."},
+     .more = "The vocabulary of the tokenizer that made the ids. From 65500 on they become i32 "
+             "(default: the largest id decides, for forms other than text and jsonl)."},
     {RP_TEXT("eos", "ID|TOKEN", struct arguments, options.tokenizer.eos),
      .help = "the token that ends a document",
      .more = "Default: that of the tokenizer. Rows of ids need it, or --no-append-eos."},

@@ -14,6 +14,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "cmd_run.h"
 #include "cmd.h"
 #include "explain/origin.h"
 #include "ringpack/client.h"
