@@ -20,7 +20,7 @@
 #define STATE_BYTES 16384u /* room that a state token takes in a batch slot, roughly */
 
 struct arguments {
-    struct rp_cmd_line config;
+    struct rp_cmd_line line;
     bool json;
 };
 
@@ -166,7 +166,7 @@ static json_t *finding_json(const char *name, const struct rp_doctor_finding *fi
 static int examine(void *argument, const struct rp_config *config)
 {
     const struct arguments *arguments = argument;
-    struct rp_doctor_needs needs = needs_of(config, describes_run(&arguments->config));
+    struct rp_doctor_needs needs = needs_of(config, describes_run(&arguments->line));
     unsigned counts[RP_ARRAY_COUNT(state_names)] = {0};
     json_t *list = json_array();
     for (size_t i = 0; i < rp_doctor_check_count; i++) {

@@ -31,7 +31,7 @@
 #define BUCKETS 26 /* of rows by documents: bucket b has b significant bits, seq_len <= 2^24 */
 
 struct arguments {
-    struct rp_cmd_line config;
+    struct rp_cmd_line line;
     uint64_t rows; /* --rows; 0 = not given */
     bool landmarks, json;
     const char *svg;   /* NULL = no picture */

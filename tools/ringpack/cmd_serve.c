@@ -23,7 +23,7 @@
 #include "server/server.h"
 
 struct arguments {
-    struct rp_cmd_line config;
+    struct rp_cmd_line line;
     const char *state_path;
     struct rp_start_step start;
     bool fresh, accept_weights, is_private;
@@ -111,15 +111,15 @@ static int serve(void *argument, const struct rp_config *config)
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
-static int finish(struct rp_cmd_line *config)
+static int finish(struct rp_cmd_line *line)
 {
-    const struct arguments *arguments = (const struct arguments *)config;
+    const struct arguments *arguments = (const struct arguments *)line;
     struct rp_error error = {0};
-    int code = rp_cmd_config_read(config, &error);
+    int code = rp_cmd_config_read(line, &error);
     if (code == 0 && arguments->is_private)
-        code = rp_config_make_private(config->config, &error);
+        code = rp_config_make_private(line->config, &error);
     if (code == 0)
-        code = rp_config_finish(config->config, &error);
+        code = rp_config_finish(line->config, &error);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 

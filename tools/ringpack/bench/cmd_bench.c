@@ -23,7 +23,7 @@
 #define STEP_MS_MAX 60000u
 
 struct arguments {
-    struct rp_cmd_line config;
+    struct rp_cmd_line line;
     double seconds;
     uint64_t step_ms;
     bool hot, cold, limits, checkpoint, step_given, json, verbose;
@@ -183,7 +183,7 @@ static int bench(void *argument, const struct rp_config *config)
     struct rp_error error = {0};
     struct rp_corpus *corpus = NULL;
     struct rp_bench bench = {
-        .arguments = &arguments->config,
+        .arguments = &arguments->line,
         .config = config,
         .seconds = arguments->seconds,
         .cores = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN),

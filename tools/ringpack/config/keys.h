@@ -12,7 +12,7 @@
 #define RP_KEYS_VALUE_BYTES 4608
 
 struct rp_keys_arguments {
-    struct rp_cmd_line config;
+    struct rp_cmd_line line;
     const char **words; /* of the command line, after the action */
     size_t word_count;
     const char *output; /* -o */

@@ -30,24 +30,24 @@ static int read_config(struct rp_cmd_line *arguments)
 static int run(void *input, const struct rp_config *config)
 {
     struct rp_keys_arguments *arguments = input;
-    (void)config; /* the same as arguments->config.config */
-    const char *action = arguments->config.words[0];
-    arguments->words = arguments->config.words + 1;
-    arguments->word_count = arguments->config.count - 1;
+    (void)config; /* the same as arguments->line.config */
+    const char *action = arguments->line.words[0];
+    arguments->words = arguments->line.words + 1;
+    arguments->word_count = arguments->line.count - 1;
     if (!strcmp(action, "keys"))
         return rp_keys_list(arguments);
     if (!strcmp(action, "show"))
-        return rp_keys_show(arguments, arguments->config.config);
+        return rp_keys_show(arguments, arguments->line.config);
     if (!strcmp(action, "check"))
-        return rp_keys_check(arguments, arguments->config.config);
+        return rp_keys_check(arguments, arguments->line.config);
     if (!strcmp(action, "diff"))
         return rp_keys_diff(arguments);
     if (!strcmp(action, "init"))
-        return rp_keys_init(arguments, arguments->config.config);
+        return rp_keys_init(arguments, arguments->line.config);
     if (!strcmp(action, "stream"))
-        return rp_keys_stream(arguments, arguments->config.config);
+        return rp_keys_stream(arguments, arguments->line.config);
     if (!strcmp(action, "contract"))
-        return rp_keys_contract(arguments, arguments->config.config);
+        return rp_keys_contract(arguments, arguments->line.config);
     return rp_cmd_misuse("config", "expected " ACTIONS ", found `%s`", action);
 }
 

@@ -71,8 +71,8 @@ static int take_checkpoint(struct rp_origin *origin, struct rp_error *error)
         return code;
     const void *token = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
     code = take_token(origin, token, bytes, error);
-    if (code == 0 && !origin->config.path)
-        code = rp_cmd_config_read_file(origin->config.config, rp_checkpoint_path(checkpoint),
+    if (code == 0 && !origin->line.path)
+        code = rp_cmd_config_read_file(origin->line.config, rp_checkpoint_path(checkpoint),
                                        error);
     else if (code == 0)
         note_kept_steps(origin, rp_checkpoint_path(checkpoint));
@@ -85,7 +85,7 @@ static int take_path(struct rp_origin *origin, struct rp_error *error)
 {
     if (!rp_cmd_is_state(origin->path))
         return take_checkpoint(origin, error);
-    if (!origin->config.path && !rp_cmd_config_given(&origin->config, "sources"))
+    if (!origin->line.path && !rp_cmd_config_given(&origin->line, "sources"))
         return rp_fail(error, -RP_E_USAGE, "give it: `-c CONFIG`",
                        "%s is a state token, which has no config", origin->path);
     return take_state_file(origin, error);
@@ -107,7 +107,7 @@ static int take_word(struct rp_origin *origin, const char *run_dir, struct rp_er
 {
     struct stat info;
     const char *word = origin->path;
-    if (!origin->config.path && rp_cmd_is_run(word)) {
+    if (!origin->line.path && rp_cmd_is_run(word)) {
         int code = rp_origin_of_engine(origin, word, run_dir, error);
         return code != -RP_E_GONE
                    ? code

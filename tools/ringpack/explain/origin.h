@@ -11,7 +11,7 @@
 
 /* The arguments of a verb about a stream begin with this. */
 struct rp_origin {
-    struct rp_cmd_line config;
+    struct rp_cmd_line line;
     const char *path;  /* the word: a checkpoint, a directory of them, a state token, or NULL */
     uint64_t base_row; /* --base-row */
     bool base_row_given;

@@ -19,7 +19,7 @@
 #define ROWS_STANDARD 16384u
 
 struct arguments {
-    struct rp_cmd_line config;
+    struct rp_cmd_line line;
     struct rp_verify verify;
     bool json;
 };
@@ -184,7 +184,7 @@ static int verify(void *argument, const struct rp_config *config)
     struct arguments *arguments = argument;
     struct rp_error error = {0};
     struct rp_verify *v = &arguments->verify;
-    v->arguments = &arguments->config;
+    v->arguments = &arguments->line;
     v->config = config;
     while (v->seed == 0)
         if (getrandom(&v->seed, 4, 0) != 4) /* short enough to be typed */
