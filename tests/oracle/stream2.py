@@ -51,6 +51,10 @@ class Plan:
     def window_end(self):
         return self.first + len(self.window)
 
+    def state_names(self):
+        """Names of sources by number, of all that join in the calendar, too."""
+        return list(self.calendar.numbers)
+
     def limits_at(self, q):
         """In force at row q."""
         own = self.calendar.in_force(q).limits

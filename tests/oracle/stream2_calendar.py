@@ -249,11 +249,6 @@ class Calendar:
         }
         return apportion({j: x[j] for j in sorted(x) if x[j] > 0})
 
-    def shares(self, q, exhausted):
-        """`exhausted`: numbers of the exhausted sources that have `continue`."""
-        active = {j: s for j, s in self.nominal_shares(q).items() if j not in exhausted}
-        return apportion(active) if active else {}
-
     # ---- 9.5 and 14: texts
 
     def by_number(self, values):

@@ -5,7 +5,7 @@ choice of a source, the next item, and the actions at a boundary."""
 from collections import namedtuple
 
 import plan_digest
-from stream2_calendar import REBUILD
+from stream2_calendar import REBUILD, apportion
 
 COUNTS = (
     "documents passed_over empty tokens_read truncated dropped left_out emitted padding placed"
@@ -70,6 +70,7 @@ class Feed:
         )  # fmt: skip
         self.k = calendar.stream.get("group", 1)
         self.D = self.now.max_docs_per_row // self.k  # D' of section 7
+        self.nominal = calendar.nominal_shares(self.q)
         self.none_left = False  # next_item() gave none in this row
 
     # ---- 9.2 What happens at a boundary
@@ -201,7 +202,8 @@ class Feed:
             and self.exhausted(j)
             and self.on_exhausted(j) == "continue"
         ]
-        return self.calendar.shares(self.q, waits)
+        active = {j: nominal for j, nominal in self.nominal.items() if j not in waits}
+        return apportion(active) if active else {}
 
     def choose(self, s):
         c = {j: self.state.sources[j].credit for j in s}

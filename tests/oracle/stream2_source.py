@@ -16,6 +16,7 @@ from stream import hi, lo, permute, philox4x32
 
 TOO_LONG = {"drop": 1, "truncate": 2, "error": 3}
 DROP_UNTRAINED = {"none": 0, "document": 1, "fragment": 2}
+ORDERS = {}  # a cache of order(), not state
 BUILT_IN = ("length", "shard", "document", "fraction")
 
 # ---- 4. Selection: expressions -------------------------------------------------------------------
@@ -123,7 +124,6 @@ class Source:
             text: Expression(text)
             for text in [*self.repeat.values(), *filter(None, [entry.get("select")])]
         }
-        self.orders = {}  # a cache, not state: (e, r, n) to the order
 
     def documents_now(self):
         """The documents that the index has in the range of the source."""
@@ -158,9 +158,10 @@ class Source:
 
     def order(self, e, r, n):
         """The items of pass r of epoch e, which has n documents, by position."""
-        if (e, r, n) not in self.orders:
-            self.orders[e, r, n] = self.make_order(e, r, n)
-        return self.orders[e, r, n]
+        key = (self.seed, self.name, self.shuffle, self.B, self.V, self.k, e, r, n)
+        if key not in ORDERS:
+            ORDERS[key] = self.make_order(e, r, n)
+        return ORDERS[key]
 
     def make_order(self, e, r, n):
         if n % self.k != 0 or n == 0:
