@@ -4,12 +4,12 @@ rows in the order in which they are delivered.
 
 Written from that page alone, to be compared with it section by section: the same names, lists and
 min/max instead of clever structures. It is slow on purpose. The other sections are in
-stream2_source.py (2, 3, 4, 11), stream2_calendar.py (1, 6.1, 9, 14), stream2_planner.py (5, 6, 9.2),
-stream2_packing.py (7), stream2_deal.py (8) and stream2_state.py (12, 15).
+stream2_source.py (2, 3, 4, 11), stream2_calendar.py (1, 6.1, 9, 14), stream2_planner.py (5, 6.2,
+6.3, 9.2), stream2_packing.py (7), stream2_deal.py (8) and stream2_state.py (10.3, 12, 15).
 
 A stream is a dict: "seed", "shuffle", "block_documents", "window_blocks", "group", "long_doc",
-"bos_id", "eos_id", "label_across_cuts", "sources", "stages", and optionally "records", "skip" (row
-numbers) and "end" (the row at which the last stage ends).
+"bos_id", "eos_id", "label_across_cuts", "sources", "stages", and optionally "records" and "skip"
+(row numbers).
 """
 
 import copy
@@ -67,7 +67,7 @@ class Plan:
         deal = self.calendar.in_force(self.first).deal
         ends = [self.first + (1 if deal is None else deal["window"])]
         ends += [row for row in self.calendar.rows() if row > self.first]
-        return min([*ends, self.stream["end"]] if "end" in self.stream else ends)
+        return min(ends)
 
     def plan_row(self, state):
         """The state after the next planned row, and its fragments. At the end: the same state."""
@@ -106,7 +106,7 @@ class Plan:
 
     def row(self):
         """The next row, or None at the end."""
-        if not self.window and self.next_row != self.stream.get("end"):
+        if not self.window:
             self.plan_window()
         if not self.window:
             return None

@@ -55,7 +55,7 @@ def resolve_stage(stage, first):
     stage = dict(stage)
     if first:
         stage = {**DEFAULTS, **stage}
-        if "ramp" in stage:
+        if stage.get("ramp", 0) > 0:
             raise ValueError("a ramp at stage 0")
     if stage.get("packing") == "concat":
         stage.update(window=0, fill="pad", spread=0)
@@ -126,6 +126,7 @@ class Calendar:
         self.sources = {entry["name"]: Source(stream, entry) for entry in stream["sources"]}
         self.declared = [resolve_stage(stage, i == 0) for i, stage in enumerate(stream["stages"])]
         rows = [stage["from"] for stage in self.declared]
+        self.check_packings()
         if rows[0] != 0 or rows != sorted(set(rows)):
             raise ValueError("stages do not ascend from row 0: %s" % rows)
         self.records = [dict(record) for record in begun]
@@ -138,6 +139,19 @@ class Calendar:
                 self.make_record(ahead[q])
             self.join(q)
         self.check_ramps()
+
+    def check_packings(self):
+        """The stage after `concat` sets the parameters that it has not."""
+        window = 0
+        for stage in self.declared:
+            window = stage.get("window", window)
+            if stage.get("packing", "concat") != "concat":
+                if window == 0 or (leaves_concat(self.declared, stage) and "fill" not in stage):
+                    raise ValueError("row %d: window or fill is missing" % stage["from"])
+                if leaves_concat(self.declared, stage):
+                    stage.setdefault("spread", 64)
+            if stage.get("seq_len", 2**24) < self.stream.get("group", 1):
+                raise ValueError("row %d: a row has no room for a group" % stage["from"])
 
     @staticmethod
     def is_begun(row, position):
@@ -180,7 +194,7 @@ class Calendar:
         for name in self.sources:
             if name in set_weights and name not in self.numbers:
                 documents[name] = self.sources[name].documents_now()
-        documents |= stage.get("documents", {}) | record.get("documents", {})
+        documents |= record.get("documents", {}) | stage.get("documents", {})
         if documents:
             record["documents"] = documents
         if len(record) > 1:
@@ -302,6 +316,12 @@ class Calendar:
             room -= len(entry)
         text = "".join(entries).encode()
         return text + bytes(-len(text) % 8)
+
+
+def leaves_concat(declared, stage):
+    """Whether the packing before this stage is `concat`."""
+    before = [s["packing"] for s in declared if s["from"] < stage["from"] and "packing" in s]
+    return bool(before) and before[-1] == "concat"
 
 
 def deal_text(deal):

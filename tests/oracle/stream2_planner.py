@@ -58,7 +58,8 @@ class State:
 
 
 class Feed:
-    """Gives the pieces of planned row q, and changes `state`. `limits`: by name, in place of the calendar's."""
+    """Gives the pieces of planned row q, and changes `state`. `limits`: by name, in place of those
+    of the calendar."""
 
     def __init__(self, calendar, state, limits=None):
         self.calendar, self.state, self.q = calendar, state, state.rows

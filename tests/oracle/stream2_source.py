@@ -241,9 +241,10 @@ class Source:
                 text += "%s %s\n" % (head, " ".join(words_of(expression)))
                 names |= self.parsed[expression].names
         for name in sorted(names - set(BUILT_IN)):
-            roots = [
-                root for last, root in self.entry["columns"][name].get("roots", []) if last <= n
-            ]
+            # (documents before the segment, root) of each segment
+            prefix = self.first + n
+            roots = self.entry["columns"][name].get("roots", [])
+            roots = [root for before, root in roots if before < prefix]
             text += "column %s %s\n" % (name, "".join("%032x" % root for root in roots))
         return xxhash.xxh3_64_intdigest(text.encode())
 

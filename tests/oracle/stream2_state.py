@@ -178,7 +178,7 @@ class Token:
         self.seed, self.g, self.p, self.e = h[3:7]
         state = self.state = State()
         state.rows, state.digest = self.p, h[7:9]
-        self.chain_a, self.skips = h[9:11], h[13:15]
+        self.chain_a, self.chain_b, self.skips = h[9:11], h[11:13], h[13:15]
         state.count = dict(zip(COUNTS, h[17:27]))
         state.pool_row, state.X, state.stopped = h[27], h[36], bool(h[59])
         self.fixed = [self.seed, *h[31:33], h[35], *h[37:39], h[55], h[58], h[60]]
@@ -251,7 +251,8 @@ def check_sources(token, calendar):
             raise ValueError("%s: %d documents of %d" % (own.name, have, was["documents"]))
         full = source.fingerprint("full", own.n)
         found = (source.fingerprint("sampled", own.n), full, source.selection(own.n))
-        for name, expected, value in zip(("sampled", "full", "selection"), was["fingerprints"], found):
+        names = ("sampled", "full", "selection")
+        for name, expected, value in zip(names, was["fingerprints"], found):
             if expected != value and not (name == "full" and 0 in (expected, value)):
                 raise ValueError("%s: %s differs" % (own.name, name))
         if have > was["documents"]:
@@ -273,10 +274,16 @@ def resume(stream, data, records=(), weights=None, grow=True):
         raise ValueError("begun stages differ")
     if hash_of_skips(stream.get("skip", []), token.g) != token.skips:  # 5
         raise ValueError("skips below row %d differ" % token.g)
+    if bare.chains(token.g)[1] != token.chain_b:
+        raise ValueError("begun records differ")
+    if token.g == 0 and ((grown and grow) or weights is not None):
+        raise ValueError("nothing is begun: start a new stream")
     made = {"from": token.e}
     if grown and grow:
         made["documents"] = grown
     if weights is not None:  # 7
+        if "weight" in bare.stage_at(token.e):
+            raise ValueError("the stage at row %d sets weights" % token.e)
         made["weight"] = reduce_weights(weights)
     ahead = [r for r in stream.get("records", []) if not Calendar.is_begun(r["from"], token.g)]
     if len(made) > 1:
