@@ -3,7 +3,7 @@
 
 
 def random_source(rng, name, k, L, plain):
-    documents = k * rng.randint(1, 10)
+    documents = k * rng.randint(3, 25)
     lengths = [rng.choice([1, 2, 3, 5, rng.randint(1, 3 * L)]) for _ in range(documents)]
     source = {"name": name, "lengths": lengths, "sampled": rng.getrandbits(64)}
     source |= {"max_epochs": rng.choice([1, 1, 2, 3]), "too_long": rng.choice(["drop", "truncate"])}
@@ -72,7 +72,7 @@ def random_stream(rng, plain=False):
     stream["stages"] = [{"from": 0, "weight": random_weights(rng, names), **first}]
     row, ramp_ends = 0, 0
     for _ in range(rng.randint(0, 3)):
-        row += rng.randint(1, 9)
+        row += rng.randint(1, 6)
         stage, changes = {"from": row}, random_parameters(rng, k, a)
         if changes["packing"] != "concat" and rng.random() < 0.7:
             stage |= changes
