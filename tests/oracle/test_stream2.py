@@ -308,3 +308,66 @@ def test_digest_is_the_same_with_deal():
 
 def test_skips_below_a_row():
     assert hash_of_skips({5, 6, 9}, 6) == hash_of_skips({5}, 100) != hash_of_skips({5, 6}, 100)
+
+
+def documents_of(rows):
+    return [f.document for row in rows for f in row.fragments]
+
+
+def test_appended_documents_join_at_the_next_epoch():
+    stages = [{"seq_len": 4, "packing": "concat"}]
+    stream = stream_of([[4, 4, 4]], [1], stages)
+    stream["sources"][0]["max_epochs"] = 0
+    plan = Plan(stream)
+    plan.row()
+    token = save_token(plan)
+    stream["sources"][0]["lengths"] += [4, 4]
+    again = resume(stream, token, plan.calendar.records)
+    assert documents_of(again.row() for _ in range(8)) == [1, 2, 0, 1, 2, 3, 4, 0]
+    assert Token(save_token(again)).state.sources[0].before == 5
+    stream["sources"][0]["lengths"] = [4, 4]
+    with pytest.raises(ValueError, match="2 documents of 3"):
+        resume(stream, token, plan.calendar.records)
+
+
+def test_an_epoch_takes_each_document_as_often_as_its_count():
+    stream = stream_of([[4] * 6], [1], [{"seq_len": 4, "packing": "concat"}], shuffle="document")
+    more = {"columns": {"score": {"values": [1, 4, 3, 5, 0, 2]}}, "select": "score >= 2"}
+    more |= {"name": "web", "repeat": {2: "score >= 4", 3: "score >= 5"}}
+    stream["sources"][0] |= more
+    stream["stages"][0]["weight"] = {"web": 1}
+    rows, _, _, plan = plan_of(stream)
+    assert documents_of(rows) == [3, 2, 1, 5, 3, 1, 3]
+    assert plan.state.count["passed_over"] == 2 + 4 + 2  # the attempt at row 7 changes nothing
+
+
+def test_a_limit_takes_whole_items_and_is_raised_before_it_is_reached():
+    deal = {"window": 4, "step": 2, "tier": 1, "K": 4}
+    stages = [{"seq_len": 4, "packing": "concat", "deal": deal}]
+    stream = stream_of([[3] * 20], [1], stages)
+    stream["sources"][0]["max_tokens"] = 25
+    rows, tokens, _, plan = plan_of(stream)
+    assert plan.state.sources[0].t == 27 and len(rows) == 7
+    raised = copy.deepcopy(stream)
+    raised["sources"][0]["max_tokens"] = 40
+    again = resume(raised, tokens[2], plan.calendar.records)
+    assert save_token(again) == tokens[2]
+    assert [again.row(), again.row()] == rows[2:4]
+    while again.row() is not None:
+        pass
+    assert again.state.sources[0].t == 42
+    for g in (5, 7):  # the limit is reached in the window of row 4
+        with pytest.raises(ValueError, match="limit|window"):
+            resume(raised, tokens[g], plan.calendar.records)
+
+
+def test_other_weights_are_a_record_after_the_window():
+    deal = {"window": 4, "step": 2, "tier": 1, "K": 4}
+    stream = stream_of([[4] * 9, [4] * 9], [1, 1], [{"seq_len": 4, "packing": "concat"}])
+    stream["stages"][0]["deal"] = deal
+    rows, tokens, _, plan = plan_of(stream)
+    again = resume(stream, tokens[2], plan.calendar.records, weights={"0": 3, "1": 0})
+    found = [again.row() for _ in range(8)]
+    assert found[:2] == rows[2:4]
+    assert {f.source for row in found[2:] for f in row.fragments} == {0}
+    assert again.calendar.record_at(4) == {"from": 4, "weight": {"0": 1}}
