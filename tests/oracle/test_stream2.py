@@ -8,6 +8,7 @@ import random
 import pytest
 from stream2 import Plan
 from stream2_calendar import Calendar, compile_rows
+from stream2_contract import identity, stream_contract
 from stream2_deal import cost_of_row, deal_rows
 from stream2_planner import NoRow
 from stream2_random import random_stream
@@ -371,3 +372,24 @@ def test_other_weights_are_a_record_after_the_window():
     assert found[:2] == rows[2:4]
     assert {f.source for row in found[2:] for f in row.fragments} == {0}
     assert again.calendar.record_at(4) == {"from": 4, "weight": {"0": 1}}
+
+
+def test_identity_does_not_depend_on_the_order_of_the_config():
+    """Sources that join at different stages."""
+    stages = [{"seq_len": 4, "packing": "concat"}, {"from": 5, "weight": {"0": 1, "1": 1}}]
+    stream = stream_of([[4] * 9, [4] * 8], [1, 0], stages, skip=[3, 4, 9])
+    plan = Plan(stream)
+    turned = Plan({**stream, "sources": stream["sources"][::-1]})
+    assert stream_contract(plan) == stream_contract(turned) and identity(plan) == identity(turned)
+    lines = stream_contract(plan).splitlines()
+    skips = [line for line in lines if line.startswith("skip")]
+    assert skips == ["skip[0000]=3-5", "skip[0001]=9-10"]
+    assert [line for line in lines if line.startswith("record")] == [
+        "record[0000].documents[0000]=9",
+        "record[0000].from=0",
+        "record[0000].max_docs_per_row=4",
+        "record[0001].documents[0001]=8",
+        "record[0001].from=5",
+    ]
+    assert "stage[0001].max_epochs[0001]=1" in lines
+    assert identity(plan) != identity(Plan({**stream, "seed": 8}))
