@@ -204,6 +204,16 @@ def test_sums(case):
             delivered[names[fragment.source]] += fragment.length
 
 
+def test_planned_tokens(case):
+    """The sum of t, where `withheld` without skips is section 9.2 and what was left out."""
+    for token in plan_of({**case, "skip": []})[1]:
+        state = Token(token).state
+        count = state.count
+        lost_later = sum(own.withheld for own in state.sources) - count["left_out"]
+        lost_at_once = count["truncated"] + count["dropped"] - lost_later
+        assert sum(own.t for own in state.sources) == count["tokens_read"] - lost_at_once
+
+
 def test_rows_are_full_of_what_fits(case):
     rows, _, _, plan = plan_of(case)
     for row in rows:
