@@ -15,6 +15,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/defect.h"
 #include "base/log.h"
 #include "server/connections.h"
@@ -65,6 +66,25 @@ void rp_engine_accept(struct rp_engine *engine)
     if (engine->peers.accept_deferred && !waited)
         rp_log(RP_LOG_WARNING, "%s: new peers have to wait until a descriptor is free",
                error.message);
+}
+
+void rp_engine_look_after_names(struct rp_engine *engine)
+{
+    struct rp_listener *listener = &engine->peers.listener;
+    if (rp_listener_check(listener, rp_now_ns()))
+        return;
+    struct rp_error error;
+    bool had_names = listener->fd >= 0;
+    rp_engine_accept(engine);
+    if (rp_listener_renew(listener, &error) == 0) {
+        (void)rp_loop_watch(&engine->loop, listener->fd, RP_WATCH_LISTENER, 0);
+        rp_log(RP_LOG_WARNING, "the socket of run %s had been removed; there is a new one in %s",
+               listener->run, listener->path);
+    } else if (had_names) { /* said once, tried again every second */
+        rp_log(RP_LOG_WARNING,
+               "the socket of run %s was removed, and nobody can attach: %s; trying again",
+               listener->run, error.message);
+    }
 }
 
 static void close_descriptor(struct rp_connection *connection)

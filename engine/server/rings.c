@@ -115,13 +115,6 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     return 0;
 }
 
-uint64_t rp_engine_tail_if_rebuilt(const struct rp_ring *ring, uint32_t replica, uint64_t batch)
-{
-    uint64_t position = rp_seat_lowest_position(ring, replica, batch);
-    bool has_it = position - ring->release <= ring->tail - ring->release; /* differences wrap */
-    return has_it ? ring->tail : position;
-}
-
 uint64_t rp_delivery_lowest_tail(const struct rp_delivery *delivery)
 {
     uint64_t lowest = UINT64_MAX;

@@ -30,9 +30,6 @@ RP_MUST_CHECK int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring
 void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct rp_ring *fresh);
 /** The lowest position of all seats of the ring if `replica` were at `batch`. */
 uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
-/** The tail of the ring if it were rebuilt with seat `replica`, or all of them, at `batch`: as now
- * or, if the ring does not have the lowest position of all seats, that position. */
-uint64_t rp_engine_tail_if_rebuilt(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
 /** The batch at which the flow has to start: the first one that some ring lacks. */
 uint64_t rp_delivery_lowest_tail(const struct rp_delivery *delivery);
 /** Start the flow at the lowest tail of all rings, where the probe must be. */

@@ -6,10 +6,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/last_look.h"
+#include "server/save.h"
 #include "server/seats.h"
 #include "server/shutdown.h"
 
-#define ABSENT_WAIT_MINUTES 10u /* enough for a long step, or to start a rank by hand */
+#define FAILED_WAIT_NS 10000000000u /* as long as a trainer searches for its engine by default */
+#define ABSENT_WAIT_MINUTES 10u     /* enough for a long step, or to start a rank by hand */
 
 void rp_engine_begin_stop(struct rp_engine *engine, enum rp_shutdown shutdown)
 {
@@ -91,15 +93,47 @@ static bool has_waited_long(struct rp_delivery *delivery, const struct rp_seat *
     return rp_now_ns() - delivery->absent_wait_ns >= ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
 }
 
-void rp_engine_stop_when_delivered(struct rp_engine *engine)
+static void stop_when_delivered(struct rp_engine *engine)
 {
     const struct rp_seat *missing;
     enum delivery delivery = delivery_of(&engine->delivery, &missing);
-    RP_ASSERT(rp_life_is_running(&engine->life));
     if (delivery == IN_USE)
         engine->delivery.absent_wait_ns = 0;
     if (delivery == IN_USE || (missing && !has_waited_long(&engine->delivery, missing)))
         return;
     rp_log_event(RP_EVENT_stream_ended, "the stream has ended and every rank has had all of it");
     rp_engine_begin_stop(engine, RP_SHUTDOWN_STREAM);
+}
+
+/* Are there batches for a consumer that is yet to attach? */
+static bool is_to_come(const struct rp_seat *seat)
+{
+    bool has_none = seat->seat_state == RP_SEAT_VACANT ||
+                    seat->seat_state == RP_SEAT_ABSENT_UNKNOWN;
+    return has_none && rp_seat_position(seat) < seat->ring->tail &&
+           !rp_ring_may_be_read(seat->ring, seat->replica);
+}
+
+/* A stream that failed in reading ahead has published batches before that. Consumers that are yet
+ * to attach may still fetch them, from memory that nobody reads; those that are attached have them
+ * mapped, and need no engine for it. */
+static bool is_awaited(const struct rp_delivery *delivery, uint64_t failed_ns)
+{
+    if (rp_now_ns() - failed_ns >= FAILED_WAIT_NS)
+        return false;
+    for (uint32_t s = 0; s < delivery->seat_count; s++)
+        if (is_to_come(&delivery->seats[s]))
+            return true;
+    return false;
+}
+
+void rp_engine_follow_life(struct rp_engine *engine)
+{
+    const struct rp_life *life = &engine->life;
+    if (rp_life_is_running(life))
+        stop_when_delivered(engine);
+    if (life->life_state == RP_LIFE_FAILED && !is_awaited(&engine->delivery, life->failed_ns))
+        rp_engine_begin_stop(engine, RP_SHUTDOWN_FAILURE);
+    if (rp_life_is_ending(life) && rp_saving_is_idle(&engine->saving))
+        rp_life_transition(&engine->life, RP_LIFE_END);
 }
