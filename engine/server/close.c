@@ -42,7 +42,7 @@ void rp_engine_close(struct rp_engine *engine)
     rp_far_row_forget(&engine->stream.planner, &engine->saving.saver.far);
     rp_far_planner_close(&engine->stream.planner);
     rp_plan_close(engine->stream.probe);
-    if (engine->saving.look == RP_LOOK_LATE)
+    if (engine->saving.validity == RP_VALIDITY_LATE)
         rp_log(RP_LOG_WARNING, "ending without waiting for the disk of the token files");
     else /* otherwise a thread hangs at that disk, and the end of the process ends it */
         close_stream(engine);

@@ -19,7 +19,7 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "server/connections.h"
-#include "server/placing.h"
+#include "server/deferred_attach.h"
 #include "server/seats.h"
 #include "server/shutdown.h"
 
@@ -121,7 +121,7 @@ void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *
 {
     if (connection->fd < 0)
         return;
-    rp_engine_forget_placing(engine, connection);
+    rp_engine_forget_deferred(engine, connection);
     close_descriptor(connection);
     if (connection->seat)
         detach(&engine->delivery, connection, false);
@@ -147,7 +147,7 @@ void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
         if (waiting)
             rp_engine_reply(engine, connection, life->code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
                             life->code, text);
-        rp_engine_forget_placing(engine, connection);
+        rp_engine_forget_deferred(engine, connection);
         if (connection->fd >= 0) /* a reply that could not be sent has closed it */
             close(connection->fd);
     }

@@ -19,7 +19,7 @@
 #include "plan/plan.h"
 #include "server/far_plan.h"
 #include "server/life.h"
-#include "server/pace.h"
+#include "server/rate_samples.h"
 #include "server/seat.h"
 #include "server/server.h"
 #include "server/wait_history.h"
@@ -28,18 +28,19 @@
 #include "shm/wait.h"
 
 struct rp_engine_journal;
-struct rp_placing;
+struct rp_deferred_attach;
 struct rp_recorder;
 
 /* A peer on the socket. */
 struct rp_connection {
-    int fd;                     /* -1 = free */
-    struct rp_seat *seat;       /* of a trainer; else NULL */
-    uint64_t first_batch;       /* of a trainer: where it attached */
-    int32_t pid;                /* as it said; for listings */
-    uint32_t pending_request;   /* enum rp_request_kind whose reply is still owed, or 0 */
-    bool waits_for_save;        /* the save under way is the one it asks for */
-    struct rp_placing *placing; /* of a trainer whose row is planned to; else NULL (placing.h) */
+    int fd;                   /* -1 = free */
+    struct rp_seat *seat;     /* of a trainer; else NULL */
+    uint64_t first_batch;     /* of a trainer: where it attached */
+    int32_t pid;              /* as it said; for listings */
+    uint32_t pending_request; /* enum rp_request_kind whose reply is still owed, or 0 */
+    bool waits_for_save;      /* the save under way is the one it asks for */
+    struct rp_deferred_attach
+        *deferred; /* of a trainer whose row is planned to; else NULL (deferred_attach.h) */
 };
 #define RP_CONNECTIONS_MAX 1024u
 
@@ -53,13 +54,13 @@ enum rp_saver_state {
     RP_SAVER_DONE     /* the thread ends: IDLE follows at once */
 };
 
-/* The result of the last check of token files without hashes (last_look.h). */
-enum rp_look {
-    RP_LOOK_NONE, /* none was asked for */
-    RP_LOOK_ASKED,
-    RP_LOOK_UNCHANGED,
-    RP_LOOK_CHANGED,
-    RP_LOOK_LATE /* the disk did not answer in time */
+/* The result of the last check of token files without hashes (revalidate.h). */
+enum rp_validity {
+    RP_VALIDITY_NONE, /* none was asked for */
+    RP_VALIDITY_ASKED,
+    RP_VALIDITY_UNCHANGED,
+    RP_VALIDITY_CHANGED,
+    RP_VALIDITY_LATE /* the disk did not answer in time */
 };
 
 /* Takes one checkpoint at a time on threads of its own: copy under a hold, and write. */
@@ -92,15 +93,18 @@ struct rp_saver {
     struct rp_content_source *sources; /* where contents lie in shared memory */
     size_t source_count;
     /* shared: contents count only if the check that is asked for after they were listed finds no
-     * change. enum rp_look. Writer: the engine; reader: a thread of the save. PAIRS saver-look */
-    struct rp_a32 look;
-    struct rp_event look_settled;
+     * change. enum rp_validity. Writer: the engine; reader: a thread of the save. PAIRS
+     * saver-validity
+     */
+    struct rp_a32 validity;
+    struct rp_event validity_settled;
     /* out: read by the engine once SAVED is reached */
     int code;
     char *path;
-    uint64_t bytes;        /* of the file that was written */
-    bool was_there;        /* the newest checkpoint is of this very state: nothing was written */
-    enum rp_look left_out; /* CHANGED, LATE: why its contents were left out; NONE: they were not */
+    uint64_t bytes; /* of the file that was written */
+    bool was_there; /* the newest checkpoint is of this very state: nothing was written */
+    enum rp_validity
+        left_out; /* CHANGED, LATE: why its contents were left out; NONE: they were not */
     struct rp_error error;
     /* out: read by the engine once DONE is reached */
     uint64_t copied_ns; /* CLOCK_MONOTONIC: the contents were copied; 0: there were none */
@@ -234,7 +238,7 @@ struct rp_peers {
     struct rp_listener listener;
     bool accept_deferred; /* a peer has connected, and no descriptor was free for it */
     struct rp_connection *connections;
-    uint32_t placing_count; /* connections that wait for a far row */
+    uint32_t deferred_count; /* connections that wait for a far row */
     struct rp_logged_refusal refusal;
 };
 
@@ -254,18 +258,18 @@ struct rp_saving {
     bool is_wanted; /* a save: it begins once none is under way */
     uint64_t next_save_step;
     struct rp_save_counts counts;
-    enum rp_look look;
-    uint64_t look_until_ns; /* while it is ASKED */
+    enum rp_validity validity;
+    uint64_t validity_until_ns; /* while it is ASKED */
 };
 
 /* What `ringpack stat` and the log tell about the recent past. */
 struct rp_watching {
     uint64_t started_ns;
-    struct rp_pace pace;
+    struct rp_rate_samples rates;
     /* Samples at which it was last checked how tokens are taken, and at which the log said it. */
-    uint64_t checked_reading_ns, logged_reading_ns;
-    uint32_t logged_reading; /* enum rp_read_way: what it said */
-    bool logged_refusal;     /* it has said that io_uring was refused to a reader */
+    uint64_t checked_mode_ns, logged_mode_ns;
+    uint32_t logged_mode; /* enum rp_read_way: what it said */
+    bool logged_refusal;  /* it has said that io_uring was refused to a reader */
     struct rp_wait_history wait_history;
 };
 

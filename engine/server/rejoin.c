@@ -31,7 +31,7 @@
 #include "plan/plan.h"
 #include "plan/trace.h"
 #include "server/journal.h"
-#include "server/placing.h"
+#include "server/deferred_attach.h"
 #include "server/probe.h"
 #include "server/rebuild.h"
 #include "server/rejoin_decide.h"

@@ -9,7 +9,7 @@
 #include "flow/catch_up.h"
 #include "server/connections.h"
 #include "server/probe.h"
-#include "server/reading.h"
+#include "server/read_mode.h"
 #include "server/rings.h"
 #include "server/save.h"
 #include "server/seats.h"

@@ -17,7 +17,7 @@
  * the position of any seat is unknown (seat.h).
  *
  * Invariant: no contents are of a token file that is known to have changed. Of files without hashes
- * that is known by a check after the contents were listed (last_look.h), which goes on while they
+ * that is known by a check after the contents were listed (revalidate.h), which goes on while they
  * are copied and written. If it finds a change, or the disk does not answer in time, the checkpoint
  * is saved without contents.
  *
@@ -34,8 +34,8 @@
 #include "base/thread.h"
 #include "server/connections.h"
 #include "server/journal.h"
-#include "server/last_look.h"
-#include "server/placing.h"
+#include "server/revalidate.h"
+#include "server/deferred_attach.h"
 #include "server/probe.h"
 #include "server/recorder.h"
 #include "server/save.h"
@@ -55,7 +55,7 @@ bool rp_engine_may_save(const struct rp_engine *engine)
 bool rp_saving_is_idle(const struct rp_saving *saving)
 {
     return !saving->is_wanted && saving->saver.state == RP_SAVER_IDLE &&
-           saving->look != RP_LOOK_ASKED;
+           saving->validity != RP_VALIDITY_ASKED;
 }
 
 /* ---- begin and end (engine's thread) --------------------------------------------------------- */
@@ -201,8 +201,8 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     if (saver->state == RP_SAVER_COPYING) {
         rp_flow_hold(engine->delivery.flow, consumed);
         rp_engine_list_contents(engine);
-        rp_a32_store_relaxed(&saver->look, RP_LOOK_ASKED);
-        rp_engine_ask_look(engine); /* not before they are listed */
+        rp_a32_store_relaxed(&saver->validity, RP_VALIDITY_ASKED);
+        rp_engine_ask_revalidation(engine); /* not before they are listed */
     }
     rp_a32_store_relaxed(&saver->reached, saver->state);
     int failed = rp_thread_start(&saver->thread, rp_saver_main, saver);
@@ -222,7 +222,7 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
 /* Why a checkpoint has no contents. */
 static const char *reason_of(const struct rp_saver *saver)
 {
-    return saver->left_out == RP_LOOK_LATE
+    return saver->left_out == RP_VALIDITY_LATE
                ? "without contents, because the disk of the token files does not answer"
                : "without contents, because a token file has changed";
 }

@@ -30,10 +30,10 @@
 #include "server/connections.h"
 #include "server/events.h"
 #include "server/journal.h"
-#include "server/last_look.h"
+#include "server/revalidate.h"
 #include "server/notify.h"
 #include "server/probe.h"
-#include "server/reading.h"
+#include "server/read_mode.h"
 #include "server/recorder.h"
 #include "server/rejoin.h"
 #include "server/rings.h"
@@ -42,7 +42,7 @@
 #include "server/server.h"
 #include "server/shutdown.h"
 #include "server/signals.h"
-#include "server/speed.h"
+#include "server/rate_samples.h"
 #include "server/start.h"
 #include "server/stat.h"
 #include "stream.h"
@@ -197,7 +197,7 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
         .other_descriptors = rp_engine_descriptors(c),
         .mask_counts = engine->stream.mask_counts,
         .truncates = c->long_doc == RP_LONG_DOC_TRUNCATE};
-    rp_engine_choose_reading(engine, &options, why);
+    rp_engine_choose_read_mode(engine, &options, why);
     if (c->packer_cpus)
         rp_log(RP_LOG_INFO, "packers: %u, chosen for %u CPU%s %s %u trainer%s", c->packers,
                c->packer_cpus, c->packer_cpus == 1 ? "" : "s",
@@ -282,7 +282,7 @@ static void serve_event(struct rp_engine *engine, const struct epoll_event *even
     case RP_WATCH_PLANNER:
         drain(engine->stream.planner.done_fd);
         rp_far_planner_continue(&engine->stream.planner);
-        rp_engine_retry_placing(engine);
+        rp_engine_retry_deferred(engine);
         break;
     case RP_WATCH_CONNECTION:
         if (engine->peers.connections[index].fd >= 0)
@@ -306,8 +306,8 @@ static void poll_events(struct rp_engine *engine, int timeout_ms)
     if (engine->peers.accept_deferred)
         rp_engine_accept(engine);
     rp_engine_look_after_names(engine);
-    rp_engine_note_pace(engine);
-    rp_engine_note_reading(engine);
+    rp_engine_sample_rates(engine);
+    rp_engine_note_read_mode(engine);
 }
 
 /* A checkpoint every so many steps, counted in what trainers consumed. */
@@ -370,7 +370,7 @@ static void fail_when_changed(struct rp_engine *engine)
 {
     int code = rp_life_has_failed(&engine->life) ? 0 : rp_mapped_lost(engine->life.error);
     if (code == 0)
-        code = rp_engine_follow_look(engine);
+        code = rp_engine_follow_revalidation(engine);
     if (code < 0)
         rp_engine_fail(engine, code);
 }
@@ -398,8 +398,8 @@ static void run(void *argument)
             idle = 0;
         else
             wait_for_events(engine, &idle);
-        if (engine->peers.placing_count && !rp_life_is_running(&engine->life))
-            rp_engine_retry_placing(engine);
+        if (engine->peers.deferred_count && !rp_life_is_running(&engine->life))
+            rp_engine_retry_deferred(engine);
         rp_engine_follow_life(engine);
     }
     stop_rings(&engine->delivery);

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "server/last_look.h"
+#include "server/revalidate.h"
 #include "server/save.h"
 #include "server/seats.h"
 #include "server/shutdown.h"
@@ -20,7 +20,7 @@ void rp_engine_begin_stop(struct rp_engine *engine, enum rp_shutdown shutdown)
     rp_life_transition(&engine->life, RP_LIFE_STOP);
     engine->saving.is_wanted = engine->saving.checkpoints != NULL;
     if (!rp_life_has_failed(&engine->life))
-        rp_engine_ask_look(engine);
+        rp_engine_ask_revalidation(engine);
 }
 
 void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES])

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "server/caching.h"
 #include "server/seats.h"
-#include "server/reading.h"
-#include "server/speed.h"
+#include "server/read_mode.h"
+#include "server/rate_samples.h"
 #include "server/stat.h"
 #include "server/stat_parts.h"
 #include "stream.h"
@@ -118,7 +118,7 @@ char *rp_engine_stat(struct rp_engine *engine)
     json_t *own = counts_object(engine, &counts);
     (void)json_object_update(object, own);
     json_decref(own);
-    rp_stat_add_reading(object, engine, &counts);
+    rp_stat_add_read_mode(object, engine, &counts);
     rp_stat_add_speed(object, engine, &counts);
     rp_stat_add_phase(object, &engine->life);
     rp_stat_add_saves(object, engine);

@@ -14,7 +14,7 @@
 #include "plan/ledger.h"
 #include "server/probe.h"
 #include "server/seats.h"
-#include "server/speed.h"
+#include "server/rate_samples.h"
 
 static void set_count(json_t *object, const char *key, uint64_t value)
 {
@@ -61,15 +61,15 @@ void rp_stat_add_progress(json_t *object, const struct rp_engine *engine)
 
 /* Of a counter since the start, in the last minute and in the last second. */
 static void add_speeds(json_t *object, const struct rp_engine *engine, const char *const keys[3],
-                       enum rp_pace_counter counter, double all, double scale)
+                       enum rp_rate_counter counter, double all, double scale)
 {
     static const uint64_t windows_ns[] = {UINT64_C(60000000000), UINT64_C(1000000000)};
-    struct rp_pace_sample now = rp_delivery_pace_sample(&engine->delivery);
+    struct rp_rate_sample now = rp_delivery_sample(&engine->delivery);
     double seconds = rp_stat_seconds(now.at_ns - engine->watching.started_ns);
     set_real(object, keys[0], seconds > 0 ? all * scale / seconds : 0.0);
     for (int i = 0; i < 2; i++)
         set_real(object, keys[1 + i],
-                 scale * rp_pace_speed(&engine->watching.pace, &now, counter, windows_ns[i]));
+                 scale * rp_rate_of(&engine->watching.rates, &now, counter, windows_ns[i]));
 }
 
 void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
@@ -84,10 +84,10 @@ void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
     uint64_t start = (engine->stream.start_row - engine->delivery.base_row) /
                      engine->delivery.batch_rows;
     uint64_t consumed = rp_max_u64(rp_delivery_consumed(&engine->delivery), start) - start;
-    add_speeds(object, engine, tokens, RP_PACE_TOKENS, (double)counts->tokens, 1);
-    add_speeds(object, engine, steps, RP_PACE_BATCHES, (double)consumed,
+    add_speeds(object, engine, tokens, RP_RATE_TOKENS, (double)counts->tokens, 1);
+    add_speeds(object, engine, steps, RP_RATE_BATCHES, (double)consumed,
                1 / (double)engine->delivery.micro_batches);
-    add_speeds(object, engine, bytes, RP_PACE_READ_BYTES, (double)counts->read_bytes, 1);
+    add_speeds(object, engine, bytes, RP_RATE_READ_BYTES, (double)counts->read_bytes, 1);
 }
 
 /* ---- saves ----------------------------------------------------------------------------------- */

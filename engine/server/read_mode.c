@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See reading.h. */
-#include "server/reading.h"
+#include "server/read_mode.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "flow/cached.h"
 #include "flow/residency.h"
 #include "io/io.h"
-#include "server/speed.h"
+#include "server/rate_samples.h"
 
 #define OF_LATE_NS UINT64_C(10000000000)
 #define LOG_NS UINT64_C(10000000000) /* from one line to the next at least */
@@ -49,8 +49,8 @@ static void log_choice(const struct rp_delivery *delivery, bool has_files,
         rp_log(RP_LOG_INFO, "%s", why);
 }
 
-void rp_engine_choose_reading(struct rp_engine *engine, struct rp_flow_options *options,
-                              const char *why)
+void rp_engine_choose_read_mode(struct rp_engine *engine, struct rp_flow_options *options,
+                                const char *why)
 {
     uint64_t file_bytes = rp_corpus_file_bytes(engine->stream.corpus);
     choose(engine, file_bytes, options);
@@ -66,11 +66,11 @@ struct speeds {
 
 static struct speeds speeds_of_late(const struct rp_engine *engine)
 {
-    struct rp_pace_sample now = rp_delivery_pace_sample(&engine->delivery);
-    const struct rp_pace *pace = &engine->watching.pace;
-    struct speeds s = {.all = rp_pace_speed(pace, &now, RP_PACE_TAKEN_BYTES, OF_LATE_NS)};
-    double buffered = rp_pace_speed(pace, &now, RP_PACE_BUFFERED_BYTES, OF_LATE_NS);
-    double direct = rp_pace_speed(pace, &now, RP_PACE_DIRECT_BYTES, OF_LATE_NS);
+    struct rp_rate_sample now = rp_delivery_sample(&engine->delivery);
+    const struct rp_rate_samples *rates = &engine->watching.rates;
+    struct speeds s = {.all = rp_rate_of(rates, &now, RP_RATE_TAKEN_BYTES, OF_LATE_NS)};
+    double buffered = rp_rate_of(rates, &now, RP_RATE_BUFFERED_BYTES, OF_LATE_NS);
+    double direct = rp_rate_of(rates, &now, RP_RATE_DIRECT_BYTES, OF_LATE_NS);
     s.of[RP_READ_BUFFERED] = buffered;
     s.of[RP_READ_DIRECT] = direct;
     s.of[RP_READ_MAPPED] = s.all > buffered + direct ? s.all - buffered - direct : 0;
@@ -141,7 +141,7 @@ void rp_engine_note_readers(struct rp_engine *engine)
            readers.why->hint);
 }
 
-void rp_engine_note_reading(struct rp_engine *engine)
+void rp_engine_note_read_mode(struct rp_engine *engine)
 {
     const char *const words[] = {
         [RP_READ_BUFFERED] = engine->delivery.io.method == rp_io_objects()
@@ -150,27 +150,27 @@ void rp_engine_note_reading(struct rp_engine *engine)
         [RP_READ_DIRECT] = "read past the page cache",
         [RP_READ_MAPPED] = "taken from mapped files",
     };
-    uint64_t now = rp_pace_last_ns(&engine->watching.pace);
-    if (now == engine->watching.checked_reading_ns ||
+    uint64_t now = rp_rate_last_ns(&engine->watching.rates);
+    if (now == engine->watching.checked_mode_ns ||
         !rp_flow_page_cache(engine->delivery.flow).is_watched)
         return;
-    if (engine->watching.checked_reading_ns == 0) /* the start has said it */
-        engine->watching.logged_reading = first_way(&engine->delivery);
-    engine->watching.checked_reading_ns = now;
+    if (engine->watching.checked_mode_ns == 0) /* the start has said it */
+        engine->watching.logged_mode = first_way(&engine->delivery);
+    engine->watching.checked_mode_ns = now;
     struct speeds speeds = speeds_of_late(engine);
     enum rp_read_way way = main_way(&engine->delivery, &speeds);
-    if (way == engine->watching.logged_reading ||
-        (engine->watching.logged_reading_ns && now - engine->watching.logged_reading_ns < LOG_NS))
+    if (way == engine->watching.logged_mode ||
+        (engine->watching.logged_mode_ns && now - engine->watching.logged_mode_ns < LOG_NS))
         return;
     char why[160];
     explain(&engine->delivery, why, sizeof why);
     rp_log(RP_LOG_INFO, "most tokens are %s now: %s", words[way], why);
-    engine->watching.logged_reading = way;
-    engine->watching.logged_reading_ns = now;
+    engine->watching.logged_mode = way;
+    engine->watching.logged_mode_ns = now;
 }
 
-void rp_stat_add_reading(json_t *object, const struct rp_engine *engine,
-                         const struct rp_flow_counts *counts)
+void rp_stat_add_read_mode(json_t *object, const struct rp_engine *engine,
+                           const struct rp_flow_counts *counts)
 {
     static const char *const keys[] = {
         [RP_READ_BUFFERED] = "buffered_share",
