@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 #include "flow/prefill.h"
+#include "server/stat.h"
 #include "stream.h"
 
 /* The shards as objects of the cache, which does not use those that are files. */
@@ -118,5 +119,5 @@ void rp_delivery_add_cache(json_t *object, const struct rp_delivery *delivery)
                   {"cache_failures", c.failures}};
     json_object_set_new(object, "cache_dir", json_string(rp_cache_place(delivery->cache)));
     for (size_t i = 0; i < RP_ARRAY_COUNT(counts); i++)
-        json_object_set_new(object, counts[i].key, json_integer((json_int_t)counts[i].value));
+        rp_stat_set_count(object, counts[i].key, counts[i].value);
 }

@@ -78,14 +78,23 @@ void rp_life_transition(struct rp_life *life, enum rp_life_event event);
 /** The event FAIL: the engine returns `code`, which *life->error explains. */
 void rp_life_fail(struct rp_life *life, int code);
 
-/** Serves trainers, and nothing has ended that yet. */
-bool rp_life_is_running(const struct rp_life *life);
-bool rp_life_has_failed(const struct rp_life *life);
+static inline bool rp_life_is_running(const struct rp_life *life)
+{
+    return life->life_state == RP_LIFE_RUNNING;
+}
+static inline bool rp_life_has_failed(const struct rp_life *life)
+{
+    return life->life_state == RP_LIFE_FAILED || life->life_state == RP_LIFE_STOPPING_FAILED ||
+           life->life_state == RP_LIFE_DONE_FAILED;
+}
 /** Takes its last checkpoint, or has ended. */
-bool rp_life_is_ending(const struct rp_life *life);
-/** The loop has ended. */
-bool rp_life_is_done(const struct rp_life *life);
-/** "running", "failed" or "stopping", for `ringpack stat`. */
-const char *rp_life_phase(const struct rp_life *life);
+static inline bool rp_life_is_ending(const struct rp_life *life)
+{
+    return life->life_state >= RP_LIFE_STOPPING;
+}
+static inline bool rp_life_is_done(const struct rp_life *life)
+{
+    return life->life_state >= RP_LIFE_DONE;
+}
 
 #endif

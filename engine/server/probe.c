@@ -124,13 +124,20 @@ int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *toke
     return code < 0 ? code : seek_probe(&engine->stream, row, error);
 }
 
-int rp_stream_keep_state(struct rp_stream *stream, uint64_t row, const void *state, size_t bytes,
-                         struct rp_error *error)
+static int make_kept(struct rp_stream *stream, struct rp_error *error)
 {
     if (!stream->kept_state)
         stream->kept_state = rp_calloc(1, stream->state_bytes_max);
-    if (!stream->kept_state)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
+    return stream->kept_state ? 0
+                              : rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
+}
+
+int rp_stream_keep_state(struct rp_stream *stream, uint64_t row, const void *state, size_t bytes,
+                         struct rp_error *error)
+{
+    int code = make_kept(stream, error);
+    if (code < 0)
+        return code;
     RP_ASSERT(bytes <= stream->state_bytes_max);
     memcpy(stream->kept_state, state, bytes);
     stream->kept_bytes = bytes;
@@ -140,13 +147,19 @@ int rp_stream_keep_state(struct rp_stream *stream, uint64_t row, const void *sta
 
 int rp_stream_keep_probe_state(struct rp_stream *stream, struct rp_error *error)
 {
-    void *state = rp_calloc(1, stream->state_bytes_max);
-    if (!state)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
-    size_t bytes = rp_plan_save(stream->probe, state);
-    int code = rp_stream_keep_state(stream, rp_plan_row(stream->probe), state, bytes, error);
-    free(state);
-    return code;
+    int code = make_kept(stream, error);
+    if (code < 0)
+        return code;
+    stream->kept_bytes = rp_plan_save(stream->probe, stream->kept_state);
+    stream->kept_row = rp_plan_row(stream->probe);
+    return 0;
+}
+
+int rp_engine_load_plans(struct rp_plan *plan, struct rp_plan *scout, const void *state,
+                         size_t bytes, struct rp_error *error)
+{
+    int code = rp_plan_load(plan, state, bytes, false, error);
+    return code < 0 || !scout ? code : rp_plan_load(scout, state, bytes, false, error);
 }
 
 int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_error *error)

@@ -10,6 +10,7 @@
 #include "flow/residency.h"
 #include "io/io.h"
 #include "server/rate_samples.h"
+#include "server/stat.h"
 
 #define OF_LATE_NS UINT64_C(10000000000)
 #define LOG_NS UINT64_C(10000000000) /* from one line to the next at least */
@@ -195,9 +196,9 @@ void rp_stat_add_read_mode(json_t *object, const struct rp_engine *engine,
                             speeds.all > 0 ? json_real(speeds.of[way] / speeds.all) : json_null());
     uint64_t read = counts->buffered_bytes + counts->direct_bytes;
     uint64_t mapped = counts->taken_bytes > read ? counts->taken_bytes - read : 0;
-    json_object_set_new(object, "mapped_bytes", json_integer((json_int_t)mapped));
-    json_object_set_new(object, "buffered_bytes", json_integer((json_int_t)counts->buffered_bytes));
-    json_object_set_new(object, "direct_bytes", json_integer((json_int_t)counts->direct_bytes));
+    rp_stat_set_count(object, "mapped_bytes", mapped);
+    rp_stat_set_count(object, "buffered_bytes", counts->buffered_bytes);
+    rp_stat_set_count(object, "direct_bytes", counts->direct_bytes);
     json_object_set_new(object, "page_cache_bytes",
                         cache.is_watched ? json_integer((json_int_t)cache.held_bytes)
                                          : json_null());

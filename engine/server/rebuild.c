@@ -275,12 +275,9 @@ static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flo
                           struct rp_error *error)
 {
     struct rp_catch_up_plans *plans = plans_for(engine, ring);
-    const void *state = engine->stream.kept_state;
-    size_t bytes = engine->stream.kept_bytes;
     RP_ASSERT(plans->plan && plans->ring == ring);
-    int code = rp_plan_load(plans->plan, state, bytes, false, error);
-    if (code >= 0 && plans->scout)
-        code = rp_plan_load(plans->scout, state, bytes, false, error);
+    int code = rp_engine_load_plans(plans->plan, plans->scout, engine->stream.kept_state,
+                                    engine->stream.kept_bytes, error);
     if (code < 0) {
         rp_flow_close(catch_up);
         return code;

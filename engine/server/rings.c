@@ -123,19 +123,6 @@ uint64_t rp_delivery_lowest_tail(const struct rp_delivery *delivery)
     return lowest;
 }
 
-static int load_plans(struct rp_stream *stream, struct rp_error *error)
-{
-    void *token = rp_calloc(1, stream->state_bytes_max);
-    if (!token)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
-    size_t bytes = rp_plan_save(stream->probe, token);
-    int code = rp_plan_load(stream->plan, token, bytes, false, error);
-    if (code >= 0 && stream->scout)
-        code = rp_plan_load(stream->scout, token, bytes, false, error);
-    free(token);
-    return code;
-}
-
 void rp_engine_watch_packers(struct rp_engine *engine)
 {
     for (uint32_t i = 0; i < engine->config->packers; i++) {
@@ -148,9 +135,15 @@ void rp_engine_watch_packers(struct rp_engine *engine)
 int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
 {
     RP_ASSERT(!rp_delivery_runs(&engine->delivery));
-    int code = load_plans(&engine->stream, error);
+    struct rp_stream *stream = &engine->stream;
+    void *state = rp_calloc(1, stream->state_bytes_max);
+    if (!state)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
+    size_t bytes = rp_plan_save(stream->probe, state);
+    int code = rp_engine_load_plans(stream->plan, stream->scout, state, bytes, error);
+    free(state);
     if (code >= 0)
-        code = rp_flow_start(engine->delivery.flow, engine->stream.plan, engine->stream.scout,
+        code = rp_flow_start(engine->delivery.flow, stream->plan, stream->scout,
                              engine->delivery.base_row, rp_delivery_lowest_tail(&engine->delivery),
                              engine->delivery.rings, error);
     if (code < 0)

@@ -39,7 +39,6 @@
 #include "server/probe.h"
 #include "server/recorder.h"
 #include "server/save.h"
-#include "server/save_contents.h"
 #include "server/saver.h"
 #include "server/seats.h"
 #include "server/shutdown.h"

@@ -12,7 +12,6 @@
 #include "server/read_mode.h"
 #include "server/rate_samples.h"
 #include "server/stat.h"
-#include "server/stat_parts.h"
 #include "stream.h"
 
 /* Field and value; those of single sources are left to `ringpack checkpoint show`. */
@@ -68,11 +67,10 @@ static void add_verification(json_t *object, const struct rp_stream *stream,
     json_t *sources = json_array();
     for (uint32_t s = 0; s < stream->config->source_count; s++)
         json_array_append_new(sources, source_object(stream, s));
-    json_object_set_new(object, "unverified_share", json_real(share.tokens));
-    json_object_set_new(object, "unverified_byte_share", json_real(share.bytes));
-    json_object_set_new(object, "taken_bytes", json_integer((json_int_t)counts->taken_bytes));
-    json_object_set_new(object, "unverified_bytes",
-                        json_integer((json_int_t)counts->unverified_bytes));
+    rp_stat_set_real(object, "unverified_share", share.tokens);
+    rp_stat_set_real(object, "unverified_byte_share", share.bytes);
+    rp_stat_set_count(object, "taken_bytes", counts->taken_bytes);
+    rp_stat_set_count(object, "unverified_bytes", counts->unverified_bytes);
     json_object_set_new(object, "sources", sources);
 }
 

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "server/cause.h"
 #include "server/seats.h"
-#include "server/stat_parts.h"
+#include "server/stat.h"
 
 /* A consumer may write any time into its control page. */
 static uint64_t ns_since(uint64_t begin_ns)
@@ -92,7 +92,7 @@ json_t *rp_stat_ranks(const struct rp_engine *engine)
         uint64_t behind_rows = behind * engine->config->batch_size;
         json_t *object = seat_object(engine, seat);
         json_object_set_new(object, "state", state_word(seat));
-        json_object_set_new(object, "behind_rows", json_integer((json_int_t)behind_rows));
+        rp_stat_set_count(object, "behind_rows", behind_rows);
         add_waits(object, seat);
         add_causes(object, &engine->delivery, seat);
         json_array_append_new(array, object);
@@ -106,7 +106,6 @@ void rp_stat_add_wait_history(json_t *object, const struct rp_watching *watching
     json_t *periods = json_array();
     for (uint32_t i = 0; i < history->count; i++)
         json_array_append_new(periods, seconds_by_cause(history->waited_ns[i]));
-    json_object_set_new(object, "wait_history_seconds",
-                        json_real(rp_stat_seconds(history->period_ns)));
+    rp_stat_set_real(object, "wait_history_seconds", rp_stat_seconds(history->period_ns));
     json_object_set_new(object, "wait_history", periods);
 }
