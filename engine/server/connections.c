@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connections.c — what wakes the loop, and the connections of peers.
+/* connections.c — the connections of peers.
  *
  * Invariants:
  *
@@ -12,25 +12,16 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/log.h"
 #include "server/connections.h"
+#include "server/loop.h"
 #include "server/deferred_attach.h"
 #include "server/seats.h"
 #include "server/shutdown.h"
-
-int rp_loop_watch(struct rp_loop *loop, int fd, enum rp_watch watch, uint32_t index)
-{
-    /* a peer that waits for a free descriptor, or a dead packer, must not keep the loop awake */
-    uint32_t once = watch == RP_WATCH_LISTENER || watch == RP_WATCH_PACKER ? EPOLLET : 0;
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | once,
-                                .data.u64 = (uint64_t)watch << 32 | index};
-    return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
-}
 
 void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
                      int code, const char *text)

@@ -5,8 +5,6 @@
 
 #include "server/engine.h"
 
-/** Wake the loop when fd is readable. Closing fd ends it. Returns 0 or -errno. */
-int rp_loop_watch(struct rp_loop *loop, int fd, enum rp_watch watch, uint32_t index);
 /** Accept all peers that have connected. Those for which no descriptor is free are accepted by a
  * later call. */
 void rp_engine_accept(struct rp_engine *engine);

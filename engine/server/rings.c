@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "flow/catch_up.h"
 #include "server/connections.h"
+#include "server/loop.h"
 #include "server/probe.h"
 #include "server/read_mode.h"
 #include "server/rings.h"

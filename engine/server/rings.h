@@ -20,6 +20,12 @@
 
 #include "server/engine.h"
 
+/** The shape of a batch ring, and the options of a flow, as far as config and plan decide them. */
+struct rp_geometry rp_engine_geometry(const struct rp_config *config, const struct rp_plan *plan);
+struct rp_flow_options rp_engine_flow_options(const struct rp_config *config,
+                                              const struct rp_corpus *corpus,
+                                              const struct rp_plan *plan);
+
 #define RP_ALL_SEATS UINT32_MAX
 /** Make or rebuild a ring, with seat `replica`, or all of them, at `batch`, counted from the
  * engine's base row. Batches that were not released are copied, and attached consumers migrate. If

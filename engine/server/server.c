@@ -26,9 +26,9 @@
 #include "io/io.h"
 #include "server/attach.h"
 #include "server/caching.h"
-#include "server/close.h"
+#include "server/shutdown.h"
 #include "server/connections.h"
-#include "server/events.h"
+#include "server/loop.h"
 #include "server/journal.h"
 #include "server/revalidate.h"
 #include "server/notify.h"
@@ -40,8 +40,6 @@
 #include "server/save.h"
 #include "server/seats.h"
 #include "server/server.h"
-#include "server/shutdown.h"
-#include "server/signals.h"
 #include "server/rate_samples.h"
 #include "server/start.h"
 #include "server/stat.h"
@@ -121,16 +119,8 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
     const struct rp_config *c = engine->config;
     struct rp_delivery *delivery = &engine->delivery;
     number_batches(delivery, engine->stream.start_row);
-    delivery->geometry = (struct rp_geometry){
-        .rows = c->batch_size,
-        .seq_len = c->seq_len,
-        .max_docs_per_row = rp_plan_max_docs_per_row(engine->stream.plan),
-        .world = c->dp_world_size,
-        .micro_batches = (uint32_t)delivery->micro_batches,
-        .slots = c->prefetch_factor,
-        .label_mode = c->label_mode,
-        .pad_id = c->pad_id,
-        .state_bytes = engine->stream.state_bytes_max};
+    delivery->geometry = rp_engine_geometry(c, engine->stream.plan);
+    delivery->geometry.micro_batches = (uint32_t)delivery->micro_batches;
     if (rp_geometry_layout(&delivery->geometry, c->sections, c->token_dtype) == 0)
         return rp_fail(error, -RP_E_CONFIG, "lower batch_size, seq_len or prefetch_factor",
                        "a batch ring of %u slots of %u x %u tokens is too large to address",
@@ -169,34 +159,16 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
         code = rp_engine_open_cache(engine, error);
     if (code < 0)
         return code;
-    struct rp_flow_options options = {
-        .corpus = engine->stream.corpus,
-        .method = engine->delivery.io.method,
-        .file_method = engine->delivery.io.file_method,
-        .gives_way = engine->delivery.io.gives_way,
-        .contents = engine->stream.contents,
-        .cache = engine->delivery.cache,
-        .next_use = engine->delivery.cache ? &engine->delivery.next_use : NULL,
-        .readers = c->num_workers,
-        .packers = c->packers,
-        .io_depth = rp_io_choose_depth(engine->delivery.io.method, c->io_depth),
-        .packer_processes = c->packer_processes,
-        .verify_blocks = c->verify_blocks != RP_SWITCH_OFF,
-        .token_limit = rp_stream_token_limit(c),
-        .pad_id = c->pad_id,
-        .world = c->dp_world_size,
-        .rank_first = c->rank_first,
-        .rank_count = c->rank_count,
-        .rows = c->batch_size,
-        .global_batch_rows = c->global_batch_size,
-        .drop_last = c->drop_last,
-        .prefetch_bytes = c->prefetch_bytes,
-        .seq_len = c->seq_len,
-        .state_bytes = engine->stream.state_bytes_max,
-        .batch_slots = engine->delivery.geometry.slots,
-        .other_descriptors = rp_engine_descriptors(c),
-        .mask_counts = engine->stream.mask_counts,
-        .truncates = c->long_doc == RP_LONG_DOC_TRUNCATE};
+    struct rp_flow_options options = rp_engine_flow_options(c, engine->stream.corpus,
+                                                            engine->stream.plan);
+    options.method = engine->delivery.io.method;
+    options.file_method = engine->delivery.io.file_method;
+    options.gives_way = engine->delivery.io.gives_way;
+    options.io_depth = rp_io_choose_depth(options.method, c->io_depth);
+    options.contents = engine->stream.contents;
+    options.cache = engine->delivery.cache;
+    options.next_use = options.cache ? &engine->delivery.next_use : NULL;
+    options.mask_counts = engine->stream.mask_counts;
     rp_engine_choose_read_mode(engine, &options, why);
     if (c->packer_cpus)
         rp_log(RP_LOG_INFO, "packers: %u, chosen for %u CPU%s %s %u trainer%s", c->packers,

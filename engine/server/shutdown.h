@@ -20,5 +20,8 @@ void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT
  * seat's consumer has released all batches or did not attach in time; stop after a failure once no
  * consumer is awaited; end once all checkpoints are taken. */
 void rp_engine_follow_life(struct rp_engine *engine);
+/** Close all that the engine has opened, however far that went. If the disk of the token files
+ * hangs, what its threads use stays until the process ends. */
+void rp_engine_close(struct rp_engine *engine);
 
 #endif

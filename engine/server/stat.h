@@ -12,7 +12,7 @@ char *rp_engine_stat(struct rp_engine *engine);
 /** Tell the observer, if there is one, how the engine ends. */
 void rp_engine_stat_end(const struct rp_engine *engine);
 
-/* ---- its parts, by stat_parts.c and stat_ranks.c --------------------------------------------- */
+/* ---- its parts, by stat_parts.c -------------------------------------------------------------- */
 
 void rp_stat_set_count(json_t *object, const char *key, uint64_t value);
 void rp_stat_set_real(json_t *object, const char *key, double value);
@@ -34,9 +34,5 @@ void rp_stat_add_memory(json_t *object, const struct rp_delivery *delivery);
 /** What the rows before ledger_row took of each source: that is next_row, or the row of the start
  * where the state of next_row is not kept. */
 void rp_stat_add_ledger(json_t *object, const struct rp_engine *engine);
-/** What the trainers waited for, period after period since the engine started. */
-void rp_stat_add_wait_history(json_t *object, const struct rp_watching *watching);
-/** An object for each seat. */
-json_t *rp_stat_ranks(const struct rp_engine *engine);
 
 #endif
