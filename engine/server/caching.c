@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* caching — see caching.h. */
 #include "server/caching.h"
 
 #include <errno.h>
@@ -10,7 +9,6 @@
 #include "cache/cache.h"
 #include "flow/prefill.h"
 #include "server/stat.h"
-#include "stream.h"
 
 /* The shards as objects of the cache, which does not use those that are files. */
 static bool list_objects(const struct rp_corpus *corpus, struct rp_cache_object *objects,

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See deferred_attach.h. */
 #include "server/deferred_attach.h"
 
 #include <errno.h>

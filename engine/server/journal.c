@@ -20,7 +20,7 @@
 #include "base/mem.h"
 #include "checkpoint/run_journal.h"
 #include "server/seats.h"
-#include "server/side_thread.h"
+#include "base/side_thread.h"
 
 #define CLOSE_NS UINT64_C(5000000000)
 #define QUEUE_MAX 64u /* entries that wait for the disk; more of them are lost, and counted */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See rate_samples.h. */
 #include "server/rate_samples.h"
 
 #include "base/clock.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See reading.h. */
 #include "server/read_mode.h"
 
 #include <stdio.h>

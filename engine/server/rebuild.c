@@ -28,14 +28,12 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/defect.h"
-#include "base/mem.h"
 #include "base/thread.h"
 #include "flow/catch_up.h"
 #include "server/probe.h"
 #include "server/read_mode.h"
 #include "server/rings.h"
 #include "server/save.h"
-#include "server/seats.h"
 #include "stream.h"
 
 #define LOOK_NS 50000u /* between two checks of is_done while there is nothing to deliver */

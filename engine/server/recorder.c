@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "checkpoint/run_record.h"
 #include "server/recorder.h"
-#include "server/side_thread.h"
+#include "base/side_thread.h"
 
 #define CLOSE_NS UINT64_C(5000000000) /* the end of an engine waits for a record that hangs */
 

@@ -24,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/log.h"

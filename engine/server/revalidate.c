@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See revalidate.h. */
 #include "server/revalidate.h"
 
 #include "base/clock.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See rings.h. */
 #include <errno.h>
 #include <string.h>
 
@@ -13,7 +12,6 @@
 #include "server/read_mode.h"
 #include "server/rings.h"
 #include "server/save.h"
-#include "server/seats.h"
 
 static void copy_unreleased(const struct rp_ring *from, struct rp_ring *to)
 {

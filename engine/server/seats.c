@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See seats.h. */
 #include "base/bits.h"
 #include "base/defect.h"
 #include "server/seats.h"

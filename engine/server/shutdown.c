@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See shutdown.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +13,6 @@
 #include "server/recorder.h"
 #include "server/revalidate.h"
 #include "server/save.h"
-#include "server/seats.h"
 #include "server/shutdown.h"
 #include "server/start.h"
 

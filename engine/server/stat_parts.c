@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See stat.h. */
 #include "server/stat.h"
 
 #include <stdio.h>
@@ -12,7 +11,6 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "plan/ledger.h"
-#include "server/probe.h"
 #include "server/seats.h"
 #include "server/rate_samples.h"
 
