@@ -53,12 +53,12 @@ static int open_cache(struct rp_engine *engine, struct rp_error *error)
 
 int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error)
 {
+    struct rp_stream *stream = &engine->stream;
     const struct rp_config *config = engine->config;
     struct rp_cache_counts counts;
     if (config->cache_bytes == 0 || engine->delivery.io.method != rp_io_objects())
         return 0;
-    int code = rp_next_use_open(&engine->delivery.next_use, engine->stream.corpus,
-                                engine->stream.plan, error);
+    int code = rp_next_use_open(&engine->delivery.next_use, stream->corpus, stream->plan, error);
     if (code >= 0)
         code = open_cache(engine, error);
     if (code < 0) {
@@ -69,8 +69,8 @@ int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error)
                error->hint[0] ? "; " : "", error->hint);
         return 0;
     }
-    const struct rp_plan_blocks blocks = rp_plan_blocks(engine->stream.plan);
-    code = rp_prefill_open(&engine->delivery.prefill, engine->stream.corpus, &engine->delivery.io,
+    const struct rp_plan_blocks blocks = rp_plan_blocks(stream->plan);
+    code = rp_prefill_open(&engine->delivery.prefill, stream->corpus, &engine->delivery.io,
                            engine->delivery.cache, &engine->delivery.next_use, &blocks, error);
     if (code < 0) {
         rp_delivery_close_cache(&engine->delivery);

@@ -95,21 +95,18 @@ static struct known_state state_of_flow(const struct rp_delivery *delivery, uint
 /* Load the nearest state at or before `row` that the engine has of its own stream. */
 static int load_nearest(struct rp_engine *engine, uint64_t row, struct rp_error *error)
 {
-    const struct rp_far_row *far = engine->stream.far;
-    struct known_state best = {.token = engine->stream.zero_state,
-                               .bytes = engine->stream.zero_bytes};
+    struct rp_stream *stream = &engine->stream;
+    const struct rp_far_row *far = stream->far;
+    struct known_state best = {.token = stream->zero_state, .bytes = stream->zero_bytes};
     prefer(&best, row,
-           (struct known_state){engine->stream.start_row, engine->stream.start_state,
-                                engine->stream.start_bytes});
+           (struct known_state){stream->start_row, stream->start_state, stream->start_bytes});
     prefer(&best, row,
-           (struct known_state){engine->stream.kept_row, engine->stream.kept_state,
-                                engine->stream.kept_bytes});
+           (struct known_state){stream->kept_row, stream->kept_state, stream->kept_bytes});
     if (far && far->state)
         prefer(&best, row, (struct known_state){far->at, far->state, far->bytes});
     prefer(&best, row, state_of_flow(&engine->delivery, row));
     RP_ASSERT(best.row <= row);
-    return rp_plan_load(engine->stream.probe, best.token, best.bytes,
-                        engine->stream.accepts_weights, error);
+    return rp_plan_load(stream->probe, best.token, best.bytes, stream->accepts_weights, error);
 }
 
 int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,

@@ -143,27 +143,27 @@ void rp_engine_note_readers(struct rp_engine *engine)
 
 void rp_engine_note_read_mode(struct rp_engine *engine)
 {
+    struct rp_delivery *delivery = &engine->delivery;
     const char *const words[] = {
-        [RP_READ_BUFFERED] = engine->delivery.io.method == rp_io_objects()
+        [RP_READ_BUFFERED] = delivery->io.method == rp_io_objects()
                                  ? "read from a store, or through the page cache,"
                                  : "read through the page cache",
         [RP_READ_DIRECT] = "read past the page cache",
         [RP_READ_MAPPED] = "taken from mapped files",
     };
     uint64_t now = rp_rate_last_ns(&engine->watching.rates);
-    if (now == engine->watching.checked_mode_ns ||
-        !rp_flow_page_cache(engine->delivery.flow).is_watched)
+    if (now == engine->watching.checked_mode_ns || !rp_flow_page_cache(delivery->flow).is_watched)
         return;
     if (engine->watching.checked_mode_ns == 0) /* the start has said it */
-        engine->watching.logged_mode = first_way(&engine->delivery);
+        engine->watching.logged_mode = first_way(delivery);
     engine->watching.checked_mode_ns = now;
     struct speeds speeds = speeds_of_late(engine);
-    enum rp_read_way way = main_way(&engine->delivery, &speeds);
+    enum rp_read_way way = main_way(delivery, &speeds);
     if (way == engine->watching.logged_mode ||
         (engine->watching.logged_mode_ns && now - engine->watching.logged_mode_ns < LOG_NS))
         return;
     char why[160];
-    explain(&engine->delivery, why, sizeof why);
+    explain(delivery, why, sizeof why);
     rp_log(RP_LOG_INFO, "most tokens are %s now: %s", words[way], why);
     engine->watching.logged_mode = way;
     engine->watching.logged_mode_ns = now;
@@ -172,23 +172,23 @@ void rp_engine_note_read_mode(struct rp_engine *engine)
 void rp_stat_add_read_mode(json_t *object, const struct rp_engine *engine,
                            const struct rp_flow_counts *counts)
 {
+    const struct rp_delivery *delivery = &engine->delivery;
     static const char *const keys[] = {
         [RP_READ_BUFFERED] = "buffered_share",
         [RP_READ_DIRECT] = "direct_share",
         [RP_READ_MAPPED] = "mapped_share",
     };
-    struct rp_flow_page_cache cache = rp_flow_page_cache(engine->delivery.flow);
+    struct rp_flow_page_cache cache = rp_flow_page_cache(delivery->flow);
     struct speeds speeds = speeds_of_late(engine);
-    enum rp_read_way main = main_way(&engine->delivery, &speeds);
+    enum rp_read_way main = main_way(delivery, &speeds);
     char why[320];
-    explain(&engine->delivery, why, sizeof why);
-    explain_readers(&engine->delivery, why, sizeof why);
-    json_object_set_new(
-        object, "io",
-        json_string(main == RP_READ_MAPPED ? "mapped" : method_name(&engine->delivery)));
+    explain(delivery, why, sizeof why);
+    explain_readers(delivery, why, sizeof why);
+    json_object_set_new(object, "io",
+                        json_string(main == RP_READ_MAPPED ? "mapped" : method_name(delivery)));
     json_object_set_new(object, "direct",
                         json_boolean(cache.is_watched && speeds.all > 0 ? main == RP_READ_DIRECT
-                                                                        : engine->delivery.direct));
+                                                                        : delivery->direct));
     json_object_set_new(object, "io_reason", json_string(why));
     for (enum rp_read_way way = RP_READ_BUFFERED; way <= RP_READ_MAPPED; way++)
         json_object_set_new(object, keys[way],

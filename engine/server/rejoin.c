@@ -246,6 +246,7 @@ static void end_skipping(struct rp_delivery *delivery)
 static int rejoin(struct rp_engine *engine, struct asked *asked, uint64_t *batch_out,
                   struct rp_error *error)
 {
+    struct rp_delivery *delivery = &engine->delivery;
     struct rp_seat *seat = asked->seat;
     struct rp_rejoin_facts facts = facts_of(engine, asked);
     int code = asked->token ? look_at_token(engine, asked, &facts, error) : 0;
@@ -253,20 +254,19 @@ static int rejoin(struct rp_engine *engine, struct asked *asked, uint64_t *batch
         return code;
     struct rp_placement placement = rp_rejoin_decide(&facts);
     if (placement.action != RP_PLACEMENT_REFUSE || RP_DEFECT(end_skipping_for_refused))
-        end_skipping(
-            &engine->delivery); /* consumers of skipped seats may be about to attach, too */
+        end_skipping(delivery); /* consumers of skipped seats may be about to attach, too */
     code = apply(engine, asked, &placement, error);
     if (code >= 0)
         code = rp_ring_attach_trainer(seat->ring, seat->replica, placement.batch, error);
     if (code < 0)
         return code;
     *batch_out = placement.batch;
-    engine->delivery.had_consumer = true;
+    delivery->had_consumer = true;
     rp_seat_transition(seat, RP_SEAT_ATTACH);
-    uint64_t epoch = engine->delivery.rollback_epoch;
+    uint64_t epoch = delivery->rollback_epoch;
     if (asked->token && !asked->names_row)
-        rp_delivery_note_rollback(&engine->delivery, seat, asked->request->next_row);
-    if (engine->delivery.rollback_epoch > epoch)
+        rp_delivery_note_rollback(delivery, seat, asked->request->next_row);
+    if (delivery->rollback_epoch > epoch)
         rp_engine_journal_rollback(engine, asked->request->next_row);
     RP_ASSERT(rp_seat_position(seat) == placement.batch);
     return 0;

@@ -85,23 +85,23 @@ void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct r
 int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                            uint64_t batch, struct rp_error *error)
 {
+    struct rp_delivery *delivery = &engine->delivery;
     uint32_t replicas = engine->config->replicas;
-    struct rp_geometry geometry = engine->delivery.geometry;
+    struct rp_geometry geometry = delivery->geometry;
     geometry.rank = engine->config->rank_first + ring;
-    geometry.base_row = engine->delivery.base_row;
-    struct rp_ring *old = &engine->delivery.rings[ring], fresh;
-    RP_ASSERT(ring < engine->delivery.ring_count);
-    RP_ASSERT(!rp_delivery_runs(&engine->delivery) ||
-              rp_flow_packers_are_paused(engine->delivery.flow));
+    geometry.base_row = delivery->base_row;
+    struct rp_ring *old = &delivery->rings[ring], fresh;
+    RP_ASSERT(ring < delivery->ring_count);
+    RP_ASSERT(!rp_delivery_runs(delivery) || rp_flow_packers_are_paused(delivery->flow));
     RP_ASSERT(replica < replicas || replica == RP_ALL_SEATS);
-    if (is_reusable(&engine->delivery, old)) {
+    if (is_reusable(delivery, old)) {
         place_seats(old, replica, batch);
         return 0;
     }
     (void)rp_ring_poll_release(old); /* the last releases of consumers that are to migrate */
-    int code = rp_ring_create(
-        &fresh, &geometry, replicas, rp_contract_hash(&engine->stream.contract),
-        engine->delivery.generation, rp_seat_lowest_position(old, replica, batch), error);
+    int code = rp_ring_create(&fresh, &geometry, replicas,
+                              rp_contract_hash(&engine->stream.contract), delivery->generation,
+                              rp_seat_lowest_position(old, replica, batch), error);
     if (code < 0)
         return code;
     copy_unreleased(old, &fresh);
@@ -133,7 +133,8 @@ void rp_engine_watch_packers(struct rp_engine *engine)
 
 int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
 {
-    RP_ASSERT(!rp_delivery_runs(&engine->delivery));
+    struct rp_delivery *delivery = &engine->delivery;
+    RP_ASSERT(!rp_delivery_runs(delivery));
     struct rp_stream *stream = &engine->stream;
     void *state = rp_calloc(1, stream->state_bytes_max);
     if (!state)
@@ -142,12 +143,11 @@ int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
     int code = rp_engine_load_plans(stream->plan, stream->scout, state, bytes, error);
     free(state);
     if (code >= 0)
-        code = rp_flow_start(engine->delivery.flow, stream->plan, stream->scout,
-                             engine->delivery.base_row, rp_delivery_lowest_tail(&engine->delivery),
-                             engine->delivery.rings, error);
+        code = rp_flow_start(delivery->flow, stream->plan, stream->scout, delivery->base_row,
+                             rp_delivery_lowest_tail(delivery), delivery->rings, error);
     if (code < 0)
         return code;
-    engine->delivery.state = RP_DELIVERY_RUNNING;
+    delivery->state = RP_DELIVERY_RUNNING;
     rp_engine_watch_packers(engine);
     rp_engine_note_readers(engine);
     rp_engine_schedule_save(engine);

@@ -283,6 +283,7 @@ static void fail_end(struct rp_life *life, int code, const struct rp_error *erro
 /* Log the result of the save, and answer the peers that asked for it. */
 static void tell_result(struct rp_engine *engine)
 {
+    struct rp_life *life = &engine->life;
     struct rp_saver *saver = &engine->saving.saver;
     if (saver->code < 0 && !engine->saving.counts.has_failed)
         rp_saving_journal_failure(&engine->saving, &saver->error);
@@ -298,17 +299,16 @@ static void tell_result(struct rp_engine *engine)
                      saver->path, saver->info.next_row, saver->info.contents_end_row);
     else
         rp_log_event(RP_EVENT_save_failed, "checkpoint not saved%s: %s",
-                     rp_life_is_running(&engine->life) ? ", the stream goes on" : "",
-                     saver->error.message);
+                     rp_life_is_running(life) ? ", the stream goes on" : "", saver->error.message);
     if (saver->code == 0) {
         rp_recorder_note(engine->saving.recorder, saver->info.next_row);
         rp_saving_know_saved(&engine->saving, saver->token, saver->token_bytes, saver->path);
         saver->token = NULL;
     }
     if (saver->is_refused) /* the save before this one remains the last */
-        fail_end(&engine->life, saver->bad_code, &saver->bad_error);
+        fail_end(life, saver->bad_code, &saver->bad_error);
     else
-        fail_end(&engine->life, saver->code, &saver->error);
+        fail_end(life, saver->code, &saver->error);
     answer_requesters(engine);
 }
 
@@ -360,13 +360,13 @@ bool rp_engine_begin_save(struct rp_engine *engine)
 
 void rp_engine_schedule_save(struct rp_engine *engine)
 {
+    struct rp_delivery *delivery = &engine->delivery;
     uint64_t every = engine->config->checkpoint_steps;
-    uint64_t step = rp_delivery_consumed(&engine->delivery) / engine->delivery.micro_batches;
+    uint64_t step = rp_delivery_consumed(delivery) / delivery->micro_batches;
     engine->saving.next_save_step = every ? (step / every + 1) * every : 0;
     bool is_due = every && engine->saving.checkpoints;
-    rp_flow_wake_at(engine->delivery.flow,
-                    is_due ? engine->saving.next_save_step * engine->delivery.micro_batches
-                           : UINT64_MAX);
+    rp_flow_wake_at(delivery->flow,
+                    is_due ? engine->saving.next_save_step * delivery->micro_batches : UINT64_MAX);
 }
 
 void rp_engine_want_due_save(struct rp_engine *engine)

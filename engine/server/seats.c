@@ -121,22 +121,22 @@ void rp_delivery_note_rollback(struct rp_delivery *delivery, struct rp_seat *sea
 
 void rp_engine_check_seats(const struct rp_engine *engine)
 {
-    for (uint32_t s = 0; s < engine->delivery.seat_count; s++) {
-        const struct rp_seat *seat = &engine->delivery.seats[s];
+    const struct rp_delivery *delivery = &engine->delivery;
+    for (uint32_t s = 0; s < delivery->seat_count; s++) {
+        const struct rp_seat *seat = &delivery->seats[s];
         const struct rp_connection *found;
         bool is_attached = rp_seat_is_attached(seat);
         RP_ASSERT(rp_ring_is_taken(seat->ring, seat->replica) == is_attached);
         RP_ASSERT(count_connections(&engine->peers, seat, &found) == is_attached);
         RP_ASSERT(seat->seat_state != RP_SEAT_MIGRATING);
-        RP_ASSERT(!is_attached || engine->delivery.had_consumer);
+        RP_ASSERT(!is_attached || delivery->had_consumer);
         RP_ASSERT(!is_attached || seat->ring->seats[seat->replica].reader_fd != RP_PEER_NONE);
-        RP_ASSERT(seat->rollback_epoch <= engine->delivery.rollback_epoch);
+        RP_ASSERT(seat->rollback_epoch <= delivery->rollback_epoch);
         RP_ASSERT(!seat->ring->seats[seat->replica].is_skipped || !rp_seat_position_is_known(seat));
         if (seat->seat_state != RP_SEAT_VACANT)
             continue;
         RP_ASSERT(seat->rollback_epoch == 0 && !is_attached);
-        RP_ASSERT(engine->delivery.base_row +
-                      rp_seat_position(seat) * engine->delivery.batch_rows ==
+        RP_ASSERT(delivery->base_row + rp_seat_position(seat) * delivery->batch_rows ==
                   engine->stream.start_row);
     }
 }

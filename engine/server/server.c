@@ -149,34 +149,33 @@ static int begin_records(struct rp_engine *engine, struct rp_error *error)
 
 static int open_flow(struct rp_engine *engine, struct rp_error *error)
 {
+    struct rp_stream *stream = &engine->stream;
     const struct rp_config *c = engine->config;
     char why[RP_STREAM_WHY_BYTES];
-    int code = rp_stream_choose_io(&engine->delivery.io, c, engine->stream.corpus, why, error);
+    int code = rp_stream_choose_io(&engine->delivery.io, c, stream->corpus, why, error);
     if (code >= 0)
         code = rp_engine_open_cache(engine, error);
     if (code < 0)
         return code;
-    struct rp_flow_options options = rp_engine_flow_options(c, engine->stream.corpus,
-                                                            engine->stream.plan);
+    struct rp_flow_options options = rp_engine_flow_options(c, stream->corpus, stream->plan);
     options.method = engine->delivery.io.method;
     options.file_method = engine->delivery.io.file_method;
     options.gives_way = engine->delivery.io.gives_way;
     options.io_depth = rp_io_choose_depth(options.method, c->io_depth);
-    options.contents = engine->stream.contents;
+    options.contents = stream->contents;
     options.cache = engine->delivery.cache;
     options.next_use = options.cache ? &engine->delivery.next_use : NULL;
-    options.mask_counts = engine->stream.mask_counts;
+    options.mask_counts = stream->mask_counts;
     rp_engine_choose_read_mode(engine, &options, why);
     if (c->packer_cpus)
         rp_log(RP_LOG_INFO, "packers: %u, chosen for %u CPU%s %s %u trainer%s", c->packers,
                c->packer_cpus, c->packer_cpus == 1 ? "" : "s",
                c->cpus ? "of the engine alone, and" : "shared with", engine->delivery.seat_count,
                engine->delivery.seat_count == 1 ? "" : "s");
-    options.prefetch_bytes = rp_flow_prefetch_bytes(&options, engine->stream.plan,
-                                                    engine->stream.start_row);
+    options.prefetch_bytes = rp_flow_prefetch_bytes(&options, stream->plan, stream->start_row);
     code = rp_flow_open(&engine->delivery.flow, &options, engine->loop.wake_fd, error);
     if (code >= 0)
-        code = rp_engine_probe_row(engine, engine->stream.start_row, NULL, 0, error);
+        code = rp_engine_probe_row(engine, stream->start_row, NULL, 0, error);
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 
@@ -290,8 +289,8 @@ static void save_when_due(struct rp_engine *engine)
 /* Micro-batches of the last step may be padding alone: the mean of a loss over no label is 0/0. */
 static void tell_padding(const struct rp_engine *engine)
 {
-    uint64_t after = engine->delivery.base_row +
-                     rp_delivery_lowest_tail(&engine->delivery) * engine->delivery.batch_rows;
+    const struct rp_delivery *delivery = &engine->delivery;
+    uint64_t after = delivery->base_row + rp_delivery_lowest_tail(delivery) * delivery->batch_rows;
     uint64_t end = rp_plan_row(engine->stream.plan);
     uint64_t batches = after > end ? (after - end) / engine->config->batch_size : 0;
     if (batches > 0)

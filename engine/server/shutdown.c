@@ -36,15 +36,14 @@ void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT
 
 void rp_engine_fail(struct rp_engine *engine, int code)
 {
+    struct rp_delivery *delivery = &engine->delivery;
     char text[RP_ENGINE_TEXT_BYTES];
     rp_life_fail(&engine->life, code);
     rp_engine_error_text(engine->life.error, text);
     rp_log_event(RP_EVENT_failed, "%s", engine->life.error->message);
-    for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
-        if (engine->delivery.rings[r]
-                .data.data) /* else the failure is that the ring could not be made */
-            rp_ring_set_status(&engine->delivery.rings[r], RP_RING_FAILED, (uint64_t)(int64_t)code,
-                               text);
+    for (uint32_t r = 0; r < delivery->ring_count; r++)
+        if (delivery->rings[r].data.data) /* else the failure is that the ring could not be made */
+            rp_ring_set_status(&delivery->rings[r], RP_RING_FAILED, (uint64_t)(int64_t)code, text);
     engine->life.failed_ns = rp_now_ns();
 }
 

@@ -42,18 +42,18 @@ static uint64_t furthest_of(const struct rp_delivery *delivery)
 
 void rp_stat_add_progress(json_t *object, const struct rp_engine *engine)
 {
-    uint64_t next_row = next_row_of(&engine->delivery),
-             step_rows = engine->config->global_batch_size;
+    const struct rp_delivery *delivery = &engine->delivery;
+    uint64_t next_row = next_row_of(delivery), step_rows = engine->config->global_batch_size;
     uint64_t since_start = next_row - rp_min_u64(next_row, engine->stream.start_row);
-    uint64_t lowest = rp_delivery_consumed(&engine->delivery);
+    uint64_t lowest = rp_delivery_consumed(delivery);
     rp_stat_set_real(object, "up_seconds",
                      rp_stat_seconds(rp_now_ns() - engine->watching.started_ns));
     rp_stat_set_count(object, "start_row", engine->stream.start_row);
     rp_stat_set_count(object, "next_row", next_row);
-    rp_stat_set_count(object, "step", (next_row - engine->delivery.base_row) / step_rows);
+    rp_stat_set_count(object, "step", (next_row - delivery->base_row) / step_rows);
     rp_stat_set_count(object, "steps", since_start / step_rows);
     rp_stat_set_count(object, "skew_rows",
-                      (furthest_of(&engine->delivery) - lowest) * engine->config->batch_size);
+                      (furthest_of(delivery) - lowest) * engine->config->batch_size);
 }
 
 /* ---- speed ----------------------------------------------------------------------------------- */
@@ -74,18 +74,18 @@ static void add_speeds(json_t *object, const struct rp_engine *engine, const cha
 void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
                        const struct rp_flow_counts *counts)
 {
+    const struct rp_delivery *delivery = &engine->delivery;
     static const char *const tokens[] = {"tokens_per_second", "tokens_per_second_1min",
                                          "tokens_per_second_1s"};
     static const char *const steps[] = {"steps_per_second", "steps_per_second_1min",
                                         "steps_per_second_1s"};
     static const char *const bytes[] = {"read_bytes_per_second", "read_bytes_per_second_1min",
                                         "read_bytes_per_second_1s"};
-    uint64_t start = (engine->stream.start_row - engine->delivery.base_row) /
-                     engine->delivery.batch_rows;
-    uint64_t consumed = rp_max_u64(rp_delivery_consumed(&engine->delivery), start) - start;
+    uint64_t start = (engine->stream.start_row - delivery->base_row) / delivery->batch_rows;
+    uint64_t consumed = rp_max_u64(rp_delivery_consumed(delivery), start) - start;
     add_speeds(object, engine, tokens, RP_RATE_TOKENS, (double)counts->tokens, 1);
     add_speeds(object, engine, steps, RP_RATE_BATCHES, (double)consumed,
-               1 / (double)engine->delivery.micro_batches);
+               1 / (double)delivery->micro_batches);
     add_speeds(object, engine, bytes, RP_RATE_READ_BYTES, (double)counts->read_bytes, 1);
 }
 
@@ -237,12 +237,12 @@ struct position {
 /* The state at next_row or, where the flow does not keep it, at the row of the start. */
 static struct position position_of(const struct rp_engine *engine)
 {
+    const struct rp_stream *stream = &engine->stream;
     struct position at;
     at.token = rp_flow_state_at(engine->delivery.flow, rp_delivery_consumed(&engine->delivery),
                                 &at.bytes, &at.row);
     if (!at.token)
-        at = (struct position){engine->stream.start_state, engine->stream.start_bytes,
-                               engine->stream.start_row};
+        at = (struct position){stream->start_state, stream->start_bytes, stream->start_row};
     return at;
 }
 
