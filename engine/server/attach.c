@@ -282,7 +282,7 @@ static void begin_serving(struct rp_engine *engine, struct rp_connection *connec
     }
     rp_log_event(RP_EVENT_attached, "%s attached (pid %d) at row %" PRIu64,
                  rp_seat_name(seat, name), connection->pid,
-                 engine->delivery.base_row + batch * engine->delivery.batch_rows);
+                 rp_delivery_row(&engine->delivery, batch));
 }
 
 /* Attach the trainer, refuse it, or keep its request until its row has been planned to. */

@@ -105,7 +105,7 @@ static void detach(struct rp_delivery *delivery, const struct rp_connection *con
         rp_seat_transition(seat, consumed_all ? RP_SEAT_DETACH_CONSUMED : RP_SEAT_DETACH);
     rp_log_event(RP_EVENT_detached, "%s detached (pid %d) at row %" PRIu64,
                  rp_seat_name(seat, name), connection->pid,
-                 delivery->base_row + rp_seat_position(seat) * delivery->batch_rows);
+                 rp_delivery_row(delivery, rp_seat_position(seat)));
 }
 
 void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection)

@@ -65,20 +65,21 @@ enum rp_validity {
 
 /* Takes one checkpoint at a time on threads of its own: copy under a hold, and write. */
 struct rp_saver {
+    int done_fd;           /* eventfd: written at each state that is reached */
+    struct rp_a32 reached; /* enum rp_saver_state. Writer: a thread of the save, release; reader:
+                              the engine, acquire. PAIRS saver-phase */
+    /* engine's thread only */
     pthread_t thread;
     bool has_thread;           /* otherwise the save is done on the engine's thread */
-    int done_fd;               /* eventfd: written at each state that is reached */
-    struct rp_a32 reached;     /* enum rp_saver_state. Writer: a thread of the save, release;
-                                  reader: the engine, acquire. PAIRS saver-phase */
-    enum rp_saver_state state; /* engine's thread only: never ahead of `reached` */
-    uint64_t began_ns;         /* engine's thread only: the save */
-    bool is_refused;           /* engine's thread only: it was not begun, because the position of a
-                                  seat is unknown */
-    struct rp_far_row far;     /* engine's thread only: the row of the save that is due */
-    void *known_token;         /* engine's thread only: the state token of the newest checkpoint,
-                                  NULL if the engine does not know it */
+    enum rp_saver_state state; /* never ahead of `reached` */
+    uint64_t began_ns;
+    bool is_refused;       /* not begun, because the position of a seat is unknown */
+    struct rp_far_row far; /* the row of the save that is due */
+    void *known_token;     /* the state token of the newest checkpoint; NULL: not known */
     size_t known_bytes;
-
+    uint32_t bad_saves; /* in turn, that the disk did not return as written */
+    int bad_code;       /* 0, or the code of the newest of them, and why: */
+    struct rp_error bad_error;
     /* in: set by the engine before the thread starts */
     struct rp_checkpoint_dir *directory;
     struct rp_checkpoint_info info;
@@ -92,10 +93,8 @@ struct rp_saver {
     size_t page_bytes;
     struct rp_content_source *sources; /* where contents lie in shared memory */
     size_t source_count;
-    /* shared: contents count only if the check that is asked for after they were listed finds no
-     * change. enum rp_validity. Writer: the engine; reader: a thread of the save. PAIRS
-     * saver-validity
-     */
+    /* shared, enum rp_validity: contents count only if the check after their listing finds no
+     * change. Writer: the engine; reader: a thread of the save. PAIRS saver-validity */
     struct rp_a32 validity;
     struct rp_event validity_settled;
     /* out: read by the engine once SAVED is reached */
@@ -103,18 +102,13 @@ struct rp_saver {
     char *path;
     uint64_t bytes; /* of the file that was written */
     bool was_there; /* the newest checkpoint is of this very state: nothing was written */
-    enum rp_validity
-        left_out; /* CHANGED, LATE: why its contents were left out; NONE: they were not */
+    enum rp_validity left_out; /* the reason to leave contents out: CHANGED, LATE, or NONE */
     struct rp_error error;
     /* out: read by the engine once DONE is reached */
     uint64_t copied_ns; /* CLOCK_MONOTONIC: the contents were copied; 0: there were none */
     struct rp_checkpoint_times times;
     int read_back; /* 0, or why the disk did not return what was written */
     struct rp_error read_back_error;
-    /* engine's thread only: the saves since the last one that the disk returned as written */
-    uint32_t bad_saves; /* that it did not: so many in turn */
-    int bad_code;       /* 0 = there was none; otherwise the code of the newest of them, and why: */
-    struct rp_error bad_error;
 };
 
 /* `count` tokens of `width` bytes at token `offset` of `row`, in a batch slot or a ticket. */
@@ -233,6 +227,11 @@ static inline bool rp_delivery_runs(const struct rp_delivery *delivery)
     return delivery->state != RP_DELIVERY_STOPPED;
 }
 
+static inline uint64_t rp_delivery_row(const struct rp_delivery *delivery, uint64_t batch)
+{
+    return delivery->base_row + batch * delivery->batch_rows;
+}
+
 /* The processes on the socket. */
 struct rp_peers {
     struct rp_listener listener;
@@ -276,8 +275,7 @@ struct rp_watching {
 /* The descriptors that wake the engine's thread. */
 struct rp_loop {
     int epoll_fd, wake_fd, signal_fd;
-    sigset_t
-        ending_signals; /* those of SIGTERM, SIGINT and SIGHUP that were not ignored at start */
+    sigset_t ending_signals; /* of SIGTERM, SIGINT and SIGHUP, those not ignored at the start */
 };
 
 struct rp_engine {

@@ -284,7 +284,7 @@ static json_t *describe_end(const struct rp_engine *engine)
         [RP_SHUTDOWN_LIFELINE] = "parent", [RP_SHUTDOWN_STREAM] = "end of the stream"};
     const struct rp_saver *saver = &saving->saver;
     struct rp_state_info info;
-    uint64_t consumed = delivery->base_row + rp_delivery_consumed(delivery) * delivery->batch_rows;
+    uint64_t consumed = rp_delivery_row(delivery, rp_delivery_consumed(delivery));
     json_t *entry = json_pack("{s:s, s:s, s:I}", "event", "stopped", "cause",
                               causes[life->shutdown], "consumed_row", (json_int_t)consumed);
     if (entry && rp_life_has_failed(life))

@@ -161,7 +161,7 @@ int rp_engine_load_plans(struct rp_plan *plan, struct rp_plan *scout, const void
 
 int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_error *error)
 {
-    uint64_t row = engine->delivery.base_row + batch * engine->delivery.batch_rows;
+    uint64_t row = rp_delivery_row(&engine->delivery, batch);
     RP_ASSERT(row >= engine->delivery.base_row);
     int code = rp_engine_probe_row(engine, row, NULL, 0, error);
     return code == -RP_E_USAGE ? 0 : code; /* padding after the last row: the probe is at the end */

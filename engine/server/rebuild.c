@@ -48,21 +48,13 @@ struct build {
     struct rp_a32 is_done; /* PAIRS ring-build: release store / acquire load */
 };
 
-static void copy_slots(const struct rp_ring *from, const struct rp_ring *to, uint64_t first,
-                       uint64_t end)
-{
-    RP_ASSERT(from->geometry.slot_bytes == to->geometry.slot_bytes && first <= end);
-    for (uint64_t k = first; k < end; k++)
-        memcpy(rp_ring_slot(to, k), rp_ring_slot(from, k), to->geometry.slot_bytes);
-}
-
 static void make_fresh(struct build *build)
 {
     const struct rp_ring *from = &build->from;
     build->code = rp_ring_create(&build->fresh, &build->geometry, from->replicas, build->contract,
                                  build->generation, from->release, &build->error);
     if (build->code >= 0)
-        copy_slots(from, &build->fresh, from->release, from->tail);
+        rp_rings_copy(from, &build->fresh, from->release, from->tail);
     rp_a32_store_release(&build->is_done, 1); /* PAIRS ring-build */
 }
 
@@ -103,7 +95,7 @@ static void finish_build(struct rp_delivery *delivery, struct rp_ring *old, stru
     uint64_t packed_end = rp_flow_packed_end(delivery->flow, (uint32_t)(old - delivery->rings));
     RP_ASSERT(packed_end - old->release <= old->geometry.slots);
     if (!RP_DEFECT(forget_packed_rows))
-        copy_slots(old, fresh, old->tail, packed_end);
+        rp_rings_copy(old, fresh, old->tail, packed_end);
     (void)rp_ring_poll_release(old); /* the last releases of consumers that are to migrate */
     begin_at_release(fresh, old);
     rp_ring_publish(fresh, old->tail);
@@ -195,7 +187,7 @@ static int rebuild_running(struct rp_engine *engine, const struct rp_rebuild *re
     if (!RP_DEFECT(end_copy_late))
         rp_engine_finish_copy(engine);
     begin_at_release(&build.fresh, old);
-    copy_slots(old, &build.fresh, rp_max_u64(build.from.tail, old->release), old->tail);
+    rp_rings_copy(old, &build.fresh, rp_max_u64(build.from.tail, old->release), old->tail);
     if (RP_DEFECT(end_copy_late))
         rp_engine_finish_copy(engine);
     rp_flow_pause_packers(engine->delivery.flow);
@@ -242,10 +234,9 @@ static struct rp_catch_up_plans *plans_for(struct rp_engine *engine, uint32_t ri
 static int probe_begin(struct rp_engine *engine, const struct rp_rebuild *rebuild,
                        struct rp_error *error)
 {
-    const struct rp_delivery *delivery = &engine->delivery;
     uint64_t begin = tail_of(ring_of(engine, rebuild), rebuild);
     return rebuild->token && begin == rebuild->batch
-               ? rp_engine_probe_row(engine, delivery->base_row + begin * delivery->batch_rows,
+               ? rp_engine_probe_row(engine, rp_delivery_row(&engine->delivery, begin),
                                      rebuild->token, rebuild->token_bytes, error)
                : rp_engine_probe_batch(engine, begin, error);
 }

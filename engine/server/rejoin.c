@@ -149,10 +149,9 @@ static bool has_digest(const void *token, size_t bytes)
  * which has no plan digest, is not used where the engine knows the digest. */
 static bool is_token_of(const struct rp_engine *engine, const struct asked *asked, uint64_t batch)
 {
-    const struct rp_delivery *delivery = &engine->delivery;
     const struct rp_stream *stream = &engine->stream;
     return asked->token && asked->stream == RP_STREAM_OURS &&
-           asked->request->next_row == delivery->base_row + batch * delivery->batch_rows &&
+           asked->request->next_row == rp_delivery_row(&engine->delivery, batch) &&
            (has_digest(asked->token, asked->request->state_bytes) ||
             !has_digest(stream->start_state, stream->start_bytes));
 }

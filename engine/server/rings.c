@@ -13,14 +13,20 @@
 #include "server/rings.h"
 #include "server/save.h"
 
+void rp_rings_copy(const struct rp_ring *from, const struct rp_ring *to, uint64_t first,
+                   uint64_t end)
+{
+    RP_ASSERT(from->geometry.slot_bytes == to->geometry.slot_bytes && first <= end);
+    for (uint64_t k = first; k < end; k++)
+        memcpy(rp_ring_slot(to, k), rp_ring_slot(from, k), to->geometry.slot_bytes);
+}
+
 static void copy_unreleased(const struct rp_ring *from, struct rp_ring *to)
 {
     if (from->data.fd < 0 || to->release < from->release || to->release >= from->tail)
         return;
     RP_ASSERT(to->tail == to->release && from->geometry.base_row == to->geometry.base_row);
-    RP_ASSERT(from->geometry.slot_bytes == to->geometry.slot_bytes);
-    for (uint64_t k = to->release; k < from->tail; k++)
-        memcpy(rp_ring_slot(to, k), rp_ring_slot(from, k), to->geometry.slot_bytes);
+    rp_rings_copy(from, to, to->release, from->tail);
     rp_ring_publish(to, from->tail);
 }
 

@@ -32,6 +32,9 @@ struct rp_flow_options rp_engine_flow_options(const struct rp_config *config,
  * no process can read the old memory any more, it is reused. On failure nothing has changed. */
 RP_MUST_CHECK int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                                          uint64_t batch, struct rp_error *error);
+/** Copy the slots of the batches from `first` up to `end`. */
+void rp_rings_copy(const struct rp_ring *from, const struct rp_ring *to, uint64_t first,
+                   uint64_t end);
 /** Replace a ring by `fresh`, which is complete. Consumers of the old ring migrate. */
 void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct rp_ring *fresh);
 /** The lowest position of all seats of the ring if `replica` were at `batch`. */

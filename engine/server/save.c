@@ -77,7 +77,7 @@ struct state_view {
 static enum state_source find_state(const struct rp_engine *engine, uint64_t position,
                                     struct state_view *found)
 {
-    uint64_t row = engine->delivery.base_row + position * engine->delivery.batch_rows;
+    uint64_t row = rp_delivery_row(&engine->delivery, position);
     *found = (struct state_view){.row = row};
     found->token = rp_flow_state_at(engine->delivery.flow, position, &found->bytes, &found->row);
     if (found->token)

@@ -85,6 +85,14 @@ uint64_t rp_delivery_consumed(const struct rp_delivery *delivery)
     return lowest;
 }
 
+uint64_t rp_delivery_furthest(const struct rp_delivery *delivery)
+{
+    uint64_t furthest = 0;
+    for (uint32_t s = 0; s < delivery->seat_count; s++)
+        furthest = rp_max_u64(furthest, rp_seat_position(&delivery->seats[s]));
+    return furthest;
+}
+
 /* Has a consumer attached to the seat from a state token in the present rollback epoch? */
 static bool is_of_epoch(const struct rp_delivery *delivery, const struct rp_seat *seat)
 {
@@ -136,7 +144,6 @@ void rp_engine_check_seats(const struct rp_engine *engine)
         if (seat->seat_state != RP_SEAT_VACANT)
             continue;
         RP_ASSERT(seat->rollback_epoch == 0 && !is_attached);
-        RP_ASSERT(delivery->base_row + rp_seat_position(seat) * delivery->batch_rows ==
-                  engine->stream.start_row);
+        RP_ASSERT(rp_delivery_row(delivery, rp_seat_position(seat)) == engine->stream.start_row);
     }
 }

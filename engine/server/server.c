@@ -290,7 +290,7 @@ static void save_when_due(struct rp_engine *engine)
 static void tell_padding(const struct rp_engine *engine)
 {
     const struct rp_delivery *delivery = &engine->delivery;
-    uint64_t after = delivery->base_row + rp_delivery_lowest_tail(delivery) * delivery->batch_rows;
+    uint64_t after = rp_delivery_row(delivery, rp_delivery_lowest_tail(delivery));
     uint64_t end = rp_plan_row(engine->stream.plan);
     uint64_t batches = after > end ? (after - end) / engine->config->batch_size : 0;
     if (batches > 0)

@@ -72,24 +72,15 @@ static void warn_of_weights(const struct rp_config *config, const struct rp_corp
                config->sources[source].name, percent);
 }
 
-static void warn_of_docs_per_row(const struct rp_config *config,
-                                 const struct rp_docs_per_row *docs_per_row)
+static void warn_of_settings(const struct rp_config *config, const struct rp_corpus *corpus,
+                             const struct rp_docs_per_row *docs_per_row)
 {
-    char text[512];
+    char text[512], doubt[200];
+    warn_of_weights(config, corpus);
     if (rp_stream_docs_per_row_text(docs_per_row, config, text, sizeof text))
         rp_log(RP_LOG_WARNING, "%s", text);
-}
-
-static void warn_of_sections(const struct rp_config *config)
-{
-    char text[512];
     if (rp_config_sections_doubt(config, text, sizeof text))
         rp_log(RP_LOG_WARNING, "%s", text);
-}
-
-static void warn_of_eos(const struct rp_corpus *corpus)
-{
-    char doubt[200];
     for (uint32_t i = 0; i < rp_corpus_source_count(corpus); i++) {
         const struct rp_source *source = rp_corpus_source(corpus, i);
         if (rp_source_eos_doubt(source, doubt, sizeof doubt))
@@ -394,12 +385,8 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
         code = rp_stream_docs_per_row(&docs_per_row, engine->config, engine->stream.corpus, error);
     if (code >= 0)
         code = open_plans(&engine->stream, &docs_per_row, error);
-    if (code >= 0) {
-        warn_of_weights(engine->config, engine->stream.corpus);
-        warn_of_docs_per_row(engine->config, &docs_per_row);
-        warn_of_sections(engine->config);
-        warn_of_eos(engine->stream.corpus);
-    }
+    if (code >= 0)
+        warn_of_settings(engine->config, engine->stream.corpus, &docs_per_row);
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);
     if (code >= 0 && checkpoint && engine->saving.saved_row == engine->stream.start_row)

@@ -185,10 +185,8 @@ static void add_causes(json_t *object, const struct rp_delivery *delivery,
 
 static json_t *ranks_array(const struct rp_engine *engine)
 {
-    uint64_t furthest = 0;
     json_t *array = json_array();
-    for (uint32_t s = 0; s < engine->delivery.seat_count; s++)
-        furthest = rp_max_u64(furthest, rp_seat_position(&engine->delivery.seats[s]));
+    uint64_t furthest = rp_delivery_furthest(&engine->delivery);
     for (uint32_t s = 0; s < engine->delivery.seat_count; s++) {
         const struct rp_seat *seat = &engine->delivery.seats[s];
         uint64_t behind = furthest - rp_seat_position(seat);

@@ -28,16 +28,7 @@ void rp_stat_set_real(json_t *object, const char *key, double value)
 
 static uint64_t next_row_of(const struct rp_delivery *delivery)
 {
-    return delivery->base_row + rp_delivery_consumed(delivery) * delivery->batch_rows;
-}
-
-/* The batch that the consumer who is furthest releases next. */
-static uint64_t furthest_of(const struct rp_delivery *delivery)
-{
-    uint64_t furthest = 0;
-    for (uint32_t s = 0; s < delivery->seat_count; s++)
-        furthest = rp_max_u64(furthest, rp_seat_position(&delivery->seats[s]));
-    return furthest;
+    return rp_delivery_row(delivery, rp_delivery_consumed(delivery));
 }
 
 void rp_stat_add_progress(json_t *object, const struct rp_engine *engine)
@@ -53,7 +44,7 @@ void rp_stat_add_progress(json_t *object, const struct rp_engine *engine)
     rp_stat_set_count(object, "step", (next_row - delivery->base_row) / step_rows);
     rp_stat_set_count(object, "steps", since_start / step_rows);
     rp_stat_set_count(object, "skew_rows",
-                      (furthest_of(delivery) - lowest) * engine->config->batch_size);
+                      (rp_delivery_furthest(delivery) - lowest) * engine->config->batch_size);
 }
 
 /* ---- speed ----------------------------------------------------------------------------------- */
