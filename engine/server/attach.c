@@ -396,7 +396,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         break;
     case RP_REQUEST_CHECKPOINT:
         connection->pending_request = RP_REQUEST_CHECKPOINT;
-        engine->saving.is_wanted = true;
+        rp_saving_want(&engine->saving);
         break;
     }
     free(text);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine.h — the state of the engine process: one struct, which the files of this folder share.
+/* engine.h — the engine process in parts: its life, its loop, the stream, the delivery, its peers,
+ * saving and watching. Each part is written by its own files alone (tests/tidy lists and checks
+ * them); a function takes the part that it needs, and the engine only if it needs several.
  *
  * Threads: everything here belongs to the engine's own thread, except `struct rp_saver`, which says
  * what it shares. */
@@ -214,10 +216,9 @@ struct rp_delivery {
     enum rp_delivery_state state;
     struct rp_io_chosen io;
     bool direct;
-    struct rp_cache *cache;      /* of objects in stores; NULL = none */
-    struct rp_next_use next_use; /* what the cache asks */
-    struct rp_prefill *prefill;  /* of the cache; NULL = none */
-    uint64_t absent_wait_ns;     /* since then only seats without a consumer are waited for, or 0 */
+    struct rp_cache *cache;           /* of objects in stores; NULL = none */
+    struct rp_next_use next_use;      /* what the cache asks */
+    struct rp_prefill *prefill;       /* of the cache; NULL = none */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
     bool skipping_absent;             /* a seat was skipped since the last attach */
 };
@@ -275,6 +276,7 @@ struct rp_watching {
 /* The descriptors that wake the engine's thread. */
 struct rp_loop {
     int epoll_fd, wake_fd, signal_fd;
+    bool is_signalled;       /* a second signal ends the process at once */
     sigset_t ending_signals; /* of SIGTERM, SIGINT and SIGHUP, those not ignored at the start */
 };
 

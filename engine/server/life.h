@@ -65,10 +65,10 @@ enum rp_shutdown {
 struct rp_life {
     enum rp_life_state life_state; /* written by rp_life_transition alone */
     enum rp_shutdown shutdown;
-    bool is_signalled;      /* a second signal ends the process at once */
-    int code;               /* that rp_engine_run returns */
-    struct rp_error *error; /* of that code */
-    uint64_t failed_ns;     /* CLOCK_MONOTONIC: delivery ended */
+    int code;                /* that rp_engine_run returns */
+    struct rp_error *error;  /* of that code */
+    uint64_t failed_ns;      /* CLOCK_MONOTONIC: delivery ended */
+    uint64_t absent_wait_ns; /* since then only seats without a consumer are awaited, or 0 */
 };
 
 /** The state after the event, by the table above; RP_LIFE_STATES if the event cannot happen. */

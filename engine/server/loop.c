@@ -90,10 +90,10 @@ void rp_engine_serve_signal(struct rp_engine *engine)
 {
     struct signalfd_siginfo info;
     while (read(engine->loop.signal_fd, &info, sizeof info) == sizeof info) {
-        if (engine->life
+        if (engine->loop
                 .is_signalled) /* the second one; the last checkpoint on disk stays intact */
             _exit(128 + (int)info.ssi_signo);
-        engine->life.is_signalled = true;
+        engine->loop.is_signalled = true;
         rp_log_event(RP_EVENT_stopping, "%s: stopping%s", name_of((int)info.ssi_signo),
                      engine->saving.checkpoints ? " after a checkpoint" : "");
         rp_engine_begin_stop(engine, RP_SHUTDOWN_SIGNAL);

@@ -323,7 +323,9 @@ static void forget_save(struct rp_saver *saver)
     saver->source_count = 0;
 }
 
-bool rp_engine_begin_save(struct rp_engine *engine)
+/* Returns true if a checkpoint was begun, or failed at once and was reported; false if it has to be
+ * tried again later, because one is under way or the cut's state is not known yet. */
+static bool begin_save(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saving.saver;
     if (!engine->saving.checkpoints || saver->state != RP_SAVER_IDLE)
@@ -375,11 +377,23 @@ void rp_engine_want_due_save(struct rp_engine *engine)
     if (!engine->config->checkpoint_steps || !engine->saving.checkpoints ||
         !rp_life_is_running(&engine->life) || step < engine->saving.next_save_step)
         return;
-    engine->saving.is_wanted = true;
+    rp_saving_want(&engine->saving);
     rp_engine_schedule_save(engine);
 }
 
-/* Nothing is known to be saved but what was read back. */
+void rp_saving_want(struct rp_saving *saving)
+{
+    saving->is_wanted = saving->checkpoints != NULL;
+}
+
+void rp_engine_save_when_due(struct rp_engine *engine)
+{
+    rp_engine_want_due_save(engine);
+    if (engine->saving.is_wanted && begin_save(engine))
+        engine->saving.is_wanted = false;
+}
+
+/* Only a checkpoint that was read back counts as saved. */
 static void count_bad_save(struct rp_save_counts *counts, const struct rp_error *error)
 {
     counts->failures++;
@@ -430,7 +444,7 @@ static void follow_read_back(struct rp_engine *engine)
                  saver->bad_error.message, again ? ": saving again" : "");
     rp_saving_know_saved(&engine->saving, NULL, 0, NULL);
     if (again) {
-        engine->saving.is_wanted = true;
+        rp_saving_want(&engine->saving);
         return;
     }
     fail_end(&engine->life, saver->bad_code, &saver->bad_error);

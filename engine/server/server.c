@@ -278,14 +278,6 @@ static void poll_events(struct rp_engine *engine, int timeout_ms)
     rp_engine_note_read_mode(engine);
 }
 
-/* A checkpoint every so many steps, counted in what trainers consumed. */
-static void save_when_due(struct rp_engine *engine)
-{
-    rp_engine_want_due_save(engine);
-    if (engine->saving.is_wanted && rp_engine_begin_save(engine))
-        engine->saving.is_wanted = false;
-}
-
 /* Micro-batches of the last step may be padding alone: the mean of a loss over no label is 0/0. */
 static void tell_padding(const struct rp_engine *engine)
 {
@@ -361,7 +353,7 @@ static void run(void *argument)
             poll_events(engine, 0);
         fail_when_changed(engine);
         int step = deliver(engine);
-        save_when_due(engine);
+        rp_engine_save_when_due(engine);
         if (step == RP_FLOW_WORKED)
             idle = 0;
         else
@@ -422,7 +414,7 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
         rp_engine_stat_end(&engine);
     }
     rp_engine_journal_close(&engine);
-    if (engine.life.is_signalled)
+    if (engine.loop.is_signalled)
         rp_loop_let_signals_end_us(&engine.loop);
     rp_engine_close(&engine);
     return engine.life.code;

@@ -24,7 +24,7 @@ void rp_engine_begin_stop(struct rp_engine *engine, enum rp_shutdown shutdown)
     if (engine->life.shutdown == RP_SHUTDOWN_NONE)
         engine->life.shutdown = shutdown;
     rp_life_transition(&engine->life, RP_LIFE_STOP);
-    engine->saving.is_wanted = engine->saving.checkpoints != NULL;
+    rp_saving_want(&engine->saving);
     if (!rp_life_has_failed(&engine->life))
         rp_engine_ask_revalidation(engine);
 }
@@ -85,17 +85,17 @@ static enum delivery delivery_of(const struct rp_delivery *delivery, const struc
     return *missing ? AWAITS_ABSENT : DELIVERED_TO_ALL;
 }
 
-static bool has_waited_long(struct rp_delivery *delivery, const struct rp_seat *missing)
+static bool has_waited_long(struct rp_life *life, const struct rp_seat *missing)
 {
-    RP_ASSERT(missing && delivery->state == RP_DELIVERY_ENDED && !rp_seat_is_attached(missing));
-    if (delivery->absent_wait_ns == 0) {
+    RP_ASSERT(!rp_seat_is_attached(missing));
+    if (life->absent_wait_ns == 0) {
         char name[RP_SEAT_NAME_BYTES];
-        delivery->absent_wait_ns = rp_now_ns();
+        life->absent_wait_ns = rp_now_ns();
         rp_log(RP_LOG_INFO,
                "the stream has ended, and %s has not attached: waiting %u minutes for it",
                rp_seat_name(missing, name), ABSENT_WAIT_MINUTES);
     }
-    return rp_now_ns() - delivery->absent_wait_ns >= ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
+    return rp_now_ns() - life->absent_wait_ns >= ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
 }
 
 static void stop_when_delivered(struct rp_engine *engine)
@@ -103,8 +103,8 @@ static void stop_when_delivered(struct rp_engine *engine)
     const struct rp_seat *missing;
     enum delivery delivery = delivery_of(&engine->delivery, &missing);
     if (delivery == IN_USE)
-        engine->delivery.absent_wait_ns = 0;
-    if (delivery == IN_USE || (missing && !has_waited_long(&engine->delivery, missing)))
+        engine->life.absent_wait_ns = 0;
+    if (delivery == IN_USE || (missing && !has_waited_long(&engine->life, missing)))
         return;
     rp_log_event(RP_EVENT_stream_ended, "the stream has ended and every rank has had all of it");
     rp_engine_begin_stop(engine, RP_SHUTDOWN_STREAM);
