@@ -426,10 +426,9 @@ int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch
 {
     if (client->forked)
         return 0;
-    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&client->lock;
-    pthread_mutex_lock(lock);
+    pthread_mutex_lock(rp_client_lock(client));
     bool held = find_lease(client, batch) != NULL;
-    pthread_mutex_unlock(lock);
+    pthread_mutex_unlock(rp_client_lock(client));
     return held;
 }
 
