@@ -45,20 +45,6 @@ static void add_cursor(struct ledger *ledger, uint32_t lane, uint32_t source,
     entry->tokens += cursor->mixed;
 }
 
-/* Skip what a lane holds back for later rows. */
-static bool skip_held(struct rp_state_reader *reader, const struct rp_state_lane *lane)
-{
-    if (!rp_state_skip(reader, (uint64_t)lane->fifo + lane->pending, sizeof(struct rp_state_piece)))
-        return false;
-    for (uint32_t i = 0; i < lane->open_rows; i++) {
-        struct rp_state_open_row row;
-        if (!rp_state_read(reader, &row, sizeof row) ||
-            !rp_state_skip(reader, row.fragments, sizeof(struct rp_fragment)))
-            return false;
-    }
-    return true;
-}
-
 /* False if the token ends before its last record. */
 static bool visit_cursors(struct ledger *ledger, struct rp_state_reader reader, visitor *visit)
 {
@@ -72,7 +58,7 @@ static bool visit_cursors(struct ledger *ledger, struct rp_state_reader reader, 
                 return false;
             visit(ledger, l, s, &cursor);
         }
-        if (!skip_held(&reader, &lane))
+        if (!rp_state_skip_held(&reader, &lane))
             return false;
     }
     return true;
@@ -106,8 +92,7 @@ int rp_state_ledger(const void *token, size_t bytes, struct rp_ledger_source *so
         sources[s].of_epoch = whole ? source.documents : 0;
     }
     if (!whole || !visit_cursors(&ledger, reader, add_tokens))
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: it ends in the middle of a record");
+        return RP_TOKEN_DAMAGED(error, ": it ends in the middle of a record");
     return 0;
 }
 
@@ -132,7 +117,6 @@ int rp_plan_ledger(const struct rp_plan *plan, const void *token, size_t bytes,
         sources[s].documents = sources[s].finished_epochs * sources[s].of_epoch;
     }
     if (!whole || !visit_cursors(&ledger, reader, add_cursor))
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: it ends in the middle of a record");
+        return RP_TOKEN_DAMAGED(error, ": it ends in the middle of a record");
     return 0;
 }
