@@ -14,7 +14,7 @@
  *                   kernels the rings themselves count, too): run unregistered.
  *
  *   a ring at all   open fails with the reason, be it the first ring or a later one. choose.c takes
- *                   pread in the place of the first, open_method.c in that of a later one.
+ *                   pread in the place of the first, io.c in that of a later one.
  *
  * Invariants: reads in flight <= entries of the submission queue <= half the completion queue, so
  * there is always room in both. FEAT_NODROP is required, so no completion can be lost.
