@@ -217,6 +217,20 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                                           .wake_fd = flow->wake_fd};
 }
 
+static int start_packers(struct rp_flow *flow, struct rp_error *error)
+{
+    int code = 0;
+    for (uint32_t i = 0; i < flow->options.packers && code >= 0; i++)
+        code = rp_packer_start(&flow->packers[i], flow->options.packer_processes, error);
+    return code;
+}
+
+static void join_packers(struct rp_flow *flow)
+{
+    for (uint32_t i = 0; i < flow->options.packers; i++)
+        rp_packer_join(&flow->packers[i]);
+}
+
 int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
                   uint64_t base_row, uint64_t batch, struct rp_ring *rings, struct rp_error *error)
 {
@@ -226,11 +240,10 @@ int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *sc
     prepare_start(flow, plan, scout, base_row, batch, rings);
     int code = rp_reads_start(&flow->dispatch.reads, plan, base_row, error);
     flow->running = true;
-    /* processes first: a child is forked before the threads of this start exist */
-    for (uint32_t i = 0; i < o->packers && code >= 0; i++) {
+    for (uint32_t i = 0; i < o->packers; i++)
         flow->packers[i].deaths = 0; /* ticket numbers restart */
-        code = rp_packer_start(&flow->packers[i], o->packer_processes, error);
-    }
+    if (code >= 0) /* processes first: a child is forked before the threads of this start exist */
+        code = start_packers(flow, error);
     for (uint32_t i = 0; i < o->readers && code >= 0; i++)
         code = rp_fetcher_start(&flow->fetchers[i], error);
     if (code >= 0)
@@ -262,8 +275,7 @@ void rp_flow_stop(struct rp_flow *flow)
     rp_residency_stop(&flow->files.residency);
     for (uint32_t i = 0; i < flow->options.readers; i++)
         rp_fetcher_join(&flow->fetchers[i]);
-    for (uint32_t i = 0; i < flow->options.packers; i++)
-        rp_packer_join(&flow->packers[i]);
+    join_packers(flow);
     flow->running = false;
 }
 
@@ -276,8 +288,7 @@ void rp_flow_pause_packers(struct rp_flow *flow)
     rp_a32_store_release(&words->stop, RP_ARENA_STOPS_PACKERS);
     rp_event_signal(&words->ready);
     rp_event_signal(&words->space);
-    for (uint32_t i = 0; i < flow->options.packers; i++)
-        rp_packer_join(&flow->packers[i]);
+    join_packers(flow);
 }
 
 bool rp_flow_packers_are_paused(const struct rp_flow *flow)
@@ -305,16 +316,11 @@ uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring)
 
 int rp_flow_resume_packers(struct rp_flow *flow, struct rp_error *error)
 {
-    const struct rp_flow_options *o = &flow->options;
-    int code = 0;
     RP_ASSERT(rp_flow_packers_are_paused(flow));
-    for (uint32_t r = 0; r < o->rank_count; r++)
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
         rp_pack_target_init(&flow->targets[r], &flow->deliver.rings[r]);
     rp_a32_store_release(&flow->arena.words->stop, RP_ARENA_RUNS);
-    for (uint32_t i = 0; i < o->packers && code >= 0; i++) {
-        RP_ASSERT(!flow->packers[i].started);
-        code = rp_packer_start(&flow->packers[i], o->packer_processes, error);
-    }
+    int code = start_packers(flow, error);
     if (code < 0)
         rp_flow_stop(flow);
     return code;

@@ -70,8 +70,12 @@ static void begin_with(uint32_t rings, uint32_t tickets, uint32_t slots, bool pr
     flow->is_catching_up = shared->is_catching_up;
     flow->wake_fd = MODEL_BELL_FD + ENGINE;
     uint32_t states = rings == 1 ? 2 : 4;
-    MODEL_REQUIRE(
-        rp_arena_create(&flow->arena, false, rings, tickets, 4096, states, STATE_BYTES, NULL) == 0);
+    const struct rp_arena_sizes sizes = {.ring_count = rings,
+                                         .slot_count = tickets,
+                                         .data_bytes = 4096,
+                                         .state_count = states,
+                                         .state_bytes = STATE_BYTES};
+    MODEL_REQUIRE(rp_arena_create(&flow->arena, false, &sizes, NULL) == 0);
     prepare_start(flow, NULL, NULL, 0, 0, shared->rings);
     flow->pack_plan = (struct rp_pack_plan){.arena = &flow->arena,
                                             .deliver = processes ? NULL : &flow->deliver,

@@ -25,7 +25,12 @@ static int wake_fd;
 static void open_arena(struct rp_arena *arena)
 {
     struct rp_error error;
-    if (rp_arena_create(arena, true, 2, 8, DATA_BYTES, 16, 100, &error) != 0)
+    const struct rp_arena_sizes sizes = {.ring_count = 2,
+                                         .slot_count = 8,
+                                         .data_bytes = DATA_BYTES,
+                                         .state_count = 16,
+                                         .state_bytes = 100};
+    if (rp_arena_create(arena, true, &sizes, &error) != 0)
         fail_msg("%s", error.message);
     assert_int_equal(arena->segment.fd, -1);
     assert_int_equal((uintptr_t)arena->data % HUGE_BYTES, 0);
