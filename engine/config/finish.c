@@ -2,7 +2,6 @@
 /* finish.c — check ranges and combinations once all keys are read, and set derived values.
  *
  * Errors: -RP_E_CONFIG with the line of the key, the value found, and the legal values. */
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,6 +19,7 @@
 #include "corpus/index/index.h"
 #include "corpus/range.h"
 #include "object/url.h"
+#include "shm/run_dir.h"
 
 static struct rp_key_place key_place(const struct rp_config *config, enum rp_key_index key)
 {
@@ -31,12 +31,6 @@ static struct rp_key_place key_place(const struct rp_config *config, enum rp_key
 #define FAIL_AT(config, key, hint, error, ...)                                                     \
     rp_key_fail(key_place(config, RP_KEY_##key), #key, hint, error, __VA_ARGS__)
 
-static uint64_t number_of(const struct rp_config *config, const struct rp_key *key)
-{
-    const char *field = (const char *)config + key->offset;
-    return key->size == sizeof(uint64_t) ? rp_load_u64(field) : rp_load_u32(field);
-}
-
 /* Compare whole numbers with their bounds. A number that was not given and has no default is 0
  * here: it is set later, or it is required and missing. */
 static int check_ranges(const struct rp_config *config, struct rp_error *error)
@@ -47,7 +41,7 @@ static int check_ranges(const struct rp_config *config, struct rp_error *error)
             key->kind != RP_KIND_BYTES && key->kind != RP_KIND_EPOCHS)
             continue;
         struct rp_key_place place = key_place(config, (enum rp_key_index)i);
-        uint64_t value = number_of(config, key);
+        uint64_t value = rp_key_number(key, config);
         if (config->lines[i] == 0 && value == 0 && !strcmp(key->standard, "(required)"))
             return rp_key_fail(place, key->name, "add it to the config, or give it as an option",
                                error, "required, but not given: %s", key->help);
@@ -62,11 +56,7 @@ static int check_ranges(const struct rp_config *config, struct rp_error *error)
 
 static int check_run(const struct rp_config *config, struct rp_error *error)
 {
-    size_t length = strlen(config->run);
-    bool legal = length <= 64;
-    for (size_t i = 0; i < length; i++)
-        legal &= isalnum((unsigned char)config->run[i]) || strchr("._-", config->run[i]);
-    if (!legal || config->run[0] == '.')
+    if (!rp_run_name_is_legal(config->run))
         return FAIL_AT(
             config, run, NULL, error,
             "expected 1 … 64 letters, digits, dots, dashes and underscores, not beginning"

@@ -20,12 +20,18 @@
 
 /* ---- names and directories ------------------------------------------------------------------- */
 
-int rp_run_name_check(const char *run, struct rp_error *error)
+bool rp_run_name_is_legal(const char *run)
 {
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     size_t length = strlen(run);
-    if (length > 0 && length < RP_RUN_NAME_BYTES && run[0] != '.' && strspn(run, letters) == length)
+    return length > 0 && length < RP_RUN_NAME_BYTES && run[0] != '.' &&
+           strspn(run, letters) == length;
+}
+
+int rp_run_name_check(const char *run, struct rp_error *error)
+{
+    if (rp_run_name_is_legal(run))
         return 0;
     return rp_fail(
         error, -RP_E_USAGE, NULL,
