@@ -44,7 +44,7 @@ int rp_arena_create(struct rp_arena *arena, bool is_private, const struct rp_are
                                .state_count = sizes->state_count,
                                .data_bytes = sizes->data_bytes,
                                .state_bytes = rp_align_up(sizes->state_bytes, 64),
-                               .filled.value = !is_private};
+                               .prefaulted.value = !is_private};
     struct places p = find_places(sizes);
     int code = is_private ? rp_segment_create_private(&arena->segment, NAME, p.end, error)
                           : rp_segment_create(&arena->segment, NAME, p.end, true, error);
@@ -61,11 +61,11 @@ int rp_arena_create(struct rp_arena *arena, bool is_private, const struct rp_are
     return 0;
 }
 
-int rp_arena_fill(struct rp_arena *arena, struct rp_error *error)
+int rp_arena_prefault(struct rp_arena *arena, struct rp_error *error)
 {
-    int code = rp_segment_fill(&arena->segment, NAME, error);
+    int code = rp_segment_prefault(&arena->segment, NAME, error);
     if (code == 0)
-        rp_a32_store_release(&arena->filled, 1); /* PAIRS arena-filled */
+        rp_a32_store_release(&arena->prefaulted, 1); /* PAIRS arena-prefaulted */
     return code;
 }
 

@@ -20,13 +20,13 @@ static bool is_reading(const struct rp_flow *flow)
 }
 
 /* Filling starts after the first batch, which it would delay. */
-static int watch_filling(struct rp_flow *flow, struct rp_error *error)
+static int watch_prefault(struct rp_flow *flow, struct rp_error *error)
 {
     bool is_due = flow->deliver.batches > 0 && is_reading(flow) &&
-                  !rp_a32_load_relaxed(&flow->arena.filled);
-    if (is_due && !flow->filler.started)
-        return rp_filler_start(&flow->filler, &flow->arena, flow->wake_fd, error);
-    return rp_filler_check(&flow->filler, error);
+                  !rp_a32_load_relaxed(&flow->arena.prefaulted);
+    if (is_due && !flow->prefault.started)
+        return rp_prefault_start(&flow->prefault, &flow->arena, flow->wake_fd, error);
+    return rp_prefault_check(&flow->prefault, error);
 }
 
 /* ---- rings that are behind (catch_up.h) ---------------------------------------------------- */
@@ -341,7 +341,7 @@ int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error)
     RP_ASSERT(flow->running);
     int code = caught_up_failure(flow, error);
     if (code >= 0)
-        code = watch_filling(flow, error);
+        code = watch_prefault(flow, error);
     if (code < 0)
         return code;
     int step = rp_deliver_step(&flow->deliver, error);

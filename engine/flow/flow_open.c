@@ -124,7 +124,7 @@ void rp_flow_free(struct rp_flow *flow)
     rp_reads_close(&flow->dispatch.reads);
     if (flow->files.files)
         rp_files_close(&flow->files);
-    rp_filler_join(&flow->filler);
+    rp_prefault_join(&flow->prefault);
     rp_arena_close(&flow->arena);
     for (uint32_t i = 0; flow->verified && i < flow->options.packers; i++)
         rp_verified_close(&flow->verified[i]);

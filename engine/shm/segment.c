@@ -217,7 +217,7 @@ static bool huge_pages_are_off(void)
 }
 
 /* Huge page by huge page: another thread that maps memory waits for one page and not for all. */
-int rp_segment_fill(const struct rp_segment *segment, const char *name, struct rp_error *error)
+int rp_segment_prefault(const struct rp_segment *segment, const char *name, struct rp_error *error)
 {
     int code = 0;
     RP_ASSERT(segment->data && segment->bytes % RP_HUGE_BYTES == 0);

@@ -125,7 +125,7 @@ static void fill_behind(struct rp_arena *arena)
                                .pack_from = &own.behind_pack_from,
                                .tickets = behind_tickets,
                                .states = behind_states,
-                               .filled.value = 1};
+                               .prefaulted.value = 1};
     for (uint64_t b = 0; b <= JOINING_BATCHES; b++) {
         struct rp_state_slot *slot = rp_arena_state(arena, b);
         behind_tickets[b] = (struct rp_ticket){.state.value = rp_ticket_word(b, RP_TICKET_PACKED),
