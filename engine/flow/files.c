@@ -269,7 +269,7 @@ void rp_files_restart(struct rp_files *files)
         files->files[files->watched[i]].last_ticket = 0;
 }
 
-int rp_files_look(struct rp_files *files, uint64_t retired, struct rp_error *error)
+int rp_files_revalidate(struct rp_files *files, uint64_t retired, struct rp_error *error)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < files->watched_count; i++) {

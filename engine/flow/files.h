@@ -107,7 +107,8 @@ void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket, 
 /** Check that the files without hashes are unchanged (rp_shard_check). A file is checked from its
  * first use until one check after the last ticket that used it was retired (all below `retired`
  * are), so a change before the tokens were copied is always noticed. Called by dispatch. */
-RP_MUST_CHECK int rp_files_look(struct rp_files *files, uint64_t retired, struct rp_error *error);
+RP_MUST_CHECK int rp_files_revalidate(struct rp_files *files, uint64_t retired,
+                                      struct rp_error *error);
 
 /** Tickets are numbered from 0 again. */
 void rp_files_restart(struct rp_files *files);

@@ -17,7 +17,7 @@ struct rp_flow {
     struct rp_arena arena;
     struct rp_prefault prefault;
     struct rp_files files;
-    struct rp_looks looks;
+    struct rp_revalidation revalidation;
     struct rp_dispatch dispatch;
     struct rp_fetcher *fetchers; /* [readers] */
     struct rp_pack_plan pack_plan;

@@ -237,7 +237,7 @@ static bool check_next(struct rp_residency *r, struct batch *batch)
 
 /* ---- the watcher ----------------------------------------------------------------------------- */
 
-void rp_residency_look(struct rp_residency *r)
+void rp_residency_poll(struct rp_residency *r)
 {
     struct batch batch = {.count = 0};
     check_memory(r);

@@ -19,7 +19,7 @@ void rp_engine_ask_look(struct rp_engine *engine)
         settle(engine, RP_LOOK_UNCHANGED);
         return;
     }
-    rp_flow_ask_look(engine->flow);
+    rp_flow_request_revalidation(engine->flow);
     engine->look = RP_LOOK_ASKED;
     engine->look_until_ns = rp_now_ns() + RP_LOOK_SECONDS * 1000000000ull;
 }
@@ -30,7 +30,7 @@ int rp_engine_follow_look(struct rp_engine *engine)
     if (engine->look != RP_LOOK_ASKED)
         return 0;
     bool is_known = engine->exit_code == -RP_E_CHANGED; /* dispatch may have ended, too */
-    int code = is_known ? -RP_E_CHANGED : rp_flow_look_result(engine->flow, &error);
+    int code = is_known ? -RP_E_CHANGED : rp_flow_revalidation_result(engine->flow, &error);
     if (code == 0 && rp_now_ns() < engine->look_until_ns)
         return 0;
     settle(engine, code < 0 ? RP_LOOK_CHANGED : code == 0 ? RP_LOOK_LATE : RP_LOOK_UNCHANGED);

@@ -163,7 +163,7 @@ static void begin_behind(uint64_t first)
                                           .arena = &behind->arena,
                                           .rings = &shared->rings[1],
                                           .files = &behind->files,
-                                          .looks = &behind->looks,
+                                          .revalidation = &behind->revalidation,
                                           .unlabelled = &own.behind_unlabelled};
 }
 
@@ -213,8 +213,8 @@ static int deliver(void)
     if (shared->catch_up[1])
         pack_behind();
     int code = rp_flow_deliver(&shared->flow, NULL);
-    if (shared->catch_up[1] && rp_looks_are_asked_for(&behind->looks))
-        rp_looks_answer(&behind->looks, &behind->files, 0, behind->wake_fd);
+    if (shared->catch_up[1] && rp_revalidation_is_requested(&behind->revalidation))
+        rp_revalidation_answer(&behind->revalidation, &behind->files, 0, behind->wake_fd);
     return code;
 }
 
@@ -237,7 +237,7 @@ static void run_engine(void)
 static void plan(bool with_reads, bool with_empty)
 {
     struct rp_flow *flow = &shared->flow;
-    stage_plan(&flow->arena, &flow->looks, flow->wake_fd, BATCHES, with_reads, with_empty);
+    stage_plan(&flow->arena, &flow->revalidation, flow->wake_fd, BATCHES, with_reads, with_empty);
 }
 
 static void run_planner(void)
@@ -255,12 +255,12 @@ static void run_planner_of_reads(void)
 static void run_planner_that_is_slow(void)
 {
     struct rp_flow *flow = &shared->flow;
-    stage_plan_awaited(&flow->arena, &flow->looks, flow->wake_fd, BATCHES, PLANNER);
+    stage_plan_awaited(&flow->arena, &flow->revalidation, flow->wake_fd, BATCHES, PLANNER);
 }
 static void run_planner_that_joins(void)
 {
     struct rp_flow *flow = &shared->flow;
-    stage_plan_joining(&flow->arena, &flow->looks, flow->wake_fd, shared->start_batch[1],
+    stage_plan_joining(&flow->arena, &flow->revalidation, flow->wake_fd, shared->start_batch[1],
                        JOINING_BATCHES);
 }
 static void run_reader(void)

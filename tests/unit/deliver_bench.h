@@ -23,7 +23,7 @@ struct bench {
     struct rp_flow_options options;
     struct rp_arena arena;
     struct rp_files files; /* none */
-    struct rp_looks looks;
+    struct rp_revalidation revalidation;
     struct rp_ring rings[RINGS];
     struct rp_ring_view views[RINGS];
     struct rp_deliver deliver;
@@ -96,7 +96,7 @@ static inline void bench_open(struct bench *bench)
                                          .arena = &bench->arena,
                                          .rings = bench->rings,
                                          .files = &bench->files,
-                                         .looks = &bench->looks,
+                                         .revalidation = &bench->revalidation,
                                          .unlabelled = bench->unlabelled,
                                          .base_row = BASE_ROW,
                                          .end_batch = UINT64_MAX,
