@@ -56,8 +56,8 @@ struct rp_flow_options {
     struct rp_next_use *next_use; /* gets a note of each read; NULL = no forecast */
     uint32_t readers, packers, io_depth;
     bool packer_processes;
-    bool mapped; /* take tokens from mapped files: for a corpus that the page cache holds */
-    bool direct; /* open token files with O_DIRECT where they allow it */
+    bool mapped;   /* take tokens from mapped files: for a corpus that the page cache holds */
+    bool o_direct; /* open token files with O_DIRECT where they allow it */
     /* Choose the read mode continuously for each stretch (residency.h). `mapped` and `direct` then
      * hold only at the start, or throughout if adapting is impossible; without may_buffer no
      * stretch is mapped even then. */

@@ -26,7 +26,7 @@ struct rp_cache; /* cache/cache.h */
 /* What is to be opened, and how it is known. */
 struct rp_io_place {
     const char *path; /* of a file, or the URL of an object in a store */
-    bool direct;      /* a file: try O_DIRECT */
+    bool o_direct;    /* a file: try O_DIRECT */
     /* Of a file that was opened so before: the alignment that was found; 0: try it. */
     uint32_t known_alignment;
     /* Of an object, as it was when the corpus was opened: each reply is compared with both. */

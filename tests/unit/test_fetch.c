@@ -140,7 +140,7 @@ static void a_block_is_read_in_pieces_of_about_one_length(void **state)
     assert_true(bytes > 400000);
     for (uint32_t direct = 0; direct < 2; direct++) {
         struct rp_file file = {
-            .alignment = direct ? 512 : 1, .direct = direct, .object.read_bytes = 64u << 10};
+            .alignment = direct ? 512 : 1, .o_direct = direct, .object.read_bytes = 64u << 10};
         struct rp_files files = {.files = &file};
         struct rp_reads reads = {.options = &options, .files = &files};
         check_pieces(&reads, 0, 4096, 1);

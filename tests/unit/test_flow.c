@@ -38,7 +38,7 @@ static struct rp_flow_options draw_flow(uint64_t *seed)
     o.readers = 1 + draw(seed, 3);
     o.packers = 1 + draw(seed, 3);
     o.packer_processes = processes_work() && draw(seed, 3) == 0;
-    o.direct = draw(seed, 2);
+    o.o_direct = draw(seed, 2);
     o.mapped = draw(seed, 3) == 0;
     o.verify_blocks = draw(seed, 2);
     o.drop_last = draw(seed, 2);
