@@ -148,7 +148,7 @@ unsigned io_run_reads(struct io_run *run)
     return state.wrong;
 }
 
-int io_open(const char *path, bool o_direct, uint32_t *alignment_out, struct rp_error *error)
+int io_open(const char *path, bool direct, uint32_t *alignment_out, struct rp_error *error)
 {
     const struct rp_io_place place = {.path = path, .o_direct = direct};
     struct rp_io_object object;

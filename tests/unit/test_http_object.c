@@ -28,7 +28,7 @@ int __wrap_rp_io_open_file(struct rp_io_object *object_out, const struct rp_io_p
     return 0;
 }
 
-static void check_file(bool o_direct)
+static void check_file(bool direct)
 {
     struct rp_error error;
     struct rp_io_object object;
