@@ -2,6 +2,7 @@
 /* finish.c — check ranges and combinations once all keys are read, and set derived values.
  *
  * Errors: -RP_E_CONFIG with the line of the key, the value found, and the legal values. */
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +20,6 @@
 #include "corpus/index/index.h"
 #include "corpus/range.h"
 #include "object/url.h"
-#include "shm/run_dir.h"
 
 static struct rp_key_place key_place(const struct rp_config *config, enum rp_key_index key)
 {
@@ -56,7 +56,11 @@ static int check_ranges(const struct rp_config *config, struct rp_error *error)
 
 static int check_run(const struct rp_config *config, struct rp_error *error)
 {
-    if (!rp_run_name_is_legal(config->run))
+    size_t length = strlen(config->run);
+    bool legal = length <= 64;
+    for (size_t i = 0; i < length; i++)
+        legal &= isalnum((unsigned char)config->run[i]) || strchr("._-", config->run[i]);
+    if (!legal || config->run[0] == '.')
         return FAIL_AT(
             config, run, NULL, error,
             "expected 1 … 64 letters, digits, dots, dashes and underscores, not beginning"

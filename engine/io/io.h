@@ -82,8 +82,8 @@ struct rp_io_options {
     bool gives_way;
     /* Why that happened, and what helps. Left alone otherwise; NULL = nobody asks. */
     struct rp_error *refusal;
-    /* Has nobody a use for the reads any more? Asked now and then while they are waited for; NULL =
-     * never. Reads then come back with -ECANCELED. */
+    /* Cancellation callback, polled while waiting; NULL = never. Cancelled reads come back with
+     * -ECANCELED. */
     bool (*is_stopping)(void *context);
     void *context;
     /* Nobody waits for these reads: they fill a cache. They do not count as its hits and misses,

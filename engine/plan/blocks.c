@@ -52,8 +52,8 @@ uint64_t rp_plan_block_window(const struct rp_plan *plan, uint32_t lane, uint32_
     return cursor->epoch * rp_blocks_in_epoch(&cursor->order, lane) + in_epoch;
 }
 
-bool rp_block_at(struct rp_order order, uint32_t lane, uint64_t num_epochs, uint64_t documents,
-                 uint64_t position, struct rp_plan_block *block)
+bool rp_plan_block_in_order(struct rp_order order, uint32_t lane, uint64_t num_epochs,
+                            uint64_t documents, uint64_t position, struct rp_plan_block *block)
 {
     uint64_t count = rp_blocks_in_epoch(&order, lane), each = RP_PLAIN_DOCUMENTS;
     uint64_t epoch = position / count, number = position % count;
@@ -77,6 +77,7 @@ bool rp_block_at(struct rp_order order, uint32_t lane, uint64_t num_epochs, uint
 bool rp_plan_block_at(const struct rp_plan *plan, uint32_t lane, uint32_t source, uint64_t position,
                       struct rp_plan_block *block)
 {
-    return rp_block_at(plan->lanes[lane].piece_source.cursors[source].order, lane,
-                       plan->config.num_epochs, plan->sources[source].documents, position, block);
+    return rp_plan_block_in_order(plan->lanes[lane].piece_source.cursors[source].order, lane,
+                                  plan->config.num_epochs, plan->sources[source].documents,
+                                  position, block);
 }

@@ -40,8 +40,8 @@ struct rp_plan_block {
 uint64_t rp_blocks_in_epoch(const struct rp_order *order, uint32_t lane);
 /** The block at a position of a lane in a source of so many documents, by the order of one of the
  * lanes. False after the last of num_epochs (0: endless). */
-bool rp_block_at(struct rp_order order, uint32_t lane, uint64_t num_epochs, uint64_t documents,
-                 uint64_t position, struct rp_plan_block *block);
+bool rp_plan_block_in_order(struct rp_order order, uint32_t lane, uint64_t num_epochs,
+                            uint64_t documents, uint64_t position, struct rp_plan_block *block);
 /** The same for a plan. */
 bool rp_plan_block_at(const struct rp_plan *plan, uint32_t lane, uint32_t source, uint64_t position,
                       struct rp_plan_block *block);

@@ -185,6 +185,6 @@ bool rp_forecast_block_at(const struct rp_forecast *forecast, uint32_t lane, uin
                           uint64_t position, struct rp_plan_block *block)
 {
     const struct source *source = &forecast->sources[number];
-    return rp_block_at(source->fresh, lane, forecast->num_epochs, source->documents, position,
-                       block);
+    return rp_plan_block_in_order(source->fresh, lane, forecast->num_epochs, source->documents,
+                                  position, block);
 }

@@ -16,7 +16,7 @@ struct ledger {
     struct rp_ledger_source *sources;
 };
 
-/* What is done with a lane's place in a source. */
+/* A visit of a lane's cursor in a source. */
 typedef void visitor(struct ledger *ledger, uint32_t lane, uint32_t source,
                      const struct rp_state_cursor *cursor);
 

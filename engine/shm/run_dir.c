@@ -20,18 +20,12 @@
 
 /* ---- names and directories ------------------------------------------------------------------- */
 
-bool rp_run_name_is_legal(const char *run)
+int rp_run_name_check(const char *run, struct rp_error *error)
 {
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     size_t length = strlen(run);
-    return length > 0 && length < RP_RUN_NAME_BYTES && run[0] != '.' &&
-           strspn(run, letters) == length;
-}
-
-int rp_run_name_check(const char *run, struct rp_error *error)
-{
-    if (rp_run_name_is_legal(run))
+    if (length > 0 && length < RP_RUN_NAME_BYTES && run[0] != '.' && strspn(run, letters) == length)
         return 0;
     return rp_fail(
         error, -RP_E_USAGE, NULL,

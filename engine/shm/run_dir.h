@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run_dir.h — the run directory: the place of an engine's socket, where trainers search for it.
- * Private to engine/shm, to engine/config for the check of names, and to tools/ringpack, which
- * searches for engines.
+ * Private to engine/shm, and to tools/ringpack, which searches for engines.
  *
  * Named by --run-dir, it is that directory and no other. Otherwise there are two:
  * $XDG_RUNTIME_DIR/ringpack and, if that cannot be used, /tmp/ringpack-UID. An engine takes the
@@ -28,8 +27,6 @@ void rp_run_dirs_free(struct rp_run_dirs *dirs);
  * -ENOENT if there is none, or a code. */
 RP_MUST_CHECK int rp_run_dir_open(const char *path, struct rp_error *error);
 
-/** Can it be the name of a run, and so of a file? */
-bool rp_run_name_is_legal(const char *run);
 /** -RP_E_USAGE unless it can be the name of a run, and so of a file. */
 RP_MUST_CHECK int rp_run_name_check(const char *run, struct rp_error *error);
 
