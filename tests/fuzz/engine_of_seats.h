@@ -155,8 +155,8 @@ const void *__wrap_rp_flow_state_at(const struct rp_flow *flow, uint64_t batch, 
     return KEPT_STATE;
 }
 
-void __wrap_rp_flow_ask_look(const struct rp_flow *flow);
-void __wrap_rp_flow_ask_look(const struct rp_flow *flow)
+void __wrap_rp_flow_request_revalidation(const struct rp_flow *flow);
+void __wrap_rp_flow_request_revalidation(const struct rp_flow *flow)
 {
     FUZZ_REQUIRE(!flow);
 }

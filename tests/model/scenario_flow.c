@@ -70,8 +70,12 @@ static void begin_with(uint32_t rings, uint32_t tickets, uint32_t slots, bool pr
     flow->is_catching_up = shared->is_catching_up;
     flow->wake_fd = MODEL_BELL_FD + ENGINE;
     uint32_t states = rings == 1 ? 2 : 4;
-    MODEL_REQUIRE(
-        rp_arena_create(&flow->arena, false, rings, tickets, 4096, states, STATE_BYTES, NULL) == 0);
+    const struct rp_arena_sizes sizes = {.ring_count = rings,
+                                         .slot_count = tickets,
+                                         .data_bytes = 4096,
+                                         .state_count = states,
+                                         .state_bytes = STATE_BYTES};
+    MODEL_REQUIRE(rp_arena_create(&flow->arena, false, &sizes, NULL) == 0);
     prepare_start(flow, NULL, NULL, 0, 0, shared->rings);
     flow->pack_plan = (struct rp_pack_plan){.arena = &flow->arena,
                                             .deliver = processes ? NULL : &flow->deliver,
@@ -121,7 +125,7 @@ static void fill_behind(struct rp_arena *arena)
                                .pack_from = &own.behind_pack_from,
                                .tickets = behind_tickets,
                                .states = behind_states,
-                               .filled.value = 1};
+                               .prefaulted.value = 1};
     for (uint64_t b = 0; b <= JOINING_BATCHES; b++) {
         struct rp_state_slot *slot = rp_arena_state(arena, b);
         behind_tickets[b] = (struct rp_ticket){.state.value = rp_ticket_word(b, RP_TICKET_PACKED),
@@ -159,7 +163,7 @@ static void begin_behind(uint64_t first)
                                           .arena = &behind->arena,
                                           .rings = &shared->rings[1],
                                           .files = &behind->files,
-                                          .looks = &behind->looks,
+                                          .revalidation = &behind->revalidation,
                                           .unlabelled = &own.behind_unlabelled};
 }
 
@@ -209,8 +213,8 @@ static int deliver(void)
     if (shared->catch_up[1])
         pack_behind();
     int code = rp_flow_deliver(&shared->flow, NULL);
-    if (shared->catch_up[1] && rp_looks_are_asked_for(&behind->looks))
-        rp_looks_answer(&behind->looks, &behind->files, 0, behind->wake_fd);
+    if (shared->catch_up[1] && rp_revalidation_is_requested(&behind->revalidation))
+        rp_revalidation_answer(&behind->revalidation, &behind->files, 0, behind->wake_fd);
     return code;
 }
 
@@ -233,7 +237,7 @@ static void run_engine(void)
 static void plan(bool with_reads, bool with_empty)
 {
     struct rp_flow *flow = &shared->flow;
-    stage_plan(&flow->arena, &flow->looks, flow->wake_fd, BATCHES, with_reads, with_empty);
+    stage_plan(&flow->arena, &flow->revalidation, flow->wake_fd, BATCHES, with_reads, with_empty);
 }
 
 static void run_planner(void)
@@ -251,12 +255,12 @@ static void run_planner_of_reads(void)
 static void run_planner_that_is_slow(void)
 {
     struct rp_flow *flow = &shared->flow;
-    stage_plan_awaited(&flow->arena, &flow->looks, flow->wake_fd, BATCHES, PLANNER);
+    stage_plan_awaited(&flow->arena, &flow->revalidation, flow->wake_fd, BATCHES, PLANNER);
 }
 static void run_planner_that_joins(void)
 {
     struct rp_flow *flow = &shared->flow;
-    stage_plan_joining(&flow->arena, &flow->looks, flow->wake_fd, shared->start_batch[1],
+    stage_plan_joining(&flow->arena, &flow->revalidation, flow->wake_fd, shared->start_batch[1],
                        JOINING_BATCHES);
 }
 static void run_reader(void)

@@ -34,7 +34,7 @@ WRAP(int, rp_packer_start, struct rp_packer *packer, bool as_process, struct rp_
     process->parent = sim.current->process;
     struct sim_node *node = sim_node_new(SIM_PIDFD);
     node->process = process;
-    packer->is_process = packer->started = true;
+    packer->started = true;
     packer->pid = process->pid;
     packer->pidfd = sim_descriptor_new(node, 0);
     return 0;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "director.h"
-#include "shm/socket.h"
+#include "../unit/receive.h"
 
 #define ROWS_AHEAD 1000000u
 
@@ -58,8 +58,8 @@ static void *stranger_main(void *argument)
                                  .step_row = RP_NEXT_ROW_ANY};
     if (rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error) < 0)
         sim_exit(0);
-    int64_t bytes = rp_socket_receive(fd, message, sizeof message, fds,
-                                      1 + (int)story_below(story, 30), &error);
+    int64_t bytes = receive_into(fd, message, sizeof message, fds, 1 + (int)story_below(story, 30),
+                                 &error);
     if (bytes >= (int64_t)sizeof reply) {
         memcpy(&reply, message, sizeof reply);
         sim_trace("the stranger is answered: %d", reply.code);

@@ -6,6 +6,7 @@
 
 #include "flow_kit.h"
 #include "patience.h"
+#include "receive.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -16,7 +17,6 @@
 #include "base/clock.h"
 #include "server/server.h"
 #include "ringpack/client.h"
-#include "shm/socket.h"
 
 #define ROWS 2u
 /* A test may have more ranks: then its engines need dp_world_size and global_batch_size. */
@@ -239,7 +239,7 @@ KIT int attach_at_row(uint32_t rank, uint64_t row)
     struct rp_error error;
     for (int fds[2];;) {
         int fd = ask_for_row(rank, row);
-        assert_true(rp_socket_receive(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
+        assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
         memcpy(&reply, message, sizeof reply);
         assert_true(reply.text_bytes > reply.contract_bytes); /* WELCOME comes with a state */
         if (reply.kind == RP_REPLY_WELCOME) {

@@ -23,7 +23,7 @@
 #include "patience.h"
 #include "ringpack/client.h"
 #include "shm/ring.h"
-#include "shm/socket.h"
+#include "receive.h"
 
 #define FAKE __attribute__((unused)) static
 
@@ -224,7 +224,7 @@ FAKE void fake_accept(struct fake_engine *engine)
     if (fd < 0)
         return;
     char buffer[4096] = {0};
-    int64_t bytes = rp_socket_receive(fd, buffer, sizeof buffer - 1, fds, PATIENCE_MS, NULL);
+    int64_t bytes = receive_into(fd, buffer, sizeof buffer - 1, fds, PATIENCE_MS, NULL);
     const struct rp_request *request = (const struct rp_request *)(void *)buffer;
     if (bytes < (int64_t)sizeof *request) {
         close(fd);

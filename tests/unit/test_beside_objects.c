@@ -24,11 +24,11 @@ static int open_object(struct rp_io_object *object_out, const struct rp_io_place
                        struct rp_error *error)
 {
     struct rp_io_place file = *place;
-    direct_opens += place->direct && !place->identity;
+    direct_opens += place->o_direct && !place->identity;
     if (place->identity) {
         assert_string_equal(place->path, "store://object");
         file.path = "object.bin";
-        file.direct = false;
+        file.o_direct = false;
     }
     int code = rp_io_open_file(object_out, &file, error);
     if (place->identity)
@@ -167,7 +167,7 @@ static void files_are_opened_for_direct_reads(void **state)
     for (int adapts = 0; adapts < 2; adapts++) {
         struct rp_flow_options options = small_flow(&rp_io_method_pread);
         struct rp_flow_counts counts;
-        options.direct = options.may_direct = true;
+        options.o_direct = options.may_direct = true;
         options.adapts = adapts;
         run(&options, &counts);
         assert_int_equal(direct_opens, 1);

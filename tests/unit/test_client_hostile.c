@@ -87,7 +87,7 @@ static void *perform(void *argument)
     int fd = next_trainer(p->stage);
     if (fd < 0)
         return NULL;
-    int64_t got = rp_socket_receive(fd, request, sizeof request, fds, PATIENCE_MS, NULL);
+    int64_t got = receive_into(fd, request, sizeof request, fds, PATIENCE_MS, NULL);
     if (got > 0 && p->answer->length)
         got = rp_socket_send(fd, p->answer->bytes, p->answer->length, NULL, 0, p->answer->fds,
                              p->answer->fd_count, NULL);

@@ -175,8 +175,8 @@ static uint8_t *make_place(struct place *place)
     memcpy(place->slot + ROWS_AT, rows, sizeof rows);
     write_token(place->state, 8, 1);
     write_token(place->slot + RP_SLOT_STATE_OFFSET, 10, 2);
-    place->client.state = place->state;
-    place->client.state_bytes = TOKEN_BYTES;
+    place->client.kept[0].token = place->state;
+    place->client.kept[0].bytes = TOKEN_BYTES;
     place->client.attach_row = 8;
     place->client.options.monitor = RP_MONITOR_COUNT;
     return place->slot + RP_SLOT_STATE_OFFSET;

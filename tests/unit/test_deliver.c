@@ -224,10 +224,10 @@ static void the_end_is_said_after_the_last_batch(void **state)
     hand_over(&bench);
     assert_int_equal(step(&bench), RP_FLOW_IDLE); /* dispatch is asked to check the files */
     assert_int_equal(step(&bench), RP_FLOW_IDLE);
-    assert_true(rp_looks_are_asked_for(&bench.looks));
+    assert_true(rp_revalidation_is_requested(&bench.revalidation));
     for (uint32_t r = 0; r < RINGS; r++)
         assert_int_equal(bench.rings[r].status, RP_RING_RUNNING);
-    rp_a64_store_release(&bench.looks.answered, 1);
+    rp_a64_store_release(&bench.revalidation.answered, 1);
     assert_int_equal(step(&bench), RP_FLOW_WORKED);
     assert_int_equal(step(&bench), RP_FLOW_ENDED);
     for (uint32_t r = 0; r < RINGS; r++) {

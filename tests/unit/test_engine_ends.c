@@ -130,7 +130,7 @@ static void exchange(int fd, struct rp_request request)
     struct rp_error error;
     int fds[2];
     assert_int_equal(rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error), 0);
-    assert_true(rp_socket_receive(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
+    assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
 }
 
 /* A ring that cannot be made changes nothing: the consumer is refused, and the stream goes on. */
@@ -299,7 +299,7 @@ static void a_request_for_another_run_is_refused(void **state)
     int fds[2], fd = rp_socket_connect_within(run_dir, "default", PATIENCE_NS, &error);
     strcpy(request.run, "defaults");
     assert_int_equal(rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error), 0);
-    assert_true(rp_socket_receive(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
+    assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
     const struct rp_reply *reply = (const struct rp_reply *)(const void *)message;
     assert_int_equal(reply->kind, RP_REPLY_REFUSED);
     assert_int_equal(reply->code, -RP_E_MISMATCH);

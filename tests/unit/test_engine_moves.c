@@ -345,7 +345,7 @@ static void who_died_ringing_is_absent(void **state)
         rp_socket_send(back, &request, sizeof request, token, request.state_bytes, NULL, 0, &error),
         0);
     kill(engine.pid, SIGCONT);
-    assert_true(rp_socket_receive(back, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
+    assert_true(receive_into(back, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
     assert_int_equal(rp_run_checkpoint(run_dir, NULL, &path, &error), -RP_E_BUSY);
     assert_says(&error, "rank 1 has not attached|stay valid");
     close(fds[0]);

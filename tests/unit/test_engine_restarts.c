@@ -108,7 +108,7 @@ static struct quiet be_welcome(int fd)
     struct rp_reply reply;
     struct rp_error error;
     int fds[2];
-    assert_true(rp_socket_receive(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
+    assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
     memcpy(&reply, message, sizeof reply);
     if (reply.kind != RP_REPLY_WELCOME)
         fail_msg("%.*s", (int)reply.text_bytes, (char *)message + sizeof reply);

@@ -22,7 +22,7 @@ static int attach_raw(uint32_t rank, uint64_t row, ino_t *ring_out)
     struct rp_error error;
     for (int fds[2];; rp_sleep_ns(1000000)) {
         int fd = ask_for_row(rank, row);
-        assert_true(rp_socket_receive(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
+        assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
         memcpy(&reply, message, sizeof reply);
         if (reply.kind == RP_REPLY_WELCOME) {
             struct stat ring;
@@ -293,7 +293,7 @@ static void a_row_behind_the_end_is_refused(void **state)
     int fds[2];
     struct engine engine = engine_start(options);
     int fd = ask_for_row(0, MADE_UP);
-    assert_true(rp_socket_receive(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
+    assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
     memcpy(&reply, message, sizeof reply);
     assert_int_equal(reply.kind, RP_REPLY_REFUSED);
     assert_int_equal(reply.code, -RP_E_USAGE);

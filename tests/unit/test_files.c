@@ -159,9 +159,9 @@ static int open_on_such_a_disk(struct rp_io_object *object, const struct rp_io_p
                                struct rp_error *error)
 {
     struct rp_io_place buffered = *place;
-    buffered.direct = false;
+    buffered.o_direct = false;
     int code = rp_io_method_pread.open_object(object, &buffered, error);
-    if (code < 0 || !place->direct)
+    if (code < 0 || !place->o_direct)
         return code;
     openings++;
     trials += !place->known_alignment;
@@ -195,7 +195,7 @@ static void a_file_is_tried_for_direct_reads_once(void **state)
     method.open_object = open_on_such_a_disk;
     for (uint32_t direct = 0; direct < 2; direct++) {
         const struct rp_flow_options options = {
-            .corpus = corpus, .method = &method, .direct = direct, .descriptors_max = 1};
+            .corpus = corpus, .method = &method, .o_direct = direct, .descriptors_max = 1};
         struct rp_files files;
         struct rp_error error;
         uint64_t ticket;
@@ -219,7 +219,7 @@ static void a_refusal_of_direct_reads_is_remembered(void **state)
     struct rp_corpus *corpus = open_two_shards();
     struct rp_io_method method = rp_io_method_pread;
     method.open_object = open_on_such_a_disk;
-    const struct rp_flow_options options = {.corpus = corpus, .method = &method, .direct = true};
+    const struct rp_flow_options options = {.corpus = corpus, .method = &method, .o_direct = true};
     struct rp_files files;
     struct rp_error error;
     uint64_t ticket;

@@ -38,7 +38,7 @@ static struct rp_flow_options draw_flow(uint64_t *seed)
     o.readers = 1 + draw(seed, 3);
     o.packers = 1 + draw(seed, 3);
     o.packer_processes = processes_work() && draw(seed, 3) == 0;
-    o.direct = draw(seed, 2);
+    o.o_direct = draw(seed, 2);
     o.mapped = draw(seed, 3) == 0;
     o.verify_blocks = draw(seed, 2);
     o.drop_last = draw(seed, 2);
@@ -57,9 +57,9 @@ static void print_case(uint64_t seed, const struct rp_flow_options *o)
     printf("seed %llu: %s, %u readers, %u packers%s%s%s, ranks %u+%u of %u, %u rows, step %u\n",
            (unsigned long long)seed, o->method->name, o->readers, o->packers,
            o->packer_processes ? " (processes)" : "",
-           o->mapped   ? ", mapped"
-           : o->direct ? ", direct"
-                       : "",
+           o->mapped     ? ", mapped"
+           : o->o_direct ? ", direct"
+                         : "",
            o->verify_blocks ? ", verified" : "", o->rank_first, o->rank_count, o->world, o->rows,
            (unsigned)o->global_batch_rows);
 }

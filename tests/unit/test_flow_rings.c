@@ -204,14 +204,14 @@ static void a_ring_behind_is_read_from_the_page_cache(void **state)
     struct stream s;
     struct rp_error error;
     struct rp_flow_options options = two_rings();
-    options.mapped = options.direct = true;
+    options.mapped = options.o_direct = true;
     stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
     stream_start(&s);
     struct rp_plan *plan = kit_plan(&kit);
     assert_true(stream_run(&s, 30, &error) >= 0);
     fall_behind(&s, 0, plan);
-    assert_true(s.flow->options.direct);
-    assert_false(s.flow->catch_up[0]->options.direct); /* /tmp may have no O_DIRECT to count */
+    assert_true(s.flow->options.o_direct);
+    assert_false(s.flow->catch_up[0]->options.o_direct); /* /tmp may have no O_DIRECT to count */
     run_to_end(&s);
     check_all_came(&s);
     stream_close(&s);

@@ -98,7 +98,7 @@ static void what_is_known_of_direct_reads_is_not_tried(void **state)
     close(io_open(sample.path, true, &found, NULL));
     for (size_t i = 0; i < RP_ARRAY_COUNT(known) && found != 1; i++) {
         const struct rp_io_place place = {
-            .path = sample.path, .direct = true, .known_alignment = known[i]};
+            .path = sample.path, .o_direct = true, .known_alignment = known[i]};
         struct rp_io_object object;
         assert_int_equal(rp_io_open_file(&object, &place, NULL), 0);
         assert_int_equal(object.alignment, known[i]);

@@ -130,7 +130,12 @@ static void bench_open(struct bench *bench, uint32_t sections, uint32_t dtype, u
 {
     struct rp_error error;
     *bench = (struct bench){0};
-    int code = rp_arena_create(&bench->arena, false, RINGS, 8, 4096, 16, 64, &error);
+    const struct rp_arena_sizes sizes = {.ring_count = RINGS,
+                                         .slot_count = 8,
+                                         .data_bytes = 4096,
+                                         .state_count = 16,
+                                         .state_bytes = 64};
+    int code = rp_arena_create(&bench->arena, false, &sizes, &error);
     for (uint32_t r = 0; r < RINGS && code == 0; r++) {
         struct rp_geometry g = {.rows = ROWS,
                                 .seq_len = SEQ_LEN,

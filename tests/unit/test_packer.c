@@ -40,7 +40,12 @@ static void bench_open(struct bench *bench)
 {
     struct rp_error error;
     *bench = (struct bench){0};
-    if (rp_arena_create(&bench->arena, false, RINGS, TICKETS, 4096, 16, 64, &error) != 0)
+    const struct rp_arena_sizes sizes = {.ring_count = RINGS,
+                                         .slot_count = TICKETS,
+                                         .data_bytes = 4096,
+                                         .state_count = 16,
+                                         .state_bytes = 64};
+    if (rp_arena_create(&bench->arena, false, &sizes, &error) != 0)
         fail_msg("%s", error.message);
     for (uint64_t t = 0; t < TICKETS; t++) {
         struct rp_ticket *ticket = rp_arena_ticket(&bench->arena, t);

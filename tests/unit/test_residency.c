@@ -105,7 +105,7 @@ static void look(uint32_t room)
 {
     fake.available = (uint64_t)room * RP_STRETCH_BYTES * 4 / 3 + 4;
     residency.room_ns = 0;
-    rp_residency_look(&residency);
+    rp_residency_poll(&residency);
 }
 
 static uint32_t count(enum rp_read_way way)
@@ -337,7 +337,7 @@ static void start_a_calm_watcher(void)
 {
     open_without_file(FILE_BYTES, 2 * STRETCHES, true, true);
     fake.missing[0] = 0;
-    rp_residency_look(&residency);
+    rp_residency_poll(&residency);
     assert_true(residency.is_calm);
     residency.taken = rp_a64_load_relaxed(&taken);
     rp_residency_start(&residency);

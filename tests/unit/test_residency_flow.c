@@ -131,7 +131,7 @@ static void run_direct(const struct rp_page_cache *page_cache, bool adapts)
     struct kit kit;
     kit_open(&kit, large, 2, &config);
     struct rp_flow_options options = small_flow(&rp_io_method_pread);
-    options.adapts = options.direct = options.may_direct = options.mapped = true;
+    options.adapts = options.o_direct = options.may_direct = options.mapped = true;
     options.page_cache = page_cache;
     struct stream s;
     stream_open(&s, &kit, &options, RP_DTYPE_I64, 0, 1);

@@ -73,7 +73,7 @@ static int private_segment(struct rp_error *error)
         return code;
     assert_int_equal(segment.bytes, 2 * HUGE);
     segment.data[HUGE] = 5;
-    code = rp_segment_fill(&segment, "test", error);
+    code = rp_segment_prefault(&segment, "test", error);
     assert_int_equal(segment.data[HUGE], 5);
     rp_segment_close(&segment);
     return code;

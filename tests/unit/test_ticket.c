@@ -15,7 +15,12 @@
 static void open_arena(struct rp_arena *arena)
 {
     struct rp_error error;
-    if (rp_arena_create(arena, false, 3, 8, 8192, 16, 100, &error) != 0)
+    const struct rp_arena_sizes sizes = {.ring_count = 3,
+                                         .slot_count = 8,
+                                         .data_bytes = 8192,
+                                         .state_count = 16,
+                                         .state_bytes = 100};
+    if (rp_arena_create(arena, false, &sizes, &error) != 0)
         fail_msg("%s", error.message);
 }
 
