@@ -66,8 +66,8 @@ static int scan_documents(const struct rp_opened *opened, const struct rp_probe 
             continue;
         code = rp_largest_add(&largest, byte, tokens, error);
         done += tokens;
-        if (progress->report && d % 1024 == 0)
-            progress->report(progress->context, done, opened->shard.tokens);
+        if (d % 1024 == 0)
+            rp_progress_report(progress, done, opened->shard.tokens);
     }
     if (code == 0)
         return rp_largest_finish(&largest, token_max, error);
@@ -113,8 +113,8 @@ static int scan_largest(const struct rp_opened *opened, const char *place,
 }
 
 int rp_inspect(const char *path, const struct rp_source_spec *hints, const char *index_dir,
-               bool scan_tokens, void (*progress)(void *context, uint64_t done, uint64_t total),
-               void *context, struct rp_inspection *inspection, struct rp_error *error)
+               bool scan_tokens, const struct rp_progress *progress,
+               struct rp_inspection *inspection, struct rp_error *error)
 {
     struct rp_remote *remote = NULL;
     int code = 0;
@@ -126,7 +126,6 @@ int rp_inspect(const char *path, const struct rp_source_spec *hints, const char 
         .find = {.hints = hints, .remote = remote, .index_dir = index_dir},
         .scan_bytes_max = scan_tokens ? UINT64_MAX : RP_SCAN_AT_OPEN_MAX,
     };
-    const struct rp_progress report = {progress, context};
     struct rp_opened opened;
     code = rp_shard_open(&opened, path, 0, &options, error);
     if (code < 0) {
@@ -154,7 +153,7 @@ int rp_inspect(const char *path, const struct rp_source_spec *hints, const char 
         rp_mask_text(opened.mask, inspection->mask, sizeof inspection->mask);
     count_lengths(&opened, inspection);
     if (scan_tokens)
-        code = scan_largest(&opened, index_dir, &report, &inspection->token_max, error);
+        code = scan_largest(&opened, index_dir, progress, &inspection->token_max, error);
     rp_shard_close(&opened);
     rp_remotes_close(remote, 1);
     return code;

@@ -33,10 +33,7 @@ struct rp_reader_options {
     /* At a start: bytes of the file that walk may read beside metadata and offsets, so that a start
      * stays fast. A larger file needs a sidecar. */
     uint64_t read_bytes_max;
-    struct rp_progress {
-        void (*report)(void *context, uint64_t done, uint64_t total); /* may be NULL */
-        void *context;
-    } progress;
+    const struct rp_progress *progress;
 };
 
 /* What is true of all documents of a file. */

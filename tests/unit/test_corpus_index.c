@@ -30,7 +30,8 @@ static void test_it_answers_as_opened_shards_do(void **state)
     rp_corpus_close(opened);
     struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
     for (uint32_t i = 0; i < SHARDS; i++)
-        assert_int_equal(rp_index_build(paths[i], &hints, NULL, NULL, NULL, &error), 0);
+        assert_int_equal(
+            rp_index_build(paths[i], &(struct rp_index_build_options){.hints = &hints}, &error), 0);
     assert_int_equal(open_corpus_with(&opened, NULL, &error), 0);
     assert_int_equal(compare(made, opened, &error), 0);
     as = rp_corpus_fingerprint(opened);

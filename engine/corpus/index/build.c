@@ -268,14 +268,13 @@ static int take_older_shards(struct rp_indexing *build, struct rp_error *error)
  * over would otherwise be damage with a good hash. */
 static void open_older(struct rp_indexing *build)
 {
-    static const struct rp_progress silent;
     struct rp_error why = {0};
     if (access(build->options.path, F_OK) != 0)
         return;
     const struct rp_index_open_options options = {.path = build->options.path, .to_repair = true};
     int code = rp_index_open(&build->older, &options, &why);
     if (code == 0)
-        code = rp_index_check_all(build->older, &silent, &why);
+        code = rp_index_check_all(build->older, NULL, &why);
     if (code == 0)
         return;
     snprintf(build->why, sizeof build->why, "the older one does not count: %.250s", why.message);

@@ -44,7 +44,7 @@ struct rp_build_source {
     struct rp_index_shape shape;
     struct rp_index_segment *segment; /* of the draft; NULL: no shard of it is written */
     const char **texts;               /* of the draft; the patterns are its own memory */
-    char found_mask[64], eos[24];
+    char found_mask[RP_MASK_TEXT_BYTES], eos[24];
     struct rp_tokenizer_known tokenizer;
 };
 

@@ -102,24 +102,6 @@ static int check_queries(const struct rp_indexing *build, struct rp_error *error
     return code;
 }
 
-/* All at once, because each costs at least one answer of a server. */
-static int open_remotes(struct rp_indexing *build, uint64_t count, struct rp_error *error)
-{
-    const struct rp_indexing_options *options = &build->options;
-    const char **urls = rp_calloc((size_t)count, sizeof *urls);
-    if (!urls)
-        return fail_memory(build, error);
-    for (uint32_t s = 0; s < options->source_count; s++)
-        for (uint32_t i = 0; i < options->sources[s].shard_count; i++)
-            if (rp_url_is(options->sources[s].shards[i]))
-                urls[build->remote_count++] = options->sources[s].shards[i];
-    int code = build->remote_count ? rp_remotes_open(&build->remotes, urls, build->remote_count,
-                                                     options->cache_dir, error)
-                                   : 0;
-    free(urls);
-    return code == 0 && build->remote_count ? check_queries(build, error) : code;
-}
-
 int rp_build_list_shards(struct rp_indexing *build, struct rp_error *error)
 {
     const struct rp_indexing_options *options = &build->options;
@@ -130,7 +112,10 @@ int rp_build_list_shards(struct rp_indexing *build, struct rp_error *error)
     build->sources = rp_calloc(options->source_count, sizeof *build->sources);
     if (!build->shards || !build->sources)
         return fail_memory(build, error);
-    int code = open_remotes(build, count, error);
+    int code = rp_remotes_of_sources(&build->remotes, &build->remote_count, options->sources,
+                                     options->source_count, options->cache_dir, NULL, error);
+    if (code == 0 && build->remote_count)
+        code = check_queries(build, error);
     const struct rp_remote *next = build->remotes;
     for (uint32_t s = 0; s < options->source_count && code == 0; s++) {
         build->sources[s].first = build->shard_count;

@@ -16,25 +16,6 @@ static int fail_memory(const struct rp_indexing *build, struct rp_error *error)
     return rp_fail(error, -ENOMEM, NULL, "%s: no memory to write it", build->options.path);
 }
 
-/* All shards of a source have the same mask, or none has. */
-static int take_mask(struct rp_indexing *build, uint32_t s, const char *path,
-                     const struct rp_index_record *record, bool is_first, struct rp_error *error)
-{
-    char found[sizeof build->sources[s].found_mask] = "";
-    char *mask = build->sources[s].found_mask;
-    if (record->mask.name[0])
-        rp_mask_text(&record->mask, found, sizeof found);
-    if (is_first)
-        memcpy(mask, found, sizeof found);
-    if (!strcmp(mask, found))
-        return 0;
-    return rp_fail(error, -RP_E_MISMATCH,
-                   "index all its shards with one mask (`mask:` in the configuration), or set "
-                   "mask: none",
-                   "%s: mask: expected `%s`, as of the first shard of the source, found `%s`", path,
-                   mask, found);
-}
-
 /* Take over what the older index has of a source that is appended to. */
 static void begin_source(struct rp_indexing *build, uint32_t s)
 {
@@ -83,7 +64,9 @@ static int place_source(struct rp_indexing *build, uint32_t s, struct rp_error *
     begin_source(build, s);
     for (uint64_t i = 0; i < source->count && code == 0; i++) {
         struct rp_build_shard *shard = &build->shards[source->first + i];
-        code = take_mask(build, s, shard->path, &shard->record, draft->shards == 0, error);
+        code = rp_mask_take(source->found_mask,
+                            shard->record.mask.name[0] ? &shard->record.mask : NULL, shard->path,
+                            draft->shards ? "the first shard of the source" : NULL, error);
         if (code == 0 && rp_ids_know_tokenizer(&shard->tokenizer))
             code = rp_ids_take_tokenizer(&source->tokenizer, &shard->tokenizer, spec->name,
                                          shard->path, error);

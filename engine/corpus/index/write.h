@@ -55,9 +55,8 @@ RP_MUST_CHECK int rp_index_append_column(const char *path, uint32_t segment, con
 struct rp_collector;
 
 /** Write the sidecar of a shard into a new file, which is then complete: of what was collected, and
- * *record, whose contents, root and sums are set here. The caller publishes or discards it. */
+ * *record, whose contents, root and documents are set here. The caller publishes or discards it. */
 RP_MUST_CHECK int rp_sidecar_write(struct rp_new_file *file, struct rp_index_record *record,
-                                   const struct rp_table_shape *shape,
                                    const struct rp_tokenizer_id *tokenizer,
                                    const struct rp_collector *collector, struct rp_error *error);
 
