@@ -246,8 +246,8 @@ static int add_object(void *context, const char *url, struct rp_error *error)
     struct objects *objects = context;
     if (rp_url_has_suffix(url, RP_INDEX_SUFFIX))
         return rp_paths_add(&objects->indexes, url, error);
-    char *file = rp_url_has_suffix(url, ".idx")                ? rp_url_beside(url, 4, ".bin")
-                 : rp_url_has_suffix(url, RP_INDEX_SUFFIX_OLD) ? rp_url_beside(url, 4, "")
+    char *file = rp_url_has_suffix(url, ".idx")                ? rp_url_companion(url, 4, ".bin")
+                 : rp_url_has_suffix(url, RP_INDEX_SUFFIX_OLD) ? rp_url_companion(url, 4, "")
                                                                : strdup(url);
     int code = file ? rp_config_source_add_shard(objects->found, NULL, file, error)
                     : rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
@@ -274,7 +274,7 @@ static int list_unlisted(const struct objects *objects, uint32_t first, struct r
     int code = 0;
     for (size_t i = 0; code == 0 && i < objects->indexes.count; i++) {
         const char *index = objects->indexes.paths[i];
-        char *file = rp_url_beside(index, strlen(RP_INDEX_SUFFIX), "");
+        char *file = rp_url_companion(index, strlen(RP_INDEX_SUFFIX), "");
         if (!file)
             code = rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
         else if (listed == 0 || !bsearch(&file, found->shards + first, listed,

@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-const struct rp_beside rp_byte_masks_of_olmo[] = {
+const struct rp_companion rp_byte_masks_of_olmo[] = {
     {"token_ids", "labels_mask"}, {"input_ids", "label_mask"}, {NULL, NULL}};
 
 /* A byte cannot hold the id of a token. */
@@ -53,7 +53,7 @@ int rp_byte_mask_of_olmo(struct rp_byte_mask *mask, const struct rp_probe *probe
                          struct rp_error *error)
 {
     const char *slash = strrchr(probe->path, '/'), *base = slash ? slash + 1 : probe->path;
-    const struct rp_beside *kind = rp_byte_masks_of_olmo;
+    const struct rp_companion *kind = rp_byte_masks_of_olmo;
     while (kind->cut && strncmp(base, kind->cut, strlen(kind->cut)) != 0)
         kind++;
     if (!kind->cut || rp_mask_is_none(choice))

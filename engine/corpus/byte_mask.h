@@ -21,7 +21,7 @@ struct rp_byte_mask {
     }
 
 /* How the names of OLMo's token files begin, and those of their masks. */
-extern const struct rp_beside rp_byte_masks_of_olmo[];
+extern const struct rp_companion rp_byte_masks_of_olmo[];
 
 /** Take the mask at `path`, which is freed, or NULL when out of memory. If it is there, mask->path
  * is set, and what the layout says of spans. A missing one is an error with the hint only if it was

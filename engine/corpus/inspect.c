@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "corpus/borrowed.h"
-#include "corpus/largest.h"
+#include "corpus/staged_shard.h"
+#include "corpus/max_token_id.h"
 #include "corpus/shard.h"
 #include "object/url.h"
 
@@ -57,21 +57,21 @@ static int scan_documents(const struct rp_opened *opened, const struct rp_probe 
                           const struct rp_progress *progress, uint64_t *token_max,
                           struct rp_error *error)
 {
-    struct rp_largest largest;
+    struct rp_max_token_id largest;
     uint64_t done = 0;
-    int code = rp_largest_begin(&largest, probe, opened->shard.type, error);
+    int code = rp_max_token_id_begin(&largest, probe, opened->shard.type, error);
     for (uint64_t d = 0; code == 0 && d < opened->shard.documents; d++) {
         uint64_t tokens, byte;
         if (rp_shard_locate(opened, d, &tokens, &byte))
             continue;
-        code = rp_largest_add(&largest, byte, tokens, error);
+        code = rp_max_token_id_add(&largest, byte, tokens, error);
         done += tokens;
         if (d % 1024 == 0)
             rp_progress_report(progress, done, opened->shard.tokens);
     }
     if (code == 0)
-        return rp_largest_finish(&largest, token_max, error);
-    rp_largest_close(&largest);
+        return rp_max_token_id_finish(&largest, token_max, error);
+    rp_max_token_id_close(&largest);
     return code;
 }
 
@@ -101,14 +101,14 @@ static int scan_largest(const struct rp_opened *opened, const char *place,
     if (!opened->found.remote)
         return scan_file(opened, opened->shard.path, progress, token_max, error);
     const char *temporary = getenv("TMPDIR");
-    struct rp_borrowed borrowed;
+    struct rp_staged_shard staged;
     place = place ? place : temporary && *temporary ? temporary : "/tmp";
-    int code = rp_borrowed_open(&borrowed, opened->shard.url, opened->shard.identity, place,
-                                progress, error);
+    int code = rp_staged_shard_open(&staged, opened->shard.url, opened->shard.identity, place,
+                                    progress, error);
     if (code < 0)
         return code;
-    code = scan_file(opened, borrowed.path, progress, token_max, error);
-    rp_borrowed_close(&borrowed);
+    code = scan_file(opened, staged.path, progress, token_max, error);
+    rp_staged_shard_close(&staged);
     return code;
 }
 

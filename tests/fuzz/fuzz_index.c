@@ -41,8 +41,8 @@ static void build(const struct rp_indexing_options *options)
     struct rp_indexed built;
     FUZZ_REQUIRE(rp_indexing_open(&made, options, NULL) == 0);
     for (uint64_t i = 0; i < rp_indexing_shards(made); i++)
-        FUZZ_REQUIRE(rp_indexing_learn(made, i, &silent, NULL) == 0);
-    FUZZ_REQUIRE(rp_indexing_place(made, NULL) == 0);
+        FUZZ_REQUIRE(rp_indexing_scan(made, i, &silent, NULL) == 0);
+    FUZZ_REQUIRE(rp_indexing_lay_out(made, NULL) == 0);
     for (uint64_t i = 0; i < rp_indexing_shards(made); i++)
         FUZZ_REQUIRE(rp_indexing_fill(made, i, NULL) == 0);
     for (uint64_t i = 0; i < rp_indexing_parts(made); i++)

@@ -292,7 +292,7 @@ static void test_scratch_is_of_one_declaration(void **state)
         source.shard_count = 1;
         source.mask.name = run == 1 ? "none" : NULL;
         assert_int_equal(open_build(&build, &source, &error), 0);
-        assert_int_equal(rp_indexing_learn(build, 0, &silent, &error), 0);
+        assert_int_equal(rp_indexing_scan(build, 0, &silent, &error), 0);
         rp_indexing_close(build); /* as a kill does, the scratch sidecars stay */
         assert_int_equal(count_scratch(), run == 0 ? 1 : 2);
     }

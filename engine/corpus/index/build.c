@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "base/out_dir.h"
 #include "base/text.h"
-#include "corpus/borrowed.h"
+#include "corpus/staged_shard.h"
 #include "corpus/index/build_struct.h"
 #include "object/url.h"
 
@@ -86,7 +86,7 @@ static int open_work(struct rp_indexing *build, struct rp_error *error)
             return code;
         if (stat(build->work, &now) == 0 && now.st_dev == info.st_dev &&
             now.st_ino == info.st_ino) {
-            rp_borrowed_sweep(build->work);
+            rp_staged_shard_sweep(build->work);
             return 0;
         }
         close(build->work_fd);

@@ -62,9 +62,9 @@ static int list_file(struct rp_indexing *build, struct rp_build_shard *shard, co
         .source = source,
         .bytes = (uint64_t)info.st_size,
         .mtime_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec};
-    bool is_good = shard->stored && rp_build_look_beside(&shard->companions, tokens,
-                                                         &build->options.sources[source].mask,
-                                                         build->options.index_dir);
+    bool is_good = shard->stored && rp_build_stat_companions(&shard->companions, tokens,
+                                                             &build->options.sources[source].mask,
+                                                             build->options.index_dir);
     free(tokens);
     shard->stored_bytes = is_good ? strlen(shard->stored) + 1 : 0;
     return is_good ? 0 : fail_memory(build, error);
@@ -127,5 +127,5 @@ int rp_build_list_shards(struct rp_indexing *build, struct rp_error *error)
         }
         build->sources[s].count = build->shard_count - build->sources[s].first;
     }
-    return code == 0 && build->remote_count ? rp_build_look_beside_objects(build, error) : code;
+    return code == 0 && build->remote_count ? rp_build_stat_object_companions(build, error) : code;
 }

@@ -57,7 +57,7 @@ int rp_sidecar_write(struct rp_new_file *file, struct rp_index_record *record,
                              .sources = &source,
                              .segments = &segment};
     struct rp_index_writer writer = {.path = file->path, .fd = file->fd};
-    int code = rp_index_place(&writer, &draft, error);
+    int code = rp_index_lay_out(&writer, &draft, error);
     if (code == 0)
         code = fill(&segment, record, collector, error);
     for (uint64_t part = 0; code == 0 && part < rp_index_hash_parts(&draft); part++)

@@ -180,7 +180,7 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
     return code;
 }
 
-static const struct rp_beside beside[] = {
+static const struct rp_companion companions[] = {
     {".ds", ".ds.index"}, {".ds", ".ds.metadata"}, {".ds", ".ds." LOSS}, {NULL, NULL}};
 
 const struct rp_reader rp_reader_datatrove = {
@@ -188,7 +188,7 @@ const struct rp_reader rp_reader_datatrove = {
     .what = "a .ds of datatrove",
     .folders = "*.ds (datatrove)",
     .claims_by_name = true,
-    .beside = beside,
+    .companions = companions,
     .claim = claim,
     .expand = expand,
     .walk = walk,

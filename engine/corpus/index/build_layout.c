@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* place — what the new file will hold: its sources, and a place in it for each new shard
+/* build_layout — the layout of the new file: its sources, and a place in it for each new shard
  * (build_struct.h). */
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ static void add_shard(struct rp_build_shard *shard, struct rp_index_shape *shape
 }
 
 /* Where each shard's entries go in the segment. */
-static int place_source(struct rp_indexing *build, uint32_t s, struct rp_error *error)
+static int lay_out_source(struct rp_indexing *build, uint32_t s, struct rp_error *error)
 {
     struct rp_build_source *source = &build->sources[s];
     struct rp_index_source *draft = &build->draft.sources[s];
@@ -159,7 +159,7 @@ static int open_file(struct rp_indexing *build, struct rp_error *error)
                : 0;
 }
 
-static void put_places(const struct rp_indexing *build, const struct rp_build_source *source)
+static void put_firsts(const struct rp_indexing *build, const struct rp_build_source *source)
 {
     for (uint64_t i = 0; i < source->count; i++)
         rp_index_put_first(source->segment, (uint32_t)i,
@@ -168,7 +168,7 @@ static void put_places(const struct rp_indexing *build, const struct rp_build_so
     rp_index_put_buckets(source->segment);
 }
 
-int rp_indexing_place(struct rp_indexing *build, struct rp_error *error)
+int rp_indexing_lay_out(struct rp_indexing *build, struct rp_error *error)
 {
     uint32_t sources = build->options.source_count;
     build->draft.source_count = sources;
@@ -177,7 +177,7 @@ int rp_indexing_place(struct rp_indexing *build, struct rp_error *error)
         return fail_memory(build, error);
     int code = 0;
     for (uint32_t s = 0; s < sources && code == 0; s++) {
-        code = place_source(build, s, error);
+        code = lay_out_source(build, s, error);
         if (code == 0 && make_texts(build, s) < 0)
             code = fail_memory(build, error);
     }
@@ -187,9 +187,9 @@ int rp_indexing_place(struct rp_indexing *build, struct rp_error *error)
     if (code == 0)
         code = open_file(build, error);
     if (code == 0)
-        code = rp_index_place(&build->writer, &build->draft, error);
+        code = rp_index_lay_out(&build->writer, &build->draft, error);
     for (uint32_t s = 0; s < sources && code == 0; s++)
         if (build->sources[s].segment)
-            put_places(build, &build->sources[s]);
+            put_firsts(build, &build->sources[s]);
     return code;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* learn — what each shard is (build.h). */
+/* scan — the facts of each shard (build.h). */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "corpus/borrowed.h"
+#include "corpus/staged_shard.h"
 #include "corpus/index/build_struct.h"
 
 /* A sidecar that was written before its token file or its mask was may be of other tokens or of
@@ -28,7 +28,7 @@ static bool is_work_newer(const char *work_path, const struct rp_build_shard *sh
            found.mtime_ns > shard->companions.sidecar_ns;
 }
 
-/* ---- learn ----------------------------------------------------------------------------------- */
+/* ---- the scan -------------------------------------------------------------------------------- */
 
 int rp_build_open_shard(const struct rp_indexing *build, const struct rp_build_shard *shard,
                         const char *work_path, struct rp_opened *opened, struct rp_error *error)
@@ -148,7 +148,7 @@ static int index_tokens(const struct rp_indexing *build, const struct rp_build_s
                         const char *work_path, const struct rp_progress *progress,
                         struct rp_error *error)
 {
-    struct rp_borrowed borrowed;
+    struct rp_staged_shard staged;
     const struct rp_remote *remote = shard->remote;
     const struct rp_index_build_options options = {.hints = &build->options.sources[shard->source],
                                                    .index_dir = remote ? NULL
@@ -157,17 +157,17 @@ static int index_tokens(const struct rp_indexing *build, const struct rp_build_s
                                                    .progress = progress};
     if (!remote)
         return rp_index_build(shard->path, &options, error);
-    int code = rp_borrowed_open(&borrowed, remote->url, remote->identity, build->work, progress,
-                                error);
+    int code = rp_staged_shard_open(&staged, remote->url, remote->identity, build->work, progress,
+                                    error);
     if (code < 0)
         return code;
-    code = rp_index_build(borrowed.path, &options, error);
-    rp_borrowed_close(&borrowed);
+    code = rp_index_build(staged.path, &options, error);
+    rp_staged_shard_close(&staged);
     return code < 0 ? rp_fail_context(error, code, "%s", shard->path) : 0;
 }
 
-int rp_indexing_learn(struct rp_indexing *build, uint64_t i, const struct rp_progress *progress,
-                      struct rp_error *error)
+int rp_indexing_scan(struct rp_indexing *build, uint64_t i, const struct rp_progress *progress,
+                     struct rp_error *error)
 {
     struct rp_build_shard *shard = &build->shards[i];
     struct rp_error ignored;
