@@ -35,7 +35,7 @@ struct rp_mapping {
 
 /* The token after a batch that was lent; kept[newest] may also be the one given to attach. */
 #define RP_TOKENS_KEPT 32u
-struct rp_kept_token {
+struct rp_entry_token {
     uint8_t *token;
     size_t bytes;
     uint64_t lease, number; /* of the batch; lease 0: of none */
@@ -71,7 +71,7 @@ struct rp_client {
     uint8_t *state, *before;     /* `before`: the token before the last batch that was lent */
     size_t state_bytes, before_bytes, state_capacity;
     /* A ring of the newest tokens, in which these two are; each has room for state_capacity. */
-    struct rp_kept_token kept[RP_TOKENS_KEPT];
+    struct rp_entry_token kept[RP_TOKENS_KEPT];
     unsigned newest;     /* of kept: `state` */
     uint64_t next_row;   /* of the state; RP_NEXT_ROW_ANY before the first attach */
     uint64_t attach_row; /* to attach at: next_row, or farther in the padding after the stream */

@@ -18,7 +18,7 @@ void rp_client_keep_token(struct rp_client *client, const uint8_t *token, size_t
     client->before = client->state;
     client->before_bytes = client->state_bytes;
     client->newest = (client->newest + 1) % RP_TOKENS_KEPT;
-    struct rp_kept_token *kept = &client->kept[client->newest];
+    struct rp_entry_token *kept = &client->kept[client->newest];
     memcpy(kept->token, token, bytes);
     kept->bytes = bytes;
     kept->lease = lease;
@@ -81,7 +81,7 @@ size_t rp_client_state_after(const struct rp_client *client, const struct rp_bat
     size_t bytes = 0;
     pthread_mutex_lock(lock_of(client));
     for (unsigned i = 0; i < RP_TOKENS_KEPT && bytes == 0; i++) {
-        const struct rp_kept_token *kept = &client->kept[i];
+        const struct rp_entry_token *kept = &client->kept[i];
         if (kept->lease != 0 && kept->lease == batch->lease && kept->number == batch->number)
             bytes = copy_token(kept->token, kept->bytes, buffer, capacity);
     }

@@ -26,8 +26,8 @@ static void unescape(char *text)
 /* The text after the prefix of a kept line; NULL if it is none. */
 static const char *kept_line(const char *line)
 {
-    return strncmp(line, RP_KEPT_LINE, sizeof RP_KEPT_LINE - 1) ? NULL
-                                                                : line + sizeof RP_KEPT_LINE - 1;
+    return strncmp(line, RP_ENTRY_LINE, sizeof RP_ENTRY_LINE - 1) ? NULL
+                                                                  : line + sizeof RP_ENTRY_LINE - 1;
 }
 
 /* Where the last `file` or `no file` begins; NULL if the text has neither. */
@@ -37,8 +37,8 @@ static char *find_kept(char *text)
     for (char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
         const char *rest = kept_line(line);
-        if (rest && (!strncmp(rest, RP_KEPT_FILE, sizeof RP_KEPT_FILE - 1) ||
-                     !strncmp(rest, RP_KEPT_NO_FILE, sizeof RP_KEPT_NO_FILE - 1)))
+        if (rest && (!strncmp(rest, RP_ENTRY_FILE, sizeof RP_ENTRY_FILE - 1) ||
+                     !strncmp(rest, RP_ENTRY_NO_FILE, sizeof RP_ENTRY_NO_FILE - 1)))
             found = line;
         if (!*line)
             break;
@@ -51,9 +51,9 @@ static int set_options(struct rp_config *config, char *rest, struct rp_error *er
 {
     int code = 0;
     for (char *line; code == 0 && (line = strsep(&rest, "\n")) != NULL;) {
-        char *key = strncmp(line, RP_KEPT_LINE, sizeof RP_KEPT_LINE - 1)
+        char *key = strncmp(line, RP_ENTRY_LINE, sizeof RP_ENTRY_LINE - 1)
                         ? NULL
-                        : line + sizeof RP_KEPT_LINE - 1;
+                        : line + sizeof RP_ENTRY_LINE - 1;
         char *value = key ? strchr(key, ' ') : NULL;
         if (!value)
             continue;
@@ -78,9 +78,9 @@ int rp_config_read_kept(struct rp_config *config, const char *text, size_t bytes
                        name);
     } else {
         char *line = strsep(&rest, "\n");
-        char *path = line + sizeof RP_KEPT_LINE - 1 + sizeof RP_KEPT_FILE - 1;
-        bool has_file = !strncmp(line + sizeof RP_KEPT_LINE - 1, RP_KEPT_FILE,
-                                 sizeof RP_KEPT_FILE - 1);
+        char *path = line + sizeof RP_ENTRY_LINE - 1 + sizeof RP_ENTRY_FILE - 1;
+        bool has_file = !strncmp(line + sizeof RP_ENTRY_LINE - 1, RP_ENTRY_FILE,
+                                 sizeof RP_ENTRY_FILE - 1);
         if (has_file) {
             unescape(path);
             code = rp_config_read_text(config, copy, (size_t)(line - copy), path, error);
