@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* entry_file — see entry_file.h. Codes are negative errno; there are no messages, because no failure
- * here is one of the run. */
+/* entry_file — see entry_file.h. Codes are negative errno; there are no messages, because no
+ * failure here is one of the run. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -264,8 +264,7 @@ static bool is_index_of_corpus(const char *url)
     return is_open;
 }
 
-/* As add_token_file: a sidecar counts as its token file, the index of a corpus as none. Those of
- * objects that are listed need not be looked at. */
+/* The token files of sidecars that the bucket did not list. */
 static int list_unlisted(const struct objects *objects, uint32_t first, struct rp_paths *files,
                          struct rp_paths *indexes, struct rp_error *error)
 {
@@ -287,6 +286,7 @@ static int list_unlisted(const struct objects *objects, uint32_t first, struct r
     return code;
 }
 
+/* As add_token_file: a sidecar counts as its token file, the index of a corpus as none. */
 static int add_indexed(const struct objects *objects, uint32_t first, struct rp_error *error)
 {
     struct rp_paths files = {0}, indexes = {0};

@@ -18,6 +18,7 @@
 #include "base/fail.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/progress.h"
 #include "corpus/spans.h"
 #include "corpus/tokenizer_id.h"
 
@@ -107,18 +108,6 @@ struct rp_corpus_spec {
     bool allow_missing_data; /* with its sidecar there, a missing token file is a warning */
     const struct rp_corpus_gate *gate; /* NULL = none */
 };
-
-/* Called now and then in a long step, with its bytes. Both pointers may be NULL. */
-struct rp_progress {
-    void (*report)(void *context, uint64_t done, uint64_t total);
-    void *context;
-};
-static inline void rp_progress_report(const struct rp_progress *progress, uint64_t done,
-                                      uint64_t total)
-{
-    if (progress && progress->report)
-        progress->report(progress->context, done, total);
-}
 
 struct rp_corpus;
 struct rp_source; /* one source, passed to the plan as its `lengths` */

@@ -32,10 +32,10 @@ static int fail_mappings(const struct rp_corpus *corpus, struct rp_error *error)
                            corpus->shard_count, corpus->shard_total);
 }
 
-int rp_remotes_of_sources(struct rp_remote **remotes, size_t *remote_count,
-                          const struct rp_source_spec *sources, uint32_t source_count,
-                          const char *cache_dir, const struct rp_corpus_gate *gate,
-                          struct rp_error *error)
+int rp_corpus_open_remotes(struct rp_remote **remotes, size_t *remote_count,
+                           const struct rp_source_spec *sources, uint32_t source_count,
+                           const char *cache_dir, const struct rp_corpus_gate *gate,
+                           struct rp_error *error)
 {
     size_t count = 0;
     for (uint32_t s = 0; s < source_count; s++)
@@ -262,8 +262,8 @@ static int make_shards(struct rp_corpus *corpus, const struct rp_corpus_spec *sp
     corpus->shard_total = (uint32_t)shards;
     corpus->shards = rp_calloc((size_t)shards, sizeof *corpus->shards);
     return corpus->shards
-               ? rp_remotes_of_sources(&corpus->remotes, &corpus->remote_count, spec->sources,
-                                       spec->source_count, spec->cache_dir, spec->gate, error)
+               ? rp_corpus_open_remotes(&corpus->remotes, &corpus->remote_count, spec->sources,
+                                        spec->source_count, spec->cache_dir, spec->gate, error)
                : fail_memory(error);
 }
 

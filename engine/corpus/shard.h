@@ -43,10 +43,10 @@ static inline int rp_corpus_gate_pass(const struct rp_corpus_gate *gate, struct 
 
 /** Open the shards of all sources that are URLs, in their order (corpus_open.c): at once, because
  * each costs at least one answer of a server. The gate is passed if there are any. */
-RP_MUST_CHECK int rp_remotes_of_sources(struct rp_remote **remotes, size_t *remote_count,
-                                        const struct rp_source_spec *sources, uint32_t source_count,
-                                        const char *cache_dir, const struct rp_corpus_gate *gate,
-                                        struct rp_error *error);
+RP_MUST_CHECK int rp_corpus_open_remotes(struct rp_remote **remotes, size_t *remote_count,
+                                         const struct rp_source_spec *sources,
+                                         uint32_t source_count, const char *cache_dir,
+                                         const struct rp_corpus_gate *gate, struct rp_error *error);
 
 RP_MUST_CHECK int rp_shard_open(struct rp_opened *opened, const char *path, uint32_t source,
                                 const struct rp_open_options *options, struct rp_error *error);

@@ -36,9 +36,7 @@ static int fetch(const struct rp_staged_shard *staged, const char *url, const ch
                  struct rp_error *error)
 {
     char *path = rp_format("%s/%s", staged->directory, name);
-    int code = path ? rp_fetch_file(url, path, identity, progress ? progress->report : NULL,
-                                    progress ? progress->context : NULL, error)
-                    : fail_memory(error);
+    int code = path ? rp_fetch_file(url, path, identity, progress, error) : fail_memory(error);
     free(path);
     return code == -ENOENT && !is_needed ? 0 : code;
 }

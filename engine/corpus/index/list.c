@@ -112,8 +112,8 @@ int rp_build_list_shards(struct rp_indexing *build, struct rp_error *error)
     build->sources = rp_calloc(options->source_count, sizeof *build->sources);
     if (!build->shards || !build->sources)
         return fail_memory(build, error);
-    int code = rp_remotes_of_sources(&build->remotes, &build->remote_count, options->sources,
-                                     options->source_count, options->cache_dir, NULL, error);
+    int code = rp_corpus_open_remotes(&build->remotes, &build->remote_count, options->sources,
+                                      options->source_count, options->cache_dir, NULL, error);
     if (code == 0 && build->remote_count)
         code = check_queries(build, error);
     const struct rp_remote *next = build->remotes;
