@@ -119,14 +119,14 @@ static struct rp_cache *open_cache(struct world *world, const char *directory, u
 static bool read_block(struct rp_cache *cache, uint32_t block)
 {
     static uint8_t page[RP_CACHE_PAGE_BYTES];
-    struct rp_kept *kept = rp_kept_open(cache, block);
+    struct rp_entry *kept = rp_entry_open(cache, block);
     if (!kept)
         fail("out of memory");
-    bool is_hit = rp_kept_look(kept, 0, sizeof page).head > 0;
+    bool is_hit = rp_entry_look(kept, 0, sizeof page).head > 0;
     memset(page, (int)block, sizeof page);
-    rp_kept_keep(kept, 0, page, sizeof page);
+    rp_entry_keep(kept, 0, page, sizeof page);
     rp_cache_flush(cache);
-    rp_kept_close(kept);
+    rp_entry_close(kept);
     return is_hit;
 }
 

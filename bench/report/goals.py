@@ -127,11 +127,11 @@ def of_positions(result):
     yield ("hand-over: system calls when nobody sleeps", exactly(forbidden and 0), "<=", 0, "")
 
 
-def of_manifests(result):
-    above = [row["above_first_ms"] for row in result.get("manifests", [])[1:]
+def of_indexes(result):
+    above = [row["above_first_ms"] for row in result.get("indexes", [])[1:]
              if "above_first_ms" in row]
     slowest = max(above, default=None, key=lambda summary: summary["median"])
-    yield ("first batch with a manifest, slowest - one shard",
+    yield ("first batch with a corpus index, slowest - one shard",
            Found(slowest) if slowest else NOTHING, "<=", 10, "ms")
 
 
@@ -141,7 +141,7 @@ def goals(result):
         sys.exit(f"goals.py: the result has format {result['format']}, and this program reads up to"
                  f" {FORMAT}: use the bench/report of the commit that made it")
     return [(label, found, sense, bound, unit, found.verdict(sense, bound))
-            for part in (of_metrics, of_positions, of_manifests)
+            for part in (of_metrics, of_positions, of_indexes)
             for label, found, sense, bound, unit in part(result)]
 
 

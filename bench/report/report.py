@@ -166,11 +166,11 @@ def print_positions(result):
         print(f"{entry['documents']:18,d}{entry['token_bytes']:8,d} B{cells}")
 
 
-def print_manifests(result):
-    if result.get("manifests"):
+def print_indexes(result):
+    if result.get("indexes"):
         print(f"\n{'shards':>12s}{'documents':>16s}{'first batch':>29s}{'index':>29s}"
               f"{'of 512 documents':>29s}   median, 95 % interval")
-    for entry in result.get("manifests", []):
+    for entry in result.get("indexes", []):
         print(f"{entry['shards']:12,d}{entry['documents']:16,d}"
               f"{timed(entry['first_batch_ms'], 'ms')}{timed(entry['index_seconds'], 's')}"
               + (timed(entry["first_batch_of_512_ms"], "ms")
@@ -192,7 +192,7 @@ def print_table(result):
                             for k in ("median", "min", "max"))
             print(f"  {label:34s}{cells}{interval_of(metric, factor):>18s}  {unit}")
     print_positions(result)
-    print_manifests(result)
+    print_indexes(result)
     print()
     for name, entry in result["checks"].items():
         print(f"checked {entry['times']:3d} times: {name}")

@@ -117,7 +117,7 @@ expect "an id above the vocabulary" 1 \
 expect "a vocabulary that has it" 0 "^ok +vocabulary .* 300, below 301$" \
     doctor -c "$work/ids.yaml" --vocab-size 301
 (cd "$work" && "$RINGPACK" index -q -c ids.yaml --index ids.rpi) || failures=$((failures + 1))
-expect "the same of a manifest" 1 "^FAIL +vocabulary .* 300, and ids must lie below 300$" \
+expect "the same of a corpus index" 1 "^FAIL +vocabulary .* 300, and ids must lie below 300$" \
     doctor -c "$work/ids.yaml" --index "$work/ids.rpi" --vocab-size 300
 expect "a config that is not there" 2 "$work/none.yaml" doctor -c "$work/none.yaml"
 

@@ -54,7 +54,7 @@ cp raw.bin a/ && cp raw.bin b/
 "$ringpack" inspect --index-dir sidecars a/raw.bin >seen
 says seen 'full (sidecar)'
 
-# A config: the shards of all its sources, each as its source declares it, and no manifest.
+# A config: the shards of all its sources, each as its source declares it, and no corpus index.
 mkdir of_config && cp raw.bin of_config/one.bin && head -c 20000 raw.bin >of_config/two.bin
 cat >of_config/c.yaml <<'YAML'
 sources:
@@ -70,7 +70,7 @@ equals 'c.yaml one.bin one.bin.rpi two.bin two.bin.rpi' "$(ls of_config | xargs)
 "$ringpack" inspect --json of_config/one.bin >one
 [ "$(field one fingerprint_full)" = "$(field again fingerprint_full)" ] || fail 'as by path'
 "$ringpack" index -q -c of_config/c.yaml -o of_config/m.rpi >/dev/null
-[ -s of_config/m.rpi ] || fail 'no manifest by -o'
+[ -s of_config/m.rpi ] || fail 'no corpus index by -o'
 
 # A directory stands for the token files in it.
 mkdir empty

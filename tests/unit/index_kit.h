@@ -32,9 +32,9 @@ static inline int build_steps(struct rp_indexing *build, struct rp_indexed *buil
     static const struct rp_progress silent;
     int code = 0;
     for (uint64_t i = 0; code == 0 && i < rp_indexing_shards(build); i++)
-        code = rp_indexing_learn(build, i, &silent, error);
+        code = rp_indexing_scan(build, i, &silent, error);
     if (code == 0)
-        code = rp_indexing_place(build, error);
+        code = rp_indexing_lay_out(build, error);
     for (uint64_t i = 0; code == 0 && i < rp_indexing_shards(build); i++)
         code = rp_indexing_fill(build, i, error);
     for (uint64_t i = 0; code == 0 && i < rp_indexing_parts(build); i++)

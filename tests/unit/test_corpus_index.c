@@ -30,7 +30,8 @@ static void test_it_answers_as_opened_shards_do(void **state)
     rp_corpus_close(opened);
     struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
     for (uint32_t i = 0; i < SHARDS; i++)
-        assert_int_equal(rp_index_build(paths[i], &hints, NULL, NULL, NULL, &error), 0);
+        assert_int_equal(
+            rp_index_build(paths[i], &(struct rp_index_build_options){.hints = &hints}, &error), 0);
     assert_int_equal(open_corpus_with(&opened, NULL, &error), 0);
     assert_int_equal(compare(made, opened, &error), 0);
     as = rp_corpus_fingerprint(opened);
@@ -291,11 +292,82 @@ static void test_scratch_is_of_one_declaration(void **state)
         source.shard_count = 1;
         source.mask.name = run == 1 ? "none" : NULL;
         assert_int_equal(open_build(&build, &source, &error), 0);
-        assert_int_equal(rp_indexing_learn(build, 0, &silent, &error), 0);
+        assert_int_equal(rp_indexing_scan(build, 0, &silent, &error), 0);
         rp_indexing_close(build); /* as a kill does, the scratch sidecars stay */
         assert_int_equal(count_scratch(), run == 0 ? 1 : 2);
     }
     assert_int_equal(make(SHARDS).shards_read, SHARDS - 1);
+}
+
+/* Two shards with masks, of which the names say the order: an index of both in the other order is
+ * written anew, and takes what the older one says of them. */
+static int index_masked(const char *const shards[2], struct rp_error *error)
+{
+    static const char *const patterns[] = {"*.npy"};
+    static const struct rp_index_patterns of = {patterns, 1};
+    struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    struct rp_indexing *build;
+    struct rp_indexed built;
+    source.name = "masked";
+    source.shards = shards;
+    source.shard_count = 2;
+    const struct rp_indexing_options options = {
+        .path = INDEX, .sources = &source, .patterns = &of, .source_count = 1};
+    int code = rp_indexing_open(&build, &options, error);
+    if (code == 0)
+        code = build_steps(build, &built, error);
+    rp_indexing_close(build);
+    return code;
+}
+
+/* Hashes find damage, not forgery: numbers of an older index are compared before they are used. */
+static void test_spans_of_an_older_index_that_lie_are_refused(void **state)
+{
+    (void)state;
+    static const char *const shards[] = {"token_ids-0.npy", "token_ids-1.npy"};
+    static const char *const masks[] = {"labels_mask-0.npy", "labels_mask-1.npy"};
+    static const char *const turned[] = {"token_ids-1.npy", "token_ids-0.npy"};
+    static uint8_t bytes[1 << 16];
+    struct rp_error error = {0};
+    for (size_t i = 0; i < 2; i++) {
+        uint16_t tokens[40];
+        uint8_t mask[40];
+        for (size_t t = 0; t < 40; t++) {
+            tokens[t] = t % 10 == 9 ? EOS : 20;
+            mask[t] = t % 2;
+        }
+        put_file(shards[i], tokens, sizeof tokens);
+        put_file(masks[i], mask, sizeof mask);
+    }
+    unlink(INDEX);
+    assert_int_equal(index_masked(shards, &error), 0);
+    size_t count = get_file(INDEX, bytes, sizeof bytes);
+    uint8_t *entry = image_entry(image_head(bytes, 1), 1);
+    struct rp_index_segment segment;
+    rp_index_decode_segment(entry, &segment);
+    assert_true(segment.shape.table.has_spans && segment.shape.table.documents == 8);
+    uint8_t *ends = bytes + segment.offset + 12 * 8; /* after the places and lengths of documents */
+    const uint64_t spans = rp_load_u64(ends + 8 * 8);
+    assert_int_equal(spans, segment.shape.table.span_count);
+    const struct {
+        uint64_t number, lie;
+    } lies[] = {{4, spans + 1}, {4, UINT64_MAX}, {8, spans + 1}, {8, 0}, {0, UINT64_MAX}};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(lies); i++) {
+        uint64_t truth = rp_load_u64(ends + 8 * lies[i].number);
+        rp_store_u64(ends + 8 * lies[i].number, lies[i].lie);
+        image_mend(bytes, count);
+        put_file(INDEX, bytes, count);
+        assert_int_equal(index_masked(turned, &error), -RP_E_CORRUPT);
+        assert_says(&error, "spans|ringpack index -c");
+        rp_store_u64(ends + 8 * lies[i].number, truth);
+    }
+    image_mend(bytes, count);
+    put_file(INDEX, bytes, count);
+    assert_int_equal(index_masked(turned, &error), 0); /* the control */
+    for (size_t i = 0; i < 2; i++) {
+        unlink(shards[i]);
+        unlink(masks[i]);
+    }
 }
 
 static void *open_in_thread(void *argument)
@@ -418,6 +490,7 @@ int main(void)
         cmocka_unit_test(test_a_torn_slot_is_refused_and_mended),
         cmocka_unit_test(test_documents_without_a_mask_cannot_be_dropped),
         cmocka_unit_test(test_scratch_is_of_one_declaration),
+        cmocka_unit_test(test_spans_of_an_older_index_that_lie_are_refused),
         cmocka_unit_test(test_a_folder_that_was_removed_is_made_again),
         cmocka_unit_test(test_a_write_while_it_is_used_is_noticed),
         cmocka_unit_test(test_a_shard_that_changed),

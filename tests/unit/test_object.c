@@ -210,7 +210,7 @@ static void test_the_query_of_a_url_is_not_shown(void **state)
     assert_string_equal(url.query, "sig=S%2B");
     assert_string_equal(url.name, "https://a.blob.core.windows.net/c/x.bin");
     rp_url_free(&url);
-    char *beside = rp_url_beside("https://h/x.bin?sig=S", 4, ".idx");
+    char *beside = rp_url_companion("https://h/x.bin?sig=S", 4, ".idx");
     assert_string_equal(beside, "https://h/x.idx?sig=S");
     free(beside);
 }

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/own_dir.h"
-#include "cache/space.h"
+#include "cache/quota.h"
 #include "object/remote.h"
 
 static uid_t own_uid;    /* in the name of the directory */
@@ -72,7 +72,7 @@ static void make(mode_t mode)
 static void refuse(const char *expected)
 {
     struct rp_error error;
-    struct rp_space space;
+    struct rp_quota space;
     struct rp_remote *remotes;
     bool is_new;
     char *file;
@@ -84,7 +84,7 @@ static void refuse(const char *expected)
     assert_non_null(strstr(error.hint, "cache_dir"));
     assert_int_equal(rp_dir_make_caches(blocks, &error), code);
     assert_int_equal(access(blocks, F_OK), -1);
-    assert_int_equal(rp_space_open(&space, blocks, &error), code);
+    assert_int_equal(rp_quota_open(&space, blocks, &error), code);
     int of_remotes = rp_remotes_open(&remotes, &url, 1, NULL, &error);
     if (of_remotes == -RP_E_RESOURCE) /* a build without libcurl reads no URL */
         return;
