@@ -228,6 +228,17 @@ def paths_in_docs(files):
                 yield Finding(path, number, f"{name} does not exist")
 
 
+@rule({"tests/README.md": "| a promise | `python_nowhere` |\n"})
+def tests_in_docs(files):
+    """Every test that the tables of tests/*.md name is a file."""
+    places = {"python": "tests/python/test_%s.py", "cli": "tests/cli/test_%s.sh",
+              "test": "tests/unit/test_%s.c"}
+    for path, number, line in lines_of(files, ".md", within="tests/"):
+        for folder, name in re.findall(r"`(python|cli|test)_(\w+)`", line):
+            if line.startswith("|") and places[folder] % name not in files:
+                yield Finding(path, number, f"{folder}_{name} is no test")
+
+
 # ---- running ---------------------------------------------------------------------------------
 
 
