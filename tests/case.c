@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* case — a unit test runs only the cases that RP_CASE names (with * and ?), where it is set. */
+/* case — a unit test runs only the cases that RP_CASE names (with * and ?), if it is set. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

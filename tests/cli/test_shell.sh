@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The program itself: help, version, what is not understood, and a mapped file that breaks.
+# The program itself: help, version, wrong commands, and a mapped file that breaks.
 source "${0%/*}/kit.sh"
 
 status 2 'Usage: ringpack VERB' "$ringpack"
@@ -15,12 +15,12 @@ for words in help '--version' 'help serve' 'help index'; do # argp's help ends t
         bash -c '"$0" $1 >/dev/full' "$ringpack" "$words"
 done
 
-# The scripts beside it explain themselves, too, and do nothing else.
+# The scripts next to it explain themselves as well, and have no other effect.
 for tool in bench campaign check format manual setup; do
     status 0 "tools/$tool" "$RP_SOURCE_DIR/tools/$tool" --help
 done
 
-# Every verb of the usage text explains itself, and refuses what it does not know.
+# Every verb of the usage text explains itself, and refuses unknown words.
 verbs=$("$ringpack" help | sed -n 's/^  \([a-z]*\) .*/\1/p')
 [ "$(wc -w <<<"$verbs")" -ge 12 ] || fail "expected 12 verbs or more, found: $verbs"
 for verb in $verbs; do

@@ -2,8 +2,8 @@
 /* The index of a corpus: u8 (1: the bytes are the file, 0: edits of a good one; 2: hashes made
  * right again), then the bytes. It has two sources, one of them with two segments and a column.
  *
- * Hashes not mended: it is refused, or every answer is that of the good one or an error that names
- * the damage. Mended: what is accepted has each part inside the file, and each document lies inside
+ * Hashes not mended: it is refused, or every answer equals the good one's or is an error that names
+ * the damage. Mended: an accepted one has each part inside the file, and each document is inside
  * its token file or is named as damaged. */
 #include "../fakes/index_image.h"
 #include "corpus/corpus_struct.h"
@@ -104,9 +104,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-/* ---- what must hold -------------------------------------------------------------------------- */
+/* ---- requirements ---------------------------------------------------------------------------- */
 
-/* The image may say that there are more documents than a run of the fuzzer can ask for. */
+/* The image may claim more documents than a run of the fuzzer can look up. */
 #define ASKED_MAX 4000u
 
 static void check_source(const struct rp_corpus *corpus, uint32_t s, bool is_mended)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A Megatron index: u32 length of the .bin, then the bytes of the .idx.
  *
- * Accepted index: every document is where its entry says, on a token boundary and inside the .bin,
- * the documents' tokens add up to the shard's, and what is learnt of a document changes no length.
- */
+ * Accepted index: every document is in the place of its entry, on a token boundary and inside the
+ * .bin, the documents' tokens add up to the shard's, and no query about a document changes a
+ * length. */
 #include "corpus/shard.h"
 #include "fuzz.h"
 

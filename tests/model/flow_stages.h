@@ -10,7 +10,7 @@
 #define STAGE_TOKENS 2u /* a row: batch k holds 100 + k, 200 + k */
 
 /** Plan `batches` tickets of one row, each a micro-batch; with reads, or with their data in place;
- * as the first ticket an empty one, which ends no micro-batch. Then answer who asks for a check of
+ * as the first ticket an empty one, which ends no micro-batch. Then answer requests for a check of
  * files, of which there are none, until the flow stops. */
 void stage_plan(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uint64_t batches,
                 bool with_reads, bool with_empty);
@@ -22,7 +22,7 @@ void stage_plan_awaited(struct rp_arena *arena, struct rp_looks *looks, int wake
  * which is planned as if ring 1 were not left out yet (flow/catch_up.h). Then answer, too. */
 void stage_plan_joining(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uint64_t first,
                         uint64_t batches);
-/** Read what is planned until the flow stops. */
+/** Read planned tickets until the flow stops. */
 void stage_read(struct rp_arena *arena);
 
 #endif

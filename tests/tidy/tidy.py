@@ -42,7 +42,7 @@ def file_size(files):
 def function_size(files):
     for path, text in files.items():
         if path.endswith(C_SOURCE):
-            # The brace of a function, and nothing else, stands alone in the first column
+            # Only the brace of a function is a line of its own in the first column
             for match in re.finditer(r"^\{\n(.*?)^\}", code_of(text), flags=re.S | re.M):
                 count = match.group(1).count("\n") + 3
                 line = text.count("\n", 0, match.start())
@@ -88,7 +88,7 @@ def formatting(files):
         yield Finding(path, int(number), f"run tools/format {path}")
 
 
-# ---- what is never written -------------------------------------------------------------------
+# ---- forbidden text -------------------------------------------------------------------
 
 BANNED = {
     "strcpy": "snprintf", "strcat": "snprintf", "sprintf": "snprintf", "vsprintf": "vsnprintf",
@@ -177,7 +177,7 @@ def barriers(files):
             yield found[0]
 
 
-# ---- what must hold beyond the text ----------------------------------------------------------
+# ---- rules beyond the text ----------------------------------------------------------
 
 LANGUAGES = (("c", "gnu11", "gcc"), ("c++", "gnu++17", "g++"))
 
@@ -243,7 +243,7 @@ def tests_in_docs(files):
 
 
 def self_test(names):
-    """Every rule finds what it must in its own control."""
+    """Every rule flags its own control."""
     failures = 0
     for name in names:
         function, control = RULES[name]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The states of a seat: each pair of a state and an event does what the table in seat.h says, which
- * is read from that file, and what cannot happen ends the process. */
+ * is read from that file, and an impossible pair ends the process. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ static const char *const event_names[RP_SEAT_EVENTS] = {
     [RP_SEAT_REBUILD] = "REBUILD",
 };
 
-/* As they are written in the table; in the order of its columns, which is that of the states. */
+/* As they are written in the table; in the order of its columns, which is the states' order. */
 static const char *const state_words[RP_SEAT_STATES + 1] = {"vacant",  "att", "migr",     "known",
                                                             "unknown", "fin", "fin-unkn", "-"};
 
@@ -65,7 +65,7 @@ static void read_table(uint8_t states[RP_SEAT_EVENTS][RP_SEAT_STATES])
     assert_int_equal(rows, RP_SEAT_EVENTS);
 }
 
-/* How a process ends in which the event happens in the state; 0: well. */
+/* The end of a process after the event in the state; 0: well. */
 static int signal_of(enum rp_seat_state state, enum rp_seat_event event)
 {
     int status;
@@ -108,7 +108,7 @@ static bool is_unknown(unsigned state)
     return !rp_seat_position_is_known(&seat);
 }
 
-/* What follows from the table, whatever it says in detail. */
+/* Consequences of the table, whatever it says in detail. */
 static void the_table_makes_sense(void **state)
 {
     (void)state;
@@ -123,9 +123,9 @@ static void the_table_makes_sense(void **state)
             bool was = s == RP_SEAT_ATTACHED, leaves = e >= RP_SEAT_DETACH && e <= RP_SEAT_MIGRATE;
             assert_int_equal(next == RP_SEAT_ATTACHED, e == RP_SEAT_ATTACH || (was && !leaves));
             assert_true(!was || e != RP_SEAT_ATTACH);
-            /* what is unknown is so until a consumer says it */
+            /* an unknown position stays so until a consumer names it */
             assert_true(!is_unknown(s) || is_unknown(next) || e == RP_SEAT_ATTACH);
-            /* nothing is as if no consumer had ever been there */
+            /* no state is as if no consumer had ever been there */
             assert_true(next != RP_SEAT_VACANT || s == RP_SEAT_VACANT);
             /* only an attached consumer can finish, and only by leaving */
             assert_true(next != RP_SEAT_FINISHED || s == next || e == RP_SEAT_DETACH_CONSUMED);

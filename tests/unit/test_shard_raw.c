@@ -345,7 +345,7 @@ static void test_large_file_same_with_and_without_sidecar(void **state)
     struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
     assert_int_equal(open_one(&scanned, "big.bin", RP_FORMAT_RAW, RP_TOKEN_U16, EOS, &error), 0);
     assert_int_equal(rp_index_build("big.bin", &hints, NULL, NULL, NULL, &error), 0);
-    /* With the sidecar nothing has to be declared any more. */
+    /* With the sidecar no declaration is needed any more. */
     assert_int_equal(open_one(&indexed, "big.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
     const struct rp_source *a = rp_corpus_source(scanned, 0), *b = rp_corpus_source(indexed, 0);
     assert_int_equal(rp_source_documents(a), rp_source_documents(b));
