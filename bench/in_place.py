@@ -25,7 +25,7 @@ import numpy  # noqa: E402
 from alone import run_alone  # noqa: E402
 from engine import Engine, summarise  # noqa: E402
 
-SHARD_BYTES = 64 << 20  # of MDS and litData, as their libraries have it
+SHARD_BYTES = 64 << 20  # for MDS and litData, as their libraries have it
 ARROW_ROWS, ARROW_BYTES = 1000, 500 << 20  # limits of a batch and of a file, as datasets has them
 
 

@@ -12,10 +12,10 @@
  * of the ring are faulted in then) and a rest, in which the ring fills; `think_us` sleeps after
  * each; `rank` is 0 unless it is given. `log` gets two u64 a batch: when next() was called
  * (CLOCK_MONOTONIC) and how long it took, in ns. SIGTERM ends it early, with its report. `read`
- * sums so many bytes of input_ids, as a trainer's copy to its device would touch them. `strict`
- * ends it with SIGSYS at any system call but write and exit (seccomp), from the second batch on.
- * `states` keeps the state tokens of the newest batches in a file that outlives the process; `back`
- * attaches from the token of so many batches before the newest one there.
+ * sums that number of bytes of input_ids, as a trainer's copy to its device would touch them.
+ * `strict` ends it with SIGSYS at any system call but write and exit (seccomp), from the second
+ * batch on. `states` keeps the state tokens of the newest batches in a file that outlives the
+ * process; `back` attaches from the token of that number of batches before the newest one there.
  *
  * slices: take batches for so long as standard input says, and answer with JSON (slice.h). A slice
  * begins and ends with full rings and an engine whose workers (workers.h) sleep: when its time is

@@ -138,7 +138,7 @@ def sentence(result):
                 if (ratio := ratio_of(result, "lognormal", kind))}
     said = [f"{ratio_text(ratio)} {SAID[kind]} ({members_of(result, kind, ratio['best'])})"
             for kind, ratio in measured.items()]
-    lines = ["Tokens per second of ringpack in a Python loop, divided by those of other "
+    lines = ["Tokens per second of ringpack in a Python loop, relative to other "
              "loaders on the same machine: " + "; ".join(said) + "."]
     absent = [SAID_ABSENT[kind] for kind in CLASSES if kind not in measured]
     if absent:

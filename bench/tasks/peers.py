@@ -26,7 +26,7 @@ from peer_list import ABSENT, CLASSES, OURS, PEERS
 
 HERE = Path(__file__).resolve().parent.parent / "peers"
 WORKERS = [0, 1, 2]
-RESUME_SEQ_LEN = 512  # so that 16 M rows lie in 16 M documents
+RESUME_SEQ_LEN = 512  # so that 16 M rows are in 16 M documents
 RESUMES = 3  # from each state
 LIMIT_SECONDS = 200  # for one measurement
 LOOKED_AT_TOKENS = 20_000_000  # in a checked epoch, with documents as in the one task

@@ -15,11 +15,11 @@
 void stage_plan(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uint64_t batches,
                 bool with_reads, bool with_empty);
 /** Plan as many, with their data in place; the stream ends only when the bell has rung. Then
- * answer, too. */
+ * answer as well. */
 void stage_plan_awaited(struct rp_arena *arena, struct rp_looks *looks, int wake_fd,
                         uint64_t batches, unsigned bell);
 /** Plan `batches` micro-batches of one row for each of two rings, for ring 1 from batch `first` on,
- * which is planned as if ring 1 were not left out yet (flow/catch_up.h). Then answer, too. */
+ * which is planned as if ring 1 were not left out yet (flow/catch_up.h). Then answer as well. */
 void stage_plan_joining(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uint64_t first,
                         uint64_t batches);
 /** Read planned tickets until the flow stops. */

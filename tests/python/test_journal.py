@@ -79,7 +79,7 @@ def run(program, stream, tmp_path_factory):
     subprocess.run([program, "checkpoint", "export", kept, "-o", folder / "x.json"], check=True)
     imported = [program, "checkpoint", "import", folder / "x.json", "-o"]
     subprocess.run([*imported, kept / "x.token"], check=True)
-    subprocess.run([*imported, folder / "x.token"], check=True)  # of no run: in no journal
+    subprocess.run([*imported, folder / "x.token"], check=True)  # no run's: in no journal
     third = life(program, folder, {**base, "batch_size": 2}, turns=2)
     subprocess.run([program, "checkpoint", "rewind", kept, "--to-row", "3"], check=True)
     fourth = life(program, folder, base, turns=1)

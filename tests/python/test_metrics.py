@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ringpack metrics`: its figures in Prometheus, its answers on engines that end, hang or lie, and
-the load of readers, which does not reach engines."""
+"""`ringpack metrics`: its figures in Prometheus, its answers on engines that end, hang or are
+false, and the load of readers, which does not reach engines."""
 
 import contextlib
 import json
@@ -220,7 +220,7 @@ def test_once_and_a_closed_pipe(program, served):
     assert done.returncode == 2 and "standard output" in done.stderr
 
 
-# ---- engines that end, hang or lie ---------------------------------------------------------------
+# ---- engines that end, hang or are false ---------------------------------------------------------
 
 
 def states(metrics):

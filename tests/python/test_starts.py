@@ -159,7 +159,7 @@ def test_an_engine_that_prunes_before_the_copy_is_found_out(broken, folder, engi
 
 
 def rewind_and_lose(program, folder, engines):
-    """The row at which a run begins that was rewound from its third checkpoint to the first, was
+    """The first row of a run that was rewound from its third checkpoint to the first, was
     started once, and has then lost its directory; and the rows of the three."""
     place, copies = folder / "checkpoints", folder / "copies"
     keys = {"checkpoint_dir": str(place), "checkpoint_copy_dir": str(copies)}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrow, in files that pyarrow wrote (tests/fuzz/make_corpus.py): their documents; every bit flip
- * and every truncation; offsets that lie. python/test_arrow.py has the other forms. */
+ * and every truncation; false offsets. python/test_arrow.py has the other forms. */
 #include "corpus_files.h"
 
 #include "base/bits.h"

@@ -189,7 +189,7 @@ static void test_a_file_that_comes_back_empty_is_not_trusted(void **state)
     rp_checkpoint_dir_close(dir);
 }
 
-/* Memory that changes while it is written is found out like a disk that lies. */
+/* Memory that changes while it is written is found out like a disk that returns other bytes. */
 static struct sample *moving;
 static int moving_create(struct rp_storage *storage, int dir, const char *name)
 {

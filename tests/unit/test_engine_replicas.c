@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A whole engine whose ranks have two trainers each, which need the same batches: they keep pace,
- * die, come back behind or ahead of each other, and lie. */
+ * die, come back behind or ahead of each other, and write false words. */
 #include "engine_kit.h"
 
 #include <sys/mman.h>

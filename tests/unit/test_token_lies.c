@@ -68,8 +68,7 @@ static void lying_tokens_do_no_harm(void **state)
     assert_true(refused > 0);
 }
 
-/* ---- lies that a single check must catch -------------------------------------------------------
- */
+/* ---- tokens that a single check must catch --------------------------------------------------- */
 
 static size_t lane_offset(const struct corpus *corpus)
 {
