@@ -79,7 +79,7 @@ def run_repetitions(tasks, repeats):
 
 
 def summary_of(found):
-    """The median of the values of repetitions: numbers, lists of them (pairs), or rounds."""
+    """The summary of the values of repetitions: numbers, lists of them (pairs), or rounds."""
     if isinstance(found[0], Rounds):
         return Rounds.summarise(found)
     repetitions = [each if isinstance(each, list) else [each] for each in found]

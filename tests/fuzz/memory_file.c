@@ -307,7 +307,7 @@ static const struct file *next_entry; /* the lister's */
 static void *open_folder(const char *path)
 {
     next_entry = strcmp(path, FUZZ_FOLDER) == 0 ? files : NULL;
-    not_there(); /* its kind if it is not the folder */
+    not_there(); /* the error if it is not the folder */
     return next_entry ? &next_entry : NULL;
 }
 

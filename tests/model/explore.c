@@ -287,7 +287,7 @@ static void print_trace(void)
                trace[i].step.site);
 }
 
-/* The states that this scenario has passed. */
+/* The sites that this scenario has passed. */
 static void print_sites(void)
 {
     for (unsigned i = 0; i < site_count; i++)

@@ -22,7 +22,7 @@
 
 struct knowledge {
     uint8_t seen[MODEL_WORDS];     /* index of a store */
-    uint16_t clock[MODEL_THREADS]; /* number of the other threads' steps */
+    uint16_t clock[MODEL_THREADS]; /* steps of the other threads */
 };
 
 /* The knowledge of a thread; its reads that are not acquired; the part that its last fence lets it

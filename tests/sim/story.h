@@ -113,7 +113,7 @@ struct story {
     struct life life;
     struct trainer trainers[TRAINERS_MAX]; /* [rank of this node * replicas + replica] */
     struct sim_process *engine;
-    int engine_code;         /* the intruder's end */
+    int engine_code;         /* the intruder's exit code */
     struct keys engine_keys; /* the next engine's */
     bool engine_faults;      /* the engine may fail, because faults are injected */
     bool checkpoints;

@@ -29,7 +29,7 @@ __attribute__((constructor)) static void wait_for_no_room(void)
 }
 
 struct memory_orders {
-    pid_t process;  /* the only affected thread; 0 = none */
+    pid_t process;  /* the only affected one; 0 = none */
     uint32_t at;    /* number of the allocation, from 0, that is the first to fail */
     uint32_t calls; /* so far */
     bool for_ever;
@@ -83,8 +83,7 @@ static inline uint32_t memory_mend(void)
         return memory_fails() ? failure : next arguments;                                          \
     }
 
-#ifndef __SANITIZE_THREAD__ /* it calls them before they can be resolved; the tests are left out   \
-                             */
+#ifndef __SANITIZE_THREAD__ /* it calls them too early; the tests are left out */
 MEMORY_FAULT(void *, NULL, malloc, (size_t bytes), (bytes))
 MEMORY_FAULT(void *, NULL, calloc, (size_t count, size_t bytes), (count, bytes))
 MEMORY_FAULT(void *, NULL, realloc, (void *memory, size_t bytes), (memory, bytes))

@@ -76,8 +76,7 @@ static inline bool system_fails(const char *name)
         return system_fails(#name) ? failure : next arguments;                                     \
     }
 
-#ifndef __SANITIZE_THREAD__ /* it calls them before they can be resolved; the tests are left out   \
-                             */
+#ifndef __SANITIZE_THREAD__ /* it calls them too early; the tests are left out */
 SYSTEM_FAULT(int, open, (const char *path, int flags, ...), (path, flags, 0600))
 SYSTEM_FAULT(int, openat, (int dir, const char *path, int flags, ...), (dir, path, flags, 0600))
 SYSTEM_FAULT(ssize_t, pread, (int fd, void *data, size_t bytes, off_t offset),

@@ -211,7 +211,7 @@ struct story {
 
 struct week {
     uint64_t random, now_ns;
-    struct rp_alert alerts[RP_ALERT_KINDS]; /* time of the engine, which restarts */
+    struct rp_alert alerts[RP_ALERT_KINDS]; /* the engine's, which restarts */
     struct story stories[RP_ALERT_KINDS];
     uint64_t restarts;
 };

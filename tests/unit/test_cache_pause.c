@@ -14,7 +14,7 @@
 #define ROOM (10 * CHUNK)
 
 static struct {
-    bool writes, reads; /* reads of words, among all reads */
+    bool writes, reads; /* reads: only of words */
     unsigned write_calls, read_calls;
 } broken;
 static uint64_t later_s; /* lead of the clock */

@@ -20,7 +20,7 @@ static void what_was_added_is_found(void **state)
         uint64_t row;
         uint32_t offset, count, width;
     } runs[500];
-    static uint8_t places[500][64 * 8]; /* bytes of the tokens of each run */
+    static uint8_t places[500][64 * 8]; /* the tokens of each run */
     struct rp_contents *contents = rp_contents_new(places, sizeof places);
     uint64_t seed = 3, row = 10;
     uint32_t at = 0;

@@ -298,7 +298,7 @@ static void a_token_above_the_limit_is_named(void **state)
 /* Rows [0, rows) as a checkpoint keeps them: some whole, some fragment by fragment. */
 static struct rp_contents *make_contents(const struct kit *kit, uint64_t rows, uint32_t width)
 {
-    static uint8_t places[20][256 * 8]; /* digest of the tokens of each row */
+    static uint8_t places[20][256 * 8]; /* the tokens of each row */
     struct rp_contents *contents = rp_contents_new(places, sizeof places);
     assert_true(rows <= 20);
     for (uint64_t row = 0; row < rows; row++) {

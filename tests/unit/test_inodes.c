@@ -15,7 +15,7 @@
 
 #define NOT_HERE 77
 
-/* The exit status of a child, which has a tmpfs of its own. Returns 0, NOT_HERE, or the number of
+/* Runs in a child, which has a tmpfs of its own. Returns 0, NOT_HERE, or the number of
  * the step. */
 static int use_up_inodes(void)
 {

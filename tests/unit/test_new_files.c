@@ -69,7 +69,7 @@ static ino_t inode_of(int fd)
 
 static ino_t unlucky_inode;
 
-#ifndef __SANITIZE_THREAD__ /* it calls them before they can be resolved */
+#ifndef __SANITIZE_THREAD__ /* it calls them too early */
 int fsync(int fd)
 {
     if (orders.fsync_error && inode_of(fd) == unlucky_inode) {

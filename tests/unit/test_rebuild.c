@@ -23,7 +23,7 @@
 
 static struct {
     struct rp_ring ring, fresh;
-    struct rp_ring_view view; /* one of READS */
+    struct rp_ring_view view; /* that READS has */
     struct rp_engine engine;
     uint64_t packed_end;
     bool copies; /* a save under way copies the ring, and keeps its released slots */
