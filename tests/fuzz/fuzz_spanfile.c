@@ -58,7 +58,7 @@ static void check_spans(const struct rp_span *own, uint32_t count, uint64_t toke
 static int read_all(struct rp_spanfile *file, const char *path, struct rp_error *error)
 {
     int code = rp_spanfile_open(file, path, error);
-    FUZZ_REQUIRE(code != 0); /* 0: no document */
+    FUZZ_REQUIRE(code != 0); /* 0: no such file */
     for (uint32_t d = 0; d < DOCUMENTS && code >= 0; d++) {
         const struct rp_span *own;
         uint32_t count;
