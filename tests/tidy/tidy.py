@@ -25,6 +25,7 @@ RULES["words"] = (words.check, words.CONTROL)
 
 FILE_LINES = 500
 FUNCTION_LINES = 70
+CELL = 110  # characters of a cell in the tables of tests/*.md, but the last of its row
 
 
 # ---- size and shape --------------------------------------------------------------------------
@@ -240,6 +241,15 @@ def tests_in_docs(files):
         for folder, name in re.findall(r"`(python|cli|test)_(\w+)`", line):
             if line.startswith("|") and places[folder] % name not in files:
                 yield Finding(path, number, f"{folder}_{name} is no test")
+
+
+@rule({"tests/README.md": f"| {'the promise in a paragraph ' * 5} | `cli_shell` |\n"})
+def short_cells(files):
+    """Rows of promises and failures fit on a line; the head of a test says how it tests."""
+    for path, number, line in lines_of(files, "README.md", "FAILURES.md", within="tests/"):
+        for cell in line.split(" | ")[:-1] if path.count("/") == 1 else ():
+            if line.startswith("|") and len(cell.strip("| ")) > CELL:
+                yield Finding(path, number, f"a cell of {len(cell)} characters, at most {CELL}")
 
 
 # ---- running ---------------------------------------------------------------------------------
