@@ -4,8 +4,8 @@
  * message, or else edits of a good one; 4: the rest of the request comes in a descriptor; 8: two
  * descriptors come along; 16: a u16 comes first, which cuts the message; 32: the peer does not
  * read; 64: who had a seat has died and nobody has noticed yet), u8 engine (1: other weights are
- * accepted; 2: there are checkpoints; 4: it is stopping; 8: the place cannot be had; 240: so many
- * doorbells follow), then the bytes.
+ * accepted; 2: there are checkpoints; 4: it is stopping; 8: the place cannot be had; 240: number of
+ * following doorbells), then the bytes.
  *
  * A request for an existing free seat with the right stream and shape is welcomed with the memory
  * of that seat; no other is. A refused request gets a message, bytes that are no request get none,

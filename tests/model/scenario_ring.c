@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A batch ring (shm/ring.c, shm/ring_view.c): every batch is taken once, in order and whole, by a
- * trainer that sleeps when there is none, from an engine that sleeps when there is no space; with a
- * kill of either, anywhere. */
+ * trainer that sleeps without a batch, from an engine that sleeps without space; with a kill of
+ * either, anywhere. */
 #include <string.h>
 
 #include "model.h"

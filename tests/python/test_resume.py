@@ -165,7 +165,7 @@ def test_other_weights_from_a_row_on(program, folder, corpus, start):
         assert len(list(ranks.turns(4))) == 4
         token = ranks.tokens()[0]
     if start == "contents":
-        engine.checkpoint()  # of all that was read, as no batch is held any more
+        engine.checkpoint()  # counts all that was read, as no batch is held any more
     engine.kill()
     state = ("--state", write_state(folder / "token", token)) if start == "token" else ()
     other = [dict(source, weight=weight) for source, weight in zip(corpus.sources, weights)]

@@ -119,8 +119,8 @@ static bool is_refused(const char *path, size_t count, bool is_stream)
     return false;
 }
 
-/* A flip is refused, or changes a part that is no place: a name, a token, padding. Of seeds that
- * have little that others have not, one bit of each byte. */
+/* A flip is refused, or changes a part that is no place: a name, a token, padding. Seeds with
+ * little of their own: only one bit of each byte. */
 static void every_bit(void **state)
 {
     (void)state;

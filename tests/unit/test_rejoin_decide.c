@@ -319,7 +319,7 @@ static void a_step_row_beside_a_token_is_not_looked_at(void **state)
           RP_PLACEMENT_KEEP, RP_REFUSAL_NONE, 8, 4);
 }
 
-/* Rows of a batch of two are even or odd, whether a base row is added or subtracted. Of three: */
+/* Rows of a batch of two are even or odd, whether a base row is added or subtracted. With three: */
 static void rows_are_counted_from_the_base_row(void **state)
 {
     (void)state;

@@ -141,8 +141,8 @@ static void check_answers(struct rp_error *error)
     rp_corpus_close(corpus);
 }
 
-/* Damage with a right hash: a writer with a bug, or a forger. Of the slot, the head and the record,
- * each word. */
+/* Damage with a right hash: a writer with a bug, or a forger. Each word of the slot, the head and
+ * the record. */
 static void test_forged_values_never_reach_memory(void **state)
 {
     (void)state;
