@@ -372,7 +372,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
     if (code >= 0 && request->kind == RP_REQUEST_ATTACH)
         code = check_contract(&engine->stream, request, body, &error);
     if (code >= 0 && request->kind == RP_REQUEST_LOCATE)
-        code = rp_stream_locate(&engine->stream, body, body_bytes, &text, &error);
+        code = rp_engine_locate(&engine->stream, body, body_bytes, &text, &error);
     if (code < 0) {
         refuse(engine, connection, &error);
         return;

@@ -254,7 +254,7 @@ static int make_catch_up(struct rp_engine *engine, const struct rp_rebuild *rebu
     if (code >= 0 && stream->scout && !plans->scout)
         code = rp_stream_open_plan(&plans->scout, stream->config, stream->corpus, error);
     if (code >= 0)
-        code = rp_stream_keep_probe_state(stream, error);
+        code = rp_engine_keep_probe_state(stream, error);
     return code < 0 ? code
                     : rp_flow_make_catch_up(catch_up, engine->delivery.flow, rebuild->ring, error);
 }
@@ -338,7 +338,7 @@ static int rebuild_stopped(struct rp_engine *engine, const struct rp_rebuild *re
             begin = rp_min_u64(begin, delivery->rings[r].tail);
     int code = rp_engine_probe_batch(engine, begin, error);
     if (code >= 0)
-        code = rp_stream_keep_probe_state(&engine->stream, error);
+        code = rp_engine_keep_probe_state(&engine->stream, error);
     if (code < 0)
         return code;
     rp_engine_stop_flow(engine);

@@ -176,7 +176,7 @@ int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error)
     const void *state = rp_flow_catch_ups(engine->delivery.flow) == 0
                             ? NULL
                             : rp_flow_state_at(engine->delivery.flow, begin, &bytes, &row);
-    int code = state ? rp_stream_keep_state(&engine->stream, row, state, bytes, error) : 0;
+    int code = state ? rp_engine_keep_state(&engine->stream, row, state, bytes, error) : 0;
     rp_engine_stop_flow(engine);
     if (code >= 0)
         code = rp_engine_probe_batch(engine, begin, error);

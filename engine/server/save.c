@@ -272,7 +272,7 @@ static void count_save(struct rp_saving *saving)
 }
 
 /* An engine that is about to end reports why its last save is missing or bad. */
-static void fail_end(struct rp_life *life, int code, const struct rp_error *error)
+static void fail_end(struct rp_engine_life *life, int code, const struct rp_error *error)
 {
     if (code == 0 || rp_life_is_running(life) || rp_life_has_failed(life))
         return;
@@ -283,7 +283,7 @@ static void fail_end(struct rp_life *life, int code, const struct rp_error *erro
 /* Log the result of the save, and answer the peers that asked for it. */
 static void tell_result(struct rp_engine *engine)
 {
-    struct rp_life *life = &engine->life;
+    struct rp_engine_life *life = &engine->life;
     struct rp_saver *saver = &engine->saving.saver;
     if (saver->code < 0 && !engine->saving.counts.has_failed)
         rp_saving_journal_failure(&engine->saving, &saver->error);

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -216,6 +217,26 @@ static void replace_packer(struct rp_engine *engine, uint32_t index)
         (void)rp_loop_watch(&engine->loop, pidfd, RP_WATCH_PACKER, index);
 }
 
+static const char *signal_name(int ending) /* glibc has sigabbrev_np since 2.32 */
+{
+    return ending == SIGTERM ? "SIGTERM" : ending == SIGINT ? "SIGINT" : "SIGHUP";
+}
+
+/* The first signal stops the engine after a checkpoint, the second one ends the process. */
+static void serve_signal(struct rp_engine *engine)
+{
+    struct signalfd_siginfo info;
+    while (read(engine->loop.signal_fd, &info, sizeof info) == sizeof info) {
+        if (engine->loop
+                .is_signalled) /* the second one; the last checkpoint on disk stays intact */
+            _exit(128 + (int)info.ssi_signo);
+        engine->loop.is_signalled = true;
+        rp_log_event(RP_EVENT_stopping, "%s: stopping%s", signal_name((int)info.ssi_signo),
+                     engine->saving.checkpoints ? " after a checkpoint" : "");
+        rp_engine_begin_stop(engine, RP_SHUTDOWN_SIGNAL);
+    }
+}
+
 static void serve_lifeline(struct rp_engine *engine)
 {
     char bytes[64];
@@ -235,7 +256,7 @@ static void serve_event(struct rp_engine *engine, const struct epoll_event *even
         drain(engine->loop.wake_fd);
         break;
     case RP_WATCH_SIGNAL:
-        rp_engine_serve_signal(engine);
+        serve_signal(engine);
         break;
     case RP_WATCH_LISTENER:
         rp_engine_accept(engine);

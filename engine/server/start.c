@@ -139,7 +139,7 @@ static int load_contents(struct rp_stream *stream, const struct rp_checkpoint *c
     return 0;
 }
 
-void rp_stream_forget_contents(struct rp_stream *stream)
+void rp_engine_forget_contents(struct rp_stream *stream)
 {
     if (stream->contents)
         rp_contents_clear(stream->contents);

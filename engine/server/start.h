@@ -13,7 +13,7 @@ RP_MUST_CHECK int rp_engine_find_start(struct rp_engine *engine, struct rp_error
 RP_MUST_CHECK int rp_saving_settle_start(struct rp_saving *saving, struct rp_error *error);
 
 /** Forget the contents of the checkpoint, and give back its memory. While no flow runs. */
-void rp_stream_forget_contents(struct rp_stream *stream);
+void rp_engine_forget_contents(struct rp_stream *stream);
 
 /** Refuse a start that needs a checkpoint where there cannot be one, before anything is made. */
 RP_MUST_CHECK int rp_engine_check_resume(const struct rp_engine *engine, struct rp_error *error);

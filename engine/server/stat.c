@@ -14,6 +14,7 @@
 #include "server/read_mode.h"
 #include "server/seats.h"
 #include "server/stat.h"
+#include "server/stat_parts.h"
 #include "stream.h"
 
 /* Field and value; those of single sources are left to `ringpack checkpoint show`. */
