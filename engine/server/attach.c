@@ -136,7 +136,8 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
         return rp_fail(error, -RP_E_BUSY,
                        "stop that trainer first; option `replicas` lets several read one rank",
                        "%s is taken by a live trainer, process %" PRId32,
-                       rp_seat_name(*seat_out, name), rp_seat_pid(&engine->peers, *seat_out));
+                       rp_seat_name(*seat_out, name),
+                       rp_seat_connection(&engine->peers, *seat_out)->pid);
     }
     int code = check_number("replicas", c->replicas, request->replicas, error);
     if (code >= 0)

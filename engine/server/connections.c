@@ -103,7 +103,7 @@ static void detach(struct rp_delivery *delivery, const struct rp_connection *con
     RP_ASSERT(rp_seat_position(seat) >= seat->ring->release);
     bool consumed_all = seat->ring->status == RP_RING_END &&
                         rp_seat_position(seat) == seat->ring->tail;
-    rp_seat_keep_waits(seat);
+    seat->waits = rp_seat_waits(seat);
     rp_ring_detach_trainer(seat->ring, seat->replica);
     if (migrates)
         rp_seat_transition(seat, RP_SEAT_MIGRATE);

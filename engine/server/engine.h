@@ -24,7 +24,7 @@
 #include "server/rate_samples.h"
 #include "server/seat.h"
 #include "server/server.h"
-#include "server/wait_history.h"
+#include "server/cause.h"
 #include "shm/ring.h"
 #include "shm/socket.h"
 #include "shm/wait.h"

@@ -44,7 +44,7 @@ struct build {
     struct rp_hash128 contract;
     uint64_t generation;
     int code;
-    struct rp_error error;
+    struct rp_error *error;
     struct rp_a32 is_done; /* PAIRS ring-build: release store / acquire load */
 };
 
@@ -52,7 +52,7 @@ static void make_fresh(struct build *build)
 {
     const struct rp_ring *from = &build->from;
     build->code = rp_ring_create(&build->fresh, &build->geometry, from->replicas, build->contract,
-                                 build->generation, from->release, &build->error);
+                                 build->generation, from->release, build->error);
     if (build->code >= 0)
         rp_rings_copy(from, &build->fresh, from->release, from->tail);
     rp_a32_store_release(&build->is_done, 1); /* PAIRS ring-build */
@@ -113,7 +113,8 @@ static int build_ring(struct rp_engine *engine, const struct rp_ring *old, struc
     *build = (struct build){.from = *old,
                             .geometry = old->geometry,
                             .contract = rp_contract_hash(&engine->stream.contract),
-                            .generation = engine->delivery.generation};
+                            .generation = engine->delivery.generation,
+                            .error = error};
     int failed = rp_thread_start(&thread, build_main, build);
     if (failed) {
         make_fresh(build); /* with a pause for the other trainers */
@@ -121,8 +122,6 @@ static int build_ring(struct rp_engine *engine, const struct rp_ring *old, struc
         deliver_meanwhile(&engine->delivery, build);
         pthread_join(thread, NULL);
     }
-    if (build->code < 0 && error)
-        *error = build->error;
     return build->code;
 }
 

@@ -2,11 +2,9 @@
 /* server.c — builds everything, then turns one loop: deliver, listen, save, until it is told to
  * stop.
  *
- * Order at start: signals → checkpoint directory → start state (checkpoint, corpus, plans) → rings
- * → socket → flow → ready. The trial write of the directory ends before the flow begins, and the
- * journal has the start before the engine is ready. Trainers that find the socket earlier wait:
- * nobody is taken in before the engine is ready, and so none has got a batch of a start that is
- * refused. */
+ * The trial write of the checkpoint directory ends before the flow begins, and the journal has the
+ * start before the engine is ready. Trainers that find the socket earlier wait: no trainer is
+ * accepted before the engine is ready, so none has got a batch of a start that is refused. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -140,14 +138,6 @@ static int open_socket(struct rp_engine *engine, struct rp_error *error)
     return code < 0 ? code : rp_loop_watch(&engine->loop, listener->fd, RP_WATCH_LISTENER, 0);
 }
 
-static int begin_records(struct rp_engine *engine, struct rp_error *error)
-{
-    int code = rp_saving_settle_start(&engine->saving, error);
-    if (code >= 0)
-        rp_engine_journal_start(engine);
-    return code;
-}
-
 static int open_flow(struct rp_engine *engine, struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
@@ -189,7 +179,7 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
         rp_engine_find_start,
         open_rings,
         open_socket, /* before the flow: a second engine of this name fails before it reads */
-        begin_records,
+        rp_engine_settle_start,
         open_flow,
     };
     int code = 0;
