@@ -248,8 +248,8 @@ static int add_object(void *context, const char *url, struct rp_error *error)
     struct objects *objects = context;
     if (rp_url_has_suffix(url, RP_INDEX_SUFFIX))
         return rp_paths_add(&objects->indexes, url, error);
-    char *file = rp_url_has_suffix(url, ".idx")                ? rp_url_beside(url, 4, ".bin")
-                 : rp_url_has_suffix(url, RP_INDEX_SUFFIX_OLD) ? rp_url_beside(url, 4, "")
+    char *file = rp_url_has_suffix(url, ".idx")                ? rp_url_companion(url, 4, ".bin")
+                 : rp_url_has_suffix(url, RP_INDEX_SUFFIX_OLD) ? rp_url_companion(url, 4, "")
                                                                : strdup(url);
     int code = file ? rp_config_source_add_shard(objects->found, NULL, file, error)
                     : rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
@@ -266,8 +266,7 @@ static bool is_index_of_corpus(const char *url)
     return is_open;
 }
 
-/* As add_token_file: a sidecar counts as its token file, the index of a corpus as none. Those of
- * objects that are listed need not be looked at. */
+/* The token files of sidecars that the bucket did not list. */
 static int list_unlisted(const struct objects *objects, uint32_t first, struct rp_paths *files,
                          struct rp_paths *indexes, struct rp_error *error)
 {
@@ -276,7 +275,7 @@ static int list_unlisted(const struct objects *objects, uint32_t first, struct r
     int code = 0;
     for (size_t i = 0; code == 0 && i < objects->indexes.count; i++) {
         const char *index = objects->indexes.paths[i];
-        char *file = rp_url_beside(index, strlen(RP_INDEX_SUFFIX), "");
+        char *file = rp_url_companion(index, strlen(RP_INDEX_SUFFIX), "");
         if (!file)
             code = rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
         else if (listed == 0 || !bsearch(&file, found->shards + first, listed,
@@ -289,6 +288,7 @@ static int list_unlisted(const struct objects *objects, uint32_t first, struct r
     return code;
 }
 
+/* As add_token_file: a sidecar counts as its token file, the index of a corpus as none. */
 static int add_indexed(const struct objects *objects, uint32_t first, struct rp_error *error)
 {
     struct rp_paths files = {0}, indexes = {0};

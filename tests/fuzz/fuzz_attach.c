@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a peer says first to a running engine: u8 mode (1: a state token of the stream is appended;
- * 4: so is the engine's contract), then the message, edits of a good one (2: the message itself).
+/* The first message of a peer to a running engine: u8 mode (1: a state token of the stream is
+ * appended; 4: so is the engine's contract), then the message, edits of a good one (2: the message
+ * itself).
  *
- * The engine answers with a whole reply, or hangs up, and goes on. Whoever is welcomed brought no
- * contract or one with the engine's fields, and gets a ring that stands where was asked for, and in
- * it the rows of the stream and no others. */
+ * The engine answers with a whole reply, or hangs up, and continues. A welcomed peer brought no
+ * contract or one with the engine's fields, and gets a ring at the requested row, and in it the
+ * rows of the stream and no others. */
 #include "live_engine.h"
 #include "../unit/receive.h"
 

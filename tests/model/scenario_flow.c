@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The prefetch ring (flow/ticket.h) from planning to delivery: the batches are those that were
- * planned, in order and whole, each with the state after it, and nobody sleeps for ever; also when
+ * planned, in order and whole, each with the state after it, and no thread sleeps for ever; also if
  * a packer process is killed, wherever, and another takes its place. */
 #define rp_flow_free forget_flow
 #include "flow/flow.c"
@@ -19,7 +19,7 @@
 #define PACKER 2u
 #define SECOND 3u
 
-/* What the threads share, in memory that is checked: that of the engine's process. */
+/* The shared data of the threads, in checked memory: the engine process's. */
 static struct {
     struct rp_flow flow;
     struct rp_pack_target targets[RINGS_MAX];
@@ -31,7 +31,7 @@ static struct {
 static struct {
     uint64_t taken;
     bool replaced;
-    /* of the catch-up flow, all stages of which are the engine's thread */
+    /* the catch-up flow, whose stages all run in the engine's thread */
     struct rp_flow behind;
     struct rp_arena_words behind_words;
     struct rp_a64 behind_free_until, behind_pack_from;
@@ -189,7 +189,7 @@ static void pack_batch_behind(uint64_t batch)
     memcpy(slot + sections[RP_SECTION_ROWS].offset, &info, sizeof info);
 }
 
-/* Of the ring that is behind, pack what the catch-up flow may deliver. */
+/* Pack for the lagging ring the batches that the catch-up flow may deliver. */
 static void pack_behind(void)
 {
     uint64_t end = rp_min_u64(own.behind.deliver.end_batch, JOINING_BATCHES);
@@ -360,8 +360,8 @@ const struct model_scenario model_flow_space = {
                 {.name = "trainer", .run = run_trainer}},
 };
 
-/* A batch of less than half of a ring, and nothing to pack after it until the trainer has it: who
- * has published it must wake the trainer, or nobody does. */
+/* A batch of less than half of a ring, and no ticket to pack after it until the trainer has it:
+ * only its publisher can wake the trainer. */
 const struct model_scenario model_flow_announces = {
     .name = "flow-that-announces-late",
     .begin = begin_threads_with_space,

@@ -128,7 +128,7 @@ WRAP(struct rp_available, rp_memory_available, void)
     return (struct rp_available){1ull << 40, "simulated"};
 }
 
-/* Abstract socket addresses are not simulated; the lock file alone excludes a second engine. */
+/* Abstract socket addresses are not simulated; only the lock file excludes a second engine. */
 WRAP(int, rp_guard_take, const char *directory, const char *run, pid_t *holder)
 {
     if (!sim.current)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stranger.c — a peer that asks for a seat at a row that cannot be delivered: it is after the end
- * of the stream, and no micro-batch begins at it.
+/* stranger.c — a peer that requests a seat at a row that cannot be delivered: it is after the end
+ * of the stream, and no micro-batch begins there.
  *
  * While a trainer is attached, the engine must refuse the request at once. Otherwise the engine
  * plans towards that row, and must serve all others meanwhile. The stranger leaves before, or is

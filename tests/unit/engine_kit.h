@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine_kit.h — whole engines in processes of their own over a small corpus, and trainers that
- * know what they must get. */
+ * know their rows. */
 #ifndef RP_TESTS_ENGINE_KIT_H
 #define RP_TESTS_ENGINE_KIT_H
 
@@ -166,7 +166,7 @@ KIT struct rp_client *trainer(uint32_t rank, const void *token, size_t token_byt
     return replica_trainer(rank, 0, token, token_bytes);
 }
 
-/* The next batch of a rank must be the one at `row`; returns what rp_client_next did. */
+/* The next batch of a rank must be the one at `row`; returns the code of rp_client_next. */
 KIT int take(struct rp_client *client, uint64_t row)
 {
     struct rp_error error = {0};

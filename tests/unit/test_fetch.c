@@ -13,7 +13,7 @@ static const struct kit_source pages[] = {{"pages", 8, 2, 3000}};
 #define TICKETS 32u /* every second one has a read */
 #define READ_BYTES 4096u
 
-/* A disk that keeps reads until they are waited for, and then ends as many as are asked for. */
+/* A disk that keeps reads until they are waited for, and then ends as many as are wanted. */
 static struct {
     uint64_t tags[TICKETS];
     uint32_t count, most;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether token files are mapped: only what is known to lie in memory is. And how often a file is
+/* Token files are mapped only where their pages are known to be in memory. And how often a file is
  * tried for O_DIRECT: once, however often it is opened. */
 #include "corpus_files.h"
 
@@ -19,8 +19,8 @@
 static struct {
     long type;
     int refusal;     /* 0: none */
-    bool has_all;    /* the page cache has what is asked for */
-    bool has[PAGES]; /* or these pages: what was missing once is read meanwhile */
+    bool has_all;    /* the page cache has the wanted pages */
+    bool has[PAGES]; /* or these pages: missing ones are read meanwhile */
 } disk;
 
 int fstatfs(int fd, struct statfs *info)
@@ -120,7 +120,7 @@ static void a_file_system_that_cannot_be_asked_is_not_cached(void **state)
     assert_false(are_cached(NFS_SUPER_MAGIC, EOPNOTSUPP, false));
 }
 
-/* What a probe makes the kernel read must not be taken for the corpus by the next one. */
+/* The read-ahead of a probe must not be taken for the corpus by the next one. */
 static void a_second_look_at_a_cold_file_says_no_as_the_first_did(void **state)
 {
     (void)state;

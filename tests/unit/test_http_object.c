@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file beside objects in stores is opened as one of a corpus without them. */
+/* A file in a corpus with objects is opened as in a corpus without them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

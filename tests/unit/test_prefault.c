@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pages of a private arena are made while it is used: what is in it stays, all of it is there
- * in the end, and where that cannot be the engine hears of it. */
+/* The pages of a private arena are made while it is used: its content stays, all of it is there in
+ * the end, and a failure reaches the engine. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -160,7 +160,7 @@ static void leftovers_of_a_kill_are_replaced(void **state)
     }
     struct rp_listener next = open_listener("r");
     rp_listener_close(&next);
-    assert_int_equal(rmdir(run_dir), 0); /* nothing else was left in it */
+    assert_int_equal(rmdir(run_dir), 0); /* no other file was left in it */
 }
 
 /* Many starts at once: exactly one of them gets the name, and keeps it until the others have given
@@ -263,7 +263,7 @@ static void other_users_are_refused(void **state)
     assert_int_equal(status, 0);
     fflush(NULL);
     stranger = fork();
-    if (stranger == 0) { /* and one that does not ask our library */
+    if (stranger == 0) { /* and one without our library */
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         memcpy(address.sun_path, path, strlen(path));
         int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
@@ -377,7 +377,7 @@ static void large_messages_arrive(void **state)
     close_ends(&ends);
 }
 
-/* An engine has others to serve than a peer that asks and does not read. */
+/* An engine has others to serve than a peer that sends requests and does not read. */
 static void a_peer_that_does_not_read_is_not_waited_for(void **state)
 {
     (void)state;

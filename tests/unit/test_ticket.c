@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The prefetch ring as memory: its parts do not overlap, words of one lap are not those of the
- * next, state tokens are kept for as long as they are promised. */
+/* The prefetch ring as memory: its parts do not overlap, words of one lap are not the next lap's,
+ * state tokens are kept for as long as they are promised. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -112,7 +112,7 @@ static void a_state_is_found_under_its_own_position(void **state)
     rp_arena_close(&arena);
 }
 
-/* A block read that failed is not retired, but later tickets are packed from what it left. */
+/* A block read that failed is not retired, but later tickets are packed from its memory. */
 static void tokens_of_a_failed_block_read_are_not_there(void **state)
 {
     (void)state;
