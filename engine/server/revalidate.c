@@ -29,7 +29,8 @@ int rp_engine_follow_revalidation(struct rp_engine *engine)
     if (engine->saving.validity != RP_VALIDITY_ASKED)
         return 0;
     bool is_known = engine->life.code == -RP_E_CHANGED; /* dispatch may have ended, too */
-    int code = is_known ? -RP_E_CHANGED : rp_flow_revalidation_result(engine->delivery.flow, &error);
+    int code = is_known ? -RP_E_CHANGED
+                        : rp_flow_revalidation_result(engine->delivery.flow, &error);
     if (code == 0 && rp_now_ns() < engine->saving.validity_until_ns)
         return 0;
     settle(&engine->saving, code < 0    ? RP_VALIDITY_CHANGED
