@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ringpack delivers to a trainer, beside what the machine could do at most.
+"""ringpack's delivery to a trainer, against the limits of the machine.
 
-Flow: every repetition runs every task once, in an order that turns by one each time. What is
-compared with something takes turns with it (slices.py), with new processes in each repetition.
-Reported are medians over the values of all repetitions, with an interval (intervals.py). Nothing
-is left out: a task that fails ends the run, one that cannot be done here leaves a note.
+Flow: every repetition runs every task once, in an order that turns by one each time. Compared
+programs take turns (slices.py), with new processes in each repetition. Reported are medians over
+the values of all repetitions, with an interval (intervals.py). No task is left out: one that fails
+ends the run, one that cannot be done here leaves a note.
 
-Invariant: every comparison of slices is checked. What a timed trainer was given is counted against
+Invariant: every comparison of slices is checked. The rows of a timed trainer are counted against
 `ringpack plan`; another run of the engine with the same config digests every row, and its digest
-must be that of the plain loop, which shares only the plan with the engine.
+must equal the plain loop's, which shares only the plan with the engine.
 
-Called by tools/bench; README.md says what each number means.
+Called by tools/bench; README.md explains each number.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def run_repetitions(tasks, repeats):
 
 
 def summary_of(found):
-    """Of what repetitions found: numbers, lists of them (pairs), or rounds."""
+    """The summary of the values of repetitions: numbers, lists of them (pairs), or rounds."""
     if isinstance(found[0], Rounds):
         return Rounds.summarise(found)
     repetitions = [each if isinstance(each, list) else [each] for each in found]
@@ -93,9 +93,9 @@ def metrics_of(samples):
 
 
 # Six repetitions are the least that have an interval of their own (intervals.py). In each: `pairs`
-# of slices, `starts` of an engine for each way to start, `saves` of a checkpoint, `hand_overs` of a
-# full ring. In the whole run: `seeks` without a token to each position, and as many indexings of
-# each corpus index. `only_goals`: what no goal is about is left out.
+# counts of slices, `starts` of an engine for each way to start, `saves` of a checkpoint,
+# `hand_overs` of a full ring. In the whole run: `seeks` without a token to each position, and as
+# many indexings of each corpus index. `only_goals`: numbers without a goal are left out.
 SIZES = {
     "full": {
         "repeats": 6, "pairs": 5, "slice_ms": 1000, "starts": 4, "saves": 16, "hand_overs": 5,

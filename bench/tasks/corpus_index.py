@@ -3,9 +3,9 @@
 
 Shards are names of a few files, of eight documents that are as long as a row. Where documents are
 counted, every token ends one (zeros, and `eos: 0`), so that 10^9 documents take 2 MB, and their
-index as much as any other. Indexes take turns: the time of a start beyond one of a single shard is
-a difference of two starts of the same turn. The same is measured with a first batch of 512
-documents, nearly each of which lies in another shard where there are many."""
+corpus index as much as any other. Corpus indexes take turns: the time of a start beyond one of a
+single shard is a difference of two starts of the same turn. The same is measured with a first batch
+of 512 documents, nearly each in another shard if there are many."""
 
 import json
 import os
@@ -17,10 +17,10 @@ import time
 from engine import Engine, summarise
 from tasks.several import several_by_turns
 
-NAMES = 50_000  # of one file; ext4 allows 65,000
+NAMES = 50_000  # links to one file; ext4 allows 65,000
 TINY_DOCUMENTS = 8
 ROW = 64
-LARGE_DOCUMENTS = 1_000_000  # of a shard where documents are counted
+LARGE_DOCUMENTS = 1_000_000  # in a shard whose documents are counted
 # Documents of ROW tokens; eight of them, again and again, where there is one shard
 BATCH_OF_512 = "--seq-len", "4096", "--batch-size", "8", "--num-epochs", "0"
 
@@ -46,7 +46,7 @@ class Shards:
             "run": "bench", "run_dir": bench.run_dir}))
 
     def index_seconds(self):
-        """Of making the corpus index, with nothing known before."""
+        """The time to make the corpus index from nothing."""
         self.index.unlink(missing_ok=True)
         command = [self.bench.program, "index", "--json", "-c", self.config]
         done = subprocess.run(command, capture_output=True, check=True)
@@ -95,7 +95,7 @@ class CorpusIndex:
         of_shards = len(settings["corpus_index_shards"])  # the first of them
         indexing = several_by_turns([each.index_seconds for each in made], settings["seeks"])
         for each in made:
-            each.first_batch_ms()  # the first reads what was written from the disk; not counted
+            each.first_batch_ms()  # the first one reads from the disk; not counted
         starts = several_by_turns([each.first_batch_ms for each in made],
                                   settings["repeats"] * settings["starts"])
         found = [each.summary(*times, starts[0]) for each, *times in zip(made, indexing, starts)]

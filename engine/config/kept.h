@@ -11,8 +11,8 @@
 #ifndef RP_CONFIG_KEPT_H
 #define RP_CONFIG_KEPT_H
 
-#define RP_ENTRY_LINE "# ringpack: "
-#define RP_ENTRY_FILE "file "
-#define RP_ENTRY_NO_FILE "no file"
+#define RP_KEPT_LINE "# ringpack: "
+#define RP_KEPT_FILE "file "
+#define RP_KEPT_NO_FILE "no file"
 
 #endif

@@ -40,7 +40,7 @@ static int open_local(struct rp_http_object *it, const struct rp_io_place *place
                       struct rp_error *error)
 {
     struct rp_io_place local = *place;
-    local.direct = place->direct && !RP_DEFECT(buffer_files_beside_objects);
+    local.o_direct = place->o_direct && !RP_DEFECT(buffer_files_beside_objects);
     return rp_io_open_file(&it->file, &local, error);
 }
 

@@ -34,8 +34,8 @@
 #include "object/requests.h"
 
 #define TAKE_MAX 64u
-#define LOOK_MS 2u
-#define LOOK_FILES_MS 1u
+#define POLL_MS 2u
+#define POLL_FILES_MS 1u
 #define LOCAL_DEPTH_MAX 4096u
 /* A reader waits no longer for a fill than a server usually needs. */
 #define FILL_WAIT_NS 5000000000u
@@ -332,9 +332,9 @@ static void take_requests(struct http *http, bool wait)
 {
     struct rp_object_request *done[TAKE_MAX];
     const struct rp_requests_wait until = {.wait_min = http->result_count == 0,
-                                           .most_ms = http->at_files ? LOOK_FILES_MS
+                                           .most_ms = http->at_files ? POLL_FILES_MS
                                                       : wait         ? 0
-                                                                     : LOOK_MS,
+                                                                     : POLL_MS,
                                            .is_stopping = http->options.is_stopping,
                                            .context = http->options.context};
     unsigned count = rp_requests_wait(http->requests, done, TAKE_MAX, &until);
@@ -370,13 +370,13 @@ static void drop_requests(struct http *http)
 }
 
 /* Reads that wait for a fill, which is over or not. If nothing else is in flight, for a moment. */
-static void look_at_fills(struct http *http)
+static void poll_fills(struct http *http)
 {
     for (uint32_t i = 0; i < http->depth && http->requests; i++)
         if (http->slots[i].is_used && http->slots[i].fill_until_ns)
             read_object(http, &http->slots[i]);
     if (http->at_fills && !http->at_server && !http->at_files && !http->queued)
-        rp_sleep_ns(LOOK_MS * 1000000u / 2);
+        rp_sleep_ns(POLL_MS * 1000000u / 2);
 }
 
 static unsigned take_results(struct http *http, uint64_t *tags, int64_t *results, unsigned max)
@@ -401,7 +401,7 @@ static int http_reap(void *self, uint64_t *tags, int64_t *results, unsigned max,
     unsigned taken = take_results(http, tags, results, max);
     do {
         if (http->at_fills)
-            look_at_fills(http);
+            poll_fills(http);
         take_files(http, http->at_server == 0 && taken == 0);
         if (http->at_server)
             take_requests(http, taken < wait_min);

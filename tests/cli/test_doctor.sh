@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# ringpack doctor: what it says of a healthy machine, and of one that lacks a thing at a time.
+# ringpack doctor: its report on a healthy machine, and on one that lacks a thing at a time.
 set -u
 : "${RINGPACK:?path of the program}"
 PYTHON=${PYTHON:-python3}
@@ -96,7 +96,7 @@ expect "an indexed corpus" 0 "^ok +verification +every block that is read is com
 expect "the sources of options" 1 "^FAIL +corpus .*nope" \
     doctor --sources nope --seq-len 256 --batch-size 2
 expect "a key that the sources lack" 2 "seq_len: required" doctor --sources nope --batch-size 2
-# Where the first save would fail, and ids that would end the run when they come.
+# A place where the first save would fail, and ids that would end the run when they come.
 for place in /proc/none /sys/kernel/none/deeper "$work/file" "$work/file/below"; do
     expect "checkpoints in $place" 1 "^FAIL +checkpoints +checkpoint_dir $place cannot be written" \
         doctor -c "$work/run.yaml" --checkpoint-dir "$place"

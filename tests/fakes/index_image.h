@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* index_image.h — the bytes of an index (engine/corpus/index/INDEX.md): where its entries are, and
- * its hashes made right again after edits. Offsets and sizes are those of the document. */
+ * its hashes made right again after edits. Offsets and sizes are as in that document. */
 #ifndef RP_TESTS_INDEX_IMAGE_H
 #define RP_TESTS_INDEX_IMAGE_H
 
@@ -26,7 +26,7 @@ static inline uint8_t *image_entry(uint8_t *head, uint64_t number)
     return head + IMAGE_HEAD + IMAGE_ENTRY * number;
 }
 
-/* Of an entry of a segment: its parts, or false: they are not inside of so many bytes. */
+/* The parts of an entry of a segment; false: they exceed that number of bytes. */
 static inline bool image_parts(const uint8_t *entry, uint64_t count, struct rp_index_parts *parts)
 {
     struct rp_index_segment segment = {.offset = 0};

@@ -111,9 +111,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-/* ---- what must hold -------------------------------------------------------------------------- */
+/* ---- requirements ---------------------------------------------------------------------------- */
 
-/* The image may say that there are more documents than a run of the fuzzer can ask for. */
+/* The image may claim more documents than a run of the fuzzer can look up. */
 #define ASKED_MAX 4000u
 
 static void check_source(const struct rp_corpus *corpus, uint32_t s, bool is_mended)

@@ -77,7 +77,7 @@ def test_bootstrap_draws_rounds():
 
 
 def test_the_interval_of_repetitions_holds_what_their_processes_differ_by():
-    """Pairs of one repetition differ by 1 %, those of two repetitions by 3 %; the truth is 1."""
+    """Pairs of one repetition differ by 1 %, pairs of two repetitions by 3 %; the truth is 1."""
     source, tries = random.Random(SEED), 400
     held_by = {"repetitions": 0, "pairs": 0}
     for _ in range(tries):
@@ -245,7 +245,7 @@ def test_slices_add_up_and_drift_cancels():
 
 
 class Plan:
-    """What Side.check asks, of a stream with 7 tokens a row."""
+    """The check of Side.check, with a stream of 7 tokens a row."""
 
     checks = {}
 

@@ -42,7 +42,7 @@ static inline int leave(void **state)
     return system(command);
 }
 
-/* What an object of this name has from an offset on, which is a multiple of 8. */
+/* The content of an object of this name from an offset on, a multiple of 8. */
 static inline void content(const char *name, uint64_t offset, uint8_t *data, uint64_t bytes)
 {
     for (uint64_t at = 0; at < bytes; at += 8) {
@@ -51,7 +51,7 @@ static inline void content(const char *name, uint64_t offset, uint8_t *data, uin
     }
 }
 
-static uint64_t next_uses[256]; /* of the chunks of object 0 */
+static uint64_t next_uses[256]; /* for the chunks of object 0 */
 
 static inline uint64_t next_use(void *context, uint32_t object, uint64_t first, uint64_t last)
 {
@@ -96,7 +96,7 @@ static inline void keep(struct rp_cache *cache, struct rp_entry *kept, const cha
     rp_cache_flush(cache);
 }
 
-/* Is all of it there, and what was kept? Other bytes are a failure of the test. */
+/* Is all of it there, with the kept bytes? Other bytes are a failure of the test. */
 static inline bool holds(struct rp_entry *kept, const char *name, uint64_t offset, uint32_t bytes)
 {
     static uint8_t read[CHUNK];
@@ -112,7 +112,7 @@ static inline bool holds(struct rp_entry *kept, const char *name, uint64_t offse
     return true;
 }
 
-/* What the data of all files take on the disk, without their headers. */
+/* The size of all files' data on the disk, without their headers. */
 static inline uint64_t bytes_on_disk(void)
 {
     char path[128];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The block cache: what it gives is what was kept, also after damage to any byte of its files; it
- * takes no more room than it may; and what it evicts is what Belady's rule says. */
+/* The block cache: it returns the kept bytes, also after damage to any byte of its files; it takes
+ * no more room than it may; and it evicts by Belady's rule. */
 #include "cache_kit.h"
 
-/* ---- what is kept ---------------------------------------------------------------------------- */
+/* ---- kept bytes ---------------------------------------------------------------------------- */
 
 static const struct rp_cache_object two[] = {{"a", "\"1\"", 40 * CHUNK + 5000},
                                              {"b", "", 3 * PAGE}};
@@ -102,7 +102,7 @@ static void test_no_damaged_byte_is_given(void **state)
         kept = rp_entry_open(cache, 0);
         lost += !holds(kept, "a", 0, 3 * PAGE - 96); /* fails if it is another content */
         tried++;
-        keep(cache, kept, "a", 0, 3 * PAGE - 96); /* while its thread checks what was found */
+        keep(cache, kept, "a", 0, 3 * PAGE - 96); /* while its thread checks the found files */
         assert_true(holds(kept, "a", 0, 3 * PAGE - 96));
         assert_int_equal(counts_of(cache).held_bytes, 3 * PAGE);
         rp_entry_close(kept);
@@ -135,7 +135,7 @@ static void test_damaged_words_are_no_failure(void **state)
         assert_false(holds(kept, "a", 0, PAGE));
         rp_entry_close(kept);
         rp_cache_close(cache);
-        cache = open_cache(64 * CHUNK, &small, 1); /* counts anew */
+        cache = open_cache(64 * CHUNK, &small, 1); /* counts again */
         kept = rp_entry_open(cache, 0);
         keep(cache, kept, "a", 0, 3 * PAGE - 96);
         assert_true(holds(kept, "a", 0, 3 * PAGE - 96));
@@ -146,7 +146,7 @@ static void test_damaged_words_are_no_failure(void **state)
     }
 }
 
-/* While it is open. After that it is kept anew, and so is any other object. */
+/* While it is open. After that it is kept again, and so is any other object. */
 static void test_a_file_that_was_removed_or_cut_is_made_again(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void make_old(const char *path)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-/* In which nothing is kept, and which nobody has used for an hour. */
+/* An empty cache file that was last used an hour ago. */
 static void test_only_files_of_other_runs_are_removed_when_empty(void **state)
 {
     (void)state;
@@ -292,8 +292,8 @@ static void test_a_smaller_limit_holds_from_the_start(void **state)
     rp_cache_close(cache);
 }
 
-/* Of another run nothing is known. Chunks that nobody has used for an hour go first, even before
- * those never needed; the rest is needed at the usual distance, which is 100 here. */
+/* The chunks of another run have no known next use. Chunks without a use for an hour go first, even
+ * before those never needed; the rest is needed at the usual distance, which is 100 here. */
 static void test_files_of_other_runs_go_by_their_age(void **state)
 {
     (void)state;
@@ -321,7 +321,7 @@ static void test_files_of_other_runs_go_by_their_age(void **state)
     assert_true(holds(kept, "a", 0, CHUNK));
     keep(cache, kept, "a", CHUNK, CHUNK);
     assert_true(holds(kept, "a", 0, CHUNK) && holds(kept, "a", CHUNK, CHUNK));
-    keep(cache, kept, "a", 2 * CHUNK, CHUNK); /* in the place of what is needed in 1000 */
+    keep(cache, kept, "a", 2 * CHUNK, CHUNK); /* in the place of the one that is needed in 1000 */
     assert_false(holds(kept, "a", 0, CHUNK));
     keep(cache, kept, "a", 3 * CHUNK, CHUNK); /* in the place of the new one's */
     assert_true(holds(kept, "a", 3 * CHUNK, CHUNK));

@@ -14,10 +14,10 @@
 #define ROOM (10 * CHUNK)
 
 static struct {
-    bool writes, reads; /* of reads, those of words */
+    bool writes, reads; /* reads: only of words */
     unsigned write_calls, read_calls;
 } broken;
-static uint64_t later_s; /* by which the clock is ahead */
+static uint64_t later_s; /* lead of the clock */
 
 #ifndef __SANITIZE_THREAD__
 #define NEXT(name, type, ...)                                                                      \
@@ -70,8 +70,8 @@ static unsigned lines_with(const char *path, const char *text)
     return found;
 }
 
-/* For two hours nothing can be written, and every second something should be: 5 + 10 + … s of
- * pauses, then 10 minutes each, are less than 20 attempts. Meanwhile nothing is copied. */
+/* For two hours no write succeeds, and there is one to do every second: 5 + 10 + … s of pauses,
+ * then 10 minutes each, are less than 20 attempts. Meanwhile no block is copied. */
 static void test_a_disk_that_stays_broken_is_left_alone(void **state)
 {
     (void)state;
@@ -106,8 +106,8 @@ static void test_a_disk_that_stays_broken_is_left_alone(void **state)
     rp_cache_close(cache);
 }
 
-/* The words of a file cannot be read: the disk is not asked each time, and nothing is fetched to
- * be kept, which readers would fetch again. */
+/* The words of a file cannot be read: the disk is not tried each time, and no block is fetched to
+ * be kept, because readers would fetch it again. */
 static void test_words_that_cannot_be_read_are_left_alone(void **state)
 {
     (void)state;

@@ -21,7 +21,7 @@
 enum fault { NO_FAULT, FAIL, DIE_BEFORE, DIE_HALFWAY };
 static struct {
     enum fault kind;
-    unsigned at; /* the call at which it begins; of pwrite, fallocate and ftruncate together */
+    unsigned at; /* the first affected call, counted over pwrite, fallocate and ftruncate */
     unsigned calls;
     int error;
 } orders;

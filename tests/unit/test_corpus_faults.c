@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every system call and every allocation of opening, indexing and inspecting a corpus fails: it is
- * refused with a message, nothing stays open and no half of an index is left behind. */
+ * refused with a message, no file stays open and no half of an index is left behind. */
 #include "system_faults.h"
 
 #include "corpus_files.h"
@@ -12,8 +12,8 @@
 
 #define EOS 9
 
-static const char *path;  /* of the shard that is meant */
-static enum rp_format as; /* what is declared of it */
+static const char *path;  /* the meant shard's */
+static enum rp_format as; /* its declaration */
 static uint64_t told;     /* by the report of progress */
 
 static struct rp_source_spec hints(void)

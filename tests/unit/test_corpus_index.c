@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The index of a corpus: its layout, every damaged bit and every truncation, what an append keeps,
- * prefix roots, and that it answers as the opened shards do. */
+/* The index of a corpus: its layout, every damaged bit and every truncation, the bytes that an
+ * append keeps, prefix roots, and the same answers as from the opened shards. */
 #include "index_kit.h"
 
 #include <dirent.h>
@@ -46,7 +46,7 @@ static void test_it_answers_as_opened_shards_do(void **state)
     }
 }
 
-/* Sums of what the shards hold, and where the parts are, from INDEX.md alone. */
+/* Sums over the shards, and the places of the parts, only from INDEX.md. */
 static void test_layout(void **state)
 {
     (void)state;
@@ -57,7 +57,7 @@ static void test_layout(void **state)
     size_t count = get_file(INDEX, bytes, sizeof bytes);
     assert_memory_equal(bytes, "\x89RPI\r\n\x1a\n", 8);
     assert_int_equal(rp_load_u32(bytes + 8), 1);
-    const uint8_t *slot = bytes + 128; /* of generation 1 */
+    const uint8_t *slot = bytes + 128; /* generation 1's */
     assert_int_equal(rp_load_u64(slot), 1);
     uint64_t head_at = rp_load_u64(slot + 8), head_bytes = rp_load_u64(slot + 16);
     assert_int_equal(head_at + head_bytes, count);
@@ -74,7 +74,7 @@ static void test_layout(void **state)
     const uint8_t *data = bytes + rp_load_u64(segment);
     assert_int_equal(rp_load_u64(segment), 256);
     assert_int_equal(rp_load_u32(segment + 52), 1); /* extents, no spans */
-    assert_int_equal(rp_load_u64(data + 8), 22);    /* where the second document begins */
+    assert_int_equal(rp_load_u64(data + 8), 22);    /* the beginning of the second document */
     assert_int_equal(rp_load_u32(data + 8 * documents), 11);
     uint64_t records = rp_align_up(12 * documents, 8);
     assert_int_equal(rp_load_u64(data + records + 320), 2 * token_counts[1]);
@@ -162,7 +162,7 @@ static void test_append(void **state)
     struct rp_indexed first = make(1);
     struct rp_fingerprint before_prefix = prefix_of_source();
     size_t count = get_file(INDEX, before, sizeof before);
-    FILE *file = fopen(INDEX, "ab"); /* what an append leaves that is killed */
+    FILE *file = fopen(INDEX, "ab"); /* the rest of a killed append */
     assert_int_equal(fwrite("garbage", 1, 7, file), 7);
     fclose(file);
     struct rp_indexed second = make(SHARDS);
@@ -176,7 +176,7 @@ static void test_append(void **state)
     const struct rp_index_open_options options = {.path = INDEX};
     assert_int_equal(rp_index_open(&index, &options, &error), 0);
     assert_int_equal(index->segment_count, 2);
-    /* The prefix of what was there is what it was; of all of it, that of the source. */
+    /* The prefix root of the old part is unchanged; the whole's is the source's. */
     assert_memory_equal(&index->segments[0].prefix, &before_prefix, sizeof before_prefix);
     struct rp_fingerprint whole_source = index->sources[0].fingerprint;
     assert_memory_equal(&index->segments[1].prefix, &whole_source, sizeof whole_source);
@@ -187,14 +187,14 @@ static void test_append(void **state)
     assert_int_equal(compare(made, opened, &error), 0);
     rp_corpus_close(made);
     rp_corpus_close(opened);
-    /* The fingerprint does not tell how the index came about; the root does. */
+    /* The fingerprint is independent of the index's making; the root is not. */
     unlink(INDEX);
     struct rp_indexed whole = make(SHARDS);
     assert_true(rp_hash128_equal(whole.fingerprint.full, second.fingerprint.full));
     assert_false(rp_hash128_equal(whole.fingerprint.full, first.fingerprint.full));
 }
 
-/* Growth is told by the prefix of any segment, so each is compared, and not the last one alone. */
+/* The prefix of any segment shows growth, so each is compared, and not only the last one. */
 static void test_every_prefix_root_is_compared(void **state)
 {
     (void)state;
@@ -222,7 +222,7 @@ static void test_every_prefix_root_is_compared(void **state)
 static void test_a_torn_slot_is_refused_and_mended(void **state)
 {
     (void)state;
-    for (unsigned slot = 0; slot < 2; slot++) { /* of generations 2 and 1 */
+    for (unsigned slot = 0; slot < 2; slot++) { /* generations 2's and 1's */
         struct rp_error error = {0};
         struct rp_corpus *corpus;
         put_shards();
@@ -276,7 +276,7 @@ static int count_scratch(void)
     return count;
 }
 
-/* The files of a killed build are taken for the same declaration alone. */
+/* The files of a killed build are taken only for the same declaration. */
 static void test_scratch_is_of_one_declaration(void **state)
 {
     (void)state;
@@ -392,7 +392,7 @@ static int count_open(const char *name)
     return count;
 }
 
-/* A build that waits for another one must not go on in the folder that this one removes. */
+/* A build that waits for another one must not continue in the folder that this one removes. */
 static void test_a_folder_that_was_removed_is_made_again(void **state)
 {
     (void)state;
@@ -434,7 +434,7 @@ static void test_a_write_while_it_is_used_is_noticed(void **state)
     assert_int_equal(rp_corpus_open(&corpus, &spec, &error), 0);
     assert_int_equal(rp_source_length(rp_corpus_source(corpus, 0), 100), 5);
     assert_int_equal(rp_corpus_look(corpus, &error), 0);
-    make(SHARDS); /* appends: nothing that is in use changes */
+    make(SHARDS); /* appends: no byte in use changes */
     assert_int_equal(rp_corpus_look(corpus, &error), 0);
     assert_int_equal(rp_source_documents(rp_corpus_source(corpus, 0)), 12028);
     assert_int_equal(rp_source_length(rp_corpus_source(corpus, 0), 100), 5);

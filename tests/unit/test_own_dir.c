@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Default directories in /tmp: one that others may write to, that belongs to others, or that is a
- * symlink is refused, by all that use it. The test is a user of its own, so that it finds and
- * leaves nothing of anybody. */
+ * symlink is refused, by all that use it. The test is a user of its own, so that it finds no other
+ * user's files and leaves none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -154,7 +154,7 @@ static void test_a_home_that_cannot_be_written_is_left_alone(void **state)
     snprintf(own, sizeof own, "%s/.cache/ringpack", target);
     clear();
     assert_int_equal(mkdir(target, 0700), 0);
-    setenv("HOME", "/proc/self", 1); /* nobody can make a directory there, not even root */
+    setenv("HOME", "/proc/self", 1); /* no user can make a directory there, not even root */
     char *found = rp_dir_of_caches(NULL);
     assert_string_equal(found, path);
     free(found);

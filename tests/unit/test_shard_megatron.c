@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Megatron datasets: the layout byte by byte, every integer dtype, and what must be refused. */
+/* Megatron datasets: the layout byte by byte, every integer dtype, and refusals. */
 #include "corpus_files.h"
 
 #include "base/bits.h"
@@ -183,7 +183,7 @@ static void test_any_document_of_a_run(void **state)
     }
 }
 
-/* One document has two sequences, and the next none: what comes after it is where it was. */
+/* One document has two sequences, and the next none: the later ones are in their places. */
 static void test_two_sequences_in_a_run(void **state)
 {
     (void)state;
@@ -338,7 +338,7 @@ static uint32_t large_tokens(uint64_t document)
 
 enum oddity { NOTHING_ODD, OUTSIDE, NEGATIVE, TWO_SEQUENCES, ODDITIES };
 
-/* Document ODD has what is odd; with TWO_SEQUENCES the one after it has none. */
+/* Document ODD has the oddity; with TWO_SEQUENCES the one after it has none. */
 static void put_large(enum oddity oddity)
 {
     enum { FIRST = 34 + 12 * LARGE, BYTES = FIRST + 8 * (LARGE + 1) };

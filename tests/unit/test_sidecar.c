@@ -40,7 +40,7 @@ static int open_it(struct rp_error *error)
 
 #define DOCUMENTS (TOKENS / 37 + 1)
 #define BLOCKS 3
-#define TABLE_BYTES (8 * DOCUMENTS + 4 * DOCUMENTS) /* of so many: a multiple of 8 */
+#define TABLE_BYTES (8 * DOCUMENTS + 4 * DOCUMENTS) /* a multiple of 8 */
 
 /* One source, one segment, one shard: INDEX.md, number by number. */
 static void test_layout(void **state)
@@ -71,12 +71,12 @@ static void test_layout(void **state)
     assert_int_equal(rp_load_u64(data + 8), 2 * (EOS + 1));
     assert_int_equal(rp_load_u32(data + 8 * DOCUMENTS + 4), 37);
     assert_int_equal(rp_load_u64(record), sizeof tokens);
-    assert_int_equal(rp_load_u64(record + 8), 0); /* of any file with this content */
+    assert_int_equal(rp_load_u64(record + 8), 0); /* the same for any file with this content */
     assert_int_equal(rp_load_u64(record + 48), RP_FORMAT_RAW | (uint64_t)RP_TOKEN_U16 << 32);
     assert_int_equal(rp_load_u64(record + 56), EOS);
     assert_int_equal(rp_load_u64(record + 72), 36);
     uint64_t hash = rp_hash64(data, TABLE_BYTES);
-    root = rp_hash128(&hash, 8); /* of the table alone, which the fingerprint covers */
+    root = rp_hash128(&hash, 8); /* only of the table, which the fingerprint covers */
     assert_memory_equal(record + 224, &root, 16);
     /* documents before the shard and of it; buckets 0 to 3 of 136 >> 6, and one for the end */
     const uint8_t *first = record + 320, *blocks = first + 16 + 24;
@@ -142,8 +142,8 @@ static void check_answers(struct rp_error *error)
     rp_corpus_close(corpus);
 }
 
-/* Damage with a right hash: a writer with a bug, or a forger. Of the slot, the head and the record,
- * each word. */
+/* Damage with a right hash: a writer with a bug, or a forger. Each word of the slot, the head and
+ * the record. */
 static void test_forged_values_never_reach_memory(void **state)
 {
     (void)state;
@@ -429,7 +429,7 @@ static void test_missing_token_file(void **state)
     rp_corpus_close(gone);
     rp_corpus_close(whole);
     assert_int_equal(unlink("s.bin.rpi"), 0);
-    assert_true(rp_corpus_open(&gone, &spec, &error) < 0); /* without a sidecar nothing is known */
+    assert_true(rp_corpus_open(&gone, &spec, &error) < 0); /* unknown without a sidecar */
 }
 
 static void test_descriptor_zero_is_as_good_as_any(void **state)
@@ -453,7 +453,7 @@ static void test_descriptor_zero_is_as_good_as_any(void **state)
     give_back_zero(aside);
 }
 
-/* The sidecar knows that there was one; its name is what is told, not an address. */
+/* The sidecar knows that there was one; its name is printed, not an address. */
 static void test_missing_index_is_named(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file of spans: what is written is read again and gets into the sidecar; every bit flip, every
- * truncation and every lie about a document is noticed. */
+/* A file of spans: it is read as it was written and gets into the sidecar; every bit flip, every
+ * truncation and every false claim about a document is noticed. */
 #include "corpus_files.h"
 
 #include "corpus/index/index.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tokenizer made the ids: what PREFIX.tokens.json says goes into the sidecar, byte by byte as
+/* The tokenizer of the ids: the fields of PREFIX.tokens.json go into the sidecar, byte by byte as
  * documented; shards of two tokenizers are refused. */
 #include "corpus_files.h"
 
