@@ -68,6 +68,8 @@ struct rp_indexing {
     struct rp_index draft;
 };
 
+int rp_build_fail_memory(const struct rp_indexing *build, struct rp_error *error);
+
 /** The sidecar of a shard in PATH.work; the caller frees it. NULL when out of memory. */
 char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_shard *shard);
 
