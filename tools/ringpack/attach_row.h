@@ -6,7 +6,7 @@
 #include "base/row_digest.h"
 #include "ringpack/client.h"
 
-/* One row of a batch and what identifies its content. */
+/* One row of a batch, and the hash of its content. */
 struct rp_attach_row {
     struct rp_row_info info;
     const uint8_t *ids;

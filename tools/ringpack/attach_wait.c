@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attach_wait.c — see attach_wait.h. The message is written by the handler of an alarm: an attach
- * that was cut into slices for it would ask the engine anew for a row that it plans to. */
+ * that was cut into slices for it would request again a row that the engine already plans to. */
 #include "attach_wait.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd.h — the verbs of the program, and what they share.
+/* cmd.h — the verbs of the program, and their shared functions.
  *
  * A verb is a function of its own arguments that returns the exit status; options.h parses them. A
  * table in main.c of name, function and help is the dispatcher and the usage text. `ringpack help
@@ -19,7 +19,7 @@
 enum {
     RP_EXIT_FINE = 0,
     RP_EXIT_DIFFERS = 1,  /* checked, and it differs */
-    RP_EXIT_TROUBLE = 2,  /* could not be done: the message says why and what to do next */
+    RP_EXIT_TROUBLE = 2,  /* could not be done: the message has the reason and the next command */
     RP_EXIT_UNPROVEN = 3, /* compared, but the evidence at hand does not prove an answer */
 };
 

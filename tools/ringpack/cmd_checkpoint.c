@@ -104,7 +104,7 @@ static void say_damage(const struct rp_checkpoint *checkpoint, char message[stat
                  contents && type ? ", and " : "", section);
 }
 
-/* Set `message` to what is wrong, or to "". Returns an error if the file could not be checked. */
+/* Set `message` to the damage, or to "". Returns an error if the file could not be checked. */
 static int verify_one(const char *path, char message[static 256], struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint;

@@ -35,7 +35,7 @@ struct built {
     } shards[RP_NEW_FILES_MAX];
 };
 
-/* Say what was indexed. */
+/* Report an indexed shard. */
 static int report(const char *path, const char *name, double seconds,
                   const struct rp_source_spec *hints, const struct rp_declared *declared,
                   json_t *list)

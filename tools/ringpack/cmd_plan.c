@@ -38,7 +38,7 @@ struct arguments {
     const char *state; /* NULL = from row 0 on */
 };
 
-/* What was counted over the planned rows. */
+/* The counts of the planned rows. */
 struct tally {
     uint64_t rows, padding_rows; /* padding_rows: rows of an ended lane, without a fragment */
     uint64_t fragments, fragments_max;

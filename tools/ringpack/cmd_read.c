@@ -224,7 +224,7 @@ static int drain_all(struct drain *drain, struct rp_error *error)
     return code < 0 ? code : 0;
 }
 
-/* What was delivered, in numbers. */
+/* The delivered batches in numbers. */
 struct summary {
     struct rp_client_counts counts;
     uint64_t next_row;
@@ -348,7 +348,7 @@ static int start(struct drain *drain, const struct rp_client_options *client,
     return drain->held ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory");
 }
 
-/* The summary is printed after a failure, too, because delivered batches are valid. */
+/* The summary is also printed after a failure, because delivered batches are valid. */
 static int finish(struct drain *drain, int code, struct rp_error *error)
 {
     struct rp_error second;

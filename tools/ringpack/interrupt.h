@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* interrupt.h — the flag that Ctrl-C sets, for verbs that clean up before they end. The engine's
- * long work polls it, too (base/stop.h). */
+ * long work also polls it (base/stop.h). */
 #ifndef RP_TOOLS_INTERRUPT_H
 #define RP_TOOLS_INTERRUPT_H
 

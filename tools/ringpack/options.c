@@ -252,7 +252,7 @@ static int take_letters(struct parser *parser, char *letters)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* --run and -c become the first word, and --run-dir is that of the config if none was given. */
+/* --run and -c become the first word. Without --run-dir, the run_dir of the config is taken. */
 static int take_run(struct rp_cmd_line *line)
 {
     struct rp_error error;

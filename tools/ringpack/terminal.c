@@ -15,7 +15,7 @@
 
 #define BUFFER_BYTES 4096
 #define MESSAGE_BYTES (64u << 10)
-/* The begin of what may be a control character: a write may end within one. */
+/* The begin of a possible control character: a write may end within one. */
 static char held[3];
 
 /* Bytes at the end of a text that may begin a control character. */

@@ -64,7 +64,7 @@ static int plan_from_zero(struct rp_audit_side *side, uint64_t row, struct rp_ha
     return code < 0 ? rp_fail_context(error, code, "%s", side->path) : code;
 }
 
-/* Whether the side is what its config plans from row 0. */
+/* Whether the side equals the plan of its config from row 0. */
 static int is_its_plan(struct rp_audit_side *side, struct rp_error *error)
 {
     struct rp_hash128 digest = {0, 0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doubts.c — the list of rows about which nothing is proven. */
+/* doubts.c — the list of rows that are not proven. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* side.c — what one of the two paths is: a position, and how its rows can be planned. */
+/* side.c — one of the two paths: its position, and the config that plans its rows. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -115,7 +115,7 @@ static int wait_for_end(struct saving *saving, json_t **stat, struct rp_error *e
     }
 }
 
-/* Save once. Returns 1, or 0 if the engine had nothing new to save. */
+/* Save once. Returns 1, or 0 if the engine had no new row to save. */
 static int save(struct saving *saving, struct turn *turn, struct rp_error *error)
 {
     static const char *const keys[] = {
@@ -203,7 +203,7 @@ static int write_plainly(struct saving *saving, struct turn *turn, struct rp_err
 
 /* ---- all saves ------------------------------------------------------------------------------- */
 
-/* Nothing is done for a while. */
+/* Wait. */
 static int be_quiet(struct saving *saving, struct window *window, uint64_t ns,
                     struct rp_error *error)
 {
@@ -308,7 +308,7 @@ static double seconds_of(const struct window *window)
     return (double)(window->end_ns - window->begin_ns) / SECOND_NS;
 }
 
-/* What trainers notice. A save costs the time in next() that is more than in a quiet window of the
+/* The cost for trainers. A save costs the time in next() that is more than in a quiet window of the
  * same length. */
 static int find_pauses(const struct saving *saving, struct rp_bench_saves *saves,
                        struct rp_error *error)

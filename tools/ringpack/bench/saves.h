@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* saves.h — `ringpack bench --checkpoint`: what checkpoints of a config cost.
+/* saves.h — `ringpack bench --checkpoint`: the cost of checkpoints of a config.
  *
  * An engine of the config and its trainers run as they would, and the engine saves again and again
  * to a directory beside checkpoint_dir, which is on the same disk. Before each save nothing is done
@@ -48,7 +48,7 @@ struct rp_bench_saves {
 };
 
 /** Save for as long as bench->seconds says, a few times at least. Trainers take `step_seconds` for
- * a batch. Returns 0 also if an interrupt ended it: saves->count is what was measured. */
+ * a batch. Returns 0 also if an interrupt ended it: saves->count has the measured ones. */
 RP_MUST_CHECK int rp_bench_measure_saves(struct rp_bench *bench, double step_seconds,
                                          struct rp_bench_saves *saves, struct rp_error *error);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_convert — `ringpack convert INPUT... -o PREFIX`: the options. conversion.c goes on. */
+/* cmd_convert — `ringpack convert INPUT... -o PREFIX`: the options; conversion.c converts. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

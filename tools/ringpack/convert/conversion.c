@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conversion.c — the whole of a conversion: what is settled before the first token, what is already
- * there, converting, joining, and what is said at the end. */
+/* conversion.c — a conversion from its start to its end: checks before the first token, parts that
+ * are there already, converting, joining, and the summary. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -116,7 +116,7 @@ static int refuse_existing(const struct rp_convert_options *options, struct rp_e
     return code;
 }
 
-/* What earlier runs, or other machines, have made already. */
+/* The parts that earlier runs, or other machines, have made. */
 static void find_finished(struct rp_conversion *conversion)
 {
     size_t found = 0;

@@ -97,7 +97,7 @@ static uint64_t megatron_stamp(const char *path, const struct stat *index)
     return rp_hasher_finish(&hasher).low;
 }
 
-/* What changes when the content does. */
+/* A number that changes with the content. */
 static uint64_t stamp_of(const char *path, const struct stat *info, bool is_folder,
                          const struct rp_form *form)
 {

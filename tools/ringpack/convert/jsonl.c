@@ -230,7 +230,7 @@ static int take_line(struct rp_convert *convert, struct place *place, const char
     return 0;
 }
 
-/* Lines of any length: what is left of the last piece moves to the front of the buffer. */
+/* Lines of any length: the rest of the last piece moves to the front of the buffer. */
 static int add_lines(struct rp_convert *convert, gzFile file, struct rp_plain *plain,
                      struct place place, struct rp_error *error)
 {
@@ -273,7 +273,7 @@ static int add_lines(struct rp_convert *convert, gzFile file, struct rp_plain *p
         place.at += begin;
     }
     bool more = place.end > 0 && is_past(&place, 0);
-    if (code == 0) /* what a damaged archive gave last is no line, but half of one */
+    if (code == 0) /* the last output of a damaged archive is half of a line */
         code = rp_plain_end(plain, convert->path, 0, error);
     if (code == 0 && used > 0 && !more) /* a last line without an end */
         code = take_line(convert, &place, buffer, used, error);

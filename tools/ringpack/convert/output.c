@@ -163,7 +163,7 @@ static int add_runs(struct rp_output *output, const struct rp_ids *ids, bool beg
         struct rp_span run = trained->runs[i];
         bool is_last = end && run.end == ids->count;
         run = (struct rp_span){run.begin + moved, run.end + moved + is_last};
-        run.begin = run.begin > 0 ? run.begin : 1; /* nothing precedes token 0 */
+        run.begin = run.begin > 0 ? run.begin : 1; /* token 0 is the first */
         if (run.begin < run.end)
             output->scratch[count++] = run;
     }

@@ -27,7 +27,7 @@ struct pool {
     struct rp_conversion *conversion;
     pthread_mutex_t lock;
     pthread_cond_t ended;
-    size_t next, running; /* under the lock, as what follows */
+    size_t next, running; /* under the lock, as the next fields */
     int code;
     struct rp_error error;
     uint64_t started_ns, drawn_ns;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spawn.c — how a worker process is started, of `convert` and of `explain`. What runs is the script
+/* spawn.c — start a worker process of `convert` or of `explain`. It runs the script
  * of this installation: neither it nor a module that it imports is looked for in the current
  * directory, which may be a data set that somebody else has made. */
 #include <errno.h>

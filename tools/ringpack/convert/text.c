@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c — files of text, plain or gzip (zlib tells them apart). A file is held in memory
+/* text.c — files of text, plain or gzip (zlib detects which). A file is held in memory
  * whole: whether all of it is text must be known before its first document is written. */
 #include <errno.h>
 #include <string.h>
@@ -133,7 +133,7 @@ static int add_documents(struct rp_convert *convert, const struct rp_input *inpu
     return code;
 }
 
-/* What keeps a file from being text: counted in a directory, an error for a file that was named. */
+/* The reason why a file is no text: counted in a directory, an error for a named file. */
 static int refuse(struct rp_convert *convert, const struct rp_input *input, uint64_t *counter,
                   const char *reason, struct rp_error *error)
 {

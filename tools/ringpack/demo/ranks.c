@@ -18,7 +18,7 @@
 
 #define LINE_NS 1000000000u
 
-/* What is given to Python is set for this process: it starts nothing else that reads it. */
+/* The environment of Python is set for this process: it starts no other reader of it. */
 static void keep_imports_away(void)
 {
     const char *path = getenv("PYTHONPATH");

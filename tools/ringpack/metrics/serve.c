@@ -39,7 +39,7 @@ struct server {
     struct reader readers[RP_SERVE_READERS_MAX];
 };
 
-/* ---- what is said ---------------------------------------------------------------------------- */
+/* ---- the answers ----------------------------------------------------------------------------- */
 
 static void look(struct server *server)
 {

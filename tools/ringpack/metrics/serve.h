@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serve.h — what is watched, by HTTP: `/metrics`, `/healthz`, `/stat.json` and a page at `/`.
+/* serve.h — the watched engines by HTTP: `/metrics`, `/healthz`, `/stat.json` and a page at `/`.
  *
  * Invariants:
  *

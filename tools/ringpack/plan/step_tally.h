@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_tally.h — what the steps and micro-batches of a plan are made of: rows and micro-batches
+/* step_tally.h — the contents of the steps and micro-batches of a plan: rows and micro-batches
  * without a label, and the share of one document in a step.
  *
  * Rows are counted in order, the first of a run being a step boundary. A micro-batch is batch_size

@@ -17,7 +17,7 @@
 #include "ringpack/client.h"
 #include "state/state_file.h"
 
-/* The position of a running engine is that of the checkpoint that it saves now. */
+/* The position of a running engine is taken from a checkpoint that it saves now. */
 static int read_of_run(const struct rp_saved_copy *copy, char **token, size_t *bytes,
                        char **directory, struct rp_error *error)
 {
@@ -32,7 +32,7 @@ static int read_of_run(const struct rp_saved_copy *copy, char **token, size_t *b
     return code;
 }
 
-/* The checkpoint directory of what is exported; NULL: it is of none. */
+/* The checkpoint directory of the exported state; NULL: it has none. */
 static char *directory_of(const char *path)
 {
     struct stat info;

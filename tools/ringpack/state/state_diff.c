@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state_diff.c — `ringpack checkpoint diff A B`: the fields in which two positions differ.
+/* state_diff.c — `ringpack checkpoint diff A B`: the fields that differ between two positions.
  *
  * A state token has the fields of the stream, the position and the packing. A checkpoint has
  * besides the fields of the delivery, contents and a config: they are compared if both sides are

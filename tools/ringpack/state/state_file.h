@@ -65,12 +65,12 @@ bool rp_saved_claimed(const char *path);
 RP_MUST_CHECK int rp_saved_read(const char *path, char **token, size_t *bytes,
                                 struct rp_error *error);
 
-/** Write a token in the form that the name of the file ends with; .token is the token alone. */
+/** Write a token in the form that the name of the file ends with; .token is only the token. */
 RP_MUST_CHECK int rp_saved_write(const char *path, const void *token, size_t bytes,
                                  struct rp_error *error);
 
-/** Base64, as RFC 4648 section 4 has it, with its padding and nothing else. NULL: out of memory, or
- * when decoding, no base64. The caller frees the result. */
+/** Base64, as RFC 4648 section 4 has it, with its padding and no other byte. NULL: out of memory,
+ * or when decoding, no base64. The caller frees the result. */
 char *rp_base64_encode(const void *data, size_t bytes);
 uint8_t *rp_base64_decode(const char *text, size_t *bytes_out);
 

@@ -265,7 +265,7 @@ static void put_u32(struct zip *zip, uint32_t value)
     put(zip, &value, sizeof value);
 }
 
-/* What the entry of a member, and the head before its bytes, have in common. */
+/* The fields that the entry of a member and the head before its bytes share. */
 static void put_common(struct zip *zip, uint32_t crc, uint32_t bytes)
 {
     put_u16(zip, 20); /* version that is needed: 2.0 */

@@ -79,7 +79,7 @@ void rp_verify_check_pass(struct rp_campaign *c);
 
 /* processes.c */
 uint64_t rp_verify_draw(struct rp_campaign *c, uint64_t below);
-/** Choose numbers of ranks and rows into which a step can be divided. */
+/** Choose numbers of ranks and rows that divide a step. */
 void rp_verify_draw_topology(struct rp_campaign *c);
 /** Add the options that the user typed, or those that divide rows over `world` ranks. */
 void rp_verify_add_typed(const struct rp_verify *v, struct rp_words *words);

@@ -187,7 +187,7 @@ static int record_rows(struct rp_campaign *c, struct rp_error *error)
     const struct rp_journal_record *record;
     for (bool done = false, any_killed_itself;;) {
         int code = check_children(c, &done, &any_killed_itself,
-                                  error); /* before reading: so nothing is missed */
+                                  error); /* before reading: so no row is missed */
         if (code >= 0)
             code = rp_interrupt_check(RP_JOB_IS_SAFE, error);
         while (code >= 0 && (code = rp_journal_next(&rank->journal, &record, error)) == 1)

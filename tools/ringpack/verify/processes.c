@@ -186,7 +186,8 @@ void rp_verify_end_life(struct rp_campaign *c)
         free(life->ranks[r].state.data);
         life->ranks[r] = (struct rp_rank){.child = RP_NO_CHILD, .journal.fd = -1};
     }
-    if (life->begun) { /* otherwise it has no rows, and those of the previous life stay pending */
+    if (life->begun) { /* otherwise it has no rows, and the rows of the previous life stay pending
+                        */
         free(c->pending.notes);
         c->pending = life->notes;
         life->notes = (struct rp_notes){.count = 0};
