@@ -52,6 +52,9 @@ int rp_cmd_report(const struct rp_error *error);
 /** Report a mistake in the command line of `verb`, with its help as the hint. Returns
  * RP_EXIT_TROUBLE. */
 int rp_cmd_misuse(const char *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** Store the same mistake in `error`. Returns -RP_E_USAGE. */
+int rp_cmd_mistake(struct rp_error *error, const char *verb, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /** A path, a name or a message as a JSON string; rp_text_make_utf8 is applied to it. */
 json_t *rp_cmd_json_text(const char *text);

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/errno_name.h"
 #include "base/escape.h"
-#include "base/hide.h"
 #include "base/text.h"
 #include "cmd.h"
 
@@ -78,19 +77,32 @@ int rp_cmd_report(const struct rp_error *error)
     return RP_EXIT_TROUBLE;
 }
 
-int rp_cmd_misuse(const char *verb, const char *format, ...)
+static int note_mistake(struct rp_error *error, const char *verb, const char *format,
+                        va_list arguments)
 {
-    fflush(stdout);
-    char mistake[2048], shown[RP_ESCAPED_BYTES(sizeof mistake)];
+    char mistake[sizeof error->message], hint[sizeof error->hint];
+    vsnprintf(mistake, sizeof mistake, format, arguments);
+    snprintf(hint, sizeof hint, "`ringpack help %s` shows what %s understands", verb, verb);
+    return rp_fail(error, -RP_E_USAGE, hint, "%s: %s", verb, mistake);
+}
+
+int rp_cmd_mistake(struct rp_error *error, const char *verb, const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(mistake, sizeof mistake, format, arguments);
+    int code = note_mistake(error, verb, format, arguments);
     va_end(arguments);
-    rp_hide_in_sentence(mistake);
-    rp_escape(shown, sizeof shown, mistake, "");
-    fprintf(stderr, "ringpack: error RP_E_USAGE: %s: %s\n", verb, shown);
-    fprintf(stderr, "  next: `ringpack help %s` shows what %s understands\n", verb, verb);
-    return RP_EXIT_TROUBLE;
+    return code;
+}
+
+int rp_cmd_misuse(const char *verb, const char *format, ...)
+{
+    struct rp_error error;
+    va_list arguments;
+    va_start(arguments, format);
+    note_mistake(&error, verb, format, arguments);
+    va_end(arguments);
+    return rp_cmd_report(&error);
 }
 
 json_t *rp_cmd_json_text(const char *text)
