@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -176,11 +175,10 @@ static int verify_directory(const char *path, struct verdict *verdict, struct rp
 static int verify(const struct arguments *arguments)
 {
     struct rp_error error;
-    struct stat info;
     struct verdict verdict = {.files = arguments->json ? json_array() : NULL};
-    bool directory = stat(arguments->path, &info) == 0 && S_ISDIR(info.st_mode);
-    int code = directory ? verify_directory(arguments->path, &verdict, &error)
-                         : verify_file(arguments->path, &verdict, &error);
+    int code = rp_cmd_is_directory(arguments->path)
+                   ? verify_directory(arguments->path, &verdict, &error)
+                   : verify_file(arguments->path, &verdict, &error);
     if (code < 0) {
         json_decref(verdict.files);
         return rp_cmd_report(&error);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "checkpoint/checkpoint.h"
+#include "ringpack/client.h"
 #include "shm/run_dir.h"
 
 static int read_kept(struct rp_config *config, const char *path, struct rp_error *error)
@@ -48,6 +49,22 @@ int rp_cmd_run_of(const char *config_path, struct rp_run_of *of, struct rp_error
         return 0;
     rp_cmd_run_free(of);
     return code;
+}
+
+int rp_cmd_run_stat(const char *run_dir, const char *run, json_t **stat, struct rp_error *error)
+{
+    char *text;
+    json_error_t where;
+    int code = rp_run_stat(run_dir, run, &text, error);
+    if (code < 0)
+        return code;
+    *stat = json_loads(text, 0, &where);
+    rp_text_free(text);
+    if (json_is_object(*stat))
+        return 0;
+    json_decref(*stat);
+    return rp_fail(error, -RP_E_PROTOCOL, "use the engine and the program of one ringpack version",
+                   "the engine's answer is no JSON object: %s", where.text);
 }
 
 bool rp_cmd_is_run(const char *word)

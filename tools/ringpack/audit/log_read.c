@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "checkpoint/run_journal.h"
 #include "cmd_run.h"
-#include "ringpack/client.h"
 
 #define LOG_BYTES_MAX (1ull << 30)
 
@@ -22,8 +21,8 @@
 static int ask_run(struct rp_audit_log *log, const char *run, const char *run_dir,
                    struct rp_error *error)
 {
-    char *answer;
-    int code = rp_run_stat(run_dir, run, &answer, error);
+    json_t *stat;
+    int code = rp_cmd_run_stat(run_dir, run, &stat, error);
     if (code == -RP_E_TIMEOUT)
         return code; /* it is silent */
     if (code < 0)
@@ -31,8 +30,6 @@ static int ask_run(struct rp_audit_log *log, const char *run, const char *run_di
                        "give the checkpoint directory of the run, or the name of a run whose "
                        "engine is running",
                        "%s: no file, no directory, and no running engine", run);
-    json_t *stat = json_loads(answer, 0, NULL);
-    rp_text_free(answer);
     const char *directory = json_string_value(json_object_get(stat, "checkpoint_dir"));
     if (directory)
         log->path = rp_checkpoint_journal_path(directory);

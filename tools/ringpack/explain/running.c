@@ -17,7 +17,6 @@
 #include "cmd_run.h"
 #include "cmd.h"
 #include "explain/origin.h"
-#include "ringpack/client.h"
 
 #define WORDS_BYTES_MAX (4u << 20)
 #define HINT "give its config instead: `-c CONFIG`"
@@ -149,12 +148,10 @@ static int refuse_weights(struct rp_error *error)
 int rp_origin_of_engine(struct rp_origin *origin, const char *run, const char *run_dir,
                         struct rp_error *error)
 {
-    char *text;
-    int code = rp_run_stat(run_dir, run, &text, error);
+    json_t *stat;
+    int code = rp_cmd_run_stat(run_dir, run, &stat, error);
     if (code < 0)
         return code;
-    json_t *stat = json_loads(text, 0, NULL);
-    rp_text_free(text);
     json_int_t pid = json_integer_value(json_object_get(stat, "pid"));
     origin->position = (uint64_t)json_integer_value(json_object_get(stat, "next_row"));
     origin->base_known = (uint64_t)json_integer_value(json_object_get(stat, "base_row"));

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -35,8 +34,7 @@ static int read_of_run(const struct rp_saved_copy *copy, char **token, size_t *b
 /* The checkpoint directory of the exported state; NULL: it has none. */
 static char *directory_of(const char *path)
 {
-    struct stat info;
-    bool is_directory = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    bool is_directory = rp_cmd_is_directory(path);
     if (!is_directory && !rp_checkpoint_is_file(path))
         return NULL;
     return is_directory ? strdup(path) : rp_path_directory(path);
