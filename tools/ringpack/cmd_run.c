@@ -67,6 +67,28 @@ int rp_cmd_run_stat(const char *run_dir, const char *run, json_t **stat, struct 
                    "the engine's answer is no JSON object: %s", where.text);
 }
 
+int rp_cmd_run_directory(const char *run_dir, const char *run, char **directory,
+                         struct rp_error *error)
+{
+    json_t *stat;
+    int code = rp_cmd_run_stat(run_dir, run, &stat, error);
+    if (code == -RP_E_TIMEOUT)
+        return code; /* it is silent */
+    if (code < 0)
+        return rp_fail(error, code,
+                       "give the checkpoint directory of the run, or the name of a run whose "
+                       "engine is running",
+                       "%s: no file, no directory, and no running engine", run);
+    const char *found = json_string_value(json_object_get(stat, "checkpoint_dir"));
+    if (!found)
+        code = rp_fail(error, -RP_E_EMPTY, "serve it with checkpoint_dir",
+                       "run `%s` has no checkpoint_dir, and so no checkpoint and no journal", run);
+    else if (!(*directory = strdup(found)))
+        code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a path", run);
+    json_decref(stat);
+    return code;
+}
+
 bool rp_cmd_is_run(const char *word)
 {
     struct stat info;

@@ -17,6 +17,10 @@ RP_MUST_CHECK int rp_cmd_config_read_file(struct rp_config *config, const char *
 RP_MUST_CHECK int rp_cmd_run_stat(const char *run_dir, const char *run, json_t **stat,
                                   struct rp_error *error);
 
+/** The checkpoint directory of a running engine. The caller frees *directory. */
+RP_MUST_CHECK int rp_cmd_run_directory(const char *run_dir, const char *run, char **directory,
+                                       struct rp_error *error);
+
 /** True if a word names no file, and may name a run. */
 bool rp_cmd_is_run(const char *word);
 
