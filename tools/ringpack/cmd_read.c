@@ -109,7 +109,7 @@ struct drain {
     bool ended, interrupted;
 };
 
-static void note_row(struct drain *drain, const struct rp_read_row *row)
+static void note_row(struct drain *drain, const struct rp_cmd_row *row)
 {
     char hash[RP_HASH_HEX_BYTES];
     if (row->info.fragments)
@@ -118,7 +118,7 @@ static void note_row(struct drain *drain, const struct rp_read_row *row)
         fprintf(drain->log, "%" PRIu64 " %" PRIu32 " %" PRIu32 " %s\n", row->info.row,
                 row->info.fragments, row->info.tokens, rp_hash128_hex(row->hash, hash));
     if (drain->arguments->print_rows)
-        rp_read_row_print(row);
+        rp_cmd_row_print(row);
 }
 
 static int save_state(const struct drain *drain, struct rp_error *error)
@@ -139,7 +139,7 @@ static int note_batch(struct drain *drain, const struct rp_batch *batch, uint64_
     const struct arguments *a = drain->arguments;
     const struct rp_geometry *g = rp_client_geometry(drain->client);
     for (uint32_t i = 0; (a->digest || drain->log || a->print_rows) && i < batch->rows; i++) {
-        struct rp_read_row row = rp_read_row_view(g, batch, i);
+        struct rp_cmd_row row = rp_cmd_row_view(g, batch, i);
         note_row(drain, &row);
     }
     uint64_t sum[2] = {drain->labelled.low, drain->labelled.high};
@@ -334,7 +334,7 @@ static int start(struct drain *drain, const struct rp_client_options *client,
                  struct rp_error *error)
 {
     uint64_t hold = drain->arguments->hold;
-    int code = rp_read_attach(&drain->client, client, error);
+    int code = rp_cmd_attach(&drain->client, client, error);
     if (code < 0)
         return code;
     uint32_t slots = rp_client_geometry(drain->client)->slots;

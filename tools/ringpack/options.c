@@ -185,7 +185,7 @@ static int store(struct parser *parser, const struct rp_option *option, char *te
         *(bool *)place = true;
         break;
     case RP_OPTION_LOCAL:
-        if (rp_url_is(text))
+        if (text && rp_url_is(text))
             return rp_cmd_mistake(parser->error, parser->verb->name,
                                   "--%s: expected a path on a disk of this machine, found a URL "
                                   "(%.*s://): ringpack reads from stores, and never writes to them",
@@ -193,7 +193,7 @@ static int store(struct parser *parser, const struct rp_option *option, char *te
         *(const char **)place = text;
         break;
     case RP_OPTION_CHOICE:
-        is_fine = is_choice(option->expected, text);
+        is_fine = text && is_choice(option->expected, text);
         *(const char **)place = text;
         break;
     case RP_OPTION_TEXT:

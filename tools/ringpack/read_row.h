@@ -7,16 +7,16 @@
 #include "ringpack/client.h"
 
 /* One row of a batch, and the hash of its content. */
-struct rp_read_row {
+struct rp_cmd_row {
     struct rp_row_info info;
     const uint8_t *ids;
     enum rp_dtype dtype;
     struct rp_hash128 hash;
 };
 
-struct rp_read_row rp_read_row_view(const struct rp_geometry *g, const struct rp_batch *batch,
-                                    uint32_t i);
+struct rp_cmd_row rp_cmd_row_view(const struct rp_geometry *g, const struct rp_batch *batch,
+                                  uint32_t i);
 /** Print its number, hash and first ids. */
-void rp_read_row_print(const struct rp_read_row *row);
+void rp_cmd_row_print(const struct rp_cmd_row *row);
 
 #endif

@@ -21,8 +21,8 @@ static void say_message(int signal_number)
     errno = before;
 }
 
-int rp_read_attach(struct rp_client **client_out, const struct rp_client_options *options,
-                   struct rp_error *error)
+int rp_cmd_attach(struct rp_client **client_out, const struct rp_client_options *options,
+                  struct rp_error *error)
 {
     struct sigaction action = {.sa_handler = say_message, .sa_flags = SA_RESTART};
     snprintf(message, sizeof message,

@@ -10,7 +10,7 @@
 
 /** rp_client_attach. SIGINT, SIGTERM and SIGHUP end the process until it returns, because nothing
  * is to be cleaned up before; if it succeeds, they are caught from then on (interrupt.h). */
-RP_MUST_CHECK int rp_read_attach(struct rp_client **client_out,
-                                 const struct rp_client_options *options, struct rp_error *error);
+RP_MUST_CHECK int rp_cmd_attach(struct rp_client **client_out,
+                                const struct rp_client_options *options, struct rp_error *error);
 
 #endif

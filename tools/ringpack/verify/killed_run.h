@@ -38,7 +38,7 @@ struct rp_commitment {
     struct rp_hash128 digest;
 };
 
-struct rp_life {
+struct rp_killed_life {
     uint32_t world, rows; /* ranks; rows of a micro-batch */
     struct rp_rank ranks[RP_VERIFY_RANKS_MAX];
     bool begun; /* a rank has attached: start_row is known */
@@ -51,7 +51,7 @@ struct rp_life {
 
 struct rp_campaign {
     struct rp_verify *v;
-    struct rp_life life;
+    struct rp_killed_life life;
     struct rp_child engine;
     bool engine_ready, packer_processes;
     uint64_t random, journals;
@@ -72,7 +72,7 @@ RP_MUST_CHECK int rp_verify_copy_token(struct rp_verify_token *token, const void
 /** Read the new records of all journals, and compare their rows. */
 RP_MUST_CHECK int rp_verify_take_journals(struct rp_campaign *c, struct rp_error *error);
 /** The last state token that all ranks have recorded, or the one at which they started. */
-const struct rp_verify_token *rp_verify_common_state(const struct rp_life *life);
+const struct rp_verify_token *rp_verify_common_state(const struct rp_killed_life *life);
 /** At the end of a pass: commit the rest, count the rows that are not committed exactly once, and
  * reset. */
 void rp_verify_check_pass(struct rp_campaign *c);
