@@ -212,7 +212,7 @@ static int find_target(const struct arguments *arguments, uint64_t *sequence,
     if (i < count)
         *sequence = entries[i].sequence;
     else
-        code = rp_fail(error, -RP_E_USAGE, "`ringpack checkpoint list` shows what is there",
+        code = rp_fail(error, -RP_E_USAGE, "`ringpack checkpoint list` shows the checkpoints",
                        "%s: no good checkpoint has a position of %" PRIu64 " or less",
                        arguments->path, arguments->to_row);
     rp_checkpoint_list_free(entries, count);

@@ -33,14 +33,14 @@ static const char *usual_hint(int code)
 {
     switch (-code) {
     case RP_E_CONFIG:
-        return "nothing was started; `ringpack config keys` lists the keys and what they take";
+        return "nothing was started; `ringpack config keys` lists the keys and their values";
     case RP_E_USAGE:
-        return "`ringpack help VERB` shows what a verb understands";
+        return "`ringpack help VERB` lists the options of a verb";
     case RP_E_VERSION:
         return "use the version of ringpack that wrote it, or write it again with this one";
     case RP_E_FORMAT:
     case RP_E_CORRUPT:
-        return "`ringpack inspect PATH` says what a file is; restore it or write it again";
+        return "`ringpack inspect PATH` prints the format of a file; restore it or write it again";
     case RP_E_STOPPED:
         return "start it again when you like";
     case ENOENT:
@@ -60,7 +60,7 @@ static const char *usual_hint(int code)
     case ENOMEM:
         return "free memory, or lower prefetch_bytes, prefetch_factor or batch_size";
     default:
-        return "`ringpack doctor` says what this machine can and cannot do";
+        return "`ringpack doctor` checks this machine";
     }
 }
 
@@ -82,7 +82,7 @@ static int note_mistake(struct rp_error *error, const char *verb, const char *fo
 {
     char mistake[sizeof error->message], hint[sizeof error->hint];
     vsnprintf(mistake, sizeof mistake, format, arguments);
-    snprintf(hint, sizeof hint, "`ringpack help %s` shows what %s understands", verb, verb);
+    snprintf(hint, sizeof hint, "`ringpack help %s` lists its options", verb);
     return rp_fail(error, -RP_E_USAGE, hint, "%s: %s", verb, mistake);
 }
 

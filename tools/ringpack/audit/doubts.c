@@ -19,7 +19,7 @@ int rp_audit_doubt_add(struct rp_audit_doubts *doubts, enum rp_audit_reason reas
         doubts->room = doubts->room ? 2 * doubts->room : 16;
         void *grown = reallocarray(doubts->list, doubts->room, sizeof *doubts->list);
         if (!grown)
-            return rp_fail(error, -ENOMEM, NULL, "no memory for what is not proven");
+            return rp_fail(error, -ENOMEM, NULL, "no memory for the rows that are not proven");
         doubts->list = grown;
     }
     doubts->list[doubts->count++] = (struct rp_audit_doubt){reason, first_row, row};

@@ -146,7 +146,7 @@ static int check_all_finished(const struct rp_conversion *conversion, struct rp_
         return 0;
     return rp_fail(error, -RP_E_EMPTY,
                    "run --part I/N for each I with the same inputs and options, or give this "
-                   "command without --merge: it makes what is missing",
+                   "command without --merge: it makes the missing parts",
                    "%s: %zu of %zu parts are not there, or are of other inputs or options; the "
                    "first is %06zu, which begins with %s",
                    conversion->folder, missing, conversion->task_count, first,
@@ -206,7 +206,7 @@ static void print_summary(const struct rp_conversion *conversion, const struct r
                    ? "tokens (--special-tokens)"
                    : "text; with --special-tokens they become tokens");
     if (inputs->beside > 0)
-        printf("left out: %s files of text beside files of records\n",
+        printf("left out: %s files of text next to files of records\n",
                rp_cmd_count_text(inputs->beside, a));
 }
 

@@ -238,7 +238,7 @@ static int run(struct server *server, struct MHD_Daemon *daemon, struct rp_error
         (void)poll(&entry, 1, is_limited ? (int)rp_min_u64(wanted_ms, TICK_MS) : TICK_MS);
         cut_off_slow_readers(server);
         if (server->httpd->run(daemon) != MHD_YES)
-            return rp_fail(error, -RP_E_RESOURCE, NULL, "libmicrohttpd cannot go on serving");
+            return rp_fail(error, -RP_E_RESOURCE, NULL, "libmicrohttpd cannot continue");
     }
     return 0;
 }
