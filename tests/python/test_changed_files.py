@@ -325,7 +325,8 @@ def broken(monkeypatch):
 
 
 def test_a_change_that_is_not_looked_for_is_delivered(broken, folder):
-    it = Reading(broken("ignore_changed_files"), folder, {"io": "pread"})
+    way = {"io": "pread", "prefetch_bytes": "64kb"}  # the end of the file is still to be read
+    it = Reading(broken("ignore_changed_files"), folder, way)
     with open(it.tape.path, "r+b") as file:
         file.seek(-65536, os.SEEK_END)
         file.write(bytes(65536))

@@ -139,6 +139,32 @@ def states(files):
                           f"call rp_{found[1]}_transition: the state has one writer")
 
 
+# The parts of struct rp_engine, and the files that write them. server.c opens them.
+PART_OWNERS = {
+    "life": "life shutdown",
+    "loop": "loop",
+    "peers": "connections deferred_attach save",
+    "stream": "start probe rejoin attach save",
+    "delivery": "rings rebuild rejoin seats connections caching read_mode",
+    "saving": "save save_contents revalidate start journal",
+    "watching": "rate_samples read_mode",
+}
+
+
+@rule({"engine/server/stat.c": "void f(void)\n{\n    engine->delivery.base_row = 0;\n}\n"})
+def engine_parts(files):
+    """A part of the engine is written by its own files alone; loop.c makes all descriptors."""
+    pattern = re.compile(rf"(?<![*\w.>])(?:engine->)?({'|'.join(PART_OWNERS)})(?:->|\.)"
+                         r"([\w.\[\]>-]*?)\s*(?:[-+|&]?=(?!=)|\+\+|--)")
+    for path, number, line in code_lines(files, ".c"):
+        if not path.startswith("engine/server/") or path.endswith("/server.c"):
+            continue
+        for part, field in pattern.findall(line):
+            owners = PART_OWNERS[part].split()
+            if os.path.basename(path)[:-2] not in owners and not field.endswith("done_fd"):
+                yield Finding(path, number, f"{part}.{field} is written by {', '.join(owners)}")
+
+
 UNFINISHED = ("TO" + "DO", "FIX" + "ME", "HA" + "CK")
 
 

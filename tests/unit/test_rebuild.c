@@ -154,8 +154,9 @@ static void check_fresh(uint64_t release, uint64_t tail, uint64_t batch)
 static void rebuild(uint64_t batch)
 {
     struct rp_error error;
-    assert_true(rp_delivery_can_rebuild_running(&world.engine.delivery, 0, RETURNS, batch));
-    if (rp_engine_rebuild_running(&world.engine, 0, RETURNS, batch, &error) != 0)
+    const struct rp_rebuild job = {.replica = RETURNS, .batch = batch};
+    assert_true(can_rebuild_running(&world.engine.delivery, &job));
+    if (rp_engine_rebuild(&world.engine, &job, &error) != 0)
         fail_msg("%s", error.message);
     assert_false(world.is_paused);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See reading.h. */
-#include "server/reading.h"
+#include "server/read_mode.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +8,8 @@
 #include "flow/cached.h"
 #include "flow/residency.h"
 #include "io/io.h"
-#include "server/speed.h"
+#include "server/rate_samples.h"
+#include "server/stat.h"
 
 #define OF_LATE_NS UINT64_C(10000000000)
 #define LOG_NS UINT64_C(10000000000) /* from one line to the next at least */
@@ -49,8 +49,8 @@ static void log_choice(const struct rp_delivery *delivery, bool has_files,
         rp_log(RP_LOG_INFO, "%s", why);
 }
 
-void rp_engine_choose_reading(struct rp_engine *engine, struct rp_flow_options *options,
-                              const char *why)
+void rp_engine_choose_read_mode(struct rp_engine *engine, struct rp_flow_options *options,
+                                const char *why)
 {
     uint64_t file_bytes = rp_corpus_file_bytes(engine->stream.corpus);
     choose(engine, file_bytes, options);
@@ -66,11 +66,11 @@ struct speeds {
 
 static struct speeds speeds_of_late(const struct rp_engine *engine)
 {
-    struct rp_pace_sample now = rp_delivery_pace_sample(&engine->delivery);
-    const struct rp_pace *pace = &engine->watching.pace;
-    struct speeds s = {.all = rp_pace_speed(pace, &now, RP_PACE_TAKEN_BYTES, OF_LATE_NS)};
-    double buffered = rp_pace_speed(pace, &now, RP_PACE_BUFFERED_BYTES, OF_LATE_NS);
-    double direct = rp_pace_speed(pace, &now, RP_PACE_DIRECT_BYTES, OF_LATE_NS);
+    struct rp_rate_sample now = rp_delivery_sample(&engine->delivery);
+    const struct rp_rate_samples *rates = &engine->watching.rates;
+    struct speeds s = {.all = rp_rate_of(rates, &now, RP_RATE_TAKEN_BYTES, OF_LATE_NS)};
+    double buffered = rp_rate_of(rates, &now, RP_RATE_BUFFERED_BYTES, OF_LATE_NS);
+    double direct = rp_rate_of(rates, &now, RP_RATE_DIRECT_BYTES, OF_LATE_NS);
     s.of[RP_READ_BUFFERED] = buffered;
     s.of[RP_READ_DIRECT] = direct;
     s.of[RP_READ_MAPPED] = s.all > buffered + direct ? s.all - buffered - direct : 0;
@@ -141,63 +141,63 @@ void rp_engine_note_readers(struct rp_engine *engine)
            readers.why->hint);
 }
 
-void rp_engine_note_reading(struct rp_engine *engine)
+void rp_engine_note_read_mode(struct rp_engine *engine)
 {
+    struct rp_delivery *delivery = &engine->delivery;
     const char *const words[] = {
-        [RP_READ_BUFFERED] = engine->delivery.io.method == rp_io_objects()
+        [RP_READ_BUFFERED] = delivery->io.method == rp_io_objects()
                                  ? "read from a store, or through the page cache,"
                                  : "read through the page cache",
         [RP_READ_DIRECT] = "read past the page cache",
         [RP_READ_MAPPED] = "taken from mapped files",
     };
-    uint64_t now = rp_pace_last_ns(&engine->watching.pace);
-    if (now == engine->watching.checked_reading_ns ||
-        !rp_flow_page_cache(engine->delivery.flow).is_watched)
+    uint64_t now = rp_rate_last_ns(&engine->watching.rates);
+    if (now == engine->watching.checked_mode_ns || !rp_flow_page_cache(delivery->flow).is_watched)
         return;
-    if (engine->watching.checked_reading_ns == 0) /* the start has said it */
-        engine->watching.logged_reading = first_way(&engine->delivery);
-    engine->watching.checked_reading_ns = now;
+    if (engine->watching.checked_mode_ns == 0) /* the start has said it */
+        engine->watching.logged_mode = first_way(delivery);
+    engine->watching.checked_mode_ns = now;
     struct speeds speeds = speeds_of_late(engine);
-    enum rp_read_way way = main_way(&engine->delivery, &speeds);
-    if (way == engine->watching.logged_reading ||
-        (engine->watching.logged_reading_ns && now - engine->watching.logged_reading_ns < LOG_NS))
+    enum rp_read_way way = main_way(delivery, &speeds);
+    if (way == engine->watching.logged_mode ||
+        (engine->watching.logged_mode_ns && now - engine->watching.logged_mode_ns < LOG_NS))
         return;
     char why[160];
-    explain(&engine->delivery, why, sizeof why);
+    explain(delivery, why, sizeof why);
     rp_log(RP_LOG_INFO, "most tokens are %s now: %s", words[way], why);
-    engine->watching.logged_reading = way;
-    engine->watching.logged_reading_ns = now;
+    engine->watching.logged_mode = way;
+    engine->watching.logged_mode_ns = now;
 }
 
-void rp_stat_add_reading(json_t *object, const struct rp_engine *engine,
-                         const struct rp_flow_counts *counts)
+void rp_stat_add_read_mode(json_t *object, const struct rp_engine *engine,
+                           const struct rp_flow_counts *counts)
 {
+    const struct rp_delivery *delivery = &engine->delivery;
     static const char *const keys[] = {
         [RP_READ_BUFFERED] = "buffered_share",
         [RP_READ_DIRECT] = "direct_share",
         [RP_READ_MAPPED] = "mapped_share",
     };
-    struct rp_flow_page_cache cache = rp_flow_page_cache(engine->delivery.flow);
+    struct rp_flow_page_cache cache = rp_flow_page_cache(delivery->flow);
     struct speeds speeds = speeds_of_late(engine);
-    enum rp_read_way main = main_way(&engine->delivery, &speeds);
+    enum rp_read_way main = main_way(delivery, &speeds);
     char why[320];
-    explain(&engine->delivery, why, sizeof why);
-    explain_readers(&engine->delivery, why, sizeof why);
-    json_object_set_new(
-        object, "io",
-        json_string(main == RP_READ_MAPPED ? "mapped" : method_name(&engine->delivery)));
+    explain(delivery, why, sizeof why);
+    explain_readers(delivery, why, sizeof why);
+    json_object_set_new(object, "io",
+                        json_string(main == RP_READ_MAPPED ? "mapped" : method_name(delivery)));
     json_object_set_new(object, "direct",
                         json_boolean(cache.is_watched && speeds.all > 0 ? main == RP_READ_DIRECT
-                                                                        : engine->delivery.direct));
+                                                                        : delivery->direct));
     json_object_set_new(object, "io_reason", json_string(why));
     for (enum rp_read_way way = RP_READ_BUFFERED; way <= RP_READ_MAPPED; way++)
         json_object_set_new(object, keys[way],
                             speeds.all > 0 ? json_real(speeds.of[way] / speeds.all) : json_null());
     uint64_t read = counts->buffered_bytes + counts->direct_bytes;
     uint64_t mapped = counts->taken_bytes > read ? counts->taken_bytes - read : 0;
-    json_object_set_new(object, "mapped_bytes", json_integer((json_int_t)mapped));
-    json_object_set_new(object, "buffered_bytes", json_integer((json_int_t)counts->buffered_bytes));
-    json_object_set_new(object, "direct_bytes", json_integer((json_int_t)counts->direct_bytes));
+    rp_stat_set_count(object, "mapped_bytes", mapped);
+    rp_stat_set_count(object, "buffered_bytes", counts->buffered_bytes);
+    rp_stat_set_count(object, "direct_bytes", counts->direct_bytes);
     json_object_set_new(object, "page_cache_bytes",
                         cache.is_watched ? json_integer((json_int_t)cache.held_bytes)
                                          : json_null());

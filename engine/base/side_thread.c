@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See side_thread.h. */
-#include "server/side_thread.h"
+#include "base/side_thread.h"
 
 #include <errno.h>
 #include <time.h>

@@ -5,8 +5,8 @@
  * What the thread uses is in one block of memory that begins with a struct rp_side_thread. A thread
  * that is told to end and does not in time is left alone with that block, and frees it when its
  * call returns; or the end of the process ends both. */
-#ifndef RP_SERVER_SIDE_THREAD_H
-#define RP_SERVER_SIDE_THREAD_H
+#ifndef RP_BASE_SIDE_THREAD_H
+#define RP_BASE_SIDE_THREAD_H
 
 #include <pthread.h>
 #include <stdbool.h>
