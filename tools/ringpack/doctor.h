@@ -32,7 +32,7 @@ struct rp_doctor_needs {
     bool has_corpus;
     struct rp_unverified_share unverified_share;
     char unverified[256]; /* the sources that it comes from */
-    /* Of the source with the largest token id that is known (0: none is), and what ids may be. */
+    /* Of the source with the largest token id that is known (0: none is), and the limit of ids. */
     uint64_t token_max, token_limit;
     char token_source[128];
 };

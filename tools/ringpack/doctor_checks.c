@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doctor_checks.c — where that is cheap, a check does what the engine will do: make an io_uring and
+/* doctor_checks.c — a cheap check does the same as the engine: make an io_uring and
  * read with it, make and seal shared memory, collapse its pages, make a socket in the run
  * directory. Versions and limits would not show whether that works. A finding is `ok` unless
  * its check changes it. */

@@ -12,7 +12,7 @@
  * was ignored when the program was started (nohup, a shell's &) stays ignored. */
 void rp_interrupt_catch(void);
 /** The same for the first of each of these signals: the second ends the process at once, in case
- * that nothing polls the flag for long. */
+ * that the flag is not polled for long. */
 void rp_interrupt_catch_once(void);
 /** Give the signals back their default action. The flag stays as it is, and so do signals that are
  * blocked and pending, which count as well. */

@@ -4,7 +4,7 @@
 #ifndef RP_TOOLS_PROCESS_H
 #define RP_TOOLS_PROCESS_H
 
-/** Called first, before there are threads: restore what a parent may have set. */
+/** Called first, before there are threads: restore settings of a parent. */
 void rp_process_prepare(void);
 
 /** Let /proc/PID/cmdline, which every user can read, show no rights of URLs: words that have them

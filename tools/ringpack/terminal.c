@@ -76,7 +76,7 @@ void rp_terminal_guard(bool is_for_programs)
         return;
     FILE *guarded = fopencookie(NULL, "w", functions);
     if (!guarded)
-        return; /* no memory: what follows says so */
+        return; /* no memory: the next allocation reports it */
     setvbuf(guarded, NULL, is_terminal ? _IOLBF : _IOFBF, BUFFER_BYTES);
     stdout = guarded;
 }

@@ -46,7 +46,7 @@ static int find_file(struct rp_audit_log *log, const char *name, const char *run
     return 0;
 }
 
-/* ---- what it says ---------------------------------------------------------------------------- */
+/* ---- its entries ----------------------------------------------------------------------------- */
 
 static int add_entry(struct rp_audit_log *log, const struct rp_chain_entry *chain,
                      struct rp_error *error)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench.h — shared declarations of `ringpack bench`: cmd_bench.c (arguments, order of
- * measurements), limits.c (the machine alone), run.c (an engine and its trainers), threads.c
- * (processor time of threads), report.c (the output).
+ * measurements), limits.c (the machine without an engine), run.c (an engine and its trainers),
+ * threads.c (processor time of threads), report.c (the output).
  *
  * A *limit* is the speed of the machine at one part of the work while no engine runs. A *run* is
  * the config itself, with a trainer process for each local rank that releases every batch at once.

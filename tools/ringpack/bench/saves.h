@@ -2,15 +2,15 @@
 /* saves.h — `ringpack bench --checkpoint`: the cost of checkpoints of a config.
  *
  * An engine of the config and its trainers run as they would, and the engine saves again and again
- * to a directory beside checkpoint_dir, which is on the same disk. Before each save nothing is done
- * for as long as a save takes, and after it the same bytes are written plainly: what is compared
- * was measured by turns. Medians of all saves are reported. */
+ * to a directory next to checkpoint_dir, which is on the same disk. Before each save nothing is
+ * done for as long as a save takes, and after it the same bytes are written plainly: what is
+ * compared was measured by turns. Medians of all saves are reported. */
 #ifndef RP_TOOLS_BENCH_SAVES_H
 #define RP_TOOLS_BENCH_SAVES_H
 
 #include "bench/bench.h"
 
-/* part, its key in JSON and of the engine's status, what it is */
+/* part, its key in JSON and of the engine's status, its meaning */
 #define RP_BENCH_PARTS(X)                                                                          \
     X(COPY, "copy", "contents are copied; the file is written meanwhile")                          \
     X(WRITE, "write", "past the page cache")                                                       \

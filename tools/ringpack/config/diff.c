@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff.c — `ringpack config diff A B`: the keys in which two configs differ, and whether a run of
- * one may resume with the other. Defaults count as given, and nothing is derived, so an explicit
+ * one may resume with the other. Defaults count as given, and no value is derived, so an explicit
  * default equals a missing line. Sources are compared by their names, and by their order, which
  * the plan depends on. */
 #include <inttypes.h>

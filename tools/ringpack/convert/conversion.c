@@ -21,7 +21,7 @@ static bool all_are(const struct rp_inputs *inputs, enum rp_reading first, enum 
     return true;
 }
 
-/* Everything but the inputs that decides what a task becomes, as one hash. */
+/* Everything but the inputs that decides the result of a task, as one hash. */
 static int hash_choices(struct rp_conversion *conversion, struct rp_error *error)
 {
     const struct rp_convert_options *options = conversion->options;

@@ -109,7 +109,7 @@ void rp_inputs_release(struct rp_inputs *inputs);
 /* pieces.c */
 
 /** The inputs, of which files that can be read from any place on are cut into pieces of this size.
- * A piece owns nothing. The caller frees the list. NULL: no memory. */
+ * A piece owns no memory. The caller frees the list. NULL: no memory. */
 struct rp_input *rp_inputs_cut(const struct rp_inputs *inputs, uint64_t piece_bytes, size_t *count);
 /** Lines that begin before a piece. */
 RP_MUST_CHECK int rp_inputs_lines_before(const struct rp_input *input, uint64_t *lines,
@@ -211,7 +211,7 @@ RP_MUST_CHECK int rp_output_mask(struct rp_output *output, size_t document,
                                  const struct rp_mask_origin *origin, const struct rp_span *spans,
                                  uint32_t count, struct rp_error *error);
 /** Write the index, publish the files and, if the output is full, build the sidecar: all of them,
- * or nothing stays. */
+ * or none. */
 RP_MUST_CHECK int rp_output_publish(struct rp_output *output, struct rp_error *error);
 void rp_output_discard(struct rp_output *output);
 /** While the returned descriptor is open, no other conversion publishes files in the directory of
@@ -297,7 +297,7 @@ void rp_plain_close(struct rp_plain *plain);
 
 #define RP_WORKER_WORDS 6u
 /** Start the worker script, with arguments (the first NULL ends them) after its name and these
- * descriptors as stdin and stdout. Nothing is imported from the current directory. */
+ * descriptors as stdin and stdout. No module is imported from the current directory. */
 RP_MUST_CHECK int rp_worker_spawn(pid_t *child, const char *const arguments[RP_WORKER_WORDS],
                                   int input, int output, struct rp_error *error);
 

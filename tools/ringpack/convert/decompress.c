@@ -38,7 +38,7 @@ int rp_plain_open(struct rp_plain *plain, const char *path, uint64_t begin, stru
     return code == 0 && rp_text_has_suffix(path, ".zst") ? start_worker(plain, error) : code;
 }
 
-/* What was wrong with the archive. */
+/* The error of the archive. */
 static int end_worker(struct rp_plain *plain, struct rp_error *error)
 {
     int status = 0;

@@ -22,7 +22,7 @@ bool rp_inputs_select(const struct rp_inputs *inputs, const char *below)
     return inputs->glob_count == 0;
 }
 
-/* The list owns what the file has allocated, also after a failure. */
+/* The list owns the memory of the file, also after a failure. */
 static int append(struct rp_inputs *inputs, struct rp_input added, struct rp_error *error)
 {
     if (inputs->count == inputs->capacity) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* output.c — a Megatron dataset (engine/corpus/shard_megatron.c has the layout) that is there
  * whole or not at all: both files are on the disk before either gets its name, and whatever fails
- * later takes back what was published. */
+ * later takes the published files back. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>

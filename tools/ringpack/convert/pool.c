@@ -154,7 +154,7 @@ static uint32_t thread_count(const struct rp_conversion *conversion)
     return (uint32_t)rp_min_u64(wanted, tasks);
 }
 
-/* The first thread has a tokenizer already; it takes the tasks alone where no other can start. */
+/* The first thread has a tokenizer already; it takes all tasks if no other thread can start. */
 static int run_threads(struct pool *pool, struct thread *threads, uint32_t count,
                        struct rp_convert *first, struct rp_error *error)
 {

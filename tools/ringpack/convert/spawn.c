@@ -16,9 +16,9 @@
 #include "convert/convert.h"
 #include "python.h"
 
-/* In a build a link to the script lies beside the program; in a wheel the program is in
+/* In a build a link to the script is next to the program; in a wheel the program is in
  * ringpack/bin of the package, and the script in ringpack/_convert. It is looked for nowhere else,
- * because whoever may write there would say what runs. NULL: let Python find it as a module of the
+ * because anyone who may write there could replace it. NULL: let Python find it as a module of the
  * installed package.
  */
 static char *find_script(void)
@@ -43,7 +43,7 @@ static char *find_script(void)
 }
 
 /* The environment, with PYTHONPATH and PYTHONSAFEPATH as `places` and `safe` have them. The caller
- * frees the list alone. */
+ * frees only the list. */
 static char **make_environment(char *places, char *safe)
 {
     size_t count = 0, kept = 0;
@@ -60,7 +60,7 @@ static char **make_environment(char *places, char *safe)
     return made;
 }
 
-/* Python finds what belongs to it by its own name, which is a path therefore. */
+/* Python finds its libraries by its own name, so the name is a path. */
 static int spawn(pid_t *child, const char **command, int input, int output)
 {
     const char *path = getenv("PYTHONPATH");

@@ -146,7 +146,7 @@ int rp_demo_poll_ranks(struct rp_demo_ranks *ranks, struct rp_job *job, struct r
     }
     if (code >= 0)
         code = read_journals(ranks,
-                             error); /* after the check for ended ranks, so nothing is missed */
+                             error); /* after the check for ended ranks, so no row is missed */
     print_line(ranks);
     return code;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* explain.h — `ringpack explain`: the contents of rows of a stream, for people and for programs.
  *
- * Flow: the command line says a stream (origin.h) and what to look for (cmd_explain.c). The plan is
+ * Flow: the command line names a stream (origin.h) and a query (cmd_explain.c). The plan is
  * walked (walk.h); each row becomes a struct rp_explained_row (rows.c), with the text of its
  * fragments where a tokenizer is known (texts.c, decoder.c), and is handed to a printer: table.c,
- * machine.c (JSON and CSV) or page.c. Nothing but the corpus, its plan and its files is needed. */
+ * machine.c (JSON and CSV) or page.c. Only the corpus, its plan and its files are needed. */
 #ifndef RP_TOOLS_EXPLAIN_H
 #define RP_TOOLS_EXPLAIN_H
 

@@ -41,7 +41,7 @@ void rp_origin_free(struct rp_origin *origin);
 
 /** Open the finished config: go anywhere in its stream, by its steps. Errors: the config of a
  * running engine is another stream by now; the steps of the run do not begin at multiples of the
- * global batch, and --base-row was not given (only if a step is asked for: by_step). */
+ * global batch, and --base-row was not given (only for a step: by_step). */
 RP_MUST_CHECK int rp_origin_open(const struct rp_origin *origin, const struct rp_config *config,
                                  bool by_step, struct rp_walk *walk, struct rp_steps *steps,
                                  struct rp_error *error);

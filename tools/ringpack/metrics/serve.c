@@ -143,7 +143,7 @@ static enum MHD_Result refuse(const struct server *server, struct MHD_Connection
 }
 
 /* A page of a stranger in a browser of this machine may lead a name of its own to 127.0.0.1, and
- * would then read what is served here. Such a request has that name as its host. */
+ * would then read the answers. Such a request has that name as its host. */
 static bool is_host_of_loopback(const char *host)
 {
     char name[64];

@@ -27,7 +27,7 @@ struct rp_step_tally {
     const struct rp_config *config;
     const struct rp_corpus *corpus;
     struct rp_step_counts unlabelled;
-    uint64_t padding_batches; /* of the last step: rows after the end of the stream alone */
+    uint64_t padding_batches; /* of the last step: only rows after the end of the stream */
     uint64_t steps, filled;   /* counted; in which one document has more than half of the tokens */
     double largest_share;     /* sum over the steps of the share of their largest document */
     /* of the step, and of the micro-batch, that are not whole yet */

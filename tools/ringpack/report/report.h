@@ -35,7 +35,7 @@ RP_MUST_CHECK int rp_report_read(struct rp_report *report, const char *path,
                                  struct rp_error *error);
 void rp_report_free(struct rp_report *report);
 
-/** The page: one file without a script, which loads nothing, dark or light. */
+/** The page: one file without a script, which loads no other file, dark or light. */
 void rp_report_page(FILE *out, const struct rp_report *report);
 
 /* waits.c */

@@ -3,7 +3,7 @@
  *
  * A state token has the fields of the stream, the position and the packing. A checkpoint has
  * besides the fields of the delivery, contents and a config: they are compared if both sides are
- * checkpoints. What is of the file alone, its sequence, run and version, is not compared. */
+ * checkpoints. Properties of the file, its sequence, run and version, are not compared. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  *   V2  The rows of a life's journals that are below the first row of the next life are committed.
  *       In a pass each row must be committed exactly once.
  *   V3  The first row of a life is the row at which its trainers attached, not the row that was
- *       asked for. */
+ *       requested. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
