@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c — what memory and how many descriptors an engine takes, known before it runs.
  *
- * Its rings are touched in full, the prefetch ring a moment after the first batch (flow/fill.h), so
+ * Its rings are touched in full, the prefetch ring soon after the first batch (flow/prefault.h), so
  * their sizes are resident sizes. Mapped files (indexes, and token files that the page cache holds)
  * are not counted: their pages belong to the page cache, and the kernel takes them back when it
  * needs them. Nor is the checkpoint that the run began at, if it has contents: it lies in memory

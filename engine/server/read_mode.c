@@ -23,7 +23,7 @@ static void choose(struct rp_engine *engine, uint64_t file_bytes, struct rp_flow
     engine->delivery.direct = has_files &&
                               (c->direct == RP_SWITCH_ON ||
                                (c->direct == RP_SWITCH_AUTO && rp_io_prefers_direct(file_bytes)));
-    options->direct = engine->delivery.direct;
+    options->o_direct = engine->delivery.direct;
     options->adapts = has_files && c->io == RP_IO_AUTO;
     options->mapped = has_files &&
                       (c->io == RP_IO_MAPPED ||
@@ -44,7 +44,7 @@ static void log_choice(const struct rp_delivery *delivery, bool has_files,
                : has_objects                        ? "the page cache holds all files"
                                                     : "the page cache holds the corpus");
     if (reads_files)
-        rp_log(RP_LOG_INFO, "%s; %s reads", why, options->direct ? "direct" : "buffered");
+        rp_log(RP_LOG_INFO, "%s; %s reads", why, options->o_direct ? "direct" : "buffered");
     else if (has_objects)
         rp_log(RP_LOG_INFO, "%s", why);
 }

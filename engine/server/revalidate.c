@@ -18,7 +18,7 @@ void rp_engine_ask_revalidation(struct rp_engine *engine)
         settle(&engine->saving, RP_VALIDITY_UNCHANGED);
         return;
     }
-    rp_flow_ask_look(engine->delivery.flow);
+    rp_flow_request_revalidation(engine->delivery.flow);
     engine->saving.validity = RP_VALIDITY_ASKED;
     engine->saving.validity_until_ns = rp_now_ns() + RP_REVALIDATE_SECONDS * 1000000000ull;
 }
@@ -29,7 +29,7 @@ int rp_engine_follow_revalidation(struct rp_engine *engine)
     if (engine->saving.validity != RP_VALIDITY_ASKED)
         return 0;
     bool is_known = engine->life.code == -RP_E_CHANGED; /* dispatch may have ended, too */
-    int code = is_known ? -RP_E_CHANGED : rp_flow_look_result(engine->delivery.flow, &error);
+    int code = is_known ? -RP_E_CHANGED : rp_flow_revalidation_result(engine->delivery.flow, &error);
     if (code == 0 && rp_now_ns() < engine->saving.validity_until_ns)
         return 0;
     settle(&engine->saving, code < 0    ? RP_VALIDITY_CHANGED

@@ -23,7 +23,7 @@
 
 static struct {
     struct rp_ring ring, fresh;
-    struct rp_ring_view view; /* of READS */
+    struct rp_ring_view view; /* that READS has */
     struct rp_engine engine;
     uint64_t packed_end;
     bool copies; /* a save under way copies the ring, and keeps its released slots */
@@ -47,7 +47,7 @@ static void take_and_release(void)
     (void)rp_ring_view_release(&world.view, world.view.next);
 }
 
-/* The trainer releases two batches, the hold on slots ends, and packers use what is free. */
+/* The trainer releases two batches, the hold on slots ends, and packers use the free ones. */
 void fake_finish_copy(struct rp_engine *engine)
 {
     (void)engine;
@@ -139,7 +139,7 @@ static void world_close(void)
     rp_ring_close(&world.fresh);
 }
 
-/* The new ring has every batch that somebody needs, and what is packed and not published. */
+/* The new ring has every batch that a replica needs, and the packed, unpublished ones. */
 static void check_fresh(uint64_t release, uint64_t tail, uint64_t batch)
 {
     assert_int_equal(world.fresh.release, release);
@@ -162,7 +162,7 @@ static void rebuild(uint64_t batch)
 }
 
 /* Before the copy of the save has ended, slots that the trainer has released are not free. So the
- * new ring may not begin before that: what is packed then would not fit into it. */
+ * new ring may not begin before that: batches packed then would not fit into it. */
 static void a_save_ends_while_a_ring_is_rebuilt(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static void a_save_ends_while_a_ring_is_rebuilt(void **state)
     }
 }
 
-/* Without a save, for each place of the two trainers: what is packed comes along. */
+/* Without a save, for each place of the two trainers: packed batches come along. */
 static void a_rebuilt_ring_has_what_is_packed(void **state)
 {
     (void)state;

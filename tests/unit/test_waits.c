@@ -53,7 +53,7 @@ static void percentiles_are_bounds(void **state)
     assert_int_equal(rp_waits_percentile_ns(&waits, 99), 128 * US);
 }
 
-/* What a hostile trainer writes makes no sum overflow, however many trainers follow it. */
+/* No word of a hostile trainer makes a sum overflow, however many trainers follow it. */
 static void garbage_is_bounded(void **state)
 {
     struct rp_ring_control words;

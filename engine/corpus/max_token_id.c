@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* largest — see largest.h. */
-#include "corpus/largest.h"
+/* max_token_id — see max_token_id.h. */
+#include "corpus/max_token_id.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 #include "base/mem.h"
 #include "base/stop.h"
 
-int rp_largest_begin(struct rp_largest *largest, const struct rp_probe *probe,
-                     enum rp_token_type type, struct rp_error *error)
+int rp_max_token_id_begin(struct rp_max_token_id *largest, const struct rp_probe *probe,
+                          enum rp_token_type type, struct rp_error *error)
 {
-    *largest = (struct rp_largest){.probe = probe, .width = rp_token_width(type)};
+    *largest = (struct rp_max_token_id){.probe = probe, .width = rp_token_width(type)};
     largest->buffer = rp_calloc_aligned(RP_BLOCK_BYTES, RP_DOCUMENT_SCAN_BYTES);
     rp_document_scan_begin(&largest->scan, type, RP_EOS_NONE, false);
     largest->starts = malloc((RP_DOCUMENT_SCAN_BYTES / largest->width + 2) * sizeof(uint64_t));
@@ -21,7 +21,7 @@ int rp_largest_begin(struct rp_largest *largest, const struct rp_probe *probe,
                : rp_fail(error, -ENOMEM, NULL, "%s: no memory to scan it", probe->path);
 }
 
-static int scan_run(struct rp_largest *largest, struct rp_error *error)
+static int scan_run(struct rp_max_token_id *largest, struct rp_error *error)
 {
     int code = 0;
     while (code == 0 && largest->first < largest->end) {
@@ -38,8 +38,8 @@ static int scan_run(struct rp_largest *largest, struct rp_error *error)
     return code;
 }
 
-int rp_largest_add(struct rp_largest *largest, uint64_t byte, uint64_t tokens,
-                   struct rp_error *error)
+int rp_max_token_id_add(struct rp_max_token_id *largest, uint64_t byte, uint64_t tokens,
+                        struct rp_error *error)
 {
     int code = 0;
     if (tokens == 0)
@@ -52,15 +52,16 @@ int rp_largest_add(struct rp_largest *largest, uint64_t byte, uint64_t tokens,
     return code;
 }
 
-int rp_largest_finish(struct rp_largest *largest, uint64_t *token_max, struct rp_error *error)
+int rp_max_token_id_finish(struct rp_max_token_id *largest, uint64_t *token_max,
+                           struct rp_error *error)
 {
     int code = scan_run(largest, error);
     *token_max = largest->scan.token_max;
-    rp_largest_close(largest);
+    rp_max_token_id_close(largest);
     return code;
 }
 
-void rp_largest_close(struct rp_largest *largest)
+void rp_max_token_id_close(struct rp_max_token_id *largest)
 {
     free(largest->buffer);
     free(largest->starts);

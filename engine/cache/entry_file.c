@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kept_file — see kept_file.h. Codes are negative errno; there are no messages, because no failure
- * here is one of the run. */
+/* entry_file — see entry_file.h. Codes are negative errno; there are no messages, because no
+ * failure here is one of the run. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "cache/kept_file.h"
+#include "cache/entry_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,15 +26,15 @@ struct header {
     struct rp_hash128 key;
     uint64_t hash; /* of all before it */
 };
-RP_STATIC_ASSERT(sizeof(struct rp_kept_words) == 16, "the words are an array of the file");
+RP_STATIC_ASSERT(sizeof(struct rp_entry_words) == 16, "the words are an array of the file");
 
-void rp_kept_file_name(struct rp_hash128 key, char name[RP_KEPT_NAME_BYTES])
+void rp_entry_file_name(struct rp_hash128 key, char name[RP_ENTRY_NAME_BYTES])
 {
     char hex[RP_HASH_HEX_BYTES];
-    snprintf(name, RP_KEPT_NAME_BYTES, "%s.blocks", rp_hash128_hex(key, hex));
+    snprintf(name, RP_ENTRY_NAME_BYTES, "%s.blocks", rp_hash128_hex(key, hex));
 }
 
-struct rp_hash128 rp_kept_file_key(const struct rp_cache_object *object)
+struct rp_hash128 rp_entry_file_key(const struct rp_cache_object *object)
 {
     struct rp_hasher hasher;
     rp_hasher_begin(&hasher);
@@ -80,11 +80,11 @@ static int write_at(int fd, const void *data, uint64_t bytes, uint64_t offset)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static void set_sizes(struct rp_kept_file *file, uint64_t bytes)
+static void set_sizes(struct rp_entry_file *file, uint64_t bytes)
 {
     file->bytes = bytes;
     file->chunks = rp_div_up(bytes, RP_CACHE_CHUNK_BYTES);
-    uint64_t words = file->chunks * sizeof(struct rp_kept_words);
+    uint64_t words = file->chunks * sizeof(struct rp_entry_words);
     uint64_t hashes = file->chunks * RP_CACHE_CHUNK_PAGES * sizeof(uint64_t);
     file->hashes_offset = HEADER_BYTES + rp_align_up(words, RP_CACHE_PAGE_BYTES);
     file->data_offset = file->hashes_offset + rp_align_up(hashes, RP_CACHE_PAGE_BYTES);
@@ -101,13 +101,13 @@ static struct header header_of(struct rp_hash128 key, uint64_t bytes)
     return header;
 }
 
-int rp_kept_file_open(struct rp_kept_file *file, int directory, struct rp_hash128 key)
+int rp_entry_file_open(struct rp_entry_file *file, int directory, struct rp_hash128 key)
 {
-    char name[RP_KEPT_NAME_BYTES];
+    char name[RP_ENTRY_NAME_BYTES];
     struct header header;
     struct stat info;
-    rp_kept_file_name(key, name);
-    *file = (struct rp_kept_file){.fd = -1, .key = key};
+    rp_entry_file_name(key, name);
+    *file = (struct rp_entry_file){.fd = -1, .key = key};
     int fd = openat(directory, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return -errno;
@@ -130,13 +130,13 @@ int rp_kept_file_open(struct rp_kept_file *file, int directory, struct rp_hash12
 }
 
 /* A file that is not whole is replaced by whoever needs it next, so nothing is renamed. */
-int rp_kept_file_make(struct rp_kept_file *file, int directory, struct rp_hash128 key,
-                      uint64_t bytes)
+int rp_entry_file_make(struct rp_entry_file *file, int directory, struct rp_hash128 key,
+                       uint64_t bytes)
 {
-    char name[RP_KEPT_NAME_BYTES];
+    char name[RP_ENTRY_NAME_BYTES];
     struct header header = header_of(key, bytes);
-    rp_kept_file_name(key, name);
-    *file = (struct rp_kept_file){.fd = -1, .key = key};
+    rp_entry_file_name(key, name);
+    *file = (struct rp_entry_file){.fd = -1, .key = key};
     set_sizes(file, bytes);
     if (unlinkat(directory, name, 0) < 0 && errno != ENOENT)
         return -errno;
@@ -155,14 +155,14 @@ int rp_kept_file_make(struct rp_kept_file *file, int directory, struct rp_hash12
     return code;
 }
 
-bool rp_kept_file_is_whole(const struct rp_kept_file *file)
+bool rp_entry_file_is_whole(const struct rp_entry_file *file)
 {
     struct stat info;
     return fstat(file->fd, &info) == 0 && info.st_nlink > 0 &&
            (uint64_t)info.st_size == file->data_offset + file->bytes;
 }
 
-void rp_kept_file_close(struct rp_kept_file *file)
+void rp_entry_file_close(struct rp_entry_file *file)
 {
     if (file->fd >= 0)
         close(file->fd);
@@ -171,37 +171,37 @@ void rp_kept_file_close(struct rp_kept_file *file)
 
 /* ---- words, hashes, data --------------------------------------------------------------------- */
 
-int rp_kept_file_words(const struct rp_kept_file *file, uint64_t chunk, uint64_t count,
-                       struct rp_kept_words *words)
+int rp_entry_file_words(const struct rp_entry_file *file, uint64_t chunk, uint64_t count,
+                        struct rp_entry_words *words)
 {
     RP_ASSERT(rp_range_inside(chunk, count, file->chunks));
     int code = read_at(file->fd, words, count * sizeof *words,
                        HEADER_BYTES + chunk * sizeof *words);
     for (uint64_t i = 0; code == 0 && i < count; i++) { /* they have no hash: any may be damaged */
-        uint64_t bytes = rp_kept_chunk_last(file, chunk + i) - rp_kept_chunk_first(chunk + i);
-        words[i].counted &= rp_kept_mask(0, (uint32_t)rp_div_up(bytes, RP_CACHE_PAGE_BYTES));
+        uint64_t bytes = rp_entry_chunk_last(file, chunk + i) - rp_entry_chunk_first(chunk + i);
+        words[i].counted &= rp_entry_mask(0, (uint32_t)rp_div_up(bytes, RP_CACHE_PAGE_BYTES));
         words[i].there &= words[i].counted;
     }
     return code;
 }
 
-int rp_kept_file_set_words(const struct rp_kept_file *file, uint64_t chunk,
-                           const struct rp_kept_words *words)
+int rp_entry_file_set_words(const struct rp_entry_file *file, uint64_t chunk,
+                            const struct rp_entry_words *words)
 {
     RP_ASSERT(chunk < file->chunks && (words->there & ~words->counted) == 0);
     return write_at(file->fd, words, sizeof *words, HEADER_BYTES + chunk * sizeof *words);
 }
 
-int rp_kept_file_hashes(const struct rp_kept_file *file, uint64_t page, uint64_t count,
-                        uint64_t *hashes)
+int rp_entry_file_hashes(const struct rp_entry_file *file, uint64_t page, uint64_t count,
+                         uint64_t *hashes)
 {
     RP_ASSERT(rp_range_inside(page, count, file->chunks * RP_CACHE_CHUNK_PAGES));
     return read_at(file->fd, hashes, count * sizeof *hashes,
                    file->hashes_offset + page * sizeof *hashes);
 }
 
-int rp_kept_file_write(const struct rp_kept_file *file, uint64_t offset, const uint8_t *data,
-                       uint32_t bytes)
+int rp_entry_file_write(const struct rp_entry_file *file, uint64_t offset, const uint8_t *data,
+                        uint32_t bytes)
 {
     uint64_t hashes[RP_CACHE_CHUNK_PAGES];
     uint64_t count = rp_div_up(bytes, RP_CACHE_PAGE_BYTES), page = offset / RP_CACHE_PAGE_BYTES;
@@ -215,22 +215,22 @@ int rp_kept_file_write(const struct rp_kept_file *file, uint64_t offset, const u
                                file->hashes_offset + page * sizeof *hashes);
 }
 
-int rp_kept_file_read(const struct rp_kept_file *file, uint64_t offset, uint8_t *data,
-                      uint32_t bytes)
+int rp_entry_file_read(const struct rp_entry_file *file, uint64_t offset, uint8_t *data,
+                       uint32_t bytes)
 {
     RP_ASSERT(rp_range_inside(offset, bytes, file->bytes));
     return read_at(file->fd, data, bytes, file->data_offset + offset);
 }
 
-int rp_kept_file_punch(const struct rp_kept_file *file, uint64_t chunk)
+int rp_entry_file_punch(const struct rp_entry_file *file, uint64_t chunk)
 {
-    uint64_t first = rp_kept_chunk_first(chunk);
+    uint64_t first = rp_entry_chunk_first(chunk);
     int done = fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                          (off_t)(file->data_offset + first), RP_CACHE_CHUNK_BYTES);
     return done < 0 ? -errno : 0;
 }
 
-uint64_t rp_kept_chunk_last(const struct rp_kept_file *file, uint64_t chunk)
+uint64_t rp_entry_chunk_last(const struct rp_entry_file *file, uint64_t chunk)
 {
-    return rp_min_u64(file->bytes, rp_kept_chunk_first(chunk + 1));
+    return rp_min_u64(file->bytes, rp_entry_chunk_first(chunk + 1));
 }

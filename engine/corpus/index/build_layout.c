@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* place — what the new file will hold: its sources, and a place in it for each new shard
+/* build_layout — the layout of the new file: its sources, and a place in it for each new shard
  * (build_struct.h). */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,25 +14,6 @@
 static int fail_memory(const struct rp_indexing *build, struct rp_error *error)
 {
     return rp_fail(error, -ENOMEM, NULL, "%s: no memory to write it", build->options.path);
-}
-
-/* All shards of a source have the same mask, or none has. */
-static int take_mask(struct rp_indexing *build, uint32_t s, const char *path,
-                     const struct rp_index_record *record, bool is_first, struct rp_error *error)
-{
-    char found[sizeof build->sources[s].found_mask] = "";
-    char *mask = build->sources[s].found_mask;
-    if (record->mask.name[0])
-        rp_mask_text(&record->mask, found, sizeof found);
-    if (is_first)
-        memcpy(mask, found, sizeof found);
-    if (!strcmp(mask, found))
-        return 0;
-    return rp_fail(error, -RP_E_MISMATCH,
-                   "index all its shards with one mask (`mask:` in the configuration), or set "
-                   "mask: none",
-                   "%s: mask: expected `%s`, as of the first shard of the source, found `%s`", path,
-                   mask, found);
 }
 
 /* Take over what the older index has of a source that is appended to. */
@@ -74,7 +55,7 @@ static void add_shard(struct rp_build_shard *shard, struct rp_index_shape *shape
 }
 
 /* Where each shard's entries go in the segment. */
-static int place_source(struct rp_indexing *build, uint32_t s, struct rp_error *error)
+static int lay_out_source(struct rp_indexing *build, uint32_t s, struct rp_error *error)
 {
     struct rp_build_source *source = &build->sources[s];
     struct rp_index_source *draft = &build->draft.sources[s];
@@ -83,7 +64,9 @@ static int place_source(struct rp_indexing *build, uint32_t s, struct rp_error *
     begin_source(build, s);
     for (uint64_t i = 0; i < source->count && code == 0; i++) {
         struct rp_build_shard *shard = &build->shards[source->first + i];
-        code = take_mask(build, s, shard->path, &shard->record, draft->shards == 0, error);
+        code = rp_mask_take(source->found_mask,
+                            shard->record.mask.name[0] ? &shard->record.mask : NULL, shard->path,
+                            draft->shards ? "the first shard of the source" : NULL, error);
         if (code == 0 && rp_ids_know_tokenizer(&shard->tokenizer))
             code = rp_ids_take_tokenizer(&source->tokenizer, &shard->tokenizer, spec->name,
                                          shard->path, error);
@@ -176,7 +159,7 @@ static int open_file(struct rp_indexing *build, struct rp_error *error)
                : 0;
 }
 
-static void put_places(const struct rp_indexing *build, const struct rp_build_source *source)
+static void put_firsts(const struct rp_indexing *build, const struct rp_build_source *source)
 {
     for (uint64_t i = 0; i < source->count; i++)
         rp_index_put_first(source->segment, (uint32_t)i,
@@ -185,7 +168,7 @@ static void put_places(const struct rp_indexing *build, const struct rp_build_so
     rp_index_put_buckets(source->segment);
 }
 
-int rp_indexing_place(struct rp_indexing *build, struct rp_error *error)
+int rp_indexing_lay_out(struct rp_indexing *build, struct rp_error *error)
 {
     uint32_t sources = build->options.source_count;
     build->draft.source_count = sources;
@@ -194,7 +177,7 @@ int rp_indexing_place(struct rp_indexing *build, struct rp_error *error)
         return fail_memory(build, error);
     int code = 0;
     for (uint32_t s = 0; s < sources && code == 0; s++) {
-        code = place_source(build, s, error);
+        code = lay_out_source(build, s, error);
         if (code == 0 && make_texts(build, s) < 0)
             code = fail_memory(build, error);
     }
@@ -204,9 +187,9 @@ int rp_indexing_place(struct rp_indexing *build, struct rp_error *error)
     if (code == 0)
         code = open_file(build, error);
     if (code == 0)
-        code = rp_index_place(&build->writer, &build->draft, error);
+        code = rp_index_lay_out(&build->writer, &build->draft, error);
     for (uint32_t s = 0; s < sources && code == 0; s++)
         if (build->sources[s].segment)
-            put_places(build, &build->sources[s]);
+            put_firsts(build, &build->sources[s]);
     return code;
 }

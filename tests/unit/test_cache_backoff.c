@@ -14,10 +14,10 @@
 #define ROOM (10 * CHUNK)
 
 static struct {
-    bool writes, reads; /* of reads, those of words */
+    bool writes, reads; /* reads: only of words */
     unsigned write_calls, read_calls;
 } broken;
-static uint64_t later_s; /* by which the clock is ahead */
+static uint64_t later_s; /* lead of the clock */
 
 #ifndef __SANITIZE_THREAD__
 #define NEXT(name, type, ...)                                                                      \
@@ -70,15 +70,15 @@ static unsigned lines_with(const char *path, const char *text)
     return found;
 }
 
-/* For two hours nothing can be written, and every second something should be: 5 + 10 + … s of
- * pauses, then 10 minutes each, are less than 20 attempts. Meanwhile nothing is copied. */
+/* For two hours no write succeeds, and there is one to do every second: 5 + 10 + … s of pauses,
+ * then 10 minutes each, are less than 20 attempts. Meanwhile no block is copied. */
 static void test_a_disk_that_stays_broken_is_left_alone(void **state)
 {
     (void)state;
     char log[96];
     snprintf(log, sizeof log, "%s/log", directory);
     struct rp_cache *cache = open_cache(ROOM, &world, 1);
-    struct rp_kept *kept = rp_kept_open(cache, 0);
+    struct rp_entry *kept = rp_entry_open(cache, 0);
     fflush(stderr);
     int before = dup(STDERR_FILENO);
     assert_true(freopen(log, "w", stderr) != NULL);
@@ -87,7 +87,7 @@ static void test_a_disk_that_stays_broken_is_left_alone(void **state)
         keep(cache, kept, "w", 0, CHUNK);
     uint64_t failures = counts_of(cache).failures, declined = counts_of(cache).declined_bytes;
     unsigned calls = broken.write_calls;
-    rp_kept_keep(kept, 0, bytes_of_chunk, CHUNK); /* not handed to the thread at all */
+    rp_entry_keep(kept, 0, bytes_of_chunk, CHUNK); /* not handed to the thread at all */
     uint64_t declined_at_once = counts_of(cache).declined_bytes - declined;
     bool is_left_alone = broken.write_calls == calls;
     broken.writes = false;
@@ -102,23 +102,23 @@ static void test_a_disk_that_stays_broken_is_left_alone(void **state)
     assert_true(is_left_alone && holds_again);
     assert_int_equal(lines_with(log, "cannot be kept"), 1);
     assert_int_equal(lines_with(log, "kept there again"), 1);
-    rp_kept_close(kept);
+    rp_entry_close(kept);
     rp_cache_close(cache);
 }
 
-/* The words of a file cannot be read: the disk is not asked each time, and nothing is fetched to
- * be kept, which readers would fetch again. */
+/* The words of a file cannot be read: the disk is not tried each time, and no block is fetched to
+ * be kept, because readers would fetch it again. */
 static void test_words_that_cannot_be_read_are_left_alone(void **state)
 {
     (void)state;
     struct rp_cache *cache = open_cache(ROOM, &world, 1);
-    struct rp_kept *kept = rp_kept_open(cache, 0);
+    struct rp_entry *kept = rp_entry_open(cache, 0);
     keep(cache, kept, "w", 0, CHUNK);
     assert_true(rp_cache_may_fill(cache, PAGE));
     broken.reads = true;
     broken.read_calls = 0;
     for (uint32_t second = 0; second < 7200; second++, later_s++) {
-        assert_int_equal(rp_kept_look(kept, 0, CHUNK).head, 0);
+        assert_int_equal(rp_entry_look(kept, 0, CHUNK).head, 0);
         assert_false(rp_cache_may_fill(cache, PAGE));
     }
     assert_in_range(broken.read_calls, 10, 20);
@@ -126,7 +126,7 @@ static void test_words_that_cannot_be_read_are_left_alone(void **state)
     later_s += 600;
     assert_true(holds(kept, "w", 0, CHUNK));
     assert_true(rp_cache_may_fill(cache, PAGE));
-    rp_kept_close(kept);
+    rp_entry_close(kept);
     rp_cache_close(cache);
 }
 
@@ -137,5 +137,5 @@ int main(void)
         CASE(test_a_disk_that_stays_broken_is_left_alone),
         CASE(test_words_that_cannot_be_read_are_left_alone),
     };
-    return run_with_faults("cache_pause", tests, NULL, NULL);
+    return run_with_faults("cache_backoff", tests, NULL, NULL);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* learn — what each shard is (build.h). */
+/* scan — the facts of each shard (build.h). */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "corpus/borrowed.h"
+#include "corpus/staged_shard.h"
 #include "corpus/index/build_struct.h"
 
 /* A sidecar that was written before its token file or its mask was may be of other tokens or of
@@ -28,7 +28,7 @@ static bool is_work_newer(const char *work_path, const struct rp_build_shard *sh
            found.mtime_ns > shard->companions.sidecar_ns;
 }
 
-/* ---- learn ----------------------------------------------------------------------------------- */
+/* ---- the scan -------------------------------------------------------------------------------- */
 
 int rp_build_open_shard(const struct rp_indexing *build, const struct rp_build_shard *shard,
                         const char *work_path, struct rp_opened *opened, struct rp_error *error)
@@ -58,10 +58,9 @@ int rp_build_open_shard(const struct rp_indexing *build, const struct rp_build_s
 /* All of the sidecar is to be copied, so all of it is compared with its hashes. */
 static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
 {
-    static const struct rp_progress silent;
     const struct rp_map *idx = &opened->megatron.map;
     struct rp_hash128 content;
-    int code = rp_index_check_all(opened->found.sidecar, &silent, error);
+    int code = rp_index_check_all(opened->found.sidecar, NULL, error);
     if (code == 0)
         code = rp_map_hash(idx, &content, error);
     if (code == 0 && idx->bytes && !rp_hash128_equal(content, opened->found.record.idx_content))
@@ -143,35 +142,32 @@ static int take_own_sidecar(const struct rp_indexing *build, struct rp_build_sha
     return counts && take(build, shard, NULL, &ignored) == 0 && !differs_from_older(shard);
 }
 
-/* The object is fetched for it. The content that arrives is the one that was examined, by its
+/* An object is fetched for it. The content that arrives is the one that was examined, by its
  * identity, so that the hashes in the index belong to the identity in it. */
-static int index_object(const struct rp_indexing *build, const struct rp_build_shard *shard,
-                        const char *work_path, const struct rp_progress *progress,
-                        struct rp_error *error)
-{
-    struct rp_borrowed borrowed;
-    int code = rp_borrowed_open(&borrowed, shard->remote->url, shard->remote->identity, build->work,
-                                progress, error);
-    if (code < 0)
-        return code;
-    code = rp_index_build_scratch(borrowed.path, &build->options.sources[shard->source], NULL,
-                                  work_path, progress, error);
-    rp_borrowed_close(&borrowed);
-    return code < 0 ? rp_fail_context(error, code, "%s", shard->path) : 0;
-}
-
 static int index_tokens(const struct rp_indexing *build, const struct rp_build_shard *shard,
                         const char *work_path, const struct rp_progress *progress,
                         struct rp_error *error)
 {
-    return shard->remote
-               ? index_object(build, shard, work_path, progress, error)
-               : rp_index_build_scratch(shard->path, &build->options.sources[shard->source],
-                                        build->options.index_dir, work_path, progress, error);
+    struct rp_staged_shard staged;
+    const struct rp_remote *remote = shard->remote;
+    const struct rp_index_build_options options = {.hints = &build->options.sources[shard->source],
+                                                   .index_dir = remote ? NULL
+                                                                       : build->options.index_dir,
+                                                   .scratch_path = work_path,
+                                                   .progress = progress};
+    if (!remote)
+        return rp_index_build(shard->path, &options, error);
+    int code = rp_staged_shard_open(&staged, remote->url, remote->identity, build->work, progress,
+                                    error);
+    if (code < 0)
+        return code;
+    code = rp_index_build(staged.path, &options, error);
+    rp_staged_shard_close(&staged);
+    return code < 0 ? rp_fail_context(error, code, "%s", shard->path) : 0;
 }
 
-int rp_indexing_learn(struct rp_indexing *build, uint64_t i, const struct rp_progress *progress,
-                      struct rp_error *error)
+int rp_indexing_scan(struct rp_indexing *build, uint64_t i, const struct rp_progress *progress,
+                     struct rp_error *error)
 {
     struct rp_build_shard *shard = &build->shards[i];
     struct rp_error ignored;

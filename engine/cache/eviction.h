@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stock.h — the chunks that all files of a directory keep, and which of them is needed last.
+/* eviction.h — the chunks that all files of a directory keep, and which of them is needed last.
  *
  * The plan of a run says when each of its chunks is needed next, so the one that is needed last is
  * evicted: Belady's rule, by which the fewest bytes are fetched. The next use of a chunk is asked
@@ -12,17 +12,17 @@
  *
  * Thread: the cache's own, under the lock of the directory. Files of other engines are found at
  * each scan. */
-#ifndef RP_CACHE_STOCK_H
-#define RP_CACHE_STOCK_H
+#ifndef RP_CACHE_EVICTION_H
+#define RP_CACHE_EVICTION_H
 
 #include "base/hash.h"
-#include "cache/kept_file.h"
-#include "cache/space.h"
+#include "cache/entry_file.h"
+#include "cache/quota.h"
 
-#define RP_STOCK_EXACT_MAX 1024u
-#define RP_STOCK_DRAWS 512u
+#define RP_EVICTION_EXACT_MAX 1024u
+#define RP_EVICTION_DRAWS 512u
 
-struct rp_stock_file {
+struct rp_eviction_file {
     struct rp_hash128 key;
     uint64_t bytes;                   /* of the object */
     uint32_t first_key, object_count; /* its objects of the run in by_key; 0: it is another run's */
@@ -30,61 +30,62 @@ struct rp_stock_file {
     bool is_stale;                    /* that is more than an hour ago */
 };
 
-struct rp_stock_key {
+struct rp_eviction_key {
     struct rp_hash128 key;
     uint32_t object;
     uint32_t file; /* 1 + its number in files, at the first of equal keys; 0: it has none */
 };
 
-struct rp_stock_chunk {
+struct rp_eviction_chunk {
     uint32_t file, chunk;
 };
 
-struct rp_stock_pick {
+struct rp_eviction_pick {
     uint64_t distance;
     uint64_t at; /* in chunks, unless another was left out since */
-    struct rp_stock_chunk chunk;
+    struct rp_eviction_chunk chunk;
 };
 
-struct rp_stock {
+struct rp_eviction {
     const struct rp_cache_options *options;
-    struct rp_space *space;
-    struct rp_stock_key
+    struct rp_quota *quota;
+    struct rp_eviction_key
         *by_key; /* [options->object_count], ascending: a source may be there twice */
 
-    struct rp_stock_file *files;
+    struct rp_eviction_file *files;
     uint64_t file_count, file_room;
-    struct rp_stock_chunk *chunks; /* in any order; some may be gone already */
+    struct rp_eviction_chunk *chunks; /* in any order; some may be gone already */
     uint64_t chunk_count, chunk_room;
     uint64_t random;
     uint64_t scanned_ns, scan_took_ns;
 
-    struct rp_stock_pick picks[RP_STOCK_EXACT_MAX]; /* the last needed first */
+    struct rp_eviction_pick picks[RP_EVICTION_EXACT_MAX]; /* the last needed first */
     uint32_t pick_count, pick_next;
     uint64_t evicted_bytes; /* since it was opened */
 };
 
-/** options and space are borrowed. */
-RP_MUST_CHECK int rp_stock_open(struct rp_stock *stock, const struct rp_cache_options *options,
-                                struct rp_space *space);
-void rp_stock_close(struct rp_stock *stock);
+/** options and quota are borrowed. */
+RP_MUST_CHECK int rp_eviction_open(struct rp_eviction *eviction,
+                                   const struct rp_cache_options *options, struct rp_quota *quota);
+void rp_eviction_close(struct rp_eviction *eviction);
 
-/** Count what all files keep, into space->kept_bytes, and learn their chunks. -ENOMEM, or what
+/** Count what all files keep, into quota->kept_bytes, and list their chunks. -ENOMEM, or what
  * reading the directory says: the count is not lowered then. A file that is damaged is removed; one
  * that cannot be read counts with what it takes on the disk. */
-RP_MUST_CHECK int rp_stock_scan(struct rp_stock *stock);
+RP_MUST_CHECK int rp_eviction_scan(struct rp_eviction *eviction);
 
 /** The number of the file of an object of the run, which is there from now on; or -ENOMEM. */
-RP_MUST_CHECK int64_t rp_stock_file(struct rp_stock *stock, struct rp_hash128 key, uint64_t bytes);
+RP_MUST_CHECK int64_t rp_eviction_file(struct rp_eviction *eviction, struct rp_hash128 key,
+                                       uint64_t bytes);
 /** How far away the next use of a chunk of a file is. */
-uint64_t rp_stock_distance(const struct rp_stock *stock, uint32_t file, uint64_t chunk);
+uint64_t rp_eviction_distance(const struct rp_eviction *eviction, uint32_t file, uint64_t chunk);
 /** A chunk begins to be kept. */
-RP_MUST_CHECK int rp_stock_add(struct rp_stock *stock, uint32_t file, uint64_t chunk);
+RP_MUST_CHECK int rp_eviction_add(struct rp_eviction *eviction, uint32_t file, uint64_t chunk);
 
 /** A write begins: what was picked for the last one is forgotten. */
-void rp_stock_begin(struct rp_stock *stock);
+void rp_eviction_begin(struct rp_eviction *eviction);
 /** Make room for `bytes` that are needed `distance` ahead, by evicting chunks that are needed
  * later. False: there are none. */
-bool rp_stock_make_room(struct rp_stock *stock, uint64_t bytes, uint64_t distance);
+bool rp_eviction_make_room(struct rp_eviction *eviction, uint64_t bytes, uint64_t distance);
 
 #endif
