@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write MDS and litData shards with the libraries that define them. Each line of stdin is a JSON list,
-whose last entry is the documents (ids, or rows of named lists); FOLDER is printed when it is written:
+"""Write MDS and litData shards with the libraries that define them. Each line of stdin is a JSON
+list that ends with the documents (ids, or rows of named lists); FOLDER is printed once written:
 
     ["mds", FOLDER, COMPRESSION, ENCODING, documents]      zstd, gz, br, snappy or none; a column
                                                            `tokens`, and `text` beside it

@@ -162,7 +162,7 @@ def chats(tokenizer, tmp_path):
 def no_torch(tmp_path):
     """An environment in which whoever imports torch ends."""
     (tmp_path / "fence" / "torch").mkdir(parents=True)
-    (tmp_path / "fence" / "torch" / "__init__.py").write_text("raise SystemExit('torch is imported')")
+    (tmp_path / "fence" / "torch" / "__init__.py").write_text("raise SystemExit('torch')")
     return {"PYTHONPATH": str(tmp_path / "fence")}
 
 

@@ -32,7 +32,7 @@ def same_in_one_and_three(program, place, wanted, *arguments):
 
 @functools.cache
 def start_writer():
-    """One process writes the shards of all tests, because it imports torch. It ends with this one."""
+    """One process writes the shards of all tests: it imports torch. It ends with this one."""
     if not BESIDE.exists():
         pytest.skip("needs build/venv/beside, which tools/setup makes")
     return subprocess.Popen([sys.executable, Path(__file__).with_name("shard_writers.py")],
