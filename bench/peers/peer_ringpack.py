@@ -51,12 +51,12 @@ class Ringpack:
         return self.loader.state_dict()
 
     def moved(self, state, rows):
-        """The state at that row, by planning up to it: nothing of the stream is made up."""
+        """The state at that row, by planning up to it: no part of the stream is made up."""
         del state
         task, token = self.task, Path(self.task.folder) / "token"
         keys = {"sources": task.corpus, "seq_len": task.seq_len, "batch_size": task.batch_size,
                 "profile": self.profile, "num_epochs": task.epochs or "endless", "row": rows,
                 "state": token}
-        command = [os.environ["RINGPACK_LIMITS"], "seek", *(f"{k}={v}" for k, v in keys.items())]
+        command = [os.environ["RINGPACK_LOOP"], "seek", *(f"{k}={v}" for k, v in keys.items())]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return {"ringpack_state": token.read_bytes()}

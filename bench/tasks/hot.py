@@ -8,7 +8,7 @@ from slices import EngineSide, LoopSide, cpu, rates, ratios, side_by_side, take_
 
 VERIFIED = "mapped", "pread"  # ways to read a corpus in the page cache: mapped, and by calls
 SLOTS = 8  # batches that the fair loop writes in turn
-PLANS = 3  # passes of `plan` in a repetition
+PLANS = 3  # measurements of the limits in a repetition
 
 
 class Hot:
@@ -17,30 +17,34 @@ class Hot:
         self.expected = None
 
     def check(self):
-        """What every run must deliver: rows by `ringpack plan`, the digest by the plain loop."""
+        """The expected delivery of every run: rows by `ringpack plan`, the digest by the plain
+        loop."""
         bench = self.bench
         plan = bench.plan(bench.task())
         self.expected = {"tokens": plan["tokens"], "next_row": plan["rows"]}
         for profile in "min", "hf":
             for more in {"slots": SLOTS}, {"slots": SLOTS, "mapped": 1}:
-                loop = bench.limits("digest", bench.task(profile=profile, **more))["digest"]
+                loop = bench.loop("digest", bench.task(profile=profile, **more))["digest"]
                 self.expected.setdefault("digest", loop["digest"])
                 bench.check("digest, plain loop", self.expected["digest"], loop["digest"])
                 bench.check("rows, plain loop against ringpack plan", plan["rows"], loop["rows"])
 
     def limits(self):
-        found = self.bench.limits("memcpy,concat", self.bench.task(profile="min"))
-        sample = {"memcpy": found["memcpy"]["tokens_per_second"],
-                  "loop_concat_min": found["concat"]["tokens_per_second"]}
-        plans = [self.bench.limits("plan", self.bench.task())["plan"] for _ in range(PLANS)]
+        bench, keys = self.bench, self.bench.task()
+        concat = bench.loop("concat", bench.task(profile="min"))["concat"]
+        found = [bench.limits(keys) for _ in range(PLANS)]
+        plans = [one["limits"]["planning"]["tokens_per_second"] for one in found]
+        per_document = found[0]["corpus"]["tokens"] / found[0]["corpus"]["documents"]
+        slots = self.expected["next_row"] * bench.settings["seq_len"]
         return {
-            **sample,
-            "plan": [plan["tokens_per_second"] for plan in plans],
-            "plan_ns_per_document": [1e9 * p["seconds"] / p["documents"] for p in plans],
-            "fill": plans[0]["fill"],
+            "memcpy": [one["limits"]["memcpy"]["tokens_per_second"] for one in found],
+            "loop_concat_min": concat["tokens_per_second"],
+            "plan": plans,
+            "plan_ns_per_document": [1e9 * per_document / plan for plan in plans],
+            "fill": self.expected["tokens"] / slots,
         }
 
-    # ---- beside the plain loop -------------------------------------------------------------------
+    # ---- against the plain loop ------------------------------------------------------------------
 
     def _beside_loop(self, profile):
         """The fair loop, the engine, the fair loop over the page cache, and over one batch."""
@@ -88,14 +92,14 @@ class Hot:
     # ---- comparing blocks ------------------------------------------------------------------------
 
     def _indexed(self, io, verify):
-        """The task with sidecars, which lie in a folder of their own: no other task finds them."""
+        """The task with sidecars in a folder of their own: no other task finds them."""
         folder = self.bench.scratch / "sidecars"
         if not folder.exists():
             self.bench.run("index", "-q", "--index-dir", folder, self.bench.settings["corpus"])
         return {"io": io, "direct": "off", "index": folder, "verify_blocks": verify}
 
     def verification(self):
-        """Each block compared with its hash as it is used, beside the same without."""
+        """Each block compared with its hash as it is used, against the same without."""
         bench, settings, sample = self.bench, self.bench.settings, {}
         keys = bench.task(profile="min", num_epochs="endless")
         bench.warm()

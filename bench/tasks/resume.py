@@ -44,7 +44,7 @@ class Resume:
         return ours, empty, [a - b for a, b in zip(ours, empty)]
 
     def start(self):
-        """At row 0 of the corpus, beside a process that does nothing."""
+        """At row 0 of the corpus, against an empty process."""
         bench = self.bench
         bench.warm()
 
@@ -78,7 +78,7 @@ class Resume:
                 begin = time.monotonic()
                 path = self.ringpack.checkpoint("bench", bench.run_dir)
                 seconds = time.monotonic() - begin
-                # what the checkpoint counts as consumed may be one batch behind
+                # the checkpoint's count of consumed batches may be one behind
                 following = {}
                 for _ in range(3):
                     batch = next(steps)
@@ -120,12 +120,11 @@ class Resume:
     # ---- deep positions --------------------------------------------------------------------------
 
     def _seek(self, keys, documents, per_row):
-        """A state token of the row that so many documents come before, and what it took to get
-        there by planning."""
+        """A state token of the row after a number of documents, and the time to plan up to it."""
         bench, token = self.bench, self.bench.scratch / f"token-{documents}"
         size = bench.settings["batch_size"]
         row = int(documents / per_row) // size * size
-        seek = bench.limits("seek", {**keys, "row": row, "state": token})["seek"]
+        seek = bench.loop("seek", {**keys, "row": row, "state": token})["seek"]
         return {"documents": documents, "row": row, "token_bytes": seek["state_bytes"],
                 "plan_ms": 1000 * seek["seconds"], "with_token_ms": [], "above_ms": []}, token
 
@@ -138,7 +137,7 @@ class Resume:
         bench, settings, digests = self.bench, self.bench.settings, {}
         keys = bench.task(sources=settings["index"], num_epochs="endless")
         # a short seek says how many documents make a row
-        probe = bench.limits("seek", {**keys, "row": 10000, "state": bench.scratch / "token"})
+        probe = bench.loop("seek", {**keys, "row": 10000, "state": bench.scratch / "token"})
         per_row = probe["seek"]["documents"] / 10000
         found = [self._seek(keys, documents, per_row) for documents in settings["positions"]]
         rounds = settings["repeats"] * settings["starts"]

@@ -32,21 +32,24 @@ static int fail_mappings(const struct rp_corpus *corpus, struct rp_error *error)
                            corpus->shard_count, corpus->shard_total);
 }
 
-/* All at once, because each costs at least one answer of a server. */
-static int open_remotes(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
-                        struct rp_error *error)
+int rp_corpus_open_remotes(struct rp_remote **remotes, size_t *remote_count,
+                           const struct rp_source_spec *sources, uint32_t source_count,
+                           const char *cache_dir, const struct rp_corpus_gate *gate,
+                           struct rp_error *error)
 {
-    const char **urls = rp_calloc(corpus->shard_total, sizeof *urls);
+    size_t count = 0;
+    for (uint32_t s = 0; s < source_count; s++)
+        count += sources[s].shard_count;
+    const char **urls = rp_calloc(count, sizeof *urls);
     if (!urls)
         return fail_memory(error);
-    for (uint32_t s = 0; s < spec->source_count; s++)
-        for (uint32_t i = 0; i < spec->sources[s].shard_count; i++)
-            if (rp_url_is(spec->sources[s].shards[i]))
-                urls[corpus->remote_count++] = spec->sources[s].shards[i];
-    int code = corpus->remote_count ? rp_corpus_gate_pass(spec->gate, error) : 0;
-    if (code == 0 && corpus->remote_count)
-        code = rp_remotes_open(&corpus->remotes, urls, corpus->remote_count, spec->cache_dir,
-                               error);
+    for (uint32_t s = 0; s < source_count; s++)
+        for (uint32_t i = 0; i < sources[s].shard_count; i++)
+            if (rp_url_is(sources[s].shards[i]))
+                urls[(*remote_count)++] = sources[s].shards[i];
+    int code = *remote_count ? rp_corpus_gate_pass(gate, error) : 0;
+    if (code == 0 && *remote_count)
+        code = rp_remotes_open(remotes, urls, *remote_count, cache_dir, error);
     free(urls);
     return code;
 }
@@ -92,45 +95,27 @@ static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
     return 0;
 }
 
-/* All shards of a source have the same mask, or none has. */
-static int take_mask(struct rp_source *source, const struct rp_opened *shards,
-                     struct rp_error *error)
-{
-    for (uint32_t i = 0; i < source->shard_count; i++) {
-        const struct rp_opened *opened = &shards[i];
-        char found[sizeof source->mask] = "";
-        if (opened->uses_spans)
-            rp_mask_text(opened->mask, found, sizeof found);
-        if (i == 0)
-            memcpy(source->mask, found, sizeof found);
-        if (strcmp(source->mask, found) != 0)
-            return rp_fail(error, -RP_E_MISMATCH,
-                           "index all its shards with one mask (`ringpack index --mask NAME`), or "
-                           "set mask: none",
-                           "%s: mask: expected %s, as of %s, found %s", opened->shard.path,
-                           source->mask[0] ? source->mask : "none", shards[0].shard.path,
-                           found[0] ? found : "none");
-    }
-    return 0;
-}
-
 /* Each opened shard is a segment. */
 static int take_shards(struct rp_corpus *corpus, struct rp_source *source, struct rp_error *error)
 {
     struct rp_opened *shards = corpus->shards + source->first_shard;
-    struct rp_fingerprint *members = rp_calloc(source->shard_count, sizeof *members);
+    struct rp_fingerprint_list list;
     uint64_t documents = 0;
-    bool fits = members;
-    for (uint32_t i = 0; fits && i < source->shard_count; i++) {
+    int code = 0;
+    rp_fingerprint_begin(&list);
+    for (uint32_t i = 0; code == 0 && i < source->shard_count; i++) {
         struct rp_opened *opened = &shards[i];
         uint32_t width = rp_token_width(opened->shard.type);
         const struct rp_source_part part = {opened->shard.tokens, opened->shard.tokens * width, 1};
         opened->segment->first_document = documents;
         opened->segment->first_shard = i;
         corpus->segments[corpus->segment_count++] = opened->segment;
-        members[i] = opened->fingerprint;
-        fits = rp_add_u64(documents, opened->shard.documents, &documents) &&
-               rp_add_u64(source->tokens, opened->shard.tokens, &source->tokens);
+        rp_fingerprint_add(&list, &opened->fingerprint);
+        bool fits = rp_add_u64(documents, opened->shard.documents, &documents) &&
+                    rp_add_u64(source->tokens, opened->shard.tokens, &source->tokens);
+        code = fits ? rp_mask_take(source->mask, opened->uses_spans ? opened->mask : NULL,
+                                   opened->shard.path, i ? shards[0].shard.path : NULL, error)
+                    : fail_memory(error);
         add_part(&source->whole, &part);
         if (!opened->found.sidecar)
             add_part(&source->unverified, &part);
@@ -138,12 +123,10 @@ static int take_shards(struct rp_corpus *corpus, struct rp_source *source, struc
         source->widest = (uint32_t)rp_max_u64(source->widest, width);
         source->objects += opened->shard.url != NULL;
     }
-    if (fits)
-        source->fingerprint = rp_fingerprint_combine(members, source->shard_count);
-    free(members);
+    source->fingerprint = rp_fingerprint_of(&list);
     source->segment_count = source->shard_count;
     source->documents = documents;
-    return fits ? take_mask(source, shards, error) : fail_memory(error);
+    return code;
 }
 
 /* ---- an index of all shards ------------------------------------------------------------------ */
@@ -278,7 +261,10 @@ static int make_shards(struct rp_corpus *corpus, const struct rp_corpus_spec *sp
         return rp_fail(error, -RP_E_EMPTY, "name at least one shard", "the corpus has no shards");
     corpus->shard_total = (uint32_t)shards;
     corpus->shards = rp_calloc((size_t)shards, sizeof *corpus->shards);
-    return corpus->shards ? open_remotes(corpus, spec, error) : fail_memory(error);
+    return corpus->shards
+               ? rp_corpus_open_remotes(&corpus->remotes, &corpus->remote_count, spec->sources,
+                                        spec->source_count, spec->cache_dir, spec->gate, error)
+               : fail_memory(error);
 }
 
 static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
@@ -291,41 +277,32 @@ static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *s
     corpus->sources = rp_calloc(spec->source_count, sizeof *corpus->sources);
     corpus->segments = rp_calloc(segments, sizeof *corpus->segments);
     corpus->asked = rp_calloc((size_t)rp_div_up(segments, 64), sizeof *corpus->asked);
-    struct rp_fingerprint *members = rp_calloc(spec->source_count, sizeof *members);
-    bool has_memory = corpus->sources && corpus->segments && corpus->asked && members;
-    code = has_memory ? 0 : fail_memory(error);
+    code = corpus->sources && corpus->segments && corpus->asked ? 0 : fail_memory(error);
     const struct rp_remote *next = corpus->remotes;
     for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
         corpus->source_count = s + 1;
         code = open_source(corpus, s, spec, &next, error);
         if (code == 0)
             code = finish_source(corpus, s, &spec->sources[s], error);
-        members[s] = corpus->sources[s].fingerprint;
     }
-    if (code == 0)
-        corpus->fingerprint = rp_fingerprint_combine(members, spec->source_count);
-    free(members);
     return code;
 }
 
-/* Leave out what is in no range (range.h), and say so in the fingerprint of the corpus. */
+/* Leave out the documents that are in no range (range.h); the fingerprints say so. */
 static int take_ranges(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
                        struct rp_error *error)
 {
-    struct rp_fingerprint *members = rp_calloc(spec->source_count, sizeof *members);
-    bool has_range = false;
-    int code = members ? 0 : fail_memory(error);
+    struct rp_fingerprint_list list;
+    int code = 0;
+    rp_fingerprint_begin(&list);
     for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
         struct rp_source *source = &corpus->sources[s];
-        has_range |= spec->sources[s].documents != NULL;
         code = rp_source_take_range(source, spec->sources[s].documents, rp_source_length, error);
         if (code < 0)
             code = rp_fail_context(error, code, "source `%s`", source->name);
-        members[s] = source->fingerprint;
+        rp_fingerprint_add(&list, &source->fingerprint);
     }
-    if (code == 0 && has_range)
-        corpus->fingerprint = rp_fingerprint_combine(members, spec->source_count);
-    free(members);
+    corpus->fingerprint = rp_fingerprint_of(&list);
     return code;
 }
 

@@ -18,7 +18,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/mapped.h"
 #include "base/mem.h"
@@ -26,70 +25,106 @@
 #include "io/io.h"
 #include "server/attach.h"
 #include "server/caching.h"
-#include "server/close.h"
+#include "server/shutdown.h"
 #include "server/connections.h"
-#include "server/ending.h"
-#include "server/events.h"
+#include "server/loop.h"
 #include "server/journal.h"
-#include "server/last_look.h"
+#include "server/revalidate.h"
 #include "server/notify.h"
 #include "server/probe.h"
-#include "server/reading.h"
-#include "server/recorder.h"
+#include "server/read_mode.h"
 #include "server/rejoin.h"
 #include "server/rings.h"
 #include "server/save.h"
-#include "server/seats.h"
 #include "server/server.h"
-#include "server/signals.h"
-#include "server/speed.h"
+#include "server/rate_samples.h"
 #include "server/start.h"
 #include "server/stat.h"
 #include "stream.h"
 
 #define PARK_MS 100
-#define FAILED_WAIT_NS 10000000000u /* as long as a trainer searches for its engine by default */
 #define EVENTS_MAX 64
 /* Deliver steps between two polls of the sockets while there is always something to deliver. */
 #define STEPS_PER_POLL 64u
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* What checkpoints keep of the config, without the rights that its URLs carry. */
+static int keep_config_text(struct rp_engine *engine, struct rp_error *error)
+{
+    engine->config_text = rp_config_kept_text(engine->config);
+    return engine->config_text ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory at start");
+}
+
+static int open_directory(struct rp_engine *engine, struct rp_error *error)
+{
+    const struct rp_config *c = engine->config;
+    struct rp_saving *saving = &engine->saving;
+    uint64_t history_rows;
+    int code = rp_engine_check_resume(engine, error); /* before the directory is made */
+    if (code < 0 || !c->checkpoint_dir)
+        return code;
+    code = rp_checkpoint_dir_begin(&saving->checkpoints, c->checkpoint_dir, c->checkpoint_keep,
+                                   c->checkpoint_copy_dir, error);
+    if (code < 0)
+        return code;
+    saving->checkpoint_path = realpath(c->checkpoint_dir, NULL); /* once: later the disk may hang */
+    if (!rp_mul_u64(c->checkpoint_keep_every, c->global_batch_size, &history_rows))
+        history_rows = UINT64_MAX;
+    rp_checkpoint_keep_every(saving->checkpoints, history_rows);
+    return rp_checkpoint_dir_scrub(saving->checkpoints, c->checkpoint_scrub_seconds, error);
+}
+
+/* Rows before the start are numbered, too: a consumer may be further back. */
+static void number_batches(struct rp_delivery *delivery, uint64_t start_row)
+{
+    const struct rp_config *c = delivery->config;
+    if (getrandom(&delivery->generation, sizeof delivery->generation, 0) !=
+        sizeof delivery->generation)
+        delivery->generation = rp_now_ns();
+    delivery->base_row = start_row % c->global_batch_size;
+    delivery->batch_rows = (uint64_t)c->batch_size * c->dp_world_size;
+    delivery->micro_batches = c->global_batch_size / delivery->batch_rows;
+    RP_ASSERT(delivery->micro_batches * delivery->batch_rows == c->global_batch_size);
+}
+
+static int open_seats(struct rp_engine *engine, struct rp_error *error)
+{
+    const struct rp_config *c = engine->config;
+    struct rp_delivery *delivery = &engine->delivery;
+    struct rp_connection *connections = rp_calloc(RP_CONNECTIONS_MAX, sizeof *connections);
+    delivery->rings = rp_calloc(c->rank_count, sizeof *delivery->rings);
+    delivery->seats = rp_calloc((size_t)c->rank_count * c->replicas, sizeof *delivery->seats);
+    engine->stream.mask_counts = rp_calloc(c->source_count, sizeof *engine->stream.mask_counts);
+    engine->peers.connections = connections;
+    for (uint32_t i = 0; connections && i < RP_CONNECTIONS_MAX; i++)
+        connections[i].fd = -1;
+    if (!delivery->rings || !delivery->seats || !engine->stream.mask_counts || !connections)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u batch rings", c->rank_count);
+    delivery->ring_count = c->rank_count;
+    delivery->seat_count = c->rank_count * c->replicas;
+    for (uint32_t r = 0; r < delivery->ring_count; r++)
+        delivery->rings[r].data.fd = -1;
+    for (uint32_t s = 0; s < delivery->seat_count; s++)
+        delivery->seats[s] = (struct rp_seat){.ring = &delivery->rings[s / c->replicas],
+                                              .replica = s % c->replicas};
+    return 0;
+}
+
 static int open_rings(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_config *c = engine->config;
-    engine->geometry = (struct rp_geometry){
-        .rows = c->batch_size,
-        .seq_len = c->seq_len,
-        .max_docs_per_row = rp_plan_max_docs_per_row(engine->plan),
-        .world = c->dp_world_size,
-        .micro_batches = (uint32_t)engine->micro_batches,
-        .slots = c->prefetch_factor,
-        .label_mode = c->label_mode,
-        .pad_id = c->pad_id,
-        .state_bytes = engine->state_bytes_max};
-    if (rp_geometry_layout(&engine->geometry, c->sections, c->token_dtype) == 0)
+    struct rp_delivery *delivery = &engine->delivery;
+    number_batches(delivery, engine->stream.start_row);
+    delivery->geometry = rp_engine_geometry(c, engine->stream.plan);
+    delivery->geometry.micro_batches = (uint32_t)delivery->micro_batches;
+    if (rp_geometry_layout(&delivery->geometry, c->sections, c->token_dtype) == 0)
         return rp_fail(error, -RP_E_CONFIG, "lower batch_size, seq_len or prefetch_factor",
                        "a batch ring of %u slots of %u x %u tokens is too large to address",
                        c->prefetch_factor, c->batch_size, c->seq_len);
-    engine->rings = rp_calloc(c->rank_count, sizeof *engine->rings);
-    engine->seats = rp_calloc((size_t)c->rank_count * c->replicas, sizeof *engine->seats);
-    engine->mask_counts = rp_calloc(c->source_count, sizeof *engine->mask_counts);
-    engine->connections = rp_calloc(RP_CONNECTIONS_MAX, sizeof *engine->connections);
-    for (uint32_t i = 0; engine->connections && i < RP_CONNECTIONS_MAX; i++)
-        engine->connections[i].fd = -1;
-    if (!engine->rings || !engine->seats || !engine->mask_counts || !engine->connections)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u batch rings", c->rank_count);
-    engine->ring_count = c->rank_count;
-    engine->seat_count = c->rank_count * c->replicas;
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        engine->rings[r].data.fd = -1;
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        engine->seats[s] = (struct rp_seat){.ring = &engine->rings[s / c->replicas],
-                                            .replica = s % c->replicas};
-    uint64_t batch = (engine->start_row - engine->base_row) / engine->batch_rows;
-    int code = 0;
-    for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++) {
+    uint64_t batch = (engine->stream.start_row - delivery->base_row) / delivery->batch_rows;
+    int code = open_seats(engine, error);
+    for (uint32_t r = 0; r < delivery->ring_count && code >= 0; r++) {
         code = rp_stop_check(error); /* a node may have thousands of ranks */
         if (code >= 0)
             code = rp_engine_rebuild_ring(engine, r, RP_ALL_SEATS, batch, error);
@@ -97,97 +132,68 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
     return code;
 }
 
+static int open_socket(struct rp_engine *engine, struct rp_error *error)
+{
+    struct rp_listener *listener = &engine->peers.listener;
+    int code = rp_listener_open(listener, engine->config->run_dir, engine->config->run, error);
+    return code < 0 ? code : rp_loop_watch(&engine->loop, listener->fd, RP_WATCH_LISTENER, 0);
+}
+
+static int begin_records(struct rp_engine *engine, struct rp_error *error)
+{
+    int code = rp_saving_settle_start(&engine->saving, error);
+    if (code >= 0)
+        rp_engine_journal_start(engine);
+    return code;
+}
+
 static int open_flow(struct rp_engine *engine, struct rp_error *error)
 {
+    struct rp_stream *stream = &engine->stream;
     const struct rp_config *c = engine->config;
     char why[RP_STREAM_WHY_BYTES];
-    int code = rp_stream_choose_io(&engine->io, c, engine->corpus, why, error);
+    int code = rp_stream_choose_io(&engine->delivery.io, c, stream->corpus, why, error);
     if (code >= 0)
         code = rp_engine_open_cache(engine, error);
     if (code < 0)
         return code;
-    struct rp_flow_options options = {
-        .corpus = engine->corpus,
-        .method = engine->io.method,
-        .file_method = engine->io.file_method,
-        .gives_way = engine->io.gives_way,
-        .contents = engine->contents,
-        .cache = engine->cache,
-        .next_use = engine->cache ? &engine->next_use : NULL,
-        .readers = c->num_workers,
-        .packers = c->packers,
-        .io_depth = rp_io_choose_depth(engine->io.method, c->io_depth),
-        .packer_processes = c->packer_processes,
-        .verify_blocks = c->verify_blocks != RP_SWITCH_OFF,
-        .token_limit = rp_stream_token_limit(c),
-        .pad_id = c->pad_id,
-        .world = c->dp_world_size,
-        .rank_first = c->rank_first,
-        .rank_count = c->rank_count,
-        .rows = c->batch_size,
-        .global_batch_rows = c->global_batch_size,
-        .drop_last = c->drop_last,
-        .prefetch_bytes = c->prefetch_bytes,
-        .seq_len = c->seq_len,
-        .state_bytes = engine->state_bytes_max,
-        .batch_slots = engine->geometry.slots,
-        .other_descriptors = rp_engine_descriptors(c),
-        .mask_counts = engine->mask_counts,
-        .truncates = c->long_doc == RP_LONG_DOC_TRUNCATE};
-    rp_engine_choose_reading(engine, &options, why);
+    struct rp_flow_options options = rp_engine_flow_options(c, stream->corpus, stream->plan);
+    options.method = engine->delivery.io.method;
+    options.file_method = engine->delivery.io.file_method;
+    options.gives_way = engine->delivery.io.gives_way;
+    options.io_depth = rp_io_choose_depth(options.method, c->io_depth);
+    options.contents = stream->contents;
+    options.cache = engine->delivery.cache;
+    options.next_use = options.cache ? &engine->delivery.next_use : NULL;
+    options.mask_counts = stream->mask_counts;
+    rp_engine_choose_read_mode(engine, &options, why);
     if (c->packer_cpus)
         rp_log(RP_LOG_INFO, "packers: %u, chosen for %u CPU%s %s %u trainer%s", c->packers,
                c->packer_cpus, c->packer_cpus == 1 ? "" : "s",
-               c->cpus ? "of the engine alone, and" : "shared with", engine->seat_count,
-               engine->seat_count == 1 ? "" : "s");
-    options.prefetch_bytes = rp_flow_prefetch_bytes(&options, engine->plan, engine->start_row);
-    code = rp_flow_open(&engine->flow, &options, engine->wake_fd, error);
+               c->cpus ? "of the engine alone, and" : "shared with", engine->delivery.seat_count,
+               engine->delivery.seat_count == 1 ? "" : "s");
+    options.prefetch_bytes = rp_flow_prefetch_bytes(&options, stream->plan, stream->start_row);
+    code = rp_flow_open(&engine->delivery.flow, &options, engine->loop.wake_fd, error);
     if (code >= 0)
-        code = rp_engine_probe_row(engine, engine->start_row, NULL, 0, error);
+        code = rp_engine_probe_row(engine, stream->start_row, NULL, 0, error);
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 
 static int open_engine(struct rp_engine *engine, struct rp_error *error)
 {
-    const struct rp_config *c = engine->config;
-    if (getrandom(&engine->generation, sizeof engine->generation, 0) != sizeof engine->generation)
-        engine->generation = rp_now_ns();
-    engine->batch_rows = (uint64_t)c->batch_size * c->dp_world_size;
-    engine->micro_batches = c->global_batch_size / engine->batch_rows;
-    RP_ASSERT(engine->micro_batches * engine->batch_rows == c->global_batch_size);
-    int code = rp_engine_open_descriptors(engine, error);
-    if (code >= 0) /* before the directory is made, where it is not there */
-        code = rp_engine_check_resume(engine, error);
-    if (code >= 0 && c->checkpoint_dir)
-        code = rp_checkpoint_dir_begin(&engine->checkpoints, c->checkpoint_dir, c->checkpoint_keep,
-                                       c->checkpoint_copy_dir, error);
-    if (code >= 0 && engine->checkpoints) /* once: later, the disk may hang */
-        engine->checkpoint_path = realpath(c->checkpoint_dir, NULL);
-    uint64_t history_rows;
-    if (!rp_mul_u64(c->checkpoint_keep_every, c->global_batch_size, &history_rows))
-        history_rows = UINT64_MAX;
-    if (code >= 0 && engine->checkpoints)
-        rp_checkpoint_keep_every(engine->checkpoints, history_rows);
-    if (code >= 0 && engine->checkpoints)
-        code = rp_checkpoint_dir_scrub(engine->checkpoints, c->checkpoint_scrub_seconds, error);
-    if (code >= 0)
-        code = rp_engine_find_start(engine, error);
-    if (code >= 0) {
-        /* rows before the start are numbered, too: a consumer may be further back */
-        engine->base_row = engine->start_row % c->global_batch_size;
-        code = open_rings(engine, error);
-    }
-    /* the name before the flow: a second engine of that name must not read anything */
-    if (code >= 0)
-        code = rp_listener_open(&engine->listener, c->run_dir, c->run, error);
-    if (code >= 0)
-        code = rp_engine_watch(engine, engine->listener.fd, RP_WATCH_LISTENER, 0);
-    if (code >= 0)
-        code = rp_engine_settle_start(engine, error);
-    if (code >= 0) {
-        rp_engine_journal_start(engine);
-        code = open_flow(engine, error);
-    }
+    static int (*const steps[])(struct rp_engine *, struct rp_error *) = {
+        keep_config_text,
+        rp_engine_open_descriptors,
+        open_directory,
+        rp_engine_find_start,
+        open_rings,
+        open_socket, /* before the flow: a second engine of this name fails before it reads */
+        begin_records,
+        open_flow,
+    };
+    int code = 0;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(steps) && code >= 0; i++)
+        code = steps[i](engine, error);
     return code;
 }
 
@@ -202,12 +208,12 @@ static void drain(int fd)
 
 static void replace_packer(struct rp_engine *engine, uint32_t index)
 {
-    int code = rp_flow_replace_packer(engine->flow, index, engine->error);
-    int pidfd = rp_flow_packer_pidfd(engine->flow, index);
+    int code = rp_flow_replace_packer(engine->delivery.flow, index, engine->life.error);
+    int pidfd = rp_flow_packer_pidfd(engine->delivery.flow, index);
     if (code < 0)
         rp_engine_fail(engine, code);
     else if (pidfd >= 0)
-        (void)rp_engine_watch(engine, pidfd, RP_WATCH_PACKER, index);
+        (void)rp_loop_watch(&engine->loop, pidfd, RP_WATCH_PACKER, index);
 }
 
 static void serve_lifeline(struct rp_engine *engine)
@@ -216,9 +222,9 @@ static void serve_lifeline(struct rp_engine *engine)
     ssize_t got = read(engine->options->lifeline_fd, bytes, sizeof bytes);
     if (got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN)))
         return;
-    (void)epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, engine->options->lifeline_fd, NULL);
+    (void)epoll_ctl(engine->loop.epoll_fd, EPOLL_CTL_DEL, engine->options->lifeline_fd, NULL);
     rp_log_event(RP_EVENT_stopping, "the process that started this engine is gone: stopping");
-    rp_engine_begin_stop(engine, RP_ENDING_LIFELINE);
+    rp_engine_begin_stop(engine, RP_SHUTDOWN_LIFELINE);
 }
 
 static void serve_event(struct rp_engine *engine, const struct epoll_event *event)
@@ -226,7 +232,7 @@ static void serve_event(struct rp_engine *engine, const struct epoll_event *even
     uint32_t index = (uint32_t)event->data.u64;
     switch ((enum rp_watch)(event->data.u64 >> 32)) {
     case RP_WATCH_WAKE:
-        drain(engine->wake_fd);
+        drain(engine->loop.wake_fd);
         break;
     case RP_WATCH_SIGNAL:
         rp_engine_serve_signal(engine);
@@ -235,99 +241,49 @@ static void serve_event(struct rp_engine *engine, const struct epoll_event *even
         rp_engine_accept(engine);
         break;
     case RP_WATCH_SAVER:
-        drain(engine->saver.done_fd);
+        drain(engine->saving.saver.done_fd);
         rp_engine_continue_save(engine);
         break;
     case RP_WATCH_LIFELINE:
         serve_lifeline(engine);
         break;
     case RP_WATCH_PLANNER:
-        drain(engine->planner.done_fd);
-        rp_far_planner_continue(&engine->planner);
-        rp_engine_retry_placing(engine);
+        drain(engine->stream.planner.done_fd);
+        rp_far_planner_continue(&engine->stream.planner);
+        rp_engine_retry_deferred(engine);
         break;
     case RP_WATCH_CONNECTION:
-        if (engine->connections[index].fd >= 0)
-            rp_engine_serve_connection(engine, &engine->connections[index]);
+        if (engine->peers.connections[index].fd >= 0)
+            rp_engine_serve_connection(engine, &engine->peers.connections[index]);
         break;
     case RP_WATCH_PACKER:
-        if (engine->flow_running)
+        if (rp_delivery_runs(&engine->delivery))
             replace_packer(engine, index);
         break;
-    }
-}
-
-/* Trainers that wait at the old socket are taken in first: it is closed. */
-static void look_after_names(struct rp_engine *engine)
-{
-    struct rp_listener *listener = &engine->listener;
-    if (rp_listener_check(listener, rp_now_ns()))
-        return;
-    struct rp_error error;
-    bool had_names = listener->fd >= 0;
-    rp_engine_accept(engine);
-    if (rp_listener_renew(listener, &error) == 0) {
-        (void)rp_engine_watch(engine, listener->fd, RP_WATCH_LISTENER, 0);
-        rp_log(RP_LOG_WARNING, "the socket of run %s had been removed; there is a new one in %s",
-               listener->run, listener->path);
-    } else if (had_names) { /* said once, tried again every second */
-        rp_log(RP_LOG_WARNING,
-               "the socket of run %s was removed, and nobody can attach: %s; trying again",
-               listener->run, error.message);
     }
 }
 
 static void poll_events(struct rp_engine *engine, int timeout_ms)
 {
     struct epoll_event events[EVENTS_MAX];
-    int count = epoll_wait(engine->epoll_fd, events, EVENTS_MAX, timeout_ms);
-    if (engine->flow_running)
-        rp_flow_unpark(engine->flow);
+    int count = epoll_wait(engine->loop.epoll_fd, events, EVENTS_MAX, timeout_ms);
+    if (rp_delivery_runs(&engine->delivery))
+        rp_flow_unpark(engine->delivery.flow);
     for (int i = 0; i < count; i++)
         serve_event(engine, &events[i]);
-    if (engine->accept_deferred)
+    if (engine->peers.accept_deferred)
         rp_engine_accept(engine);
-    look_after_names(engine);
-    rp_engine_note_pace(engine);
-    rp_engine_note_reading(engine);
-}
-
-/* A checkpoint every so many steps, counted in what trainers consumed. */
-static void save_when_due(struct rp_engine *engine)
-{
-    rp_engine_want_due_save(engine);
-    if (engine->save_wanted && rp_engine_begin_save(engine))
-        engine->save_wanted = false;
-}
-
-/* Are there batches for a consumer that is yet to attach? */
-static bool is_to_come(const struct rp_seat *seat)
-{
-    bool has_none = seat->seat_state == RP_SEAT_VACANT ||
-                    seat->seat_state == RP_SEAT_ABSENT_UNKNOWN;
-    return has_none && rp_seat_position(seat) < seat->ring->tail &&
-           !rp_ring_may_be_read(seat->ring, seat->replica);
-}
-
-/* A stream that failed in reading ahead has published batches before that. Consumers that are yet
- * to attach may still fetch them, from memory that nobody reads; those that are attached have them
- * mapped, and need no engine for it. */
-static bool is_awaited(const struct rp_engine *engine)
-{
-    if (rp_now_ns() - engine->failed_ns >= FAILED_WAIT_NS)
-        return false;
-    RP_ASSERT(engine->phase == RP_ENGINE_FAILED);
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        if (is_to_come(&engine->seats[s]))
-            return true;
-    return false;
+    rp_engine_look_after_names(engine);
+    rp_engine_sample_rates(engine);
+    rp_engine_note_read_mode(engine);
 }
 
 /* Micro-batches of the last step may be padding alone: the mean of a loss over no label is 0/0. */
 static void tell_padding(const struct rp_engine *engine)
 {
-    uint64_t after = engine->base_row + rp_engine_lowest_tail(engine) * engine->batch_rows;
-    uint64_t end = rp_plan_row(engine->plan);
+    const struct rp_delivery *delivery = &engine->delivery;
+    uint64_t after = rp_delivery_row(delivery, rp_delivery_lowest_tail(delivery));
+    uint64_t end = rp_plan_row(engine->stream.plan);
     uint64_t batches = after > end ? (after - end) / engine->config->batch_size : 0;
     if (batches > 0)
         rp_log(RP_LOG_WARNING,
@@ -337,67 +293,76 @@ static void tell_padding(const struct rp_engine *engine)
                batches);
 }
 
-static void run_step(struct rp_engine *engine, uint32_t *idle)
+/* RP_FLOW_WORKED if there may be more to deliver at once. */
+static int deliver(struct rp_engine *engine)
 {
-    RP_ASSERT(engine->phase != RP_ENGINE_FAILED || engine->exit_code < 0);
-    int step = engine->flow_running && engine->exit_code == 0
-                   ? rp_flow_deliver(engine->flow, engine->error)
-                   : RP_FLOW_IDLE;
+    struct rp_delivery *delivery = &engine->delivery;
+    if (!rp_delivery_runs(delivery) || rp_life_has_failed(&engine->life))
+        return RP_FLOW_IDLE;
+    int step = rp_flow_deliver(delivery->flow, engine->life.error);
     if (step == RP_FLOW_RESTART)
-        step = rp_engine_restart_flow(engine, engine->error);
+        step = rp_engine_restart_flow(engine, engine->life.error);
     if (step < 0)
         rp_engine_fail(engine, step);
-    if (step == RP_FLOW_ENDED && !engine->flow_ended)
+    if (step == RP_FLOW_ENDED && delivery->state != RP_DELIVERY_ENDED) {
         tell_padding(engine);
-    engine->flow_ended = engine->flow_ended || step == RP_FLOW_ENDED;
-    save_when_due(engine);
-    if (step == RP_FLOW_WORKED) {
-        *idle = 0;
-        return;
+        delivery->state = RP_DELIVERY_ENDED;
     }
-    /* packer threads deliver while this one sleeps; processes need it */
+    return step;
+}
+
+/* Packer threads deliver while this one sleeps; processes need it to spin for a while. */
+static void wait_for_events(struct rp_engine *engine, uint32_t *idle)
+{
     if (engine->config->packer_processes && rp_spin(idle, RP_SPIN_NS))
         return;
     *idle = 0;
-    bool has_failed = engine->exit_code != 0; /* then there is always something to deliver */
-    bool parked = !engine->flow_running || rp_flow_park(engine->flow) || has_failed;
+    /* after a failure there is always something to deliver */
+    bool parked = !rp_delivery_runs(&engine->delivery) || rp_flow_park(engine->delivery.flow) ||
+                  rp_life_has_failed(&engine->life);
     poll_events(engine, parked ? PARK_MS : 0);
-    if (engine->phase == RP_ENGINE_RUNNING)
-        rp_engine_skip_absent(engine);
+    if (rp_life_is_running(&engine->life))
+        rp_delivery_skip_absent(&engine->delivery);
 }
 
 /* The stages that met a lost file have ended, so no token of that file is delivered. */
 static void fail_when_changed(struct rp_engine *engine)
 {
-    int code = engine->exit_code ? 0 : rp_mapped_lost(engine->error);
+    int code = rp_life_has_failed(&engine->life) ? 0 : rp_mapped_lost(engine->life.error);
     if (code == 0)
-        code = rp_engine_follow_look(engine);
+        code = rp_engine_follow_revalidation(engine);
     if (code < 0)
         rp_engine_fail(engine, code);
+}
+
+static void stop_rings(struct rp_delivery *delivery)
+{
+    for (uint32_t r = 0; r < delivery->ring_count; r++) {
+        struct rp_ring *ring = &delivery->rings[r];
+        if (ring->status == RP_RING_RUNNING && ring->data.data)
+            rp_ring_set_status(ring, RP_RING_STOPPED, ring->tail, NULL);
+    }
 }
 
 static void run(void *argument)
 {
     struct rp_engine *engine = argument;
     uint32_t idle = 0;
-    for (uint32_t steps = 0; engine->phase != RP_ENGINE_DONE; steps++) {
+    for (uint32_t steps = 0; !rp_life_is_done(&engine->life); steps++) {
         if (steps % STEPS_PER_POLL == 0)
             poll_events(engine, 0);
         fail_when_changed(engine);
-        run_step(engine, &idle);
-        if (engine->placing_count && engine->phase != RP_ENGINE_RUNNING)
-            rp_engine_retry_placing(engine);
-        if (engine->phase == RP_ENGINE_RUNNING)
-            rp_engine_stop_when_delivered(engine);
-        if (engine->phase == RP_ENGINE_FAILED && !is_awaited(engine))
-            rp_engine_begin_stop(engine, RP_ENDING_FAILURE);
-        if (engine->phase == RP_ENGINE_STOPPING && !engine->save_wanted &&
-            engine->saver.state == RP_SAVER_IDLE && engine->look != RP_LOOK_ASKED)
-            engine->phase = RP_ENGINE_DONE;
+        int step = deliver(engine);
+        rp_engine_save_when_due(engine);
+        if (step == RP_FLOW_WORKED)
+            idle = 0;
+        else
+            wait_for_events(engine, &idle);
+        if (engine->peers.deferred_count && !rp_life_is_running(&engine->life))
+            rp_engine_retry_deferred(engine);
+        rp_engine_follow_life(engine);
     }
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        if (engine->rings[r].status == RP_RING_RUNNING && engine->rings[r].data.data)
-            rp_ring_set_status(&engine->rings[r], RP_RING_STOPPED, engine->rings[r].tail, NULL);
+    stop_rings(&engine->delivery);
 }
 
 static void say_ready(const struct rp_engine *engine)
@@ -406,7 +371,7 @@ static void say_ready(const struct rp_engine *engine)
     rp_log_event(RP_EVENT_serving,
                  "serving run %s: ranks %u to %u of %u, rows of %u tokens, from row %" PRIu64,
                  c->run, c->rank_first, c->rank_first + c->rank_count - 1, c->dp_world_size,
-                 c->seq_len, engine->start_row);
+                 c->seq_len, engine->stream.start_row);
     if (engine->options->ready_fd >= 0) {
         ssize_t written = write(engine->options->ready_fd, "ready\n", 6);
         (void)written; /* the process that waits for it may be dead */
@@ -417,36 +382,31 @@ static void say_ready(const struct rp_engine *engine)
         rp_notify_ready();
 }
 
-/* What checkpoints keep of the config, without the rights that its URLs carry. */
-static int keep_config_text(struct rp_engine *engine, struct rp_error *error)
-{
-    engine->config_text = rp_config_kept_text(engine->config);
-    if (!engine->config_text)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory at start");
-    return 0;
-}
-
 int rp_engine_run(const struct rp_engine_options *options, struct rp_error *error)
 {
     struct rp_error local;
+    const struct rp_config *config = options->config;
     struct rp_engine engine = {.options = options,
-                               .config = options->config,
-                               .error = error ? error : &local,
-                               .epoll_fd = -1,
-                               .wake_fd = -1,
-                               .signal_fd = -1,
-                               .saver.done_fd = -1,
-                               .planner.done_fd = -1,
-                               .listener = RP_LISTENER_CLOSED,
-                               .started_ns = rp_now_ns()};
+                               .config = config,
+                               .life.error = error ? error : &local,
+                               .loop.epoll_fd = -1,
+                               .loop.wake_fd = -1,
+                               .loop.signal_fd = -1,
+                               .saving = {.config = config, .saver.done_fd = -1},
+                               .stream = {.config = config,
+                                          .accepts_weights = options->accept_weights,
+                                          .planner.done_fd = -1},
+                               .delivery.config = config,
+                               .peers.listener = RP_LISTENER_CLOSED,
+                               .watching.started_ns = rp_now_ns()};
     rp_log_set_format(engine.config->log_format);
-    int code = keep_config_text(&engine, engine.error);
-    if (code >= 0)
-        code = open_engine(&engine, engine.error);
+    int code = open_engine(&engine, engine.life.error);
     rp_stop_when(NULL); /* from here on a signal ends it in good order */
-    engine.exit_code = code < 0 ? code : 0;
-    if (code >= 0) {
-        rp_engine_journal_finish_start(&engine);
+    if (code < 0) {
+        rp_life_fail(&engine.life, code);
+    } else {
+        rp_life_transition(&engine.life, RP_LIFE_SERVE);
+        rp_saving_journal_finish_start(&engine.saving);
         say_ready(&engine);
         /* a lost file ends the first run; the second reports it and saves, or is ended by it too */
         if (!rp_mapped_guard(run, &engine) && !rp_mapped_guard(run, &engine))
@@ -454,8 +414,8 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
         rp_engine_stat_end(&engine);
     }
     rp_engine_journal_close(&engine);
-    if (engine.signalled)
-        rp_engine_let_signals_end_us(&engine);
+    if (engine.loop.is_signalled)
+        rp_loop_let_signals_end_us(&engine.loop);
     rp_engine_close(&engine);
-    return engine.exit_code;
+    return engine.life.code;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stat.c — what `ringpack stat` shows: one JSON object with stable keys, units in names. The keys
  * are explained, one by one, in tools/python/docs/stat-keys.md, which a test compares with them. */
+#include <ctype.h>
 #include <jansson.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,11 +9,11 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "server/caching.h"
+#include "server/cause.h"
+#include "server/rate_samples.h"
+#include "server/read_mode.h"
 #include "server/seats.h"
-#include "server/reading.h"
-#include "server/speed.h"
 #include "server/stat.h"
-#include "server/stat_parts.h"
 #include "stream.h"
 
 /* Field and value; those of single sources are left to `ringpack checkpoint show`. */
@@ -31,11 +32,11 @@ static json_t *contract_array(const struct rp_contract *contract)
 }
 
 /* How much of a source is compared with no hash as it is read. */
-static json_t *source_object(const struct rp_engine *engine, uint32_t number)
+static json_t *source_object(const struct rp_stream *stream, uint32_t number)
 {
-    const struct rp_source *source = rp_corpus_source(engine->corpus, number);
+    const struct rp_source *source = rp_corpus_source(stream->corpus, number);
     struct rp_source_part whole = rp_source_whole(source);
-    struct rp_source_part found = rp_stream_unverified(engine->config, engine->corpus, number);
+    struct rp_source_part found = rp_stream_unverified(stream->config, stream->corpus, number);
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "source", rp_source_name(source),
                      "shards", (json_int_t)whole.shards, "no_hashes", (json_int_t)found.shards,
                      "tokens", (json_int_t)whole.tokens, "unverified", (json_int_t)found.tokens,
@@ -43,12 +44,12 @@ static json_t *source_object(const struct rp_engine *engine, uint32_t number)
 }
 
 /* What masks left of the sources that have one, of what was planned since the start. */
-static json_t *masks_array(const struct rp_engine *engine)
+static json_t *masks_array(const struct rp_stream *stream)
 {
     json_t *array = json_array();
-    for (uint32_t s = 0; s < engine->config->source_count; s++) {
-        const struct rp_source *source = rp_corpus_source(engine->corpus, s);
-        const struct rp_mask_counts *counts = &engine->mask_counts[s];
+    for (uint32_t s = 0; s < stream->config->source_count; s++) {
+        const struct rp_source *source = rp_corpus_source(stream->corpus, s);
+        const struct rp_mask_counts *counts = &stream->mask_counts[s];
         if (rp_source_has_mask(source))
             json_array_append_new(
                 array, json_pack("{s:s, s:I, s:I, s:I, s:I}", "source", rp_source_name(source),
@@ -61,18 +62,17 @@ static json_t *masks_array(const struct rp_engine *engine)
 }
 
 /* The share of the whole corpus, and what was taken from files since the start. */
-static void add_verification(json_t *object, const struct rp_engine *engine,
+static void add_verification(json_t *object, const struct rp_stream *stream,
                              const struct rp_flow_counts *counts)
 {
-    struct rp_unverified_share share = rp_stream_unverified_share(engine->config, engine->corpus);
+    struct rp_unverified_share share = rp_stream_unverified_share(stream->config, stream->corpus);
     json_t *sources = json_array();
-    for (uint32_t s = 0; s < engine->config->source_count; s++)
-        json_array_append_new(sources, source_object(engine, s));
-    json_object_set_new(object, "unverified_share", json_real(share.tokens));
-    json_object_set_new(object, "unverified_byte_share", json_real(share.bytes));
-    json_object_set_new(object, "taken_bytes", json_integer((json_int_t)counts->taken_bytes));
-    json_object_set_new(object, "unverified_bytes",
-                        json_integer((json_int_t)counts->unverified_bytes));
+    for (uint32_t s = 0; s < stream->config->source_count; s++)
+        json_array_append_new(sources, source_object(stream, s));
+    rp_stat_set_real(object, "unverified_share", share.tokens);
+    rp_stat_set_real(object, "unverified_byte_share", share.bytes);
+    rp_stat_set_count(object, "taken_bytes", counts->taken_bytes);
+    rp_stat_set_count(object, "unverified_bytes", counts->unverified_bytes);
     json_object_set_new(object, "sources", sources);
 }
 
@@ -81,14 +81,14 @@ static json_t *run_object(const struct rp_engine *engine)
 {
     const struct rp_config *config = engine->config;
     char fingerprint[256], identity[RP_HASH_HEX_BYTES];
-    rp_corpus_fingerprint_text(engine->corpus, fingerprint, sizeof fingerprint);
+    rp_corpus_fingerprint_text(engine->stream.corpus, fingerprint, sizeof fingerprint);
     return json_pack("{s:s, s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "run",
                      config->run, "pid", (int)getpid(), "version", RP_VERSION, "stream",
-                     rp_hash128_hex(engine->identity, identity), "fingerprint", fingerprint,
+                     rp_hash128_hex(engine->stream.identity, identity), "fingerprint", fingerprint,
                      "world", (json_int_t)config->dp_world_size, "replicas",
                      (json_int_t)config->replicas, "batch_size", (json_int_t)config->batch_size,
                      "global_batch_size", (json_int_t)config->global_batch_size, "seq_len",
-                     (json_int_t)config->seq_len, "base_row", (json_int_t)engine->base_row,
+                     (json_int_t)config->seq_len, "base_row", (json_int_t)engine->delivery.base_row,
                      "drop_last", config->drop_last);
 }
 
@@ -96,43 +96,148 @@ static json_t *run_object(const struct rp_engine *engine)
 static json_t *counts_object(const struct rp_engine *engine, const struct rp_flow_counts *counts)
 {
     uint64_t capacity = counts->rows * engine->config->seq_len;
-    return json_pack("{s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b}", "batches",
-                     (json_int_t)counts->batches, "rows", (json_int_t)counts->rows, "tokens",
-                     (json_int_t)counts->tokens, "fill",
-                     capacity ? (double)counts->tokens / (double)capacity : 0.0, "reads",
-                     (json_int_t)counts->reads, "read_bytes", (json_int_t)counts->read_bytes,
-                     "short_reads", (json_int_t)counts->short_reads, "read_retries",
-                     (json_int_t)counts->read_retries, "packers",
-                     (json_int_t)engine->config->packers, "packers_replaced",
-                     (json_int_t)counts->packers_replaced, "reweighted", engine->is_reweighted,
-                     "ended", engine->flow_ended);
+    return json_pack(
+        "{s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b}", "batches",
+        (json_int_t)counts->batches, "rows", (json_int_t)counts->rows, "tokens",
+        (json_int_t)counts->tokens, "fill",
+        capacity ? (double)counts->tokens / (double)capacity : 0.0, "reads",
+        (json_int_t)counts->reads, "read_bytes", (json_int_t)counts->read_bytes, "short_reads",
+        (json_int_t)counts->short_reads, "read_retries", (json_int_t)counts->read_retries,
+        "packers", (json_int_t)engine->config->packers, "packers_replaced",
+        (json_int_t)counts->packers_replaced, "reweighted", engine->stream.is_reweighted, "ended",
+        engine->delivery.state == RP_DELIVERY_ENDED);
 }
+
+/* ---- seats ----------------------------------------------------------------------------------- */
+
+/* A consumer may write any time into its control page. */
+static uint64_t ns_since(uint64_t begin_ns)
+{
+    uint64_t now = rp_now_ns();
+    return begin_ns && begin_ns < now ? now - begin_ns : 0;
+}
+
+/* `holds`: others wait for room, because this seat's consumer has not released its batches, or has
+ * not attached. */
+static json_t *seat_object(const struct rp_engine *engine, const struct rp_seat *seat)
+{
+    const struct rp_ring *ring = seat->ring;
+    const struct rp_connection *connection = rp_seat_connection(&engine->peers, seat);
+    bool holds = rp_seat_fills_ring(seat) && rp_delivery_consumer_waits(&engine->delivery);
+    return json_pack("{s:I, s:I, s:b, s:i, s:o, s:I, s:I, s:I, s:b, s:b}", "rank",
+                     (json_int_t)ring->geometry.rank, "replica", (json_int_t)seat->replica,
+                     "attached", rp_seat_is_attached(seat), "pid", connection ? connection->pid : 0,
+                     "attach_batch",
+                     connection ? json_integer((json_int_t)connection->first_batch) : json_null(),
+                     "tail", (json_int_t)ring->tail, "release", (json_int_t)rp_seat_position(seat),
+                     "slots", (json_int_t)ring->geometry.slots, "quarantined",
+                     ring->quarantined >> seat->replica & 1, "holds", holds);
+}
+
+static json_t *state_word(const struct rp_seat *seat)
+{
+    char word[RP_SEAT_NAME_BYTES];
+    const char *name = rp_seat_state_name(seat->seat_state);
+    size_t i = 0;
+    for (; name[i] && i + 1 < sizeof word; i++)
+        word[i] = (char)tolower((unsigned char)name[i]);
+    word[i] = '\0';
+    return json_string(word);
+}
+
+static void add_waits(json_t *object, const struct rp_seat *seat)
+{
+    struct rp_waits waits = rp_seat_waits(seat);
+    json_t *histogram = json_array();
+    for (uint32_t i = 0; i < RP_WAIT_BUCKETS; i++)
+        json_array_append_new(histogram, json_integer((json_int_t)waits.counts[i]));
+    json_t *own = json_pack(
+        "{s:I, s:f, s:f, s:f, s:f, s:f, s:o}", "waits", (json_int_t)rp_waits_count(&waits),
+        "wait_seconds", rp_stat_seconds(waits.total_ns), "wait_p50_seconds",
+        rp_stat_seconds(rp_waits_percentile_ns(&waits, 50)), "wait_p99_seconds",
+        rp_stat_seconds(rp_waits_percentile_ns(&waits, 99)), "wait_max_seconds",
+        rp_stat_seconds(waits.longest_ns), "waiting_seconds",
+        rp_stat_seconds(ns_since(rp_seat_waits_since_ns(seat))), "wait_histogram", histogram);
+    (void)json_object_update(object, own);
+    json_decref(own);
+}
+
+static json_t *seconds_by_cause(const uint64_t ns[RP_CAUSES])
+{
+    json_t *seconds = json_object();
+    for (enum rp_cause cause = RP_CAUSE_NONE + 1; cause < RP_CAUSES; cause++)
+        json_object_set_new(seconds, rp_cause_name(cause), json_real(rp_stat_seconds(ns[cause])));
+    return seconds;
+}
+
+/* Why it waits now, and why it did. */
+static void add_causes(json_t *object, const struct rp_delivery *delivery,
+                       const struct rp_seat *seat)
+{
+    struct rp_seat_cause now = rp_seat_cause(delivery, seat);
+    json_object_set_new(object, "cause", json_string(rp_cause_name(now.cause)));
+    json_object_set_new(object, "cause_rank",
+                        now.holder ? json_integer(now.holder->ring->geometry.rank) : json_null());
+    json_object_set_new(object, "cause_replica",
+                        now.holder ? json_integer(now.holder->replica) : json_null());
+    json_object_set_new(object, "cause_seconds", seconds_by_cause(seat->cause_ns));
+}
+
+static json_t *ranks_array(const struct rp_engine *engine)
+{
+    json_t *array = json_array();
+    uint64_t furthest = rp_delivery_furthest(&engine->delivery);
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++) {
+        const struct rp_seat *seat = &engine->delivery.seats[s];
+        uint64_t behind = furthest - rp_seat_position(seat);
+        uint64_t behind_rows = behind * engine->config->batch_size;
+        json_t *object = seat_object(engine, seat);
+        json_object_set_new(object, "state", state_word(seat));
+        rp_stat_set_count(object, "behind_rows", behind_rows);
+        add_waits(object, seat);
+        add_causes(object, &engine->delivery, seat);
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+static void add_wait_history(json_t *object, const struct rp_watching *watching)
+{
+    const struct rp_wait_history *history = &watching->wait_history;
+    json_t *periods = json_array();
+    for (uint32_t i = 0; i < history->count; i++)
+        json_array_append_new(periods, seconds_by_cause(history->waited_ns[i]));
+    rp_stat_set_real(object, "wait_history_seconds", rp_stat_seconds(history->period_ns));
+    json_object_set_new(object, "wait_history", periods);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 char *rp_engine_stat(struct rp_engine *engine)
 {
     struct rp_flow_counts counts;
-    rp_engine_poll_rings(engine);
-    rp_flow_counts(engine->flow, &counts);
+    rp_delivery_poll_rings(&engine->delivery);
+    rp_flow_counts(engine->delivery.flow, &counts);
     json_t *object = run_object(engine);
     rp_stat_add_progress(object, engine);
     json_t *own = counts_object(engine, &counts);
     (void)json_object_update(object, own);
     json_decref(own);
-    rp_stat_add_reading(object, engine, &counts);
+    rp_stat_add_read_mode(object, engine, &counts);
     rp_stat_add_speed(object, engine, &counts);
-    rp_stat_add_phase(object, engine);
+    rp_stat_add_phase(object, &engine->life);
     rp_stat_add_saves(object, engine);
-    rp_stat_add_memory(object, engine);
+    rp_stat_add_memory(object, &engine->delivery);
     const struct rp_engine_observer *observer = engine->options->observer;
     if (observer)
         observer->asked(observer->context, object);
-    add_verification(object, engine, &counts);
-    rp_engine_add_cache(object, engine);
+    add_verification(object, &engine->stream, &counts);
+    rp_delivery_add_cache(object, &engine->delivery);
     rp_stat_add_ledger(object, engine);
-    json_object_set_new(object, "masks", masks_array(engine));
-    json_object_set_new(object, "ranks", rp_stat_ranks(engine));
-    rp_stat_add_wait_history(object, engine);
-    json_object_set_new(object, "contract", contract_array(&engine->contract));
+    json_object_set_new(object, "masks", masks_array(&engine->stream));
+    json_object_set_new(object, "ranks", ranks_array(engine));
+    add_wait_history(object, &engine->watching);
+    json_object_set_new(object, "contract", contract_array(&engine->stream.contract));
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return text;
@@ -144,7 +249,7 @@ void rp_engine_stat_end(const struct rp_engine *engine)
     json_t *object = observer ? json_object() : NULL;
     if (!observer)
         return;
-    rp_stat_add_phase(object, engine);
+    rp_stat_add_phase(object, &engine->life);
     rp_stat_add_saves(object, engine);
     observer->ended(observer->context, object);
     json_decref(object);

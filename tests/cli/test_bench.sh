@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ringpack bench: what it counts holds together, an interrupt loses nothing, mistakes are named.
+# ringpack bench: its counts are consistent, an interrupt loses no result, mistakes are named.
 source "${0%/*}/kit.sh"
 
 holds() { # holds EXPRESSION: of the report in `report`
@@ -51,6 +51,13 @@ do
 done
 grep -q 'cold' report.txt && fail "cold was not asked for: $(cat report.txt)"
 
+# the limits only
+"$ringpack" bench -c c.yaml --seconds 0.2 --limits --hot --json >report
+holds 'set(r["limits"]) == {"memcpy", "planning", "reading_hot"} and not r["hot"]'
+"$ringpack" bench -c c.yaml --seconds 0.2 --limits >report.txt
+grep -q 'reading, cold' report.txt || fail "no limit of the disk: $(cat report.txt)"
+! grep -q 'delivered' report.txt || fail "a run was measured: $(cat report.txt)"
+
 # one of each is said as one
 "$ringpack" bench -c c.yaml --seconds 0.2 --hot --batch-size 1 --dp-world-size 1 >report.txt
 for words in '1 row of 512 tokens, 1 of 1 rank here' 'the trainer waits'; do
@@ -58,7 +65,7 @@ for words in '1 row of 512 tokens, 1 of 1 rank here' 'the trainer waits'; do
 done
 grep -E ' 1 (rows|tokens|documents|ranks|cores)\b' report.txt && fail "a plural: $(cat report.txt)"
 
-# Ctrl-C: what was measured is said, nothing is left
+# Ctrl-C: the values so far are printed, no file is left
 "${as_in_a_terminal[@]}" "$ringpack" bench -c c.yaml --seconds 600 --hot --json >report &
 wait_for has_worked $! # on the first limit
 kill -INT $!
@@ -66,7 +73,7 @@ wait $! || fail "an interrupt is not a failure: status $?"
 holds 'r["interrupted"] and r["limits"]["memcpy"]["tokens_per_second"] > 0'
 nothing_left 'an interrupted bench'
 
-# what saves cost: the parts are of the whole, nothing is left where checkpoints would be
+# the cost of saves: the parts add up, and no file is left in the place of checkpoints
 "$ringpack" bench -c c.yaml --checkpoint --seconds 0.3 --step-ms 1 --checkpoint-dir deep/kept \
     --json >report
 holds 'not r["interrupted"] and r["saves"] >= 3 and r["bytes"] > 12288'
@@ -89,9 +96,9 @@ do
 done
 grep -v checkpoint_dir c.yaml >without.yaml
 refuses 'has no checkpoint_dir' "$ringpack" bench -c without.yaml --checkpoint
-refuses 'whole number up to' "$ringpack" bench -c c.yaml --checkpoint --step-ms x
-refuses '--step-ms goes with --checkpoint' "$ringpack" bench -c c.yaml --step-ms 5
-refuses '--hot and --cold do not go with' "$ringpack" bench -c c.yaml --checkpoint --cold
+refuses 'expected 0 … 60000, found `x`' "$ringpack" bench -c c.yaml --checkpoint --step-ms x
+refuses '--step-ms needs --checkpoint' "$ringpack" bench -c c.yaml --step-ms 5
+refuses '--hot, --cold and --limits exclude' "$ringpack" bench -c c.yaml --checkpoint --cold
 "${as_in_a_terminal[@]}" "$ringpack" bench -c c.yaml --checkpoint --seconds 600 >report.txt &
 wait_for compgen -G '.ringpack-bench-*/checkpoint-*2.rpc' >/dev/null
 kill -INT $!

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ringpack convert: what comes out, in which order, and that nothing is left when it fails.
+# ringpack convert: its output and the order in it, and no file after a failure.
 source "${0%/*}/kit.sh"
 
 convert() { "$ringpack" convert "$@"; }
 tree() { find . ! -name said | sort; }
-# refuses WORDS COMMAND...: and nothing is written
+# refuses WORDS COMMAND...: and no file is written
 refuses() {
     local before
     before=$(tree)
@@ -20,7 +20,7 @@ field() {
         "$python" -c "import json, sys; print(json.load(sys.stdin)[0]['$2'])"
 }
 
-# --- a directory: bytewise order, links not followed, what is no text skipped and counted
+# --- a directory: bytewise order, links not followed, files without text skipped and counted
 mkdir -p tree/b tree/Z
 printf 'two' >tree/b/x.txt
 printf 'one' >tree/Z/y.md
@@ -53,7 +53,7 @@ convert -q -o few --max-tokens 5 tree
 equals 2 "$(field few documents)"
 refuses 'no document|1 binary|4 too small' convert -o x --min-bytes 4 --glob 'b*' --glob '?*' tree/
 
-# --- long text: documents end at line ends, characters stay whole, and nothing is lost
+# --- long text: documents end at line ends, characters stay whole, and no byte is lost
 for i in $(seq 200); do printf 'line %s of the text, with an é in it\n' "$i"; done >long.txt
 convert -q --no-append-eos --split-bytes 500 -o long long.txt
 equals "$(tokens long.txt u1)" "$(tokens long.bin u2)"
@@ -84,7 +84,7 @@ for line in '{"text": 5}' '{"tokens": [1, -1]}' '{"tokens": [1.5]}' '{"tokens": 
     refuses 'bad.jsonl:2|same command' convert -o x --eos 9 bad.jsonl
 done
 
-# --- .json is JSON Lines, compressed or not, and never text unless that is asked for
+# --- .json is JSON Lines, compressed or not, and text only on request
 mkdir lines values
 printf '{"text": "hi"}\n{"text": "yo"}\n' | tee lines/a.json | gzip -n >lines/b.json.gz
 convert -q -o lines-out lines
@@ -97,10 +97,19 @@ done
 convert -q -o values-out --as text values
 equals "$(tokens values/a.json u1) 256 $(tokens values/a.json u1) 256" "$(tokens values-out.bin u2)"
 
-# --- what cannot be read
+# --- unreadable input
 head -c 20000 /dev/urandom | base64 | gzip >whole.gz
 head -c 9000 whole.gz >cut.gz
-refuses 'cut.gz' convert -o x cut.gz
+refuses 'cut.gz|byte 9000|cut short|gzip -t' convert -o x cut.gz
+# archives that follow each other are one text, and zeros are padding; all else may be a damaged one
+{ printf 'one' | gzip -n && printf 'two' | gzip -n && head -c 700 /dev/zero; } >several.gz
+convert -q -o several several.gz
+equals '111 110 101 116 119 111 256' "$(tokens several.bin u2)"
+{ printf '{"text": "hi"}\n' | gzip -n && printf '{"text": "yo"}\n'; } >more.jsonl.gz
+at=$(printf '{"text": "hi"}\n' | gzip -n | wc -c)
+refuses "more.jsonl.gz|byte $at|something else|gzip -t" convert -o x more.jsonl.gz
+cp more.jsonl.gz more.txt.gz
+refuses "more.txt.gz|byte $at|something else|gzip -t" convert -o x more.txt.gz
 refuses 'tree/binary|NUL' convert -o x tree/binary
 refuses 'tree/latin|UTF-8' convert -o x tree/latin
 refuses 'tree/fifo|a FIFO' timeout 600 "$ringpack" convert -o x tree/fifo

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ringpack serve, attach and stat: what they refuse, what they warn of, and what a failure leaves.
+# ringpack serve, read and stat: their refusals and warnings, and the files after a failure.
 source "${0%/*}/kit.sh"
 
 engine=
@@ -22,13 +22,13 @@ refuses '--lifeline 0: the end of this file cannot be waited for|one end of a pi
     timeout 600 "$ringpack" serve -c c.yaml --lifeline 0 </dev/null
 refuses '/proc/none: cannot create the directory' \
     timeout 600 "$ringpack" serve -c c.yaml --run-dir /proc/none
-# A directory that takes no files is named, and nothing is to be removed from it.
+# A directory that takes no files is named, without advice to remove a file.
 for place in /proc/1 /sys/kernel; do
     refuses "run directory $place: cannot create cli.lock: |--run-dir" \
         timeout 600 "$ringpack" serve -c c.yaml --run-dir $place
     ! grep -qE 'come and go|remove it' said || fail "$place: $(cat said)"
 done
-# So many rings cannot be made, which is found out before the first one.
+# Too many rings are refused before the first one is made.
 refuses 'open files|for 1000000 ranks (dp_world_size 1000000)|found 1024|ranks: 0-7|ulimit -n' \
     bash -c 'ulimit -n 1024; exec timeout 600 "$@"' - "$ringpack" serve -c c.yaml \
     --dp-world-size 1000000
@@ -55,7 +55,7 @@ serve
 stat = json.load(sys.stdin)
 print(stat["io"], stat["reads"])')" = 'mapped 0' ] || fail "stat does not say that files are mapped"
 
-# The number of packers that is chosen is told with its reason; one that is given holds.
+# The chosen number of packers is logged with its reason; a given one holds.
 packers() { "$ringpack" stat cli --run-dir run | "$python" -c 'import json, sys
 print(json.load(sys.stdin)["packers"])'; }
 grep -qE "packers: $(packers), chosen for [0-9]+ CPUs? shared with 1 trainer$" serve.log ||
@@ -74,7 +74,7 @@ grep -q 'warning: sections: profile hf adds position_ids,cu_seqlens to the list'
 stop
 serve
 
-# A library of another version has a request of another size, and is told why it is refused.
+# A library of another version has a request of another size, and is refused with the reason.
 "$python" - <<'PYTHON'
 import socket, struct
 peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -84,31 +84,31 @@ reply = peer.recv(65536)
 assert b"shared-memory version: the engine has" in reply and b"the trainer 1" in reply, reply
 PYTHON
 
-# An empty file is no state token, and to the library it would be none at all. What is no state
-# token is refused by the name of its file, before an engine is looked for or started.
+# An empty file is no state token, and to the library it would be none at all. A file without a
+# state token is refused by name, before an engine is looked for or started.
 status 2 'empty: expected a state token, found an empty file' \
-    "$ringpack" attach cli --run-dir run --state empty
+    "$ringpack" read cli --run-dir run --state empty
 # So is a file that no state could be saved to, before the first batch is taken.
 mkdir folder
 status 2 '--save-state|no/such/dir|check the path' \
-    "$ringpack" attach cli --run-dir run --batches 1 --save-state no/such/dir/token
+    "$ringpack" read cli --run-dir run --batches 1 --save-state no/such/dir/token
 status 2 '--save-state folder: expected a file|give the path of a file' \
-    "$ringpack" attach cli --run-dir run --batches 1 --save-state folder
+    "$ringpack" read cli --run-dir run --batches 1 --save-state folder
 status 2 '--save-state|File name too long|give a shorter path' \
-    "$ringpack" attach cli --run-dir run --batches 1 --save-state "$(printf 'x%.0s' $(seq 300))"
+    "$ringpack" read cli --run-dir run --batches 1 --save-state "$(printf 'x%.0s' $(seq 300))"
 [ "$("$ringpack" stat cli --run-dir run | "$python" -c 'import json, sys
 print(json.load(sys.stdin)["next_row"])')" = 0 ] || fail "a batch was taken"
 seq 100 >words
-for command in 'attach cli --run-dir run' 'serve -c c.yaml'; do
+for command in 'read cli --run-dir run' 'serve -c c.yaml'; do
     status 2 'words: state token: these bytes are not a state token' \
         timeout 600 "$ringpack" $command --state words
 done
 
 # A row that could not be noted is not taken: the next trainer gets it.
-"$ringpack" attach cli --run-dir run --batches 2 >/dev/null
+"$ringpack" read cli --run-dir run --batches 2 >/dev/null
 status 2 '/dev/full: No space left|make room' \
-    "$ringpack" attach cli --run-dir run --batches 1 --rows-log /dev/full
-"$ringpack" attach cli --run-dir run --batches 1 --rows-log rows >/dev/null
+    "$ringpack" read cli --run-dir run --batches 1 --rows-log /dev/full
+"$ringpack" read cli --run-dir run --batches 1 --rows-log rows >/dev/null
 equals 2 "$(cut -d ' ' -f 1 rows)"
 stop
 
@@ -123,43 +123,43 @@ serve --sources a,b --num-epochs endless --dp-world-size 2 --io auto
 "$ringpack" stat cli --run-dir run >said
 ! grep -qE "holds 0 MB|corpus' 0 MB" said || fail "$(grep io_reason said)"
 
-# Without the other rank nothing comes; the command that it says shows why, wherever the socket is.
-"$ringpack" attach cli --run-dir run --batches 1000000 >attach.log 2>&1 &
+# Without the other rank no batch comes; the printed command shows why, wherever the socket is.
+"$ringpack" read cli --run-dir run --batches 1000000 >read.log 2>&1 &
 trainer=$!
-"$ringpack" attach cli --run-dir run --rank 1 --batches 1 >/dev/null
-wait_for grep -q 'no batch for' attach.log
-eval "$(sed -n 's/^.*`ringpack \(stat [^`]*\)`.*$/"$ringpack" \1/p' attach.log)" >said ||
-    fail "what attach says to type: $(cat attach.log)"
+"$ringpack" read cli --run-dir run --rank 1 --batches 1 >/dev/null
+wait_for grep -q 'no batch for' read.log
+eval "$(sed -n 's/^.*`ringpack \(stat [^`]*\)`.*$/"$ringpack" \1/p' read.log)" >said ||
+    fail "what read says to type: $(cat read.log)"
 grep -q '"holds"' said || fail "stat: $(cat said)"
 kill "$trainer"
-wait "$trainer" || fail "attach, interrupted, ended with status $?: $(cat attach.log)"
+wait "$trainer" || fail "read, interrupted, ended with status $?: $(cat read.log)"
 stop
 
-# A wait for an engine is told, and ends at a signal: else it would go on for an hour.
+# A wait for an engine is reported, and ends at a signal: else it would last an hour.
 for signal in INT TERM; do
-    "${as_in_a_terminal[@]}" "$ringpack" attach nobody --run-dir run --timeout 3600 \
-        >attach.log 2>&1 &
+    "${as_in_a_terminal[@]}" "$ringpack" read nobody --run-dir run --timeout 3600 \
+        >read.log 2>&1 &
     trainer=$!
-    wait_for grep -q 'not attached to run `nobody` for 5 s.*ringpack ps' attach.log
+    wait_for grep -q 'not attached to run `nobody` for 5 s.*ringpack ps' read.log
     kill -$signal "$trainer"
     status=0
     wait "$trainer" || status=$?
     equals "$((128 + $(kill -l $signal)))" "$status"
 done
 
-# An engine that cannot save at its end does not end well, and its journal says what it saved.
+# An engine that cannot save at its end does not end well, and its journal has its last save.
 serve --checkpoint-dir ckpt --checkpoint-steps 2
-"$ringpack" attach cli --run-dir run --batches 2 >/dev/null
+"$ringpack" read cli --run-dir run --batches 2 >/dev/null
 wait_for grep -q 'saved ckpt/' serve.log
-"$ringpack" attach cli --run-dir run --batches 1 >/dev/null
+"$ringpack" read cli --run-dir run --batches 1 >/dev/null
 rm ckpt/.lock
 : >ckpt/.lock
 kill "$engine"
 ! wait "$engine" || fail "an engine without its last checkpoint ended well: $(cat serve.log)"
 grep -q 'checkpoint not saved.*another ringpack writes here now' serve.log ||
     fail "a lock that was replaced: $(cat serve.log)"
-"$ringpack" audit --log ckpt >said || :
+"$ringpack" journal ckpt >said || :
 words='stopped (signal) at row 3; not saved: .*another ringpack writes here now'
 grep -q "$words; newest checkpoint checkpoint-[0-9]*[^ ]*, row 2\$" said ||
     fail "a stop whose save failed: $(cat said)"
-echo "serve, attach and stat: as expected"
+echo "serve, read and stat: as expected"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Digests that trainers write while they train: they are those of the oracle, add up over any
-number of ranks, kills and rollbacks, and `ringpack audit` names the first rows that differ."""
+"""Digests that trainers write while they train: they equal the oracle's, add up over any number of
+ranks, kills and rollbacks, and `ringpack audit` names the first rows that differ."""
 
 import hashlib
 import json
@@ -24,6 +24,13 @@ def audit(program, *words, status=0):
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == status, (words, done.stdout, done.stderr)
     return json.loads(done.stdout) if done.stdout else done.stderr
+
+
+def journal(program, *words):
+    """How `ringpack journal` refuses."""
+    done = subprocess.run([program, "journal", *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == 2, (words, done.stdout, done.stderr)
+    return done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +152,7 @@ def test_other_plans_and_positions(program, stream, runs, tmp_path):
 
 
 def cut_out(logs, to, *entries):
-    """A copy of the file of one rank without some of its digests, of which the first is 0."""
+    """A copy of the file of one rank without some of its digests; the first is 0."""
     to.mkdir()
     (path,) = logs.iterdir()
     lines = path.read_text().splitlines(keepends=True)
@@ -156,7 +163,7 @@ def cut_out(logs, to, *entries):
 
 
 def test_only_an_interval_whose_rows_before_are_equal_is_the_first(program, stream, runs, tmp_path):
-    """With another seed every row differs, so no interval but that of row 0 may be named."""
+    """With another seed every row differs, so no interval but the one of row 0 may be named."""
     keys = {"batch_size": 4, "global_batch_size": STEP}
     other = {**stream.config(), "seed": stream.config()["seed"] + 1}
     assert stream.rows[0] != Stream(Corpus(tmp_path, SOURCES, SEED), {
@@ -175,7 +182,7 @@ def test_only_an_interval_whose_rows_before_are_equal_is_the_first(program, stre
     every = EVERY * STEP
     assert place(runs / "of4", token) == (None, 32)
     assert place(runs / "of4", token, "-c", tmp_path / "other.yaml") == (0, every)
-    # a config that does not plan the rows of the token says nothing about them
+    # a config that does not plan the rows of the token proves nothing about them
     assert place(runs / "of4", token, "-c", tmp_path / "one.yaml") == (None, 32)
     text = subprocess.run([program, "audit", runs / "of4", token], capture_output=True, text=True)
     assert "different: some rows before row 32 are other documents\n" in text.stdout
@@ -207,12 +214,12 @@ def test_files_that_lack_something(program, runs, tmp_path):
     path.unlink()
     error = audit(program, runs / "of1", tmp_path / "torn", status=3)
     assert "no rows of which every rank has a digest" in error
-    error = audit(program, "--log", tmp_path / "torn", status=2)
+    error = journal(program, tmp_path / "torn")
     assert "found a folder of digests" in error and "give one of its files" in error
     for words in ("--row", 16), ("--step", 2), ("-c", tmp_path / "none.yaml"):
         assert "leave it out" in audit(program, runs / "of1", runs / "of4", *words, status=2)
-        refusal = "give one of them" if words[0] == "-c" else "do not go with --log"
-        assert refusal in audit(program, "--log", path, *words, status=2)
+        refusal = "give one of them" if words[0] == "-c" else "unrecognized option"
+        assert refusal in journal(program, path, *words)
     (tmp_path / "file").write_text("")
     for arguments in ({"digest_log": tmp_path / "file"}, {"digest_log": "x", "digest_steps": 0}):
         with pytest.raises((OSError, ValueError, ringpack.RingpackError)):
@@ -224,7 +231,7 @@ def test_control_characters_do_not_reach_the_terminal(program, runs, tmp_path):
     head %= ("0" * 64, r"a\u009b31m\u0085\u001b\u007f\u00e9")
     log = tmp_path / "log"
     log.write_text(f'{head},"hash":"{hashlib.sha256(head.encode()).hexdigest()}"}}\n')
-    said = subprocess.run([program, "audit", "--log", log], capture_output=True, check=True).stdout
+    said = subprocess.run([program, "journal", log], capture_output=True, check=True).stdout
     assert "a??31m????é\n".encode() in said
     shutil.copytree(runs / "of1", tmp_path / "\x9b31m")
     (tmp_path / "\x9b31m" / "rank-9.jsonl").write_text("no chain\n")
@@ -247,7 +254,7 @@ def test_a_log_that_cannot_be_written_stops_nobody(program, stream, tmp_path):
 def test_a_batch_that_is_left_out_is_found(program, broken, stream, runs, tmp_path, monkeypatch):
     keys = {"batch_size": 4, "global_batch_size": STEP}
     engine = Engine(program, tmp_path, {**stream.config(), **keys})
-    command = ["attach", "e2e", "--run-dir", tmp_path, "--digest-steps", str(EVERY), "--batches"]
+    command = ["read", "e2e", "--run-dir", tmp_path, "--digest-steps", str(EVERY), "--batches"]
     try:
         for tool, name in (program, "whole"), (broken, "less"):
             log = tmp_path / f"{name}.jsonl"

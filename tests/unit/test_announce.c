@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a trainer that sleeps is woken for what was published: for half of a ring at once, after a
- * while, and always before a packer waits. The time is the test's (tests/CMakeLists.txt). */
+/* The moment of waking a sleeping trainer for published batches: for half of a ring at once, after
+ * a while, and always before a packer waits. The time is the test's (tests/CMakeLists.txt). */
 #include "deliver_bench.h"
 
 #include "flow/pack.h"
@@ -42,7 +42,7 @@ void __wrap_rp_event_sleep(struct rp_event *event, uint32_t ticket, uint64_t tim
     stage.sleeps_in = NULL;
 }
 
-/* Nobody has the turn, a batch was published just now, and the trainers sleep. */
+/* The turn is free, a batch was published just now, and the trainers sleep. */
 static void announcing_open(struct bench *bench)
 {
     bench_open(bench);
@@ -60,7 +60,7 @@ static void pack_one(struct bench *bench)
 {
     add_ticket(bench, bench->next_ticket, true);
     hand_over(bench);
-    rp_deliver_as_packer(&bench->deliver);
+    rp_deliver_as_packer(&bench->deliver, RP_TURN_PACKED);
 }
 
 static void one_wake_up_serves_half_of_a_ring(void **state)
@@ -81,10 +81,10 @@ static void one_wake_up_serves_half_of_a_ring(void **state)
 static void assert_announced_after(struct bench *bench, uint64_t ns)
 {
     stage.ns += ns - 1;
-    rp_deliver_as_packer(&bench->deliver);
+    rp_deliver_as_packer(&bench->deliver, RP_TURN_PACKED);
     assert_int_equal(stage.wakes, 0);
     stage.ns++;
-    rp_deliver_as_packer(&bench->deliver);
+    rp_deliver_as_packer(&bench->deliver, RP_TURN_PACKED);
     assert_int_equal(stage.wakes, RINGS);
 }
 
@@ -95,7 +95,7 @@ static void a_batch_is_announced_after_a_while(void **state)
     announcing_open(&bench);
     pack_one(&bench);
     assert_announced_after(&bench, RP_ANNOUNCE_NS);
-    rp_deliver_as_packer(&bench.deliver);
+    rp_deliver_as_packer(&bench.deliver, RP_TURN_PACKED);
     assert_int_equal(stage.wakes, RINGS);
     bench_close(&bench);
 }
@@ -142,12 +142,13 @@ static void who_does_not_sleep_is_not_woken(void **state)
     for (unsigned i = 0; i < SLOTS; i++)
         pack_one(&bench);
     stage.ns += RP_ANNOUNCE_NS;
-    rp_deliver_before_wait(&bench.deliver);
+    rp_deliver_as_packer(&bench.deliver, RP_TURN_WAITS);
     assert_int_equal(stage.wakes, 0);
     bench_close(&bench);
 }
 
-/* What the engine publishes, and what packers have published when it takes the turn. */
+/* Batches that the engine publishes, and batches that packers have published when it takes the
+ * turn. */
 static void the_engine_announces_all(void **state)
 {
     (void)state;
@@ -164,7 +165,7 @@ static void the_engine_announces_all(void **state)
     bench_close(&bench);
 }
 
-/* The packer has packed one batch, and nothing more is read; or there is no room for another. */
+/* The packer has packed one batch, and no more is read; or there is no room for another. */
 static void a_packer_that_waits_announces_first(void **state)
 {
     (void)state;

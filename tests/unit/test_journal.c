@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The run journal of an engine that ends while the disk hangs: its thread uses nothing of the
- * engine any more, and writes nothing that was queued, nor the start that it had not begun to
- * write. */
+/* The run journal of an engine that ends while the disk hangs: its thread uses no memory of the
+ * engine any more, and writes no queued entry, nor the start that it had not begun to write. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,8 +25,8 @@ static int entries;
 static bool look_back_hangs;
 static char directory_found[32];
 
-/* Of checkpoint/run_journal.c: the disk hangs at the second entry, the first one after the start.
- */
+/* In the place of checkpoint/run_journal.c's: the disk hangs at the second entry, the first one
+ * after the start. */
 int __wrap_rp_checkpoint_journal_append(const char *directory, json_t *entry,
                                         struct rp_error *error);
 int __wrap_rp_checkpoint_journal_append(const char *directory, json_t *entry,
@@ -45,7 +44,7 @@ int __wrap_rp_checkpoint_journal_append(const char *directory, json_t *entry,
     return 0;
 }
 
-/* Of the same file: what the engine before has written. */
+/* In the place of the same file's: the entries of the engine before. */
 void __wrap_rp_checkpoint_journal_find_last(const char *directory,
                                             struct rp_run_journal_last *last);
 void __wrap_rp_checkpoint_journal_find_last(const char *directory, struct rp_run_journal_last *last)
@@ -60,7 +59,7 @@ void __wrap_rp_checkpoint_journal_find_last(const char *directory, struct rp_run
     sem_post(&hangs);
 }
 
-/* Nobody waits 5 seconds here: the time is over at once. */
+/* No wait of 5 seconds here: the time is over at once. */
 int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
                                   const struct timespec *until);
 int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
@@ -90,8 +89,11 @@ static void begin(void)
     __atomic_store_n(&entries, 0, __ATOMIC_SEQ_CST);
     config = (struct rp_config){.run = run, .checkpoint_dir = strdup(name)};
     assert_non_null(config.checkpoint_dir);
-    engine = (struct rp_engine){
-        .config = &config, .options = &options, .config_text = text, .start_row = 1};
+    engine = (struct rp_engine){.config = &config,
+                                .saving.config = &config,
+                                .options = &options,
+                                .config_text = text,
+                                .stream.start_row = 1};
     rp_engine_journal_start(&engine);
 }
 
@@ -99,7 +101,7 @@ static void a_disk_that_hangs_at_the_end_gets_nothing_more(void **state)
 {
     (void)state;
     begin();
-    rp_engine_journal_finish_start(&engine);
+    rp_saving_journal_finish_start(&engine.saving);
     assert_int_equal(entries, 1);
     rp_engine_journal_rollback(&engine, 7);
     wait_for(&hangs);

@@ -161,15 +161,20 @@ static int end_rows(const struct rows *rows, struct rp_error *error)
 static int walk_rows(struct rows *rows, bool is_compressed, struct rp_error *error)
 {
     struct rp_gunzip text;
-    const uint8_t *piece;
+    uint8_t piece[16384];
     size_t bytes = 1;
-    int code = rp_gunzip_open(&text, rows->path, is_compressed, error);
+    int fd = rp_file_open_read(rows->path, NULL, error);
+    if (fd < 0)
+        return fd;
+    int code = rp_gunzip_begin(&text, fd, rows->path,
+                               is_compressed ? RP_GUNZIP_ARCHIVE : RP_GUNZIP_PLAIN, error);
     while (code == 0 && bytes > 0) {
-        code = rp_gunzip_next(&text, &piece, &bytes, error);
+        code = rp_gunzip_read(&text, piece, sizeof piece, &bytes, error);
         if (code == 0)
             code = take_piece(rows, piece, bytes, error);
     }
-    rp_gunzip_close(&text);
+    rp_gunzip_end(&text);
+    close(fd);
     return code == 0 ? end_rows(rows, error) : code;
 }
 
@@ -216,14 +221,15 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
     return code;
 }
 
-static const struct rp_beside beside[] = {{".npy", ".csv.gz"}, {".npy", ".csv"}, {NULL, NULL}};
+static const struct rp_companion companions[] = {
+    {".npy", ".csv.gz"}, {".npy", ".csv"}, {NULL, NULL}};
 
 const struct rp_reader rp_reader_olmo = {
     .format = RP_FORMAT_OLMO,
     .what = "a .npy of OLMo, without a header",
     .claims_by_name = true,
-    .beside = beside,
-    .beside_by_beginning = rp_byte_masks_of_olmo,
+    .companions = companions,
+    .companions_by_beginning = rp_byte_masks_of_olmo,
     .claim = claim,
     .walk = walk,
 };
