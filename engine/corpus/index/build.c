@@ -21,11 +21,6 @@
 #include "corpus/index/build_struct.h"
 #include "object/url.h"
 
-int rp_build_fail_memory(const struct rp_indexing *build, struct rp_error *error)
-{
-    return rp_fail(error, -ENOMEM, NULL, "%s: no memory to make it", build->options.path);
-}
-
 char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_shard *shard)
 {
     const char *declared[RP_INDEX_PATTERNS];
