@@ -106,6 +106,7 @@ struct rp_config {
     char *manifest, *index_dir;   /* older names of it, for a file and for a directory */
     bool index_is_file;           /* set by rp_config_finish */
     bool ignores_index;           /* the shards are to be listed all the same: not a key */
+    bool is_kept;                 /* read from a checkpoint: its older names need no word */
     char *cache_dir;              /* of what is fetched from stores; NULL = object/remote.h */
     uint64_t cache_bytes;         /* of blocks of objects that are kept there; 0 = none */
     char *run_dir; /* of the socket; NULL = $XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID */
@@ -192,6 +193,13 @@ struct rp_config_key {
 const struct rp_config_key *rp_config_keys(void);
 /** The same for the keys of one source. */
 const struct rp_config_key *rp_config_source_keys(void);
+
+/** Names that keys had before, of the config and of a source. This version reads them, and tells
+ * the new name in the log; the next one does not read them. `older` after the last one is NULL. */
+struct rp_config_older_name {
+    const char *older, *name;
+};
+extern const struct rp_config_older_name rp_config_older_names[];
 
 /** If `sections` names some but not all sections of the given profile, it may have been meant to
  * replace them: write the added sections, and how to get only the list. */

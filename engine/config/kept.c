@@ -73,6 +73,7 @@ int rp_config_read_kept(struct rp_config *config, const char *text, size_t bytes
     if (!copy)
         return no_memory(error);
     int code = 0;
+    config->is_kept = true;
     if (!rest) {
         code = rp_fail(error, -RP_E_VERSION, "give its config, too: `-c CONFIG`",
                        "%s: its config does not say where relative paths begin: it is of an older "

@@ -17,6 +17,7 @@
 
 #include "base/bits.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
 
@@ -72,13 +73,37 @@ static void undashed(char out[RP_TEXT_WORD_MAX], const char *name)
     out[i] = '\0';
 }
 
+const struct rp_config_older_name rp_config_older_names[] = {
+    {NULL, NULL},
+};
+
+/* `name`, or the name that the key has now. */
+static const char *newer(const char *name)
+{
+    for (const struct rp_config_older_name *entry = rp_config_older_names; entry->older; entry++)
+        if (!strcmp(entry->older, name))
+            return entry->name;
+    return name;
+}
+
+void rp_key_tell_older(const struct rp_config *config, const struct rp_key *key, const char *name)
+{
+    char wanted[RP_TEXT_WORD_MAX];
+    undashed(wanted, name);
+    if (strcmp(wanted, key->name) != 0 && !config->is_kept)
+        rp_log(RP_LOG_WARNING,
+               "config: `%s` is now `%s`; the next version does not read the older name", wanted,
+               key->name);
+}
+
 int rp_key_find(const struct rp_key *table, size_t count, const char *name,
                 struct rp_key_place place, const struct rp_key **key_out, struct rp_error *error)
 {
     char wanted[RP_TEXT_WORD_MAX];
     undashed(wanted, name);
+    const char *now = newer(wanted);
     for (size_t i = 0; i < count; i++) {
-        if (!strcmp(table[i].name, wanted)) {
+        if (!strcmp(table[i].name, now)) {
             *key_out = &table[i];
             return 0;
         }

@@ -206,11 +206,14 @@ int rp_key_fail(struct rp_key_place place, const char *key, const char *hint,
                 struct rp_error *error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/** Find the key of that name; dashes count as underscores. An unknown name is an error that names
- * the nearest key. */
+/** Find the key of that name, or of an older name; dashes count as underscores. An unknown name is
+ * an error that names the nearest key. */
 RP_MUST_CHECK int rp_key_find(const struct rp_key *table, size_t count, const char *name,
                               struct rp_key_place place, const struct rp_key **key_out,
                               struct rp_error *error);
+
+/** Log the name of a key that was found by an older one. */
+void rp_key_tell_older(const struct rp_config *config, const struct rp_key *key, const char *name);
 
 /** Set the field of `key` in `object` from one text. Not for the kinds SHARDS and SOURCES. */
 RP_MUST_CHECK int rp_key_set(const struct rp_key *key, void *object, const char *text,

@@ -88,6 +88,7 @@ static int read_key(struct reader *reader, const struct rp_key *table, size_t co
         return rp_key_fail(place, name, "keep one of the two", reader->error,
                            "the key is given twice");
     *seen |= bit;
+    rp_key_tell_older(reader->config, *key, name);
     return 0;
 }
 

@@ -66,13 +66,22 @@ static void add(struct parser *parser, const struct rp_option *options)
         parser->all[parser->count++] = *options;
 }
 
+/* Name of key `i` of the config, and behind the keys their older names; NULL after the last. */
+static const char *key_name(size_t i)
+{
+    const struct rp_config_key *key = rp_config_keys();
+    for (; key->name; key++)
+        if (i-- == 0)
+            return key->name;
+    return rp_config_older_names[i].older;
+}
+
 /* The keys are hidden: more than 60 of them would bury the options of the verb. */
 static void add_keys(struct parser *parser)
 {
     static char names[ALL_MAX][NAME_BYTES];
-    const struct rp_config_key *keys = rp_config_keys();
-    for (size_t i = 0; i < ALL_MAX && keys[i].name; i++) {
-        snprintf(names[i], sizeof names[i], "%s", keys[i].name);
+    for (size_t i = 0; i < ALL_MAX && key_name(i); i++) {
+        snprintf(names[i], sizeof names[i], "%s", key_name(i));
         for (char *c = names[i]; *c; c++)
             *c = *c == '_' ? '-' : *c;
         const struct rp_option option[] = {
@@ -167,8 +176,7 @@ static int note_key(struct parser *parser, const struct rp_option *option, const
         return rp_cmd_mistake(parser->error, parser->verb->name,
                               "more than %d settings: put them in a config file",
                               RP_CMD_SETTINGS_MAX);
-    line->settings[line->setting_count++] = (struct rp_cmd_setting){
-        rp_config_keys()[option->place].name, text};
+    line->settings[line->setting_count++] = (struct rp_cmd_setting){key_name(option->place), text};
     return 0;
 }
 
