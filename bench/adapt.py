@@ -7,7 +7,7 @@
     build/venv/bin/python bench/adapt.py --show                               # what was found
 
 A cell is STATE/SHUFFLE/DIRECT; a part that is left out, or `all`, stands for each of its values.
-DIRECT is the key `direct`, and the fixed ways are those that do what it says.
+DIRECT is the key `o_direct`, and the fixed ways are those that do what it says.
 
 cold     nothing of the corpus is in the page cache, and all of it fits
 short    the same in a memory cgroup that holds half of the corpus; two epochs
@@ -49,8 +49,8 @@ from page_cache import Cgroup, after, hold  # noqa: E402
 BOUND = 0.95
 LEFT_BEHIND = 0.8
 TIMES_MOST = 2  # share of the time of `auto`
-FIXED = {"mapped": {"io": "mapped"}, "buffered": {"io": "io_uring", "direct": "off"},
-         "direct": {"io": "io_uring", "direct": "on"}}
+FIXED = {"mapped": {"io": "mapped"}, "buffered": {"io": "io_uring", "o_direct": "off"},
+         "direct": {"io": "io_uring", "o_direct": "on"}}
 # Share of each file that the page cache holds at the start
 STATES = {"cold": [0], "short": [0], "hot": [1], "half": [0.5], "grows": [1, 0], "sources": [1, 0],
           "evicted": [1], "shrinks": [1]}
@@ -86,7 +86,7 @@ def ways_of(cell):
     state, _, direct = cell
     names = {"auto": FIXED, "off": ["mapped", "buffered"],
              "on": ["mapped", "direct"] if state == "hot" else ["direct"]}[direct]
-    return {"auto": {"direct": direct}, **{name: FIXED[name] for name in names}}
+    return {"auto": {"o_direct": direct}, **{name: FIXED[name] for name in names}}
 
 
 # ---- a run ---------------------------------------------------------------------------------------

@@ -21,11 +21,11 @@ from corpora.token_corpus import make_corpus
 from end_to_end import describe_machine
 from engine import Bench, Engine
 
-STANDARD = {"profile": "min", "shuffle": "document", "num_workers": 1, "packers": 1,
+STANDARD = {"profile": "min", "shuffle": "document", "readers": 1, "packers": 1,
             "batch_size": 8, "seq_len": 4096, "packing": "lookahead"}
 AXES = {
     "packing": ["concat", "best_fit"],
-    "num_workers": [2, 4],
+    "readers": [2, 4],
     "packers": [2, 4],
     "batch_size": [1, 2, 32, 128],
     "seq_len": [512, 1024, 2048, 8192, 32768, 131072],

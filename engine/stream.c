@@ -32,7 +32,7 @@ struct rp_source_spec *rp_stream_sources(const struct rp_config *config)
             .eos = source->eos,
             .column = source->column,
             .mask = {.name = source->mask, .value = source->mask_value, .of = source->mask_of},
-            .drop_unmasked = source->drop_unmasked,
+            .drop_untrained = source->drop_untrained,
             .documents = source->documents};
         /* rp_config_finish has checked both words */
         bool known = rp_format_parse(source->format, &specs[i].format) &&

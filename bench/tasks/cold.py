@@ -13,7 +13,7 @@ from engine import Engine, Failed, field_of
 from slices import EngineSide, LoopSide, cpu, rates, ratios, side_by_side, take_turns
 
 BLOCK = 4096
-PAST_CACHE = {"io": "io_uring", "direct": "on"}  # `auto` maps whatever the page cache holds
+PAST_CACHE = {"io": "io_uring", "o_direct": "on"}  # `auto` maps whatever the page cache holds
 FIO_MS = 300  # a run that chooses the size of reads
 PART_MS = 500  # a slice's part: each starts fio again
 DEPTH = 128  # reads in flight: as many as the engine has of files (io_depth)

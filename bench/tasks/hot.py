@@ -96,7 +96,7 @@ class Hot:
         folder = self.bench.scratch / "sidecars"
         if not folder.exists():
             self.bench.run("index", "-q", "--index-dir", folder, self.bench.settings["corpus"])
-        return {"io": io, "direct": "off", "index": folder, "verify_blocks": verify}
+        return {"io": io, "o_direct": "off", "index": folder, "verify_blocks": verify}
 
     def verification(self):
         """Each block compared with its hash as it is used, against the same without."""

@@ -10,7 +10,7 @@
 
 #include "checkpoint/checkpoint.h"
 
-#define RP_RUN_RECORD_NONE "none" /* a value of run_record_dir: keep no record */
+#define RP_RUN_RECORD_NONE "none" /* a value of mount_guard_dir: keep no record */
 
 struct rp_run_record {
     char id[RP_DIRECTORY_ID_BYTES]; /* of the directory */

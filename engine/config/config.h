@@ -28,16 +28,16 @@ struct rp_config_source {
     /* What they were before: with an index of all sources, `shards` stays as it is. */
     char **patterns;
     uint32_t pattern_count;
-    char *format;       /* `format`: auto or a name of RP_FORMAT_LIST; default auto */
-    char *dtype;        /* `dtype`: a name of RP_TOKEN_LIST; default from the file (NULL) */
-    int64_t eos;        /* `eos`; -1 = not declared */
-    char *column;       /* `column` of token ids; default: the reader's choice (NULL) */
-    char *mask;         /* `mask`: auto | none | the name of a mask; default auto */
-    char *mask_value;   /* `mask_value`: train | ignore; default as it was indexed (NULL) */
-    char *mask_of;      /* `mask_of`: token | next; default as it was indexed (NULL) */
-    bool drop_unmasked; /* `drop_unmasked`: false */
-    char *documents;    /* `documents`: a range of them (corpus/range.h); default all (NULL) */
-    uint32_t line;      /* in the config file; 0 = not from a file */
+    char *format;        /* `format`: auto or a name of RP_FORMAT_LIST; default auto */
+    char *dtype;         /* `dtype`: a name of RP_TOKEN_LIST; default from the file (NULL) */
+    int64_t eos;         /* `eos`; -1 = not declared */
+    char *column;        /* `column` of token ids; default: the reader's choice (NULL) */
+    char *mask;          /* `mask`: auto | none | the name of a mask; default auto */
+    char *mask_value;    /* `mask_value`: train | ignore; default as it was indexed (NULL) */
+    char *mask_of;       /* `mask_of`: token | next; default as it was indexed (NULL) */
+    bool drop_untrained; /* `drop_untrained`: false */
+    char *documents;     /* `documents`: a range of them (corpus/range.h); default all (NULL) */
+    uint32_t line;       /* in the config file; 0 = not from a file */
 };
 
 #define RP_CONFIG_KEYS_MAX 64
@@ -91,7 +91,7 @@ struct rp_config {
 
     /* the machine: never changes a token */
     char *cpus;                   /* `0-7,16`: CPUs of the engine; NULL = all it may use */
-    uint32_t num_workers;         /* reader threads; 1 */
+    uint32_t readers;             /* reader threads; 1 */
     uint32_t packers;             /* auto: rp_config_choose_packers */
     uint32_t packer_cpus;         /* from which `packers` was chosen; 0 = it was given */
     bool packer_processes;        /* false */
@@ -99,7 +99,7 @@ struct rp_config {
     uint64_t prefetch_bytes;      /* of the prefetch ring; 0 = what the plan needs (flow.h) */
     uint32_t io_depth;            /* reads in flight per reader; 0 = as rp_io_choose_depth says */
     enum rp_io_choice io;         /* auto | io_uring | pread | mapped */
-    enum rp_switch direct;        /* O_DIRECT: auto | on | off */
+    enum rp_switch o_direct;      /* O_DIRECT: auto | on | off */
     enum rp_switch verify_blocks; /* check sidecar hashes of what is read: auto (= on where there is
                                      a sidecar) | on | off */
     char *index;                  /* a file: of all sources; a directory: of sidecars */
@@ -119,8 +119,8 @@ struct rp_config {
     uint64_t checkpoint_keep_every;    /* steps; 0 = no history */
     uint32_t checkpoint_scrub_seconds; /* 0 = never */
     bool checkpoint_contents;          /* true */
-    char *checkpoint_copy_dir;         /* the second location; NULL = none */
-    char *run_record_dir;              /* NULL = in the user's state home; "none" = no run record */
+    char *checkpoint_mirror_dir;       /* the second location; NULL = none */
+    char *mount_guard_dir;             /* NULL = in the user's state home; "none" = no run record */
 
     /* alerts (tools/ringpack/alerts/alert.h) */
     char *alert_command;       /* program and arguments, separated by commas; NULL = none */

@@ -93,7 +93,7 @@ static void add_keys(struct walk *walk, const struct rp_config_source *source)
     for (size_t i = 0; i < RP_ARRAY_COUNT(texts); i++)
         add_text(&walk->files, texts[i]);
     add_number(&walk->files, (uint64_t)source->eos);
-    add_number(&walk->files, source->drop_unmasked);
+    add_number(&walk->files, source->drop_untrained);
 }
 
 static int hash_corpus(struct walk *walk, const struct rp_config *config, struct rp_error *error)

@@ -358,8 +358,8 @@ static int finish_batch(struct rp_config *config, struct rp_error *error)
 static void leave_checkpoints_out(struct rp_config *config)
 {
     free(config->checkpoint_dir);
-    free(config->checkpoint_copy_dir);
-    config->checkpoint_dir = config->checkpoint_copy_dir = NULL;
+    free(config->checkpoint_mirror_dir);
+    config->checkpoint_dir = config->checkpoint_mirror_dir = NULL;
     config->checkpoint_steps = 0;
     config->resume = RP_RESUME_AUTO;
 }
@@ -381,11 +381,12 @@ static int finish_machine(struct rp_config *config, struct rp_error *error)
                        "there is no checkpoint_dir to write to");
     if (!config->checkpoint_dir && config->resume == RP_RESUME_REQUIRED)
         return FAIL_AT(config, resume, hint, error, "required, but there is no checkpoint_dir");
-    if (!config->checkpoint_dir && config->checkpoint_copy_dir)
-        return FAIL_AT(config, checkpoint_copy_dir, hint, error,
+    if (!config->checkpoint_dir && config->checkpoint_mirror_dir)
+        return FAIL_AT(config, checkpoint_mirror_dir, hint, error,
                        "there is no checkpoint_dir to copy");
-    if (config->checkpoint_copy_dir && !strcmp(config->checkpoint_copy_dir, config->checkpoint_dir))
-        return FAIL_AT(config, checkpoint_copy_dir, "choose a directory on another disk", error,
+    if (config->checkpoint_mirror_dir &&
+        !strcmp(config->checkpoint_mirror_dir, config->checkpoint_dir))
+        return FAIL_AT(config, checkpoint_mirror_dir, "choose a directory on another disk", error,
                        "it is the same as checkpoint_dir");
     rp_config_choose_packers(config);
     return 0;
@@ -399,7 +400,7 @@ int rp_config_make_private(struct rp_config *config, struct rp_error *error)
         config->alert_starved_ms = 0;
         config->alert_skew_rows = config->alert_disk_free = 0;
     }
-    return rp_config_set(config, "run_record_dir", "none", error);
+    return rp_config_set(config, "mount_guard_dir", "none", error);
 }
 
 int rp_config_finish(struct rp_config *config, struct rp_error *error)

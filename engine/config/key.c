@@ -74,6 +74,11 @@ static void undashed(char out[RP_TEXT_WORD_MAX], const char *name)
 }
 
 const struct rp_config_older_name rp_config_older_names[] = {
+    {"num_workers", "readers"},
+    {"direct", "o_direct"},
+    {"run_record_dir", "mount_guard_dir"},
+    {"checkpoint_copy_dir", "checkpoint_mirror_dir"},
+    {"drop_unmasked", "drop_untrained"},
     {NULL, NULL},
 };
 

@@ -86,7 +86,7 @@ struct rp_source_spec {
     int64_t eos;             /* RP_EOS_NONE = not declared */
     const char *column;      /* of token ids, where a file has several; NULL = not declared */
     struct rp_mask_choice mask;
-    bool drop_unmasked;    /* documents without spans count as empty */
+    bool drop_untrained;   /* documents without spans count as empty */
     const char *documents; /* the part of them that is used (range.h); NULL = all */
 };
 
@@ -179,7 +179,7 @@ bool rp_source_has_mask(const struct rp_source *source);
  * source that has a mask. */
 int rp_source_has_span(const struct rp_source *source, uint64_t document);
 
-/** Its mask: "none", "labels", "loss_mask (ignore, next), drop_unmasked". */
+/** Its mask: "none", "labels", "loss_mask (ignore, next), drop_untrained". */
 void rp_source_mask_text(const struct rp_source *source, char *text, size_t bytes);
 
 /** The spans of a part of a document, as rp_spans_cut. Of a source that has a mask. -RP_E_CORRUPT

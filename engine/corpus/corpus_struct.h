@@ -24,7 +24,7 @@ struct rp_source {
     uint32_t first_shard, shard_count;
     uint64_t documents, tokens; /* of its range */
     uint64_t skipped;           /* documents before its range (range.h) */
-    bool has_mask, drop_unmasked;
+    bool has_mask, drop_untrained;
     char mask[RP_MASK_TEXT_BYTES]; /* empty: it has none */
     struct rp_fingerprint fingerprint;
     struct rp_source_part whole, unverified;

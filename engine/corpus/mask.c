@@ -98,8 +98,8 @@ int rp_mask_take(char mask[RP_MASK_TEXT_BYTES], const struct rp_mask_origin *ori
 
 int rp_mask_fail_drop(struct rp_error *error)
 {
-    return rp_fail(error, -RP_E_CONFIG, "index its shards with a mask, or leave drop_unmasked out",
-                   "drop_unmasked: its shards have no mask, or mask: none was given");
+    return rp_fail(error, -RP_E_CONFIG, "index its shards with a mask, or leave drop_untrained out",
+                   "drop_untrained: its shards have no mask, or mask: none was given");
 }
 
 void rp_span_list_release(struct rp_span_list *list)

@@ -24,7 +24,7 @@ void rp_mask_text(const struct rp_mask_origin *origin, char *text, size_t bytes)
 RP_MUST_CHECK int rp_mask_take(char mask[RP_MASK_TEXT_BYTES], const struct rp_mask_origin *origin,
                                const char *path, const char *first, struct rp_error *error);
 
-/** -RP_E_CONFIG: drop_unmasked was set for shards whose spans are not used, or that have none. */
+/** -RP_E_CONFIG: drop_untrained was set for shards whose spans are not used, or that have none. */
 int rp_mask_fail_drop(struct rp_error *error);
 
 /** -RP_E_MISMATCH unless the spans of a shard, of `origin`, are what was chosen; NULL: it has none.

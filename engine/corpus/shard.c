@@ -154,7 +154,8 @@ static int take_mask(struct rp_opened *opened, const struct rp_find_options *opt
     const struct rp_mask_origin *origin = opened->found.sidecar ? &opened->found.record.mask
                                                                 : &opened->layout.mask;
     opened->uses_spans = has_spans && !rp_mask_is_none(&opened->found.mask);
-    opened->drops_unmasked = opened->uses_spans && options->hints && options->hints->drop_unmasked;
+    opened->drops_untrained = opened->uses_spans && options->hints &&
+                              options->hints->drop_untrained;
     opened->mask = has_spans ? origin : NULL;
     return rp_readers_check_mask(opened->found.format, &opened->found.mask, opened->mask,
                                  opened->shard.path, error);
@@ -207,7 +208,7 @@ static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
                                                     : rp_table_root(table);
     if (opened->mask && !opened->uses_spans)
         identity.spans_use = RP_SPANS_UNUSED;
-    if (opened->drops_unmasked)
+    if (opened->drops_untrained)
         identity.spans_use = RP_SPANS_DROP_UNMASKED;
     int code = 0;
     if (opened->found.sidecar) {

@@ -25,7 +25,7 @@ struct rp_opened {
     struct rp_index_segment *segment, own;
     const struct rp_mask_origin *mask; /* of its spans; NULL: it has none */
     bool uses_spans;                   /* it has some, and they are wanted */
-    bool drops_unmasked;               /* and documents without any count as empty */
+    bool drops_untrained;              /* and documents without any count as empty */
     struct rp_fingerprint fingerprint;
     bool idx_detached; /* rp_shard_look: a copy in memory stands for the .idx */
 };

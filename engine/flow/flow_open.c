@@ -44,8 +44,8 @@ static int open_files(struct rp_flow *flow, struct rp_error *error)
     if (o->adapts)                                     /* a hint means that it can be fixed: warn */
         rp_log(why.hint[0] ? RP_LOG_WARNING : RP_LOG_INFO,
                "token files are read in one way for the whole run%s: %s%s%s",
-               o->mapped && bypasses_cache ? ", but none is mapped (direct: on)" : "", why.message,
-               why.hint[0] ? "; " : "", why.hint);
+               o->mapped && bypasses_cache ? ", but none is mapped (o_direct: on)" : "",
+               why.message, why.hint[0] ? "; " : "", why.hint);
     if (o->mapped && !bypasses_cache && rp_files_map(&flow->files, &why) < 0)
         rp_log(RP_LOG_WARNING, "token files are read, not mapped: %s", why.message);
     return code;

@@ -44,7 +44,7 @@ struct rp_flow_options rp_engine_flow_options(const struct rp_config *config,
                                               const struct rp_plan *plan)
 {
     return (struct rp_flow_options){.corpus = corpus,
-                                    .readers = config->num_workers,
+                                    .readers = config->readers,
                                     .packers = config->packers,
                                     .packer_processes = config->packer_processes,
                                     .verify_blocks = config->verify_blocks != RP_SWITCH_OFF,
@@ -92,7 +92,7 @@ uint32_t rp_engine_descriptors(const struct rp_config *config)
     uint64_t seats = (uint64_t)config->rank_count * config->replicas;
     uint32_t packers = config->packer_processes ? config->packers : 1; /* threads share theirs */
     uint64_t all = DESCRIPTORS_OF_ALL + config->rank_count + DESCRIPTORS_OF_A_SEAT * seats +
-                   2 * (uint64_t)config->num_workers + 2 * (uint64_t)packers;
+                   2 * (uint64_t)config->readers + 2 * (uint64_t)packers;
     if (config->cache_bytes)
         all += RP_PREFILL_DESCRIPTORS;
     all += DESCRIPTORS_OF_A_CATCH_UP * (uint64_t)rp_flow_catch_ups_max(config->rank_count);

@@ -21,16 +21,16 @@ static void choose(struct rp_engine *engine, uint64_t file_bytes, struct rp_flow
     const struct rp_config *c = engine->config;
     bool has_files = file_bytes > 0;
     engine->delivery.direct = has_files &&
-                              (c->direct == RP_SWITCH_ON ||
-                               (c->direct == RP_SWITCH_AUTO && rp_io_prefers_direct(file_bytes)));
+                              (c->o_direct == RP_SWITCH_ON ||
+                               (c->o_direct == RP_SWITCH_AUTO && rp_io_prefers_direct(file_bytes)));
     options->o_direct = engine->delivery.direct;
     options->adapts = has_files && c->io == RP_IO_AUTO;
     options->mapped = has_files &&
                       (c->io == RP_IO_MAPPED ||
                        (options->adapts &&
                         rp_cached_is_whole(engine->stream.corpus, &rp_page_cache_of_kernel)));
-    options->may_buffer = c->direct != RP_SWITCH_ON;
-    options->may_direct = c->direct != RP_SWITCH_OFF;
+    options->may_buffer = c->o_direct != RP_SWITCH_ON;
+    options->may_direct = c->o_direct != RP_SWITCH_OFF;
 }
 
 static void log_choice(const struct rp_delivery *delivery, bool has_files,
@@ -117,7 +117,7 @@ static void explain(const struct rp_delivery *delivery, char *text, size_t text_
     else if (delivery->config->io == RP_IO_AUTO)
         snprintf(text, text_bytes, "chosen at the start: it cannot follow the page cache here");
     else
-        snprintf(text, text_bytes, "as `io` and `direct` say");
+        snprintf(text, text_bytes, "as `io` and `o_direct` say");
 }
 
 /* Adds the readers that do not read as most do, or as was chosen. */

@@ -79,7 +79,7 @@ static void tell_none(const char *why)
 {
     rp_log(RP_LOG_INFO,
            "no run record is kept: %s; a later start cannot notice that checkpoint_dir is not "
-           "mounted (run_record_dir chooses another directory for the record, or none)",
+           "mounted (mount_guard_dir chooses another directory for the record, or none)",
            why);
 }
 
@@ -120,7 +120,7 @@ static struct rp_recorder *make_recorder(const char *record_dir, const struct rp
 
 void rp_recorder_open(struct rp_recorder **out, const struct rp_config *config)
 {
-    const char *why, *chosen = config->run_record_dir;
+    const char *why, *chosen = config->mount_guard_dir;
     struct rp_error error;
     *out = NULL;
     if (chosen && strcmp(chosen, RP_RUN_RECORD_NONE) == 0)
@@ -149,7 +149,7 @@ void rp_recorder_close(struct rp_recorder *recorder)
     if (!rp_side_thread_end(&recorder->side, CLOSE_NS))
         rp_log(RP_LOG_WARNING,
                "%s: the run record is not up to date: writing it takes longer than 5 seconds",
-               path ? path : "run_record_dir");
+               path ? path : "mount_guard_dir");
     free(path);
 }
 

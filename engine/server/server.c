@@ -64,7 +64,7 @@ static int open_directory(struct rp_engine *engine, struct rp_error *error)
     if (code < 0 || !c->checkpoint_dir)
         return code;
     code = rp_checkpoint_dir_begin(&saving->checkpoints, c->checkpoint_dir, c->checkpoint_keep,
-                                   c->checkpoint_copy_dir, error);
+                                   c->checkpoint_mirror_dir, error);
     if (code < 0)
         return code;
     saving->checkpoint_path = realpath(c->checkpoint_dir, NULL); /* once: later the disk may hang */

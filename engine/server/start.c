@@ -157,7 +157,7 @@ int rp_engine_check_resume(const struct rp_engine *engine, struct rp_error *erro
         return rp_fail(error, -RP_E_USAGE, "give one of them",
                        "--fresh sets the checkpoints aside, and resume: required wants one");
     struct stat info;
-    if (is_required && !config->checkpoint_copy_dir && stat(config->checkpoint_dir, &info) < 0 &&
+    if (is_required && !config->checkpoint_mirror_dir && stat(config->checkpoint_dir, &info) < 0 &&
         errno == ENOENT)
         return fail_required(engine->config, "does not exist", error);
     return 0;
@@ -181,7 +181,7 @@ static void warn_of_row_0(const struct rp_saving *saving)
  * replace the copies. */
 static int open_copy(struct rp_saving *saving, struct rp_checkpoint **out, struct rp_error *error)
 {
-    const char *copies = saving->config->checkpoint_copy_dir;
+    const char *copies = saving->config->checkpoint_mirror_dir;
     int code = copies ? rp_checkpoint_newest(out, copies, true, error) : 0;
     if (code == 1) {
         rp_log_event(RP_EVENT_resumed_from_copy,

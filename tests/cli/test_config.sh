@@ -119,6 +119,16 @@ status 1 "source web: mask: may change, if the same tokens are trained" \
 refuses "expected two configs" "$ringpack" config diff one.yaml
 refuses "nowhere.yaml" "$ringpack" config diff one.yaml nowhere.yaml
 
+# ---- older names of keys: read with a word, in a file and as an option; not with the newer one
+{ cat one.yaml && echo "num_workers: 3"; } >older.yaml
+status 0 '`num_workers` is now `readers`; the next version does not read the older name' \
+    "$ringpack" config check -c older.yaml
+equals 3 "$("$ringpack" config show readers -c older.yaml 2>/dev/null)"
+status 0 '`direct` is now `o_direct`' "$ringpack" config check -c one.yaml --direct=off
+echo "readers: 4" >>older.yaml
+refuses "the key is given twice" "$ringpack" config check -c older.yaml
+refuses "there is no key" "$ringpack" config keys num_workers
+
 # ---- init: the written file is read back, and is never overwritten
 status 0 "new.yaml: written" \
     "$ringpack" config init corpus/a.bin "corpus/odd #1: name.bin" -o new.yaml --seed 7

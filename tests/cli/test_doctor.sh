@@ -101,8 +101,8 @@ for place in /proc/none /sys/kernel/none/deeper "$work/file" "$work/file/below";
     expect "checkpoints in $place" 1 "^FAIL +checkpoints +checkpoint_dir $place cannot be written" \
         doctor -c "$work/run.yaml" --checkpoint-dir "$place"
 done
-expect "copies that cannot be" 1 "^FAIL +checkpoints +checkpoint_copy_dir /proc/none" \
-    doctor -c "$work/run.yaml" --checkpoint-dir "$work/kept" --checkpoint-copy-dir /proc/none
+expect "copies that cannot be" 1 "^FAIL +checkpoints +checkpoint_mirror_dir /proc/none" \
+    doctor -c "$work/run.yaml" --checkpoint-dir "$work/kept" --checkpoint-mirror-dir /proc/none
 expect "checkpoints in a directory that will be made" 0 "^ok +checkpoints .*$work/kept/here" \
     doctor -c "$work/run.yaml" --checkpoint-dir "$work/kept/here"
 expect "nothing left of it" 2 "No such file" ls "$work/kept"

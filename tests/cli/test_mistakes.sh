@@ -62,7 +62,7 @@ refuses 'kept: no file has that name, and no engine of that name answers|a direc
     "$ringpack" explain kept --step 1
 
 # --- a URL where something is written: a folder named `s3:` would be made
-for key in checkpoint-dir checkpoint-copy-dir run-dir run-record-dir cache-dir index-dir; do
+for key in checkpoint-dir checkpoint-mirror-dir run-dir mount-guard-dir cache-dir index-dir; do
     for verb in 'config check' doctor serve plan; do
         refuses "${key//-/_}: expected a path on a disk of this machine|found a URL (s3://)" \
             "$ringpack" $verb -c c.yaml --$key 's3://bucket/run?secret=xyzzy'

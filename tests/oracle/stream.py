@@ -47,8 +47,8 @@ class Spec:
         # section 10; None: no mask
         self.spans = [source.get("spans") for source in inputs["sources"]]
         self.lengths = [
-            drop_unmasked(corpus.lengths, spans)
-            if source.get("drop_unmasked") and spans is not None
+            drop_untrained(corpus.lengths, spans)
+            if source.get("drop_untrained") and spans is not None
             else corpus.lengths
             for source, spans, corpus in zip(inputs["sources"], self.spans, corpora)
         ]
@@ -58,7 +58,7 @@ class Spec:
         self.tokenizer = int(inputs.get("tokenizer", "0"), 16)
 
 
-def drop_unmasked(lengths, spans):
+def drop_untrained(lengths, spans):
     """Section 1.1: the lengths of a source where documents without spans count as empty."""
     return [n if own else 0 for n, own in zip(lengths, spans)]
 

@@ -61,7 +61,7 @@ class Case:
             "batch_size": rows,
             "packers": draw([1, 2]),
             "packer_processes": draw([True, False, False]),
-            "num_workers": draw([1, 2]),
+            "readers": draw([1, 2]),
             "io": draw(["pread", "io_uring", "mapped"]),
             "prefetch_bytes": "64kb",
             "prefetch_factor": draw([2, 4]),

@@ -79,7 +79,7 @@ def serve_in_lives(program, folder, corpus, inputs=()):
     """By engines that are killed (-9), each with other numbers of ranks, rows and readers than the
     one before: every row once, against the oracle. Returns the digest."""
     lives = [
-        (turns, {"dp_world_size": world, "batch_size": rows, "num_workers": readers})
+        (turns, {"dp_world_size": world, "batch_size": rows, "readers": readers})
         for turns, world, rows, readers in LIVES
     ]
     return take_in_lives(program, folder, Stream(corpus, {**INPUTS, **dict(inputs)}), lives)

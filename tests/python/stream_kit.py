@@ -179,7 +179,7 @@ class Stream(Expected):
             {
                 "weight": int(source["weight"]),
                 "spans": spans,
-                "drop_unmasked": source.get("drop_unmasked", False),
+                "drop_untrained": source.get("drop_untrained", False),
             }
             for source, spans in zip(corpus.sources, masks)
         ]

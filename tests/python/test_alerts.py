@@ -41,7 +41,7 @@ class Run:
             "batch_size": ROWS,
             "dp_world_size": WORLD,
             "checkpoint_dir": str(self.kept),
-            "checkpoint_copy_dir": str(folder / "copied"),
+            "checkpoint_mirror_dir": str(folder / "copied"),
             "alert_command": ["./tell it"],
             "io": "pread",
         }

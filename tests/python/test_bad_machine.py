@@ -84,13 +84,13 @@ def test_little_memory_may_be_locked(program, folder, stream, io, limit, readers
     """io_uring then works with buffers that are not registered, or gives way to pread: for all
     readers, or for those that come late."""
     prefix = ["prlimit", f"--memlock={limit}:{limit}", *DROP_LOCK]
-    keys = {"io": io, "direct": "on", "prefetch_bytes": "4mb", "num_workers": readers}
+    keys = {"io": io, "o_direct": "on", "prefetch_bytes": "4mb", "readers": readers}
     assert_whole_stream(program, folder, stream, prefix, **keys)
 
 
 def assert_gives_way(program, folder, stream, **keys):
     """Readers get no ring though the trial did: all rows come, `stat` and one line say so."""
-    keys = {"direct": "on", "num_workers": 4, **keys}
+    keys = {"o_direct": "on", "readers": 4, **keys}
     log, stat = assert_whole_stream(program, folder, stream, WITHOUT_MORE_RINGS, **keys)
     lines = [line for line in log.splitlines() if "readers read with pread" in line]
     assert len(lines) == 1 and "4 of 4" in lines[0] and "ENOMEM" in lines[0], log
@@ -125,7 +125,7 @@ def serve_one_that_returns(program, folder, stream, io):
     """Rank 1 returns with its first state when no memory may be locked any more, so that a reader
     is started for it. The engine, when both ranks had their rows or it has failed."""
     config = {**stream.config(), "batch_size": 2, "dp_world_size": 2, "num_epochs": 100}
-    config |= {"io": io, "direct": "on", "prefetch_bytes": "64kb"}
+    config |= {"io": io, "o_direct": "on", "prefetch_bytes": "64kb"}
     engine = Engine(program, folder, config, prefix=DROP_LOCK)
     try:
         with Ranks(engine, 2) as ranks:
@@ -187,7 +187,7 @@ def many_shards(folder, count=90):
         {"io": "pread"},
         {"io": "auto"},
         {"io": "mapped"},
-        {"io": "io_uring", "direct": "on", "num_workers": 2},
+        {"io": "io_uring", "o_direct": "on", "readers": 2},
         {"io": "pread", "packers": 2, "packer_processes": True},
         {"io": "pread", "packers": 8},
         {"io": "pread", "prefetch_bytes": "64mb"},
@@ -241,7 +241,7 @@ def test_too_few_descriptors_for_all_seats(program, folder, stream):
 
 
 def test_io_uring_is_denied(program, folder, stream, good):
-    log, _ = assert_whole_stream(program, folder, stream, WITHOUT_IO_URING, direct="on")
+    log, _ = assert_whole_stream(program, folder, stream, WITHOUT_IO_URING, o_direct="on")
     lines = [line for line in log.splitlines() if "pread" in line]
     assert len(lines) == 1 and "io_uring" in lines[0], log
     where = [f"--source={good}", *options(folder / "run", io="io_uring")]

@@ -33,7 +33,7 @@ def test_cells_are_named_by_their_parts():
 def test_what_direct_forbids_is_no_rival():
     for state, shuffle, direct in adapt.all_cells():
         ways = adapt.ways_of((state, shuffle, direct))
-        assert ways["auto"] == {"direct": direct}
+        assert ways["auto"] == {"o_direct": direct}
         rivals = {"auto": {"mapped", "buffered", "direct"}, "off": {"mapped", "buffered"},
                   "on": {"direct", "mapped"} if state == "hot" else {"direct"}}[direct]
         assert set(ways) == {"auto"} | rivals

@@ -23,7 +23,7 @@ BATCH = 4  # rows
 LOOK = 0.5  # seconds between the engine's checks of a file
 WAYS = [
     {"io": "pread"},
-    {"io": "io_uring", "direct": "on"},
+    {"io": "io_uring", "o_direct": "on"},
     {"io": "mapped"},
     {"io": "mapped", "packer_processes": True},
 ]
@@ -355,9 +355,17 @@ def test_an_index_that_is_not_looked_at_gives_other_documents(broken, folder, io
 
 
 def test_contents_that_are_not_compared_come_back(broken, folder):
-    it = Reading(broken("save_mapped_tokens"), folder, {"io": "mapped"}, True)
-    with contextlib.closing(it), pytest.raises(AssertionError, match="other tokens"):
-        save_of_an_overwritten_file(it)
+    """The plan may not be ahead of the packers when the checkpoint is taken: one of ten must fail."""
+    program = broken("save_mapped_tokens")
+    for number in range(10):
+        place = folder / str(number)
+        place.mkdir()
+        it = Reading(program, place, {"io": "mapped"}, True)
+        with contextlib.closing(it), contextlib.suppress(AssertionError):
+            save_of_an_overwritten_file(it)
+            continue
+        return
+    pytest.fail("changed bytes did not come back")
 
 
 def test_contents_that_are_not_looked_at_come_back(broken, folder):

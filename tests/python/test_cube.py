@@ -12,7 +12,7 @@ from stream_kit import Corpus, Engine, Ranks, Stream, Taken
 SEED = 4711
 CUBE = [
     {
-        "num_workers": readers,
+        "readers": readers,
         "packers": packers,
         "dp_world_size": ranks,
         "checkpoint_contents": contents,

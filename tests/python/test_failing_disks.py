@@ -336,7 +336,7 @@ def test_a_checkpoint_directory_that_vanishes(program, folder, engines):
 def test_a_checkpoint_directory_that_is_lost(program, folder, engines):
     """Only the copies in the mirror are left: the stream continues from them."""
     place = folder / "checkpoints"
-    keys = {"checkpoint_dir": str(place), "checkpoint_copy_dir": str(folder / "copies")}
+    keys = {"checkpoint_dir": str(place), "checkpoint_mirror_dir": str(folder / "copies")}
     tape = Tape(folder, 50000, **keys)
     engine = engines(program, folder, tape.config)
     with Ranks(engine) as ranks:

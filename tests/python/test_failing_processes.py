@@ -222,7 +222,7 @@ def digest_of(program, folder, config, engines, names=(), prefix=()):
 def test_a_storm_of_signals(program, folder, engines, shims, io):
     """A thousand a second, to engine, packers and trainers, interrupting their system calls."""
     place = str(folder / "checkpoints")
-    keys = {"io": io, "dp_world_size": 2, "packers": 2, "num_workers": 2, "shuffle": "document"}
+    keys = {"io": io, "dp_world_size": 2, "packers": 2, "readers": 2, "shuffle": "document"}
     tape = Tape(folder, 1500000, **keys, packer_processes=io == "mapped")
     calm = digest_of(program, folder, tape.config, engines)
     stormy = {**tape.config, "checkpoint_dir": place, "checkpoint_steps": 200}

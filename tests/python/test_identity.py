@@ -143,7 +143,7 @@ def test_loaders_of_one_stream_count_while_they_live(make, as_rank):
     name = first.run
     second = make()
     assert second.run == f"{name}-2"
-    other = make(num_workers=2)  # the same stream, read by more threads
+    other = make(readers=2)  # the same stream, read by more threads
     assert other.run == f"{name}-3"
     assert make(seed=8).run.rpartition("-")[0] == name.rpartition("-")[0]
 

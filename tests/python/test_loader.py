@@ -143,7 +143,7 @@ def test_resume_with_another_batch_size(make, expected):
         for _ in range(4):
             next(loader)
         state = loader.state_dict()
-    with make(batch_size=5, num_workers=2, packers=2, prefetch_factor=8) as loader:
+    with make(batch_size=5, readers=2, packers=2, prefetch_factor=8) as loader:
         loader.load_state_dict(state)
         first = next(loader)
         assert first.first_row == 12

@@ -98,7 +98,7 @@ def test_every_section_is_the_oracles(corpus, program, tmp_path, case, drop, see
         corpus.write_masks("labels", labels_of, "i32")
         corpus.index_masks(program, "--mask", "labels")
     for number in MASKED:
-        corpus.sources[number]["drop_unmasked"] = drop
+        corpus.sources[number]["drop_untrained"] = drop
     io = case["io"] if case["io"] != "io_uring" else "auto"
     case = {key: value for key, value in case.items() if key != "io"}
     stream = Stream(corpus, {**case, "shuffle": "block" if drop else "document"})
@@ -109,7 +109,7 @@ def test_every_section_is_the_oracles(corpus, program, tmp_path, case, drop, see
 def test_a_manifest_has_the_masks(corpus, program, tmp_path, drop):
     """From sidecars, and from the data set next to each shard without a sidecar."""
     for number in MASKED:
-        corpus.sources[number]["drop_unmasked"] = drop
+        corpus.sources[number]["drop_untrained"] = drop
         corpus.sources[number]["mask"] = "labels"
     stream = Stream(corpus)
     config = tmp_path / "indexed.yaml"
@@ -247,9 +247,9 @@ def test_a_mask_that_was_not_indexed_is_refused(corpus, program, tmp_path):
     assert "ringpack index --mask completion_mask" in said
     said = fails(mask_of="next")
     assert "mask: expected labels (next), found labels in its index" in said
-    corpus.sources[1]["drop_unmasked"] = True
-    assert "drop_unmasked: its shards have no mask" in fails()
-    del corpus.sources[1]["drop_unmasked"]
+    corpus.sources[1]["drop_untrained"] = True
+    assert "drop_untrained: its shards have no mask" in fails()
+    del corpus.sources[1]["drop_untrained"]
     index(program, "--mask", "none", corpus.sources[0]["shards"][1])
     assert "mask: expected labels, as of" in fails()
 

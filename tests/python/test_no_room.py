@@ -106,9 +106,9 @@ def keys_of(folder, processes):
     return {
         "checkpoint_dir": str(folder / "checkpoints"),
         "checkpoint_steps": 20,
-        "checkpoint_copy_dir": str(folder / "copies"),
+        "checkpoint_mirror_dir": str(folder / "copies"),
         "packers": 2,
-        "num_workers": 2,
+        "readers": 2,
         "packer_processes": processes,
         "io": "pread",
     }

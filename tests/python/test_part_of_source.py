@@ -71,7 +71,7 @@ def test_the_rows_are_those_of_the_part(program, folder, corpus, texts):
 def test_a_part_is_killed_and_resumed_in_other_shapes(program, folder, corpus):
     stream = Stream(part_of(corpus, TEXTS[1]), INPUTS)
     lives = [
-        (turns, {"dp_world_size": world, "batch_size": rows, "num_workers": readers})
+        (turns, {"dp_world_size": world, "batch_size": rows, "readers": readers})
         for turns, world, rows, readers in LIVES
     ]
     take_in_lives(program, folder, stream, lives)
@@ -96,7 +96,7 @@ def test_masks(program, tmp_path, drop):
     corpus.write_masks("labels", labels_of, "i32")
     corpus.index_masks(program, "--mask", "labels")
     for number in MASKED:
-        corpus.sources[number] |= {"drop_unmasked": drop, "mask": "labels"}
+        corpus.sources[number] |= {"drop_untrained": drop, "mask": "labels"}
     stream = Stream(part_of(corpus, ("5-25", "2-", "10-90%")))
     check_whole_stream(program, tmp_path, stream)
     config = tmp_path / "indexed.yaml"

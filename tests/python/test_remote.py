@@ -127,7 +127,7 @@ def rings_of(engine):
 def test_io_holds_for_files_beside_objects(program, folder, store, engines, io, rings):
     """Each of two readers has a ring, unless `io: pread`; the log names the method."""
     tape, both = sources_of_both(program, folder, store)
-    config = {**tape.config, "sources": both, "shuffle": "block", "io": io, "num_workers": 2}
+    config = {**tape.config, "sources": both, "shuffle": "block", "io": io, "readers": 2}
     engine = engines(program, folder, config)
     assert rings_of(engine) == rings, engine.log()
     how = "tried, and it works" if io == "auto" else "as asked for"
@@ -140,7 +140,7 @@ def test_io_holds_for_files_beside_objects(program, folder, store, engines, io, 
 def test_no_ring_beside_objects(program, folder, store, engines):
     """Readers fall back, unless `io: io_uring`: then the start is refused."""
     tape, both = sources_of_both(program, folder, store)
-    config = {**tape.config, "sources": both, "shuffle": "block", "num_workers": 2}
+    config = {**tape.config, "sources": both, "shuffle": "block", "readers": 2}
     engine = engines(program, folder, config, prefix=WITHOUT_MORE_RINGS)
     assert rings_of(engine) == 0 and "2 of 2 readers read with pread" in engine.log()
     assert ringpack.stat(engine.run, folder)["io"] in ("mapped", "http"), "not pread: of objects"
@@ -166,7 +166,7 @@ def test_files_beside_objects_are_read_as_without(program, folder, store, io, di
     """And the log says how. The file was written just now, so the page cache holds it."""
     tape, both = sources_of_both(program, folder, store)
     keys = {"shuffle": "block", "block_documents": 8, "window_blocks": 2, "prefetch_bytes": "4m"}
-    config = {**tape.config, **keys, "io": io, "direct": direct, "sources": both}
+    config = {**tape.config, **keys, "io": io, "o_direct": direct, "sources": both}
     engine = Engine(program, folder, config)
     try:
         with Ranks(engine) as ranks:
@@ -181,7 +181,7 @@ def test_files_beside_objects_are_read_as_without(program, folder, store, io, di
 
 def test_objects_alone_are_read_by_requests(program, folder, store):
     tape = to_store(make_tape(program, folder), store)
-    engine = Engine(program, folder, {**tape.config, "direct": "on"})
+    engine = Engine(program, folder, {**tape.config, "o_direct": "on"})
     try:
         [line] = [line for line in engine.log().splitlines() if "read with libcurl" in line]
         assert not line.endswith(" reads"), "that is said of files"

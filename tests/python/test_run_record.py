@@ -112,7 +112,7 @@ def test_ways_to_begin_anew(place, how):
     place.refused("no checkpoint")
     if how == "forget":
         place.records()[0].unlink()
-    keys = {"run_record_dir": "none"} if how == "none" else {}
+    keys = {"mount_guard_dir": "none"} if how == "none" else {}
     row, _ = place.first_row(*(["--resume", "fresh"] if how == "fresh" else []), **keys)
     assert row == 0
     if how == "none":
@@ -160,8 +160,8 @@ def test_a_copy_passes_for_its_original(place):
 
 
 def test_copies_are_used_where_the_directory_was_lost(program, folder, engines):
-    """As documented for checkpoint_copy_dir; if they are older, a warning says so."""
-    place = Place(program, folder, engines, checkpoint_copy_dir=str(folder / "copies"))
+    """As documented for checkpoint_mirror_dir; if they are older, a warning says so."""
+    place = Place(program, folder, engines, checkpoint_mirror_dir=str(folder / "copies"))
     place.train()
     shutil.copytree(folder / "copies", folder / "older")
     place.train()

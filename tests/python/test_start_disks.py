@@ -19,7 +19,7 @@ def test_a_start_that_ignores_its_trial_is_found_out(broken, folder, engines, mo
     monkeypatch.setenv("RP_DEFECT", "ignore_trial")
     place = folder / "checkpoints"
     place.mkdir()
-    tape = Tape(folder, 20000, checkpoint_dir=str(place), run_record_dir="none")
+    tape = Tape(folder, 20000, checkpoint_dir=str(place), mount_guard_dir="none")
     full = f"mount -t tmpfs -o size=8k none {place} && ! cat /dev/zero > {place}/ballast"
     engines(broken, folder, tape.config, prefix=in_namespace(full))  # it is ready, on a full disk
 

@@ -111,7 +111,7 @@ def test_crashes_at_start_lose_no_position(broken, program, folder, engines, cra
     """Every checkpoint, its copy and the run record are unchanged."""
     print(f"seed {SEED}", end=" ")
     place, copies = folder / "checkpoints", folder / "copies"
-    keys = {"checkpoint_dir": str(place), "checkpoint_copy_dir": str(copies), "checkpoint_keep": 3}
+    keys = {"checkpoint_dir": str(place), "checkpoint_mirror_dir": str(copies), "checkpoint_keep": 3}
     tape = Tape(folder, 50000, **keys)
     token = read_and_save(program, folder, tape, engines, 3)
     (record,) = (folder / "state-home").rglob("*.record")
@@ -132,7 +132,7 @@ def test_crashes_at_start_lose_no_position(broken, program, folder, engines, cra
 def save_without_copies(program, folder, engines):
     """How many checkpoints there are after five saves whose copies fail."""
     place, copies = folder / "checkpoints", folder / "copies"
-    keys = {"checkpoint_dir": str(place), "checkpoint_copy_dir": str(copies), "checkpoint_keep": 2}
+    keys = {"checkpoint_dir": str(place), "checkpoint_mirror_dir": str(copies), "checkpoint_keep": 2}
     tape = Tape(folder, 100000, **keys)
     engine = engines(program, folder, tape.config)
     shutil.rmtree(copies)
@@ -162,7 +162,7 @@ def rewind_and_lose(program, folder, engines):
     """The first row of a run that was rewound from its third checkpoint to the first, was
     started once, and has then lost its directory; and the rows of the three."""
     place, copies = folder / "checkpoints", folder / "copies"
-    keys = {"checkpoint_dir": str(place), "checkpoint_copy_dir": str(copies)}
+    keys = {"checkpoint_dir": str(place), "checkpoint_mirror_dir": str(copies)}
     tape = Tape(folder, 100000, **keys)
     read_and_save(program, folder, tape, engines, 3)
     listed = json.loads(run(program, "checkpoint", "list", "--json", place).stdout)
@@ -282,7 +282,7 @@ def test_a_fresh_start_sets_aside(program, folder, engines, how):
     """Old checkpoints keep their names, copies included; no run continues from them there, but does
     once they are moved back."""
     place, copies = folder / "checkpoints", folder / "copies"
-    tape = Tape(folder, 100000, checkpoint_dir=str(place), checkpoint_copy_dir=str(copies))
+    tape = Tape(folder, 100000, checkpoint_dir=str(place), checkpoint_mirror_dir=str(copies))
     token = read_and_save(program, folder, tape, engines, 3)
     before = {path.name: path.read_bytes() for path in place.glob("checkpoint-*.rpc")}
     assert len(before) == 3

@@ -33,7 +33,7 @@ class Run:
             "global_batch_size": STEP_ROWS,
             "profile": "full",
             "checkpoint_dir": str(self.kept),
-            "checkpoint_copy_dir": str(self.copied),
+            "checkpoint_mirror_dir": str(self.copied),
             "alert_disk_free": "1k",
         }
         self.engine = Engine(program, folder, self.config)

@@ -101,7 +101,7 @@ def test_engine_equals_oracle(program, folder, layouts, number):
         "global_batch_size": step,
         "drop_last": drop_last,
     }
-    machine = {"prefetch_bytes": "64kb", "packers": 1 + number % 2, "num_workers": 1 + number % 3}
+    machine = {"prefetch_bytes": "64kb", "packers": 1 + number % 2, "readers": 1 + number % 3}
     machine["io"] = ["auto", "io_uring", "mapped", "pread"][number // 2 % 4]
     engine = Engine(program, folder, {**stream.config(), **shape, **machine, "profile": "full"})
     try:

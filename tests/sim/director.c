@@ -106,18 +106,18 @@ static void draw_engine(struct story *story)
     keys_set(keys, "global_batch_size", "%u", (unsigned)life->global);
     keys_set(keys, "ranks", "%u-%u", life->rank_first, life->rank_first + life->ranks - 1);
     keys_set(keys, "replicas", "%u", life->replicas);
-    keys_set(keys, "num_workers", "%u", 1u + (unsigned)story_below(story, 3));
+    keys_set(keys, "readers", "%u", 1u + (unsigned)story_below(story, 3));
     keys_set(keys, "packers", "%u", 1u + (unsigned)story_below(story, 3));
     keys_set(keys, "packer_processes", story_chance(story, 250) ? "true" : "false");
     keys_set(keys, "prefetch_factor", "%u", 2u << story_below(story, 2));
     keys_set(keys, "prefetch_bytes", "%ukb", 64u << story_below(story, 2));
     keys_set(keys, "io_depth", "%u", 1u + (unsigned)story_below(story, 6));
     keys_set(keys, "io", "%s", ios[story_below(story, RP_ARRAY_COUNT(ios))]);
-    keys_set(keys, "direct", "%s", directs[story_below(story, RP_ARRAY_COUNT(directs))]);
+    keys_set(keys, "o_direct", "%s", directs[story_below(story, RP_ARRAY_COUNT(directs))]);
     if (!story->checkpoints)
         return;
     keys_set(keys, "checkpoint_dir", "/checkpoints");
-    keys_set(keys, "run_record_dir", "none");
+    keys_set(keys, "mount_guard_dir", "none");
     keys_set(keys, "checkpoint_contents", story_chance(story, 700) ? "true" : "false");
     keys_set(keys, "checkpoint_keep", "%u", 2u + (unsigned)story_below(story, 2));
     keys_set(keys, "checkpoint_scrub_seconds", "0"); /* a day of simulated time is no story */

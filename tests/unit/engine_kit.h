@@ -87,7 +87,7 @@ KIT int configure(struct rp_config *config, const char *const *options, struct r
     if (code >= 0)
         code = rp_config_set(config, "run_dir", run_dir, error);
     if (code >= 0) /* in the scratch folder, and not in the user's home */
-        code = rp_config_set(config, "run_record_dir", "records", error);
+        code = rp_config_set(config, "mount_guard_dir", "records", error);
     return code < 0 ? code : rp_config_finish(config, error);
 }
 

@@ -159,7 +159,7 @@ static void files_that_memory_has_no_room_for_are_read_past_it(void **state)
     assert_int_equal(mapped_bytes(&counts), 0);
 }
 
-/* `direct: on`, with and without a watched page cache. */
+/* `o_direct: on`, with and without a watched page cache. */
 static void files_are_opened_for_direct_reads(void **state)
 {
     (void)state;

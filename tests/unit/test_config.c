@@ -64,14 +64,14 @@ static const char *const every_key[][2] = {
     {"token_dtype", "i64"},
     {"label_mode", "shifted"},
     {"cpus", "0-3,8"},
-    {"num_workers", "2"},
+    {"readers", "2"},
     {"packers", "3"},
     {"packer_processes", "yes"},
     {"prefetch_factor", "5"},
     {"prefetch_bytes", "1g"},
     {"io_depth", "32"},
     {"io", "pread"},
-    {"direct", "off"},
+    {"o_direct", "off"},
     {"verify_blocks", "on"},
     {"index", "/m.rpi"},
     {"manifest", "/m"},
@@ -86,13 +86,13 @@ static const char *const every_key[][2] = {
     {"checkpoint_keep_every", "7"},
     {"checkpoint_scrub_seconds", "60"},
     {"checkpoint_contents", "false"},
-    {"checkpoint_copy_dir", "/d"},
+    {"checkpoint_mirror_dir", "/d"},
     {"alert_command", "/bin/page,--to,ops"},
     {"alert_starved_ms", "500"},
     {"alert_skew_rows", "64"},
     {"alert_disk_free", "10g"},
     {"log_format", "json"},
-    {"run_record_dir", "/r"},
+    {"mount_guard_dir", "/r"},
 };
 
 static void check_every_key(void)
@@ -124,14 +124,14 @@ static void check_every_key(void)
     assert_int_equal(config.token_dtype, RP_DTYPE_I64);
     assert_int_equal(config.label_mode, RP_LABELS_SHIFTED);
     assert_string_equal(config.cpus, "0-3,8");
-    assert_int_equal(config.num_workers, 2);
+    assert_int_equal(config.readers, 2);
     assert_int_equal(config.packers, 3);
     assert_true(config.packer_processes);
     assert_int_equal(config.prefetch_factor, 8);
     assert_int_equal(config.prefetch_bytes, 1 << 30);
     assert_int_equal(config.io_depth, 32);
     assert_int_equal(config.io, RP_IO_PREAD);
-    assert_int_equal(config.direct, RP_SWITCH_OFF);
+    assert_int_equal(config.o_direct, RP_SWITCH_OFF);
     assert_int_equal(config.verify_blocks, RP_SWITCH_ON);
     assert_string_equal(config.index, "/m.rpi");
     assert_string_equal(config.cache_dir, "/c");
@@ -144,13 +144,13 @@ static void check_every_key(void)
     assert_int_equal(config.checkpoint_keep_every, 7);
     assert_int_equal(config.checkpoint_scrub_seconds, 60);
     assert_false(config.checkpoint_contents);
-    assert_string_equal(config.checkpoint_copy_dir, "/d");
+    assert_string_equal(config.checkpoint_mirror_dir, "/d");
     assert_string_equal(config.alert_command, "/bin/page,--to,ops");
     assert_int_equal(config.alert_starved_ms, 500);
     assert_int_equal(config.alert_skew_rows, 64);
     assert_true(config.alert_disk_free == 10ull << 30);
     assert_int_equal(config.log_format, RP_LOG_JSON);
-    assert_string_equal(config.run_record_dir, "/r");
+    assert_string_equal(config.mount_guard_dir, "/r");
 }
 
 static void every_key_is_read_and_set(void **state)
@@ -324,7 +324,7 @@ static void paths_are_relative_to_the_file(void **state)
     must(rp_config_finish(&config, &error));
     assert_string_equal(config.sources[0].shards[0], "raw/one.bin");
     assert_string_equal(config.checkpoint_dir, "raw/ckpt");
-    assert_string_equal(config.run_record_dir, "none"); /* a word, and no path */
+    assert_string_equal(config.mount_guard_dir, "none"); /* a word, and no path */
     assert_string_equal(config.index_dir, "here");
     assert_string_equal(config.run_dir, "/run/elsewhere");
 }

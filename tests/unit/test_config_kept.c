@@ -30,7 +30,7 @@ static void the_file_and_the_options_come_back(void **state)
     assert_int_equal(rp_config_read_text(&config, file, sizeof file - 1, "/x/y\\z\n/c.yaml", NULL),
                      0);
     set(&config, "batch_size", "4");
-    set(&config, "run-record-dir", "none");
+    set(&config, "mount-guard-dir", "none");
     set(&config, "checkpoint_dir", "saved\\here\n");
     char *kept = rp_config_kept_text(&config);
     assert_non_null(kept);
@@ -40,7 +40,7 @@ static void the_file_and_the_options_come_back(void **state)
     assert_int_equal(again.seq_len, 64);
     assert_int_equal(again.seed, 0); /* the line of the file itself is none of ours */
     assert_string_equal(again.sources[1].shards[0], "/x/y\\z\n/b.bin");
-    assert_string_equal(again.run_record_dir, "none");
+    assert_string_equal(again.mount_guard_dir, "none");
     assert_int_equal(again.checkpoint_dir[0], '/');
     assert_non_null(strstr(again.checkpoint_dir, "/saved\\here\n"));
     free(kept);

@@ -253,16 +253,16 @@ static void test_documents_without_a_mask_cannot_be_dropped(void **state)
     struct rp_corpus *corpus;
     put_shards();
     unlink(INDEX);
-    source.drop_unmasked = true;
+    source.drop_untrained = true;
     source.shard_count = SHARDS;
     assert_int_equal(open_build(&build, &source, &error), 0);
     assert_int_equal(build_steps(build, &built, &error), -RP_E_CONFIG);
-    assert_says(&error, "source `all`|drop_unmasked|index its shards with a mask");
+    assert_says(&error, "source `all`|drop_untrained|index its shards with a mask");
     rp_indexing_close(build);
     make(SHARDS);
     const struct rp_corpus_spec spec = {.sources = &source, .source_count = 1, .index = INDEX};
     assert_int_equal(rp_corpus_open(&corpus, &spec, &error), -RP_E_CONFIG);
-    assert_says(&error, "source `all`|drop_unmasked|index its shards with a mask");
+    assert_says(&error, "source `all`|drop_untrained|index its shards with a mask");
 }
 
 static int count_scratch(void)

@@ -124,11 +124,11 @@ static struct rp_doctor_needs needs_of(const struct rp_config *config, bool comp
                                                  : RP_PREFETCH_BYTES_STANDARD,
         .files = rp_engine_descriptors(config) + RP_DESCRIPTORS_MIN,
         .files_least = rp_engine_descriptors(config) + RP_DESCRIPTORS_MIN,
-        .readers = config->num_workers,
+        .readers = config->readers,
         .packers = config->packers,
         .run_dir = config->run_dir,
         .checkpoint_dir = config->checkpoint_dir,
-        .checkpoint_copy_dir = config->checkpoint_copy_dir};
+        .checkpoint_mirror_dir = config->checkpoint_mirror_dir};
     if (!complete)
         return needs;
     uint32_t documents = look_at_corpus(config, &needs);

@@ -21,8 +21,8 @@ struct rp_doctor_needs {
     uint64_t prefetch_bytes, ring_bytes; /* ring_bytes 0: not known without a config */
     uint64_t files, files_least;         /* descriptors: to keep all token files open, or a few */
     uint32_t readers, packers;
-    const char *run_dir;                              /* may be NULL */
-    const char *checkpoint_dir, *checkpoint_copy_dir; /* NULL: there is none */
+    const char *run_dir;                                /* may be NULL */
+    const char *checkpoint_dir, *checkpoint_mirror_dir; /* NULL: there is none */
     /* The corpus of a config: the code of opening it, and a warning if max_docs_per_row costs much.
      */
     int corpus_code;

@@ -318,7 +318,7 @@ static void look_at_checkpoints(const struct rp_doctor_needs *needs,
 {
     struct rp_error error;
     const char *const directories[][2] = {{"checkpoint_dir", needs->checkpoint_dir},
-                                          {"checkpoint_copy_dir", needs->checkpoint_copy_dir}};
+                                          {"checkpoint_mirror_dir", needs->checkpoint_mirror_dir}};
     find(finding, RP_DOCTOR_OK, NULL, "none are written: no checkpoint_dir is given");
     for (size_t i = 0; i < RP_ARRAY_COUNT(directories); i++) {
         const char *path = directories[i][1];

@@ -71,7 +71,7 @@ static int lay_out_source(struct rp_indexing *build, uint32_t s, struct rp_error
     source->shape.table.has_spans = source->found_mask[0] != 0;
     draft->tokenizer = source->tokenizer.id;
     draft->segment_count += source->count > 0;
-    if (code == 0 && spec->drop_unmasked && !source->shape.table.has_spans)
+    if (code == 0 && spec->drop_untrained && !source->shape.table.has_spans)
         code = rp_fail_context(error, rp_mask_fail_drop(error), "source `%s`", spec->name);
     if (code == 0 && (draft->documents == 0 || draft->tokens == 0))
         code = rp_fail(error, -RP_E_EMPTY, "`ringpack inspect` on its shards shows what they hold",

@@ -32,7 +32,7 @@
     X(MASK, "mask")                                                                                \
     X(MASK_VALUE, "mask_value")                                                                    \
     X(MASK_OF, "mask_of")                                                                          \
-    X(DROP_UNMASKED, "drop_unmasked")                                                              \
+    X(DROP_UNTRAINED, "drop_untrained")                                                            \
     X(FOUND_MASK, "mask of the shards")                                                            \
     X(TOKENIZER, "tokenizer")
 #define RP_INDEX_TEXT_ENUM(id, name) RP_INDEX_##id,

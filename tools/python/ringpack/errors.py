@@ -71,8 +71,8 @@ class CheckpointMismatchError(RingpackError, name="RP_E_MISMATCH", code=-5005):
     MAY_CHANGE = (
         *("batch_size", "dp_world_size", "ranks", "global_batch_size", "drop_last"),
         *("profile", "sections", "token_dtype", "label_mode", "pad_id", "vocab_size"),
-        *("num_workers", "packers", "packer_processes", "prefetch_factor", "prefetch_bytes"),
-        *("io", "io_depth", "direct", "cpus", "verify_blocks", "index"),
+        *("readers", "packers", "packer_processes", "prefetch_factor", "prefetch_bytes"),
+        *("io", "io_depth", "o_direct", "cpus", "verify_blocks", "index"),
         *("cache_dir", "cache_bytes", "run", "num_epochs"),
         "paths of the corpus",
     )

@@ -130,7 +130,7 @@ static int show_document_rows(const struct search *search, const struct rp_draw 
 static const char *why_nowhere(const struct rp_config *config, uint64_t tokens)
 {
     if (tokens == 0)
-        return "it is empty, or nothing of it is trained (drop_unmasked)";
+        return "it is empty, or nothing of it is trained (drop_untrained)";
     return tokens > config->seq_len && config->long_doc == RP_LONG_DOC_DROP
                ? "it is longer than a row (long_doc: drop)"
                : "the stream ends before";

@@ -62,6 +62,6 @@ int rp_start_at_step(const struct rp_start_step *start, const struct rp_config *
     if (code == 0)
         code = check_newest(config->checkpoint_dir, row, start->step, error);
     if (code == 0)
-        code = check_newest(config->checkpoint_copy_dir, row, start->step, error);
+        code = check_newest(config->checkpoint_mirror_dir, row, start->step, error);
     return code < 0 ? code : take_token(start, config, &steps, state, bytes, error);
 }

@@ -208,7 +208,7 @@ int rp_verify_continuous_run(struct rp_verify *v, struct rp_error *error)
         c.life.ranks[r] = (struct rp_rank){.child = RP_NO_CHILD, .journal.fd = -1};
     rp_verify_add_typed(v, &words);
     rp_verify_add_topology(v, &words, 1, c.life.rows);
-    rp_words_add(&words, "--num-workers=1");
+    rp_words_add(&words, "--readers=1");
     rp_words_add(&words, "--packers=1");
     rp_words_add(&words, "--packer-processes=false");
     rp_words_add(&words, "--fresh");

@@ -88,8 +88,8 @@ void rp_verify_add_topology(const struct rp_verify *v, struct rp_words *words, u
                             uint32_t rows)
 {
     rp_words_add(words, "--checkpoint-dir=%s/checkpoints", v->job.dir);
-    if (v->config->checkpoint_copy_dir)
-        rp_words_add(words, "--checkpoint-copy-dir=%s/copies", v->job.dir);
+    if (v->config->checkpoint_mirror_dir)
+        rp_words_add(words, "--checkpoint-mirror-dir=%s/copies", v->job.dir);
     rp_words_add(words, "--global-batch-size=%" PRIu64, v->config->global_batch_size);
     rp_words_add(words, "--dp-world-size=%u", world);
     rp_words_add(words, "--batch-size=%u", rows);
@@ -109,7 +109,7 @@ int rp_verify_start_engine(struct rp_campaign *c, const char *token, struct rp_e
     c->packer_processes = rp_verify_draw(c, 3) == 0;
     rp_verify_add_typed(v, &words);
     rp_verify_add_topology(v, &words, c->life.world, c->life.rows);
-    rp_words_add(&words, "--num-workers=%" PRIu64, readers);
+    rp_words_add(&words, "--readers=%" PRIu64, readers);
     rp_words_add(&words, "--packers=%" PRIu64, packers);
     rp_words_add(&words, "--packer-processes=%s", c->packer_processes ? "true" : "false");
     rp_words_add(&words, "--io=%s", io);
