@@ -21,7 +21,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -97,7 +96,7 @@ static int take_lock(struct rp_locked_dir *locked, struct rp_error *error)
         int code = open_lock(locked, error);
         if (code < 0)
             return code;
-        is_ours = is_named(locked) || RP_DEFECT(trust_first_lock);
+        is_ours = is_named(locked);
     }
     locked->is_watched = locked->is_watched && is_ours;
     char host[65] = {0}, text[HOLDER_BYTES] = {0};

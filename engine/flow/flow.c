@@ -388,13 +388,10 @@ bool rp_flow_park(struct rp_flow *flow)
     rp_a32_store_relaxed(&flow->arena.words->parked, 1);
     rp_fence_seq_cst(); /* PAIRS deliver-park */
     flow->is_parked = true;
-    bool is_parked = rp_deliver_give_back(d), is_first = true;
-    for (uint32_t r = 0; r < flow->options.rank_count; r++) {
-        if (!flow->catch_up[r] || (RP_DEFECT(park_first_behind) && !is_first))
-            continue;
-        is_parked &= rp_flow_park(flow->catch_up[r]);
-        is_first = false;
-    }
+    bool is_parked = rp_deliver_give_back(d);
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
+        if (flow->catch_up[r])
+            is_parked &= rp_flow_park(flow->catch_up[r]);
     return is_parked;
 }
 

@@ -163,12 +163,9 @@ int rp_engine_rebuild_running(struct rp_engine *engine, uint32_t ring, uint32_t 
     }
     /* A save under way may be reading the old ring. Its end also frees slots of batches that were
      * released, so it comes before the new ring begins at `release`. */
-    if (!RP_DEFECT(end_copy_late))
-        rp_engine_finish_copy(engine);
+    rp_engine_finish_copy(engine);
     begin_at_release(&build.fresh, old);
     copy_slots(old, &build.fresh, rp_max_u64(build.from.tail, old->release), old->tail);
-    if (RP_DEFECT(end_copy_late))
-        rp_engine_finish_copy(engine);
     rp_flow_pause_packers(engine->flow);
     finish_build(engine, old, &build.fresh, replica, batch);
     rp_engine_swap_ring(engine, ring, &build.fresh);
@@ -186,13 +183,12 @@ bool rp_engine_can_catch_up(const struct rp_engine *engine, uint32_t ring, uint3
 {
     const struct rp_ring *old = &engine->rings[ring];
     if (replica == RP_ALL_SEATS || !engine->flow_running || engine->flow_ended ||
-        engine->ring_count == 1 || RP_DEFECT(stop_to_catch_up))
+        engine->ring_count == 1)
         return false;
     uint64_t lowest = rp_seat_lowest_position(old, replica, batch);
     if (rp_flow_is_catching_up(engine->flow, ring))
         return lowest <= old->tail;
-    uint32_t most = RP_DEFECT(stop_for_second_behind) ? 1
-                                                      : rp_flow_catch_ups_max(engine->ring_count);
+    uint32_t most = rp_flow_catch_ups_max(engine->ring_count);
     return rp_flow_catch_ups(engine->flow) < most && lowest < old->release;
 }
 
