@@ -99,7 +99,7 @@ def metrics_of(samples):
 SIZES = {
     "full": {
         "repeats": 6, "pairs": 5, "slice_ms": 1000, "starts": 4, "saves": 16, "hand_overs": 5,
-        "seeks": 6,
+        "seeks": 6, "limit_seconds": 10,
         "tokens": 200_000_000, "epochs": 10, "index_documents": 16_000_000,
         "positions": [0, 1_000_000, 4_000_000, 16_000_000, 64_000_000],
         "memory_documents": [10_000, 4_000_000],
@@ -107,14 +107,14 @@ SIZES = {
     },
     "quick": {
         "repeats": 2, "pairs": 5, "slice_ms": 200, "starts": 5, "saves": 6, "hand_overs": 3,
-        "seeks": 6, "only_goals": True,
+        "seeks": 6, "limit_seconds": 4, "only_goals": True,
         "tokens": 200_000_000, "epochs": 2, "index_documents": 1_000_000,
         "positions": [0, 1_000_000], "memory_documents": [10_000, 1_000_000],
         "manifest_shards": [1, 1000], "manifest_documents": [10_000, 1_000_000],
     },
     "once": {
         "repeats": 1, "pairs": 1, "slice_ms": 20, "starts": 1, "saves": 1, "hand_overs": 1,
-        "seeks": 1,
+        "seeks": 1, "limit_seconds": 0.2,
         "tokens": 8_200_000, "epochs": 2, "index_documents": 10_000,
         "positions": [0, 10_000], "memory_documents": [1_000, 10_000],
         "manifest_shards": [1, 50], "manifest_documents": [10_000],

@@ -28,6 +28,10 @@ def summarise(values):
             "interval": interval_of_median(values), "count": len(values), "values": values}
 
 
+def options_of(keys):
+    return [f"--{key.replace('_', '-')}={value}" for key, value in keys.items()]
+
+
 def field_of(path, name):
     for line in Path(path).read_text().splitlines():
         if line.startswith(name):
@@ -111,7 +115,7 @@ class Bench:
     def __init__(self, build, data, settings):
         build = Path(build).resolve()
         self.program = str(build / "bin" / "ringpack")
-        self.limits_program = str(build / "bin" / "ringpack_limits")
+        self.loop_program = str(build / "bin" / "ringpack_loop")
         self.trainer_program = str(build / "bin" / "ringpack_trainer")
         self.library = str(build / "lib" / "libringpack.so")
         self.scratch = Path(data).resolve() / "scratch"
@@ -159,8 +163,13 @@ class Bench:
         if done.returncode:
             raise Failed(f"ringpack {arguments[0]}: {done.stderr.strip()}")
 
-    def limits(self, stages, keys):
-        return self.ask(self.limits_program, stages, *(f"{k}={v}" for k, v in keys.items()))
+    def loop(self, stages, keys):
+        return self.ask(self.loop_program, stages, *(f"{k}={v}" for k, v in keys.items()))
+
+    def limits(self, keys):
+        """The limits of this machine, with the corpus in the page cache."""
+        return self.ask(self.program, "bench", "--limits", "--hot", "--json",
+                        f"--seconds={self.settings['limit_seconds']}", *options_of(keys))
 
     def client(self):
         """The Python package, with the programs that are measured."""
@@ -174,14 +183,13 @@ class Bench:
         return self.ask(self.trainer_program, action, *(f"{k}={v}" for k, v in keys.items()))
 
     def plan(self, keys, rows="1g"):
-        options = [f"--{k.replace('_', '-')}={v}" for k, v in keys.items()]
-        return self.ask(self.program, "plan", "--json", f"--rows={rows}", *options)
+        return self.ask(self.program, "plan", "--json", f"--rows={rows}", *options_of(keys))
 
     @contextlib.contextmanager
     def trainer(self, *options):
         """`ringpack attach`; yields what to call for its report, with seconds to wait for it at
         most (subprocess.TimeoutExpired)."""
-        command = [self.program, "attach", "bench", "--run-dir", self.run_dir, "--json", *options]
+        command = [self.program, "read", "bench", "--run-dir", self.run_dir, "--json", *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)
         try:

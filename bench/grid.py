@@ -3,7 +3,7 @@
 
 Profiles are crossed with shuffles; every other axis is walked from one standard config. Each config
 is checked before it is measured: its trainer's digest over an epoch of a small corpus must be that
-of the plain loop (limits.c), which knows nothing of readers, packers or profiles.
+of the plain loop (loop.c), which knows nothing of readers, packers or profiles.
 
 The JSON is written after every config. One of the same commit and machine is gone on with: an
 interrupted run is repeated to finish it, and to measure anew the file is removed first.
@@ -55,7 +55,7 @@ def check(bench, point, corpus):
         engine.end()
     name = "digest, " + ", ".join(str(point[key]) for key in STREAM)
     if name not in bench.checks:
-        loop = bench.limits("digest", {**keys, "profile": "min"})["digest"]["digest"]
+        loop = bench.loop("digest", {**keys, "profile": "min"})["digest"]["digest"]
         bench.check(name, loop, found)
     else:
         bench.check(name, bench.checks[name]["value"], found)

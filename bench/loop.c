@@ -23,20 +23,20 @@ void check(int code, const struct rp_error *error)
 {
     if (code >= 0)
         return;
-    fprintf(stderr, "ringpack_limits: %s\n", error->message);
+    fprintf(stderr, "ringpack_loop: %s\n", error->message);
     exit(2);
 }
 
 _Noreturn void refuse(const char *text)
 {
-    fprintf(stderr, "ringpack_limits: %s\n", text);
+    fprintf(stderr, "ringpack_loop: %s\n", text);
     exit(2);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Private memory with every page in place, on huge pages where the kernel has them. */
-void *take_memory(size_t bytes)
+static void *take_memory(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)

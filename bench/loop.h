@@ -41,7 +41,6 @@ struct loop {
 
 _Noreturn void refuse(const char *text);
 void check(int code, const struct rp_error *error);
-void *take_memory(size_t bytes);
 
 void load_shards(struct bench *bench);
 void make_batches(struct bench *bench);

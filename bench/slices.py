@@ -76,7 +76,7 @@ class LoopSide(Side):
 
     def __init__(self, bench, name, keys, **options):
         words = [f"{key}={value}" for key, value in {**keys, **options}.items()]
-        super().__init__(bench, name, keys, [bench.limits_program, "slices", *words])
+        super().__init__(bench, name, keys, [bench.loop_program, "slices", *words])
 
 
 class EngineSide(Side):

@@ -57,6 +57,6 @@ class Ringpack:
         keys = {"sources": task.corpus, "seq_len": task.seq_len, "batch_size": task.batch_size,
                 "profile": self.profile, "num_epochs": task.epochs or "endless", "row": rows,
                 "state": token}
-        command = [os.environ["RINGPACK_LIMITS"], "seek", *(f"{k}={v}" for k, v in keys.items())]
+        command = [os.environ["RINGPACK_LOOP"], "seek", *(f"{k}={v}" for k, v in keys.items())]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return {"ringpack_state": token.read_bytes()}

@@ -8,7 +8,7 @@ from slices import EngineSide, LoopSide, cpu, rates, ratios, side_by_side, take_
 
 VERIFIED = "mapped", "pread"  # ways to read a corpus in the page cache: mapped, and by calls
 SLOTS = 8  # batches that the fair loop writes in turn
-PLANS = 3  # passes of `plan` in a repetition
+PLANS = 3  # measurements of the limits in a repetition
 
 
 class Hot:
@@ -23,21 +23,24 @@ class Hot:
         self.expected = {"tokens": plan["tokens"], "next_row": plan["rows"]}
         for profile in "min", "hf":
             for more in {"slots": SLOTS}, {"slots": SLOTS, "mapped": 1}:
-                loop = bench.limits("digest", bench.task(profile=profile, **more))["digest"]
+                loop = bench.loop("digest", bench.task(profile=profile, **more))["digest"]
                 self.expected.setdefault("digest", loop["digest"])
                 bench.check("digest, plain loop", self.expected["digest"], loop["digest"])
                 bench.check("rows, plain loop against ringpack plan", plan["rows"], loop["rows"])
 
     def limits(self):
-        found = self.bench.limits("memcpy,concat", self.bench.task(profile="min"))
-        sample = {"memcpy": found["memcpy"]["tokens_per_second"],
-                  "loop_concat_min": found["concat"]["tokens_per_second"]}
-        plans = [self.bench.limits("plan", self.bench.task())["plan"] for _ in range(PLANS)]
+        bench, keys = self.bench, self.bench.task()
+        concat = bench.loop("concat", bench.task(profile="min"))["concat"]
+        found = [bench.limits(keys) for _ in range(PLANS)]
+        plans = [one["limits"]["planning"]["tokens_per_second"] for one in found]
+        per_document = found[0]["corpus"]["tokens"] / found[0]["corpus"]["documents"]
+        slots = self.expected["next_row"] * bench.settings["seq_len"]
         return {
-            **sample,
-            "plan": [plan["tokens_per_second"] for plan in plans],
-            "plan_ns_per_document": [1e9 * p["seconds"] / p["documents"] for p in plans],
-            "fill": plans[0]["fill"],
+            "memcpy": [one["limits"]["memcpy"]["tokens_per_second"] for one in found],
+            "loop_concat_min": concat["tokens_per_second"],
+            "plan": plans,
+            "plan_ns_per_document": [1e9 * per_document / plan for plan in plans],
+            "fill": self.expected["tokens"] / slots,
         }
 
     # ---- beside the plain loop -------------------------------------------------------------------

@@ -56,7 +56,7 @@ class Peers:
         """A program of the peers' folder; `prefix` is how it is had alone, or beside others."""
         environment = {**os.environ, "RINGPACK": self.bench.program,
                        "RINGPACK_LIBRARY": self.bench.library,
-                       "RINGPACK_LIMITS": self.bench.limits_program, "PYTHONWARNINGS": "ignore"}
+                       "RINGPACK_LOOP": self.bench.loop_program, "PYTHONWARNINGS": "ignore"}
         command = [*prefix, self.python, HERE / program, *options]
         done = subprocess.run(list(map(str, command)), input=json.dumps(given), text=True,
                               capture_output=True, env=environment)

@@ -125,7 +125,7 @@ class Resume:
         bench, token = self.bench, self.bench.scratch / f"token-{documents}"
         size = bench.settings["batch_size"]
         row = int(documents / per_row) // size * size
-        seek = bench.limits("seek", {**keys, "row": row, "state": token})["seek"]
+        seek = bench.loop("seek", {**keys, "row": row, "state": token})["seek"]
         return {"documents": documents, "row": row, "token_bytes": seek["state_bytes"],
                 "plan_ms": 1000 * seek["seconds"], "with_token_ms": [], "above_ms": []}, token
 
@@ -138,7 +138,7 @@ class Resume:
         bench, settings, digests = self.bench, self.bench.settings, {}
         keys = bench.task(sources=settings["index"], num_epochs="endless")
         # a short seek says how many documents make a row
-        probe = bench.limits("seek", {**keys, "row": 10000, "state": bench.scratch / "token"})
+        probe = bench.loop("seek", {**keys, "row": 10000, "state": bench.scratch / "token"})
         per_row = probe["seek"]["documents"] / 10000
         found = [self._seek(keys, documents, per_row) for documents in settings["positions"]]
         rounds = settings["repeats"] * settings["starts"]

@@ -16,7 +16,7 @@ class Seeking:
     def _plan_ms(self, entry):
         """Up to the row of this position; it must end in the token that is known."""
         again = self.bench.scratch / "token-again"
-        found = self.bench.limits("seek", {**self.keys, "row": entry["row"], "state": again})
+        found = self.bench.loop("seek", {**self.keys, "row": entry["row"], "state": again})
         known = self.bench.scratch / f"token-{entry['documents']}"
         self.bench.check("token of a row that was planned again", True,
                          again.read_bytes() == known.read_bytes())

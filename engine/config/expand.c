@@ -22,6 +22,7 @@
 #include "config/key.h"
 #include "corpus/folder.h"
 #include "corpus/index/index.h"
+#include "object/fetch.h"
 #include "object/remote.h"
 #include "object/url.h"
 
@@ -234,15 +235,73 @@ static bool is_prefix(const char *path)
     return exists;
 }
 
+/* The matches of a pattern of a bucket. */
+struct objects {
+    struct rp_config_source *found;
+    struct rp_paths indexes; /* sidecars, or indexes of a corpus */
+};
+
 static int add_object(void *context, const char *url, struct rp_error *error)
 {
-    char *file = rp_url_has_suffix(url, ".idx") ? rp_url_beside(url, 4, ".bin")
-                 : rp_url_has_suffix(url, ".rpi") || rp_url_has_suffix(url, ".rpx")
-                     ? rp_url_beside(url, 4, "")
-                     : strdup(url);
-    int code = file ? rp_config_source_add_shard(context, NULL, file, error)
+    struct objects *objects = context;
+    if (rp_url_has_suffix(url, RP_INDEX_SUFFIX))
+        return rp_paths_add(&objects->indexes, url, error);
+    char *file = rp_url_has_suffix(url, ".idx")                ? rp_url_beside(url, 4, ".bin")
+                 : rp_url_has_suffix(url, RP_INDEX_SUFFIX_OLD) ? rp_url_beside(url, 4, "")
+                                                               : strdup(url);
+    int code = file ? rp_config_source_add_shard(objects->found, NULL, file, error)
                     : rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
     free(file);
+    return code;
+}
+
+static bool is_index_of_corpus(const char *url)
+{
+    struct rp_index *index;
+    struct rp_error ignored;
+    bool is_open = rp_index_open_place(&index, url, NULL, &ignored) == 0;
+    rp_index_close(index);
+    return is_open;
+}
+
+/* As add_token_file: a sidecar counts as its token file, the index of a corpus as none. Those of
+ * objects that are listed need not be looked at. */
+static int list_unlisted(const struct objects *objects, uint32_t first, struct rp_paths *files,
+                         struct rp_paths *indexes, struct rp_error *error)
+{
+    const struct rp_config_source *found = objects->found;
+    size_t listed = found->shard_count - first;
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < objects->indexes.count; i++) {
+        const char *index = objects->indexes.paths[i];
+        char *file = rp_url_beside(index, strlen(RP_INDEX_SUFFIX), "");
+        if (!file)
+            code = rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
+        else if (listed == 0 || !bsearch(&file, found->shards + first, listed,
+                                         sizeof *found->shards, compare_texts))
+            code = rp_paths_add(files, file, error);
+        if (code == 0 && files->count > indexes->count)
+            code = rp_paths_add(indexes, index, error);
+        free(file);
+    }
+    return code;
+}
+
+static int add_indexed(const struct objects *objects, uint32_t first, struct rp_error *error)
+{
+    struct rp_paths files = {0}, indexes = {0};
+    int code = list_unlisted(objects, first, &files, &indexes, error);
+    struct rp_looked *looked = rp_calloc(files.count, sizeof *looked);
+    if (code == 0 && !looked)
+        code = rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
+    if (code == 0 && files.count)
+        code = rp_fetch_looks((const char *const *)files.paths, files.count, true, looked, error);
+    for (size_t i = 0; code == 0 && i < files.count; i++)
+        if (looked[i].bytes > 0 || !is_index_of_corpus(indexes.paths[i]))
+            code = rp_config_source_add_shard(objects->found, NULL, files.paths[i], error);
+    rp_paths_release(&files);
+    rp_paths_release(&indexes);
+    free(looked);
     return code;
 }
 
@@ -255,8 +314,14 @@ static int expand_url(struct rp_config_source *found, const char *pattern,
     if (!wild && !is_folder)
         return rp_config_source_add_shard(found, NULL, pattern, error);
     uint32_t first = found->shard_count;
+    struct objects objects = {.found = found};
     int code = is_folder ? expand_directory(found, pattern, error)
-                         : rp_remote_list(pattern, add_object, found, error);
+                         : rp_remote_list(pattern, add_object, &objects, error);
+    if (code == 0 && wild)
+        tidy_matches(found, first);
+    if (code == 0 && objects.indexes.count)
+        code = add_indexed(&objects, first, error);
+    rp_paths_release(&objects.indexes);
     if (code < 0)
         return code;
     if (found->shard_count == first) {

@@ -118,9 +118,10 @@ static int take_mask(struct rp_source *source, const struct rp_opened *shards,
 static int take_shards(struct rp_corpus *corpus, struct rp_source *source, struct rp_error *error)
 {
     struct rp_opened *shards = corpus->shards + source->first_shard;
-    struct rp_fingerprint *members = rp_calloc(source->shard_count, sizeof *members);
+    struct rp_fingerprint_list list;
     uint64_t documents = 0;
-    bool fits = members;
+    bool fits = true;
+    rp_fingerprint_begin(&list);
     for (uint32_t i = 0; fits && i < source->shard_count; i++) {
         struct rp_opened *opened = &shards[i];
         uint32_t width = rp_token_width(opened->shard.type);
@@ -128,7 +129,7 @@ static int take_shards(struct rp_corpus *corpus, struct rp_source *source, struc
         opened->segment->first_document = documents;
         opened->segment->first_shard = i;
         corpus->segments[corpus->segment_count++] = opened->segment;
-        members[i] = opened->fingerprint;
+        rp_fingerprint_add(&list, &opened->fingerprint);
         fits = rp_add_u64(documents, opened->shard.documents, &documents) &&
                rp_add_u64(source->tokens, opened->shard.tokens, &source->tokens);
         add_part(&source->whole, &part);
@@ -138,9 +139,7 @@ static int take_shards(struct rp_corpus *corpus, struct rp_source *source, struc
         source->widest = (uint32_t)rp_max_u64(source->widest, width);
         source->objects += opened->shard.url != NULL;
     }
-    if (fits)
-        source->fingerprint = rp_fingerprint_combine(members, source->shard_count);
-    free(members);
+    source->fingerprint = rp_fingerprint_of(&list);
     source->segment_count = source->shard_count;
     source->documents = documents;
     return fits ? take_mask(source, shards, error) : fail_memory(error);
@@ -291,41 +290,32 @@ static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *s
     corpus->sources = rp_calloc(spec->source_count, sizeof *corpus->sources);
     corpus->segments = rp_calloc(segments, sizeof *corpus->segments);
     corpus->asked = rp_calloc((size_t)rp_div_up(segments, 64), sizeof *corpus->asked);
-    struct rp_fingerprint *members = rp_calloc(spec->source_count, sizeof *members);
-    bool has_memory = corpus->sources && corpus->segments && corpus->asked && members;
-    code = has_memory ? 0 : fail_memory(error);
+    code = corpus->sources && corpus->segments && corpus->asked ? 0 : fail_memory(error);
     const struct rp_remote *next = corpus->remotes;
     for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
         corpus->source_count = s + 1;
         code = open_source(corpus, s, spec, &next, error);
         if (code == 0)
             code = finish_source(corpus, s, &spec->sources[s], error);
-        members[s] = corpus->sources[s].fingerprint;
     }
-    if (code == 0)
-        corpus->fingerprint = rp_fingerprint_combine(members, spec->source_count);
-    free(members);
     return code;
 }
 
-/* Leave out what is in no range (range.h), and say so in the fingerprint of the corpus. */
+/* Leave out the documents that are in no range (range.h); the fingerprints say so. */
 static int take_ranges(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
                        struct rp_error *error)
 {
-    struct rp_fingerprint *members = rp_calloc(spec->source_count, sizeof *members);
-    bool has_range = false;
-    int code = members ? 0 : fail_memory(error);
+    struct rp_fingerprint_list list;
+    int code = 0;
+    rp_fingerprint_begin(&list);
     for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
         struct rp_source *source = &corpus->sources[s];
-        has_range |= spec->sources[s].documents != NULL;
         code = rp_source_take_range(source, spec->sources[s].documents, rp_source_length, error);
         if (code < 0)
             code = rp_fail_context(error, code, "source `%s`", source->name);
-        members[s] = source->fingerprint;
+        rp_fingerprint_add(&list, &source->fingerprint);
     }
-    if (code == 0 && has_range)
-        corpus->fingerprint = rp_fingerprint_combine(members, spec->source_count);
-    free(members);
+    corpus->fingerprint = rp_fingerprint_of(&list);
     return code;
 }
 

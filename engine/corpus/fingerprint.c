@@ -78,23 +78,26 @@ struct rp_fingerprint rp_identity_fingerprint(const struct rp_identity *identity
     return fingerprint;
 }
 
-struct rp_fingerprint rp_fingerprint_combine(const struct rp_fingerprint *members, size_t count)
+void rp_fingerprint_begin(struct rp_fingerprint_list *list)
 {
-    static const struct rp_hash128 unknown = {0, 0};
-    struct rp_fingerprint fingerprint = {unknown, unknown};
-    struct rp_hasher sampled, full;
-    rp_hasher_begin(&sampled);
-    rp_hasher_begin(&full);
-    bool all_full = count > 0;
-    for (size_t i = 0; i < count; i++) {
-        rp_hasher_add(&sampled, &members[i].sampled, sizeof members[i].sampled);
-        rp_hasher_add(&full, &members[i].full, sizeof members[i].full);
-        all_full &= !rp_hash128_equal(members[i].full, unknown);
-    }
-    fingerprint.sampled = rp_hasher_finish(&sampled);
-    struct rp_hash128 full_hash = rp_hasher_finish(&full);
-    if (all_full)
-        fingerprint.full = full_hash;
+    list->count = list->full_count = 0;
+    rp_hasher_begin(&list->sampled);
+    rp_hasher_begin(&list->full);
+}
+
+void rp_fingerprint_add(struct rp_fingerprint_list *list, const struct rp_fingerprint *member)
+{
+    list->count++;
+    list->full_count += rp_hash128_is_known(member->full);
+    rp_hasher_add(&list->sampled, &member->sampled, sizeof member->sampled);
+    rp_hasher_add(&list->full, &member->full, sizeof member->full);
+}
+
+struct rp_fingerprint rp_fingerprint_of(const struct rp_fingerprint_list *list)
+{
+    struct rp_fingerprint fingerprint = {rp_hasher_finish(&list->sampled), {0, 0}};
+    if (list->count > 0 && list->full_count == list->count)
+        fingerprint.full = rp_hasher_finish(&list->full);
     return fingerprint;
 }
 

@@ -43,8 +43,15 @@ struct rp_identity {
 
 struct rp_fingerprint rp_identity_fingerprint(const struct rp_identity *identity);
 
-/** Fingerprint of a list, from those of its members. It is full only if every member's is. */
-struct rp_fingerprint rp_fingerprint_combine(const struct rp_fingerprint *members, size_t count);
+/* The fingerprint of a list, from those of its members in order; it is full only if every member's
+ * is. After each member it can be asked for. */
+struct rp_fingerprint_list {
+    struct rp_hasher sampled, full;
+    uint64_t count, full_count; /* members, and those with a full fingerprint */
+};
+void rp_fingerprint_begin(struct rp_fingerprint_list *list);
+void rp_fingerprint_add(struct rp_fingerprint_list *list, const struct rp_fingerprint *member);
+struct rp_fingerprint rp_fingerprint_of(const struct rp_fingerprint_list *list);
 
 /** How many of `blocks` blocks are sampled, and which the i-th of them is (ascending). */
 uint32_t rp_sample_count(uint64_t blocks);

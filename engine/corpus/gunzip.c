@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gunzip — see gunzip.h. */
 #include "corpus/gunzip.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -13,45 +13,41 @@
 #define PIECE_BYTES (64u << 10)
 #define GZIP_ONLY (16 + MAX_WBITS) /* zlib's windowBits: no other wrapper is accepted */
 
-int rp_gunzip_open(struct rp_gunzip *text, const char *path, bool is_compressed,
-                   struct rp_error *error)
+int rp_gunzip_begin(struct rp_gunzip *text, int fd, const char *path, enum rp_gunzip_form form,
+                    struct rp_error *error)
 {
-    *text = (struct rp_gunzip){.path = path};
-    text->fd = rp_file_open_read(path, &text->file_bytes, error);
-    if (text->fd < 0)
-        return text->fd;
+    *text = (struct rp_gunzip){.path = path, .fd = fd, .form = form};
     text->input = malloc(PIECE_BYTES);
-    text->output = is_compressed ? malloc(PIECE_BYTES) : NULL;
-    bool has_memory = text->input && (!is_compressed || text->output);
-    if (has_memory && (!is_compressed || inflateInit2(&text->stream, GZIP_ONLY) == Z_OK))
+    if (text->input && inflateInit2(&text->stream, GZIP_ONLY) == Z_OK)
         return 0;
-    free(text->output);
-    text->output = NULL; /* so that nothing is left of zlib's to close */
-    rp_gunzip_close(text);
     return rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it", path);
 }
 
-void rp_gunzip_close(struct rp_gunzip *text)
+void rp_gunzip_end(struct rp_gunzip *text)
 {
-    if (text->output)
-        inflateEnd(&text->stream);
-    if (text->fd >= 0)
-        close(text->fd);
+    (void)inflateEnd(&text->stream); /* of zeros it does nothing */
     free(text->input);
-    free(text->output);
-    *text = (struct rp_gunzip){.fd = -1};
 }
 
-/* Read the next bytes of the file into `input`; 0 at its end. */
-static int fill(struct rp_gunzip *text, size_t *bytes_out, struct rp_error *error)
+/* Read the next bytes into `input`, none at the end of the file. */
+static int fill(struct rp_gunzip *text, struct rp_error *error)
 {
-    *bytes_out = (size_t)rp_min_u64(PIECE_BYTES, text->file_bytes - text->at);
-    int code = rp_file_read_at(text->fd, text->path, text->input, *bytes_out, text->at, error);
-    text->at += *bytes_out;
-    return code;
+    size_t have = 0;
+    for (ssize_t got = 1; have < PIECE_BYTES && got != 0; have += got > 0 ? (size_t)got : 0) {
+        got = read(text->fd, text->input + have, PIECE_BYTES - have);
+        if (got < 0 && errno != EINTR)
+            return rp_file_fail(error, text->path, "read");
+    }
+    if (text->form == RP_GUNZIP_EITHER)
+        text->form = have >= 2 && !memcmp(text->input, "\x1f\x8b", 2) ? RP_GUNZIP_ARCHIVE
+                                                                      : RP_GUNZIP_PLAIN;
+    text->at += have;
+    text->stream.next_in = text->input;
+    text->stream.avail_in = (uInt)have;
+    return 0;
 }
 
-/* Of the file: the first byte that was not decompressed yet. */
+/* The place in the file of the first byte that was not taken yet. */
 static uint64_t position_of(const struct rp_gunzip *text)
 {
     return text->at - text->stream.avail_in;
@@ -68,46 +64,56 @@ static int fail_archive(const struct rp_gunzip *text, uint64_t byte, const char 
 /* Decompress what is in `input`. An archive may follow another. */
 static int decompress(struct rp_gunzip *text, struct rp_error *error)
 {
+    z_stream *stream = &text->stream;
     bool begins = !text->is_inside;
     uint64_t byte = position_of(text);
-    int outcome = begins ? inflateReset(&text->stream) : Z_OK;
-    text->is_inside = true;
+    if (begins && text->has_archive && *stream->next_in == 0) { /* padding */
+        stream->next_in++;
+        stream->avail_in--;
+        return 0;
+    }
+    int outcome = begins ? inflateReset(stream) : Z_OK;
     if (outcome == Z_OK)
-        outcome = inflate(&text->stream, Z_NO_FLUSH);
-    if (outcome == Z_STREAM_END)
-        text->is_inside = false;
-    else if (outcome == Z_MEM_ERROR)
+        outcome = inflate(stream, Z_NO_FLUSH);
+    text->has_archive = true;
+    text->is_inside = outcome != Z_STREAM_END;
+    if (outcome == Z_OK || outcome == Z_STREAM_END || outcome == Z_BUF_ERROR)
+        return 0;
+    if (outcome == Z_MEM_ERROR)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it", text->path);
-    else if (outcome != Z_OK && outcome != Z_BUF_ERROR)
-        return begins ? fail_archive(text, byte, "something else", error)
-                      : fail_archive(text, position_of(text), "a damaged one", error);
-    return 0;
+    return begins ? fail_archive(text, byte, "something else", error)
+                  : fail_archive(text, position_of(text), "a damaged one", error);
 }
 
-int rp_gunzip_next(struct rp_gunzip *text, const uint8_t **piece_out, size_t *bytes_out,
+static void copy(z_stream *stream)
+{
+    uInt bytes = stream->avail_in < stream->avail_out ? stream->avail_in : stream->avail_out;
+    memcpy(stream->next_out, stream->next_in, bytes);
+    stream->next_in += bytes;
+    stream->avail_in -= bytes;
+    stream->next_out += bytes;
+    stream->avail_out -= bytes;
+}
+
+int rp_gunzip_read(struct rp_gunzip *text, void *to, size_t bytes, size_t *got_out,
                    struct rp_error *error)
 {
-    *piece_out = text->output ? text->output : text->input;
-    if (!text->output)
-        return fill(text, bytes_out, error);
     z_stream *stream = &text->stream;
-    stream->next_out = text->output;
-    stream->avail_out = PIECE_BYTES;
     int code = 0;
+    RP_ASSERT(bytes > 0 && bytes <= UINT32_MAX); /* zlib counts in 32 bits */
+    stream->next_out = to;
+    stream->avail_out = (uInt)bytes;
     while (code == 0 && stream->avail_out > 0) {
-        size_t bytes = 1;
-        if (stream->avail_in == 0) {
-            code = fill(text, &bytes, error);
-            stream->next_in = text->input;
-            stream->avail_in = (uInt)bytes;
-        }
-        if (bytes == 0)
+        code = stream->avail_in == 0 ? fill(text, error) : 0;
+        if (stream->avail_in == 0)
             break;
-        if (code == 0)
+        if (text->form == RP_GUNZIP_PLAIN)
+            copy(stream);
+        else
             code = decompress(text, error);
     }
-    *bytes_out = PIECE_BYTES - stream->avail_out;
-    if (code == 0 && *bytes_out == 0 && text->is_inside)
+    *got_out = bytes - stream->avail_out;
+    if (code == 0 && *got_out == 0 && text->is_inside)
         return fail_archive(text, text->at, "the end of the file: it was cut short", error);
     return code;
 }

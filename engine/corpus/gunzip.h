@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gunzip.h — a file of text, as it is or compressed by gzip, that is read once from its
- * beginning to its end in pieces, with constant memory. Like gzip's own tools it takes several
- * archives that follow each other for one text; unlike them it refuses what follows the last one.
+/* gunzip.h — text that is read once from its beginning to its end, as it is or compressed by gzip,
+ * with constant memory. As gzip's own tools it takes several archives that follow each other for
+ * one text, and zeros after the last one for padding; unlike them it refuses all else there.
  */
 #ifndef RP_CORPUS_GUNZIP_H
 #define RP_CORPUS_GUNZIP_H
@@ -13,22 +13,27 @@
 
 #include "base/fail.h"
 
+/* EITHER: by its magic. */
+enum rp_gunzip_form { RP_GUNZIP_PLAIN, RP_GUNZIP_ARCHIVE, RP_GUNZIP_EITHER };
+
 struct rp_gunzip {
     const char *path; /* the caller's */
-    int fd;
-    uint64_t file_bytes, at; /* bytes of the file, and of them read */
-    uint8_t *input;          /* what was read last */
-    uint8_t *output;         /* NULL: the file is not compressed */
-    bool is_inside;          /* of an archive, whose end is still to come */
-    z_stream stream;
+    int fd;           /* likewise: of a file or a pipe */
+    enum rp_gunzip_form form;
+    bool is_inside;   /* of an archive, whose end is still to come */
+    bool has_archive; /* one has begun */
+    uint64_t at;      /* bytes that were read from the descriptor */
+    uint8_t *input;
+    z_stream stream; /* avail_in: bytes of `input` that are still to be taken */
 };
 
-RP_MUST_CHECK int rp_gunzip_open(struct rp_gunzip *text, const char *path, bool is_compressed,
+/** The struct stays where it is until the end: zlib keeps its address. */
+RP_MUST_CHECK int rp_gunzip_begin(struct rp_gunzip *text, int fd, const char *path,
+                                  enum rp_gunzip_form form, struct rp_error *error);
+/** The next bytes of the text, at most `bytes`; *got_out is 0 at its end. */
+RP_MUST_CHECK int rp_gunzip_read(struct rp_gunzip *text, void *to, size_t bytes, size_t *got_out,
                                  struct rp_error *error);
-/** The next piece, which is valid until the next call. *bytes_out is 0 at the end of the text. */
-RP_MUST_CHECK int rp_gunzip_next(struct rp_gunzip *text, const uint8_t **piece_out,
-                                 size_t *bytes_out, struct rp_error *error);
-/** Fine after a failed open, too. */
-void rp_gunzip_close(struct rp_gunzip *text);
+/** Free the memory; the descriptor stays open. Fine after a failed begin, too. */
+void rp_gunzip_end(struct rp_gunzip *text);
 
 #endif

@@ -139,7 +139,7 @@ static void publish_batch(struct rp_deliver *d, uint64_t batch)
     }
 }
 
-void rp_deliver_announce(struct rp_deliver *d)
+static void announce(struct rp_deliver *d)
 {
     if (!rp_a32_load_relaxed(&d->unannounced))
         return;
@@ -213,7 +213,7 @@ static bool is_special(const struct rp_ticket *ticket)
 
 static bool waits_for_engine(const struct rp_deliver *d)
 {
-    return !d->ended && is_packed(d->arena, d->next_ticket) &&
+    return d->phase != RP_STREAM_ENDED && is_packed(d->arena, d->next_ticket) &&
            is_special(rp_arena_ticket(d->arena, d->next_ticket));
 }
 
@@ -224,48 +224,38 @@ static void add_unlabelled(struct rp_deliver *d, const struct rp_ticket *ticket)
             d->unlabelled[ticket->masks[i].ring] += ticket->masks[i].unlabelled;
 }
 
-/* Is the next ticket packed, and of a batch that this flow delivers? It may be special. */
-static bool can_retire(const struct rp_deliver *d)
-{
-    if (d->ended || !is_packed(d->arena, d->next_ticket))
-        return false;
-    const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
-    return is_special(ticket) || ticket->batch < d->end_batch;
-}
-
-/* Retire packed tickets up to a special one. True if there were any. */
+/* Retire packed tickets up to a special one, or up to end_batch. True if there were any. */
 static bool retire_rows(struct rp_deliver *d)
 {
-    bool worked = false;
-    while (can_retire(d)) {
+    uint64_t first = d->next_ticket;
+    while (d->phase != RP_STREAM_ENDED && is_packed(d->arena, d->next_ticket)) {
         const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
-        if (is_special(ticket))
+        if (is_special(ticket) || ticket->batch >= d->end_batch)
             break;
         add_unlabelled(d, ticket);
         if (ticket->batch_ends)
             publish_batch(d, ticket->batch);
         retire(d);
-        worked = true;
     }
-    return worked;
+    return d->next_ticket > first;
 }
 
 /* All tokens were copied: the stream has ended, unless a token file has changed since the last
  * check. Until the answer comes the engine has no work; dispatch then wakes it. */
 static int end_stream(struct rp_deliver *d, uint64_t batch, struct rp_error *error)
 {
-    if (!d->ends) {
+    if (d->phase == RP_STREAM_RUNS) {
         rp_looks_ask(d->looks);
         rp_event_signal(&d->arena->words->retired_event);
     }
-    d->ends = true;
+    d->phase = RP_STREAM_LAST_CHECK;
     int code = rp_looks_result(d->looks, error);
     if (code <= 0)
         return code < 0 ? code : RP_FLOW_IDLE;
     for (uint32_t r = 0; r < d->options->rank_count; r++)
         if (!d->is_catching_up[r])
             rp_ring_set_status(&d->rings[r], RP_RING_END, batch, NULL);
-    d->ended = true;
+    d->phase = RP_STREAM_ENDED;
     retire(d);
     return RP_FLOW_WORKED;
 }
@@ -289,150 +279,17 @@ static int retire_special(struct rp_deliver *d, struct rp_error *error)
 
 int rp_deliver_step(struct rp_deliver *d, struct rp_error *error)
 {
-    bool worked = rp_deliver_poll_space(d);
+    bool worked = rp_deliver_free_slots(d);
     worked |= retire_rows(d);
-    rp_deliver_announce(d);
+    announce(d);
     if (waits_for_engine(d))
         return retire_special(d, error);
-    return worked ? RP_FLOW_WORKED : d->ended ? RP_FLOW_ENDED : RP_FLOW_IDLE;
+    return worked ? RP_FLOW_WORKED : d->phase == RP_STREAM_ENDED ? RP_FLOW_ENDED : RP_FLOW_IDLE;
 }
 
-/* ---- the turn -------------------------------------------------------------------------------- */
+/* ---- room ------------------------------------------------------------------------------------ */
 
-/* Has a catch-up flow delivered all that it may? Another flow has no end_batch; its first ring may
- * be the one that a catch-up flow writes to. */
-static bool is_at_end(const struct rp_deliver *d)
-{
-    return d->end_batch != UINT64_MAX && d->rings[0].tail >= d->end_batch;
-}
-
-bool rp_deliver_give_back(struct rp_deliver *d)
-{
-    bool worked = rp_deliver_poll_space(d), ends = d->ends, at_end = is_at_end(d);
-    uint64_t next = d->next_ticket;
-    RP_ASSERT(rp_a32_load_relaxed(&d->unannounced) == 0);
-    rp_turn_give_back(&d->turn);
-    bool is_left = is_packed(d->arena, next) && /* PAIRS turn */
-                   (!at_end || is_special(rp_arena_ticket(d->arena, next)));
-    return !worked && (ends || !is_left) && rp_a32_load_relaxed(&d->space_wanted) == 0;
-}
-
-bool rp_deliver_is_consumed(const struct rp_deliver *d, uint64_t batch)
-{
-    for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (!d->is_catching_up[r] && d->rings[r].release < batch)
-            return false;
-    return true;
-}
-
-/* Packer processes do not say that they are going to sleep; a full ring is the sign that they may
- * be about to. */
-static bool is_release_awaited(const struct rp_deliver *d, const struct rp_ring *ring)
-{
-    if (d->space_awaited || ring->tail >= d->wake_at)
-        return true;
-    const struct rp_event *space = &d->arena->words->space;
-    return d->options->packer_processes &&
-           (rp_ring_is_full(ring) || rp_a32_load_relaxed(&space->sleepers) != 0);
-}
-
-static void ask_trainers(struct rp_deliver *d)
-{
-    for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (!d->is_catching_up[r])
-            rp_ring_want_space(&d->rings[r], is_release_awaited(d, &d->rings[r]));
-}
-
-void rp_deliver_ask_for_space(struct rp_deliver *d)
-{
-    if (rp_a32_load_relaxed(&d->space_wanted)) {
-        rp_a32_store_relaxed(&d->space_wanted, 0);
-        d->space_awaited = true;
-    }
-    rp_fence_seq_cst(); /* before the check of who sleeps */
-    ask_trainers(d);
-}
-
-/* Request the doorbell from trainers, then check whether they have already released a batch. A
- * packer that still lacks space repeats the request. */
-static void find_space(struct rp_deliver *d)
-{
-    rp_deliver_ask_for_space(d);
-    if (rp_deliver_poll_space(d))
-        ask_trainers(d);
-}
-
-/* ---- by packer threads ----------------------------------------------------------------------- */
-
-/* Is it time to announce, though the packer has more to pack? */
-static bool is_announcement_due(const struct rp_deliver *d)
-{
-    return rp_a32_load_relaxed(&d->unannounced) &&
-           rp_now_ns() - d->unannounced_ns >= announce_after_ns(d);
-}
-
-/* Call with the turn. Returns whether the engine has to continue from here. */
-static bool deliver_in_turn(struct rp_deliver *d, bool waits)
-{
-    retire_rows(d);
-    if (waits || is_announcement_due(d))
-        rp_deliver_announce(d);
-    if (rp_a32_load_relaxed(&d->space_wanted))
-        find_space(d);
-    else if (d->wake_at != UINT64_MAX)
-        (void)rp_deliver_poll_space(d);
-    return waits_for_engine(d) || rp_deliver_is_consumed(d, d->wake_at) || is_at_end(d);
-}
-
-/* `waits`: the packer has no ticket to pack for now. A packer that finds the turn taken leaves its
- * ticket to the holder, who therefore checks once more after giving the turn back. */
-static void deliver_as_packer(struct rp_deliver *d, bool waits)
-{
-    bool needs_engine, is_work_left;
-    rp_fence_seq_cst(); /* PAIRS turn */
-    do {
-        if (!rp_turn_try(&d->turn))
-            return;
-        needs_engine = deliver_in_turn(d, waits);
-        uint64_t next = d->next_ticket;
-        rp_turn_give_back(&d->turn);
-        is_work_left = is_packed(d->arena, next) || rp_a32_load_relaxed(&d->space_wanted);
-    } while (!needs_engine && is_work_left);
-    if (needs_engine)
-        rp_fd_wake(d->wake_fd);
-}
-
-void rp_deliver_look_for_space(struct rp_deliver *d)
-{
-    if (!rp_turn_try(&d->turn))
-        return;
-    (void)rp_deliver_poll_space(d);
-    rp_turn_give_back(&d->turn);
-    deliver_as_packer(d, true); /* tickets that came in between */
-}
-
-void rp_deliver_want_space(struct rp_deliver *d)
-{
-    rp_a32_store_relaxed(&d->space_wanted, 1); /* fenced by: */
-    deliver_as_packer(d, true);
-}
-
-/* If the turn is not to be had, its holder is awake and has to announce: it took the turn after
- * this thread gave it back, and so it sees `unannounced`. */
-void rp_deliver_before_wait(struct rp_deliver *d)
-{
-    if (rp_a32_load_relaxed(&d->unannounced))
-        deliver_as_packer(d, true);
-}
-
-void rp_deliver_as_packer(struct rp_deliver *d)
-{
-    deliver_as_packer(d, false);
-}
-
-/* ---- space ----------------------------------------------------------------------------------- */
-
-bool rp_deliver_poll_space(struct rp_deliver *d)
+bool rp_deliver_free_slots(struct rp_deliver *d)
 {
     bool moved = false;
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
@@ -448,8 +305,144 @@ bool rp_deliver_poll_space(struct rp_deliver *d)
         }
     }
     if (moved) {
-        d->space_awaited = false; /* a sleeping packer wakes now, and may repeat its request */
+        rp_a32_store_relaxed(&d->room, RP_ROOM_ENOUGH); /* before the signal, which fences */
         rp_event_signal(&d->arena->words->space);
     }
     return moved;
+}
+
+bool rp_deliver_is_consumed(const struct rp_deliver *d, uint64_t batch)
+{
+    for (uint32_t r = 0; r < d->options->rank_count; r++)
+        if (!d->is_catching_up[r] && d->rings[r].release < batch)
+            return false;
+    return true;
+}
+
+/* Packer processes do not say that they are going to sleep; a full ring is the sign that they may
+ * be about to. */
+static bool is_release_awaited(const struct rp_deliver *d, const struct rp_ring *ring)
+{
+    if (rp_a32_load_relaxed(&d->room) != RP_ROOM_ENOUGH || ring->tail >= d->wake_at)
+        return true;
+    const struct rp_event *space = &d->arena->words->space;
+    return d->options->packer_processes &&
+           (rp_ring_is_full(ring) || rp_a32_load_relaxed(&space->sleepers) != 0);
+}
+
+static void set_doorbells(struct rp_deliver *d, bool may_be_on)
+{
+    for (uint32_t r = 0; r < d->options->rank_count; r++)
+        if (!d->is_catching_up[r])
+            rp_ring_set_doorbell(&d->rings[r], may_be_on && is_release_awaited(d, &d->rings[r]));
+}
+
+static bool is_room_wanted(const struct rp_deliver *d)
+{
+    return rp_a32_load_relaxed(&d->room) == RP_ROOM_WANTED;
+}
+
+/* Follow with rp_deliver_free_slots, for what was released before the doorbells were on. */
+static void request_room(struct rp_deliver *d)
+{
+    if (is_room_wanted(d))
+        rp_a32_store_relaxed(&d->room, RP_ROOM_REQUESTED);
+    rp_fence_seq_cst(); /* before the check of who sleeps */
+    set_doorbells(d, true);
+}
+
+/* ---- the turn -------------------------------------------------------------------------------- */
+
+static bool try_turn(struct rp_deliver *d)
+{
+    return rp_a32_load_relaxed(&d->turn) == 0 &&
+           rp_a32_exchange_acquire(&d->turn, 1) == 0; /* PAIRS turn */
+}
+
+static void take_turn(struct rp_deliver *d)
+{
+    while (!try_turn(d)) {
+        uint32_t epoch = rp_event_prepare(&d->turn_given_back);
+        rp_event_sleep_unless(&d->turn_given_back, epoch, rp_a32_load_relaxed(&d->turn) == 0);
+    }
+}
+
+/* Has a catch-up flow delivered all that it may? Another flow has no end_batch; its first ring may
+ * be the one that a catch-up flow writes to. */
+static bool is_at_end(const struct rp_deliver *d)
+{
+    return d->end_batch != UINT64_MAX && d->rings[0].tail >= d->end_batch;
+}
+
+static void give_turn_back(struct rp_deliver *d)
+{
+    rp_a32_store_release(&d->turn, 0);    /* PAIRS turn */
+    rp_event_signal(&d->turn_given_back); /* fences */
+}
+
+/* Without the turn the next ticket may be read only if no thread retires it: at the end. */
+bool rp_deliver_park(struct rp_deliver *d)
+{
+    request_room(d);
+    rp_a32_store_relaxed(&d->arena->words->parked, 1);
+    rp_fence_seq_cst(); /* PAIRS deliver-park */
+    bool moved = rp_deliver_free_slots(d), at_end = is_at_end(d);
+    bool is_checking = d->phase == RP_STREAM_LAST_CHECK;
+    uint64_t next = d->next_ticket;
+    RP_ASSERT(rp_a32_load_relaxed(&d->unannounced) == 0);
+    give_turn_back(d);
+    bool is_left = is_packed(d->arena, next) &&
+                   (!at_end || is_special(rp_arena_ticket(d->arena, next)));
+    return !moved && (is_checking || !is_left) && !is_room_wanted(d);
+}
+
+void rp_deliver_unpark(struct rp_deliver *d)
+{
+    take_turn(d);
+    announce(d);
+    rp_a32_store_relaxed(&d->arena->words->parked, 0);
+    set_doorbells(d, false);
+}
+
+/* Is it time to announce, though the packer has more to pack? */
+static bool is_announcement_due(const struct rp_deliver *d)
+{
+    return rp_a32_load_relaxed(&d->unannounced) &&
+           rp_now_ns() - d->unannounced_ns >= announce_after_ns(d);
+}
+
+/* Call with the turn. Returns whether the engine has to continue from here. */
+static bool deliver_in_turn(struct rp_deliver *d, enum rp_turn_reason reason)
+{
+    retire_rows(d);
+    if (reason != RP_TURN_PACKED || is_announcement_due(d))
+        announce(d);
+    if (is_room_wanted(d)) {
+        request_room(d);
+        if (rp_deliver_free_slots(d))
+            set_doorbells(d, true);
+    } else if (reason == RP_TURN_POLLS_ROOM || d->wake_at != UINT64_MAX) {
+        (void)rp_deliver_free_slots(d);
+    }
+    return waits_for_engine(d) || rp_deliver_is_consumed(d, d->wake_at) || is_at_end(d);
+}
+
+/* If a packer that waits finds batches to announce and the turn taken, its holder announces them:
+ * it took the turn after this thread gave it back, and so it sees `unannounced`. */
+void rp_deliver_as_packer(struct rp_deliver *d, enum rp_turn_reason reason)
+{
+    bool needs_engine = false, is_work_left = true;
+    if (reason == RP_TURN_WAITS && !rp_a32_load_relaxed(&d->unannounced))
+        return;
+    if (reason == RP_TURN_LACKS_ROOM)
+        rp_a32_store_relaxed(&d->room, RP_ROOM_WANTED);
+    rp_fence_seq_cst(); /* PAIRS turn */
+    while (is_work_left && try_turn(d)) {
+        needs_engine = deliver_in_turn(d, reason);
+        uint64_t next = d->next_ticket;
+        give_turn_back(d);
+        is_work_left = !needs_engine && (is_packed(d->arena, next) || is_room_wanted(d));
+    }
+    if (needs_engine)
+        rp_fd_wake(d->wake_fd);
 }

@@ -1,15 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* deliver.h — stage 3: packed tickets, in order, become published batches.
  *
- * One thread at a time delivers, the holder of the turn (turn.h): the engine's thread as long as it
- * runs; while it sleeps, the packer thread that has just packed, so that no batch waits for a
- * wake-up. Only the engine's thread ends or changes the stream, and it is woken for that. Packer
- * processes, which may be killed at any time, never deliver.
+ * One thread at a time delivers, the holder of the turn: the engine's thread as long as it runs;
+ * while it is parked, the packer thread that has just packed, so that no batch waits for a wake-up.
+ * Only the engine's thread ends or changes the stream, and it is woken for that. Packer processes,
+ * which may be killed at any time, never deliver: they wake the engine.
  *
- * To wake a fast trainer, which sleeps between batches, may cost more than to pack its batch. So a
- * packer that has more to pack lets the trainer sleep until batches fill half of its ring, or
- * RP_ANNOUNCE_NS have passed (on a node with many ranks RP_ANNOUNCE_RANK_NS for each); batches that
- * come more slowly than that are announced one by one.
+ * THE TURN is a lock that packer threads only try. A thread that does not get it leaves its work to
+ * the holder: it makes the work visible, fences, and tries; the holder gives back, fences, and
+ * checks for work once more. At least one of them sees the other (PAIRS turn). Work is a packed
+ * ticket, or a request for room. By its reason for taking the turn, a packer
+ *
+ *                       retires tickets   announces   frees slots            requests room
+ *   RP_TURN_PACKED      yes               if due      if wake_at is set      -
+ *   RP_TURN_WAITS       yes               yes         if wake_at is set      -
+ *   RP_TURN_POLLS_ROOM  yes               yes         yes                    -
+ *   RP_TURN_LACKS_ROOM  yes               yes         yes                    yes
+ *
+ * and the engine's thread does all of it. A request that another packer has left is served too.
+ *
+ * ROOM. Packers may write a slot once the holder of the turn has read that every consumer of its
+ * ring has released it (rp_deliver_free_slots). While no thread polls, a doorbell has to tell the
+ * engine of a release; trainers ring it if the engine has set it. `room` says whether packer
+ * threads need that:
+ *
+ *   RP_ROOM_ENOUGH     no packer thread has lacked room since slots were freed
+ *   RP_ROOM_WANTED     a packer thread lacks room, and the holder of the turn has not yet seen that
+ *   RP_ROOM_REQUESTED  a packer thread lacks room; the doorbells of all rings are on, because the
+ *                      slot that it waits for may be after batches that are not published
+ *
+ *   event                     writer          ENOUGH   WANTED     REQUESTED
+ *   a packer lacks room       its thread      wanted   wanted     wanted
+ *   doorbells are set         has the turn    enough   requested  requested
+ *   a slot is freed           has the turn    enough   enough     enough
+ *
+ * A freed slot wakes all packers that lack room, after the store. A packer whose WANTED was
+ * overwritten wakes too, and repeats it if it still lacks room.
+ *
+ * ANNOUNCING. To wake a fast trainer, which sleeps between batches, may cost more than to pack its
+ * batch. So a packer that has more to pack lets the trainer sleep until batches fill half of its
+ * ring, or RP_ANNOUNCE_NS have passed (on a node with many ranks RP_ANNOUNCE_RANK_NS for each);
+ * batches that come more slowly than that are announced one by one.
  * Invariant: if a trainer sleeps through a batch, a packer thread is awake that will announce it:
  * before it waits, or when its ticket is packed. The engine announces all batches when it takes the
  * turn, and each batch that it publishes. (A packer that waits for the disk in a page fault does
@@ -21,10 +52,24 @@
 #include "flow/flow.h"
 #include "flow/files.h"
 #include "flow/looks.h"
-#include "flow/turn.h"
 
 #define RP_ANNOUNCE_NS 100000u
 #define RP_ANNOUNCE_RANK_NS 12500u /* so of more than 8 ranks */
+
+enum rp_room { RP_ROOM_ENOUGH, RP_ROOM_WANTED, RP_ROOM_REQUESTED };
+
+enum rp_turn_reason {
+    RP_TURN_PACKED,     /* the packer has packed a ticket */
+    RP_TURN_WAITS,      /* it is going to wait for a ticket, or to yield its processor */
+    RP_TURN_POLLS_ROOM, /* it polls for room in a ring */
+    RP_TURN_LACKS_ROOM  /* it is going to sleep until there is room */
+};
+
+enum rp_stream_phase {
+    RP_STREAM_RUNS,
+    RP_STREAM_LAST_CHECK, /* all is packed, and the end waits for the last check of token files */
+    RP_STREAM_ENDED
+};
 
 struct rp_deliver {
     const struct rp_flow_options *options;
@@ -32,19 +77,18 @@ struct rp_deliver {
     struct rp_ring *rings; /* [rank_count] */
     const struct rp_files *files;
     struct rp_looks *looks;
-    int wake_fd;                /* eventfd of the engine */
-    struct rp_a32 space_wanted; /* by a packer that may not have got the turn. PAIRS turn */
-    struct rp_a32 unannounced;  /* 1: a ring has batches to announce. Writer: who has the turn */
-    struct rp_turn turn;        /* its holder owns everything below, and the rings' words */
+    int wake_fd;               /* eventfd of the engine */
+    struct rp_a32 room;        /* enum rp_room, see above */
+    struct rp_a32 unannounced; /* 1: a ring has batches to announce. Writer: who has the turn */
+    struct rp_a32 turn; /* 1: taken. Its holder owns all that follows, and the rings' words */
+    struct rp_event turn_given_back;
     uint64_t base_row;
     uint64_t next_ticket; /* first ticket not yet retired */
     uint64_t wake_at;     /* wake the engine when every ring has released this many batches */
     /* a catch-up flow leaves batches from here on to the main flow. Else UINT64_MAX */
     uint64_t end_batch;
     bool *is_catching_up; /* [rank_count]: the ring's catch-up flow delivers to it, not this one */
-    bool space_awaited;   /* a packer thread sleeps, and no slot was freed since its request */
-    bool ends;            /* all is packed, and the end waits for the last check of token files */
-    bool ended;
+    enum rp_stream_phase phase; /* the engine's thread alone changes it */
     bool held;
     uint64_t held_batch, held_ticket;
     uint64_t *unlabelled; /* [rank_count]: labels that masks have removed from the next batch */
@@ -52,34 +96,26 @@ struct rp_deliver {
     uint64_t batches, rows, tokens;        /* published since open */
 };
 
-/** One step of the engine, which has the turn; see rp_flow_deliver. */
+/* ---- by the engine's thread, which has the turn unless it is parked -------------------------- */
+
+/** One step of the engine; see rp_flow_deliver. */
 RP_MUST_CHECK int rp_deliver_step(struct rp_deliver *deliver, struct rp_error *error);
-/** Read every trainer's release word, and let packers write the slots it freed. True if any word
- * moved. */
-bool rp_deliver_poll_space(struct rp_deliver *deliver);
+/** Set the doorbells and give the turn back, before sleeping. False if there is work after all; the
+ * turn is gone all the same. A doorbell is on for a ring that has the batch of wake_at; for a full
+ * one, if packers are processes; and for all, if a packer sleeps for lack of room. */
+bool rp_deliver_park(struct rp_deliver *deliver);
+/** Take the turn again, and announce all batches. */
+void rp_deliver_unpark(struct rp_deliver *deliver);
 /** Have the trainers of all rings that this flow delivers to released the batches below this one?
  */
 bool rp_deliver_is_consumed(const struct rp_deliver *deliver, uint64_t batch);
-/** Give the turn back before sleeping. False if there is work after all; the turn is gone all the
- * same. */
-bool rp_deliver_give_back(struct rp_deliver *deliver);
-/** Wake every trainer that sleeps though it has a batch. By whoever has the turn. */
-void rp_deliver_announce(struct rp_deliver *deliver);
+/** Read every trainer's release word, and let packers write the slots it freed. True if any word
+ * moved. */
+bool rp_deliver_free_slots(struct rp_deliver *deliver);
 
-/** Request from trainers that they ring the engine's doorbell when they release a batch. While a
- * packer thread sleeps, all trainers get the request, because the slot that it waits for may be
- * after batches that are packed but not published. Otherwise it goes to the trainers to whom the
- * batch of wake_at was published and, if packers are processes, to those whose ring is full. */
-void rp_deliver_ask_for_space(struct rp_deliver *deliver);
+/* ---- by packer threads ----------------------------------------------------------------------- */
 
-/** A packer thread has packed a ticket: deliver, if the turn is free. */
-void rp_deliver_as_packer(struct rp_deliver *deliver);
-/** A packer thread is going to wait for a ticket, or to yield its processor: announce first. */
-void rp_deliver_before_wait(struct rp_deliver *deliver);
-/** A packer thread needs room in a ring: is there some by now? */
-void rp_deliver_look_for_space(struct rp_deliver *deliver);
-/** A packer thread is going to sleep until there is room: check once more, and have it woken then.
- */
-void rp_deliver_want_space(struct rp_deliver *deliver);
+/** Deliver, if the turn is free. */
+void rp_deliver_as_packer(struct rp_deliver *deliver, enum rp_turn_reason reason);
 
 #endif

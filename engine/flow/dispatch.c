@@ -117,11 +117,10 @@ static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wan
         rp_join_rings(d->arena, d->options->rank_count, d->batch + 1, d->wake_fd);
         rp_a64_store_relaxed(&words->retired_wanted, wanted);
         uint32_t epoch = rp_event_prepare(&words->retired_event); /* fences. PAIRS retired-wanted */
-        if (rp_arena_stopping(d->arena) || rp_a64_load_acquire(&words->retired) >= wanted ||
-            rp_looks_are_asked_for(d->looks))
-            rp_event_cancel(&words->retired_event);
-        else
-            rp_event_sleep(&words->retired_event, epoch, 100000000);
+        rp_event_sleep_unless(&words->retired_event, epoch,
+                              rp_arena_stopping(d->arena) ||
+                                  rp_a64_load_acquire(&words->retired) >= wanted ||
+                                  rp_looks_are_asked_for(d->looks));
         if (rp_arena_stopping(d->arena))
             return -RP_E_STOPPED;
     }
@@ -454,10 +453,8 @@ static void answer_until_stopped(struct rp_dispatch *d)
         if (stops)
             return;
         uint32_t epoch = rp_event_prepare(&words->retired_event);
-        if (rp_arena_stopping(d->arena) || rp_looks_are_asked_for(d->looks))
-            rp_event_cancel(&words->retired_event);
-        else
-            rp_event_sleep(&words->retired_event, epoch, 100000000);
+        rp_event_sleep_unless(&words->retired_event, epoch,
+                              rp_arena_stopping(d->arena) || rp_looks_are_asked_for(d->looks));
     }
 }
 
@@ -486,7 +483,6 @@ int rp_dispatch_start(struct rp_dispatch *d, struct rp_error *error)
     int failed = rp_thread_start(&d->thread, dispatch_main, d);
     if (failed)
         return rp_fail(error, -failed, NULL, "cannot start the planning thread");
-    (void)pthread_setname_np(d->thread, "plan");
     d->started = true;
     return 0;
 }

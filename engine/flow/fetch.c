@@ -203,10 +203,7 @@ static void sleep_until_planned(struct rp_fetcher *f)
     /* a ticket that is READY already has no reads, but one after it may be PLANNED */
     bool has_news = rp_a64_load_acquire(next) >=
                     rp_ticket_word(f->next_ticket, RP_TICKET_PLANNED); /* PAIRS ticket-state */
-    if (has_news || rp_arena_stopping(f->arena))
-        rp_event_cancel(planned);
-    else
-        rp_event_sleep(planned, epoch, 100000000);
+    rp_event_sleep_unless(planned, epoch, has_news || rp_arena_stopping(f->arena));
 }
 
 /* Registering memory with the kernel touches every page of it, so it is registered only after the
@@ -296,14 +293,10 @@ int rp_fetcher_start(struct rp_fetcher *f, struct rp_error *error)
     int failed = rp_thread_start(&f->thread, fetch_main, f);
     if (failed)
         return rp_fail(error, -failed, NULL, "cannot start reader thread %u", f->index);
-    (void)pthread_setname_np(f->thread, "read");
     f->started = true;
     while (rp_a32_load_acquire(&f->opened) == 0) { /* PAIRS fetcher-opened */
         uint32_t epoch = rp_event_prepare(&f->opened_event);
-        if (rp_a32_load_acquire(&f->opened))
-            rp_event_cancel(&f->opened_event);
-        else
-            rp_event_sleep(&f->opened_event, epoch, 100000000);
+        rp_event_sleep_unless(&f->opened_event, epoch, rp_a32_load_acquire(&f->opened));
     }
     if (rp_a32_load_acquire(&f->opened) == 1)
         return 0;

@@ -66,24 +66,12 @@ int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t 
 static void drop_catch_up(struct rp_flow *flow, uint32_t ring)
 {
     struct rp_flow *catch_up = flow->catch_up[ring];
-    struct rp_flow_counts counts, *sum = &flow->caught_up;
     if (!catch_up)
         return;
     rp_flow_stop(catch_up); /* checks its files */
     if (flow->caught_up_error.code == 0)
         (void)!rp_looks_result(&catch_up->looks, &flow->caught_up_error);
-    rp_flow_counts(catch_up, &counts);
-    sum->batches += counts.batches;
-    sum->rows += counts.rows;
-    sum->tokens += counts.tokens;
-    sum->reads += counts.reads;
-    sum->read_bytes += counts.read_bytes;
-    sum->short_reads += counts.short_reads;
-    sum->read_retries += counts.read_retries;
-    sum->taken_bytes += counts.taken_bytes;
-    sum->unverified_bytes += counts.unverified_bytes;
-    sum->buffered_bytes += counts.buffered_bytes;
-    sum->direct_bytes += counts.direct_bytes;
+    rp_flow_add_counts(catch_up, &flow->caught_up);
     rp_flow_close(catch_up);
     flow->catch_up[ring] = NULL;
 }
@@ -95,7 +83,7 @@ static void end_catch_up(struct rp_flow *flow, uint32_t ring)
                  flow->deliver.rings[ring].geometry.rank);
     drop_catch_up(flow, ring);
     flow->is_catching_up[ring] = false;
-    (void)rp_deliver_poll_space(&flow->deliver);
+    (void)rp_deliver_free_slots(&flow->deliver);
 }
 
 /* The ring is as far as it may be, or nearly: BEHIND with another limit, or JOINING. */
@@ -142,7 +130,8 @@ static int deliver_catch_up(struct rp_flow *flow, uint32_t ring, struct rp_error
     bool is_joined = rp_pack_is_joined(from);
     RP_ASSERT(!is_joined || behind->tail <= from);
     /* if the main flow has already ended, only the catch-up flow can end the ring */
-    bool has_caught_up = is_joined && behind->tail == from && !flow->deliver.ended;
+    bool has_caught_up = is_joined && behind->tail == from &&
+                         flow->deliver.phase != RP_STREAM_ENDED;
     if (step == RP_FLOW_ENDED || has_caught_up) {
         end_catch_up(flow, ring);
         return RP_FLOW_WORKED;
@@ -201,7 +190,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
     struct rp_deliver *d = &flow->deliver;
     *d = (struct rp_deliver){.options = &flow->options,
                              .wake_fd = flow->wake_fd,
-                             .turn.taken.value = 1, /* the engine's */
+                             .turn.value = 1, /* the engine's */
                              .wake_at = UINT64_MAX,
                              .end_batch = UINT64_MAX,
                              .is_catching_up = flow->is_catching_up,
@@ -381,14 +370,10 @@ static void share_wake_up(struct rp_flow *flow)
 
 bool rp_flow_park(struct rp_flow *flow)
 {
-    struct rp_deliver *d = &flow->deliver;
     RP_ASSERT(!flow->is_parked);
     share_wake_up(flow);
-    rp_deliver_ask_for_space(d);
-    rp_a32_store_relaxed(&flow->arena.words->parked, 1);
-    rp_fence_seq_cst(); /* PAIRS deliver-park */
     flow->is_parked = true;
-    bool is_parked = rp_deliver_give_back(d);
+    bool is_parked = rp_deliver_park(&flow->deliver);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
         if (flow->catch_up[r])
             is_parked &= rp_flow_park(flow->catch_up[r]);
@@ -403,12 +388,7 @@ void rp_flow_unpark(struct rp_flow *flow)
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
         if (flow->catch_up[r])
             rp_flow_unpark(flow->catch_up[r]);
-    rp_turn_take(&flow->deliver.turn);
-    rp_deliver_announce(&flow->deliver);
-    rp_a32_store_relaxed(&flow->arena.words->parked, 0);
-    for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        if (!flow->is_catching_up[r])
-            rp_ring_want_space(&flow->deliver.rings[r], false);
+    rp_deliver_unpark(&flow->deliver);
 }
 
 /* ---- the last check of token files ---------------------------------------------------------- */

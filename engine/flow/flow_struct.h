@@ -38,6 +38,8 @@ struct rp_flow {
     int wake_fd;
 };
 
+/** Add the counts of the flow's own stages. */
+void rp_flow_add_counts(const struct rp_flow *flow, struct rp_flow_counts *counts);
 /** Free everything that rp_flow_open has made. No stage may run. */
 void rp_flow_free(struct rp_flow *flow);
 

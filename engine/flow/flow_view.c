@@ -113,10 +113,9 @@ void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last
     *last = *first + flow->arena.slot_count;
 }
 
-void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
+void rp_flow_add_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
 {
     const struct rp_deliver *d = &flow->deliver;
-    *counts = flow->caught_up;
     counts->batches += d->batches;
     counts->rows += d->rows;
     counts->tokens += d->tokens;
@@ -124,7 +123,7 @@ void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
     counts->unverified_bytes += rp_a64_load_relaxed(&flow->files.unverified_bytes);
     counts->buffered_bytes += rp_a64_load_relaxed(&flow->files.buffered_bytes);
     counts->direct_bytes += rp_a64_load_relaxed(&flow->files.direct_bytes);
-    counts->packers_replaced = flow->packers_replaced;
+    counts->packers_replaced += flow->packers_replaced;
     for (uint32_t i = 0; i < flow->options.readers; i++) {
         const struct rp_fetcher *f = &flow->fetchers[i];
         counts->reads += rp_a64_load_relaxed(&f->reads);
@@ -132,6 +131,12 @@ void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
         counts->short_reads += rp_a64_load_relaxed(&f->short_reads);
         counts->read_retries += rp_a64_load_relaxed(&f->retries);
     }
+}
+
+void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
+{
+    *counts = flow->caught_up;
+    rp_flow_add_counts(flow, counts);
 }
 
 /* ---- batches for a checkpoint ---------------------------------------------------------------- */
@@ -153,7 +158,7 @@ void rp_flow_release_hold(struct rp_flow *flow)
     if (flow->running) {
         rp_a64_store_release(&flow->arena.words->retired, flow->deliver.next_ticket);
         rp_event_signal(&flow->arena.words->retired_event);
-        (void)rp_deliver_poll_space(&flow->deliver);
+        (void)rp_deliver_free_slots(&flow->deliver);
     }
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
         if (flow->catch_up[r])
@@ -221,7 +226,7 @@ struct rp_oldest_ticket rp_flow_oldest_ticket(const struct rp_flow *flow, uint32
         oldest.full_ring = oldest.full_ring == RP_NO_RING ? RP_NO_RING : ring;
         return oldest;
     }
-    if (!flow->running || d->ended)
+    if (!flow->running || d->phase == RP_STREAM_ENDED)
         return oldest;
     uint64_t number = d->next_ticket;
     const struct rp_ticket *ticket = rp_arena_ticket(&flow->arena, number);

@@ -49,6 +49,23 @@ static void *section_at(const struct rp_pack_target *target, uint8_t *slot, enum
     return layout->offset ? slot + layout->offset + index * size : NULL;
 }
 
+/* The sections that have an entry for each token, from token `at` of the batch on. */
+static struct rp_widen_target tokens_at(const struct rp_pack_target *target, uint8_t *slot,
+                                        uint64_t at)
+{
+    return (struct rp_widen_target){
+        .ids = section_at(target, slot, RP_SECTION_INPUT_IDS, at,
+                          rp_dtype_bytes(target->ids_dtype)),
+        .labels = section_at(target, slot, RP_SECTION_LABELS, at,
+                             rp_dtype_bytes(target->labels_dtype)),
+        .positions = section_at(target, slot, RP_SECTION_POSITION_IDS, at,
+                                rp_dtype_bytes(target->positions_dtype)),
+        .segments = section_at(target, slot, RP_SECTION_SEGMENT_IDS, at, sizeof(int32_t)),
+        .mask = section_at(target, slot, RP_SECTION_LOSS_MASK, at, sizeof(float)),
+        .labels_shifted = target->geometry.label_mode == RP_LABELS_SHIFTED,
+    };
+}
+
 static uint8_t *slot_of(const struct rp_pack_target *target, uint64_t batch)
 {
     return target->slots + (batch & (target->geometry.slots - 1)) * target->geometry.slot_bytes;
@@ -68,19 +85,9 @@ static uint64_t pack_transfer(const struct rp_pack_target *target, uint8_t *slot
     RP_DASSERT(transfer->row < g->rows && transfer->offset + n <= g->seq_len);
     RP_DASSERT(transfer->index < g->max_docs_per_row);
 
-    enum rp_dtype dtype = target->ids_dtype;
-    const struct rp_widen_target to = {
-        .ids = section_at(target, slot, RP_SECTION_INPUT_IDS, at, rp_dtype_bytes(dtype)),
-        .labels = section_at(target, slot, RP_SECTION_LABELS, at,
-                             rp_dtype_bytes(target->labels_dtype)),
-        .positions = section_at(target, slot, RP_SECTION_POSITION_IDS, at,
-                                rp_dtype_bytes(target->positions_dtype)),
-        .segments = section_at(target, slot, RP_SECTION_SEGMENT_IDS, at, sizeof(int32_t)),
-        .mask = section_at(target, slot, RP_SECTION_LOSS_MASK, at, sizeof(float)),
-        .segment = (int32_t)transfer->index + 1,
-        .labels_shifted = g->label_mode == RP_LABELS_SHIFTED,
-    };
-    uint64_t largest = rp_widen_fragment(&to, dtype, source, transfer->width, n, ahead);
+    struct rp_widen_target to = tokens_at(target, slot, at);
+    to.segment = (int32_t)transfer->index + 1;
+    uint64_t largest = rp_widen_fragment(&to, target->ids_dtype, source, transfer->width, n, ahead);
     int32_t *lengths = section_at(target, slot, RP_SECTION_DOC_LENS, fragment_at, sizeof(int32_t));
     *lengths = (int32_t)n;
     struct rp_provenance *provenance = section_at(target, slot, RP_SECTION_PROVENANCE, fragment_at,
@@ -139,23 +146,16 @@ static void finish_row(const struct rp_pack_target *target, uint8_t *slot, int64
     uint64_t at = (uint64_t)end->row_in_batch * g->seq_len + end->tokens;
     size_t pads = g->seq_len - end->tokens;
     if (pads) {
-        rp_widen_fill(
-            section_at(target, slot, RP_SECTION_INPUT_IDS, at, rp_dtype_bytes(target->ids_dtype)),
-            target->ids_dtype, pad_id, pads);
-        void *labels = section_at(target, slot, RP_SECTION_LABELS, at,
-                                  rp_dtype_bytes(target->labels_dtype));
-        if (labels)
-            rp_widen_fill(labels, target->labels_dtype, RP_LABEL_IGNORED, pads);
-        void *positions = section_at(target, slot, RP_SECTION_POSITION_IDS, at,
-                                     rp_dtype_bytes(target->positions_dtype));
-        if (positions)
-            rp_count_up(positions, target->positions_dtype, 0, pads);
-        void *segments = section_at(target, slot, RP_SECTION_SEGMENT_IDS, at, sizeof(int32_t));
-        if (segments)
-            memset(segments, 0, pads * sizeof(int32_t));
-        void *mask = section_at(target, slot, RP_SECTION_LOSS_MASK, at, sizeof(float));
-        if (mask)
-            memset(mask, 0, pads * sizeof(float));
+        struct rp_widen_target to = tokens_at(target, slot, at);
+        rp_widen_fill(to.ids, target->ids_dtype, pad_id, pads);
+        if (to.labels)
+            rp_widen_fill(to.labels, target->labels_dtype, RP_LABEL_IGNORED, pads);
+        if (to.positions)
+            rp_count_up(to.positions, target->positions_dtype, 0, pads);
+        if (to.segments)
+            memset(to.segments, 0, pads * sizeof(int32_t));
+        if (to.mask)
+            memset(to.mask, 0, pads * sizeof(float));
     }
     uint64_t fragment_at = (uint64_t)end->row_in_batch * g->max_docs_per_row + end->fragments;
     size_t unused = g->max_docs_per_row - end->fragments;
@@ -175,6 +175,18 @@ static void finish_row(const struct rp_pack_target *target, uint8_t *slot, int64
 
 /* ---- one ticket ------------------------------------------------------------------------------ */
 
+/* A packer thread delivers itself; a process wakes the engine for a packed ticket. */
+static void deliver(const struct rp_pack_plan *plan, enum rp_turn_reason reason)
+{
+    if (plan->deliver) {
+        rp_deliver_as_packer(plan->deliver, reason);
+    } else if (reason == RP_TURN_PACKED) {
+        rp_fence_seq_cst(); /* PAIRS deliver-park */
+        if (rp_a32_load_relaxed(&plan->arena->words->parked))
+            rp_fd_wake(plan->wake_fd);
+    }
+}
+
 /* Wait until batch slots of `ring` may be written. False when the flow is stopping. */
 static bool wait_for_space(const struct rp_pack_plan *plan, uint32_t ring, uint64_t batch)
 {
@@ -185,16 +197,14 @@ static bool wait_for_space(const struct rp_pack_plan *plan, uint32_t ring, uint6
     while (batch >= rp_a64_load_acquire(free_until)) { /* PAIRS batch-space */
         /* a trainer that is just waking up takes a few us: less than a sleep and two wake-ups */
         if (plan->deliver && rp_spin(&spins, RP_SPIN_NS)) {
-            rp_deliver_look_for_space(plan->deliver);
+            rp_deliver_as_packer(plan->deliver, RP_TURN_POLLS_ROOM);
             continue;
         }
         uint32_t epoch = rp_event_prepare(space);
-        if (plan->deliver)
-            rp_deliver_want_space(plan->deliver);
-        if (batch < rp_a64_load_acquire(free_until) || rp_arena_stopping_packers(arena))
-            rp_event_cancel(space);
-        else
-            rp_event_sleep(space, epoch, 100000000);
+        deliver(plan, RP_TURN_LACKS_ROOM);
+        rp_event_sleep_unless(space, epoch,
+                              batch < rp_a64_load_acquire(free_until) ||
+                                  rp_arena_stopping_packers(arena));
         if (rp_arena_stopping_packers(arena))
             return false;
     }
@@ -221,13 +231,11 @@ static uint64_t wait_for_ticket(const struct rp_pack_plan *plan, uint64_t number
         uint64_t word = rp_a64_load_acquire(state); /* PAIRS ticket-state */
         if (word >= wanted)
             return word;
-        if (plan->deliver && !RP_DEFECT(wait_before_announcing))
-            rp_deliver_before_wait(plan->deliver);
+        if (!RP_DEFECT(wait_before_announcing))
+            deliver(plan, RP_TURN_WAITS);
         uint32_t epoch = rp_event_prepare(ready);
-        if (rp_a64_load_acquire(state) >= wanted || rp_arena_stopping_packers(arena))
-            rp_event_cancel(ready);
-        else
-            rp_event_sleep(ready, epoch, 100000000);
+        rp_event_sleep_unless(
+            ready, epoch, rp_a64_load_acquire(state) >= wanted || rp_arena_stopping_packers(arena));
     }
 }
 
@@ -330,24 +338,12 @@ static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, uint64_
            (ticket->error != 0 || finish_rows(plan, ticket));
 }
 
-static void deliver_packed(const struct rp_pack_plan *plan)
-{
-    if (plan->deliver) {
-        rp_deliver_as_packer(plan->deliver);
-        return;
-    }
-    rp_fence_seq_cst(); /* PAIRS deliver-park */
-    if (rp_a32_load_relaxed(&plan->arena->words->parked))
-        rp_fd_wake(plan->wake_fd);
-}
-
 /* The yield may last long, so trainers get the announcement of published batches first. */
 static void give_way(const struct rp_pack_plan *plan)
 {
     if (!rp_gives_way())
         return;
-    if (plan->deliver)
-        rp_deliver_before_wait(plan->deliver);
+    deliver(plan, RP_TURN_WAITS);
     sched_yield();
 }
 
@@ -410,7 +406,7 @@ void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
             return;
         rp_a64_store_release(&ticket->state,
                              rp_ticket_word(number, RP_TICKET_PACKED)); /* PAIRS ticket-state */
-        deliver_packed(plan);
+        deliver(plan, RP_TURN_PACKED);
         give_way(plan);
     }
 }

@@ -100,8 +100,6 @@ int rp_packer_start(struct rp_packer *packer, bool as_process, struct rp_error *
         int failed = rp_thread_start(&packer->thread, packer_thread, packer);
         if (failed)
             code = rp_fail(error, -failed, NULL, "cannot start packer thread %u", packer->index);
-        else
-            (void)pthread_setname_np(packer->thread, "pack");
     }
     packer->started = code == 0;
     return code;

@@ -3,14 +3,15 @@
  * or the tree of a repository of the Hugging Face Hub, page by page.
  *
  * Of the answer only keys and the token of the next page are taken. S3 and Azure answer with XML,
- * of which they use little: elements without attributes, and the five entities. The Hub answers
- * with JSON, and names the next page in a header. */
+ * the Hub with JSON and the next page in a header. */
 #include <errno.h>
+#include <expat.h>
 #include <fnmatch.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/defect.h"
 #include "base/mem.h"
 #include "object/remote.h"
@@ -47,7 +48,7 @@ struct listing {
     bool encodes;             /* keys are percent-encoded in URLs */
     bool is_deep;             /* of the Hub: folders below the prefix count, too */
     const char *pattern;      /* NULL: all keys directly below the prefix */
-    char *page;               /* [PAGE_BYTES + 1] */
+    char *page;               /* [PAGE_BYTES] */
     char *next;               /* token of the next page; NULL = there is none */
     char *mark;               /* token of page mark_page, with which later ones are compared */
     uint64_t page_count, mark_page;
@@ -62,57 +63,6 @@ static int fail_memory(struct rp_error *error)
     return rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
 }
 
-static const struct {
-    const char *name;
-    char letter;
-} entities[] = {{"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}};
-
-/* In place: the text does not become longer. */
-static void resolve_entities(char *text)
-{
-    char *to = text;
-    for (const char *from = text; *from;) {
-        size_t used = 0;
-        for (size_t i = 0; *from == '&' && i < sizeof entities / sizeof entities[0]; i++)
-            if (!strncmp(from, entities[i].name, strlen(entities[i].name))) {
-                used = strlen(entities[i].name);
-                *to++ = entities[i].letter;
-            }
-        char *end = NULL;
-        if (used == 0 && from[0] == '&' &&
-            from[1] == '#') { /* of control characters, in practice */
-            long code = from[2] == 'x' ? strtol(from + 3, &end, 16) : strtol(from + 2, &end, 10);
-            if (*end == ';' && code > 0 && code < 128) {
-                *to++ = (char)code;
-                used = (size_t)(end + 1 - from);
-            }
-        }
-        if (used == 0)
-            *to++ = *from++;
-        else
-            from += used;
-    }
-    *to = '\0';
-}
-
-/* The text of the next <name> from *at on; the caller frees it. NULL: there is none. */
-static char *next_element(const char **at, const char *name)
-{
-    char open[64], close[64];
-    snprintf(open, sizeof open, "<%s>", name);
-    snprintf(close, sizeof close, "</%s>", name);
-    const char *begin = strstr(*at, open);
-    const char *end = begin ? strstr(begin, close) : NULL;
-    if (!end)
-        return NULL;
-    begin += strlen(open);
-    *at = end;
-    char *text = rp_format("%.*s", (int)(end - begin), begin);
-    if (text)
-        resolve_entities(text);
-    return text;
-}
-
 /* As a pattern of a disk (glob): a name that begins with a dot is matched by a dot alone. */
 static bool matches_pattern(const char *pattern, const char *key)
 {
@@ -120,7 +70,7 @@ static bool matches_pattern(const char *pattern, const char *key)
            0;
 }
 
-static int keep_key(struct listing *l, char *key, struct rp_error *error)
+static int keep_key(struct listing *l, const char *key, struct rp_error *error)
 {
     /* No key that was not asked for is taken, whatever the server says. */
     size_t prefix = strlen(l->prefix);
@@ -129,25 +79,22 @@ static int keep_key(struct listing *l, char *key, struct rp_error *error)
     if (matches)
         matches = l->pattern ? matches_pattern(l->pattern, key)
                              : key[prefix] && key[prefix] != '.' && !strchr(key + prefix, '/');
-    if (!matches) {
-        free(key);
+    if (!matches)
         return 0;
-    }
-    if (l->count == KEYS_MAX) {
-        free(key);
+    if (l->count == KEYS_MAX)
         return rp_fail(error, -RP_E_USAGE, "name a narrower pattern",
                        "%s: expected at most %u objects, found more", rp_object_name(l->object),
                        KEYS_MAX);
-    }
     if ((l->count & (l->count - 1)) == 0) { /* room for the next power of two */
         char **grown = reallocarray(l->keys, l->count ? 2 * l->count : 1, sizeof *grown);
-        if (!grown) {
-            free(key);
+        if (!grown)
             return fail_memory(error);
-        }
         l->keys = grown;
     }
-    l->keys[l->count++] = key;
+    l->keys[l->count] = strdup(key);
+    if (!l->keys[l->count])
+        return fail_memory(error);
+    l->count++;
     return 0;
 }
 
@@ -202,64 +149,103 @@ static int take_json(struct listing *l, size_t bytes, struct rp_error *error)
     {
         const char *type = json_string_value(json_object_get(entry, "type"));
         const char *path = json_string_value(json_object_get(entry, "path"));
-        char *key = path && type && !strcmp(type, "file") ? strdup(path) : NULL;
-        if (key && code == 0)
-            code = keep_key(l, key, error);
-        else
-            free(key);
+        if (code == 0 && path && type && !strcmp(type, "file"))
+            code = keep_key(l, path, error);
     }
     json_decref(page);
     return code;
 }
 
-/* A page that is not whole would leave objects out: a body without a length may end anywhere. */
-static int check_page(const struct listing *l, size_t bytes, struct rp_error *error)
+/* A page of XML: the text of the element that is read, and the values of those before it. */
+struct page {
+    struct listing *l;
+    struct rp_error *error;
+    int code;
+    bool is_list, is_encoded, is_truncated;
+    char *text; /* [PAGE_BYTES + 1] */
+    size_t bytes;
+    char *next;
+};
+
+static void XMLCALL begin_element(void *context, const char *name, const char **attributes)
 {
-    char open[64], close[64];
-    snprintf(open, sizeof open, "<%s", l->dialect->root);
-    snprintf(close, sizeof close, "</%s>", l->dialect->root);
-    const char *name = rp_object_name(l->object);
-    if (!strstr(l->page, open))
-        return rp_fail(error, -RP_E_PROTOCOL, "check the endpoint: it is not one of S3 or Azure",
-                       "%s: expected a list of objects, found something else", name);
-    if (RP_DEFECT(trust_cut_listing))
-        return 0;
-    if (strlen(l->page) != bytes || !strstr(l->page, close))
-        return rp_fail(error, -RP_E_PROTOCOL, "try again; if it stays so, " ASK,
-                       "%s: a list of objects: expected %s at its end, found %zu bytes without it",
-                       name, close, bytes);
-    return 0;
+    struct page *page = context;
+    const struct dialect *dialect = page->l->dialect;
+    page->bytes = 0;
+    page->is_list |= !strcmp(name, dialect->root);
+    page->is_encoded |= dialect == &azure && attributes[0] && !strcmp(name, dialect->key);
 }
 
-/* A server that does not know the second version of the request names no next page. */
-static int fail_truncated(const struct listing *l, struct rp_error *error)
+/* Only a page whose entities are made to grow has more than its bytes: its text is cut. */
+static void XMLCALL add_text(void *context, const char *text, int bytes)
 {
+    struct page *page = context;
+    size_t taken = (size_t)rp_min_u64((uint64_t)bytes, PAGE_BYTES - page->bytes);
+    memcpy(page->text + page->bytes, text, taken);
+    page->bytes += taken;
+}
+
+static void XMLCALL end_element(void *context, const char *name)
+{
+    struct page *page = context;
+    page->text[page->bytes] = '\0';
+    page->bytes = 0;
+    if (page->code == 0 && !strcmp(name, page->l->dialect->key))
+        page->code = keep_key(page->l, page->text, page->error);
+    else if (!page->next && !strcmp(name, page->l->dialect->next))
+        page->code = (page->next = strdup(page->text)) ? page->code : fail_memory(page->error);
+    else if (!strcmp(name, "IsTruncated"))
+        page->is_truncated = !strcmp(page->text, "true");
+}
+
+/* A page that is not whole would leave objects out: a body without a length may end anywhere. */
+static int check_page(const struct page *page, XML_Parser parser, struct rp_error *error)
+{
+    const struct dialect *dialect = page->l->dialect;
+    const char *name = rp_object_name(page->l->object);
+    enum XML_Error reason = XML_GetErrorCode(parser);
+    if (page->code < 0)
+        return page->code;
+    if (!page->is_list)
+        return rp_fail(error, -RP_E_PROTOCOL, "check the endpoint: it is not one of S3 or Azure",
+                       "%s: expected a list of objects, found something else", name);
+    if (page->is_encoded || reason == XML_ERROR_BAD_CHAR_REF)
+        return rp_fail(error, -RP_E_PROTOCOL, "name each object, or rename those",
+                       "%s: an object has a name that XML cannot hold", name);
+    if (RP_DEFECT(trust_cut_listing))
+        return 0;
+    if (reason != XML_ERROR_NONE)
+        return rp_fail(error, -RP_E_PROTOCOL, "try again; if it stays so, " ASK,
+                       "%s: a list of objects: expected XML with </%s> at its end, found %s at "
+                       "byte %ld",
+                       name, dialect->root, XML_ErrorString(reason),
+                       (long)XML_GetCurrentByteIndex(parser));
+    if (!page->is_truncated || (page->next && *page->next))
+        return 0;
+    /* A server that does not know the second version of the request names no next page. */
     return rp_fail(error, -RP_E_PROTOCOL, "name each object, or " ASK,
                    "%s: a list of objects: expected a <%s> of a list that goes on, found none",
-                   rp_object_name(l->object), l->dialect->next);
+                   name, dialect->next);
 }
 
 static int take_page(struct listing *l, size_t bytes, struct rp_error *error)
 {
-    const char *at = l->page;
-    char *key;
-    int code = check_page(l, bytes, error);
-    if (code < 0)
-        return code;
-    if (l->dialect == &azure && strstr(l->page, "<Name Encoded"))
-        return rp_fail(error, -RP_E_PROTOCOL, "name each object, or rename those",
-                       "%s: an object has a name that XML cannot hold", rp_object_name(l->object));
-    while (code == 0 && (key = next_element(&at, l->dialect->key)))
-        code = keep_key(l, key, error);
-    if (code < 0)
-        return code;
-    at = l->page;
-    char *next = next_element(&at, l->dialect->next);
-    bool has_next = next && *next;
-    if (has_next || !strstr(l->page, "<IsTruncated>true<") || RP_DEFECT(trust_cut_listing))
-        return take_next(l, next, error);
-    free(next);
-    return fail_truncated(l, error);
+    struct page page = {.l = l, .error = error, .text = malloc(PAGE_BYTES + 1)};
+    XML_Parser parser = page.text ? XML_ParserCreate("UTF-8") : NULL;
+    int code = parser ? 0 : fail_memory(error);
+    if (parser) {
+        XML_SetUserData(parser, &page);
+        XML_SetElementHandler(parser, begin_element, end_element);
+        XML_SetCharacterDataHandler(parser, add_text);
+        (void)XML_Parse(parser, l->page, (int)bytes, XML_TRUE);
+        code = check_page(&page, parser, error);
+        XML_ParserFree(parser);
+    }
+    free(page.text);
+    if (code == 0)
+        return take_next(l, page.next, error);
+    free(page.next);
+    return code;
 }
 
 /* Another query is the way to the next page of the Hub; else a token beside the query. */
@@ -296,7 +282,6 @@ static int ask_for_page(struct listing *l, struct rp_error *error)
         if (error)
             *error = request.error;
     }
-    l->page[request.arrived] = '\0';
     if (code < 0 || l->dialect != &hub)
         return code == 0 ? take_page(l, request.arrived, error) : code;
     code = take_json(l, request.arrived, error);
@@ -331,7 +316,7 @@ static int tell_keys(struct listing *l, int (*add)(void *, const char *, struct 
 /* Read all pages of the object that is the list of `bucket`. */
 static int read_pages(struct listing *l, const char *bucket, struct rp_error *error)
 {
-    l->page = rp_calloc(1, PAGE_BYTES + 1);
+    l->page = malloc(PAGE_BYTES);
     int code = l->page ? rp_object_open(&l->object, bucket, error) : fail_memory(error);
     do {
         if (code == 0)

@@ -29,12 +29,13 @@
 #include "base/mem.h"
 #include "server/attach.h"
 #include "server/connections.h"
-#include "server/ending.h"
 #include "server/locate.h"
 #include "server/placing.h"
 #include "server/probe.h"
 #include "server/rejoin.h"
+#include "server/save.h"
 #include "server/seats.h"
+#include "server/shutdown.h"
 #include "server/stat.h"
 #include "shm/peer.h"
 
@@ -60,7 +61,7 @@ static void refuse(struct rp_engine *engine, struct rp_connection *connection,
 {
     char text[RP_ENGINE_TEXT_BYTES];
     rp_engine_error_text(error, text);
-    if (must_log_refusal(&engine->refusal, connection->pid, error->message))
+    if (must_log_refusal(&engine->peers.refusal, connection->pid, error->message))
         rp_log_event(RP_EVENT_refused, "refused a trainer (pid %d): %s", connection->pid,
                      error->message);
     rp_engine_reply(engine, connection, RP_REPLY_REFUSED, error->code, text);
@@ -78,11 +79,11 @@ static int check_number(const char *what, uint64_t engines, uint64_t trainers,
 }
 
 /* No contract has the files of the corpus, because the same corpus may be in others. */
-static int check_files(const struct rp_engine *engine, const struct rp_contract *expected,
+static int check_files(const struct rp_stream *stream, const struct rp_contract *expected,
                        struct rp_error *error)
 {
     struct rp_field field;
-    const char *files = engine->corpus_files;
+    const char *files = stream->corpus_files;
     if (!rp_record_find(&expected->stream, "corpus_files", &field) || !*files ||
         (field.value_bytes == strlen(files) && !memcmp(field.value, files, field.value_bytes)))
         return 0;
@@ -95,13 +96,13 @@ static int check_files(const struct rp_engine *engine, const struct rp_contract 
 
 /* After the state token a trainer sends the contract that it has or, when it attaches for the first
  * time, the fields that it expects. */
-static int check_contract(const struct rp_engine *engine, const struct rp_request *request,
+static int check_contract(const struct rp_stream *stream, const struct rp_request *request,
                           const uint8_t *body, struct rp_error *error)
 {
     const char *text = (const char *)body + request->state_bytes;
     bool expects = request->expects != 0;
     const struct rp_contract_sides sides = {expects ? RP_AT_ATTACH : RP_AT_REATTACH, "the trainer",
-                                            "the engine", engine->config->weight_unit};
+                                            "the engine", stream->config->weight_unit};
     struct rp_contract had;
     struct rp_error damage;
     if (request->contract_bytes == 0 || (expects && RP_DEFECT(trust_description)))
@@ -110,8 +111,8 @@ static int check_contract(const struct rp_engine *engine, const struct rp_reques
         return rp_fail(error, -RP_E_PROTOCOL,
                        "use the client library and the program of one release",
                        "the trainer's contract: %s", damage.message);
-    int code = rp_contract_compare(&had, &engine->contract, &sides, error);
-    return code == 0 && expects ? check_files(engine, &had, error) : code;
+    int code = rp_contract_compare(&had, &stream->contract, &sides, error);
+    return code == 0 && expects ? check_files(stream, &had, error) : code;
 }
 
 static int check_attach(struct rp_engine *engine, const struct rp_request *request,
@@ -119,23 +120,23 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
 {
     const struct rp_config *c = engine->config;
     uint32_t ring = request->rank - c->rank_first;
-    if (request->rank < c->rank_first || ring >= engine->ring_count)
-        return rp_fail(error, -RP_E_USAGE,
-                       "attach with a rank that this node serves (option `ranks`)",
-                       "rank %u: this engine serves ranks %u to %u of %u", request->rank,
-                       c->rank_first, c->rank_first + engine->ring_count - 1, c->dp_world_size);
+    if (request->rank < c->rank_first || ring >= engine->delivery.ring_count)
+        return rp_fail(
+            error, -RP_E_USAGE, "attach with a rank that this node serves (option `ranks`)",
+            "rank %u: this engine serves ranks %u to %u of %u", request->rank, c->rank_first,
+            c->rank_first + engine->delivery.ring_count - 1, c->dp_world_size);
     if (request->replica >= c->replicas)
         return rp_fail(error, -RP_E_USAGE,
                        "start the engine with as many `replicas` as trainers read each rank's ring",
                        "replica %u of rank %u: this engine serves %u, counted from 0",
                        request->replica, request->rank, c->replicas);
-    *seat_out = &engine->seats[ring * c->replicas + request->replica];
+    *seat_out = &engine->delivery.seats[ring * c->replicas + request->replica];
     if (rp_seat_is_attached(*seat_out)) {
         char name[RP_SEAT_NAME_BYTES];
         return rp_fail(error, -RP_E_BUSY,
                        "stop that trainer first; option `replicas` lets several read one rank",
                        "%s is taken by a live trainer, process %" PRId32,
-                       rp_seat_name(*seat_out, name), rp_seat_pid(engine, *seat_out));
+                       rp_seat_name(*seat_out, name), rp_seat_pid(&engine->peers, *seat_out));
     }
     int code = check_number("replicas", c->replicas, request->replicas, error);
     if (code >= 0)
@@ -158,12 +159,12 @@ static const void *welcome_state(struct rp_engine *engine, uint64_t batch,
         *bytes = request->state_bytes;
         return token;
     }
-    const void *kept = rp_flow_state_at(engine->flow, batch, bytes, &next_row);
+    const void *kept = rp_flow_state_at(engine->delivery.flow, batch, bytes, &next_row);
     if (kept)
         return kept;
     if (rp_engine_probe_batch(engine, batch, NULL) < 0)
         return NULL;
-    *bytes = rp_plan_save(engine->probe, scratch);
+    *bytes = rp_plan_save(engine->stream.probe, scratch);
     return scratch;
 }
 
@@ -182,18 +183,19 @@ static int take_row_of_token(struct rp_request *request, const void *token, stru
 static int place_trainer(struct rp_engine *engine, struct rp_request *request, const void *token,
                          struct rp_seat **seat_out, uint64_t *batch_out, struct rp_error *error)
 {
-    bool names_row = request->next_row != RP_NEXT_ROW_ANY, ran = engine->flow_running;
+    bool names_row = request->next_row != RP_NEXT_ROW_ANY,
+         ran = rp_delivery_runs(&engine->delivery);
     int code = check_attach(engine, request, seat_out, error);
-    if (code >= 0 && engine->phase >= RP_ENGINE_STOPPING)
+    if (code >= 0 && rp_life_is_ending(&engine->life))
         code = rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping");
     if (code >= 0 && token && !names_row)
         code = take_row_of_token(request, token, error);
     if (code < 0)
         return code;
     code = rp_engine_rejoin(engine, *seat_out, request, names_row, token, batch_out, error);
-    if (ran && !engine->flow_running) {
+    if (ran && !rp_delivery_runs(&engine->delivery)) {
         RP_ASSERT(code < 0);
-        *engine->error = *error;
+        *engine->life.error = *error;
         rp_engine_fail(engine, code);
     }
     return code;
@@ -202,8 +204,8 @@ static int place_trainer(struct rp_engine *engine, struct rp_request *request, c
 static int welcome(struct rp_engine *engine, const struct rp_connection *connection, uint64_t batch,
                    const struct rp_request *request, const void *token)
 {
-    size_t contract_bytes = rp_contract_bytes(&engine->contract), state_bytes = 0;
-    uint64_t state_room = rp_max_u64(engine->state_bytes_max, request->state_bytes);
+    size_t contract_bytes = rp_contract_bytes(&engine->stream.contract), state_bytes = 0;
+    uint64_t state_room = rp_max_u64(engine->stream.state_bytes_max, request->state_bytes);
     uint8_t *body = rp_calloc(1, state_room + contract_bytes);
     if (!body)
         return -ENOMEM;
@@ -213,14 +215,14 @@ static int welcome(struct rp_engine *engine, const struct rp_connection *connect
     RP_ASSERT(state_bytes <= state_room);
     if (state && state != body)
         memcpy(body, state, state_bytes);
-    memcpy(body + state_bytes, rp_contract_text(&engine->contract), contract_bytes);
+    memcpy(body + state_bytes, rp_contract_text(&engine->stream.contract), contract_bytes);
     struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
                              .abi_version = RP_ABI_VERSION,
                              .kind = RP_REPLY_WELCOME,
                              .text_bytes = (uint32_t)(state_bytes + contract_bytes),
                              .contract_bytes = (uint32_t)contract_bytes,
                              .first_batch = batch,
-                             .generation = engine->generation};
+                             .generation = engine->delivery.generation};
     const struct rp_seat *seat = connection->seat;
     int fds[2] = {seat->ring->data.fd, seat->ring->seats[seat->replica].control.fd};
     int code = rp_socket_send(connection->fd, &reply, sizeof reply, body, reply.text_bytes, fds, 2,
@@ -252,7 +254,7 @@ static bool outlives_its_consumer(const struct rp_connection *connection)
 static void reap_dead_connections(struct rp_engine *engine)
 {
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->connections[i];
+        struct rp_connection *connection = &engine->peers.connections[i];
         if (connection->fd >= 0 && connection->seat)
             drain_doorbells(engine, connection);
         if (outlives_its_consumer(connection)) {
@@ -279,7 +281,7 @@ static void begin_serving(struct rp_engine *engine, struct rp_connection *connec
     }
     rp_log_event(RP_EVENT_attached, "%s attached (pid %d) at row %" PRIu64,
                  rp_seat_name(seat, name), connection->pid,
-                 engine->base_row + batch * engine->batch_rows);
+                 engine->delivery.base_row + batch * engine->delivery.batch_rows);
 }
 
 /* Attach the trainer, refuse it, or keep its request until its row has been planned to. */
@@ -292,25 +294,26 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
     struct rp_seat *seat = NULL;
     uint64_t batch = 0;
     reap_dead_connections(engine);
-    engine->far = connection->placing ? &connection->placing->far : &fresh;
+    engine->stream.far = connection->placing ? &connection->placing->far : &fresh;
     int code = place_trainer(engine, &placed, token, &seat, &batch, &error);
     bool is_far = code == -EINPROGRESS;
     if (is_far)
-        code = rp_engine_postpone(engine, connection, request, token, engine->far, &error);
+        code = rp_engine_postpone(&engine->peers, connection, request, token, engine->stream.far,
+                                  &error);
     if (code < 0)
         refuse(engine, connection, &error);
     else if (!is_far)
         begin_serving(engine, connection, seat, batch, &placed, token);
-    engine->far = NULL;
-    rp_far_row_forget(&engine->planner, &fresh);
+    engine->stream.far = NULL;
+    rp_far_row_forget(&engine->stream.planner, &fresh);
 }
 
 void rp_engine_retry_placing(struct rp_engine *engine)
 {
-    for (uint32_t i = 0; engine->placing_count && i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->connections[i];
+    for (uint32_t i = 0; engine->peers.placing_count && i < RP_CONNECTIONS_MAX; i++) {
+        struct rp_connection *connection = &engine->peers.connections[i];
         struct rp_placing *placing = connection->fd >= 0 ? connection->placing : NULL;
-        if (!placing || (!placing->far.is_near && engine->phase == RP_ENGINE_RUNNING))
+        if (!placing || (!placing->far.is_near && rp_life_is_running(&engine->life)))
             continue;
         connection->pending_request = 0;
         attach_trainer(engine, connection, &placing->request,
@@ -322,7 +325,7 @@ void rp_engine_retry_placing(struct rp_engine *engine)
 }
 
 /* Is the request of this protocol version and for this run? */
-static int check_header(const struct rp_engine *engine, const struct rp_request *request,
+static int check_header(const struct rp_config *config, const struct rp_request *request,
                         struct rp_error *error)
 {
     if (request->abi_version != RP_ABI_VERSION)
@@ -330,11 +333,11 @@ static int check_header(const struct rp_engine *engine, const struct rp_request 
                        "use the client library and the program of one release",
                        "shared-memory version: the engine has %u, the trainer %u", RP_ABI_VERSION,
                        request->abi_version);
-    if (strncmp(request->run, engine->config->run, sizeof request->run) != 0)
+    if (strncmp(request->run, config->run, sizeof request->run) != 0)
         return rp_fail(error, -RP_E_MISMATCH,
                        "its socket was moved or linked to another name: remove that name",
                        "run %.64s: the engine behind its name serves run %s", request->run,
-                       engine->config->run);
+                       config->run);
     return 0;
 }
 
@@ -346,10 +349,10 @@ static int check_kind(const struct rp_engine *engine, const struct rp_request *r
     bool is_checkpoint = request->kind == RP_REQUEST_CHECKPOINT;
     bool is_locate = request->kind == RP_REQUEST_LOCATE;
     bool is_whole = (uint64_t)request->state_bytes + request->contract_bytes == body_bytes;
-    if (is_checkpoint && engine->phase >= RP_ENGINE_STOPPING && !engine->save_wanted)
+    if (is_checkpoint && rp_life_is_ending(&engine->life) && !rp_engine_may_save(engine))
         return rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping"); /* the last save began */
     if (request->kind == RP_REQUEST_STAT || request->kind == RP_REQUEST_STOP ||
-        (is_attach && is_whole) || (is_checkpoint && engine->checkpoints) ||
+        (is_attach && is_whole) || (is_checkpoint && rp_engine_may_save(engine)) ||
         (is_locate && is_whole && request->contract_bytes == 0))
         return 0;
     return rp_fail(error, -RP_E_USAGE, "a checkpoint needs checkpoint_dir in the engine's config",
@@ -362,13 +365,13 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
 {
     struct rp_error error = {0};
     char *text = NULL;
-    int code = check_header(engine, request, &error);
+    int code = check_header(engine->config, request, &error);
     if (code >= 0)
         code = check_kind(engine, request, body_bytes, &error);
     if (code >= 0 && request->kind == RP_REQUEST_ATTACH)
-        code = check_contract(engine, request, body, &error);
+        code = check_contract(&engine->stream, request, body, &error);
     if (code >= 0 && request->kind == RP_REQUEST_LOCATE)
-        code = rp_engine_locate(engine, body, body_bytes, &text, &error);
+        code = rp_stream_locate(&engine->stream, body, body_bytes, &text, &error);
     if (code < 0) {
         refuse(engine, connection, &error);
         return;
@@ -387,12 +390,12 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         break;
     case RP_REQUEST_STOP:
         connection->pending_request = RP_REQUEST_STOP;
-        if (engine->phase < RP_ENGINE_STOPPING)
-            rp_engine_begin_stop(engine, RP_ENDING_REQUEST);
+        if (!rp_life_is_ending(&engine->life))
+            rp_engine_begin_stop(engine, RP_SHUTDOWN_REQUEST);
         break;
     case RP_REQUEST_CHECKPOINT:
         connection->pending_request = RP_REQUEST_CHECKPOINT;
-        engine->save_wanted = true;
+        engine->saving.is_wanted = true;
         break;
     }
     free(text);

@@ -28,7 +28,7 @@ static bool list_objects(const struct rp_corpus *corpus, struct rp_cache_object 
 
 static int open_cache(struct rp_engine *engine, struct rp_error *error)
 {
-    const struct rp_corpus *corpus = engine->corpus;
+    const struct rp_corpus *corpus = engine->stream.corpus;
     uint32_t count = rp_corpus_shard_count(corpus);
     struct rp_cache_object *objects = rp_calloc(count, sizeof *objects);
     char **ids = rp_calloc(count, sizeof *ids);
@@ -40,9 +40,9 @@ static int open_cache(struct rp_engine *engine, struct rp_error *error)
         .object_count = count,
         .next_use = rp_next_use_of,
         .epoch = rp_next_use_epoch,
-        .context = &engine->next_use,
-        .usual_distance = rp_next_use_usual(&engine->next_use)};
-    int code = is_listed ? rp_cache_open(&engine->cache, &options, error)
+        .context = &engine->delivery.next_use,
+        .usual_distance = rp_next_use_usual(&engine->delivery.next_use)};
+    int code = is_listed ? rp_cache_open(&engine->delivery.cache, &options, error)
                          : rp_fail(error, -ENOMEM, NULL,
                                    "out of memory for a cache of %" PRIu32 " shards", count);
     for (uint32_t i = 0; ids && i < count; i++)
@@ -56,47 +56,48 @@ int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_config *config = engine->config;
     struct rp_cache_counts counts;
-    if (config->cache_bytes == 0 || engine->io.method != rp_io_objects())
+    if (config->cache_bytes == 0 || engine->delivery.io.method != rp_io_objects())
         return 0;
-    int code = rp_next_use_open(&engine->next_use, engine->corpus, engine->plan, error);
+    int code = rp_next_use_open(&engine->delivery.next_use, engine->stream.corpus,
+                                engine->stream.plan, error);
     if (code >= 0)
         code = open_cache(engine, error);
     if (code < 0) {
-        rp_engine_close_cache(engine);
+        rp_delivery_close_cache(&engine->delivery);
         if (config->shuffle == RP_SHUFFLE_DOCUMENT)
             return code;
         rp_log(RP_LOG_WARNING, "no blocks of objects are kept: %s%s%s", error->message,
                error->hint[0] ? "; " : "", error->hint);
         return 0;
     }
-    const struct rp_plan_blocks blocks = rp_plan_blocks(engine->plan);
-    code = rp_prefill_open(&engine->prefill, engine->corpus, &engine->io, engine->cache,
-                           &engine->next_use, &blocks, error);
+    const struct rp_plan_blocks blocks = rp_plan_blocks(engine->stream.plan);
+    code = rp_prefill_open(&engine->delivery.prefill, engine->stream.corpus, &engine->delivery.io,
+                           engine->delivery.cache, &engine->delivery.next_use, &blocks, error);
     if (code < 0) {
-        rp_engine_close_cache(engine);
+        rp_delivery_close_cache(&engine->delivery);
         return code;
     }
-    rp_cache_counts(engine->cache, &counts);
+    rp_cache_counts(engine->delivery.cache, &counts);
     rp_log(RP_LOG_INFO, "blocks of objects are kept in %s: %" PRIu64 " MiB of at most %" PRIu64,
-           rp_cache_place(engine->cache), counts.held_bytes >> 20, counts.bytes_max >> 20);
+           rp_cache_place(engine->delivery.cache), counts.held_bytes >> 20, counts.bytes_max >> 20);
     return 0;
 }
 
-void rp_engine_close_cache(struct rp_engine *engine)
+void rp_delivery_close_cache(struct rp_delivery *delivery)
 {
-    rp_prefill_close(engine->prefill);
-    engine->prefill = NULL;
-    rp_cache_close(engine->cache);
-    engine->cache = NULL;
-    rp_next_use_close(&engine->next_use);
+    rp_prefill_close(delivery->prefill);
+    delivery->prefill = NULL;
+    rp_cache_close(delivery->cache);
+    delivery->cache = NULL;
+    rp_next_use_close(&delivery->next_use);
 }
 
-void rp_engine_add_cache(json_t *object, const struct rp_engine *engine)
+void rp_delivery_add_cache(json_t *object, const struct rp_delivery *delivery)
 {
     struct rp_cache_counts c;
-    if (!engine->cache)
+    if (!delivery->cache)
         return;
-    rp_cache_counts(engine->cache, &c);
+    rp_cache_counts(delivery->cache, &c);
     const struct {
         const char *key;
         uint64_t value;
@@ -115,7 +116,7 @@ void rp_engine_add_cache(json_t *object, const struct rp_engine *engine)
                   {"cache_declined_bytes", c.declined_bytes},
                   {"cache_damaged_bytes", c.damaged_bytes},
                   {"cache_failures", c.failures}};
-    json_object_set_new(object, "cache_dir", json_string(rp_cache_place(engine->cache)));
+    json_object_set_new(object, "cache_dir", json_string(rp_cache_place(delivery->cache)));
     for (size_t i = 0; i < RP_ARRAY_COUNT(counts); i++)
         json_object_set_new(object, counts[i].key, json_integer((json_int_t)counts[i].value));
 }

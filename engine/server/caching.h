@@ -13,9 +13,9 @@
  * error. */
 RP_MUST_CHECK int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error);
 /** After the flow was closed. */
-void rp_engine_close_cache(struct rp_engine *engine);
+void rp_delivery_close_cache(struct rp_delivery *delivery);
 
 /** Add what stat says about it, where there is one. */
-void rp_engine_add_cache(json_t *object, const struct rp_engine *engine);
+void rp_delivery_add_cache(json_t *object, const struct rp_delivery *delivery);
 
 #endif

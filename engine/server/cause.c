@@ -36,13 +36,13 @@ const char *rp_cause_name(enum rp_cause cause)
 }
 
 /* The seat of the ring that has released least, another one than `waiting` where several have. */
-static const struct rp_seat *last_seat(const struct rp_engine *engine, uint32_t ring,
+static const struct rp_seat *last_seat(const struct rp_delivery *delivery, uint32_t ring,
                                        const struct rp_seat *waiting)
 {
     const struct rp_seat *last = NULL;
-    for (uint32_t s = 0; s < engine->seat_count; s++) {
-        const struct rp_seat *seat = &engine->seats[s];
-        if (seat->ring != &engine->rings[ring])
+    for (uint32_t s = 0; s < delivery->seat_count; s++) {
+        const struct rp_seat *seat = &delivery->seats[s];
+        if (seat->ring != &delivery->rings[ring])
             continue;
         if (!last || rp_seat_position(seat) < rp_seat_position(last) ||
             (last == waiting && rp_seat_position(seat) == rp_seat_position(last)))
@@ -51,28 +51,28 @@ static const struct rp_seat *last_seat(const struct rp_engine *engine, uint32_t 
     return last;
 }
 
-struct rp_seat_cause rp_seat_cause(const struct rp_engine *engine, const struct rp_seat *seat)
+struct rp_seat_cause rp_seat_cause(const struct rp_delivery *delivery, const struct rp_seat *seat)
 {
     bool waits = rp_seat_waits_since_ns(seat) != 0;
     struct rp_wait_snapshot snapshot = {.waits = waits, .oldest.full_ring = RP_NO_RING};
-    if (waits && engine->flow_running)
-        snapshot.oldest = rp_flow_oldest_ticket(engine->flow,
-                                                (uint32_t)(seat->ring - engine->rings));
+    if (waits && rp_delivery_runs(delivery))
+        snapshot.oldest = rp_flow_oldest_ticket(delivery->flow,
+                                                (uint32_t)(seat->ring - delivery->rings));
     struct rp_seat_cause found = {.cause = rp_decide_cause(&snapshot)};
     if (found.cause == RP_CAUSE_TRAINER)
-        found.holder = last_seat(engine, snapshot.oldest.full_ring, seat);
+        found.holder = last_seat(delivery, snapshot.oldest.full_ring, seat);
     return found;
 }
 
 void rp_engine_note_causes(struct rp_engine *engine, uint64_t passed_ns)
 {
-    rp_wait_history_begin(&engine->wait_history, rp_now_ns());
-    for (uint32_t s = 0; s < engine->seat_count; s++) {
-        struct rp_seat *seat = &engine->seats[s];
-        enum rp_cause cause = rp_seat_cause(engine, seat).cause;
+    rp_wait_history_begin(&engine->watching.wait_history, rp_now_ns());
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++) {
+        struct rp_seat *seat = &engine->delivery.seats[s];
+        enum rp_cause cause = rp_seat_cause(&engine->delivery, seat).cause;
         if (cause == RP_CAUSE_NONE)
             continue;
         seat->cause_ns[cause] += passed_ns;
-        rp_wait_history_add(&engine->wait_history, cause, passed_ns);
+        rp_wait_history_add(&engine->watching.wait_history, cause, passed_ns);
     }
 }

@@ -41,7 +41,7 @@ struct rp_seat_cause {
     const struct rp_seat *holder;
 };
 /** Why the trainer of the seat waits now. */
-struct rp_seat_cause rp_seat_cause(const struct rp_engine *engine, const struct rp_seat *seat);
+struct rp_seat_cause rp_seat_cause(const struct rp_delivery *delivery, const struct rp_seat *seat);
 /** Add the time since the last sample, `passed_ns`, to the causes of all that wait now. */
 void rp_engine_note_causes(struct rp_engine *engine, uint64_t passed_ns);
 

@@ -18,17 +18,17 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "server/connections.h"
-#include "server/ending.h"
 #include "server/placing.h"
 #include "server/seats.h"
+#include "server/shutdown.h"
 
-int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index)
+int rp_loop_watch(struct rp_loop *loop, int fd, enum rp_watch watch, uint32_t index)
 {
     /* a peer that waits for a free descriptor, or a dead packer, must not keep the loop awake */
     uint32_t once = watch == RP_WATCH_LISTENER || watch == RP_WATCH_PACKER ? EPOLLET : 0;
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | once,
                                 .data.u64 = (uint64_t)watch << 32 | index};
-    return epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+    return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
 void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
@@ -39,7 +39,7 @@ void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection,
                              .kind = kind,
                              .code = code,
                              .text_bytes = (uint32_t)strlen(text),
-                             .generation = engine->generation};
+                             .generation = engine->delivery.generation};
     if (rp_socket_send(connection->fd, &reply, sizeof reply, text, reply.text_bytes, NULL, 0,
                        NULL) < 0)
         rp_engine_close_connection(engine, connection);
@@ -49,20 +49,20 @@ void rp_engine_accept(struct rp_engine *engine)
 {
     struct rp_error error;
     int fd;
-    while ((fd = rp_listener_accept(&engine->listener, &error)) >= 0) {
+    while ((fd = rp_listener_accept(&engine->peers.listener, &error)) >= 0) {
         uint32_t index = 0;
-        while (index < RP_CONNECTIONS_MAX && engine->connections[index].fd >= 0)
+        while (index < RP_CONNECTIONS_MAX && engine->peers.connections[index].fd >= 0)
             index++;
         if (index == RP_CONNECTIONS_MAX ||
-            rp_engine_watch(engine, fd, RP_WATCH_CONNECTION, index) < 0) {
+            rp_loop_watch(&engine->loop, fd, RP_WATCH_CONNECTION, index) < 0) {
             close(fd);
             continue;
         }
-        engine->connections[index] = (struct rp_connection){.fd = fd};
+        engine->peers.connections[index] = (struct rp_connection){.fd = fd};
     }
-    bool waited = engine->accept_deferred;
-    engine->accept_deferred = fd != -EAGAIN;
-    if (engine->accept_deferred && !waited)
+    bool waited = engine->peers.accept_deferred;
+    engine->peers.accept_deferred = fd != -EAGAIN;
+    if (engine->peers.accept_deferred && !waited)
         rp_log(RP_LOG_WARNING, "%s: new peers have to wait until a descriptor is free",
                error.message);
 }
@@ -75,13 +75,14 @@ static void close_descriptor(struct rp_connection *connection)
 }
 
 /* The last releases are in the control page, so they are read before it is unmapped. */
-static void detach(struct rp_engine *engine, const struct rp_connection *connection, bool migrates)
+static void detach(struct rp_delivery *delivery, const struct rp_connection *connection,
+                   bool migrates)
 {
     struct rp_seat *seat = connection->seat;
     char name[RP_SEAT_NAME_BYTES];
     RP_ASSERT(connection->fd < 0 && rp_ring_is_taken(seat->ring, seat->replica));
     (void)rp_ring_poll_release(seat->ring);
-    engine->has_consumed |= rp_seat_position(seat) > connection->first_batch;
+    delivery->has_consumed |= rp_seat_position(seat) > connection->first_batch;
     RP_ASSERT(rp_seat_position(seat) >= seat->ring->release);
     bool consumed_all = seat->ring->status == RP_RING_END &&
                         rp_seat_position(seat) == seat->ring->tail;
@@ -93,7 +94,7 @@ static void detach(struct rp_engine *engine, const struct rp_connection *connect
         rp_seat_transition(seat, consumed_all ? RP_SEAT_DETACH_CONSUMED : RP_SEAT_DETACH);
     rp_log_event(RP_EVENT_detached, "%s detached (pid %d) at row %" PRIu64,
                  rp_seat_name(seat, name), connection->pid,
-                 engine->base_row + rp_seat_position(seat) * engine->batch_rows);
+                 delivery->base_row + rp_seat_position(seat) * delivery->batch_rows);
 }
 
 void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection)
@@ -103,29 +104,29 @@ void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *
     rp_engine_forget_placing(engine, connection);
     close_descriptor(connection);
     if (connection->seat)
-        detach(engine, connection, false);
+        detach(&engine->delivery, connection, false);
 }
 
-void rp_engine_migrate_consumer(struct rp_engine *engine, struct rp_connection *connection)
+void rp_delivery_migrate_consumer(struct rp_delivery *delivery, struct rp_connection *connection)
 {
     RP_ASSERT(connection->seat);
     close_descriptor(connection);
-    detach(engine, connection, true);
+    detach(delivery, connection, true);
 }
 
 void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
 {
-    for (uint32_t i = 0; engine->connections && i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->connections[i];
+    const struct rp_life *life = &engine->life;
+    for (uint32_t i = 0; engine->peers.connections && i < RP_CONNECTIONS_MAX; i++) {
+        struct rp_connection *connection = &engine->peers.connections[i];
         if (connection->fd < 0 || (connection->pending_request == RP_REQUEST_STOP) != waiting)
             continue;
         char text[RP_ENGINE_TEXT_BYTES] = "stopped";
-        if (engine->exit_code < 0)
-            rp_engine_error_text(engine->error, text);
+        if (life->code < 0)
+            rp_engine_error_text(life->error, text);
         if (waiting)
-            rp_engine_reply(engine, connection,
-                            engine->exit_code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
-                            engine->exit_code, text);
+            rp_engine_reply(engine, connection, life->code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
+                            life->code, text);
         rp_engine_forget_placing(engine, connection);
         if (connection->fd >= 0) /* a reply that could not be sent has closed it */
             close(connection->fd);

@@ -6,14 +6,14 @@
 #include "server/engine.h"
 
 /** Wake the loop when fd is readable. Closing fd ends it. Returns 0 or -errno. */
-int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index);
+int rp_loop_watch(struct rp_loop *loop, int fd, enum rp_watch watch, uint32_t index);
 /** Accept all peers that have connected. Those for which no descriptor is free are accepted by a
  * later call. */
 void rp_engine_accept(struct rp_engine *engine);
 /** Close the connection, if it is open, and detach its consumer, if it has one. */
 void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection);
 /** Close the connection of a consumer that is to migrate. Its ring's status is STOPPED already. */
-void rp_engine_migrate_consumer(struct rp_engine *engine, struct rp_connection *connection);
+void rp_delivery_migrate_consumer(struct rp_delivery *delivery, struct rp_connection *connection);
 void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
                      int code, const char *text);
 /** The engine ends. waiting: answer the peers that asked it to stop, and close their connections.

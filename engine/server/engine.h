@@ -18,6 +18,7 @@
 #include "flow/next_use.h"
 #include "plan/plan.h"
 #include "server/far_plan.h"
+#include "server/life.h"
 #include "server/pace.h"
 #include "server/seat.h"
 #include "server/server.h"
@@ -132,23 +133,6 @@ enum rp_watch {
     RP_WATCH_PACKER
 };
 
-enum rp_engine_phase {
-    RP_ENGINE_RUNNING,
-    RP_ENGINE_FAILED,   /* no batch will follow; those published wait for trainers yet to come */
-    RP_ENGINE_STOPPING, /* told to stop, or failed: a last checkpoint is due or under way */
-    RP_ENGINE_DONE,
-};
-
-/* Why the engine ends: what asked for it first. */
-enum rp_ending {
-    RP_ENDING_NONE,
-    RP_ENDING_SIGNAL,
-    RP_ENDING_REQUEST,  /* of a peer on the socket */
-    RP_ENDING_LIFELINE, /* the process that started it is gone */
-    RP_ENDING_STREAM,   /* every rank has had all batches */
-    RP_ENDING_FAILURE
-};
-
 /* What became of the saves since the engine started. */
 struct rp_save_counts {
     uint64_t saves, failures;
@@ -175,18 +159,15 @@ struct rp_catch_up_plans {
     uint32_t ring;                /* that had them last */
 };
 
-struct rp_engine {
-    const struct rp_engine_options *options;
+/* The rows: documents, plans, and the states from which the engine can plan. */
+struct rp_stream {
     const struct rp_config *config;
-    char *config_text; /* what checkpoints keep of the config */
-
     struct rp_corpus *corpus;
     struct rp_plan *plan, *scout; /* the flow's while it runs */
     struct rp_catch_up_plans catch_up_plans[RP_CATCH_UPS_MAX];
     struct rp_plan *probe;         /* ours: checks tokens that trainers bring, and finds rows */
     struct rp_far_planner planner; /* finds rows that are far */
     struct rp_far_row *far; /* of the request that is served; NULL: it can have near rows only */
-    uint32_t placing_count; /* connections that wait for a far row */
     struct rp_contract contract;        /* a view of: */
     struct rp_mask_counts *mask_counts; /* [sources] */
     char *contract_text;
@@ -195,7 +176,8 @@ struct rp_engine {
     void *zero_state, *start_state;       /* tokens of row 0 and of the row this run began at */
     size_t zero_bytes, start_bytes;
     uint64_t start_row;
-    bool is_reweighted; /* the weights were changed at some row before start_row */
+    bool accepts_weights; /* other ones than those of a state token */
+    bool is_reweighted;   /* the weights were changed at some row before start_row */
     /* The state of the row at which a flow, or a catch-up flow, was last to be started: other
      * states may be far from it. NULL: there is none of this stream. */
     void *kept_state;
@@ -204,7 +186,18 @@ struct rp_engine {
     uint64_t state_bytes_max;
     struct rp_contents *contents;
     struct rp_checkpoint *resumed; /* whose bytes the contents use; NULL: there are none */
+};
 
+/* Of the flow. */
+enum rp_delivery_state {
+    RP_DELIVERY_STOPPED, /* no thread of it runs, and its plans are free */
+    RP_DELIVERY_RUNNING,
+    RP_DELIVERY_ENDED /* as RUNNING; all batches of the stream are published */
+};
+
+/* The batches: rings, seats, their numbering, and the flow that fills the rings. */
+struct rp_delivery {
+    const struct rp_config *config;
     uint64_t generation;
     uint64_t base_row;      /* row of micro-batch 0 */
     uint64_t batch_rows;    /* rows of one micro-batch over all ranks */
@@ -220,20 +213,34 @@ struct rp_engine {
      * rollbacks, from 1; rollback_row is that of the present one. */
     uint64_t rollback_epoch, rollback_row;
     struct rp_flow *flow;
-    bool flow_running, flow_ended;
+    enum rp_delivery_state state;
     struct rp_io_chosen io;
     bool direct;
     struct rp_cache *cache;      /* of objects in stores; NULL = none */
     struct rp_next_use next_use; /* what the cache asks */
     struct rp_prefill *prefill;  /* of the cache; NULL = none */
+    uint64_t absent_wait_ns;     /* since then only seats without a consumer are waited for, or 0 */
+    uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
+    bool skipping_absent;             /* a seat was skipped since the last attach */
+};
 
+static inline bool rp_delivery_runs(const struct rp_delivery *delivery)
+{
+    return delivery->state != RP_DELIVERY_STOPPED;
+}
+
+/* The processes on the socket. */
+struct rp_peers {
     struct rp_listener listener;
     bool accept_deferred; /* a peer has connected, and no descriptor was free for it */
     struct rp_connection *connections;
-    int epoll_fd, wake_fd, signal_fd;
-    sigset_t
-        ending_signals; /* those of SIGTERM, SIGINT and SIGHUP that were not ignored at start */
+    uint32_t placing_count; /* connections that wait for a far row */
+    struct rp_logged_refusal refusal;
+};
 
+/* Checkpoints, and the records of the run. */
+struct rp_saving {
+    const struct rp_config *config;
     struct rp_checkpoint_dir *checkpoints;
     char *checkpoint_path;        /* of their directory, absolute; NULL: none, or it is not known */
     struct rp_recorder *recorder; /* NULL: no run record is kept */
@@ -244,28 +251,42 @@ struct rp_engine {
     int set_aside;           /* checkpoints that the fresh start moved away */
     char *newest_path;       /* of the newest checkpoint, if its state is known */
     struct rp_saver saver;
-    bool save_wanted;
+    bool is_wanted; /* a save: it begins once none is under way */
     uint64_t next_save_step;
-    struct rp_save_counts save_counts;
+    struct rp_save_counts counts;
     enum rp_look look;
     uint64_t look_until_ns; /* while it is ASKED */
+};
 
-    enum rp_engine_phase phase;
-    enum rp_ending ending;
-    bool signalled;
-    int exit_code; /* what rp_engine_run returns; error is in *error */
-    struct rp_error *error;
-    uint64_t started_ns, failed_ns;
+/* What `ringpack stat` and the log tell about the recent past. */
+struct rp_watching {
+    uint64_t started_ns;
     struct rp_pace pace;
     /* Samples at which it was last checked how tokens are taken, and at which the log said it. */
     uint64_t checked_reading_ns, logged_reading_ns;
     uint32_t logged_reading; /* enum rp_read_way: what it said */
     bool logged_refusal;     /* it has said that io_uring was refused to a reader */
     struct rp_wait_history wait_history;
-    uint64_t absent_wait_ns; /* since then only seats without a consumer are waited for, or 0 */
-    uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
-    bool skipping_absent;             /* a seat was skipped since the last attach */
-    struct rp_logged_refusal refusal;
+};
+
+/* The descriptors that wake the engine's thread. */
+struct rp_loop {
+    int epoll_fd, wake_fd, signal_fd;
+    sigset_t
+        ending_signals; /* those of SIGTERM, SIGINT and SIGHUP that were not ignored at start */
+};
+
+struct rp_engine {
+    const struct rp_engine_options *options;
+    const struct rp_config *config;
+    char *config_text; /* what checkpoints keep of the config */
+    struct rp_life life;
+    struct rp_loop loop;
+    struct rp_stream stream;
+    struct rp_delivery delivery;
+    struct rp_peers peers;
+    struct rp_saving saving;
+    struct rp_watching watching;
 };
 
 #define RP_ENGINE_TEXT_BYTES (sizeof(struct rp_error))

@@ -24,18 +24,18 @@ static int watch_descriptors(struct rp_engine *engine, struct rp_error *error)
     const struct watched {
         int fd;
         enum rp_watch watch;
-    } watched[] = {{engine->wake_fd, RP_WATCH_WAKE},
-                   {engine->saver.done_fd, RP_WATCH_SAVER},
-                   {engine->planner.done_fd, RP_WATCH_PLANNER},
-                   {engine->signal_fd, RP_WATCH_SIGNAL}};
+    } watched[] = {{engine->loop.wake_fd, RP_WATCH_WAKE},
+                   {engine->saving.saver.done_fd, RP_WATCH_SAVER},
+                   {engine->stream.planner.done_fd, RP_WATCH_PLANNER},
+                   {engine->loop.signal_fd, RP_WATCH_SIGNAL}};
     for (size_t i = 0; i < RP_ARRAY_COUNT(watched); i++) {
-        int code = rp_engine_watch(engine, watched[i].fd, watched[i].watch, 0);
+        int code = rp_loop_watch(&engine->loop, watched[i].fd, watched[i].watch, 0);
         if (code < 0)
             return rp_fail(error, code, "raise /proc/sys/fs/epoll/max_user_watches",
                            "the engine's descriptors cannot be watched: %s", rp_strerror(code));
     }
     int lifeline = engine->options->lifeline_fd;
-    int code = lifeline < 0 ? 0 : rp_engine_watch(engine, lifeline, RP_WATCH_LIFELINE, 0);
+    int code = lifeline < 0 ? 0 : rp_loop_watch(&engine->loop, lifeline, RP_WATCH_LIFELINE, 0);
     return code < 0 ? rp_fail(error, -RP_E_USAGE, "give it one end of a pipe or of a socket",
                               "--lifeline %d: the end of this file cannot be waited for: %s",
                               lifeline, rp_strerror(code))
@@ -83,15 +83,15 @@ int rp_engine_open_descriptors(struct rp_engine *engine, struct rp_error *error)
     int code = check_limit(engine->config, files.rlim_cur, error);
     if (code < 0)
         return code;
-    engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    engine->saver.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    engine->planner.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    engine->signal_fd = rp_engine_take_signals(engine);
-    if (engine->epoll_fd < 0 || engine->wake_fd < 0 || engine->saver.done_fd < 0 ||
-        engine->planner.done_fd < 0 || engine->signal_fd < 0)
+    engine->loop.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    engine->loop.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    engine->saving.saver.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    engine->stream.planner.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    engine->loop.signal_fd = rp_loop_take_signals(&engine->loop);
+    if (engine->loop.epoll_fd < 0 || engine->loop.wake_fd < 0 || engine->saving.saver.done_fd < 0 ||
+        engine->stream.planner.done_fd < 0 || engine->loop.signal_fd < 0)
         return rp_fail(error, -errno, "raise the limit of open files (`ulimit -n`)",
                        "cannot make the engine's descriptors: %s", rp_strerror(-errno));
-    enlarge_table(engine->epoll_fd, files.rlim_cur);
+    enlarge_table(engine->loop.epoll_fd, files.rlim_cur);
     return watch_descriptors(engine, error);
 }

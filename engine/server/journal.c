@@ -183,7 +183,7 @@ static const char *name_of(const char *path)
 static json_t *origin_of(const struct rp_engine *engine)
 {
     size_t bytes = strlen(engine->config->checkpoint_dir);
-    const char *path = engine->started_from;
+    const char *path = engine->saving.started_from;
     if (!path)
         return json_string(engine->options->state ? "state token" : "row 0");
     bool is_own = strncmp(path, engine->config->checkpoint_dir, bytes) == 0 && path[bytes] == '/';
@@ -194,22 +194,22 @@ static json_t *describe_start(const struct rp_engine *engine)
 {
     const struct rp_config *c = engine->config;
     char stream[RP_HASH_HEX_BYTES], config[RP_HASH_HEX_BYTES];
-    rp_hash128_hex(engine->identity, stream);
+    rp_hash128_hex(engine->stream.identity, stream);
     rp_hash128_hex(rp_hash128(engine->config_text, strlen(engine->config_text)), config);
     json_t *entry = json_pack(
         "{s:s, s:o, s:s, s:s, s:o, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "event",
         "started", "run", rp_checkpoint_journal_text(c->run), "version", RP_VERSION, "policy",
-        policy_of(engine), "from", origin_of(engine), "row", (json_int_t)engine->start_row,
+        policy_of(engine), "from", origin_of(engine), "row", (json_int_t)engine->stream.start_row,
         "stream", stream, "config", config, "dp_world_size", (json_int_t)c->dp_world_size,
         "rank_first", (json_int_t)c->rank_first, "rank_count", (json_int_t)c->rank_count,
         "batch_size", (json_int_t)c->batch_size, "global_batch_size",
         (json_int_t)c->global_batch_size, "seq_len", (json_int_t)c->seq_len);
     if (entry)
-        set_digest(entry, engine->start_state, engine->start_bytes);
-    if (entry && engine->started_reweighted)
+        set_digest(entry, engine->stream.start_state, engine->stream.start_bytes);
+    if (entry && engine->saving.started_reweighted)
         json_object_set_new(entry, "reweighted", json_true());
-    if (entry && engine->set_aside > 0)
-        json_object_set_new(entry, "set_aside", json_integer(engine->set_aside));
+    if (entry && engine->saving.set_aside > 0)
+        json_object_set_new(entry, "set_aside", json_integer(engine->saving.set_aside));
     return entry;
 }
 
@@ -234,15 +234,15 @@ void rp_engine_journal_start(struct rp_engine *engine)
     struct rp_engine_journal *journal;
     if (!engine->options->keep_journal || !directory || !(journal = make(directory)))
         return;
-    engine->journal = journal;
+    engine->saving.journal = journal;
     journal->is_fresh = strcmp(policy_of(engine), "fresh") == 0;
     journal->start = describe_start(engine);
     journal->thread_runs = rp_side_thread_start(&journal->side) == 0;
 }
 
-void rp_engine_journal_finish_start(struct rp_engine *engine)
+void rp_saving_journal_finish_start(struct rp_saving *saving)
 {
-    struct rp_engine_journal *journal = engine->journal;
+    struct rp_engine_journal *journal = saving->journal;
     if (!journal)
         return;
     if (!journal->thread_runs) {
@@ -260,52 +260,54 @@ void rp_engine_journal_finish_start(struct rp_engine *engine)
 
 void rp_engine_journal_rollback(struct rp_engine *engine, uint64_t row)
 {
-    bool is_start = engine->rollback_epoch == 1 && row == engine->start_row;
-    if (engine->journal && !is_start)
-        queue(engine->journal,
+    bool is_start = engine->delivery.rollback_epoch == 1 && row == engine->stream.start_row;
+    if (engine->saving.journal && !is_start)
+        queue(engine->saving.journal,
               json_pack("{s:s, s:I}", "event", "rolled_back", "row", (json_int_t)row));
 }
 
-void rp_engine_journal_save_failure(struct rp_engine *engine, const struct rp_error *error)
+void rp_saving_journal_failure(struct rp_saving *saving, const struct rp_error *error)
 {
-    if (engine->journal)
-        queue(engine->journal, json_pack("{s:s, s:o}", "event", "save_failed", "reason",
+    if (saving->journal)
+        queue(saving->journal, json_pack("{s:s, s:o}", "event", "save_failed", "reason",
                                          rp_checkpoint_journal_text(error->message)));
 }
 
 static json_t *describe_end(const struct rp_engine *engine)
 {
     static const char *const causes[] = {
-        [RP_ENDING_NONE] = "failure",    [RP_ENDING_FAILURE] = "failure",
-        [RP_ENDING_SIGNAL] = "signal",   [RP_ENDING_REQUEST] = "request",
-        [RP_ENDING_LIFELINE] = "parent", [RP_ENDING_STREAM] = "end of the stream"};
-    const struct rp_saver *saver = &engine->saver;
+        [RP_SHUTDOWN_NONE] = "failure",    [RP_SHUTDOWN_FAILURE] = "failure",
+        [RP_SHUTDOWN_SIGNAL] = "signal",   [RP_SHUTDOWN_REQUEST] = "request",
+        [RP_SHUTDOWN_LIFELINE] = "parent", [RP_SHUTDOWN_STREAM] = "end of the stream"};
+    const struct rp_saver *saver = &engine->saving.saver;
     struct rp_state_info info;
-    uint64_t consumed = engine->base_row + rp_engine_consumed(engine) * engine->batch_rows;
+    uint64_t consumed = engine->delivery.base_row +
+                        rp_delivery_consumed(&engine->delivery) * engine->delivery.batch_rows;
     json_t *entry = json_pack("{s:s, s:s, s:I}", "event", "stopped", "cause",
-                              causes[engine->ending], "consumed_row", (json_int_t)consumed);
-    if (entry && engine->exit_code < 0)
-        json_object_set_new(entry, "reason", rp_checkpoint_journal_text(engine->error->message));
-    if (entry && engine->save_counts.has_failed)
+                              causes[engine->life.shutdown], "consumed_row", (json_int_t)consumed);
+    if (entry && rp_life_has_failed(&engine->life))
+        json_object_set_new(entry, "reason",
+                            rp_checkpoint_journal_text(engine->life.error->message));
+    if (entry && engine->saving.counts.has_failed)
         json_object_set_new(entry, "not_saved",
-                            rp_checkpoint_journal_text(engine->save_counts.reason));
+                            rp_checkpoint_journal_text(engine->saving.counts.reason));
     if (!entry || !saver->known_token ||
         rp_state_info(saver->known_token, saver->known_bytes, &info, NULL) < 0)
         return entry;
     json_object_set_new(entry, "row", json_integer((json_int_t)info.next_row));
     set_digest(entry, saver->known_token, saver->known_bytes);
-    if (engine->newest_path)
+    if (engine->saving.newest_path)
         json_object_set_new(entry, "checkpoint",
-                            rp_checkpoint_journal_text(name_of(engine->newest_path)));
+                            rp_checkpoint_journal_text(name_of(engine->saving.newest_path)));
     return entry;
 }
 
 void rp_engine_journal_close(struct rp_engine *engine)
 {
-    struct rp_engine_journal *journal = engine->journal;
+    struct rp_engine_journal *journal = engine->saving.journal;
     if (!journal)
         return;
-    engine->journal = NULL;
+    engine->saving.journal = NULL;
     if (!RP_DEFECT(leave_out_journal_stop))
         queue(journal, describe_end(engine));
     if (!journal->thread_runs)

@@ -21,11 +21,11 @@
 /** Begin the entry of the start. Nothing, here and below, if the engine keeps no journal. */
 void rp_engine_journal_start(struct rp_engine *engine);
 /** Wait until it is written, or could not be. */
-void rp_engine_journal_finish_start(struct rp_engine *engine);
+void rp_saving_journal_finish_start(struct rp_saving *saving);
 /** Trainers have attached from a state at `row`: a new rollback epoch. */
 void rp_engine_journal_rollback(struct rp_engine *engine, uint64_t row);
 /** A save has failed, or the disk did not return it as it was written. */
-void rp_engine_journal_save_failure(struct rp_engine *engine, const struct rp_error *error);
+void rp_saving_journal_failure(struct rp_saving *saving, const struct rp_error *error);
 /** Note the end, and wait until all entries are written. */
 void rp_engine_journal_close(struct rp_engine *engine);
 

@@ -14,8 +14,8 @@
  * before gets the same answer. */
 void rp_engine_ask_look(struct rp_engine *engine);
 /** Take the answer, if there is one by now, and tell the saver. Negative: the engine must fail,
- * because it is stopping and a file has changed, which *engine->error names. An engine that goes on
- * gets that error from the flow, after the batches that are planned already. */
+ * because it is stopping and a file has changed, which *engine->life.error names. An engine that
+ * goes on gets that error from the flow, after the batches that are planned already. */
 RP_MUST_CHECK int rp_engine_follow_look(struct rp_engine *engine);
 
 #endif

@@ -12,13 +12,13 @@
 
 #define TEXT_BYTES_MAX (RP_MESSAGE_BYTES_MAX / 2)
 
-static int write_line(const struct rp_engine *engine, const struct rp_provenance *document,
+static int write_line(const struct rp_stream *stream, const struct rp_provenance *document,
                       FILE *out, struct rp_error *error)
 {
-    if (document->source >= engine->config->source_count)
+    if (document->source >= stream->config->source_count)
         return rp_fail(error, -RP_E_USAGE, NULL, "source %" PRIu32 ": the run has %" PRIu32,
-                       document->source, engine->config->source_count);
-    const struct rp_source *source = rp_corpus_source(engine->corpus, document->source);
+                       document->source, stream->config->source_count);
+    const struct rp_source *source = rp_corpus_source(stream->corpus, document->source);
     if (document->document >= rp_source_documents(source))
         return rp_fail(error, -RP_E_USAGE, NULL,
                        "source `%s`, document %" PRIu64 ": it has %" PRIu64 " documents",
@@ -35,7 +35,7 @@ static int write_line(const struct rp_engine *engine, const struct rp_provenance
     return 0;
 }
 
-int rp_engine_locate(const struct rp_engine *engine, const uint8_t *body, uint64_t body_bytes,
+int rp_stream_locate(const struct rp_stream *stream, const uint8_t *body, uint64_t body_bytes,
                      char **text_out, struct rp_error *error)
 {
     struct rp_provenance document;
@@ -49,7 +49,7 @@ int rp_engine_locate(const struct rp_engine *engine, const uint8_t *body, uint64
                        body_bytes);
     for (uint64_t at = 0; at < body_bytes && code == 0; at += sizeof document) {
         memcpy(&document, body + at, sizeof document);
-        code = write_line(engine, &document, out, error);
+        code = write_line(stream, &document, out, error);
         if (code == 0 && ftello(out) > (off_t)TEXT_BYTES_MAX)
             code = rp_fail(error, -RP_E_USAGE, "ask for fewer documents at once",
                            "the files of so many documents do not fit in a message");

@@ -11,7 +11,7 @@
 
 #define PLACINGS_MAX 64u /* each keeps two state tokens */
 
-int rp_engine_postpone(struct rp_engine *engine, struct rp_connection *connection,
+int rp_engine_postpone(struct rp_peers *peers, struct rp_connection *connection,
                        const struct rp_request *request, const void *token, struct rp_far_row *far,
                        struct rp_error *error)
 {
@@ -21,7 +21,7 @@ int rp_engine_postpone(struct rp_engine *engine, struct rp_connection *connectio
         RP_ASSERT(far == &connection->placing->far);
         return 0;
     }
-    if (engine->placing_count == PLACINGS_MAX)
+    if (peers->placing_count == PLACINGS_MAX)
         return rp_fail(error, -RP_E_BUSY, "try again later, or bring a state token",
                        "%u trainers wait for rows that are far from the engine's row",
                        PLACINGS_MAX);
@@ -34,7 +34,7 @@ int rp_engine_postpone(struct rp_engine *engine, struct rp_connection *connectio
         memcpy(placing->token, token, request->state_bytes);
     *far = (struct rp_far_row){0};
     connection->placing = placing;
-    engine->placing_count++;
+    peers->placing_count++;
     return 0;
 }
 
@@ -43,36 +43,36 @@ void rp_engine_forget_placing(struct rp_engine *engine, struct rp_connection *co
     struct rp_placing *placing = connection->placing;
     if (!placing)
         return;
-    RP_ASSERT(engine->placing_count > 0);
-    rp_far_row_forget(&engine->planner, &placing->far);
+    RP_ASSERT(engine->peers.placing_count > 0);
+    rp_far_row_forget(&engine->stream.planner, &placing->far);
     free(placing);
     connection->placing = NULL;
     connection->pending_request = 0;
-    engine->placing_count--;
+    engine->peers.placing_count--;
 }
 
 void rp_engine_forget_far(struct rp_engine *engine)
 {
-    for (uint32_t i = 0; engine->placing_count && i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->connections[i];
+    for (uint32_t i = 0; engine->peers.placing_count && i < RP_CONNECTIONS_MAX; i++) {
+        struct rp_connection *connection = &engine->peers.connections[i];
         if (connection->fd < 0 || !connection->placing)
             continue;
-        rp_far_row_forget(&engine->planner, &connection->placing->far);
+        rp_far_row_forget(&engine->stream.planner, &connection->placing->far);
         connection->placing->far.is_near = true; /* serve the request again, by the new stream */
     }
-    rp_far_row_forget(&engine->planner, &engine->saver.far);
-    rp_fd_wake(engine->planner.done_fd);
+    rp_far_row_forget(&engine->stream.planner, &engine->saving.saver.far);
+    rp_fd_wake(engine->stream.planner.done_fd);
 }
 
 void rp_engine_plan_far(struct rp_engine *engine)
 {
     struct rp_error error;
-    struct rp_far_row *sooner = rp_far_row_sooner(NULL, &engine->saver.far);
-    for (uint32_t i = 0; engine->placing_count && i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->connections[i];
+    struct rp_far_row *sooner = rp_far_row_sooner(NULL, &engine->saving.saver.far);
+    for (uint32_t i = 0; engine->peers.placing_count && i < RP_CONNECTIONS_MAX; i++) {
+        struct rp_connection *connection = &engine->peers.connections[i];
         if (connection->fd >= 0 && connection->placing)
             sooner = rp_far_row_sooner(sooner, &connection->placing->far);
     }
-    if (rp_far_planner_serve(&engine->planner, sooner, &error) < 0)
+    if (rp_far_planner_serve(&engine->stream.planner, sooner, &error) < 0)
         rp_log(RP_LOG_WARNING, "cannot plan to rows that are far away: %s", error.message);
 }

@@ -18,7 +18,7 @@ struct rp_placing {
 };
 
 /** Keep the request in the connection until `far`, which moves there, is near. */
-RP_MUST_CHECK int rp_engine_postpone(struct rp_engine *engine, struct rp_connection *connection,
+RP_MUST_CHECK int rp_engine_postpone(struct rp_peers *peers, struct rp_connection *connection,
                                      const struct rp_request *request, const void *token,
                                      struct rp_far_row *far, struct rp_error *error);
 /** Free the request that waits in the connection, if there is one. */

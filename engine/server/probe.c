@@ -25,23 +25,23 @@
 /* The planner's thread stopped before the row was near, because a slice failed: at the end of the
  * stream, or at a damaged index. Plan that slice again, to return its error. If it succeeds now,
  * from another state, the row is far still and the planner continues. */
-static int seek_last_slice(struct rp_engine *engine, uint64_t row, struct rp_error *error)
+static int seek_last_slice(struct rp_stream *stream, uint64_t row, struct rp_error *error)
 {
-    int code = rp_plan_seek(engine->probe, rp_plan_row(engine->probe) + RP_NEAR_ROWS, NULL);
+    int code = rp_plan_seek(stream->probe, rp_plan_row(stream->probe) + RP_NEAR_ROWS, NULL);
     if (code >= 0)
-        return rp_far_row_want(engine->far, row, engine->probe, error) < 0 ? -ENOMEM : -EINPROGRESS;
-    return rp_plan_seek(engine->probe, row, error); /* fails again; its message names `row` */
+        return rp_far_row_want(stream->far, row, stream->probe, error) < 0 ? -ENOMEM : -EINPROGRESS;
+    return rp_plan_seek(stream->probe, row, error); /* fails again; its message names `row` */
 }
 
-static int seek_probe(struct rp_engine *engine, uint64_t row, struct rp_error *error)
+static int seek_probe(struct rp_stream *stream, uint64_t row, struct rp_error *error)
 {
-    struct rp_far_row *far = engine->far;
-    uint64_t at = rp_plan_row(engine->probe);
+    struct rp_far_row *far = stream->far;
+    uint64_t at = rp_plan_row(stream->probe);
     if (row <= at || row - at <= RP_NEAR_ROWS)
-        return rp_plan_seek(engine->probe, row, error);
+        return rp_plan_seek(stream->probe, row, error);
     if (far && far->is_near && far->row == row)
-        return seek_last_slice(engine, row, error);
-    int code = far ? rp_far_row_want(far, row, engine->probe, error)
+        return seek_last_slice(stream, row, error);
+    int code = far ? rp_far_row_want(far, row, stream->probe, error)
                    : rp_fail(error, -RP_E_BUSY, NULL,
                              "row %" PRIu64 " is far from every known state, the nearest is of row "
                              "%" PRIu64,
@@ -51,15 +51,15 @@ static int seek_probe(struct rp_engine *engine, uint64_t row, struct rp_error *e
 
 /* A token of the end of the stream is also that of the padding rows after it, up to the step's end:
  * padding does not change the state. */
-static int load_token(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
+static int load_token(struct rp_stream *stream, uint64_t row, const void *token, size_t bytes,
                       struct rp_error *error)
 {
-    int code = rp_plan_resume(engine->probe, token, bytes, engine->options->accept_weights, error);
+    int code = rp_plan_resume(stream->probe, token, bytes, stream->accepts_weights, error);
     if (code < 0)
         return code;
-    uint64_t token_row = rp_plan_row(engine->probe);
+    uint64_t token_row = rp_plan_row(stream->probe);
     struct rp_row next;
-    if (row == token_row || (row > token_row && rp_plan_next(engine->probe, &next, NULL) == 0))
+    if (row == token_row || (row > token_row && rp_plan_next(stream->probe, &next, NULL) == 0))
         return 0;
     return rp_fail(error, -RP_E_MISMATCH, "present the state token unchanged",
                    "the state token is of row %" PRIu64 ", the trainer at row %" PRIu64, token_row,
@@ -81,75 +81,78 @@ static void prefer(struct known_state *best, uint64_t row, struct known_state ot
 
 /* The state that the flow keeps of the micro-batch of `row`. While the flow runs only states that
  * are not consumed yet are used: the flow may be overwriting older ones. */
-static struct known_state state_of_flow(const struct rp_engine *engine, uint64_t row)
+static struct known_state state_of_flow(const struct rp_delivery *delivery, uint64_t row)
 {
     struct known_state kept = {0};
-    if (row < engine->base_row || !engine->flow)
+    if (row < delivery->base_row || !delivery->flow)
         return kept;
-    uint64_t position = (row - engine->base_row) / engine->batch_rows;
-    if (position >= rp_engine_consumed(engine) || !engine->flow_running)
-        kept.token = rp_flow_state_at(engine->flow, position, &kept.bytes, &kept.row);
+    uint64_t position = (row - delivery->base_row) / delivery->batch_rows;
+    if (position >= rp_delivery_consumed(delivery) || !rp_delivery_runs(delivery))
+        kept.token = rp_flow_state_at(delivery->flow, position, &kept.bytes, &kept.row);
     return kept;
 }
 
 /* Load the nearest state at or before `row` that the engine has of its own stream. */
 static int load_nearest(struct rp_engine *engine, uint64_t row, struct rp_error *error)
 {
-    const struct rp_far_row *far = engine->far;
-    struct known_state best = {.token = engine->zero_state, .bytes = engine->zero_bytes};
+    const struct rp_far_row *far = engine->stream.far;
+    struct known_state best = {.token = engine->stream.zero_state,
+                               .bytes = engine->stream.zero_bytes};
     prefer(&best, row,
-           (struct known_state){engine->start_row, engine->start_state, engine->start_bytes});
+           (struct known_state){engine->stream.start_row, engine->stream.start_state,
+                                engine->stream.start_bytes});
     prefer(&best, row,
-           (struct known_state){engine->kept_row, engine->kept_state, engine->kept_bytes});
+           (struct known_state){engine->stream.kept_row, engine->stream.kept_state,
+                                engine->stream.kept_bytes});
     if (far && far->state)
         prefer(&best, row, (struct known_state){far->at, far->state, far->bytes});
-    prefer(&best, row, state_of_flow(engine, row));
+    prefer(&best, row, state_of_flow(&engine->delivery, row));
     RP_ASSERT(best.row <= row);
-    return rp_plan_load(engine->probe, best.token, best.bytes, engine->options->accept_weights,
-                        error);
+    return rp_plan_load(engine->stream.probe, best.token, best.bytes,
+                        engine->stream.accepts_weights, error);
 }
 
 int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
                         struct rp_error *error)
 {
     if (token)
-        return load_token(engine, row, token, bytes, error);
-    const struct rp_far_row *far = engine->far;
+        return load_token(&engine->stream, row, token, bytes, error);
+    const struct rp_far_row *far = engine->stream.far;
     if (far && far->is_wanted && !far->is_near && far->row == row)
         return -EINPROGRESS;
     int code = load_nearest(engine, row, error);
-    return code < 0 ? code : seek_probe(engine, row, error);
+    return code < 0 ? code : seek_probe(&engine->stream, row, error);
 }
 
-int rp_engine_keep_state(struct rp_engine *engine, uint64_t row, const void *state, size_t bytes,
+int rp_stream_keep_state(struct rp_stream *stream, uint64_t row, const void *state, size_t bytes,
                          struct rp_error *error)
 {
-    if (!engine->kept_state)
-        engine->kept_state = rp_calloc(1, engine->state_bytes_max);
-    if (!engine->kept_state)
+    if (!stream->kept_state)
+        stream->kept_state = rp_calloc(1, stream->state_bytes_max);
+    if (!stream->kept_state)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
-    RP_ASSERT(bytes <= engine->state_bytes_max);
-    memcpy(engine->kept_state, state, bytes);
-    engine->kept_bytes = bytes;
-    engine->kept_row = row;
+    RP_ASSERT(bytes <= stream->state_bytes_max);
+    memcpy(stream->kept_state, state, bytes);
+    stream->kept_bytes = bytes;
+    stream->kept_row = row;
     return 0;
 }
 
-int rp_engine_keep_probe_state(struct rp_engine *engine, struct rp_error *error)
+int rp_stream_keep_probe_state(struct rp_stream *stream, struct rp_error *error)
 {
-    void *state = rp_calloc(1, engine->state_bytes_max);
+    void *state = rp_calloc(1, stream->state_bytes_max);
     if (!state)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
-    size_t bytes = rp_plan_save(engine->probe, state);
-    int code = rp_engine_keep_state(engine, rp_plan_row(engine->probe), state, bytes, error);
+    size_t bytes = rp_plan_save(stream->probe, state);
+    int code = rp_stream_keep_state(stream, rp_plan_row(stream->probe), state, bytes, error);
     free(state);
     return code;
 }
 
 int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_error *error)
 {
-    uint64_t row = engine->base_row + batch * engine->batch_rows;
-    RP_ASSERT(row >= engine->base_row);
+    uint64_t row = engine->delivery.base_row + batch * engine->delivery.batch_rows;
+    RP_ASSERT(row >= engine->delivery.base_row);
     int code = rp_engine_probe_row(engine, row, NULL, 0, error);
     return code == -RP_E_USAGE ? 0 : code; /* padding after the last row: the probe is at the end */
 }
@@ -157,19 +160,17 @@ int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_er
 /* ---- streams --------------------------------------------------------------------------------- */
 
 /* Does a token differ from the config in its weights, which may differ? */
-static bool is_reweighted(struct rp_engine *engine, const void *token, size_t bytes)
+static bool is_reweighted(struct rp_stream *stream, const void *token, size_t bytes)
 {
-    return engine->options->accept_weights &&
-           rp_plan_resume(engine->probe, token, bytes, false, NULL) < 0;
+    return stream->accepts_weights && rp_plan_resume(stream->probe, token, bytes, false, NULL) < 0;
 }
 
 /* Was the token's stream changed at some row before its own, or is it here? Then rows before it
  * cannot be planned from row 0. */
-static bool is_rebased(struct rp_engine *engine, const void *token, size_t bytes)
+static bool is_rebased(struct rp_stream *stream, const void *token, size_t bytes)
 {
-    return rp_plan_resume(engine->probe, token, bytes, engine->options->accept_weights, NULL) >=
-               0 &&
-           rp_plan_is_reweighted(engine->probe);
+    return rp_plan_resume(stream->probe, token, bytes, stream->accepts_weights, NULL) >= 0 &&
+           rp_plan_is_reweighted(stream->probe);
 }
 
 /* A state that is compared with another one. */
@@ -180,18 +181,18 @@ struct compared {
 };
 
 /* Move the probe from where it is to `row`, or to the end before it, and save its state. */
-static struct compared state_near(struct rp_engine *engine, uint64_t row, uint8_t *state)
+static struct compared state_near(struct rp_stream *stream, uint64_t row, uint8_t *state)
 {
     struct compared found = {.state = state};
-    uint64_t at = rp_plan_row(engine->probe);
+    uint64_t at = rp_plan_row(stream->probe);
     if (at > row || row - at > COMPARED_ROWS)
         return found;
-    int code = rp_plan_seek(engine->probe, row, NULL);
+    int code = rp_plan_seek(stream->probe, row, NULL);
     if (code < 0 && code != -RP_E_USAGE)
         return found;
-    found.digest = rp_plan_digest(engine->probe);
-    rp_plan_forget_digest(engine->probe);
-    found.bytes = rp_plan_save(engine->probe, state);
+    found.digest = rp_plan_digest(stream->probe);
+    rp_plan_forget_digest(stream->probe);
+    found.bytes = rp_plan_save(stream->probe, state);
     return found;
 }
 
@@ -207,14 +208,14 @@ static enum rp_stream_of compare(struct rp_engine *engine, const void *token, si
                                  uint8_t *states)
 {
     struct compared ours = {.bytes = 0};
-    bool accepts = engine->options->accept_weights;
-    if (rp_plan_resume(engine->probe, token, bytes, accepts, NULL) < 0)
+    bool accepts = engine->stream.accepts_weights;
+    if (rp_plan_resume(engine->stream.probe, token, bytes, accepts, NULL) < 0)
         return RP_STREAM_UNKNOWN;
-    uint64_t row = rp_max_u64(rp_plan_row(engine->probe), engine->start_row);
-    RP_ASSERT(row >= engine->start_row);
-    struct compared theirs = state_near(engine, row, states);
+    uint64_t row = rp_max_u64(rp_plan_row(engine->stream.probe), engine->stream.start_row);
+    RP_ASSERT(row >= engine->stream.start_row);
+    struct compared theirs = state_near(&engine->stream, row, states);
     if (load_nearest(engine, row, NULL) >= 0)
-        ours = state_near(engine, row, states + engine->state_bytes_max);
+        ours = state_near(&engine->stream, row, states + engine->stream.state_bytes_max);
     if (theirs.bytes == 0 || ours.bytes == 0)
         return RP_STREAM_UNKNOWN;
     return is_same(&ours, &theirs) ? RP_STREAM_OURS : RP_STREAM_OTHER;
@@ -222,13 +223,13 @@ static enum rp_stream_of compare(struct rp_engine *engine, const void *token, si
 
 enum rp_stream_of rp_engine_stream_of(struct rp_engine *engine, const void *token, size_t bytes)
 {
-    bool is_other = is_rebased(engine, token, bytes);
-    if (engine->config->source_count == 1 && !is_other && !engine->is_reweighted)
+    bool is_other = is_rebased(&engine->stream, token, bytes);
+    if (engine->config->source_count == 1 && !is_other && !engine->stream.is_reweighted)
         return RP_STREAM_OURS; /* one source has no weights to differ in */
-    uint8_t *states = rp_calloc(2, engine->state_bytes_max);
+    uint8_t *states = rp_calloc(2, engine->stream.state_bytes_max);
     enum rp_stream_of stream = states ? compare(engine, token, bytes, states) : RP_STREAM_UNKNOWN;
     free(states);
-    bool is_told = stream == RP_STREAM_UNKNOWN &&
-                   (is_reweighted(engine, token, bytes) || (is_other && !engine->is_reweighted));
+    bool is_told = stream == RP_STREAM_UNKNOWN && (is_reweighted(&engine->stream, token, bytes) ||
+                                                   (is_other && !engine->stream.is_reweighted));
     return is_told ? RP_STREAM_OTHER : stream;
 }

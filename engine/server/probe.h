@@ -15,7 +15,8 @@
 enum rp_stream_of rp_engine_stream_of(struct rp_engine *engine, const void *token, size_t bytes);
 /** Move the probe to `row`, from the nearest state at or before it, or from `token`, which must be
  * of that row, or, past the end of the stream, of the end. -EINPROGRESS: the row is far from every
- * known state; engine->far wants it now. The caller tries again when engine->far is near. */
+ * known state; engine->stream.far wants it now. The caller tries again when engine->stream.far is
+ * near. */
 RP_MUST_CHECK int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token,
                                       size_t bytes, struct rp_error *error);
 /** The same for the first row of a batch; past the end of the stream the probe is at the end. */
@@ -23,8 +24,8 @@ RP_MUST_CHECK int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch
                                         struct rp_error *error);
 /** Keep this state, or that of the probe, in place of the one that was kept last: the probe can
  * plan from it, wherever the flow's own states are. */
-RP_MUST_CHECK int rp_engine_keep_state(struct rp_engine *engine, uint64_t row, const void *state,
+RP_MUST_CHECK int rp_stream_keep_state(struct rp_stream *stream, uint64_t row, const void *state,
                                        size_t bytes, struct rp_error *error);
-RP_MUST_CHECK int rp_engine_keep_probe_state(struct rp_engine *engine, struct rp_error *error);
+RP_MUST_CHECK int rp_stream_keep_probe_state(struct rp_stream *stream, struct rp_error *error);
 
 #endif

@@ -20,27 +20,29 @@ static void choose(struct rp_engine *engine, uint64_t file_bytes, struct rp_flow
 {
     const struct rp_config *c = engine->config;
     bool has_files = file_bytes > 0;
-    engine->direct = has_files && (c->direct == RP_SWITCH_ON || (c->direct == RP_SWITCH_AUTO &&
-                                                                 rp_io_prefers_direct(file_bytes)));
-    options->direct = engine->direct;
+    engine->delivery.direct = has_files &&
+                              (c->direct == RP_SWITCH_ON ||
+                               (c->direct == RP_SWITCH_AUTO && rp_io_prefers_direct(file_bytes)));
+    options->direct = engine->delivery.direct;
     options->adapts = has_files && c->io == RP_IO_AUTO;
-    options->mapped = has_files && (c->io == RP_IO_MAPPED ||
-                                    (options->adapts &&
-                                     rp_cached_is_whole(engine->corpus, &rp_page_cache_of_kernel)));
+    options->mapped = has_files &&
+                      (c->io == RP_IO_MAPPED ||
+                       (options->adapts &&
+                        rp_cached_is_whole(engine->stream.corpus, &rp_page_cache_of_kernel)));
     options->may_buffer = c->direct != RP_SWITCH_ON;
     options->may_direct = c->direct != RP_SWITCH_OFF;
 }
 
-static void log_choice(const struct rp_engine *engine, bool has_files,
+static void log_choice(const struct rp_delivery *delivery, bool has_files,
                        const struct rp_flow_options *options, const char *why)
 {
-    bool has_objects = engine->io.method == rp_io_objects();
+    bool has_objects = delivery->io.method == rp_io_objects();
     bool reads_files = has_files && (!options->mapped || options->adapts);
     if (options->mapped)
         rp_log(RP_LOG_INFO, "%s: token files are mapped",
-               engine->config->io == RP_IO_MAPPED ? "io: mapped"
-               : has_objects                      ? "the page cache holds all files"
-                                                  : "the page cache holds the corpus");
+               delivery->config->io == RP_IO_MAPPED ? "io: mapped"
+               : has_objects                        ? "the page cache holds all files"
+                                                    : "the page cache holds the corpus");
     if (reads_files)
         rp_log(RP_LOG_INFO, "%s; %s reads", why, options->direct ? "direct" : "buffered");
     else if (has_objects)
@@ -50,9 +52,9 @@ static void log_choice(const struct rp_engine *engine, bool has_files,
 void rp_engine_choose_reading(struct rp_engine *engine, struct rp_flow_options *options,
                               const char *why)
 {
-    uint64_t file_bytes = rp_corpus_file_bytes(engine->corpus);
+    uint64_t file_bytes = rp_corpus_file_bytes(engine->stream.corpus);
     choose(engine, file_bytes, options);
-    log_choice(engine, file_bytes > 0, options, why);
+    log_choice(&engine->delivery, file_bytes > 0, options, why);
 }
 
 /* ---- recently -------------------------------------------------------------------------------- */
@@ -64,8 +66,8 @@ struct speeds {
 
 static struct speeds speeds_of_late(const struct rp_engine *engine)
 {
-    struct rp_pace_sample now = rp_engine_pace_sample(engine);
-    const struct rp_pace *pace = &engine->pace;
+    struct rp_pace_sample now = rp_delivery_pace_sample(&engine->delivery);
+    const struct rp_pace *pace = &engine->watching.pace;
     struct speeds s = {.all = rp_pace_speed(pace, &now, RP_PACE_TAKEN_BYTES, OF_LATE_NS)};
     double buffered = rp_pace_speed(pace, &now, RP_PACE_BUFFERED_BYTES, OF_LATE_NS);
     double direct = rp_pace_speed(pace, &now, RP_PACE_DIRECT_BYTES, OF_LATE_NS);
@@ -75,18 +77,18 @@ static struct speeds speeds_of_late(const struct rp_engine *engine)
     return s;
 }
 
-static enum rp_read_way first_way(const struct rp_engine *engine)
+static enum rp_read_way first_way(const struct rp_delivery *delivery)
 {
-    return rp_flow_is_mapped(engine->flow) ? RP_READ_MAPPED
-           : engine->direct                ? RP_READ_DIRECT
-                                           : RP_READ_BUFFERED;
+    return rp_flow_is_mapped(delivery->flow) ? RP_READ_MAPPED
+           : delivery->direct                ? RP_READ_DIRECT
+                                             : RP_READ_BUFFERED;
 }
 
 /* How most tokens are taken. */
-static enum rp_read_way main_way(const struct rp_engine *engine, const struct speeds *speeds)
+static enum rp_read_way main_way(const struct rp_delivery *delivery, const struct speeds *speeds)
 {
-    if (!rp_flow_page_cache(engine->flow).is_watched || speeds->all <= 0)
-        return first_way(engine);
+    if (!rp_flow_page_cache(delivery->flow).is_watched || speeds->all <= 0)
+        return first_way(delivery);
     enum rp_read_way way = RP_READ_MAPPED;
     for (enum rp_read_way other = RP_READ_BUFFERED; other < RP_READ_MAPPED; other++)
         way = speeds->of[other] > speeds->of[way] ? other : way;
@@ -94,16 +96,17 @@ static enum rp_read_way main_way(const struct rp_engine *engine, const struct sp
 }
 
 /* The name of what reads, where tokens are read: that of most readers. */
-static const char *method_name(const struct rp_engine *engine)
+static const char *method_name(const struct rp_delivery *delivery)
 {
-    struct rp_flow_readers readers = rp_flow_readers(engine->flow);
-    bool gave_way = engine->io.method == &rp_io_method_uring && readers.refused > readers.count / 2;
-    return gave_way ? rp_io_method_pread.name : engine->io.method->name;
+    struct rp_flow_readers readers = rp_flow_readers(delivery->flow);
+    bool gave_way = delivery->io.method == &rp_io_method_uring &&
+                    readers.refused > readers.count / 2;
+    return gave_way ? rp_io_method_pread.name : delivery->io.method->name;
 }
 
-static void explain(const struct rp_engine *engine, char *text, size_t text_bytes)
+static void explain(const struct rp_delivery *delivery, char *text, size_t text_bytes)
 {
-    struct rp_flow_page_cache cache = rp_flow_page_cache(engine->flow);
+    struct rp_flow_page_cache cache = rp_flow_page_cache(delivery->flow);
     int decimals = cache.corpus_bytes < 10000000 ? 3 : 0; /* of MB: a small corpus is not 0 MB */
     if (cache.is_watched)
         snprintf(text, text_bytes,
@@ -111,16 +114,16 @@ static void explain(const struct rp_engine *engine, char *text, size_t text_byte
                  "room for %.0f MB of them",
                  decimals, (double)cache.held_bytes * 1e-6, decimals,
                  (double)cache.corpus_bytes * 1e-6, (double)cache.room_bytes * 1e-6);
-    else if (engine->config->io == RP_IO_AUTO)
+    else if (delivery->config->io == RP_IO_AUTO)
         snprintf(text, text_bytes, "chosen at the start: it cannot follow the page cache here");
     else
         snprintf(text, text_bytes, "as `io` and `direct` say");
 }
 
 /* Adds the readers that do not read as most do, or as was chosen. */
-static void explain_readers(const struct rp_engine *engine, char *text, size_t text_bytes)
+static void explain_readers(const struct rp_delivery *delivery, char *text, size_t text_bytes)
 {
-    struct rp_flow_readers readers = rp_flow_readers(engine->flow);
+    struct rp_flow_readers readers = rp_flow_readers(delivery->flow);
     size_t length = strlen(text);
     if (readers.refused)
         snprintf(text + length, text_bytes - length, "; %u of %u readers read with pread: %s",
@@ -129,10 +132,10 @@ static void explain_readers(const struct rp_engine *engine, char *text, size_t t
 
 void rp_engine_note_readers(struct rp_engine *engine)
 {
-    struct rp_flow_readers readers = rp_flow_readers(engine->flow);
-    if (!readers.refused || engine->logged_refusal)
+    struct rp_flow_readers readers = rp_flow_readers(engine->delivery.flow);
+    if (!readers.refused || engine->watching.logged_refusal)
         return;
-    engine->logged_refusal = true;
+    engine->watching.logged_refusal = true;
     rp_log(RP_LOG_WARNING, "%u of %u readers read with pread, and the rows are the same: %s%s%s",
            readers.refused, readers.count, readers.why->message, readers.why->hint[0] ? "; " : "",
            readers.why->hint);
@@ -141,28 +144,29 @@ void rp_engine_note_readers(struct rp_engine *engine)
 void rp_engine_note_reading(struct rp_engine *engine)
 {
     const char *const words[] = {
-        [RP_READ_BUFFERED] = engine->io.method == rp_io_objects()
+        [RP_READ_BUFFERED] = engine->delivery.io.method == rp_io_objects()
                                  ? "read from a store, or through the page cache,"
                                  : "read through the page cache",
         [RP_READ_DIRECT] = "read past the page cache",
         [RP_READ_MAPPED] = "taken from mapped files",
     };
-    uint64_t now = rp_pace_last_ns(&engine->pace);
-    if (now == engine->checked_reading_ns || !rp_flow_page_cache(engine->flow).is_watched)
+    uint64_t now = rp_pace_last_ns(&engine->watching.pace);
+    if (now == engine->watching.checked_reading_ns ||
+        !rp_flow_page_cache(engine->delivery.flow).is_watched)
         return;
-    if (engine->checked_reading_ns == 0) /* the start has said it */
-        engine->logged_reading = first_way(engine);
-    engine->checked_reading_ns = now;
+    if (engine->watching.checked_reading_ns == 0) /* the start has said it */
+        engine->watching.logged_reading = first_way(&engine->delivery);
+    engine->watching.checked_reading_ns = now;
     struct speeds speeds = speeds_of_late(engine);
-    enum rp_read_way way = main_way(engine, &speeds);
-    if (way == engine->logged_reading ||
-        (engine->logged_reading_ns && now - engine->logged_reading_ns < LOG_NS))
+    enum rp_read_way way = main_way(&engine->delivery, &speeds);
+    if (way == engine->watching.logged_reading ||
+        (engine->watching.logged_reading_ns && now - engine->watching.logged_reading_ns < LOG_NS))
         return;
     char why[160];
-    explain(engine, why, sizeof why);
+    explain(&engine->delivery, why, sizeof why);
     rp_log(RP_LOG_INFO, "most tokens are %s now: %s", words[way], why);
-    engine->logged_reading = way;
-    engine->logged_reading_ns = now;
+    engine->watching.logged_reading = way;
+    engine->watching.logged_reading_ns = now;
 }
 
 void rp_stat_add_reading(json_t *object, const struct rp_engine *engine,
@@ -173,17 +177,18 @@ void rp_stat_add_reading(json_t *object, const struct rp_engine *engine,
         [RP_READ_DIRECT] = "direct_share",
         [RP_READ_MAPPED] = "mapped_share",
     };
-    struct rp_flow_page_cache cache = rp_flow_page_cache(engine->flow);
+    struct rp_flow_page_cache cache = rp_flow_page_cache(engine->delivery.flow);
     struct speeds speeds = speeds_of_late(engine);
-    enum rp_read_way main = main_way(engine, &speeds);
+    enum rp_read_way main = main_way(&engine->delivery, &speeds);
     char why[320];
-    explain(engine, why, sizeof why);
-    explain_readers(engine, why, sizeof why);
-    json_object_set_new(object, "io",
-                        json_string(main == RP_READ_MAPPED ? "mapped" : method_name(engine)));
+    explain(&engine->delivery, why, sizeof why);
+    explain_readers(&engine->delivery, why, sizeof why);
     json_object_set_new(
-        object, "direct",
-        json_boolean(cache.is_watched && speeds.all > 0 ? main == RP_READ_DIRECT : engine->direct));
+        object, "io",
+        json_string(main == RP_READ_MAPPED ? "mapped" : method_name(&engine->delivery)));
+    json_object_set_new(object, "direct",
+                        json_boolean(cache.is_watched && speeds.all > 0 ? main == RP_READ_DIRECT
+                                                                        : engine->delivery.direct));
     json_object_set_new(object, "io_reason", json_string(why));
     for (enum rp_read_way way = RP_READ_BUFFERED; way <= RP_READ_MAPPED; way++)
         json_object_set_new(object, keys[way],

@@ -76,12 +76,12 @@ static void *build_main(void *build)
 
 /* Deliver until the thread is done. If delivery meets the end of the stream or an error it stops
  * here, and nothing else: the engine's loop meets the same again, and handles it. */
-static void deliver_meanwhile(struct rp_engine *engine, const struct build *build)
+static void deliver_meanwhile(struct rp_delivery *delivery, const struct build *build)
 {
     int step = RP_FLOW_WORKED;
     while (!rp_a32_load_acquire(&build->is_done)) { /* PAIRS ring-build */
         if (step == RP_FLOW_WORKED || step == RP_FLOW_IDLE)
-            step = rp_flow_deliver(engine->flow, NULL);
+            step = rp_flow_deliver(delivery->flow, NULL);
         if (step != RP_FLOW_WORKED)
             rp_sleep_ns(LOOK_NS);
     }
@@ -98,10 +98,10 @@ static void begin_at_release(struct rp_ring *fresh, const struct rp_ring *old)
 }
 
 /* Copy the packed batches, publish in the new ring, and set its positions. Packers are paused. */
-static void finish_build(struct rp_engine *engine, struct rp_ring *old, struct rp_ring *fresh,
+static void finish_build(struct rp_delivery *delivery, struct rp_ring *old, struct rp_ring *fresh,
                          uint32_t replica, uint64_t batch)
 {
-    uint64_t packed_end = rp_flow_packed_end(engine->flow, (uint32_t)(old - engine->rings));
+    uint64_t packed_end = rp_flow_packed_end(delivery->flow, (uint32_t)(old - delivery->rings));
     RP_ASSERT(packed_end - old->release <= old->geometry.slots);
     if (!RP_DEFECT(forget_packed_rows))
         copy_slots(old, fresh, old->tail, packed_end);
@@ -121,13 +121,13 @@ static int build_ring(struct rp_engine *engine, const struct rp_ring *old, struc
     pthread_t thread;
     *build = (struct build){.from = *old,
                             .geometry = old->geometry,
-                            .contract = rp_contract_hash(&engine->contract),
-                            .generation = engine->generation};
+                            .contract = rp_contract_hash(&engine->stream.contract),
+                            .generation = engine->delivery.generation};
     int failed = rp_thread_start(&thread, build_main, build);
     if (failed) {
         make_fresh(build); /* with a pause for the other trainers */
     } else {
-        deliver_meanwhile(engine, build);
+        deliver_meanwhile(&engine->delivery, build);
         pthread_join(thread, NULL);
     }
     if (build->code < 0 && error)
@@ -135,12 +135,12 @@ static int build_ring(struct rp_engine *engine, const struct rp_ring *old, struc
     return build->code;
 }
 
-bool rp_engine_can_rebuild_running(const struct rp_engine *engine, uint32_t ring, uint32_t replica,
-                                   uint64_t batch)
+bool rp_delivery_can_rebuild_running(const struct rp_delivery *delivery, uint32_t ring,
+                                     uint32_t replica, uint64_t batch)
 {
-    const struct rp_ring *old = &engine->rings[ring];
-    if (replica == RP_ALL_SEATS || !engine->flow_running ||
-        rp_flow_is_catching_up(engine->flow, ring))
+    const struct rp_ring *old = &delivery->rings[ring];
+    if (replica == RP_ALL_SEATS || !rp_delivery_runs(delivery) ||
+        rp_flow_is_catching_up(delivery->flow, ring))
         return false;
     uint64_t lowest = rp_seat_lowest_position(old, replica, batch);
     return lowest >= old->release && lowest <= old->tail;
@@ -149,10 +149,10 @@ bool rp_engine_can_rebuild_running(const struct rp_engine *engine, uint32_t ring
 int rp_engine_rebuild_running(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                               uint64_t batch, struct rp_error *error)
 {
-    struct rp_ring *old = &engine->rings[ring];
+    struct rp_ring *old = &engine->delivery.rings[ring];
     struct build build;
     uint64_t position = old->seats[replica].release;
-    RP_ASSERT(rp_engine_can_rebuild_running(engine, ring, replica, batch));
+    RP_ASSERT(rp_delivery_can_rebuild_running(&engine->delivery, ring, replica, batch));
     RP_ASSERT(!rp_ring_is_taken(old, replica));
     if (batch < position) /* slots from `batch` on are not written again from now on */
         rp_ring_place_seat(old, replica, batch);
@@ -166,30 +166,31 @@ int rp_engine_rebuild_running(struct rp_engine *engine, uint32_t ring, uint32_t 
     rp_engine_finish_copy(engine);
     begin_at_release(&build.fresh, old);
     copy_slots(old, &build.fresh, rp_max_u64(build.from.tail, old->release), old->tail);
-    rp_flow_pause_packers(engine->flow);
-    finish_build(engine, old, &build.fresh, replica, batch);
+    rp_flow_pause_packers(engine->delivery.flow);
+    finish_build(&engine->delivery, old, &build.fresh, replica, batch);
     rp_engine_swap_ring(engine, ring, &build.fresh);
-    code = rp_flow_resume_packers(engine->flow, error);
-    engine->flow_running = code >= 0;
+    code = rp_flow_resume_packers(engine->delivery.flow, error);
     if (code >= 0)
         rp_engine_watch_packers(engine);
+    else
+        engine->delivery.state = RP_DELIVERY_STOPPED;
     return code;
 }
 
 /* ---- a ring that falls behind ---------------------------------------------------------------- */
 
-bool rp_engine_can_catch_up(const struct rp_engine *engine, uint32_t ring, uint32_t replica,
-                            uint64_t batch)
+bool rp_delivery_can_catch_up(const struct rp_delivery *delivery, uint32_t ring, uint32_t replica,
+                              uint64_t batch)
 {
-    const struct rp_ring *old = &engine->rings[ring];
-    if (replica == RP_ALL_SEATS || !engine->flow_running || engine->flow_ended ||
-        engine->ring_count == 1)
+    const struct rp_ring *old = &delivery->rings[ring];
+    if (replica == RP_ALL_SEATS || delivery->state != RP_DELIVERY_RUNNING ||
+        delivery->ring_count == 1)
         return false;
     uint64_t lowest = rp_seat_lowest_position(old, replica, batch);
-    if (rp_flow_is_catching_up(engine->flow, ring))
+    if (rp_flow_is_catching_up(delivery->flow, ring))
         return lowest <= old->tail;
-    uint32_t most = rp_flow_catch_ups_max(engine->ring_count);
-    return rp_flow_catch_ups(engine->flow) < most && lowest < old->release;
+    uint32_t most = rp_flow_catch_ups_max(delivery->ring_count);
+    return rp_flow_catch_ups(delivery->flow) < most && lowest < old->release;
 }
 
 /* The plans for the ring's catch-up flow: those that it has already, or some that none has. */
@@ -197,26 +198,26 @@ static struct rp_catch_up_plans *plans_for(struct rp_engine *engine, uint32_t ri
 {
     struct rp_catch_up_plans *unused = NULL;
     for (uint32_t i = 0; i < RP_CATCH_UPS_MAX; i++) {
-        struct rp_catch_up_plans *plans = &engine->catch_up_plans[i];
+        struct rp_catch_up_plans *plans = &engine->stream.catch_up_plans[i];
         if (plans->plan && plans->ring == ring)
             return plans;
-        if (!plans->plan || !rp_flow_is_catching_up(engine->flow, plans->ring))
+        if (!plans->plan || !rp_flow_is_catching_up(engine->delivery.flow, plans->ring))
             unused = plans;
     }
-    RP_ASSERT(unused); /* rp_engine_can_catch_up */
+    RP_ASSERT(unused); /* rp_delivery_can_catch_up */
     return unused;
 }
 
 /* Open plans for a catch-up flow, and keep the state of the probe for them. */
-static int open_catch_up_plans(struct rp_engine *engine, struct rp_catch_up_plans *plans,
+static int open_catch_up_plans(struct rp_stream *stream, struct rp_catch_up_plans *plans,
                                struct rp_error *error)
 {
     int code = 0;
     if (!plans->plan)
-        code = rp_stream_open_plan(&plans->plan, engine->config, engine->corpus, error);
-    if (code >= 0 && engine->scout && !plans->scout)
-        code = rp_stream_open_plan(&plans->scout, engine->config, engine->corpus, error);
-    return code < 0 ? code : rp_engine_keep_probe_state(engine, error);
+        code = rp_stream_open_plan(&plans->plan, stream->config, stream->corpus, error);
+    if (code >= 0 && stream->scout && !plans->scout)
+        code = rp_stream_open_plan(&plans->scout, stream->config, stream->corpus, error);
+    return code < 0 ? code : rp_stream_keep_probe_state(stream, error);
 }
 
 /* The plans may be used only now, because the catch-up flow that was dropped had them. */
@@ -224,8 +225,8 @@ static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flo
                           struct rp_error *error)
 {
     struct rp_catch_up_plans *plans = plans_for(engine, ring);
-    const void *state = engine->kept_state;
-    size_t bytes = engine->kept_bytes;
+    const void *state = engine->stream.kept_state;
+    size_t bytes = engine->stream.kept_bytes;
     RP_ASSERT(plans->plan && plans->ring == ring);
     int code = rp_plan_load(plans->plan, state, bytes, false, error);
     if (code >= 0 && plans->scout)
@@ -234,7 +235,8 @@ static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flo
         rp_flow_close(catch_up);
         return code;
     }
-    code = rp_flow_start_catch_up(engine->flow, catch_up, ring, plans->plan, plans->scout, error);
+    code = rp_flow_start_catch_up(engine->delivery.flow, catch_up, ring, plans->plan, plans->scout,
+                                  error);
     rp_engine_note_readers(engine);
     return code;
 }
@@ -244,10 +246,10 @@ static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flo
 static int rebuild_paused(struct rp_engine *engine, uint32_t ring, uint32_t replica, uint64_t batch,
                           struct rp_flow *catch_up, struct rp_error *error)
 {
-    bool was_behind = rp_flow_is_catching_up(engine->flow, ring);
+    bool was_behind = rp_flow_is_catching_up(engine->delivery.flow, ring);
     rp_engine_finish_copy(engine); /* a save under way may be reading the old ring */
-    rp_flow_pause_packers(engine->flow);
-    rp_flow_drop_catch_up(engine->flow, ring);
+    rp_flow_pause_packers(engine->delivery.flow);
+    rp_flow_drop_catch_up(engine->delivery.flow, ring);
     int code = rp_engine_rebuild_ring(engine, ring, replica, batch, error);
     if (code < 0)
         rp_flow_close(catch_up);
@@ -265,27 +267,28 @@ static int rebuild_behind(struct rp_engine *engine, uint32_t ring, uint32_t repl
     struct rp_flow *catch_up;
     struct rp_catch_up_plans *plans = plans_for(engine, ring);
     plans->ring = ring;
-    int code = open_catch_up_plans(engine, plans, error);
+    int code = open_catch_up_plans(&engine->stream, plans, error);
     if (code >= 0)
-        code = rp_flow_make_catch_up(&catch_up, engine->flow, ring, error);
+        code = rp_flow_make_catch_up(&catch_up, engine->delivery.flow, ring, error);
     if (code < 0)
         return code;
     code = rebuild_paused(engine, ring, replica, batch, catch_up, error);
-    if (!engine->flow_running)
+    if (!rp_delivery_runs(&engine->delivery))
         return code;
-    int resumed = rp_flow_resume_packers(engine->flow, code < 0 ? NULL : error);
-    engine->flow_running = resumed >= 0;
+    int resumed = rp_flow_resume_packers(engine->delivery.flow, code < 0 ? NULL : error);
     if (resumed >= 0)
         rp_engine_watch_packers(engine);
+    else
+        engine->delivery.state = RP_DELIVERY_STOPPED;
     return code < 0 ? code : resumed;
 }
 
 int rp_engine_rebuild_behind(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                              uint64_t batch, struct rp_error *error)
 {
-    struct rp_ring *old = &engine->rings[ring];
+    struct rp_ring *old = &engine->delivery.rings[ring];
     uint64_t position = old->seats[replica].release;
-    RP_ASSERT(rp_engine_can_catch_up(engine, ring, replica, batch));
+    RP_ASSERT(rp_delivery_can_catch_up(&engine->delivery, ring, replica, batch));
     RP_ASSERT(!rp_ring_is_taken(old, replica));
     bool keeps_batches = rp_engine_tail_if_rebuilt(old, replica, batch) == old->tail;
     if (keeps_batches && batch < position) /* until they are copied */

@@ -64,17 +64,17 @@ static int look_at_token(struct rp_engine *engine, struct asked *asked,
     int code = rp_engine_probe_row(engine, facts->row, asked->token, bytes, error);
     if (code < 0)
         return code;
-    int follows = rp_plan_next(engine->probe, &next, NULL);
+    int follows = rp_plan_next(engine->stream.probe, &next, NULL);
     facts->follows = follows < 0 ? RP_FOLLOWS_DAMAGE : kinds[follows];
     facts->stream = asked->stream = rp_engine_stream_of(engine, asked->token, bytes);
     return 0;
 }
 
-static enum rp_others others_of(const struct rp_engine *engine, const struct rp_ring *ring)
+static enum rp_others others_of(const struct rp_delivery *delivery, const struct rp_ring *ring)
 {
-    if (rp_engine_has_consumer(engine, ring))
+    if (rp_delivery_has_consumer(delivery, ring))
         return RP_OTHERS_IN_RING;
-    return rp_engine_has_consumer(engine, NULL) ? RP_OTHERS_ELSEWHERE : RP_OTHERS_NONE;
+    return rp_delivery_has_consumer(delivery, NULL) ? RP_OTHERS_ELSEWHERE : RP_OTHERS_NONE;
 }
 
 static struct rp_rejoin_facts facts_of(const struct rp_engine *engine, const struct asked *asked)
@@ -82,14 +82,14 @@ static struct rp_rejoin_facts facts_of(const struct rp_engine *engine, const str
     const struct rp_seat *seat = asked->seat;
     const struct rp_ring *ring = seat->ring;
     return (struct rp_rejoin_facts){
-        .base_row = engine->base_row,
-        .start_row = engine->start_row,
-        .batch_rows = engine->batch_rows,
+        .base_row = engine->delivery.base_row,
+        .start_row = engine->stream.start_row,
+        .batch_rows = engine->delivery.batch_rows,
         .step_rows = engine->config->global_batch_size,
-        .has_failed = engine->phase == RP_ENGINE_FAILED,
-        .has_consumed = RP_DEFECT(count_steps_from_attach) ? engine->had_consumer
-                                                           : engine->has_consumed,
-        .others = others_of(engine, ring),
+        .has_failed = rp_life_has_failed(&engine->life),
+        .has_consumed = RP_DEFECT(count_steps_from_attach) ? engine->delivery.had_consumer
+                                                           : engine->delivery.has_consumed,
+        .others = others_of(&engine->delivery, ring),
         .release = ring->release,
         .tail = ring->tail,
         .lowest_other = rp_seat_lowest_position(ring, seat->replica, UINT64_MAX),
@@ -110,8 +110,8 @@ static int refuse(const struct rp_engine *engine, const struct rp_placement *pla
 {
     switch (placement->refusal) {
     case RP_REFUSAL_FAILED:
-        return rp_fail(error, -RP_E_BUSY, engine->error->hint, "the stream has stopped: %s",
-                       engine->error->message);
+        return rp_fail(error, -RP_E_BUSY, engine->life.error->hint, "the stream has stopped: %s",
+                       engine->life.error->message);
     case RP_REFUSAL_OTHER_STREAM:
         return rp_fail(error, -RP_E_BUSY,
                        "let all ranks resume from one state: detach the others first",
@@ -127,17 +127,17 @@ static int refuse(const struct rp_engine *engine, const struct rp_placement *pla
     return rp_fail(error, -RP_E_BUSY, "let all ranks resume from one row: detach the others first",
                    "row %" PRIu64 " does not begin a micro-batch, as the attached ranks count them "
                    "(base row %" PRIu64 ", %" PRIu64 " rows each)",
-                   placement->row, engine->base_row, engine->batch_rows);
+                   placement->row, engine->delivery.base_row, engine->delivery.batch_rows);
 }
 
 /* ---- actions --------------------------------------------------------------------------------- */
 
 /* Event MOVE for the seat, or for all seats of its ring: the action has changed their position. */
-static void move_seats(struct rp_engine *engine, struct rp_seat *seat, bool all_of_ring)
+static void move_seats(struct rp_delivery *delivery, struct rp_seat *seat, bool all_of_ring)
 {
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        if (&engine->seats[s] == seat || (all_of_ring && engine->seats[s].ring == seat->ring))
-            rp_engine_move_seat(engine, &engine->seats[s]);
+    for (uint32_t s = 0; s < delivery->seat_count; s++)
+        if (&delivery->seats[s] == seat || (all_of_ring && delivery->seats[s].ring == seat->ring))
+            rp_delivery_move_seat(delivery, &delivery->seats[s]);
 }
 
 static bool has_digest(const void *token, size_t bytes)
@@ -157,28 +157,28 @@ static int rebuild_behind(struct rp_engine *engine, const struct asked *asked, u
     uint64_t row = asked->request->next_row;
     size_t bytes = asked->request->state_bytes;
     bool takes_token = asked->token && asked->stream == RP_STREAM_OURS && begin == batch &&
-                       row == engine->base_row + begin * engine->batch_rows &&
+                       row == engine->delivery.base_row + begin * engine->delivery.batch_rows &&
                        (has_digest(asked->token, bytes) ||
-                        !has_digest(engine->start_state, engine->start_bytes));
+                        !has_digest(engine->stream.start_state, engine->stream.start_bytes));
     int code = takes_token ? rp_engine_probe_row(engine, row, asked->token, bytes, error)
                            : rp_engine_probe_batch(engine, begin, error);
     if (code < 0)
         return code;
-    return rp_engine_rebuild_behind(engine, (uint32_t)(seat->ring - engine->rings), seat->replica,
-                                    batch, error);
+    return rp_engine_rebuild_behind(engine, (uint32_t)(seat->ring - engine->delivery.rings),
+                                    seat->replica, batch, error);
 }
 
 /* Rebuild the ring while the flow is stopped. */
 static int rebuild_stopped(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                            uint64_t batch, struct rp_error *error)
 {
-    uint64_t begin = rp_engine_tail_if_rebuilt(&engine->rings[ring], replica, batch);
-    for (uint32_t r = 0; r < engine->ring_count; r++)
+    uint64_t begin = rp_engine_tail_if_rebuilt(&engine->delivery.rings[ring], replica, batch);
+    for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
         if (r != ring)
-            begin = rp_min_u64(begin, engine->rings[r].tail);
+            begin = rp_min_u64(begin, engine->delivery.rings[r].tail);
     int code = rp_engine_probe_batch(engine, begin, error);
     if (code >= 0)
-        code = rp_engine_keep_probe_state(engine, error);
+        code = rp_stream_keep_probe_state(&engine->stream, error);
     if (code < 0)
         return code;
     rp_engine_stop_flow(engine);
@@ -193,21 +193,22 @@ static int replace_ring(struct rp_engine *engine, const struct asked *asked, uin
                         bool all_of_ring, struct rp_error *error)
 {
     struct rp_seat *seat = asked->seat;
-    uint32_t ring = (uint32_t)(seat->ring - engine->rings);
+    uint32_t ring = (uint32_t)(seat->ring - engine->delivery.rings);
     uint32_t replica = all_of_ring ? RP_ALL_SEATS : seat->replica;
     uint64_t position = rp_seat_position(seat);
     int code;
-    if (rp_engine_can_rebuild_running(engine, ring, replica, batch)) {
+    if (rp_delivery_can_rebuild_running(&engine->delivery, ring, replica, batch)) {
         code = rp_engine_rebuild_running(engine, ring, replica, batch, error);
-    } else if (rp_engine_can_catch_up(engine, ring, replica, batch)) {
+    } else if (rp_delivery_can_catch_up(&engine->delivery, ring, replica, batch)) {
         code = rebuild_behind(engine, asked, batch, error);
-        if (code < 0 && code != -EINPROGRESS && engine->flow_running) /* no memory for a flow */
+        if (code < 0 && code != -EINPROGRESS &&
+            rp_delivery_runs(&engine->delivery)) /* no memory for a flow */
             code = rebuild_stopped(engine, ring, replica, batch, error);
     } else {
         code = rebuild_stopped(engine, ring, replica, batch, error);
     }
     if (code >= 0 && (all_of_ring || batch != position))
-        move_seats(engine, seat, all_of_ring);
+        move_seats(&engine->delivery, seat, all_of_ring);
     return code;
 }
 
@@ -215,11 +216,11 @@ static int replace_ring(struct rp_engine *engine, const struct asked *asked, uin
 static void begin_stream(struct rp_engine *engine, uint64_t row)
 {
     rp_engine_forget_far(engine);
-    free(engine->kept_state);
-    engine->kept_state = NULL;
-    engine->start_bytes = rp_plan_save(engine->probe, engine->start_state);
-    engine->start_row = row;
-    engine->is_reweighted = rp_plan_is_reweighted(engine->probe);
+    free(engine->stream.kept_state);
+    engine->stream.kept_state = NULL;
+    engine->stream.start_bytes = rp_plan_save(engine->stream.probe, engine->stream.start_state);
+    engine->stream.start_row = row;
+    engine->stream.is_reweighted = rp_plan_is_reweighted(engine->stream.probe);
 }
 
 /* MOVE_ALL. The old rings are closed first, so that their memory is free when new ones are made. So
@@ -227,7 +228,7 @@ static void begin_stream(struct rp_engine *engine, uint64_t row)
 static int move_all(struct rp_engine *engine, const struct asked *asked,
                     const struct rp_placement *placement, struct rp_error *error)
 {
-    RP_ASSERT(!rp_engine_has_consumer(engine, NULL));
+    RP_ASSERT(!rp_delivery_has_consumer(&engine->delivery, NULL));
     int code = rp_engine_probe_row(engine, placement->row, asked->token,
                                    asked->request->state_bytes, error);
     if (code < 0)
@@ -236,16 +237,16 @@ static int move_all(struct rp_engine *engine, const struct asked *asked,
     if (placement->begins_stream)
         begin_stream(engine, placement->row);
     if (placement->forgets_contents)
-        rp_engine_forget_contents(engine);
-    engine->base_row = placement->base_row;
-    rp_flow_forget_states(engine->flow);
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        rp_engine_move_seat(engine, &engine->seats[s]);
-    for (uint32_t r = 0; r < engine->ring_count; r++) {
-        rp_ring_close(&engine->rings[r]);
-        engine->rings[r].tail = engine->rings[r].release = placement->batch;
+        rp_stream_forget_contents(&engine->stream);
+    engine->delivery.base_row = placement->base_row;
+    rp_flow_forget_states(engine->delivery.flow);
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++)
+        rp_delivery_move_seat(&engine->delivery, &engine->delivery.seats[s]);
+    for (uint32_t r = 0; r < engine->delivery.ring_count; r++) {
+        rp_ring_close(&engine->delivery.rings[r]);
+        engine->delivery.rings[r].tail = engine->delivery.rings[r].release = placement->batch;
     }
-    for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
+    for (uint32_t r = 0; r < engine->delivery.ring_count && code >= 0; r++)
         code = rp_engine_rebuild_ring(engine, r, RP_ALL_SEATS, placement->batch, error);
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
@@ -261,7 +262,7 @@ static int apply(struct rp_engine *engine, const struct asked *asked,
     case RP_PLACEMENT_REBUILD:
         return replace_ring(engine, asked, placement->batch, false, error);
     case RP_PLACEMENT_MOVE_RING:
-        RP_ASSERT(!rp_engine_has_consumer(engine, asked->seat->ring));
+        RP_ASSERT(!rp_delivery_has_consumer(&engine->delivery, asked->seat->ring));
         return replace_ring(engine, asked, placement->batch, true, error);
     case RP_PLACEMENT_MOVE_ALL:
         break;
@@ -270,11 +271,11 @@ static int apply(struct rp_engine *engine, const struct asked *asked,
     return move_all(engine, asked, placement, error);
 }
 
-static void end_skipping(struct rp_engine *engine)
+static void end_skipping(struct rp_delivery *delivery)
 {
-    engine->skipping_absent = false;
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        rp_ring_skip_seat(engine->seats[s].ring, engine->seats[s].replica, false);
+    delivery->skipping_absent = false;
+    for (uint32_t s = 0; s < delivery->seat_count; s++)
+        rp_ring_skip_seat(delivery->seats[s].ring, delivery->seats[s].replica, false);
 }
 
 /* Decide, apply, attach. A consumer that names its row has not restarted. One that brings only a
@@ -288,20 +289,20 @@ static int rejoin(struct rp_engine *engine, struct asked *asked, uint64_t *batch
     if (code < 0)
         return code;
     struct rp_placement placement = rp_rejoin_decide(&facts);
-    if (placement.action != RP_PLACEMENT_REFUSE)
-        end_skipping(engine); /* consumers of skipped seats may be about to attach, too */
+    if (placement.action != RP_PLACEMENT_REFUSE) /* consumers of skipped seats may also attach */
+        end_skipping(&engine->delivery);
     code = apply(engine, asked, &placement, error);
     if (code >= 0)
         code = rp_ring_attach_trainer(seat->ring, seat->replica, placement.batch, error);
     if (code < 0)
         return code;
     *batch_out = placement.batch;
-    engine->had_consumer = true;
+    engine->delivery.had_consumer = true;
     rp_seat_transition(seat, RP_SEAT_ATTACH);
-    uint64_t epoch = engine->rollback_epoch;
+    uint64_t epoch = engine->delivery.rollback_epoch;
     if (asked->token && !asked->names_row)
-        rp_engine_note_rollback(engine, seat, asked->request->next_row);
-    if (engine->rollback_epoch > epoch)
+        rp_delivery_note_rollback(&engine->delivery, seat, asked->request->next_row);
+    if (engine->delivery.rollback_epoch > epoch)
         rp_engine_journal_rollback(engine, asked->request->next_row);
     RP_ASSERT(rp_seat_position(seat) == placement.batch);
     return 0;
@@ -313,9 +314,9 @@ int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
 {
     struct asked asked = {seat, request, names_row, token, RP_STREAM_OURS};
     RP_ASSERT(!rp_seat_is_attached(seat) && seat->seat_state != RP_SEAT_MIGRATING);
-    RP_ASSERT(engine->phase < RP_ENGINE_STOPPING && (token == NULL) == (request->state_bytes == 0));
+    RP_ASSERT(!rp_life_is_ending(&engine->life) && (token == NULL) == (request->state_bytes == 0));
     int code = rejoin(engine, &asked, batch_out, error);
-    rp_engine_end_migrations(engine);
+    rp_delivery_end_migrations(&engine->delivery);
     return code;
 }
 
@@ -327,20 +328,20 @@ int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
  * delivered, until any consumer attaches; one that is refused changes nothing. If the consumer
  * attaches after all, it names the row that it needs or begins at the start row, and the ring is
  * rebuilt there. */
-void rp_engine_skip_absent(struct rp_engine *engine)
+void rp_delivery_skip_absent(struct rp_delivery *delivery)
 {
     uint64_t published = 0, now = rp_now_ns();
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        published += engine->rings[r].tail;
-    if (published != engine->published || !rp_engine_consumer_waits(engine)) {
-        engine->published = published;
-        engine->published_ns = now;
+    for (uint32_t r = 0; r < delivery->ring_count; r++)
+        published += delivery->rings[r].tail;
+    if (published != delivery->published || !rp_delivery_consumer_waits(delivery)) {
+        delivery->published = published;
+        delivery->published_ns = now;
         return;
     }
-    if (now - engine->published_ns < SKIP_ABSENT_AFTER_NS && !engine->skipping_absent)
+    if (now - delivery->published_ns < SKIP_ABSENT_AFTER_NS && !delivery->skipping_absent)
         return;
-    for (uint32_t s = 0; s < engine->seat_count; s++) {
-        struct rp_seat *seat = &engine->seats[s];
+    for (uint32_t s = 0; s < delivery->seat_count; s++) {
+        struct rp_seat *seat = &delivery->seats[s];
         char name[RP_SEAT_NAME_BYTES];
         if (!rp_seat_may_be_skipped(seat) || !rp_seat_fills_ring(seat))
             continue;
@@ -348,7 +349,7 @@ void rp_engine_skip_absent(struct rp_engine *engine)
             rp_log(RP_LOG_WARNING,
                    "%s has not attached and other trainers wait: they continue without it",
                    rp_seat_name(seat, name));
-        engine->skipping_absent = true;
+        delivery->skipping_absent = true;
         rp_seat_transition(seat, RP_SEAT_SKIP);
         rp_ring_skip_seat(seat->ring, seat->replica, true);
     }

@@ -39,19 +39,19 @@ static void migrate_consumers(struct rp_engine *engine, struct rp_ring *ring)
 {
     RP_ASSERT(ring->status != RP_RING_FAILED); /* an engine that has failed makes no ring */
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->connections[i];
+        struct rp_connection *connection = &engine->peers.connections[i];
         if (connection->fd < 0 || !connection->seat || connection->seat->ring != ring)
             continue;
         rp_ring_set_status(ring, RP_RING_STOPPED, ring->tail, NULL);
-        rp_engine_migrate_consumer(engine, connection);
+        rp_delivery_migrate_consumer(&engine->delivery, connection);
     }
 }
 
 /* Has every process that read the ring ended, and are its batches counted from the present base?
  * Then its memory can serve the next consumers as it is. */
-static bool is_reusable(const struct rp_engine *engine, struct rp_ring *ring)
+static bool is_reusable(const struct rp_delivery *delivery, struct rp_ring *ring)
 {
-    if (ring->data.fd < 0 || ring->geometry.base_row != engine->base_row)
+    if (ring->data.fd < 0 || ring->geometry.base_row != delivery->base_row)
         return false;
     for (uint32_t r = 0; r < ring->replicas; r++)
         if (rp_ring_is_taken(ring, r) || rp_ring_may_be_read(ring, r))
@@ -70,13 +70,13 @@ static void place_seats(struct rp_ring *ring, uint32_t replica, uint64_t batch)
 
 void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct rp_ring *fresh)
 {
-    struct rp_ring *old = &engine->rings[ring];
+    struct rp_ring *old = &engine->delivery.rings[ring];
     uint32_t replicas = engine->config->replicas;
     migrate_consumers(engine, old);
     rp_ring_close(old);
     *old = *fresh;
     for (uint32_t r = 0; r < replicas; r++) {
-        struct rp_seat *seat = &engine->seats[ring * replicas + r];
+        struct rp_seat *seat = &engine->delivery.seats[ring * replicas + r];
         if (RP_DEFECT(reset_seats))
             *seat = (struct rp_seat){.ring = old, .replica = r};
         rp_seat_transition(seat, RP_SEAT_REBUILD);
@@ -87,21 +87,22 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
                            uint64_t batch, struct rp_error *error)
 {
     uint32_t replicas = engine->config->replicas;
-    struct rp_geometry geometry = engine->geometry;
+    struct rp_geometry geometry = engine->delivery.geometry;
     geometry.rank = engine->config->rank_first + ring;
-    geometry.base_row = engine->base_row;
-    struct rp_ring *old = &engine->rings[ring], fresh;
-    RP_ASSERT(ring < engine->ring_count);
-    RP_ASSERT(!engine->flow_running || rp_flow_packers_are_paused(engine->flow));
+    geometry.base_row = engine->delivery.base_row;
+    struct rp_ring *old = &engine->delivery.rings[ring], fresh;
+    RP_ASSERT(ring < engine->delivery.ring_count);
+    RP_ASSERT(!rp_delivery_runs(&engine->delivery) ||
+              rp_flow_packers_are_paused(engine->delivery.flow));
     RP_ASSERT(replica < replicas || replica == RP_ALL_SEATS);
-    if (is_reusable(engine, old)) {
+    if (is_reusable(&engine->delivery, old)) {
         place_seats(old, replica, batch);
         return 0;
     }
     (void)rp_ring_poll_release(old); /* the last releases of consumers that are to migrate */
-    int code = rp_ring_create(&fresh, &geometry, replicas, rp_contract_hash(&engine->contract),
-                              engine->generation, rp_seat_lowest_position(old, replica, batch),
-                              error);
+    int code = rp_ring_create(
+        &fresh, &geometry, replicas, rp_contract_hash(&engine->stream.contract),
+        engine->delivery.generation, rp_seat_lowest_position(old, replica, batch), error);
     if (code < 0)
         return code;
     copy_unreleased(old, &fresh);
@@ -121,23 +122,23 @@ uint64_t rp_engine_tail_if_rebuilt(const struct rp_ring *ring, uint32_t replica,
     return has_it ? ring->tail : position;
 }
 
-uint64_t rp_engine_lowest_tail(const struct rp_engine *engine)
+uint64_t rp_delivery_lowest_tail(const struct rp_delivery *delivery)
 {
     uint64_t lowest = UINT64_MAX;
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        lowest = rp_min_u64(lowest, engine->rings[r].tail);
+    for (uint32_t r = 0; r < delivery->ring_count; r++)
+        lowest = rp_min_u64(lowest, delivery->rings[r].tail);
     return lowest;
 }
 
-static int load_plans(struct rp_engine *engine, struct rp_error *error)
+static int load_plans(struct rp_stream *stream, struct rp_error *error)
 {
-    void *token = rp_calloc(1, engine->state_bytes_max);
+    void *token = rp_calloc(1, stream->state_bytes_max);
     if (!token)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
-    size_t bytes = rp_plan_save(engine->probe, token);
-    int code = rp_plan_load(engine->plan, token, bytes, false, error);
-    if (code >= 0 && engine->scout)
-        code = rp_plan_load(engine->scout, token, bytes, false, error);
+    size_t bytes = rp_plan_save(stream->probe, token);
+    int code = rp_plan_load(stream->plan, token, bytes, false, error);
+    if (code >= 0 && stream->scout)
+        code = rp_plan_load(stream->scout, token, bytes, false, error);
     free(token);
     return code;
 }
@@ -145,23 +146,23 @@ static int load_plans(struct rp_engine *engine, struct rp_error *error)
 void rp_engine_watch_packers(struct rp_engine *engine)
 {
     for (uint32_t i = 0; i < engine->config->packers; i++) {
-        int pidfd = rp_flow_packer_pidfd(engine->flow, i);
+        int pidfd = rp_flow_packer_pidfd(engine->delivery.flow, i);
         if (pidfd >= 0)
-            (void)rp_engine_watch(engine, pidfd, RP_WATCH_PACKER, i);
+            (void)rp_loop_watch(&engine->loop, pidfd, RP_WATCH_PACKER, i);
     }
 }
 
 int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
 {
-    RP_ASSERT(!engine->flow_running);
-    int code = load_plans(engine, error);
+    RP_ASSERT(!rp_delivery_runs(&engine->delivery));
+    int code = load_plans(&engine->stream, error);
     if (code >= 0)
-        code = rp_flow_start(engine->flow, engine->plan, engine->scout, engine->base_row,
-                             rp_engine_lowest_tail(engine), engine->rings, error);
+        code = rp_flow_start(engine->delivery.flow, engine->stream.plan, engine->stream.scout,
+                             engine->delivery.base_row, rp_delivery_lowest_tail(&engine->delivery),
+                             engine->delivery.rings, error);
     if (code < 0)
         return code;
-    engine->flow_running = true;
-    engine->flow_ended = false;
+    engine->delivery.state = RP_DELIVERY_RUNNING;
     rp_engine_watch_packers(engine);
     rp_engine_note_readers(engine);
     rp_engine_schedule_save(engine);
@@ -172,19 +173,19 @@ void rp_engine_stop_flow(struct rp_engine *engine)
 {
     rp_engine_want_due_save(engine);
     rp_engine_finish_copy(engine);
-    rp_flow_stop(engine->flow); /* closes pidfds, which leaves the epoll set */
-    engine->flow_running = false;
+    rp_flow_stop(engine->delivery.flow); /* closes pidfds, which leaves the epoll set */
+    engine->delivery.state = RP_DELIVERY_STOPPED;
 }
 
 int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error)
 {
     size_t bytes;
-    uint64_t row, begin = rp_engine_lowest_tail(engine);
+    uint64_t row, begin = rp_delivery_lowest_tail(&engine->delivery);
     /* the states that catch-up flows keep are lost when they are stopped */
-    const void *state = rp_flow_catch_ups(engine->flow) == 0
+    const void *state = rp_flow_catch_ups(engine->delivery.flow) == 0
                             ? NULL
-                            : rp_flow_state_at(engine->flow, begin, &bytes, &row);
-    int code = state ? rp_engine_keep_state(engine, row, state, bytes, error) : 0;
+                            : rp_flow_state_at(engine->delivery.flow, begin, &bytes, &row);
+    int code = state ? rp_stream_keep_state(&engine->stream, row, state, bytes, error) : 0;
     rp_engine_stop_flow(engine);
     if (code >= 0)
         code = rp_engine_probe_batch(engine, begin, error);

@@ -34,7 +34,7 @@ uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, u
  * or, if the ring does not have the lowest position of all seats, that position. */
 uint64_t rp_engine_tail_if_rebuilt(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
 /** The batch at which the flow has to start: the first one that some ring lacks. */
-uint64_t rp_engine_lowest_tail(const struct rp_engine *engine);
+uint64_t rp_delivery_lowest_tail(const struct rp_delivery *delivery);
 /** Start the flow at the lowest tail of all rings, where the probe must be. */
 RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error);
 /** Let the end of a packer process wake the engine's loop. To be called whenever packer processes

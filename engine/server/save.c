@@ -33,7 +33,6 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "server/connections.h"
-#include "server/ending.h"
 #include "server/journal.h"
 #include "server/last_look.h"
 #include "server/placing.h"
@@ -43,8 +42,21 @@
 #include "server/save_contents.h"
 #include "server/saver.h"
 #include "server/seats.h"
+#include "server/shutdown.h"
 
 #define BAD_SAVES_MAX 3u /* in turn; then a save is tried again when the next one is due */
+
+bool rp_engine_may_save(const struct rp_engine *engine)
+{
+    return engine->saving.checkpoints &&
+           (!rp_life_is_ending(&engine->life) || engine->saving.is_wanted);
+}
+
+bool rp_saving_is_idle(const struct rp_saving *saving)
+{
+    return !saving->is_wanted && saving->saver.state == RP_SAVER_IDLE &&
+           saving->look != RP_LOOK_ASKED;
+}
 
 /* ---- begin and end (engine's thread) --------------------------------------------------------- */
 
@@ -66,27 +78,28 @@ struct state_view {
 static enum state_source find_state(const struct rp_engine *engine, uint64_t position,
                                     struct state_view *found)
 {
-    uint64_t row = engine->base_row + position * engine->batch_rows;
+    uint64_t row = engine->delivery.base_row + position * engine->delivery.batch_rows;
     *found = (struct state_view){.row = row};
-    found->token = rp_flow_state_at(engine->flow, position, &found->bytes, &found->row);
+    found->token = rp_flow_state_at(engine->delivery.flow, position, &found->bytes, &found->row);
     if (found->token)
         return STATE_KEPT;
-    if (row == engine->start_row) {
-        *found = (struct state_view){engine->start_state, engine->start_bytes, row};
+    if (row == engine->stream.start_row) {
+        *found = (struct state_view){engine->stream.start_state, engine->stream.start_bytes, row};
         return STATE_START;
     }
-    uint64_t rows_to_plan = row - (row < engine->start_row ? 0 : engine->start_row);
-    bool will_consume = engine->phase == RP_ENGINE_RUNNING && rp_engine_has_consumer(engine, NULL);
+    uint64_t rows_to_plan = row - (row < engine->stream.start_row ? 0 : engine->stream.start_row);
+    bool will_consume = rp_life_is_running(&engine->life) &&
+                        rp_delivery_has_consumer(&engine->delivery, NULL);
     return will_consume && rows_to_plan > RP_NEAR_ROWS ? STATE_LATER : STATE_PLANNED;
 }
 
 /* Move the probe to the cut. Returns 1; 0 if the cut is far and is now planned to; or a code. */
 static int probe_cut(struct rp_engine *engine, uint64_t position)
 {
-    struct rp_saver *saver = &engine->saver;
-    engine->far = &saver->far;
+    struct rp_saver *saver = &engine->saving.saver;
+    engine->stream.far = &saver->far;
     int code = rp_engine_probe_batch(engine, position, &saver->error);
-    engine->far = NULL;
+    engine->stream.far = NULL;
     if (code == -EINPROGRESS)
         rp_engine_plan_far(engine);
     return code == -EINPROGRESS ? 0 : code < 0 ? code : 1;
@@ -95,7 +108,7 @@ static int probe_cut(struct rp_engine *engine, uint64_t position)
 /* Give the saver the state token of `position`. Returns 1; 0 if it is not known yet; or a code. */
 static int take_state(struct rp_engine *engine, uint64_t position)
 {
-    struct rp_saver *saver = &engine->saver;
+    struct rp_saver *saver = &engine->saving.saver;
     struct state_view found;
     enum state_source source = find_state(engine, position, &found);
     if (source == STATE_LATER)
@@ -103,16 +116,16 @@ static int take_state(struct rp_engine *engine, uint64_t position)
     int code = source == STATE_PLANNED ? probe_cut(engine, position) : 1;
     if (code <= 0)
         return code;
-    saver->token = rp_calloc(1, engine->state_bytes_max);
+    saver->token = rp_calloc(1, engine->stream.state_bytes_max);
     if (!saver->token)
         return rp_fail(&saver->error, -ENOMEM, NULL, "out of memory for a state token");
     if (source == STATE_PLANNED) {
-        found.bytes = rp_plan_save(engine->probe, saver->token);
-        found.row = rp_plan_row(engine->probe);
+        found.bytes = rp_plan_save(engine->stream.probe, saver->token);
+        found.row = rp_plan_row(engine->stream.probe);
     } else {
         memcpy(saver->token, found.token, found.bytes);
     }
-    RP_ASSERT(found.bytes <= engine->state_bytes_max);
+    RP_ASSERT(found.bytes <= engine->stream.state_bytes_max);
     saver->token_bytes = found.bytes;
     saver->info.next_row = found.row;
     return 1;
@@ -126,35 +139,35 @@ static bool is_known_saved(const struct rp_saver *saver)
            memcmp(saver->known_token, saver->token, saver->token_bytes) == 0;
 }
 
-void rp_engine_know_saved(struct rp_engine *engine, void *token, size_t bytes, const char *path)
+void rp_saving_know_saved(struct rp_saving *saving, void *token, size_t bytes, const char *path)
 {
     char *copy = path ? strdup(path) : NULL;
-    free(engine->newest_path);
-    engine->newest_path = copy;
-    free(engine->saver.known_token);
-    engine->saver.known_token = token;
-    engine->saver.known_bytes = token ? bytes : 0;
+    free(saving->newest_path);
+    saving->newest_path = copy;
+    free(saving->saver.known_token);
+    saving->saver.known_token = token;
+    saving->saver.known_bytes = token ? bytes : 0;
 }
 
 /* No checkpoint counts a batch that a consumer may ask for again. A consumer whose position is
  * unknown may ask for any. */
-static int check_ranks(const struct rp_engine *engine, struct rp_error *error)
+static int check_ranks(const struct rp_delivery *delivery, struct rp_error *error)
 {
     char name[RP_SEAT_NAME_BYTES];
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        if (!rp_seat_position_is_known(&engine->seats[s]))
+    for (uint32_t s = 0; s < delivery->seat_count; s++)
+        if (!rp_seat_position_is_known(&delivery->seats[s]))
             return rp_fail(error, -RP_E_BUSY,
                            "earlier checkpoints stay valid; a save succeeds once it has attached",
                            "%s has not attached since another trainer attached from a state token "
                            "or moved the stream, so what it has consumed is unknown",
-                           rp_seat_name(&engine->seats[s], name));
+                           rp_seat_name(&delivery->seats[s], name));
     return 0;
 }
 
 static void fill_info(struct rp_engine *engine)
 {
-    struct rp_checkpoint_info *info = &engine->saver.info;
-    *info = (struct rp_checkpoint_info){.identity = engine->identity,
+    struct rp_checkpoint_info *info = &engine->saving.saver.info;
+    *info = (struct rp_checkpoint_info){.identity = engine->stream.identity,
                                         .world = engine->config->dp_world_size,
                                         .rows = engine->config->batch_size};
     memcpy(info->run, engine->config->run, strnlen(engine->config->run, sizeof info->run - 1));
@@ -173,20 +186,20 @@ static void save_without_thread(struct rp_saver *saver)
 
 static int start_saver(struct rp_engine *engine, uint64_t consumed)
 {
-    struct rp_saver *saver = &engine->saver;
-    RP_ASSERT(saver->state == RP_SAVER_IDLE && saver->token && engine->checkpoints);
+    struct rp_saver *saver = &engine->saving.saver;
+    RP_ASSERT(saver->state == RP_SAVER_IDLE && saver->token && engine->saving.checkpoints);
     saver->info.contents_end_row = saver->info.next_row;
-    saver->directory = engine->checkpoints;
+    saver->directory = engine->saving.checkpoints;
     saver->config_text = engine->config_text;
-    saver->contract = &engine->contract;
-    saver->lower_priority = engine->phase == RP_ENGINE_RUNNING;
+    saver->contract = &engine->stream.contract;
+    saver->lower_priority = rp_life_is_running(&engine->life);
     /* a file has changed: tokens that were read before that was noticed may be wrong */
-    bool is_doubtful = engine->exit_code == -RP_E_CHANGED;
+    bool is_doubtful = engine->life.code == -RP_E_CHANGED;
     bool has_contents = engine->config->checkpoint_contents && !is_doubtful &&
                         !is_known_saved(saver);
     saver->state = has_contents ? RP_SAVER_COPYING : RP_SAVER_COPIED;
     if (saver->state == RP_SAVER_COPYING) {
-        rp_flow_hold(engine->flow, consumed);
+        rp_flow_hold(engine->delivery.flow, consumed);
         rp_engine_list_contents(engine);
         rp_a32_store_relaxed(&saver->look, RP_LOOK_ASKED);
         rp_engine_ask_look(engine); /* not before they are listed */
@@ -196,8 +209,8 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     saver->has_thread = failed == 0;
     if (failed == 0)
         return 0;
-    rp_flow_release_hold(engine->flow);
-    if (engine->phase != RP_ENGINE_RUNNING) {
+    rp_flow_release_hold(engine->delivery.flow);
+    if (!rp_life_is_running(&engine->life)) {
         save_without_thread(saver);
         return 0;
     }
@@ -223,13 +236,13 @@ static char *note_of(const struct rp_saver *saver)
 
 static void answer_requesters(struct rp_engine *engine)
 {
-    struct rp_saver *saver = &engine->saver;
+    struct rp_saver *saver = &engine->saving.saver;
     char text[RP_ENGINE_TEXT_BYTES], *note = saver->code < 0 ? NULL : note_of(saver);
     rp_engine_error_text(&saver->error, text);
     const char *answer = saver->code < 0 ? text : note ? note : saver->path;
     int code = saver->code < 0 ? saver->code : note ? RP_REPLY_CODE_NOTE : 0;
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->connections[i];
+        struct rp_connection *connection = &engine->peers.connections[i];
         if (connection->fd < 0 || !connection->waits_for_save)
             continue;
         connection->pending_request = 0;
@@ -240,10 +253,10 @@ static void answer_requesters(struct rp_engine *engine)
     free(note);
 }
 
-static void count_save(struct rp_engine *engine)
+static void count_save(struct rp_saving *saving)
 {
-    const struct rp_saver *saver = &engine->saver;
-    struct rp_save_counts *counts = &engine->save_counts;
+    const struct rp_saver *saver = &saving->saver;
+    struct rp_save_counts *counts = &saving->counts;
     counts->has_failed = saver->code < 0 || saver->bad_code < 0;
     if (saver->code < 0) {
         counts->failures++;
@@ -260,21 +273,21 @@ static void count_save(struct rp_engine *engine)
 }
 
 /* An engine that is about to end reports why its last save is missing or bad. */
-static void fail_end(struct rp_engine *engine, int code, const struct rp_error *error)
+static void fail_end(struct rp_life *life, int code, const struct rp_error *error)
 {
-    if (code == 0 || engine->phase == RP_ENGINE_RUNNING || engine->exit_code != 0)
+    if (code == 0 || rp_life_is_running(life) || rp_life_has_failed(life))
         return;
-    *engine->error = *error;
-    engine->exit_code = code;
+    *life->error = *error;
+    rp_life_fail(life, code);
 }
 
 /* Log the result of the save, and answer the peers that asked for it. */
 static void tell_result(struct rp_engine *engine)
 {
-    struct rp_saver *saver = &engine->saver;
-    if (saver->code < 0 && !engine->save_counts.has_failed)
-        rp_engine_journal_save_failure(engine, &saver->error);
-    count_save(engine);
+    struct rp_saver *saver = &engine->saving.saver;
+    if (saver->code < 0 && !engine->saving.counts.has_failed)
+        rp_saving_journal_failure(&engine->saving, &saver->error);
+    count_save(&engine->saving);
     if (saver->code == 0 && saver->was_there)
         rp_log_event(RP_EVENT_save_not_needed, "nothing new to save: %s has row %" PRIu64,
                      saver->path, saver->info.next_row);
@@ -286,17 +299,17 @@ static void tell_result(struct rp_engine *engine)
                      saver->path, saver->info.next_row, saver->info.contents_end_row);
     else
         rp_log_event(RP_EVENT_save_failed, "checkpoint not saved%s: %s",
-                     engine->phase == RP_ENGINE_RUNNING ? ", the stream goes on" : "",
+                     rp_life_is_running(&engine->life) ? ", the stream goes on" : "",
                      saver->error.message);
     if (saver->code == 0) {
-        rp_recorder_note(engine->recorder, saver->info.next_row);
-        rp_engine_know_saved(engine, saver->token, saver->token_bytes, saver->path);
+        rp_recorder_note(engine->saving.recorder, saver->info.next_row);
+        rp_saving_know_saved(&engine->saving, saver->token, saver->token_bytes, saver->path);
         saver->token = NULL;
     }
     if (saver->is_refused) /* the save before this one remains the last */
-        fail_end(engine, saver->bad_code, &saver->bad_error);
+        fail_end(&engine->life, saver->bad_code, &saver->bad_error);
     else
-        fail_end(engine, saver->code, &saver->error);
+        fail_end(&engine->life, saver->code, &saver->error);
     answer_requesters(engine);
 }
 
@@ -313,28 +326,28 @@ static void forget_save(struct rp_saver *saver)
 
 bool rp_engine_begin_save(struct rp_engine *engine)
 {
-    struct rp_saver *saver = &engine->saver;
-    if (!engine->checkpoints || saver->state != RP_SAVER_IDLE)
+    struct rp_saver *saver = &engine->saving.saver;
+    if (!engine->saving.checkpoints || saver->state != RP_SAVER_IDLE)
         return false;
     RP_ASSERT(!saver->token && !saver->sources && !saver->path);
-    uint64_t consumed = rp_engine_consumed(engine);
-    uint64_t cut = consumed - consumed % engine->micro_batches;
-    RP_ASSERT(cut <= consumed && consumed - cut < engine->micro_batches);
+    uint64_t consumed = rp_delivery_consumed(&engine->delivery);
+    uint64_t cut = consumed - consumed % engine->delivery.micro_batches;
+    RP_ASSERT(cut <= consumed && consumed - cut < engine->delivery.micro_batches);
     saver->error = (struct rp_error){0};
     saver->began_ns = rp_now_ns();
     fill_info(engine);
-    int code = check_ranks(engine, &saver->error);
+    int code = check_ranks(&engine->delivery, &saver->error);
     saver->is_refused = code < 0;
     if (code == 0)
         code = take_state(engine, cut);
     if (code == 0) {
-        rp_flow_wake_at(engine->flow, cut + engine->micro_batches);
+        rp_flow_wake_at(engine->delivery.flow, cut + engine->delivery.micro_batches);
         return false;
     }
-    rp_far_row_forget(&engine->planner, &saver->far);
+    rp_far_row_forget(&engine->stream.planner, &saver->far);
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
-        engine->connections[i].waits_for_save = engine->connections[i].pending_request ==
-                                                RP_REQUEST_CHECKPOINT;
+        engine->peers.connections[i].waits_for_save =
+            engine->peers.connections[i].pending_request == RP_REQUEST_CHECKPOINT;
     if (code > 0)
         code = start_saver(engine, consumed);
     if (code < 0) { /* else the saver's thread has these fields from now on */
@@ -349,20 +362,21 @@ bool rp_engine_begin_save(struct rp_engine *engine)
 void rp_engine_schedule_save(struct rp_engine *engine)
 {
     uint64_t every = engine->config->checkpoint_steps;
-    uint64_t step = rp_engine_consumed(engine) / engine->micro_batches;
-    engine->next_save_step = every ? (step / every + 1) * every : 0;
-    bool is_due = every && engine->checkpoints;
-    rp_flow_wake_at(engine->flow,
-                    is_due ? engine->next_save_step * engine->micro_batches : UINT64_MAX);
+    uint64_t step = rp_delivery_consumed(&engine->delivery) / engine->delivery.micro_batches;
+    engine->saving.next_save_step = every ? (step / every + 1) * every : 0;
+    bool is_due = every && engine->saving.checkpoints;
+    rp_flow_wake_at(engine->delivery.flow,
+                    is_due ? engine->saving.next_save_step * engine->delivery.micro_batches
+                           : UINT64_MAX);
 }
 
 void rp_engine_want_due_save(struct rp_engine *engine)
 {
-    uint64_t step = rp_engine_consumed(engine) / engine->micro_batches;
-    if (!engine->config->checkpoint_steps || !engine->checkpoints ||
-        engine->phase != RP_ENGINE_RUNNING || step < engine->next_save_step)
+    uint64_t step = rp_delivery_consumed(&engine->delivery) / engine->delivery.micro_batches;
+    if (!engine->config->checkpoint_steps || !engine->saving.checkpoints ||
+        !rp_life_is_running(&engine->life) || step < engine->saving.next_save_step)
         return;
-    engine->save_wanted = true;
+    engine->saving.is_wanted = true;
     rp_engine_schedule_save(engine);
 }
 
@@ -398,40 +412,40 @@ static void count_parts(struct rp_save_counts *counts, const struct rp_saver *sa
  * wrote nothing says nothing about the one before. */
 static void follow_read_back(struct rp_engine *engine)
 {
-    struct rp_saver *saver = &engine->saver;
+    struct rp_saver *saver = &engine->saving.saver;
     if (saver->code < 0)
         return;
     saver->bad_code = saver->read_back;
-    count_parts(&engine->save_counts, saver);
+    count_parts(&engine->saving.counts, saver);
     if (saver->read_back == 0) {
         saver->bad_saves = 0;
-        count_good_save(&engine->save_counts);
+        count_good_save(&engine->saving.counts);
         return;
     }
     saver->bad_error = saver->read_back_error;
-    if (!engine->save_counts.has_failed)
-        rp_engine_journal_save_failure(engine, &saver->bad_error);
-    count_bad_save(&engine->save_counts, &saver->bad_error);
+    if (!engine->saving.counts.has_failed)
+        rp_saving_journal_failure(&engine->saving, &saver->bad_error);
+    count_bad_save(&engine->saving.counts, &saver->bad_error);
     bool again = ++saver->bad_saves < BAD_SAVES_MAX;
     rp_log_event(RP_EVENT_save_not_trusted, "%s; the checkpoint was saved and cannot be trusted%s",
                  saver->bad_error.message, again ? ": saving again" : "");
-    rp_engine_know_saved(engine, NULL, 0, NULL);
+    rp_saving_know_saved(&engine->saving, NULL, 0, NULL);
     if (again) {
-        engine->save_wanted = true;
+        engine->saving.is_wanted = true;
         return;
     }
-    fail_end(engine, saver->bad_code, &saver->bad_error);
+    fail_end(&engine->life, saver->bad_code, &saver->bad_error);
     saver->bad_saves = 0;
 }
 
 /* A thread of the save has reached the next state: do the engine's part of it. */
 static void follow(struct rp_engine *engine)
 {
-    struct rp_saver *saver = &engine->saver;
+    struct rp_saver *saver = &engine->saving.saver;
     saver->state++;
     switch (saver->state) {
     case RP_SAVER_COPIED:
-        rp_flow_release_hold(engine->flow);
+        rp_flow_release_hold(engine->delivery.flow);
         break;
     case RP_SAVER_SAVED:
         tell_result(engine);
@@ -451,7 +465,7 @@ static void follow(struct rp_engine *engine)
 
 void rp_engine_finish_copy(struct rp_engine *engine)
 {
-    struct rp_saver *saver = &engine->saver;
+    struct rp_saver *saver = &engine->saving.saver;
     if (saver->state != RP_SAVER_COPYING)
         return;
     while (rp_a32_load_acquire(&saver->reached) == RP_SAVER_COPYING) /* PAIRS saver-phase */
@@ -461,7 +475,7 @@ void rp_engine_finish_copy(struct rp_engine *engine)
 
 void rp_engine_continue_save(struct rp_engine *engine)
 {
-    struct rp_saver *saver = &engine->saver;
+    struct rp_saver *saver = &engine->saving.saver;
     uint32_t reached = rp_a32_load_acquire(&saver->reached); /* PAIRS saver-phase */
     while (saver->state != RP_SAVER_IDLE && saver->state < reached)
         follow(engine);

@@ -10,6 +10,10 @@ void rp_engine_schedule_save(struct rp_engine *engine);
 /** Set save_wanted if a checkpoint is due. To be called before the flow stops, since
  * rp_engine_start_flow sets the next due step anew. */
 void rp_engine_want_due_save(struct rp_engine *engine);
+/** Can a peer request a checkpoint? There is a directory, and the last save has not begun. */
+bool rp_engine_may_save(const struct rp_engine *engine);
+/** No checkpoint is due or under way, and no check of token files: an engine may end. */
+bool rp_saving_is_idle(const struct rp_saving *saving);
 /** Begin a checkpoint. Returns true if one was begun, or failed at once and was reported; false if
  * it has to be tried again later, because one is under way or the cut's state is not known yet.
  */
@@ -19,7 +23,7 @@ void rp_engine_continue_save(struct rp_engine *engine);
 /** The newest checkpoint of the directory, at `path`, has this state token, which is the engine's
  * from now on; NULL: it is not known. A save of the same state copies nothing: it only checks
  * whether that checkpoint still verifies, and writes one without contents if not. */
-void rp_engine_know_saved(struct rp_engine *engine, void *token, size_t bytes, const char *path);
+void rp_saving_know_saved(struct rp_saving *saving, void *token, size_t bytes, const char *path);
 /** Wait until a save under way has copied its contents from shared memory. To be called before
  * that memory changes. */
 void rp_engine_finish_copy(struct rp_engine *engine);

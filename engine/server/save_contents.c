@@ -38,11 +38,11 @@ static int add_source(struct source_list *list, const struct rp_content_source *
     return 0;
 }
 
-static bool is_narrow(const struct rp_engine *engine)
+static bool is_narrow(const struct rp_stream *stream)
 {
-    if (engine->config->vocab_size && engine->config->vocab_size <= 1u << 16)
+    if (stream->config->vocab_size && stream->config->vocab_size <= 1u << 16)
         return true;
-    return rp_corpus_widest(engine->corpus) <= 2;
+    return rp_corpus_widest(stream->corpus) <= 2;
 }
 
 static int add_batches(const struct rp_ring *ring, struct source_list *list)
@@ -84,12 +84,12 @@ static bool is_whole(const struct rp_arena *arena, uint64_t first, const struct 
     return true;
 }
 
-static int add_tickets(struct rp_engine *engine, struct source_list *list)
+static int add_tickets(struct rp_delivery *delivery, struct source_list *list)
 {
-    const struct rp_arena *arena = rp_flow_arena(engine->flow);
+    const struct rp_arena *arena = rp_flow_arena(delivery->flow);
     uint64_t first, last;
     int code = 0;
-    rp_flow_tickets(engine->flow, &first, &last);
+    rp_flow_tickets(delivery->flow, &first, &last);
     for (uint64_t t = first; t < last && code >= 0; t++) {
         const struct rp_ticket *ticket = rp_arena_ticket(arena, t);
         uint64_t word = rp_a64_load_acquire(&ticket->state); /* PAIRS ticket-state */
@@ -101,15 +101,15 @@ static int add_tickets(struct rp_engine *engine, struct source_list *list)
             break;
         for (uint32_t i = 0; i < ticket->transfer_count && code >= 0; i++) {
             const struct rp_transfer *transfer = &ticket->transfers[i];
-            const struct rp_config *c = engine->config;
+            const struct rp_config *c = delivery->config;
             uint64_t rank = c->rank_first + transfer->ring;
             struct rp_content_source source = {
-                .row = engine->base_row +
+                .row = delivery->base_row +
                        (ticket->batch * c->dp_world_size + rank) * c->batch_size + transfer->row,
                 .offset = transfer->offset,
                 .count = transfer->fragment.length,
                 .width = transfer->width,
-                .tokens = rp_flow_transfer_tokens(engine->flow, transfer)};
+                .tokens = rp_flow_transfer_tokens(delivery->flow, transfer)};
             code = add_source(list, &source);
         }
     }
@@ -118,17 +118,17 @@ static int add_tickets(struct rp_engine *engine, struct source_list *list)
 
 void rp_engine_list_contents(struct rp_engine *engine)
 {
-    RP_ASSERT(engine->saver.state == RP_SAVER_COPYING && !engine->saver.sources);
-    struct source_list list = {.narrow = is_narrow(engine)};
+    RP_ASSERT(engine->saving.saver.state == RP_SAVER_COPYING && !engine->saving.saver.sources);
+    struct source_list list = {.narrow = is_narrow(&engine->stream)};
     int code = 0;
-    for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
-        code = add_batches(&engine->rings[r], &list);
-    if (code >= 0 && engine->flow_running)
-        code = add_tickets(engine, &list);
+    for (uint32_t r = 0; r < engine->delivery.ring_count && code >= 0; r++)
+        code = add_batches(&engine->delivery.rings[r], &list);
+    if (code >= 0 && rp_delivery_runs(&engine->delivery))
+        code = add_tickets(&engine->delivery, &list);
     if (code < 0) { /* a checkpoint may have no contents */
         rp_log(RP_LOG_WARNING, "checkpoint without contents: out of memory for their list");
         list.count = 0;
     }
-    engine->saver.sources = list.sources;
-    engine->saver.source_count = list.count;
+    engine->saving.saver.sources = list.sources;
+    engine->saving.saver.source_count = list.count;
 }

@@ -5,12 +5,12 @@
 #include "server/seats.h"
 #include "shm/peer.h"
 
-static uint32_t count_connections(const struct rp_engine *engine, const struct rp_seat *seat,
+static uint32_t count_connections(const struct rp_peers *peers, const struct rp_seat *seat,
                                   const struct rp_connection **found)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
-        const struct rp_connection *connection = &engine->connections[i];
+        const struct rp_connection *connection = &peers->connections[i];
         if (connection->fd < 0 || connection->seat != seat)
             continue;
         count++;
@@ -19,17 +19,17 @@ static uint32_t count_connections(const struct rp_engine *engine, const struct r
     return count;
 }
 
-const struct rp_connection *rp_seat_connection(const struct rp_engine *engine,
+const struct rp_connection *rp_seat_connection(const struct rp_peers *peers,
                                                const struct rp_seat *seat)
 {
     const struct rp_connection *connection = NULL;
-    (void)count_connections(engine, seat, &connection);
+    (void)count_connections(peers, seat, &connection);
     return connection;
 }
 
-int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat)
+int32_t rp_seat_pid(const struct rp_peers *peers, const struct rp_seat *seat)
 {
-    const struct rp_connection *connection = rp_seat_connection(engine, seat);
+    const struct rp_connection *connection = rp_seat_connection(peers, seat);
     return connection ? connection->pid : 0;
 }
 
@@ -57,18 +57,18 @@ void rp_seat_keep_waits(struct rp_seat *seat)
     seat->waits = rp_seat_waits(seat);
 }
 
-bool rp_engine_has_consumer(const struct rp_engine *engine, const struct rp_ring *ring)
+bool rp_delivery_has_consumer(const struct rp_delivery *delivery, const struct rp_ring *ring)
 {
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        if ((!ring || engine->seats[s].ring == ring) && rp_seat_is_attached(&engine->seats[s]))
+    for (uint32_t s = 0; s < delivery->seat_count; s++)
+        if ((!ring || delivery->seats[s].ring == ring) && rp_seat_is_attached(&delivery->seats[s]))
             return true;
     return false;
 }
 
-bool rp_engine_consumer_waits(const struct rp_engine *engine)
+bool rp_delivery_consumer_waits(const struct rp_delivery *delivery)
 {
-    for (uint32_t s = 0; s < engine->seat_count && !engine->flow_ended; s++) {
-        const struct rp_seat *seat = &engine->seats[s];
+    for (uint32_t s = 0; s < delivery->seat_count && delivery->state != RP_DELIVERY_ENDED; s++) {
+        const struct rp_seat *seat = &delivery->seats[s];
         bool has_none = rp_seat_position(seat) >= seat->ring->tail;
         if (rp_seat_is_attached(seat) &&
             (has_none || rp_ring_is_awaited(seat->ring, seat->replica)))
@@ -77,66 +77,67 @@ bool rp_engine_consumer_waits(const struct rp_engine *engine)
     return false;
 }
 
-uint64_t rp_engine_consumed(const struct rp_engine *engine)
+uint64_t rp_delivery_consumed(const struct rp_delivery *delivery)
 {
     uint64_t lowest = UINT64_MAX;
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        lowest = rp_min_u64(lowest, RP_DEFECT(count_published) ? engine->rings[r].tail
-                                                               : engine->rings[r].release);
+    for (uint32_t r = 0; r < delivery->ring_count; r++)
+        lowest = rp_min_u64(lowest, RP_DEFECT(count_published) ? delivery->rings[r].tail
+                                                               : delivery->rings[r].release);
     return lowest;
 }
 
 /* Has a consumer attached to the seat from a state token in the present rollback epoch? */
-static bool is_of_epoch(const struct rp_engine *engine, const struct rp_seat *seat)
+static bool is_of_epoch(const struct rp_delivery *delivery, const struct rp_seat *seat)
 {
-    return engine->rollback_epoch > 0 && seat->rollback_epoch == engine->rollback_epoch;
+    return delivery->rollback_epoch > 0 && seat->rollback_epoch == delivery->rollback_epoch;
 }
 
-void rp_engine_move_seat(const struct rp_engine *engine, struct rp_seat *seat)
+void rp_delivery_move_seat(const struct rp_delivery *delivery, struct rp_seat *seat)
 {
-    rp_seat_transition(seat, is_of_epoch(engine, seat) ? RP_SEAT_MOVE_OWN : RP_SEAT_MOVE);
+    rp_seat_transition(seat, is_of_epoch(delivery, seat) ? RP_SEAT_MOVE_OWN : RP_SEAT_MOVE);
 }
 
-void rp_engine_end_migrations(struct rp_engine *engine)
+void rp_delivery_end_migrations(struct rp_delivery *delivery)
 {
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        if (engine->seats[s].seat_state == RP_SEAT_MIGRATING)
-            rp_seat_transition(&engine->seats[s], RP_SEAT_MIGRATE_END);
+    for (uint32_t s = 0; s < delivery->seat_count; s++)
+        if (delivery->seats[s].seat_state == RP_SEAT_MIGRATING)
+            rp_seat_transition(&delivery->seats[s], RP_SEAT_MIGRATE_END);
 }
 
 /* Consumers that attach from state tokens of one row, each seat once, form one rollback epoch. The
  * next epoch begins when a consumer attaches from another row, or a seat a second time. */
-void rp_engine_note_rollback(struct rp_engine *engine, struct rp_seat *seat, uint64_t row)
+void rp_delivery_note_rollback(struct rp_delivery *delivery, struct rp_seat *seat, uint64_t row)
 {
-    RP_ASSERT(rp_seat_is_attached(seat) && seat->rollback_epoch <= engine->rollback_epoch);
-    bool joins = row == engine->rollback_row && seat->rollback_epoch < engine->rollback_epoch;
-    engine->rollback_epoch += !joins;
-    engine->rollback_row = row;
-    seat->rollback_epoch = engine->rollback_epoch;
-    for (uint32_t s = 0; s < engine->seat_count && !RP_DEFECT(trust_absent); s++) {
-        struct rp_seat *other = &engine->seats[s];
-        bool is_own = is_of_epoch(engine, other);
+    RP_ASSERT(rp_seat_is_attached(seat) && seat->rollback_epoch <= delivery->rollback_epoch);
+    bool joins = row == delivery->rollback_row && seat->rollback_epoch < delivery->rollback_epoch;
+    delivery->rollback_epoch += !joins;
+    delivery->rollback_row = row;
+    seat->rollback_epoch = delivery->rollback_epoch;
+    for (uint32_t s = 0; s < delivery->seat_count && !RP_DEFECT(trust_absent); s++) {
+        struct rp_seat *other = &delivery->seats[s];
+        bool is_own = is_of_epoch(delivery, other);
         rp_seat_transition(other, is_own ? RP_SEAT_ROLLBACK_OWN : RP_SEAT_ROLLBACK);
     }
 }
 
 void rp_engine_check_seats(const struct rp_engine *engine)
 {
-    for (uint32_t s = 0; s < engine->seat_count; s++) {
-        const struct rp_seat *seat = &engine->seats[s];
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++) {
+        const struct rp_seat *seat = &engine->delivery.seats[s];
         const struct rp_connection *found;
         bool is_attached = rp_seat_is_attached(seat);
         RP_ASSERT(rp_ring_is_taken(seat->ring, seat->replica) == is_attached);
-        RP_ASSERT(count_connections(engine, seat, &found) == is_attached);
+        RP_ASSERT(count_connections(&engine->peers, seat, &found) == is_attached);
         RP_ASSERT(seat->seat_state != RP_SEAT_MIGRATING);
-        RP_ASSERT(!is_attached || engine->had_consumer);
+        RP_ASSERT(!is_attached || engine->delivery.had_consumer);
         RP_ASSERT(!is_attached || seat->ring->seats[seat->replica].reader_fd != RP_PEER_NONE);
-        RP_ASSERT(seat->rollback_epoch <= engine->rollback_epoch);
+        RP_ASSERT(seat->rollback_epoch <= engine->delivery.rollback_epoch);
         RP_ASSERT(!seat->ring->seats[seat->replica].is_skipped || !rp_seat_position_is_known(seat));
         if (seat->seat_state != RP_SEAT_VACANT)
             continue;
         RP_ASSERT(seat->rollback_epoch == 0 && !is_attached);
-        RP_ASSERT(engine->base_row + rp_seat_position(seat) * engine->batch_rows ==
-                  engine->start_row);
+        RP_ASSERT(engine->delivery.base_row +
+                      rp_seat_position(seat) * engine->delivery.batch_rows ==
+                  engine->stream.start_row);
     }
 }

@@ -6,10 +6,10 @@
 #include "server/engine.h"
 
 /** The connection of the attached consumer; NULL if none is attached. */
-const struct rp_connection *rp_seat_connection(const struct rp_engine *engine,
+const struct rp_connection *rp_seat_connection(const struct rp_peers *peers,
                                                const struct rp_seat *seat);
 /** The process id that the attached consumer sent; 0 if none is attached. */
-int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat);
+int32_t rp_seat_pid(const struct rp_peers *peers, const struct rp_seat *seat);
 /** How long the consumers of the seat waited, those that have left included. */
 struct rp_waits rp_seat_waits(const struct rp_seat *seat);
 /** Since when the attached consumer waits for a batch; 0: it does not. */
@@ -17,19 +17,19 @@ uint64_t rp_seat_waits_since_ns(const struct rp_seat *seat);
 /** Remember the waits of a consumer that is about to be detached. */
 void rp_seat_keep_waits(struct rp_seat *seat);
 /** Is a consumer attached to this ring (or, NULL, to any)? */
-bool rp_engine_has_consumer(const struct rp_engine *engine, const struct rp_ring *ring);
+bool rp_delivery_has_consumer(const struct rp_delivery *delivery, const struct rp_ring *ring);
 /** Does an attached consumer wait for its next batch? */
-bool rp_engine_consumer_waits(const struct rp_engine *engine);
+bool rp_delivery_consumer_waits(const struct rp_delivery *delivery);
 /** The first batch that some local rank has not released. */
-uint64_t rp_engine_consumed(const struct rp_engine *engine);
+uint64_t rp_delivery_consumed(const struct rp_delivery *delivery);
 /** Event MOVE or MOVE_OWN: the engine changes the position of this seat, for another consumer or
  * for the one that is about to attach here. */
-void rp_engine_move_seat(const struct rp_engine *engine, struct rp_seat *seat);
+void rp_delivery_move_seat(const struct rp_delivery *delivery, struct rp_seat *seat);
 /** Event MIGRATE_END for every MIGRATING seat: the attach that rebuilt rings has been served. */
-void rp_engine_end_migrations(struct rp_engine *engine);
+void rp_delivery_end_migrations(struct rp_delivery *delivery);
 /** A consumer has attached to `seat` from the state token at `row`, and begins a rollback epoch or
  * joins the present one. Each seat gets the event ROLLBACK or ROLLBACK_OWN. */
-void rp_engine_note_rollback(struct rp_engine *engine, struct rp_seat *seat, uint64_t row);
+void rp_delivery_note_rollback(struct rp_delivery *delivery, struct rp_seat *seat, uint64_t row);
 /** Assert the invariants of all seats, which hold between any two requests:
  *
  *   - A seat is ATTACHED if and only if one connection has it and its ring has a control page for

@@ -19,7 +19,7 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/log.h"
-#include "server/ending.h"
+#include "server/shutdown.h"
 #include "server/signals.h"
 
 static bool is_ignored(int number)
@@ -46,17 +46,17 @@ static void ignore_unless_handled(int number) /* S2 */
         signal(number, SIG_IGN);
 }
 
-int rp_engine_take_signals(struct rp_engine *engine)
+int rp_loop_take_signals(struct rp_loop *loop)
 {
     static const int meaningless[] = {SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM,   SIGVTALRM,
                                       SIGPROF, SIGXFSZ, SIGIO,   SIGSTKFLT, SIGPWR};
-    engine->ending_signals = set_of_ending_signals();
-    sigprocmask(SIG_BLOCK, &engine->ending_signals, NULL);
+    loop->ending_signals = set_of_ending_signals();
+    sigprocmask(SIG_BLOCK, &loop->ending_signals, NULL);
     for (size_t i = 0; i < RP_ARRAY_COUNT(meaningless); i++)
         ignore_unless_handled(meaningless[i]);
     for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
         ignore_unless_handled(number);
-    return signalfd(-1, &engine->ending_signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    return signalfd(-1, &loop->ending_signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 static const char *name_of(int ending) /* glibc has sigabbrev_np since 2.32 */
@@ -67,13 +67,14 @@ static const char *name_of(int ending) /* glibc has sigabbrev_np since 2.32 */
 void rp_engine_serve_signal(struct rp_engine *engine)
 {
     struct signalfd_siginfo info;
-    while (read(engine->signal_fd, &info, sizeof info) == sizeof info) {
-        if (engine->signalled) /* the second one; the last checkpoint on disk stays intact */
+    while (read(engine->loop.signal_fd, &info, sizeof info) == sizeof info) {
+        if (engine->life
+                .is_signalled) /* the second one; the last checkpoint on disk stays intact */
             _exit(128 + (int)info.ssi_signo);
-        engine->signalled = true;
+        engine->life.is_signalled = true;
         rp_log_event(RP_EVENT_stopping, "%s: stopping%s", name_of((int)info.ssi_signo),
-                     engine->checkpoints ? " after a checkpoint" : "");
-        rp_engine_begin_stop(engine, RP_ENDING_SIGNAL);
+                     engine->saving.checkpoints ? " after a checkpoint" : "");
+        rp_engine_begin_stop(engine, RP_SHUTDOWN_SIGNAL);
     }
 }
 
@@ -82,14 +83,14 @@ static void end_at_once(int number)
     _exit(128 + number);
 }
 
-void rp_engine_let_signals_end_us(const struct rp_engine *engine)
+void rp_loop_let_signals_end_us(const struct rp_loop *loop)
 {
     struct signalfd_siginfo info;
     struct sigaction action = {.sa_handler = end_at_once};
-    while (read(engine->signal_fd, &info, sizeof info) == sizeof info)
+    while (read(loop->signal_fd, &info, sizeof info) == sizeof info)
         end_at_once((int)info.ssi_signo);
     for (int number = 1; number < SIGRTMIN; number++)
-        if (sigismember(&engine->ending_signals, number) == 1)
+        if (sigismember(&loop->ending_signals, number) == 1)
             sigaction(number, &action, NULL);
-    sigprocmask(SIG_UNBLOCK, &engine->ending_signals, NULL);
+    sigprocmask(SIG_UNBLOCK, &loop->ending_signals, NULL);
 }

@@ -27,24 +27,24 @@
 
 #define WEIGHTS_HOLD_PERCENT 90 /* warn if a source ends before this part of the stream */
 
-static int open_plan(const struct rp_engine *engine, const struct rp_docs_per_row *docs_per_row,
+static int open_plan(const struct rp_stream *stream, const struct rp_docs_per_row *docs_per_row,
                      struct rp_plan **plan_out, struct rp_error *error)
 {
-    return rp_stream_open_plan_with(plan_out, engine->config, engine->corpus, docs_per_row, error);
+    return rp_stream_open_plan_with(plan_out, stream->config, stream->corpus, docs_per_row, error);
 }
 
-static int open_plans(struct rp_engine *engine, const struct rp_docs_per_row *docs_per_row,
+static int open_plans(struct rp_stream *stream, const struct rp_docs_per_row *docs_per_row,
                       struct rp_error *error)
 {
-    const struct rp_config *config = engine->config;
-    int code = open_plan(engine, docs_per_row, &engine->plan, error);
+    const struct rp_config *config = stream->config;
+    int code = open_plan(stream, docs_per_row, &stream->plan, error);
     if (code >= 0)
-        code = open_plan(engine, docs_per_row, &engine->probe, error);
+        code = open_plan(stream, docs_per_row, &stream->probe, error);
     if (code >= 0)
-        code = open_plan(engine, docs_per_row, &engine->planner.plan, error);
-    engine->planner.accept_weights = engine->options->accept_weights;
+        code = open_plan(stream, docs_per_row, &stream->planner.plan, error);
+    stream->planner.accept_weights = stream->accepts_weights;
     if (code >= 0 && config->drop_last && config->num_epochs)
-        code = open_plan(engine, docs_per_row, &engine->scout, error);
+        code = open_plan(stream, docs_per_row, &stream->scout, error);
     return code;
 }
 
@@ -99,41 +99,41 @@ static void warn_of_eos(const struct rp_corpus *corpus)
 
 /* Log the settings in which this run differs from the run that wrote the checkpoint. All of these
  * may change, but a change may be a mistake. A checkpoint of an older ringpack has no contract. */
-static void tell_changes(const struct rp_engine *engine, const struct rp_checkpoint *checkpoint)
+static void tell_changes(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
 {
     const struct rp_contract_sides sides = {RP_ON_NODES, "the checkpoint", "this run",
-                                            engine->config->weight_unit};
+                                            stream->config->weight_unit};
     size_t bytes;
     const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes);
     struct rp_contract had;
     struct rp_error difference;
     if (!text || rp_contract_open(&had, text, bytes, NULL) < 0)
         return;
-    if (rp_contract_compare(&had, &engine->contract, &sides, &difference) < 0)
+    if (rp_contract_compare(&had, &stream->contract, &sides, &difference) < 0)
         rp_log_event(RP_EVENT_contract_changed, "changed since the checkpoint: %s",
                      difference.message);
-    bool whole = rp_contract_knows_whole(&had) && rp_contract_knows_whole(&engine->contract);
+    bool whole = rp_contract_knows_whole(&had) && rp_contract_knows_whole(&stream->contract);
     rp_log(RP_LOG_INFO, "the corpus is that of the checkpoint, by %s",
            whole ? "its full fingerprint"
                  : "its sampled fingerprint: it is not indexed on both sides");
 }
 
 /* The tokens stay where they are, so the engine keeps the checkpoint as long as its contents. */
-static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
+static int load_contents(struct rp_stream *stream, const struct rp_checkpoint *checkpoint,
                          struct rp_error *error)
 {
     size_t bytes, cursor = 0;
     const void *section = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
     if (!section)
         return 0;
-    engine->contents = rp_contents_new(section, bytes);
-    if (!engine->contents)
+    stream->contents = rp_contents_new(section, bytes);
+    if (!stream->contents)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for checkpoint contents");
     struct rp_content_record record;
     const void *tokens;
     int code;
     while ((code = rp_content_next(section, bytes, &cursor, &record, &tokens)) == 1) {
-        code = rp_contents_add(engine->contents, record.row, record.offset, record.count,
+        code = rp_contents_add(stream->contents, record.row, record.offset, record.count,
                                record.width, tokens);
         if (code < 0)
             break;
@@ -142,18 +142,18 @@ static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *c
         rp_log(RP_LOG_WARNING,
                "%s: contents are unusable (%s); their rows are read from the corpus again",
                rp_checkpoint_path(checkpoint), rp_strerror(code));
-        rp_contents_free(engine->contents);
-        engine->contents = NULL;
+        rp_contents_free(stream->contents);
+        stream->contents = NULL;
     }
     return 0;
 }
 
-void rp_engine_forget_contents(struct rp_engine *engine)
+void rp_stream_forget_contents(struct rp_stream *stream)
 {
-    if (engine->contents)
-        rp_contents_clear(engine->contents);
-    rp_checkpoint_close(engine->resumed);
-    engine->resumed = NULL;
+    if (stream->contents)
+        rp_contents_clear(stream->contents);
+    rp_checkpoint_close(stream->resumed);
+    stream->resumed = NULL;
 }
 
 static bool is_fresh(const struct rp_engine *engine)
@@ -161,12 +161,12 @@ static bool is_fresh(const struct rp_engine *engine)
     return engine->options->fresh || engine->config->resume == RP_RESUME_FRESH;
 }
 
-static int fail_required(const struct rp_engine *engine, const char *what, struct rp_error *error)
+static int fail_required(const struct rp_config *config, const char *what, struct rp_error *error)
 {
     return rp_fail(error, -RP_E_EMPTY,
                    "mount or bring back what belongs there; a run that is to begin anew is started "
                    "once with `--resume auto`",
-                   "resume: required, and %s %s", engine->config->checkpoint_dir, what);
+                   "resume: required, and %s %s", config->checkpoint_dir, what);
 }
 
 int rp_engine_check_resume(const struct rp_engine *engine, struct rp_error *error)
@@ -179,35 +179,35 @@ int rp_engine_check_resume(const struct rp_engine *engine, struct rp_error *erro
     struct stat info;
     if (is_required && !config->checkpoint_copy_dir && stat(config->checkpoint_dir, &info) < 0 &&
         errno == ENOENT)
-        return fail_required(engine, "does not exist", error);
+        return fail_required(engine->config, "does not exist", error);
     return 0;
 }
 
 /* A directory without a checkpoint is that of a new run, or of an old run whose file system is not
  * mounted. The engine cannot tell which. */
-static void warn_of_row_0(const struct rp_engine *engine)
+static void warn_of_row_0(const struct rp_saving *saving)
 {
-    bool is_new = rp_checkpoint_dir_is_new(engine->checkpoints);
+    bool is_new = rp_checkpoint_dir_is_new(saving->checkpoints);
     rp_log_event(
         RP_EVENT_started_at_row_0,
         "no checkpoint in %s%s: starting at row 0; if this run has been trained before, stop it "
         "now: is the file system of that directory mounted? (`resume: required` refuses such a "
         "start)",
-        engine->config->checkpoint_dir, is_new ? ", which was made just now" : "");
+        saving->config->checkpoint_dir, is_new ? ", which was made just now" : "");
 }
 
 /* Use the newest of the copies, where the directory has no checkpoint but its copies do: the
  * directory was lost, a run that began at row 0 would lose all progress, and its checkpoints would
  * replace the copies. */
-static int open_copy(struct rp_engine *engine, struct rp_checkpoint **out, struct rp_error *error)
+static int open_copy(struct rp_saving *saving, struct rp_checkpoint **out, struct rp_error *error)
 {
-    const char *copies = engine->config->checkpoint_copy_dir;
+    const char *copies = saving->config->checkpoint_copy_dir;
     int code = copies ? rp_checkpoint_newest(out, copies, true, error) : 0;
     if (code == 1) {
         rp_log_event(RP_EVENT_resumed_from_copy,
                      "no checkpoint in %s: going on from its copies in %s",
-                     engine->config->checkpoint_dir, copies);
-        rp_recorder_warn_of_copies(engine->recorder, rp_checkpoint_info(*out)->next_row);
+                     saving->config->checkpoint_dir, copies);
+        rp_recorder_warn_of_copies(saving->recorder, rp_checkpoint_info(*out)->next_row);
     }
     return code;
 }
@@ -217,51 +217,51 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
                            struct rp_error *error)
 {
     const char *directory = engine->config->checkpoint_dir;
-    engine->saved_row = RP_RECORDER_ROW_UNKNOWN;
+    engine->saving.saved_row = RP_RECORDER_ROW_UNKNOWN;
     if (!directory || engine->options->state)
         return 0;
-    engine->saved_row = 0;
+    engine->saving.saved_row = 0;
     if (is_fresh(engine)) {
-        int tried = rp_checkpoint_dir_finish_trial(engine->checkpoints, error);
+        int tried = rp_checkpoint_dir_finish_trial(engine->saving.checkpoints, error);
         if (tried < 0)
             return tried;
-        engine->set_aside = rp_checkpoint_set_aside_all(engine->checkpoints, error);
-        return engine->set_aside < 0 ? engine->set_aside : 0;
+        engine->saving.set_aside = rp_checkpoint_set_aside_all(engine->saving.checkpoints, error);
+        return engine->saving.set_aside < 0 ? engine->saving.set_aside : 0;
     }
     int code = rp_checkpoint_newest(out, directory, true, error);
     bool has_own = code == 1;
     if (has_own)
-        engine->saved_row = rp_checkpoint_info(*out)->next_row;
+        engine->saving.saved_row = rp_checkpoint_info(*out)->next_row;
     if (code == 0)
-        code = open_copy(engine, out, error);
+        code = open_copy(&engine->saving, out, error);
     if (code == 0 && engine->config->resume == RP_RESUME_REQUIRED)
-        return fail_required(engine, "has no checkpoint", error);
+        return fail_required(engine->config, "has no checkpoint", error);
     if (has_own || code == 0) {
-        int checked = rp_recorder_check(engine->recorder, engine->checkpoints, engine->saved_row,
-                                        has_own, error);
+        int checked = rp_recorder_check(engine->saving.recorder, engine->saving.checkpoints,
+                                        engine->saving.saved_row, has_own, error);
         code = checked < 0 ? checked : code;
     }
     if (code == 0)
-        warn_of_row_0(engine);
+        warn_of_row_0(&engine->saving);
     return code < 0 ? code : 0;
 }
 
-static bool has_other_epochs(const struct rp_engine *engine, const void *token, size_t bytes)
+static bool has_other_epochs(const struct rp_config *config, const void *token, size_t bytes)
 {
     struct rp_state_info info;
     return rp_state_info(token, bytes, &info, NULL) == 0 &&
-           info.config.num_epochs != engine->config->num_epochs;
+           info.config.num_epochs != config->num_epochs;
 }
 
 /* Where only the weights are refused, the next command shows what they would do. Without the names
  * for it the hint is that of the comparison. */
-static void hint_at_preview(const struct rp_engine *engine, const char *file, const void *token,
+static void hint_at_preview(const struct rp_stream *stream, const char *file, const void *token,
                             size_t bytes, struct rp_error *error)
 {
-    const char *config = engine->config->path;
+    const char *config = stream->config->path;
     char hint[sizeof error->hint];
-    bool is_file = config && strcmp(config, engine->config->called) == 0; /* and no memfd */
-    if (!error || !file || !is_file || rp_plan_resume(engine->plan, token, bytes, true, NULL) < 0)
+    bool is_file = config && strcmp(config, stream->config->called) == 0; /* and no memfd */
+    if (!error || !file || !is_file || rp_plan_resume(stream->plan, token, bytes, true, NULL) < 0)
         return;
     int length = snprintf(hint, sizeof hint,
                           "nothing was changed; `ringpack plan -c %s --state %s` shows the mixture "
@@ -286,15 +286,16 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
                            "%s: the checkpoint has no state", rp_checkpoint_path(checkpoint));
     }
     if (token) {
-        int code = rp_plan_resume(engine->plan, token, bytes, false, error);
-        *reweighted = code == -RP_E_MISMATCH && engine->options->accept_weights;
+        int code = rp_plan_resume(engine->stream.plan, token, bytes, false, error);
+        *reweighted = code == -RP_E_MISMATCH && engine->stream.accepts_weights;
         if (*reweighted)
-            code = rp_plan_resume(engine->plan, token, bytes, true, error);
-        *reweighted |= has_other_epochs(engine, token, bytes);
-        if (code == -RP_E_MISMATCH && !engine->options->accept_weights)
-            hint_at_preview(
-                engine, checkpoint ? rp_checkpoint_path(checkpoint) : engine->options->state_path,
-                token, bytes, error);
+            code = rp_plan_resume(engine->stream.plan, token, bytes, true, error);
+        *reweighted |= has_other_epochs(engine->config, token, bytes);
+        if (code == -RP_E_MISMATCH && !engine->stream.accepts_weights)
+            hint_at_preview(&engine->stream,
+                            checkpoint ? rp_checkpoint_path(checkpoint)
+                                       : engine->options->state_path,
+                            token, bytes, error);
         if (code < 0 && checkpoint)
             return rp_fail_context(error, code, "%s", rp_checkpoint_path(checkpoint));
         if (code < 0)
@@ -302,11 +303,11 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
     }
     struct rp_row skipped;
     if (RP_DEFECT(resume_one_row_on) && checkpoint)
-        (void)!rp_plan_next(engine->plan, &skipped, NULL);
-    engine->start_bytes = rp_plan_save(engine->plan, engine->start_state);
-    engine->start_row = rp_plan_row(engine->plan);
-    engine->is_reweighted = rp_plan_is_reweighted(engine->plan);
-    RP_ASSERT(engine->start_bytes <= engine->state_bytes_max);
+        (void)!rp_plan_next(engine->stream.plan, &skipped, NULL);
+    engine->stream.start_bytes = rp_plan_save(engine->stream.plan, engine->stream.start_state);
+    engine->stream.start_row = rp_plan_row(engine->stream.plan);
+    engine->stream.is_reweighted = rp_plan_is_reweighted(engine->stream.plan);
+    RP_ASSERT(engine->stream.start_bytes <= engine->stream.state_bytes_max);
     return 0;
 }
 
@@ -314,36 +315,37 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
                           struct rp_error *error)
 {
     bool reweighted = false;
-    int code = rp_stream_make_contract(&engine->contract_text, &engine->contract, engine->config,
-                                       engine->corpus, engine->plan, error);
+    int code = rp_stream_make_contract(&engine->stream.contract_text, &engine->stream.contract,
+                                       engine->config, engine->stream.corpus, engine->stream.plan,
+                                       error);
     if (code < 0)
         return code;
-    code = rp_config_describe_files(engine->corpus_files, engine->config, error);
+    code = rp_config_describe_files(engine->stream.corpus_files, engine->config, error);
     if (code < 0)
         return code;
-    engine->identity = rp_record_hash(&engine->contract.stream);
-    engine->state_bytes_max = rp_plan_state_bytes_max(engine->plan);
-    if (engine->state_bytes_max > RP_STATE_BYTES_MAX)
+    engine->stream.identity = rp_record_hash(&engine->stream.contract.stream);
+    engine->stream.state_bytes_max = rp_plan_state_bytes_max(engine->stream.plan);
+    if (engine->stream.state_bytes_max > RP_STATE_BYTES_MAX)
         return rp_fail(error, -RP_E_CONFIG, "lower window or lanes",
                        "the state of this stream may need %" PRIu64
                        " bytes, and a trainer could not bring back more than %zu",
-                       engine->state_bytes_max, RP_STATE_BYTES_MAX);
-    engine->zero_state = rp_calloc(1, engine->state_bytes_max);
-    engine->start_state = rp_calloc(1, engine->state_bytes_max);
-    if (!engine->zero_state || !engine->start_state)
+                       engine->stream.state_bytes_max, RP_STATE_BYTES_MAX);
+    engine->stream.zero_state = rp_calloc(1, engine->stream.state_bytes_max);
+    engine->stream.start_state = rp_calloc(1, engine->stream.state_bytes_max);
+    if (!engine->stream.zero_state || !engine->stream.start_state)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for state tokens");
-    RP_ASSERT(rp_plan_row(engine->plan) == 0);
-    engine->zero_bytes = rp_plan_save(engine->plan, engine->zero_state);
+    RP_ASSERT(rp_plan_row(engine->stream.plan) == 0);
+    engine->stream.zero_bytes = rp_plan_save(engine->stream.plan, engine->stream.zero_state);
     code = take_start_state(engine, checkpoint, &reweighted, error);
-    engine->started_reweighted = reweighted;
+    engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
-        engine->started_from = strdup(rp_checkpoint_path(checkpoint));
+        engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));
         if (!reweighted) /* rows of other weights or epochs hold other documents */
-            code = load_contents(engine, checkpoint, error);
+            code = load_contents(&engine->stream, checkpoint, error);
         rp_log_event(RP_EVENT_resumed, "resuming from %s: row %" PRIu64 "%s",
-                     rp_checkpoint_path(checkpoint), engine->start_row,
-                     engine->contents ? ", with contents" : "");
-        tell_changes(engine, checkpoint);
+                     rp_checkpoint_path(checkpoint), engine->stream.start_row,
+                     engine->stream.contents ? ", with contents" : "");
+        tell_changes(&engine->stream, checkpoint);
     }
     return code;
 }
@@ -352,10 +354,11 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
  * nothing new. Without memory for it, that save takes longer. */
 static void know_start_state(struct rp_engine *engine)
 {
-    void *token = rp_calloc(1, engine->start_bytes);
+    void *token = rp_calloc(1, engine->stream.start_bytes);
     if (token)
-        memcpy(token, engine->start_state, engine->start_bytes);
-    rp_engine_know_saved(engine, token, engine->start_bytes, engine->started_from);
+        memcpy(token, engine->stream.start_state, engine->stream.start_bytes);
+    rp_saving_know_saved(&engine->saving, token, engine->stream.start_bytes,
+                         engine->saving.started_from);
 }
 
 static int finish_trial(void *checkpoints, struct rp_error *error)
@@ -366,14 +369,16 @@ static int finish_trial(void *checkpoints, struct rp_error *error)
 static int open_corpus(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                        struct rp_error *error)
 {
-    const struct rp_corpus_gate gate = {finish_trial, engine->checkpoints};
+    const struct rp_corpus_gate gate = {finish_trial, engine->saving.checkpoints};
     size_t bytes = 0;
     bool has_contents = checkpoint &&
                         rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
-    int code = rp_stream_open_corpus_with(&engine->corpus, engine->config, has_contents,
-                                          engine->checkpoints ? &gate : NULL, error);
+    int code = rp_stream_open_corpus_with(&engine->stream.corpus, engine->config, has_contents,
+                                          engine->saving.checkpoints ? &gate : NULL, error);
     /* A directory that cannot be written is told as such, not as an error of the source. */
-    int tried = code < 0 && engine->checkpoints ? finish_trial(engine->checkpoints, error) : 0;
+    int tried = code < 0 && engine->saving.checkpoints
+                    ? finish_trial(engine->saving.checkpoints, error)
+                    : 0;
     return tried < 0 ? tried : code;
 }
 
@@ -381,38 +386,38 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint = NULL;
     struct rp_docs_per_row docs_per_row;
-    if (engine->checkpoints)
-        rp_recorder_open(&engine->recorder, engine->config);
+    if (engine->saving.checkpoints)
+        rp_recorder_open(&engine->saving.recorder, engine->config);
     int code = open_checkpoint(engine, &checkpoint, error);
     if (code >= 0)
         code = open_corpus(engine, checkpoint, error);
     if (code >= 0)
-        code = rp_stream_docs_per_row(&docs_per_row, engine->config, engine->corpus, error);
+        code = rp_stream_docs_per_row(&docs_per_row, engine->config, engine->stream.corpus, error);
     if (code >= 0)
-        code = open_plans(engine, &docs_per_row, error);
+        code = open_plans(&engine->stream, &docs_per_row, error);
     if (code >= 0) {
-        warn_of_weights(engine->config, engine->corpus);
+        warn_of_weights(engine->config, engine->stream.corpus);
         warn_of_docs_per_row(engine->config, &docs_per_row);
         warn_of_sections(engine->config);
-        warn_of_eos(engine->corpus);
+        warn_of_eos(engine->stream.corpus);
     }
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);
-    if (code >= 0 && checkpoint && engine->saved_row == engine->start_row)
+    if (code >= 0 && checkpoint && engine->saving.saved_row == engine->stream.start_row)
         know_start_state(engine);
-    if (engine->contents)
-        engine->resumed = checkpoint;
+    if (engine->stream.contents)
+        engine->stream.resumed = checkpoint;
     else
         rp_checkpoint_close(checkpoint);
     return code;
 }
 
-int rp_engine_settle_start(struct rp_engine *engine, struct rp_error *error)
+int rp_saving_settle_start(struct rp_saving *saving, struct rp_error *error)
 {
-    if (!engine->checkpoints)
+    if (!saving->checkpoints)
         return 0;
-    int code = rp_checkpoint_dir_finish_trial(engine->checkpoints, error);
+    int code = rp_checkpoint_dir_finish_trial(saving->checkpoints, error);
     return code < 0
                ? code
-               : rp_recorder_begin(engine->recorder, engine->checkpoints, engine->saved_row, error);
+               : rp_recorder_begin(saving->recorder, saving->checkpoints, saving->saved_row, error);
 }

@@ -28,31 +28,33 @@ static void set_real(json_t *object, const char *key, double value)
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-static uint64_t next_row_of(const struct rp_engine *engine)
+static uint64_t next_row_of(const struct rp_delivery *delivery)
 {
-    return engine->base_row + rp_engine_consumed(engine) * engine->batch_rows;
+    return delivery->base_row + rp_delivery_consumed(delivery) * delivery->batch_rows;
 }
 
 /* The batch that the consumer who is furthest releases next. */
-static uint64_t furthest_of(const struct rp_engine *engine)
+static uint64_t furthest_of(const struct rp_delivery *delivery)
 {
     uint64_t furthest = 0;
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        furthest = rp_max_u64(furthest, rp_seat_position(&engine->seats[s]));
+    for (uint32_t s = 0; s < delivery->seat_count; s++)
+        furthest = rp_max_u64(furthest, rp_seat_position(&delivery->seats[s]));
     return furthest;
 }
 
 void rp_stat_add_progress(json_t *object, const struct rp_engine *engine)
 {
-    uint64_t next_row = next_row_of(engine), step_rows = engine->config->global_batch_size;
-    uint64_t since_start = next_row - rp_min_u64(next_row, engine->start_row);
-    uint64_t lowest = rp_engine_consumed(engine);
-    set_real(object, "up_seconds", rp_stat_seconds(rp_now_ns() - engine->started_ns));
-    set_count(object, "start_row", engine->start_row);
+    uint64_t next_row = next_row_of(&engine->delivery),
+             step_rows = engine->config->global_batch_size;
+    uint64_t since_start = next_row - rp_min_u64(next_row, engine->stream.start_row);
+    uint64_t lowest = rp_delivery_consumed(&engine->delivery);
+    set_real(object, "up_seconds", rp_stat_seconds(rp_now_ns() - engine->watching.started_ns));
+    set_count(object, "start_row", engine->stream.start_row);
     set_count(object, "next_row", next_row);
-    set_count(object, "step", (next_row - engine->base_row) / step_rows);
+    set_count(object, "step", (next_row - engine->delivery.base_row) / step_rows);
     set_count(object, "steps", since_start / step_rows);
-    set_count(object, "skew_rows", (furthest_of(engine) - lowest) * engine->config->batch_size);
+    set_count(object, "skew_rows",
+              (furthest_of(&engine->delivery) - lowest) * engine->config->batch_size);
 }
 
 /* ---- speed ----------------------------------------------------------------------------------- */
@@ -62,12 +64,12 @@ static void add_speeds(json_t *object, const struct rp_engine *engine, const cha
                        enum rp_pace_counter counter, double all, double scale)
 {
     static const uint64_t windows_ns[] = {UINT64_C(60000000000), UINT64_C(1000000000)};
-    struct rp_pace_sample now = rp_engine_pace_sample(engine);
-    double seconds = rp_stat_seconds(now.at_ns - engine->started_ns);
+    struct rp_pace_sample now = rp_delivery_pace_sample(&engine->delivery);
+    double seconds = rp_stat_seconds(now.at_ns - engine->watching.started_ns);
     set_real(object, keys[0], seconds > 0 ? all * scale / seconds : 0.0);
     for (int i = 0; i < 2; i++)
         set_real(object, keys[1 + i],
-                 scale * rp_pace_speed(&engine->pace, &now, counter, windows_ns[i]));
+                 scale * rp_pace_speed(&engine->watching.pace, &now, counter, windows_ns[i]));
 }
 
 void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
@@ -79,11 +81,12 @@ void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
                                         "steps_per_second_1s"};
     static const char *const bytes[] = {"read_bytes_per_second", "read_bytes_per_second_1min",
                                         "read_bytes_per_second_1s"};
-    uint64_t start = (engine->start_row - engine->base_row) / engine->batch_rows;
-    uint64_t consumed = rp_max_u64(rp_engine_consumed(engine), start) - start;
+    uint64_t start = (engine->stream.start_row - engine->delivery.base_row) /
+                     engine->delivery.batch_rows;
+    uint64_t consumed = rp_max_u64(rp_delivery_consumed(&engine->delivery), start) - start;
     add_speeds(object, engine, tokens, RP_PACE_TOKENS, (double)counts->tokens, 1);
     add_speeds(object, engine, steps, RP_PACE_BATCHES, (double)consumed,
-               1 / (double)engine->micro_batches);
+               1 / (double)engine->delivery.micro_batches);
     add_speeds(object, engine, bytes, RP_PACE_READ_BYTES, (double)counts->read_bytes, 1);
 }
 
@@ -128,11 +131,11 @@ static void add_parts(json_t *object, const struct rp_save_counts *saves)
                                              : json_null());
 }
 
-static void add_copies(json_t *object, const struct rp_engine *engine)
+static void add_copies(json_t *object, const struct rp_saving *saving)
 {
     struct rp_copy_counts copies = {0};
-    if (engine->checkpoints)
-        rp_checkpoint_dir_copies(engine->checkpoints, &copies);
+    if (saving->checkpoints)
+        rp_checkpoint_dir_copies(saving->checkpoints, &copies);
     set_count(object, "copies", copies.copies);
     set_count(object, "copy_failures", copies.failures);
     set_count(object, "copies_skipped", copies.skipped);
@@ -145,11 +148,11 @@ static void add_copies(json_t *object, const struct rp_engine *engine)
     set_reason(object, "last_copy_error", copies.failures > 0, copies.reason);
 }
 
-static void add_scrubs(json_t *object, const struct rp_engine *engine)
+static void add_scrubs(json_t *object, const struct rp_saving *saving)
 {
     struct rp_scrub_counts scrubs = {0};
-    if (engine->checkpoints)
-        rp_checkpoint_dir_scrubs(engine->checkpoints, &scrubs);
+    if (saving->checkpoints)
+        rp_checkpoint_dir_scrubs(saving->checkpoints, &scrubs);
     set_count(object, "scrubs", scrubs.passes);
     set_count(object, "scrubbed_files", scrubs.files);
     set_count(object, "scrub_failures", scrubs.failures);
@@ -158,9 +161,9 @@ static void add_scrubs(json_t *object, const struct rp_engine *engine)
 }
 
 /* Absolute, for programs that do not know where the engine was started. */
-static json_t *directory_text(const struct rp_engine *engine)
+static json_t *directory_text(const struct rp_saving *saving)
 {
-    char *path = engine->checkpoint_path ? strdup(engine->checkpoint_path) : NULL;
+    char *path = saving->checkpoint_path ? strdup(saving->checkpoint_path) : NULL;
     if (path)
         rp_text_make_utf8(path);
     json_t *text = path ? json_string(path) : json_null();
@@ -168,26 +171,22 @@ static json_t *directory_text(const struct rp_engine *engine)
     return text;
 }
 
-void rp_stat_add_phase(json_t *object, const struct rp_engine *engine)
+void rp_stat_add_phase(json_t *object, const struct rp_life *life)
 {
-    static const char *const words[] = {[RP_ENGINE_RUNNING] = "running",
-                                        [RP_ENGINE_FAILED] = "failed",
-                                        [RP_ENGINE_STOPPING] = "stopping",
-                                        [RP_ENGINE_DONE] = "stopping"};
-    json_object_set_new(object, "phase", json_string(words[engine->phase]));
-    set_reason(object, "error", engine->exit_code < 0, engine->error->message);
+    json_object_set_new(object, "phase", json_string(rp_life_phase(life)));
+    set_reason(object, "error", rp_life_has_failed(life), life->error->message);
 }
 
 void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)
 {
-    json_object_set_new(object, "checkpoint_dir", directory_text(engine));
-    const struct rp_save_counts *saves = &engine->save_counts;
-    uint64_t safe_row = saves->ended_ns ? saves->row : engine->start_row;
-    uint64_t next_row = next_row_of(engine);
+    json_object_set_new(object, "checkpoint_dir", directory_text(&engine->saving));
+    const struct rp_save_counts *saves = &engine->saving.counts;
+    uint64_t safe_row = saves->ended_ns ? saves->row : engine->stream.start_row;
+    uint64_t next_row = next_row_of(&engine->delivery);
     set_count(object, "saves", saves->saves);
     set_count(object, "save_failures", saves->failures);
     json_object_set_new(object, "save_under_way",
-                        json_boolean(engine->saver.state != RP_SAVER_IDLE));
+                        json_boolean(engine->saving.saver.state != RP_SAVER_IDLE));
     set_age(object, "save_age_seconds", saves->ended_ns);
     set_row(object, "save_row", saves->ended_ns, saves->row);
     set_count(object, "unsaved_rows", next_row - rp_min_u64(next_row, safe_row));
@@ -196,8 +195,8 @@ void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)
     add_parts(object, saves);
     set_reason(object, "save_error", saves->has_failed, saves->reason);
     set_reason(object, "last_save_error", saves->failures > 0, saves->reason);
-    add_copies(object, engine);
-    add_scrubs(object, engine);
+    add_copies(object, &engine->saving);
+    add_scrubs(object, &engine->saving);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -212,17 +211,17 @@ static json_t *status_bytes(const char *key)
     return json_integer((json_int_t)bytes);
 }
 
-void rp_stat_add_memory(json_t *object, const struct rp_engine *engine)
+void rp_stat_add_memory(json_t *object, const struct rp_delivery *delivery)
 {
     uint64_t rings = 0;
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        rings += engine->rings[r].data.bytes;
+    for (uint32_t r = 0; r < delivery->ring_count; r++)
+        rings += delivery->rings[r].data.bytes;
     json_object_set_new(object, "resident_bytes", status_bytes("VmRSS:"));
     json_object_set_new(object, "resident_private_bytes", status_bytes("RssAnon:"));
     json_object_set_new(object, "resident_shared_bytes", status_bytes("RssShmem:"));
     json_object_set_new(object, "resident_file_bytes", status_bytes("RssFile:"));
     set_count(object, "ring_bytes", rings);
-    set_count(object, "prefetch_bytes", rp_flow_arena(engine->flow)->segment.bytes);
+    set_count(object, "prefetch_bytes", rp_flow_arena(delivery->flow)->segment.bytes);
 }
 
 /* ---- the ledger ------------------------------------------------------------------------------ */
@@ -237,18 +236,20 @@ struct position {
 static struct position position_of(const struct rp_engine *engine)
 {
     struct position at;
-    at.token = rp_flow_state_at(engine->flow, rp_engine_consumed(engine), &at.bytes, &at.row);
+    at.token = rp_flow_state_at(engine->delivery.flow, rp_delivery_consumed(&engine->delivery),
+                                &at.bytes, &at.row);
     if (!at.token)
-        at = (struct position){engine->start_state, engine->start_bytes, engine->start_row};
+        at = (struct position){engine->stream.start_state, engine->stream.start_bytes,
+                               engine->stream.start_row};
     return at;
 }
 
-static json_t *ledger_entry(const struct rp_engine *engine, uint32_t number,
+static json_t *ledger_entry(const struct rp_stream *stream, uint32_t number,
                             const struct rp_ledger_source *entry, double weights, double tokens)
 {
     return json_pack(
         "{s:s, s:I, s:I, s:f, s:I, s:f, s:f}", "source",
-        rp_source_name(rp_corpus_source(engine->corpus, number)), "documents",
+        rp_source_name(rp_corpus_source(stream->corpus, number)), "documents",
         (json_int_t)entry->documents, "epoch", (json_int_t)entry->begun_epoch, "epochs",
         entry->of_epoch ? (double)entry->documents / (double)entry->of_epoch : 0.0, "tokens",
         (json_int_t)entry->tokens, "token_share", tokens > 0 ? (double)entry->tokens / tokens : 0.0,
@@ -262,7 +263,7 @@ void rp_stat_add_ledger(json_t *object, const struct rp_engine *engine)
     json_t *array = json_array(), *row = json_null();
     struct rp_ledger_source *sources = rp_calloc(count, sizeof *sources);
     if (sources && at.token &&
-        rp_plan_ledger(engine->probe, at.token, at.bytes, sources, NULL) == 0) {
+        rp_plan_ledger(engine->stream.probe, at.token, at.bytes, sources, NULL) == 0) {
         double weights = 0, tokens = 0;
         row = json_integer((json_int_t)at.row);
         for (uint32_t s = 0; s < count; s++) {
@@ -270,7 +271,8 @@ void rp_stat_add_ledger(json_t *object, const struct rp_engine *engine)
             tokens += (double)sources[s].tokens;
         }
         for (uint32_t s = 0; s < count; s++)
-            json_array_append_new(array, ledger_entry(engine, s, &sources[s], weights, tokens));
+            json_array_append_new(array,
+                                  ledger_entry(&engine->stream, s, &sources[s], weights, tokens));
     }
     free(sources);
     json_object_set_new(object, "ledger_row", row);

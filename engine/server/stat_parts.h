@@ -19,15 +19,15 @@ void rp_stat_add_progress(json_t *object, const struct rp_engine *engine);
 void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
                        const struct rp_flow_counts *counts);
 /** Whether it serves, and why it does not. */
-void rp_stat_add_phase(json_t *object, const struct rp_engine *engine);
+void rp_stat_add_phase(json_t *object, const struct rp_life *life);
 /** Saves, and their copies in the second location. */
 void rp_stat_add_saves(json_t *object, const struct rp_engine *engine);
-void rp_stat_add_memory(json_t *object, const struct rp_engine *engine);
+void rp_stat_add_memory(json_t *object, const struct rp_delivery *delivery);
 /** What the rows before ledger_row took of each source: that is next_row, or the row of the start
  * where the state of next_row is not kept. */
 void rp_stat_add_ledger(json_t *object, const struct rp_engine *engine);
 /** What the trainers waited for, period after period since the engine started. */
-void rp_stat_add_wait_history(json_t *object, const struct rp_engine *engine);
+void rp_stat_add_wait_history(json_t *object, const struct rp_watching *watching);
 /** An object for each seat. */
 json_t *rp_stat_ranks(const struct rp_engine *engine);
 

@@ -19,8 +19,8 @@ static uint64_t ns_since(uint64_t begin_ns)
 static json_t *seat_object(const struct rp_engine *engine, const struct rp_seat *seat)
 {
     const struct rp_ring *ring = seat->ring;
-    const struct rp_connection *connection = rp_seat_connection(engine, seat);
-    bool holds = rp_seat_fills_ring(seat) && rp_engine_consumer_waits(engine);
+    const struct rp_connection *connection = rp_seat_connection(&engine->peers, seat);
+    bool holds = rp_seat_fills_ring(seat) && rp_delivery_consumer_waits(&engine->delivery);
     return json_pack("{s:I, s:I, s:b, s:i, s:o, s:I, s:I, s:I, s:b, s:b}", "rank",
                      (json_int_t)ring->geometry.rank, "replica", (json_int_t)seat->replica,
                      "attached", rp_seat_is_attached(seat), "pid", connection ? connection->pid : 0,
@@ -68,9 +68,10 @@ static json_t *seconds_by_cause(const uint64_t ns[RP_CAUSES])
 }
 
 /* Why it waits now, and why it did. */
-static void add_causes(json_t *object, const struct rp_engine *engine, const struct rp_seat *seat)
+static void add_causes(json_t *object, const struct rp_delivery *delivery,
+                       const struct rp_seat *seat)
 {
-    struct rp_seat_cause now = rp_seat_cause(engine, seat);
+    struct rp_seat_cause now = rp_seat_cause(delivery, seat);
     json_object_set_new(object, "cause", json_string(rp_cause_name(now.cause)));
     json_object_set_new(object, "cause_rank",
                         now.holder ? json_integer(now.holder->ring->geometry.rank) : json_null());
@@ -83,25 +84,25 @@ json_t *rp_stat_ranks(const struct rp_engine *engine)
 {
     uint64_t furthest = 0;
     json_t *array = json_array();
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        furthest = rp_max_u64(furthest, rp_seat_position(&engine->seats[s]));
-    for (uint32_t s = 0; s < engine->seat_count; s++) {
-        const struct rp_seat *seat = &engine->seats[s];
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++)
+        furthest = rp_max_u64(furthest, rp_seat_position(&engine->delivery.seats[s]));
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++) {
+        const struct rp_seat *seat = &engine->delivery.seats[s];
         uint64_t behind = furthest - rp_seat_position(seat);
         uint64_t behind_rows = behind * engine->config->batch_size;
         json_t *object = seat_object(engine, seat);
         json_object_set_new(object, "state", state_word(seat));
         json_object_set_new(object, "behind_rows", json_integer((json_int_t)behind_rows));
         add_waits(object, seat);
-        add_causes(object, engine, seat);
+        add_causes(object, &engine->delivery, seat);
         json_array_append_new(array, object);
     }
     return array;
 }
 
-void rp_stat_add_wait_history(json_t *object, const struct rp_engine *engine)
+void rp_stat_add_wait_history(json_t *object, const struct rp_watching *watching)
 {
-    const struct rp_wait_history *history = &engine->wait_history;
+    const struct rp_wait_history *history = &watching->wait_history;
     json_t *periods = json_array();
     for (uint32_t i = 0; i < history->count; i++)
         json_array_append_new(periods, seconds_by_cause(history->waited_ns[i]));

@@ -257,10 +257,10 @@ void rp_ring_publish(struct rp_ring *ring, uint64_t tail)
     rp_ring_announce(ring);
 }
 
-void rp_ring_want_space(struct rp_ring *ring, bool wanted)
+void rp_ring_set_doorbell(struct rp_ring *ring, bool is_on)
 {
-    rp_a32_store_relaxed(&engine_words(ring)->want_space, wanted);
-    if (wanted)
+    rp_a32_store_relaxed(&engine_words(ring)->want_space, is_on);
+    if (is_on)
         rp_fence_seq_cst(); /* PAIRS ring-space */
 }
 

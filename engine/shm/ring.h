@@ -131,9 +131,9 @@ static inline bool rp_ring_is_awaited(const struct rp_ring *ring, uint32_t repli
     const struct rp_ring_control *words = ring->seats[replica].words;
     return words && rp_a32_load_relaxed(&words->want_data);
 }
-/** want_space: switch the doorbell on or off. After switching it on, poll the release words once
- * more. */
-void rp_ring_want_space(struct rp_ring *ring, bool wanted);
+/** Request that trainers ring at each release, or no more. After a request, poll the release words
+ * once more. */
+void rp_ring_set_doorbell(struct rp_ring *ring, bool is_on);
 void rp_ring_close(struct rp_ring *ring);
 
 /* ---- trainer's end --------------------------------------------------------------------------- */

@@ -32,6 +32,14 @@ struct rp_event {
 uint32_t rp_event_prepare(struct rp_event *event);
 void rp_event_cancel(struct rp_event *event);
 void rp_event_sleep(struct rp_event *event, uint32_t ticket, uint64_t timeout_ns);
+/** The second half of that use, with a bound on the harm of a wake-up that is lost. */
+static inline void rp_event_sleep_unless(struct rp_event *event, uint32_t ticket, bool condition)
+{
+    if (condition)
+        rp_event_cancel(event);
+    else
+        rp_event_sleep(event, ticket, 100000000);
+}
 /** Call after the stores that make the condition true. */
 void rp_event_signal(struct rp_event *event);
 

@@ -51,6 +51,13 @@ do
 done
 grep -q 'cold' report.txt && fail "cold was not asked for: $(cat report.txt)"
 
+# the limits only
+"$ringpack" bench -c c.yaml --seconds 0.2 --limits --hot --json >report
+holds 'set(r["limits"]) == {"memcpy", "planning", "reading_hot"} and not r["hot"]'
+"$ringpack" bench -c c.yaml --seconds 0.2 --limits >report.txt
+grep -q 'reading, cold' report.txt || fail "no limit of the disk: $(cat report.txt)"
+! grep -q 'delivered' report.txt || fail "a run was measured: $(cat report.txt)"
+
 # one of each is said as one
 "$ringpack" bench -c c.yaml --seconds 0.2 --hot --batch-size 1 --dp-world-size 1 >report.txt
 for words in '1 row of 512 tokens, 1 of 1 rank here' 'the trainer waits'; do
@@ -89,9 +96,9 @@ do
 done
 grep -v checkpoint_dir c.yaml >without.yaml
 refuses 'has no checkpoint_dir' "$ringpack" bench -c without.yaml --checkpoint
-refuses 'whole number up to' "$ringpack" bench -c c.yaml --checkpoint --step-ms x
-refuses '--step-ms goes with --checkpoint' "$ringpack" bench -c c.yaml --step-ms 5
-refuses '--hot and --cold do not go with' "$ringpack" bench -c c.yaml --checkpoint --cold
+refuses 'expected 0 … 60000, found `x`' "$ringpack" bench -c c.yaml --checkpoint --step-ms x
+refuses '--step-ms needs --checkpoint' "$ringpack" bench -c c.yaml --step-ms 5
+refuses '--hot, --cold and --limits exclude' "$ringpack" bench -c c.yaml --checkpoint --cold
 "${as_in_a_terminal[@]}" "$ringpack" bench -c c.yaml --checkpoint --seconds 600 >report.txt &
 wait_for compgen -G '.ringpack-bench-*/checkpoint-*2.rpc' >/dev/null
 kill -INT $!

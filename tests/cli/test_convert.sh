@@ -100,7 +100,16 @@ equals "$(tokens values/a.json u1) 256 $(tokens values/a.json u1) 256" "$(tokens
 # --- what cannot be read
 head -c 20000 /dev/urandom | base64 | gzip >whole.gz
 head -c 9000 whole.gz >cut.gz
-refuses 'cut.gz' convert -o x cut.gz
+refuses 'cut.gz|byte 9000|cut short|gzip -t' convert -o x cut.gz
+# archives that follow each other are one text, and zeros are padding; all else may be a damaged one
+{ printf 'one' | gzip -n && printf 'two' | gzip -n && head -c 700 /dev/zero; } >several.gz
+convert -q -o several several.gz
+equals '111 110 101 116 119 111 256' "$(tokens several.bin u2)"
+{ printf '{"text": "hi"}\n' | gzip -n && printf '{"text": "yo"}\n'; } >more.jsonl.gz
+at=$(printf '{"text": "hi"}\n' | gzip -n | wc -c)
+refuses "more.jsonl.gz|byte $at|something else|gzip -t" convert -o x more.jsonl.gz
+cp more.jsonl.gz more.txt.gz
+refuses "more.txt.gz|byte $at|something else|gzip -t" convert -o x more.txt.gz
 refuses 'tree/binary|NUL' convert -o x tree/binary
 refuses 'tree/latin|UTF-8' convert -o x tree/latin
 refuses 'tree/fifo|a FIFO' timeout 600 "$ringpack" convert -o x tree/fifo

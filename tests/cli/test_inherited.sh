@@ -22,7 +22,7 @@ for way in '--io auto' '--io pread' '--io mapped' '--packer-processes true' \
     small "$ringpack" serve "${keys[@]}" $way --checkpoint-dir "kept${way// /}" 2>log &
     engine=$!
     wait_for serving
-    status 0 'next row' small "$ringpack" attach in --run-dir run
+    status 0 'next row' small "$ringpack" read in --run-dir run
     wait "$engine" || fail "$way with a small stack: $(cat log)"
     rows=${rows:-$(grep 'next row' said)}
     [[ $way == *block* ]] || equals "$rows" "$(grep 'next row' said)"
@@ -35,7 +35,7 @@ status 0 '' small "$ringpack" convert -q --tokenizer bytes -o again a.txt
 (umask 0277 && exec "$ringpack" serve "${endless[@]}" --checkpoint-dir masked 2>log) &
 engine=$!
 wait_for serving
-status 0 'next row' "$ringpack" attach in --run-dir run --batches 5
+status 0 'next row' "$ringpack" read in --run-dir run --batches 5
 kill "$engine"
 wait "$engine" || :
 equals 700 "$(stat -c %a masked)"
@@ -88,7 +88,7 @@ if "${first[@]}" true 2>/dev/null; then
     init=$(pgrep -P "$engine")
     alone() { [ "$(pgrep -c -P "$init")" = 1 ]; } # the engine: sleeps and zombies are gone
     wait_for alone
-    status 0 'next row' "$ringpack" attach in --run-dir run --batches 5
+    status 0 'next row' "$ringpack" read in --run-dir run --batches 5
     kill "$init"
     wait "$engine" || fail "$?: $(cat log)"
     grep -q 'saved' log || fail "nothing was saved: $(cat log)"

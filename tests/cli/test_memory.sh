@@ -39,7 +39,7 @@ def measure(corpus, *options):
     os.close(write)
     try:
         assert os.read(read, 16) == b"ready\n"
-        subprocess.run([ringpack, "attach", "--run-dir", ".", "--batches", "200"], check=True,
+        subprocess.run([ringpack, "read", "--run-dir", ".", "--batches", "200"], check=True,
                        stdout=subprocess.DEVNULL)
         found = resident_in_the_end(engine.pid)
     finally:

@@ -20,8 +20,8 @@ diff known said || fail "config keys says otherwise"
 refuses "did you mean \`torchtitan\`" "$ringpack" plan --sources x --profile torchtita
 refuses "unrecognized option '--seqlen'; did you mean \`--seq-len\`?|ringpack help serve" \
     "$ringpack" serve --seqlen 8
-refuses 'did you mean `--batches`?' "$ringpack" attach x --batch 3 --batchez=4
-refuses '--digest-steps needs --digest-log' "$ringpack" attach x --digest-steps 3
+refuses 'did you mean `--batches`?' "$ringpack" read x --batch 3 --batchez=4
+refuses '--digest-steps needs --digest-log' "$ringpack" read x --digest-steps 3
 refuses 'did you mean `--force`?' "$ringpack" convert --forec -o x y
 refuses 'did you mean `--scan`?' "$ringpack" inspect --scna x
 refuses "unrecognized option '--zzzzzzzzzz'|ringpack help stat" "$ringpack" stat --zzzzzzzzzz
@@ -85,8 +85,8 @@ output state -c c.yaml --step 1 -o s3://b/token
 output checkpoint export . -o s3://b/token
 output report x -o s3://b/page.html
 svg plan -c c.yaml --svg s3://b/plan.svg
-rows-log attach x --rows-log s3://b/rows
-digest-log attach x --digest-log s3://b/digests
+rows-log read x --rows-log s3://b/rows
+digest-log read x --digest-log s3://b/digests
 dir demo --dir s3://b/demo
 WORDS
 [ -z "$(ls -d -- *: 2>/dev/null)" ] || fail "a folder was made: $(ls)"
@@ -136,8 +136,8 @@ printf 'run: x\nrun_dir: run\ncheckpoint_dir: saved\n' >>c.yaml
 "$ringpack" serve -c c.yaml 2>serve.log &
 engine=$!
 wait_for grep -q 'serving run' serve.log
-refuses '--batches: expected 1 or more, found `0`' "$ringpack" attach x --run-dir run --batches 0
-"$ringpack" attach x --run-dir run --batches 7 --save-state token >/dev/null
+refuses '--batches: expected 1 or more, found `0`' "$ringpack" read x --run-dir run --batches 0
+"$ringpack" read x --run-dir run --batches 7 --save-state token >/dev/null
 kill "$engine"
 wait "$engine" || fail "$(cat serve.log)"
 saved=$(echo saved/*.rpc)

@@ -44,7 +44,7 @@ for drop_last in false true; do
     "$ringpack" serve -c s.yaml --run-dir run --drop-last $drop_last 2>log &
     engine=$!
     wait_for grep -q 'serving run' log
-    "$ringpack" attach w --run-dir run >rows
+    "$ringpack" read w --run-dir run >rows
     wait $engine || fail "the engine failed: $(cat log)"
     found=$(grep -c 'the last step has 3 micro-batches without a label' log || true)
     equals $drop_last/$found "$drop_last/$([ $drop_last = true ] && echo 0 || echo 1)"

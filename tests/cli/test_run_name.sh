@@ -34,7 +34,7 @@ for words in "named" "--run named" "--run=named" "-c run.yaml" "-crun.yaml" "--c
         status 0 'named|running' "$ringpack" ps "${given[@]}" $words
         status 0 'named' "$ringpack" metrics --once "${given[@]}" $words
         status 0 '<html' "$ringpack" report "${given[@]}" $words
-        status 0 'batches' "$ringpack" attach "${given[@]}" $words --batches 2
+        status 0 'batches' "$ringpack" read "${given[@]}" $words --batches 2
     }
 done
 for words in "named" "--run named"; do
@@ -49,7 +49,7 @@ for words in "named" "--run named" "-c run.yaml" "--config=run.yaml"; do
     [[ $words == *run.yaml ]] && given=()
     # shellcheck disable=SC2086
     {
-        status 0 'entries' "$ringpack" audit --log "${given[@]}" $words
+        status 0 'entries' "$ringpack" journal "${given[@]}" $words
         rm -f t.json
         status 0 "state token of row" "$ringpack" checkpoint export "${given[@]}" $words -o t.json
         [ -s t.json ] || fail "export $words wrote nothing"
@@ -57,12 +57,12 @@ for words in "named" "--run named" "-c run.yaml" "--config=run.yaml"; do
 done
 # of a config elsewhere, whose paths are relative to it
 mkdir elsewhere
-(cd elsewhere && status 0 'entries' "$ringpack" audit --log -c ../run.yaml)
+(cd elsewhere && status 0 'entries' "$ringpack" journal -c ../run.yaml)
 # a path goes before a run of its name
 status 0 'the state token of row' "$ringpack" checkpoint export kept -o token.json
 refuses 'expected one of' "$ringpack" checkpoint export named -c run.yaml -o token.json
 refuses 'expected a path, found -c' "$ringpack" checkpoint list -c run.yaml
-refuses 'give one of them' "$ringpack" audit --log named -c run.yaml
+refuses 'give one of them' "$ringpack" journal named -c run.yaml
 refuses 'nobody' "$ringpack" checkpoint export nobody "${there[@]}" -o token.json
 refuses 'give one of them' "$ringpack" stat --run named -c run.yaml
 refuses 'no engine of that name' "$ringpack" explain nobody --row 0 "${there[@]}"
@@ -74,8 +74,8 @@ refuses 'missing.yaml' "$ringpack" ps -c missing.yaml
 kill $engine
 wait $engine 2>/dev/null || true
 trap 'rm -rf "$scratch"' EXIT
-status 0 'entries' "$ringpack" audit --log -c run.yaml
-status 0 'entries' "$ringpack" audit --log -c kept/"$(cd kept && ls ./*.rpc | tail -1)"
+status 0 'entries' "$ringpack" journal -c run.yaml
+status 0 'entries' "$ringpack" journal -c kept/"$(cd kept && ls ./*.rpc | tail -1)"
 refuses 'no engine' "$ringpack" checkpoint export -c run.yaml -o token.json
 # a value that looks like an option stays a value
 refuses '' "$ringpack" stat --run-dir -c

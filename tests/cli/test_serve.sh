@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ringpack serve, attach and stat: what they refuse, what they warn of, and what a failure leaves.
+# ringpack serve, read and stat: what they refuse, what they warn of, and what a failure leaves.
 source "${0%/*}/kit.sh"
 
 engine=
@@ -87,28 +87,28 @@ PYTHON
 # An empty file is no state token, and to the library it would be none at all. What is no state
 # token is refused by the name of its file, before an engine is looked for or started.
 status 2 'empty: expected a state token, found an empty file' \
-    "$ringpack" attach cli --run-dir run --state empty
+    "$ringpack" read cli --run-dir run --state empty
 # So is a file that no state could be saved to, before the first batch is taken.
 mkdir folder
 status 2 '--save-state|no/such/dir|check the path' \
-    "$ringpack" attach cli --run-dir run --batches 1 --save-state no/such/dir/token
+    "$ringpack" read cli --run-dir run --batches 1 --save-state no/such/dir/token
 status 2 '--save-state folder: expected a file|give the path of a file' \
-    "$ringpack" attach cli --run-dir run --batches 1 --save-state folder
+    "$ringpack" read cli --run-dir run --batches 1 --save-state folder
 status 2 '--save-state|File name too long|give a shorter path' \
-    "$ringpack" attach cli --run-dir run --batches 1 --save-state "$(printf 'x%.0s' $(seq 300))"
+    "$ringpack" read cli --run-dir run --batches 1 --save-state "$(printf 'x%.0s' $(seq 300))"
 [ "$("$ringpack" stat cli --run-dir run | "$python" -c 'import json, sys
 print(json.load(sys.stdin)["next_row"])')" = 0 ] || fail "a batch was taken"
 seq 100 >words
-for command in 'attach cli --run-dir run' 'serve -c c.yaml'; do
+for command in 'read cli --run-dir run' 'serve -c c.yaml'; do
     status 2 'words: state token: these bytes are not a state token' \
         timeout 600 "$ringpack" $command --state words
 done
 
 # A row that could not be noted is not taken: the next trainer gets it.
-"$ringpack" attach cli --run-dir run --batches 2 >/dev/null
+"$ringpack" read cli --run-dir run --batches 2 >/dev/null
 status 2 '/dev/full: No space left|make room' \
-    "$ringpack" attach cli --run-dir run --batches 1 --rows-log /dev/full
-"$ringpack" attach cli --run-dir run --batches 1 --rows-log rows >/dev/null
+    "$ringpack" read cli --run-dir run --batches 1 --rows-log /dev/full
+"$ringpack" read cli --run-dir run --batches 1 --rows-log rows >/dev/null
 equals 2 "$(cut -d ' ' -f 1 rows)"
 stop
 
@@ -124,23 +124,23 @@ serve --sources a,b --num-epochs endless --dp-world-size 2 --io auto
 ! grep -qE "holds 0 MB|corpus' 0 MB" said || fail "$(grep io_reason said)"
 
 # Without the other rank nothing comes; the command that it says shows why, wherever the socket is.
-"$ringpack" attach cli --run-dir run --batches 1000000 >attach.log 2>&1 &
+"$ringpack" read cli --run-dir run --batches 1000000 >read.log 2>&1 &
 trainer=$!
-"$ringpack" attach cli --run-dir run --rank 1 --batches 1 >/dev/null
-wait_for grep -q 'no batch for' attach.log
-eval "$(sed -n 's/^.*`ringpack \(stat [^`]*\)`.*$/"$ringpack" \1/p' attach.log)" >said ||
-    fail "what attach says to type: $(cat attach.log)"
+"$ringpack" read cli --run-dir run --rank 1 --batches 1 >/dev/null
+wait_for grep -q 'no batch for' read.log
+eval "$(sed -n 's/^.*`ringpack \(stat [^`]*\)`.*$/"$ringpack" \1/p' read.log)" >said ||
+    fail "what read says to type: $(cat read.log)"
 grep -q '"holds"' said || fail "stat: $(cat said)"
 kill "$trainer"
-wait "$trainer" || fail "attach, interrupted, ended with status $?: $(cat attach.log)"
+wait "$trainer" || fail "read, interrupted, ended with status $?: $(cat read.log)"
 stop
 
 # A wait for an engine is told, and ends at a signal: else it would go on for an hour.
 for signal in INT TERM; do
-    "${as_in_a_terminal[@]}" "$ringpack" attach nobody --run-dir run --timeout 3600 \
-        >attach.log 2>&1 &
+    "${as_in_a_terminal[@]}" "$ringpack" read nobody --run-dir run --timeout 3600 \
+        >read.log 2>&1 &
     trainer=$!
-    wait_for grep -q 'not attached to run `nobody` for 5 s.*ringpack ps' attach.log
+    wait_for grep -q 'not attached to run `nobody` for 5 s.*ringpack ps' read.log
     kill -$signal "$trainer"
     status=0
     wait "$trainer" || status=$?
@@ -149,17 +149,17 @@ done
 
 # An engine that cannot save at its end does not end well, and its journal says what it saved.
 serve --checkpoint-dir ckpt --checkpoint-steps 2
-"$ringpack" attach cli --run-dir run --batches 2 >/dev/null
+"$ringpack" read cli --run-dir run --batches 2 >/dev/null
 wait_for grep -q 'saved ckpt/' serve.log
-"$ringpack" attach cli --run-dir run --batches 1 >/dev/null
+"$ringpack" read cli --run-dir run --batches 1 >/dev/null
 rm ckpt/.lock
 : >ckpt/.lock
 kill "$engine"
 ! wait "$engine" || fail "an engine without its last checkpoint ended well: $(cat serve.log)"
 grep -q 'checkpoint not saved.*another ringpack writes here now' serve.log ||
     fail "a lock that was replaced: $(cat serve.log)"
-"$ringpack" audit --log ckpt >said || :
+"$ringpack" journal ckpt >said || :
 words='stopped (signal) at row 3; not saved: .*another ringpack writes here now'
 grep -q "$words; newest checkpoint checkpoint-[0-9]*[^ ]*, row 2\$" said ||
     fail "a stop whose save failed: $(cat said)"
-echo "serve, attach and stat: as expected"
+echo "serve, read and stat: as expected"

@@ -34,16 +34,20 @@ static struct rp_seat seats[RINGS * REPLICAS];
 static struct rp_connection connections[RP_CONNECTIONS_MAX]; /* of the neighbour, and none */
 static struct rp_engine engine = {.options = &options,
                                   .config = &served,
-                                  .state_bytes_max = 4096,
-                                  .generation = 7,
-                                  .batch_rows = 8,
-                                  .ring_count = RINGS,
-                                  .rings = rings,
-                                  .seat_count = RINGS * REPLICAS,
-                                  .seats = seats,
-                                  .connections = connections,
-                                  .flow_running = true,
-                                  .error = &engine_error};
+                                  .stream.config = &served,
+                                  .delivery.config = &served,
+                                  .saving.config = &served,
+                                  .stream.state_bytes_max = 4096,
+                                  .delivery.generation = 7,
+                                  .delivery.batch_rows = 8,
+                                  .delivery.ring_count = RINGS,
+                                  .delivery.rings = rings,
+                                  .delivery.seat_count = RINGS * REPLICAS,
+                                  .delivery.seats = seats,
+                                  .peers.connections = connections,
+                                  .delivery.state = RP_DELIVERY_RUNNING,
+                                  .life.life_state = RP_LIFE_RUNNING,
+                                  .life.error = &engine_error};
 
 /* What the flow was asked for by the input at hand. */
 static struct placement {
@@ -79,14 +83,15 @@ FUZZ void make_token(void)
 FUZZ void engine_start(void)
 {
     make_token();
-    FUZZ_REQUIRE(rp_contract_open(&engine.contract, CONTRACT, sizeof CONTRACT - 1, NULL) == 0);
+    FUZZ_REQUIRE(rp_contract_open(&engine.stream.contract, CONTRACT, sizeof CONTRACT - 1, NULL) ==
+                 0);
     rp_log_set_level(RP_LOG_ERROR);
     for (uint32_t r = 0; r < RINGS; r++) {
         struct rp_geometry g = {.rows = 1, .seq_len = 8, .max_docs_per_row = 1, .world = 8};
         g.slots = 2, g.rank = RANK_FIRST + r;
         FUZZ_REQUIRE(rp_geometry_layout(&g, 0, RP_DTYPE_I32) > 0);
-        FUZZ_REQUIRE(rp_ring_create(&rings[r], &g, REPLICAS, rp_contract_hash(&engine.contract), 7,
-                                    0, NULL) == 0);
+        FUZZ_REQUIRE(rp_ring_create(&rings[r], &g, REPLICAS,
+                                    rp_contract_hash(&engine.stream.contract), 7, 0, NULL) == 0);
     }
     for (uint32_t s = 0; s < RINGS * REPLICAS; s++)
         seats[s] = (struct rp_seat){.ring = &rings[s / REPLICAS], .replica = s % REPLICAS};
@@ -133,7 +138,7 @@ int __wrap_rp_engine_rejoin(struct rp_engine *asked, struct rp_seat *seat,
     *batch_out = 0;
     if (placement.is_refused)
         return rp_fail(error, -RP_E_BUSY, NULL, "not there");
-    asked->had_consumer = true;
+    asked->delivery.had_consumer = true;
     forget_reader(seat);
     rp_seat_transition(seat, RP_SEAT_ATTACH);
     return rp_ring_attach_trainer(seat->ring, seat->replica, 0, error);

@@ -77,7 +77,7 @@ static bool contract_fits(const struct rp_request *request)
     struct rp_contract had;
     return request->contract_bytes == 0 ||
            (rp_contract_open(&had, text, request->contract_bytes, NULL) == 0 &&
-            rp_contract_compare(&had, &engine.contract, &sides, NULL) == 0);
+            rp_contract_compare(&had, &engine.stream.contract, &sides, NULL) == 0);
 }
 
 static bool may_sit(const struct rp_request *request)
@@ -90,7 +90,7 @@ static bool may_sit(const struct rp_request *request)
            request->replica < REPLICAS && (seat_of(request) != TAKEN || neighbour.hung_up) &&
            fits(request->replicas, REPLICAS) && fits(request->world, served.dp_world_size) &&
            fits(request->rows, served.batch_size) && fits(request->seq_len, served.seq_len) &&
-           contract_fits(request) && engine.phase < RP_ENGINE_STOPPING && row_is_known;
+           contract_fits(request) && !rp_life_is_ending(&engine.life) && row_is_known;
 }
 
 /* What must come of it. */
@@ -118,7 +118,7 @@ static enum outcome judge(const struct rp_request *request)
     case RP_REQUEST_STOP:
         return OWED;
     case RP_REQUEST_CHECKPOINT:
-        return engine.checkpoints && engine.phase < RP_ENGINE_STOPPING ? OWED : REFUSED;
+        return engine.saving.checkpoints && !rp_life_is_ending(&engine.life) ? OWED : REFUSED;
     default:
         return REFUSED;
     }
@@ -133,7 +133,7 @@ static void check_reply(enum outcome outcome)
     memcpy(&reply, peer.got, sizeof reply);
     const char *text = (const char *)peer.got + sizeof reply;
     FUZZ_REQUIRE(reply.magic == RP_MESSAGE_MAGIC && reply.abi_version == RP_ABI_VERSION);
-    FUZZ_REQUIRE(reply.kind == kinds[outcome] && reply.generation == engine.generation);
+    FUZZ_REQUIRE(reply.kind == kinds[outcome] && reply.generation == engine.delivery.generation);
     FUZZ_REQUIRE(reply.text_bytes == peer.got_bytes - sizeof reply);
     FUZZ_REQUIRE(peer.got_fd_count == (outcome == WELCOMED ? 2 : 0));
     if (outcome == REFUSED) {
@@ -148,7 +148,7 @@ static void check_welcome(const struct rp_connection *connection, const struct r
 {
     const struct rp_seat *seat = &seats[seat_of(request)];
     const uint8_t *token = whole + sizeof *request, *told = peer.got + sizeof(struct rp_reply);
-    size_t contract_bytes = rp_contract_bytes(&engine.contract);
+    size_t contract_bytes = rp_contract_bytes(&engine.stream.contract);
     FUZZ_REQUIRE(peer.got_bytes >= sizeof(struct rp_reply) + contract_bytes);
     size_t told_bytes = peer.got_bytes - sizeof(struct rp_reply) - contract_bytes;
     FUZZ_REQUIRE(memcmp(told + told_bytes, CONTRACT, contract_bytes) == 0);
@@ -167,15 +167,14 @@ static void check_welcome(const struct rp_connection *connection, const struct r
 }
 
 static void check_outcome(const struct rp_connection *connection, enum outcome outcome,
-                          const struct rp_request *request, enum rp_engine_phase phase)
+                          const struct rp_request *request, enum rp_life_state state)
 {
     bool replies = outcome == REFUSED || outcome == WELCOMED || outcome == TOLD;
     bool stays = (replies && !peer.is_deaf && outcome != REFUSED) || outcome == OWED;
     bool stops = outcome == OWED && request->kind == RP_REQUEST_STOP;
     FUZZ_REQUIRE(fuzz_opened(peer.fd) == stays && (connection->fd >= 0) == stays);
     FUZZ_REQUIRE(connection->pending_request == (outcome == OWED ? request->kind : 0));
-    FUZZ_REQUIRE(engine.phase ==
-                 (stops && phase < RP_ENGINE_STOPPING ? RP_ENGINE_STOPPING : phase));
+    FUZZ_REQUIRE(engine.life.life_state == (stops ? RP_LIFE_STOPPING : state));
     FUZZ_REQUIRE(placement.times <= 1 && (outcome == WELCOMED || placement.times == 0 ||
                                           (outcome == REFUSED && placement.is_refused)));
     if (replies && !peer.is_deaf)
@@ -208,7 +207,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {data, size};
     unsigned mode = (unsigned)fuzz_number(&input, 1), kind = (unsigned)fuzz_number(&input, 1);
-    enum rp_engine_phase phase = kind & 4 ? RP_ENGINE_STOPPING : RP_ENGINE_RUNNING;
+    enum rp_life_state state = kind & 4 ? RP_LIFE_STOPPING : RP_LIFE_RUNNING;
     struct rp_connection *connection = &connections[1]; /* beside the neighbour's */
     *connection = (struct rp_connection){.fd = peer_connect()};
     struct rp_request request = {0};
@@ -219,15 +218,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(&request, whole, rp_min_u64(whole_bytes, sizeof request));
     peer.is_deaf = mode & 32;
     peer.doorbells = kind & 240;
-    options.accept_weights = kind & 1;
-    engine.checkpoints = kind & 2 ? (struct rp_checkpoint_dir *)&engine : NULL;
-    engine.phase = phase;
-    engine.save_wanted = false; /* one that stops has begun its last */
+    engine.stream.accepts_weights = kind & 1;
+    engine.saving.checkpoints = kind & 2 ? (struct rp_checkpoint_dir *)&engine : NULL;
+    engine.life.life_state = state;
+    engine.saving.is_wanted = false; /* one that stops has begun its last */
     placement = (struct placement){.is_refused = kind & 8};
     enum outcome outcome = judge(&request);
 
     rp_engine_serve_connection(&engine, connection);
-    check_outcome(connection, outcome, &request, phase);
+    check_outcome(connection, outcome, &request, state);
     if (outcome == WELCOMED && !peer.is_deaf)
         check_doorbells(connection, &request);
 

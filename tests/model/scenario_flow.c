@@ -152,7 +152,7 @@ static void begin_behind(uint64_t first)
     behind->wake_fd = flow->wake_fd;
     behind->deliver = (struct rp_deliver){.options = &behind->options,
                                           .wake_fd = flow->wake_fd,
-                                          .turn.taken.value = 1,
+                                          .turn.value = 1,
                                           .wake_at = UINT64_MAX,
                                           .end_batch = catch_up_limit(flow, 1),
                                           .is_catching_up = behind->is_catching_up,

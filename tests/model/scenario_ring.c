@@ -76,11 +76,11 @@ static void publish(uint64_t k)
 /* Sleep until there is space or a trainer has gone; as flow/flow.c parks. */
 static void wait_for_space(uint64_t k)
 {
-    rp_ring_want_space(&own.ring, true);
+    rp_ring_set_doorbell(&own.ring, true);
     MODEL_REQUIRE(rp_ring_poll_release(&own.ring) == 0);
     if (!NOT_FULL(own.ring, k))
         model_bell_wait(ENGINE);
-    rp_ring_want_space(&own.ring, false);
+    rp_ring_set_doorbell(&own.ring, false);
 }
 
 static void run_engine_without_end(void)

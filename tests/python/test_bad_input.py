@@ -430,7 +430,7 @@ def test_a_second_engine_of_the_same_name(program, folder, good):
 
 def test_an_engine_that_is_not_there(program, folder):
     where = [f"--run-dir={folder}"]
-    for verb in ["attach", "nobody", "--timeout=1"], ["stat", "nobody"]:
+    for verb in ["read", "nobody", "--timeout=1"], ["stat", "nobody"]:
         name, _ = refused(program, *verb, *where, texts=["nobody", folder])
         assert name == "RP_E_GONE"
 

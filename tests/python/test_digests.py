@@ -26,6 +26,13 @@ def audit(program, *words, status=0):
     return json.loads(done.stdout) if done.stdout else done.stderr
 
 
+def journal(program, *words):
+    """How `ringpack journal` refuses."""
+    done = subprocess.run([program, "journal", *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == 2, (words, done.stdout, done.stderr)
+    return done.stderr
+
+
 @pytest.fixture(scope="module")
 def stream(tmp_path_factory):
     print(f"RP_SEED={SEED}")
@@ -207,12 +214,12 @@ def test_files_that_lack_something(program, runs, tmp_path):
     path.unlink()
     error = audit(program, runs / "of1", tmp_path / "torn", status=3)
     assert "no rows of which every rank has a digest" in error
-    error = audit(program, "--log", tmp_path / "torn", status=2)
+    error = journal(program, tmp_path / "torn")
     assert "found a folder of digests" in error and "give one of its files" in error
     for words in ("--row", 16), ("--step", 2), ("-c", tmp_path / "none.yaml"):
         assert "leave it out" in audit(program, runs / "of1", runs / "of4", *words, status=2)
-        refusal = "give one of them" if words[0] == "-c" else "do not go with --log"
-        assert refusal in audit(program, "--log", path, *words, status=2)
+        refusal = "give one of them" if words[0] == "-c" else "unrecognized option"
+        assert refusal in journal(program, path, *words)
     (tmp_path / "file").write_text("")
     for arguments in ({"digest_log": tmp_path / "file"}, {"digest_log": "x", "digest_steps": 0}):
         with pytest.raises((OSError, ValueError, ringpack.RingpackError)):
@@ -224,7 +231,7 @@ def test_control_characters_do_not_reach_the_terminal(program, runs, tmp_path):
     head %= ("0" * 64, r"a\u009b31m\u0085\u001b\u007f\u00e9")
     log = tmp_path / "log"
     log.write_text(f'{head},"hash":"{hashlib.sha256(head.encode()).hexdigest()}"}}\n')
-    said = subprocess.run([program, "audit", "--log", log], capture_output=True, check=True).stdout
+    said = subprocess.run([program, "journal", log], capture_output=True, check=True).stdout
     assert "a??31m????é\n".encode() in said
     shutil.copytree(runs / "of1", tmp_path / "\x9b31m")
     (tmp_path / "\x9b31m" / "rank-9.jsonl").write_text("no chain\n")
@@ -247,7 +254,7 @@ def test_a_log_that_cannot_be_written_stops_nobody(program, stream, tmp_path):
 def test_a_batch_that_is_left_out_is_found(program, broken, stream, runs, tmp_path, monkeypatch):
     keys = {"batch_size": 4, "global_batch_size": STEP}
     engine = Engine(program, tmp_path, {**stream.config(), **keys})
-    command = ["attach", "e2e", "--run-dir", tmp_path, "--digest-steps", str(EVERY), "--batches"]
+    command = ["read", "e2e", "--run-dir", tmp_path, "--digest-steps", str(EVERY), "--batches"]
     try:
         for tool, name in (program, "whole"), (broken, "less"):
             log = tmp_path / f"{name}.jsonl"

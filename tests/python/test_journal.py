@@ -20,7 +20,7 @@ NAME = "run-journal.jsonl"
 
 
 def audit(program, *words, status=0):
-    command = [program, "audit", "--log", *map(str, words)]
+    command = [program, "journal", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == status, (words, done.stdout, done.stderr)
     return done.stdout if status < 2 else done.stderr
@@ -163,7 +163,7 @@ def test_damage_is_named_and_a_copy_is_as_good(program, broken, run, tmp_path, m
         changed = whole.replace(b'"row":3,', b'"row":2,', 1)
         (copy / NAME).write_bytes(changed if "hash" in defect else b"".join(lines[:4] + lines[5:]))
         said = json.loads(audit(program, copy, "--json", status=1))
-        unsound = subprocess.run([broken, "audit", "--log", copy, "--json"], capture_output=True)
+        unsound = subprocess.run([broken, "journal", copy, "--json"], capture_output=True)
         assert len(json.loads(unsound.stdout)["problems"]) < 2 + ("links" in defect), said
 
 

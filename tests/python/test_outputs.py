@@ -208,7 +208,7 @@ def served(world):
     keys = {"seq_len": 48, "batch_size": 2, "num_epochs": "endless", "sources": [str(world.tape)]}
     engine = Engine(world.program, world.folder, {"run": "served", **keys})
     world.attached = lambda *words: (
-        "attach", "--run", "served", "--run-dir", world.folder, "--batches", 2, *words)
+        "read", "--run", "served", "--run-dir", world.folder, "--batches", 2, *words)
     yield world
     engine.kill()
 

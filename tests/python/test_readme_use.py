@@ -22,7 +22,7 @@ checkpoint_steps: 2
 """
 BEFORE = "ringpack convert -q --tokenizer bytes -o corpus /usr/share/common-licenses\n"
 SERVED = "until ringpack stat pretrain > stat.txt 2>&1; do kill -0 $!; sleep 0.1; done\n"
-TRAINED = """ringpack attach pretrain --batches 16 > rows.txt
+TRAINED = """ringpack read pretrain --batches 16 > rows.txt
 until grep -q saved log.txt; do kill -0 %%; sleep 0.1; done
 """
 

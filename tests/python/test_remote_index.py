@@ -391,6 +391,20 @@ def test_rows_by_a_manifest_in_a_bucket(program, folder, corpus, bucket):
     assert found == on_disk
 
 
+def test_the_index_of_a_corpus_is_no_shard_of_a_pattern(program, folder, corpus, bucket):
+    """As on a disk; a sidecar whose token object is gone still counts, so that it is missed."""
+    corpus.index(program)
+    shutil.copytree(corpus.folder, bucket, dirs_exist_ok=True)
+    names = sorted(path.name for path in bucket.iterdir() if path.suffix in (".bin", ".npy"))
+    upload(program, folder, config_of(at(corpus, "s3://b")), bucket)
+    for pattern in "s3://b/*", "s3://b/*.rpi":
+        said = output_of(program, "inspect", pattern)
+        assert [line for line in said.split("\n") if line.startswith("s3://")] == [
+            f"s3://b/{name}" for name in names], pattern
+    (bucket / names[0]).unlink()
+    refused(program, "inspect", "s3://b/*", texts=[f"s3://b/{names[0]}: not found"])
+
+
 def test_refused_manifests_of_stores(program, folder, store):
     config = raw_objects(store, folder, 2)
     image = bytearray(upload(program, folder, config, store.folder))

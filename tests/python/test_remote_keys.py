@@ -449,6 +449,29 @@ def test_a_listing_without_its_end_is_refused(program, broken, store, monkeypatc
     assert word not in said.stderr, said.stderr
 
 
+def test_a_key_is_text_of_xml(program, store, monkeypatch):
+    """However a server writes its characters, and with attributes that it may have."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)
+    monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "1")
+    keys = ["p&#233;.bin", "p&#xe9;.bin", "<![CDATA[p\u00e9.bin]]>", "p<!-- -->\u00e9.bin"]
+    for key in keys:
+        pages(store, [], 1, broken=listing(key).replace(b"<Key>", b"<Key a='b'>"))
+        refused(program, "inspect", "s3://b/*.bin", texts=["b/p\u00e9.bin: not found"])
+    for page in listing("p&#1;.bin"), listing("p.bin", then="&#1;"):
+        pages(store, [], 1, broken=page)
+        refused(program, "inspect", "s3://b/*.bin", texts=["a name that XML cannot hold"])
+
+
+def test_entities_that_grow_are_refused(program, store, monkeypatch):
+    """A page of a kilobyte that stands for gigabytes costs little, and no object."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)
+    monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "1")
+    grows = "".join(f"<!ENTITY e{i} '{f'&e{i - 1};' * 10}'>" for i in range(1, 10))
+    head = f"<!DOCTYPE ListBucketResult [<!ENTITY e0 'xxxxxxxxxx'>{grows}]>".encode()
+    pages(store, [], 1, broken=head + listing("&e9;"))
+    refused(program, "inspect", "s3://b/*.bin", texts=["s3://b"])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_listing_that_lies_is_refused(program, store, monkeypatch, seed):
     monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)

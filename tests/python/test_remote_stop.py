@@ -110,7 +110,7 @@ def test_while_objects_are_looked_at(program, folder, store, tape, number):
         slow = Slow(store, lambda handler: handler.path.endswith(".idx"))
         assert_stops(program, folder, slow, *command, number=number)
     config = config_of(tape, folder, index=store.url("m.rpi"))
-    slow = Slow(store, lambda handler: handler.path.endswith(".rpi"))
+    slow = Slow(store, lambda handler: handler.path.endswith("/m.rpi"))
     assert_stops(program, folder, slow, "serve", "-c", config, number=number)
 
 

@@ -18,7 +18,7 @@ from stream_kit import Ranks
 BOUND = 60  # each answers after 10 or 20 s; a machine may be busy
 VERBS = {
     "stat": ["stat", "{run}", "--run-dir", "{folder}"],
-    "audit": ["audit", "--log", "{run}", "--run-dir", "{folder}"],
+    "journal": ["journal", "{run}", "--run-dir", "{folder}"],
     "explain": ["explain", "--run", "{run}", "--run-dir", "{folder}", "--step", "1"],
     "state": ["state", "--run", "{run}", "--run-dir", "{folder}", "--step", "1", "-o", "{out}"],
     "export": ["checkpoint", "export", "--run", "{run}", "--run-dir", "{folder}", "-o", "{out}"],
@@ -27,7 +27,7 @@ WATCHERS = {
     "ps": ["ps", "--run-dir", "{folder}"],
     "metrics": ["metrics", "--once", "--run-dir", "{folder}"],
     "report": ["report", "{run}", "--run-dir", "{folder}", "-o", "{out}"],
-    "attach": ["attach", "{run}", "--run-dir", "{folder}", "--timeout", "2"],
+    "read": ["read", "{run}", "--run-dir", "{folder}", "--timeout", "2"],
 }
 
 

@@ -44,8 +44,8 @@ WRAP(void, rp_seat_transition, struct rp_seat *seat, enum rp_seat_event event)
 
 WRAP(void, rp_engine_check_seats, const struct rp_engine *engine)
 {
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        (void)compare(&engine->seats[s]);
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++)
+        (void)compare(&engine->delivery.seats[s]);
     __real_rp_engine_check_seats(engine);
 }
 

@@ -128,12 +128,15 @@ def prefix(files):
 
 
 @rule({"engine/server/attach.c": "void f(void)\n{\n    seat->seat_state = RP_SEAT_VACANT;\n}\n"})
-def seat_states(files):
-    """The state of a seat is written in one place."""
-    owner = ("engine/server/seat.c", "tests/unit/test_seat.c")
+def states(files):
+    """The state of a seat, and that of an engine, is written in one place."""
+    owners = {"seat": ("engine/server/seat.c", "tests/unit/test_seat.c"),
+              "life": ("engine/server/life.c", "tests/")}
     for path, number, line in code_lines(files, *C_SOURCE):
-        if path not in owner and re.search(r"\bseat_state\s*(=(?!=)|\+\+|--)", line):
-            yield Finding(path, number, "call rp_seat_transition: the state has one writer")
+        found = re.search(r"\b(seat|life)_state\s*(=(?!=)|\+\+|--)", line)
+        if found and not path.startswith(owners[found[1]]):
+            yield Finding(path, number,
+                          f"call rp_{found[1]}_transition: the state has one writer")
 
 
 UNFINISHED = ("TO" + "DO", "FIX" + "ME", "HA" + "CK")

@@ -292,7 +292,7 @@ FAKE void fake_serve(struct fake_options options)
     }
     bool fits = options.batches && options.batches <= options.slots; /* so no space is awaited */
     for (;;) {
-        rp_ring_want_space(&engine.ring, !fits);
+        rp_ring_set_doorbell(&engine.ring, !fits);
         fake_produce(&engine);
         struct pollfd entries[2] = {{engine.listener.fd, POLLIN, 0}, {engine.trainer, POLLIN, 0}};
         poll(entries, 2, -1);

@@ -60,7 +60,7 @@ static void pack_one(struct bench *bench)
 {
     add_ticket(bench, bench->next_ticket, true);
     hand_over(bench);
-    rp_deliver_as_packer(&bench->deliver);
+    rp_deliver_as_packer(&bench->deliver, RP_TURN_PACKED);
 }
 
 static void one_wake_up_serves_half_of_a_ring(void **state)
@@ -81,10 +81,10 @@ static void one_wake_up_serves_half_of_a_ring(void **state)
 static void assert_announced_after(struct bench *bench, uint64_t ns)
 {
     stage.ns += ns - 1;
-    rp_deliver_as_packer(&bench->deliver);
+    rp_deliver_as_packer(&bench->deliver, RP_TURN_PACKED);
     assert_int_equal(stage.wakes, 0);
     stage.ns++;
-    rp_deliver_as_packer(&bench->deliver);
+    rp_deliver_as_packer(&bench->deliver, RP_TURN_PACKED);
     assert_int_equal(stage.wakes, RINGS);
 }
 
@@ -95,7 +95,7 @@ static void a_batch_is_announced_after_a_while(void **state)
     announcing_open(&bench);
     pack_one(&bench);
     assert_announced_after(&bench, RP_ANNOUNCE_NS);
-    rp_deliver_as_packer(&bench.deliver);
+    rp_deliver_as_packer(&bench.deliver, RP_TURN_PACKED);
     assert_int_equal(stage.wakes, RINGS);
     bench_close(&bench);
 }
@@ -142,7 +142,7 @@ static void who_does_not_sleep_is_not_woken(void **state)
     for (unsigned i = 0; i < SLOTS; i++)
         pack_one(&bench);
     stage.ns += RP_ANNOUNCE_NS;
-    rp_deliver_before_wait(&bench.deliver);
+    rp_deliver_as_packer(&bench.deliver, RP_TURN_WAITS);
     assert_int_equal(stage.wakes, 0);
     bench_close(&bench);
 }

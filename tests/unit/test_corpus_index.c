@@ -10,6 +10,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "../fakes/index_image.h"
 #include "descriptor_zero.h"
 
 static void test_it_answers_as_opened_shards_do(void **state)
@@ -88,6 +89,18 @@ static void test_layout(void **state)
     assert_memory_equal(head + 128 + 256, "all", 4);
 }
 
+static int check_whole_index(struct rp_error *error)
+{
+    static const struct rp_progress silent;
+    const struct rp_index_open_options options = {.path = INDEX};
+    struct rp_index *index;
+    int code = rp_index_open(&index, &options, error);
+    if (code == 0)
+        code = rp_index_check_all(index, &silent, error);
+    rp_index_close(index);
+    return code;
+}
+
 static int try_all(const struct rp_corpus *wanted, struct rp_error *error)
 {
     struct rp_corpus *corpus;
@@ -96,16 +109,8 @@ static int try_all(const struct rp_corpus *wanted, struct rp_error *error)
         return code;
     code = compare(corpus, wanted, error);
     rp_corpus_close(corpus);
-    if (code == 0) { /* padding of pages: nobody asks for it, and the check of all finds it */
-        static const struct rp_progress silent;
-        struct rp_index *index;
-        const struct rp_index_open_options options = {.path = INDEX};
-        code = rp_index_open(&index, &options, error);
-        if (code == 0)
-            code = rp_index_check_all(index, &silent, error);
-        rp_index_close(index);
-    }
-    return code;
+    /* padding of pages is in no document: the check of all finds its damage */
+    return code < 0 ? code : check_whole_index(error);
 }
 
 static void test_every_bit_and_every_truncation(void **state)
@@ -171,15 +176,10 @@ static void test_append(void **state)
     assert_int_equal(rp_index_open(&index, &options, &error), 0);
     assert_int_equal(index->segment_count, 2);
     /* The prefix of what was there is what it was; of all of it, that of the source. */
-    struct rp_fingerprint prefix;
-    assert_true(rp_index_prefix(index, 0, 1, &prefix));
-    assert_true(rp_hash128_equal(prefix.full, index->segments[0].prefix.full));
-    assert_true(rp_hash128_equal(prefix.full, before_prefix.full));
-    assert_true(rp_index_prefix(index, 0, SHARDS, &prefix));
-    assert_true(rp_hash128_equal(prefix.full, index->segments[1].prefix.full));
-    assert_true(rp_index_prefix(index, 0, 2, &prefix));
-    assert_false(rp_hash128_equal(prefix.full, index->segments[1].prefix.full));
-    assert_false(rp_index_prefix(index, 0, SHARDS + 1, &prefix));
+    assert_memory_equal(&index->segments[0].prefix, &before_prefix, sizeof before_prefix);
+    struct rp_fingerprint whole_source = index->sources[0].fingerprint;
+    assert_memory_equal(&index->segments[1].prefix, &whole_source, sizeof whole_source);
+    assert_memory_not_equal(&whole_source, &before_prefix, sizeof before_prefix);
     rp_index_close(index);
     assert_int_equal(open_corpus_with(&made, INDEX, &error), 0);
     assert_int_equal(open_corpus_with(&opened, NULL, &error), 0);
@@ -191,6 +191,30 @@ static void test_append(void **state)
     struct rp_indexed whole = make(SHARDS);
     assert_true(rp_hash128_equal(whole.fingerprint.full, second.fingerprint.full));
     assert_false(rp_hash128_equal(whole.fingerprint.full, first.fingerprint.full));
+}
+
+/* Growth is told by the prefix of any segment, so each is compared, and not the last one alone. */
+static void test_every_prefix_root_is_compared(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1 << 16];
+    struct rp_error error = {0};
+    put_shards();
+    unlink(INDEX);
+    for (uint32_t shards = 1; shards <= SHARDS; shards++)
+        make(shards);
+    size_t count = get_file(INDEX, bytes, sizeof bytes);
+    assert_int_equal(check_whole_index(&error), 0);
+    for (uint64_t g = 0; g < SHARDS; g++)
+        for (uint64_t at = 80; at < 112; at++) { /* the prefix of a segment */
+            uint8_t *entry = image_entry(image_head(bytes, SHARDS), 1 + g);
+            entry[at] ^= 1;
+            image_mend(bytes, count);
+            put_file(INDEX, bytes, count);
+            assert_int_equal(check_whole_index(&error), -RP_E_CORRUPT);
+            assert_says(&error, INDEX "|prefix of a source|ringpack index -c");
+            entry[at] ^= 1;
+        }
 }
 
 /* A slot that is damaged is not passed over: the older head would be another corpus. */
@@ -390,6 +414,7 @@ int main(void)
         cmocka_unit_test(test_layout),
         cmocka_unit_test(test_every_bit_and_every_truncation),
         cmocka_unit_test(test_append),
+        cmocka_unit_test(test_every_prefix_root_is_compared),
         cmocka_unit_test(test_a_torn_slot_is_refused_and_mended),
         cmocka_unit_test(test_documents_without_a_mask_cannot_be_dropped),
         cmocka_unit_test(test_scratch_is_of_one_declaration),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deliver by hand: what completes a batch, the order of publishing, space that trainers give back,
- * a hold, and how a stream ends or fails. */
+/* Deliver by hand: what completes a batch, the order of publishing, room that trainers give back
+ * and how it is requested, a hold, and how a stream ends or fails. */
 #include "deliver_bench.h"
 
 static void check_taken(struct bench *bench, uint32_t r, uint64_t batch)
@@ -125,8 +125,8 @@ static void space_comes_back_and_a_hold_keeps_it(void **state)
     bench_open(&bench);
     give_batches(&bench, 0, 3);
     rp_ring_view_release(&bench.views[0], 2);
-    assert_true(rp_deliver_poll_space(&bench.deliver));
-    assert_false(rp_deliver_poll_space(&bench.deliver));
+    assert_true(rp_deliver_free_slots(&bench.deliver));
+    assert_false(rp_deliver_free_slots(&bench.deliver));
     assert_int_equal(free_until(&bench, 0), 2 + SLOTS);
     assert_int_equal(free_until(&bench, 1), SLOTS);
 
@@ -135,13 +135,13 @@ static void space_comes_back_and_a_hold_keeps_it(void **state)
     bench.deliver.held_ticket = bench.deliver.next_ticket;
     rp_ring_view_release(&bench.views[0], 3);
     rp_ring_view_release(&bench.views[1], 3);
-    assert_false(rp_deliver_poll_space(&bench.deliver));
+    assert_false(rp_deliver_free_slots(&bench.deliver));
     assert_int_equal(free_until(&bench, 0), 2 + SLOTS); /* given before: not taken back */
     assert_int_equal(free_until(&bench, 1), SLOTS);
     give_batches(&bench, 3, 4);
     assert_int_equal(rp_a64_load_relaxed(&bench.arena.words->retired), 3); /* its slot stays */
     bench.deliver.held = false;
-    assert_true(rp_deliver_poll_space(&bench.deliver));
+    assert_true(rp_deliver_free_slots(&bench.deliver));
     assert_int_equal(free_until(&bench, 0), 3 + SLOTS);
     assert_int_equal(free_until(&bench, 1), 3 + SLOTS);
     bench_close(&bench);
@@ -156,11 +156,58 @@ static void a_lying_trainer_gets_no_space(void **state)
     struct rp_ring_control *words = (void *)bench.views[0].control.data;
     rp_a64_store_release(&words->release, 3); /* one more than it was given */
     rp_ring_view_release(&bench.views[1], 2);
-    assert_true(rp_deliver_poll_space(&bench.deliver));
+    assert_true(rp_deliver_free_slots(&bench.deliver));
     assert_true(bench.rings[0].quarantined);
     assert_int_equal(free_until(&bench, 0), SLOTS);
     assert_int_equal(free_until(&bench, 1), 2 + SLOTS);
     bench_close(&bench);
+}
+
+enum room_event { LACKS_ROOM, DOORBELLS_ARE_SET, SLOT_IS_FREED, ROOM_EVENTS };
+
+/* One batch is published, and free for its trainers to release. */
+static enum rp_room room_after(enum rp_room room, enum room_event event, bool *rings_out)
+{
+    struct bench bench;
+    bench_open(&bench);
+    give_batches(&bench, 0, 1);
+    struct rp_deliver *d = &bench.deliver;
+    d->wake_at = UINT64_MAX;
+    d->turn.value = 1; /* another thread's, or the engine's */
+    rp_a32_store_relaxed(&d->room, room);
+    switch (event) {
+    case LACKS_ROOM:
+        rp_deliver_as_packer(d, RP_TURN_LACKS_ROOM);
+        break;
+    case DOORBELLS_ARE_SET:
+        assert_true(rp_deliver_park(d));
+        break;
+    default:
+        rp_ring_view_release(&bench.views[0], 1);
+        assert_true(rp_deliver_free_slots(d));
+    }
+    enum rp_room after = rp_a32_load_relaxed(&d->room);
+    *rings_out = true;
+    for (uint32_t r = 0; r < RINGS; r++)
+        *rings_out &= rp_ring_view_release(&bench.views[r], 1);
+    bench_close(&bench);
+    return after;
+}
+
+/* The table of deliver.h. */
+static void room_is_requested_until_a_slot_is_freed(void **state)
+{
+    (void)state;
+    static const enum rp_room table[ROOM_EVENTS][3] = {
+        [LACKS_ROOM] = {RP_ROOM_WANTED, RP_ROOM_WANTED, RP_ROOM_WANTED},
+        [DOORBELLS_ARE_SET] = {RP_ROOM_ENOUGH, RP_ROOM_REQUESTED, RP_ROOM_REQUESTED},
+        [SLOT_IS_FREED] = {RP_ROOM_ENOUGH, RP_ROOM_ENOUGH, RP_ROOM_ENOUGH}};
+    for (enum room_event event = 0; event < ROOM_EVENTS; event++)
+        for (enum rp_room room = RP_ROOM_ENOUGH; room <= RP_ROOM_REQUESTED; room++) {
+            bool rings;
+            assert_int_equal(room_after(room, event, &rings), table[event][room]);
+            assert_int_equal(rings, event == DOORBELLS_ARE_SET && room != RP_ROOM_ENOUGH);
+        }
 }
 
 static void the_end_is_said_after_the_last_batch(void **state)
@@ -247,6 +294,7 @@ int main(void)
         cmocka_unit_test(rings_at_different_places),
         cmocka_unit_test(space_comes_back_and_a_hold_keeps_it),
         cmocka_unit_test(a_lying_trainer_gets_no_space),
+        cmocka_unit_test(room_is_requested_until_a_slot_is_freed),
         cmocka_unit_test(the_end_is_said_after_the_last_batch),
         cmocka_unit_test(an_error_comes_in_its_place),
         cmocka_unit_test(a_block_that_cannot_be_read_is_read_by_documents),

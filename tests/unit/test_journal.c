@@ -90,8 +90,11 @@ static void begin(void)
     __atomic_store_n(&entries, 0, __ATOMIC_SEQ_CST);
     config = (struct rp_config){.run = run, .checkpoint_dir = strdup(name)};
     assert_non_null(config.checkpoint_dir);
-    engine = (struct rp_engine){
-        .config = &config, .options = &options, .config_text = text, .start_row = 1};
+    engine = (struct rp_engine){.config = &config,
+                                .saving.config = &config,
+                                .options = &options,
+                                .config_text = text,
+                                .stream.start_row = 1};
     rp_engine_journal_start(&engine);
 }
 
@@ -99,7 +102,7 @@ static void a_disk_that_hangs_at_the_end_gets_nothing_more(void **state)
 {
     (void)state;
     begin();
-    rp_engine_journal_finish_start(&engine);
+    rp_saving_journal_finish_start(&engine.saving);
     assert_int_equal(entries, 1);
     rp_engine_journal_rollback(&engine, 7);
     wait_for(&hangs);

@@ -126,10 +126,10 @@ static void world_open(uint64_t tail, uint64_t position)
         fail_msg("%s", error.message);
     world.view.replica = READS;
     rp_ring_place_seat(&world.ring, RETURNS, position);
-    world.engine.rings = &world.ring;
-    world.engine.ring_count = 1;
-    world.engine.flow_running = true;
-    world.engine.generation = GENERATION;
+    world.engine.delivery.rings = &world.ring;
+    world.engine.delivery.ring_count = 1;
+    world.engine.delivery.state = RP_DELIVERY_RUNNING;
+    world.engine.delivery.generation = GENERATION;
 }
 
 static void world_close(void)
@@ -154,7 +154,7 @@ static void check_fresh(uint64_t release, uint64_t tail, uint64_t batch)
 static void rebuild(uint64_t batch)
 {
     struct rp_error error;
-    assert_true(rp_engine_can_rebuild_running(&world.engine, 0, RETURNS, batch));
+    assert_true(rp_delivery_can_rebuild_running(&world.engine.delivery, 0, RETURNS, batch));
     if (rp_engine_rebuild_running(&world.engine, 0, RETURNS, batch, &error) != 0)
         fail_msg("%s", error.message);
     assert_false(world.is_paused);

@@ -44,13 +44,13 @@ int fake_probe_row(struct rp_engine *engine, uint64_t row, const void *token, si
 
 void fake_stop_flow(struct rp_engine *engine)
 {
-    engine->flow_running = false;
+    engine->delivery.state = RP_DELIVERY_STOPPED;
 }
 
 int fake_start_flow(struct rp_engine *engine, struct rp_error *error)
 {
     (void)error;
-    engine->flow_running = true;
+    engine->delivery.state = RP_DELIVERY_RUNNING;
     return 0;
 }
 
@@ -64,8 +64,8 @@ int fake_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                       struct rp_error *error)
 {
     (void)ring, (void)replica, (void)batch, (void)error;
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        assert_null(engine->rings[r].data.data);
+    for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
+        assert_null(engine->delivery.rings[r].data.data);
     world.rebuilt++;
     return 0;
 }
@@ -92,13 +92,17 @@ static int enter(void **state)
     memset(&world, 0, sizeof world);
     for (uint32_t r = 0; r < RINGS; r++)
         open_ring(r);
-    world.engine = (struct rp_engine){.rings = world.rings,
-                                      .ring_count = RINGS,
-                                      .seats = world.seats,
-                                      .seat_count = RINGS,
+    world.engine = (struct rp_engine){.delivery.rings = world.rings,
+                                      .delivery.ring_count = RINGS,
+                                      .delivery.seats = world.seats,
+                                      .delivery.seat_count = RINGS,
                                       .config = &world.config,
-                                      .batch_rows = RINGS,
-                                      .flow_running = true};
+                                      .delivery.config = &world.config,
+                                      .stream.config = &world.config,
+
+                                      .delivery.batch_rows = RINGS,
+                                      .life.life_state = RP_LIFE_RUNNING,
+                                      .delivery.state = RP_DELIVERY_RUNNING};
     return 0;
 }
 
@@ -125,12 +129,12 @@ static void wait_until_others_are_skipped(void)
     assert_int_equal(rp_ring_attach_trainer(&world.rings[WAITS], 0, SLOTS, &error), 0);
     rp_seat_transition(&world.seats[WAITS], RP_SEAT_ATTACH);
     world.now_ns = SECOND;
-    rp_engine_skip_absent(&world.engine); /* the wait begins */
+    rp_delivery_skip_absent(&world.engine.delivery); /* the wait begins */
     world.now_ns += SKIP_ABSENT_AFTER_NS - 1;
-    rp_engine_skip_absent(&world.engine);
+    rp_delivery_skip_absent(&world.engine.delivery);
     assert_int_equal(skipped_seats(), 0);
     world.now_ns++;
-    rp_engine_skip_absent(&world.engine);
+    rp_delivery_skip_absent(&world.engine.delivery);
     assert_int_equal(skipped_seats(), RINGS - 1);
 }
 
@@ -147,7 +151,7 @@ static void each_skipped_seat_is_named_once(void **state)
     (void)state;
     hear_log();
     wait_until_others_are_skipped();
-    rp_engine_skip_absent(&world.engine);
+    rp_delivery_skip_absent(&world.engine.delivery);
     const char *text = log_heard();
     const char *words = " has not attached and other trainers wait: they continue without it";
     assert_int_equal(count_in(text, words), RINGS - 1);
@@ -170,7 +174,7 @@ static void an_attach_ends_all_skipping(void **state)
     wait_until_others_are_skipped();
     assert_int_equal(attach_at_row(0, 0), 0);
     assert_int_equal(skipped_seats(), 0);
-    assert_false(world.engine.skipping_absent);
+    assert_false(world.engine.delivery.skipping_absent);
 }
 
 /* Trainers that are refused try again several times a second: nobody waits for them. */
@@ -180,7 +184,7 @@ static void a_refused_attach_ends_no_skipping(void **state)
     wait_until_others_are_skipped();
     assert_int_equal(attach_at_row(1, 1), -RP_E_BUSY); /* does not begin a batch */
     assert_int_equal(skipped_seats(), RINGS - 1);
-    assert_true(world.engine.skipping_absent);
+    assert_true(world.engine.delivery.skipping_absent);
 }
 
 static void a_stream_that_moves_gives_its_memory_back_first(void **state)
@@ -193,7 +197,7 @@ static void a_stream_that_moves_gives_its_memory_back_first(void **state)
     struct rp_error error;
     assert_int_equal(move_all(&world.engine, &asked, &placement, &error), 0);
     assert_int_equal(world.rebuilt, RINGS);
-    assert_true(world.engine.flow_running);
+    assert_int_equal(world.engine.delivery.state, RP_DELIVERY_RUNNING);
 }
 
 int main(void)

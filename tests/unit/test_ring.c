@@ -126,9 +126,9 @@ static void a_full_ring_waits(void **state)
             assert_int_equal(take(&pair, &error), RP_RING_TAKEN);
         assert_int_equal(take(&pair, &error), RP_RING_EMPTY);
         assert_false(rp_ring_view_release(&pair.view, batch - 1)); /* nobody asked for the bell */
-        rp_ring_want_space(&pair.ring, true);
+        rp_ring_set_doorbell(&pair.ring, true);
         assert_true(rp_ring_view_release(&pair.view, batch));
-        rp_ring_want_space(&pair.ring, false);
+        rp_ring_set_doorbell(&pair.ring, false);
         assert_int_equal(rp_ring_poll_release(&pair.ring), 0);
         assert_int_equal(pair.ring.release, batch);
     }
@@ -259,7 +259,7 @@ static void *answer(void *argument)
         rp_ring_publish(ring, batch + 1);
         for (;;) {
             uint32_t ticket = rp_event_prepare(&bell->rung);
-            rp_ring_want_space(ring, true);
+            rp_ring_set_doorbell(ring, true);
             if (rp_ring_poll_release(ring) == 0 && ring->release == batch + 1) {
                 rp_event_cancel(&bell->rung);
                 break;

@@ -1,19 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The states of a seat: each pair of a state and an event does what the table in seat.h says, which
  * is read from that file, and what cannot happen ends the process. */
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "state_table.h"
 
-#include <cmocka.h>
-
-#include "base/bits.h"
 #include "server/seat.h"
 
 static const char *const event_names[RP_SEAT_EVENTS] = {
@@ -34,58 +23,23 @@ static const char *const event_names[RP_SEAT_EVENTS] = {
 static const char *const state_words[RP_SEAT_STATES + 1] = {"vacant",  "att", "migr",     "known",
                                                             "unknown", "fin", "fin-unkn", "-"};
 
-static unsigned find(const char *word, const char *const *words, unsigned count)
-{
-    unsigned i = 0;
-    while (i < count && strcmp(word, words[i]) != 0)
-        i++;
-    if (i == count)
-        fail_msg("`%s` in the table of seat.h", word);
-    return i;
-}
+static const struct state_table seat_table = {.path = "engine/server/seat.h",
+                                              .events = event_names,
+                                              .event_count = RP_SEAT_EVENTS,
+                                              .states = state_words,
+                                              .state_count = RP_SEAT_STATES};
 
-/* The table of the comment: states[event][state]. */
-static void read_table(uint8_t states[RP_SEAT_EVENTS][RP_SEAT_STATES])
+static void happen(unsigned state, unsigned event)
 {
-    char line[256], words[RP_SEAT_STATES + 1][24];
-    unsigned rows = 0;
-    FILE *file = fopen(RP_SOURCE_DIR "/engine/server/seat.h", "r");
-    assert_non_null(file);
-    while (rows < RP_SEAT_EVENTS && fgets(line, sizeof line, file)) {
-        int count = sscanf(line, " * %23s %23s %23s %23s %23s %23s %23s %23s", words[0], words[1],
-                           words[2], words[3], words[4], words[5], words[6], words[7]);
-        if (count != RP_SEAT_STATES + 1 || (rows == 0 && strcmp(words[0], "ATTACH") != 0))
-            continue;
-        unsigned event = find(words[0], event_names, RP_SEAT_EVENTS);
-        for (unsigned s = 0; s < RP_SEAT_STATES; s++)
-            states[event][s] = (uint8_t)find(words[s + 1], state_words, RP_SEAT_STATES + 1);
-        rows++;
-    }
-    fclose(file);
-    assert_int_equal(rows, RP_SEAT_EVENTS);
-}
-
-/* How a process ends in which the event happens in the state; 0: well. */
-static int signal_of(enum rp_seat_state state, enum rp_seat_event event)
-{
-    int status;
-    pid_t pid = fork();
-    if (pid == 0) {
-        struct rp_seat seat = {.seat_state = state};
-        if (!freopen("/dev/null", "w", stderr))
-            _exit(1);
-        rp_seat_transition(&seat, event);
-        _exit(0);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+    struct rp_seat seat = {.seat_state = (enum rp_seat_state)state};
+    rp_seat_transition(&seat, (enum rp_seat_event)event);
 }
 
 static void every_pair_is_as_the_table_says(void **state)
 {
     (void)state;
-    uint8_t table[RP_SEAT_EVENTS][RP_SEAT_STATES];
-    read_table(table);
+    uint8_t table[RP_SEAT_EVENTS][TABLE_STATES_MAX];
+    read_state_table(&seat_table, table);
     for (unsigned e = 0; e < RP_SEAT_EVENTS; e++)
         for (unsigned s = 0; s < RP_SEAT_STATES; s++) {
             struct rp_seat seat = {.seat_state = (enum rp_seat_state)s};
@@ -93,8 +47,7 @@ static void every_pair_is_as_the_table_says(void **state)
             if (rp_seat_next_state(seat.seat_state, (enum rp_seat_event)e) != table[e][s])
                 fail_msg("%s in %s: the table says %s", event_names[e],
                          rp_seat_state_name(seat.seat_state), state_words[table[e][s]]);
-            assert_int_equal(signal_of(seat.seat_state, (enum rp_seat_event)e),
-                             is_legal ? 0 : SIGABRT);
+            assert_int_equal(signal_of_act(happen, s, e), is_legal ? 0 : SIGABRT);
             if (!is_legal)
                 continue;
             rp_seat_transition(&seat, (enum rp_seat_event)e);
@@ -112,8 +65,8 @@ static bool is_unknown(unsigned state)
 static void the_table_makes_sense(void **state)
 {
     (void)state;
-    uint8_t table[RP_SEAT_EVENTS][RP_SEAT_STATES];
-    read_table(table);
+    uint8_t table[RP_SEAT_EVENTS][TABLE_STATES_MAX];
+    read_state_table(&seat_table, table);
     for (unsigned e = 0; e < RP_SEAT_EVENTS; e++)
         for (unsigned s = 0; s < RP_SEAT_STATES; s++) {
             unsigned next = table[e][s];

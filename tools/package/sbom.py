@@ -12,6 +12,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 LICENCES = {  # SPDX expressions
+    "expat": "MIT",
     "jansson": "MIT",
     "jemalloc": "BSD-2-Clause",
     "librandom123": "BSD-3-Clause",

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd.h — the verbs of the program, and what they share.
  *
- * A verb is a function of its own arguments (argv[0] is `ringpack VERB`, for messages) that returns
- * the exit status. A table in main.c of name, function and help is the dispatcher and the usage
- * text. Every verb answers --help with its own options on stdout and returns RP_EXIT_FINE;
- * `ringpack help VERB` is `ringpack VERB --help`.
+ * A verb is a function of its own arguments that returns the exit status; options.h parses them. A
+ * table in main.c of name, function and help is the dispatcher and the usage text. `ringpack help
+ * VERB` is `ringpack VERB --help`.
  *
  * Results go to stdout, everything else to stderr. A failure is reported once, by rp_cmd_report. */
 #ifndef RP_TOOLS_CMD_H
@@ -32,8 +31,9 @@ int rp_cmd_plan(int argc, char **argv);
 int rp_cmd_explain(int argc, char **argv);
 int rp_cmd_state(int argc, char **argv);
 int rp_cmd_audit(int argc, char **argv);
+int rp_cmd_journal(int argc, char **argv);
 int rp_cmd_serve(int argc, char **argv);
-int rp_cmd_attach(int argc, char **argv);
+int rp_cmd_read(int argc, char **argv);
 int rp_cmd_stat(int argc, char **argv);
 int rp_cmd_metrics(int argc, char **argv);
 int rp_cmd_ps(int argc, char **argv);
@@ -50,7 +50,7 @@ int rp_cmd_doctor(int argc, char **argv);
 int rp_cmd_report(const struct rp_error *error);
 
 /** Report a mistake in the command line of `verb`, with its help as the hint. Returns
- * RP_EXIT_TROUBLE. `format` NULL: getopt has printed the mistake, so only the hint is printed. */
+ * RP_EXIT_TROUBLE. */
 int rp_cmd_misuse(const char *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /** A path, a name or a message as a JSON string; rp_text_make_utf8 is applied to it. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_checkpoint.c — `ringpack checkpoint list | show | verify | diff | export | import | rewind`.
  * Only `rewind` changes anything: it renames files. No file is ever removed. */
-#include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,78 +12,33 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
-#include "cmd_options.h"
 #include "cmd_run.h"
 #include "cmd_state.h"
 #include "checkpoint/run_journal.h"
 #include "checkpoint_show.h"
+#include "options.h"
 #include "state/state_copy.h"
 
-enum { OPTION_JSON = 0x1000, OPTION_TO, OPTION_TO_ROW, OPTION_RUN, OPTION_RUN_DIR };
-
 struct arguments {
-    const char *action, *path, *other; /* `other`: of diff */
-    const char *output, *run, *run_dir, *config;
+    struct rp_cmd_line line;
+    const char *path, *other; /* `other`: of diff */
+    const char *output;
     uint64_t to, to_row;
     bool json, to_given, to_row_given;
 };
 
-static const struct argp_option options[] = {
-    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
-    {"output", 'o', "FILE", 0, "where export and import write", 0},
-    {"run", OPTION_RUN, "RUN", 0, "export: of this engine, which saves a checkpoint first", 0},
-    {"config", 'c', "FILE", 0, "export: of the run that this config is of", 0},
-    {"run-dir", OPTION_RUN_DIR, "DIR", 0, "where the engine of RUN has its socket", 0},
-    {"to", OPTION_TO, "SEQUENCE", 0, "rewind to this checkpoint", 0},
-    {"to-row", OPTION_TO_ROW, "ROW", 0,
-     "rewind to the newest checkpoint whose position is ROW or before it", 0},
+static const struct rp_option options[] = {
+    {RP_FLAG("json", struct arguments, json), .help = "print JSON"},
+    {RP_LOCAL("output", "FILE", struct arguments, output), .letter = 'o',
+     .help = "the file that export and import write"},
+    {RP_COUNT("to", "SEQUENCE", struct arguments, to),
+     .given = offsetof(struct arguments, to_given), .expected = "a sequence number",
+     .help = "rewind to this checkpoint"},
+    {RP_COUNT("to-row", "ROW", struct arguments, to_row),
+     .given = offsetof(struct arguments, to_row_given), .expected = "a row number",
+     .help = "rewind to the newest checkpoint whose position is ROW or before it"},
     {0},
 };
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    struct arguments *arguments = state->input;
-    switch (key) {
-    case OPTION_JSON:
-        arguments->json = true;
-        return 0;
-    case OPTION_TO:
-        if (!rp_text_u64(text, &arguments->to))
-            argp_error(state, "--to: expected a sequence number, found `%s`", text);
-        arguments->to_given = true;
-        return 0;
-    case OPTION_TO_ROW:
-        if (!rp_text_count(text, &arguments->to_row))
-            argp_error(state, "--to-row: expected a row number, found `%s`", text);
-        arguments->to_row_given = true;
-        return 0;
-    case 'o':
-        arguments->output = rp_cmd_local_path(state, "output", text);
-        return 0;
-    case OPTION_RUN:
-        arguments->run = text;
-        return 0;
-    case 'c':
-        arguments->config = text;
-        return 0;
-    case OPTION_RUN_DIR:
-        arguments->run_dir = text;
-        return 0;
-    case ARGP_KEY_ARG: {
-        const char **const words[] = {&arguments->action, &arguments->path, &arguments->other};
-        if (state->arg_num >= RP_ARRAY_COUNT(words))
-            return ARGP_ERR_UNKNOWN;
-        *words[state->arg_num] = text;
-        return 0;
-    }
-    case ARGP_KEY_END:
-        if (!arguments->action || (!arguments->path && !arguments->run && !arguments->config))
-            argp_error(state, "expected what to do and a path, such as `list DIR`");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
@@ -314,18 +268,18 @@ static int export_state(const struct arguments *arguments)
     struct rp_error error;
     struct rp_run_of of = {.run = NULL};
     struct rp_saved_copy copy = {.path = arguments->path,
-                                 .run = arguments->run,
-                                 .run_dir = arguments->run_dir,
+                                 .run = arguments->line.run,
+                                 .run_dir = arguments->line.run_dir,
                                  .output = arguments->output,
                                  .json = arguments->json};
-    int named = (copy.path != NULL) + (copy.run != NULL) + (arguments->config != NULL);
+    int named = (copy.path != NULL) + (copy.run != NULL) + (arguments->line.path != NULL);
     if (!arguments->output || named != 1)
         return rp_cmd_misuse("checkpoint",
                              "export: expected one of a path, RUN, --run RUN and -c CONFIG, and "
                              "-o FILE");
-    if (arguments->config && rp_cmd_run_of(arguments->config, &of, &error) < 0)
+    if (arguments->line.path && rp_cmd_run_of(arguments->line.path, &of, &error) < 0)
         return rp_cmd_report(&error);
-    if (arguments->config)
+    if (arguments->line.path)
         copy.run = of.run;
     if (copy.path && rp_cmd_is_run(copy.path)) {
         copy.run = copy.path;
@@ -364,39 +318,48 @@ int rp_cmd_checkpoint(int argc, char **argv)
                    {"export", export_state, true, false},
                    {"import", import_state, false, false},
                    {"rewind", rewind_directory, false, false}};
-    static const struct argp argp = {
-        .options = options,
-        .parser = parse,
-        .args_doc = "list DIR\nshow FILE|DIR\nverify FILE|DIR\ndiff A B\n"
-                    "export FILE|DIR|RUN -o FILE\nexport -c CONFIG -o FILE\nimport FILE -o FILE\n"
-                    "rewind DIR --to SEQUENCE\nrewind DIR --to-row ROW",
-        .doc =
-            "Show the checkpoints of a run, take the state out of one, or go back to an "
-            "earlier one.\v"
-            "`show DIR` shows the newest that verifies; `show FILE` also shows a state token "
-            "that a trainer has saved. Both show the contract: every field on which the parts "
-            "of a run must agree, and the hash of the fields of the stream and of the delivery. "
-            "`verify` exits 1 if anything is damaged. `diff` exits 1 if the position, the "
-            "packing, the contents or a field of the contract differ. `export` writes the state "
-            "token in the form that the name says: .token, .json, .npz or .safetensors; .pt is "
-            "written by ringpack.export_state in Python. `import` takes the token out of such a "
-            "file, or of one of torch.save. All of them, and `serve --state`, read these forms, "
-            "checkpoints and directories; no pickle is loaded. `rewind` renames later checkpoints "
-            "to NAME.rewound: rename them back to undo it. The next start with a second location "
-            "renames the copies of them likewise. If trainers rolled back to older state "
+    static const struct rp_verb verb = {
+        .name = "checkpoint",
+        .usage = "list DIR\nshow FILE|DIR\nverify FILE|DIR\ndiff A B\n"
+                 "export FILE|DIR|RUN -o FILE\nimport FILE -o FILE\n"
+                 "rewind DIR --to=SEQUENCE|--to-row=ROW",
+        .help = "Show the checkpoints of a run, take the state out of one, or go back to an "
+                "earlier one.",
+        .notes =
+            "`show DIR` shows the newest that verifies; `show FILE` also shows a state token of a "
+            "trainer. Both show the contract: every field on which the parts of a run must agree, "
+            "and the hash of the fields of the stream and of the delivery. `verify` exits 1 if "
+            "anything is damaged. `diff` exits 1 if the position, the packing, the contents or a "
+            "field of the contract differ. `export` writes the state token in the form that the "
+            "name says: .token, .json, .npz or .safetensors (ringpack.export_state in Python "
+            "writes .pt); the engine of a RUN saves a checkpoint first. `import` takes the token "
+            "out of such a file, or of one of torch.save. All of them, and `serve --state`, read "
+            "these forms, checkpoints and directories; no pickle is loaded. `rewind` renames later "
+            "checkpoints to NAME.rewound: rename them back to undo it. The next start with a "
+            "second location also renames the copies there. If trainers rolled back to older state "
             "tokens and ended before any progress, the newest checkpoint is ahead of them: "
-            "`rewind` before a start without tokens."};
+            "`rewind` before a start without tokens.",
+        .options = options,
+        .takes = RP_TAKES_RUN_OR,
+        .words_least = 1,
+        .words_most = 3,
+        .expected = "an action and a path, such as `list DIR`"};
     struct arguments arguments = {0};
-    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
+    if (rp_cmd_parse(&verb, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
-    struct rp_text_near near = {.word = arguments.action};
+    const struct rp_cmd_line *line = &arguments.line;
+    arguments.path = line->words[1];
+    arguments.other = line->count == 3 ? line->words[2] : NULL;
+    if (!arguments.path && !line->run && !line->path)
+        return rp_cmd_misuse(verb.name, "expected %s", verb.expected);
+    struct rp_text_near near = {.word = line->words[0]};
     for (size_t i = 0; i < RP_ARRAY_COUNT(actions); i++) {
         rp_text_offer(&near, actions[i].name);
-        if (strcmp(actions[i].name, arguments.action) != 0)
+        if (strcmp(actions[i].name, near.word) != 0)
             continue;
-        if ((arguments.run || arguments.config) && !actions[i].takes_run)
+        if ((line->run || line->path) && !actions[i].takes_run)
             return rp_cmd_misuse("checkpoint", "%s: expected a path, found %s", near.word,
-                                 arguments.run ? "--run" : "-c");
+                                 line->run ? "--run" : "-c");
         if (arguments.other && !actions[i].takes_two)
             return rp_cmd_misuse("checkpoint", "%s: expected one path, found also `%s`", near.word,
                                  arguments.other);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_doctor.c — `ringpack doctor`: check this machine for the engine's needs, and name changes to
  * make. */
-#include <argp.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -18,48 +17,26 @@
 #include "shm/ring.h"
 #include "stream.h"
 
-enum {
-    OPTION_JSON = 0x1000,
-    STATE_BYTES = 16384, /* room that a state token takes in a batch slot, roughly */
-};
+#define STATE_BYTES 16384u /* room that a state token takes in a batch slot, roughly */
 
 struct arguments {
-    struct rp_cmd_config config;
+    struct rp_cmd_line line;
     bool json;
 };
 
-static const struct argp_option own_options[] = {
-    {"json", OPTION_JSON, NULL, 0, "print the findings as JSON", 0},
+static const struct rp_option own_options[] = {
+    {RP_FLAG("json", struct arguments, json), .help = "print the findings as JSON"},
     {0},
 };
 
-static const char doc[] =
-    "Check this machine and say what to change.\v"
-    "Every line is ok, warn (it works, but could do better) or FAIL (an engine cannot run). With a "
-    "config, or --sources, the run that it describes is checked, else the defaults count. Exit "
-    "status: 0 fine or warnings only, 1 something FAILs, 2 trouble.";
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    struct arguments *arguments = state->input;
-    (void)text;
-    switch (key) {
-    case OPTION_JSON:
-        arguments->json = true;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 /* Whether a run is described, and not only some keys of any. */
-static bool describes_run(const struct rp_cmd_config *arguments)
+static bool describes_run(const struct rp_cmd_line *arguments)
 {
     return arguments->path || rp_cmd_config_given(arguments, "sources");
 }
 
 /* Where no run is described, required keys may be missing. */
-static int read_config(struct rp_cmd_config *arguments)
+static int read_config(struct rp_cmd_line *arguments)
 {
     struct rp_error error;
     if (describes_run(arguments))
@@ -189,7 +166,7 @@ static json_t *finding_json(const char *name, const struct rp_doctor_finding *fi
 static int examine(void *argument, const struct rp_config *config)
 {
     const struct arguments *arguments = argument;
-    struct rp_doctor_needs needs = needs_of(config, describes_run(&arguments->config));
+    struct rp_doctor_needs needs = needs_of(config, describes_run(&arguments->line));
     unsigned counts[RP_ARRAY_COUNT(state_names)] = {0};
     json_t *list = json_array();
     for (size_t i = 0; i < rp_doctor_check_count; i++) {
@@ -218,8 +195,17 @@ static int examine(void *argument, const struct rp_config *config)
 
 int rp_cmd_doctor(int argc, char **argv)
 {
-    static const struct rp_cmd_verb verb = {
-        .options = own_options, .parse = parse, .doc = doc, .run = examine, .finish = read_config};
+    static const struct rp_verb verb = {
+        .name = "doctor",
+        .help = "Check this machine and propose changes.",
+        .notes = "Every line is ok, warn (it works, but could do better) or FAIL (an engine cannot "
+                 "run). With a config, or --sources, the run that it describes is checked, else "
+                 "the defaults count. Exit status: 0 fine or warnings only, 1 something FAILs, 2 "
+                 "trouble.",
+        .options = own_options,
+        .takes = RP_TAKES_CONFIG,
+        .run = examine,
+        .finish = read_config};
     struct arguments arguments = {0};
     return rp_cmd_config_run(&verb, &arguments, argc, argv);
 }

@@ -15,24 +15,13 @@
 #include "base/clock.h"
 #include "base/new_files.h"
 #include "cmd.h"
+#include "cmd_config.h"
 #include "declared.h"
 #include "index_corpus.h"
 #include "inspection.h"
 #include "interrupt.h"
 
 #define TOGETHER_NS 200000000u
-
-static const char help[] =
-    "Usage: ringpack index [options] PATH...\n"
-    "  or:  ringpack index -c CONFIG [-o FILE] [--workers N]\n\n"
-    "Read every token file once and leave PATH.rpi beside it: where its documents begin, its\n"
-    "largest token id, and a hash of every 4 KiB block. Runs then start without a scan, know\n"
-    "their corpus by its full fingerprint, and notice and locate a changed token. A sidecar is\n"
-    "replaced whole or not at all. A directory stands for its files. Objects of stores are\n"
-    "fetched into --index-dir, one at a time, and their sidecars stay there.\n"
-    "With -c, the files of a config are indexed as their sources declare them; where it names\n"
-    "one index for all of them (index: NAME.rpi), that is written instead. `ringpack index -c x\n"
-    "--help` has the options of it.\n\n" RP_DECLARED_HELP;
 
 /* Sidecars that are built and not yet published. */
 struct built {
@@ -144,14 +133,86 @@ static uint32_t most_together(void)
     return (uint32_t)rp_max_u64(1, rp_min_u64(RP_NEW_FILES_MAX, files.rlim_cur / 4));
 }
 
+/* With a config, its sources are indexed. */
+static bool has_config(const struct rp_cmd_line *line)
+{
+    return line->path || line->setting_count > 0;
+}
+
+static int check(void *argument)
+{
+    struct rp_declared *declared = argument;
+    struct rp_cmd_line *line = &declared->line;
+    const struct rp_source_spec *hints = &declared->hints;
+    bool declares = hints->format || hints->type || hints->eos != RP_EOS_NONE || hints->column ||
+                    hints->mask.name || hints->mask.value || hints->mask.of;
+    if (has_config(line) && line->count > 0)
+        return rp_cmd_misuse("index", "`%s`: expected paths or a config, found both",
+                             line->words[0]);
+    if (has_config(line) && declares)
+        return rp_cmd_misuse("index", "with -c, the sources of the config declare their files");
+    if (!has_config(line) && (declared->output || declared->workers))
+        return rp_cmd_misuse("index", "--output and --workers need -c CONFIG");
+    if (!has_config(line) && line->count == 0)
+        return rp_cmd_misuse("index", "expected at least one path, or -c CONFIG");
+    if (has_config(line) && declared->index_dir && line->setting_count < RP_CMD_SETTINGS_MAX)
+        line->settings[line->setting_count++] = (struct rp_cmd_setting){"index_dir",
+                                                                        declared->index_dir};
+    return RP_EXIT_FINE;
+}
+
+/* Every shard is listed, whatever the index says. */
+static int finish(struct rp_cmd_line *line)
+{
+    line->config->ignores_index = true;
+    return has_config(line) ? rp_cmd_config_finish(line) : RP_EXIT_FINE;
+}
+
+static int run(void *argument, const struct rp_config *config)
+{
+    static struct built built;
+    static const struct rp_declared_verb walk = {index_one, publish, &built};
+    struct rp_declared *declared = argument;
+    built.most = most_together();
+    return has_config(&declared->line) ? rp_cmd_index_config(&walk, declared, config)
+                                       : rp_declared_run(&walk, declared);
+}
+
 int rp_cmd_index(int argc, char **argv)
 {
-    static const struct option options[] = {RP_DECLARED_OPTIONS, {0}};
-    static struct built built;
-    static const struct rp_declared_verb verb = {"index",   help,    options,
-                                                 index_one, publish, &built};
-    built.most = most_together();
+    static const struct rp_option options[] = {
+        RP_DECLARED_OPTIONS,
+        {RP_LOCAL("output", "FILE", struct rp_declared, output), .letter = 'o',
+         .help = "with -c: one index of all sources (default: `index:`)"},
+        {RP_COUNT("workers", "N", struct rp_declared, workers), .least = 1,
+         .most = RP_INDEX_WORKERS_MAX,
+         .help = "with -c: threads (default: the CPUs that it may use)"},
+        {0}};
+    static const struct rp_verb verb = {
+        .name = "index",
+        .usage = "PATH...\n-c CONFIG [-o FILE]",
+        .help =
+            "Read every token file once and write its sidecar PATH.rpi: the beginnings of its "
+            "documents, its largest token id, and a hash of every 4 KiB block. Runs then start "
+            "without a scan, know their corpus by its full fingerprint, and notice and locate a "
+            "changed token.",
+        .notes =
+            "A sidecar is replaced whole or not at all. A directory stands for its files. Objects "
+            "of stores are fetched into --index-dir, one at a time, and their sidecars stay "
+            "there.\n\n"
+            "With -c, the files of a config are indexed as their sources declare them: each gets "
+            "its sidecar, or, if the config names one index for all of them (index: NAME.rpi), "
+            "that is written. A run with it opens no shard at its start, so that it starts as fast "
+            "with a million shards as with one. Only new shards are read: the older index or a "
+            "sidecar is used if the shard has not been written to since. New shards that come "
+            "after the others are appended. The same command continues after a kill.",
+        .options = options,
+        .takes = RP_TAKES_CONFIG,
+        .words_most = SIZE_MAX,
+        .check = check,
+        .run = run,
+        .finish = finish};
+    struct rp_declared declared = {.hints = {.eos = RP_EOS_NONE}};
     rp_interrupt_catch_once();
-    return rp_cmd_index_has_config(argc, argv) ? rp_cmd_index_config(&verb, argc, argv)
-                                               : rp_declared_run(&verb, argc, argv);
+    return rp_cmd_config_run(&verb, &declared, argc, argv);
 }

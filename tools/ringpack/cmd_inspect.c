@@ -13,15 +13,6 @@
 #include "inspection.h"
 #include "interrupt.h"
 
-static const char help[] =
-    "Usage: ringpack inspect [options] PATH...\n\n"
-    "Say the format of token files and why, how many documents of what lengths they hold, their\n"
-    "largest token id, and their fingerprint. Megatron datasets may be named by prefix, .bin or\n"
-    ".idx; a directory stands for its files. Of an index it says what it was made of. Of a\n"
-    "checkpoint, or a file with a state token, it says what `ringpack checkpoint show` says.\n\n"
-    "  --scan           read every token, to find the largest id without index; of an index,\n"
-    "                   compare every page with its hash\n" RP_DECLARED_HELP;
-
 /* A checkpoint, or a file with a state token. */
 static int inspect_state(const char *path, bool json, json_t *list)
 {
@@ -58,10 +49,28 @@ static int inspect_one(const char *path, const char *name, const struct rp_decla
 
 int rp_cmd_inspect(int argc, char **argv)
 {
-    static const struct option options[] = {
-        RP_DECLARED_OPTIONS, {"scan", no_argument, NULL, 's'}, {0}};
-    static const struct rp_declared_verb verb = {
-        .name = "inspect", .help = help, .options = options, .one = inspect_one};
+    static const struct rp_option options[] = {
+        {RP_FLAG("scan", struct rp_declared, scan),
+         .help = "read every token, to find the largest id without an index; of an index, compare "
+                 "every page with its hash"},
+        RP_DECLARED_OPTIONS,
+        {0}};
+    static const struct rp_verb verb = {
+        .name = "inspect",
+        .usage = "PATH...",
+        .help = "Print the format of token files and the reason for it, the number and lengths of "
+                "their documents, their largest token id, and their fingerprint.",
+        .notes = "A Megatron dataset may be named by prefix, .bin or .idx; a directory stands for "
+                 "its files. Of an index, its contents are printed; of a checkpoint, or a file "
+                 "with a state token, the output of `ringpack checkpoint show`.",
+        .options = options,
+        .words_least = 1,
+        .words_most = SIZE_MAX,
+        .expected = "at least one path"};
+    static const struct rp_declared_verb walk = {.one = inspect_one};
+    struct rp_declared declared = {.hints = {.eos = RP_EOS_NONE}};
     rp_interrupt_catch_once();
-    return rp_declared_run(&verb, argc, argv);
+    if (rp_cmd_parse(&verb, argc, argv, &declared) != RP_EXIT_FINE)
+        return RP_EXIT_TROUBLE;
+    return rp_declared_run(&walk, &declared);
 }

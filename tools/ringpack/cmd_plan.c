@@ -2,7 +2,6 @@
 /* cmd_plan.c — `ringpack plan`: how a config packs its corpus, without reading a token.
  *
  * The rows are planned as the engine would plan them, and counted. */
-#include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -16,7 +15,6 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
-#include "cmd_options.h"
 #include "corpus/eos.h"
 #include "explain/make_landmarks.h"
 #include "masked_tally.h"
@@ -32,10 +30,8 @@
 #define SHARE_APART_RELATIVE 0.10 /* or by more than this part of the asked share */
 #define BUCKETS 26 /* of rows by documents: bucket b has b significant bits, seq_len <= 2^24 */
 
-enum { OPTION_ROWS = 0x1000, OPTION_STATE, OPTION_LANDMARKS, OPTION_JSON, OPTION_SVG };
-
 struct arguments {
-    struct rp_cmd_config config;
+    struct rp_cmd_line line;
     uint64_t rows; /* --rows; 0 = not given */
     bool landmarks, json;
     const char *svg;   /* NULL = no picture */
@@ -62,53 +58,31 @@ struct tally {
     uint32_t max_docs_per_row;
 };
 
-static const struct argp_option own_options[] = {
-    {"rows", OPTION_ROWS, "N", 0,
-     "plan at most N rows (default: the whole stream, at most 1m rows)", 0},
-    {"state", OPTION_STATE, "FILE", 0,
-     "begin at the position of this state token, checkpoint, checkpoint directory, or file of a "
-     "trainer that has one: preview a start from there, with other weights, too",
-     0},
-    {"landmarks", OPTION_LANDMARKS, NULL, 0,
-     "plan all of the stream, or N rows, and keep landmarks, so that `explain`, `state`, `audit`, "
-     "Replay and starts at a step find any row at once. It goes on where it ended before",
-     0},
-    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
-    {"svg", OPTION_SVG, "FILE", 0,
-     "draw the planned rows, too: mixture, padding, lengths of documents, cost by rank", 0},
+static const struct rp_option own_options[] = {
+    {RP_COUNT("rows", "N", struct arguments, rows), .least = 1,
+     .expected = "a whole number such as 500 or 10k",
+     .help = "plan at most N rows (default: the whole stream, at most 1m rows)"},
+    {RP_TEXT("state", "FILE", struct arguments, state),
+     .help = "begin at the position of this state token, checkpoint, checkpoint directory, or file "
+             "of a trainer that has one: preview a start from there, also with other weights"},
+    {RP_FLAG("landmarks", struct arguments, landmarks),
+     .help = "plan all of the stream, or N rows, and keep landmarks, so that `explain`, `state`, "
+             "`audit`, Replay and starts at a step find any row at once. It continues from the "
+             "last landmark"},
+    {RP_FLAG("json", struct arguments, json), .help = "print JSON"},
+    {RP_LOCAL("svg", "FILE", struct arguments, svg),
+     .help = "also draw the planned rows: mixture, padding, lengths of documents, cost by rank"},
     {0},
 };
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static int check(void *argument)
 {
-    struct arguments *arguments = state->input;
-    switch (key) {
-    case OPTION_ROWS:
-        if (!rp_text_count(text, &arguments->rows) || arguments->rows == 0)
-            argp_error(state, "--rows: expected a whole number such as 500 or 10k, found `%s`",
-                       text);
-        return 0;
-    case OPTION_STATE:
-        arguments->state = text;
-        return 0;
-    case OPTION_LANDMARKS:
-        arguments->landmarks = true;
-        return 0;
-    case OPTION_JSON:
-        arguments->json = true;
-        return 0;
-    case OPTION_SVG:
-        arguments->svg = rp_cmd_local_path(state, "svg", text);
-        return 0;
-    case ARGP_KEY_END:
-        if (arguments->svg && arguments->landmarks)
-            argp_error(state, "--svg and --landmarks: use one of them at a time");
-        if (arguments->state && arguments->landmarks)
-            argp_error(state, "--state and --landmarks: landmarks are kept from row 0 on");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct arguments *arguments = argument;
+    if (arguments->svg && arguments->landmarks)
+        return rp_cmd_misuse("plan", "--svg and --landmarks: use one of them at a time");
+    if (arguments->state && arguments->landmarks)
+        return rp_cmd_misuse("plan", "--state and --landmarks: landmarks are kept from row 0 on");
+    return RP_EXIT_FINE;
 }
 
 static void tally_row(struct tally *tally, const struct rp_row *row)
@@ -486,10 +460,12 @@ static int plan(void *argument, const struct rp_config *config)
 
 int rp_cmd_plan(int argc, char **argv)
 {
-    static const struct rp_cmd_verb verb = {
+    static const struct rp_verb verb = {
+        .name = "plan",
+        .help = "Show how a config packs its corpus, without reading a token; or keep landmarks.",
         .options = own_options,
-        .parse = parse,
-        .doc = "Show how a config packs its corpus, without reading a token; or keep landmarks.",
+        .takes = RP_TAKES_CONFIG,
+        .check = check,
         .run = plan,
     };
     struct arguments arguments = {0};

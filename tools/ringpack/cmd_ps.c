@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_ps.c — `ringpack ps`: the engines of this node and user, one line for each. */
-#include <argp.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,41 +7,22 @@
 
 #include "base/clock.h"
 #include "cmd.h"
-#include "cmd_run.h"
+#include "options.h"
 #include "watch/watch.h"
 
 #define PATIENCE_NS UINT64_C(1000000000)
 
-enum { OPTION_JSON = 0x1000 };
-
-static const struct argp_option options[] = {
-    {"all", 'a', NULL, 0, "also runs whose engine was killed and not started again", 0},
-    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
-    RP_RUN_OPTION,
-    RP_RUN_CONFIG_OPTION,
-    {"run-dir", RP_WATCH_RUN_DIR, "DIR", 0, RP_WATCH_RUN_DIR_HELP, 0},
-    {0},
-};
-
 struct arguments {
-    struct rp_watch_wanted wanted;
+    struct rp_cmd_line line;
     bool all, json;
 };
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    struct arguments *a = state->input;
-    switch (key) {
-    case OPTION_JSON:
-        a->json = true;
-        return 0;
-    case 'a':
-        a->all = true;
-        return 0;
-    default:
-        return rp_watch_parse(&a->wanted, key, text, state);
-    }
-}
+static const struct rp_option options[] = {
+    {RP_FLAG("all", struct arguments, all), .letter = 'a',
+     .help = "also runs whose engine was killed and not started again"},
+    {RP_FLAG("json", struct arguments, json), .help = "print JSON"},
+    {0},
+};
 
 static void print_run(const struct rp_watched *run)
 {
@@ -92,13 +72,13 @@ static int run(const struct arguments *arguments)
 {
     struct rp_watch watch;
     struct rp_error error = {0};
-    const char *run_dir = arguments->wanted.run_dir;
+    const char *run_dir = arguments->line.run_dir;
     if (run_dir && access(run_dir, F_OK) < 0) { /* a mistyped name has no engines either */
         (void)rp_fail(&error, -errno, "leave --run-dir out for the default ones",
                       "run directory %s: %s", run_dir, strerror(errno));
         return rp_cmd_report(&error);
     }
-    int code = rp_watch_open(&watch, &arguments->wanted, &error);
+    int code = rp_watch_open(&watch, run_dir, arguments->line.words, arguments->line.count, &error);
     watch.finds_leftovers = arguments->all;
     if (code == 0)
         code = rp_watch_look(&watch, PATIENCE_NS, &error);
@@ -117,14 +97,16 @@ static int run(const struct arguments *arguments)
 
 int rp_cmd_ps(int argc, char **argv)
 {
-    const struct argp argp = {
+    static const struct rp_verb verb = {
+        .name = "ps",
+        .usage = "[RUN...]",
+        .help = "List the engines of this machine and user.",
+        .notes = "Exit status 1: a named run has no engine, or one that does not answer.",
         .options = options,
-        .parser = parse,
-        .args_doc = "[RUN...]",
-        .doc = "List the engines of this machine and user."
-               "\vExit status 1: a run that was named has no engine, or one that does not answer."};
+        .takes = RP_TAKES_RUN,
+        .words_most = SIZE_MAX};
     struct arguments arguments = {0};
-    if (rp_cmd_parse_run(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
+    if (rp_cmd_parse(&verb, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     return run(&arguments);
 }

@@ -3,7 +3,6 @@
  *
  * Every key of the config is also an option (--batch-size 8 is batch_size: 8). Options override the
  * file. */
-#include <argp.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -23,91 +22,55 @@
 #include "process.h"
 #include "server/server.h"
 
-enum {
-    OPTION_STATE = 0x1000,
-    OPTION_START_STEP,
-    OPTION_BASE_ROW,
-    OPTION_FRESH,
-    OPTION_ACCEPT_WEIGHTS,
-    OPTION_PRIVATE,
-    OPTION_READY_FD,
-    OPTION_LIFELINE
-};
-
 struct arguments {
-    struct rp_cmd_config config;
+    struct rp_cmd_line line;
     const char *state_path;
     struct rp_start_step start;
     bool fresh, accept_weights, is_private;
     int ready_fd, lifeline_fd;
 };
 
-static const struct argp_option own_options[] = {
-    {"state", OPTION_STATE, "FILE", 0,
-     "start at the position of this state token, checkpoint, or file of a trainer that has one", 0},
-    {"start-step", OPTION_START_STEP, "N", 0,
-     "start at step N; refused where a checkpoint of checkpoint_dir is at another row", 0},
-    {"base-row", OPTION_BASE_ROW, "ROW", 0,
-     "row at which step 0 of --start-step begins (default 0)", 0},
-    {"fresh", OPTION_FRESH, NULL, 0,
-     "set aside the checkpoints of checkpoint_dir, and start at row 0: as resume=fresh", 0},
-    {"accept-weights", OPTION_ACCEPT_WEIGHTS, NULL, 0,
-     "from the start row on, use the weights of the config, not the state's", 0},
-    {"private", OPTION_PRIVATE, NULL, 0,
-     "serve a tool: run no alert_command, raise no alert, and write no run record", 0},
-    {"ready-fd", OPTION_READY_FD, "FD", 0, "write `ready` to FD once trainers can attach", 0},
-    {"lifeline", OPTION_LIFELINE, "FD", 0, "stop when FD reaches end of file: die with the parent",
-     0},
-    {0},
-};
-
-static int parse_fd(struct argp_state *state, const char *option, const char *text)
+static bool take_fd(const char *text, void *place)
 {
     uint64_t fd;
     if (!rp_text_u64(text, &fd) || fd > INT_MAX || fcntl((int)fd, F_GETFD) < 0)
-        argp_error(state, "--%s: expected the number of an open file descriptor, found `%s`",
-                   option, text);
-    return (int)fd;
+        return false;
+    *(int *)place = (int)fd;
+    return true;
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
+#define FD_EXPECTED "the number of an open file descriptor"
+
+static const struct rp_option own_options[] = {
+    {RP_TEXT("state", "FILE", struct arguments, state_path),
+     .help = "start at the position of this state token, checkpoint, or file of a trainer that "
+             "has one"},
+    {RP_COUNT("start-step", "N", struct arguments, start.step),
+     .given = offsetof(struct arguments, start.is_given), .expected = "the number of a step",
+     .help = "start at step N; refused if a checkpoint of checkpoint_dir is at another row"},
+    {RP_COUNT("base-row", "ROW", struct arguments, start.base_row),
+     .expected = "the number of a row",
+     .help = "row at which step 0 of --start-step begins (default 0)"},
+    {RP_FLAG("fresh", struct arguments, fresh),
+     .help = "set aside the checkpoints of checkpoint_dir, and start at row 0: as resume=fresh"},
+    {RP_FLAG("accept-weights", struct arguments, accept_weights),
+     .help = "from the start row on, use the weights of the config, not of the state"},
+    {RP_FLAG("private", struct arguments, is_private),
+     .help = "serve a tool: run no alert_command, raise no alert, and write no run record"},
+    {RP_TAKE("ready-fd", "FD", struct arguments, ready_fd, take_fd), .expected = FD_EXPECTED,
+     .help = "write `ready` to FD once trainers can attach"},
+    {RP_TAKE("lifeline", "FD", struct arguments, lifeline_fd, take_fd), .expected = FD_EXPECTED,
+     .help = "stop when FD reaches end of file: die with the parent"},
+    {0},
+};
+
+static int check(void *argument)
 {
-    struct arguments *a = state->input;
-    switch (key) {
-    case OPTION_STATE:
-        a->state_path = text;
-        return 0;
-    case OPTION_START_STEP:
-        a->start.is_given = true;
-        if (!rp_text_count(text, &a->start.step))
-            argp_error(state, "--start-step: expected the number of a step, found `%s`", text);
-        return 0;
-    case OPTION_BASE_ROW:
-        if (!rp_text_count(text, &a->start.base_row))
-            argp_error(state, "--base-row: expected the number of a row, found `%s`", text);
-        return 0;
-    case ARGP_KEY_END:
-        if (a->start.is_given && (a->fresh || a->state_path))
-            argp_error(state, "--start-step, --state and --fresh say where to start: give one");
-        return 0;
-    case OPTION_FRESH:
-        a->fresh = true;
-        return 0;
-    case OPTION_ACCEPT_WEIGHTS:
-        a->accept_weights = true;
-        return 0;
-    case OPTION_PRIVATE:
-        a->is_private = true;
-        return 0;
-    case OPTION_READY_FD:
-        a->ready_fd = parse_fd(state, "ready-fd", text);
-        return 0;
-    case OPTION_LIFELINE:
-        a->lifeline_fd = parse_fd(state, "lifeline", text);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct arguments *a = argument;
+    if (a->start.is_given && (a->fresh || a->state_path))
+        return rp_cmd_misuse("serve",
+                             "--start-step, --state and --fresh are starting points: give one");
+    return RP_EXIT_FINE;
 }
 
 static int serve(void *argument, const struct rp_config *config)
@@ -148,24 +111,26 @@ static int serve(void *argument, const struct rp_config *config)
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
-static int finish(struct rp_cmd_config *config)
+static int finish(struct rp_cmd_line *line)
 {
-    const struct arguments *arguments = (const struct arguments *)config;
+    const struct arguments *arguments = (const struct arguments *)line;
     struct rp_error error = {0};
-    int code = rp_cmd_config_read(config, &error);
+    int code = rp_cmd_config_read(line, &error);
     if (code == 0 && arguments->is_private)
-        code = rp_config_make_private(config->config, &error);
+        code = rp_config_make_private(line->config, &error);
     if (code == 0)
-        code = rp_config_finish(config->config, &error);
+        code = rp_config_finish(line->config, &error);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
 int rp_cmd_serve(int argc, char **argv)
 {
-    static const struct rp_cmd_verb verb = {
+    static const struct rp_verb verb = {
+        .name = "serve",
+        .help = "Feed the trainers of this machine until SIGTERM.",
         .options = own_options,
-        .parse = parse,
-        .doc = "Feed the trainers of this machine until SIGTERM.",
+        .takes = RP_TAKES_CONFIG,
+        .check = check,
         .run = serve,
         .finish = finish,
     };

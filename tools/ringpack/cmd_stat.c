@@ -1,55 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_stat.c — `ringpack stat`: the status of a running engine, as JSON with all keys of the
  * engine's answer, or as a page for people. */
-#include <argp.h>
 #include <jansson.h>
 #include <unistd.h>
 
 #include "cmd.h"
-#include "cmd_run.h"
+#include "options.h"
 #include "ringpack/client.h"
 #include "stat_page.h"
 
-enum { OPTION_RUN_DIR = 0x1000, OPTION_JSON };
-
-static const struct argp_option options[] = {
-    RP_RUN_OPTION,
-    RP_RUN_CONFIG_OPTION,
-    {"run-dir", OPTION_RUN_DIR, "DIR", 0, "directory of the engine's socket", 0},
-    {"json", OPTION_JSON, NULL, 0, "print JSON (the default where stdout is no terminal)", 0},
-    {0},
-};
-
 struct arguments {
-    const char *run, *run_dir;
+    struct rp_cmd_line line;
     bool json;
 };
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    struct arguments *a = state->input;
-    switch (key) {
-    case OPTION_RUN_DIR:
-        a->run_dir = text;
-        return 0;
-    case OPTION_JSON:
-        a->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (a->run)
-            argp_error(state, "one run expected, `%s` is one too many", text);
-        a->run = text;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+static const struct rp_option options[] = {
+    {RP_FLAG("json", struct arguments, json),
+     .help = "print JSON (the default if stdout is no terminal)"},
+    {0},
+};
 
 static int stat_run(const struct arguments *arguments)
 {
     struct rp_error error;
     char *text;
-    if (rp_run_stat(arguments->run_dir, arguments->run, &text, &error) < 0)
+    if (rp_run_stat(arguments->line.run_dir, arguments->line.words[0], &text, &error) < 0)
         return rp_cmd_report(&error);
     json_error_t where;
     json_t *stat = json_loads(text, 0, &where);
@@ -71,12 +46,14 @@ static int stat_run(const struct arguments *arguments)
 
 int rp_cmd_stat(int argc, char **argv)
 {
-    const struct argp argp = {.options = options,
-                              .parser = parse,
-                              .args_doc = "[RUN]",
-                              .doc = "Show what a running engine is doing."};
+    static const struct rp_verb verb = {.name = "stat",
+                                        .usage = "[RUN]",
+                                        .help = "Show the state of a running engine.",
+                                        .options = options,
+                                        .takes = RP_TAKES_RUN,
+                                        .words_most = 1};
     struct arguments arguments = {0};
-    if (rp_cmd_parse_run(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
+    if (rp_cmd_parse(&verb, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     return stat_run(&arguments);
 }

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/errno_name.h"
 #include "base/escape.h"
+#include "base/hide.h"
 #include "base/text.h"
 #include "cmd.h"
 
@@ -80,15 +81,14 @@ int rp_cmd_report(const struct rp_error *error)
 int rp_cmd_misuse(const char *verb, const char *format, ...)
 {
     fflush(stdout);
-    if (format) {
-        char mistake[2048], shown[RP_ESCAPED_BYTES(sizeof mistake)];
-        va_list arguments;
-        va_start(arguments, format);
-        vsnprintf(mistake, sizeof mistake, format, arguments);
-        va_end(arguments);
-        rp_escape(shown, sizeof shown, mistake, "");
-        fprintf(stderr, "ringpack: error RP_E_USAGE: %s: %s\n", verb, shown);
-    }
+    char mistake[2048], shown[RP_ESCAPED_BYTES(sizeof mistake)];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(mistake, sizeof mistake, format, arguments);
+    va_end(arguments);
+    rp_hide_in_sentence(mistake);
+    rp_escape(shown, sizeof shown, mistake, "");
+    fprintf(stderr, "ringpack: error RP_E_USAGE: %s: %s\n", verb, shown);
     fprintf(stderr, "  next: `ringpack help %s` shows what %s understands\n", verb, verb);
     return RP_EXIT_TROUBLE;
 }

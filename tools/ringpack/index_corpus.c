@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* index_corpus.c — `ringpack index -c CONFIG`: one index of all sources of a config, by several
  * threads (corpus/index/build.h). A config that names none gets the sidecars of its shards. */
-#include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -15,69 +14,12 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/stop.h"
-#include "base/text.h"
 #include "base/thread.h"
 #include "cmd.h"
-#include "cmd_options.h"
-#include "cmd_config.h"
 #include "corpus/index/build.h"
 #include "object/url.h"
 #include "index_corpus.h"
 #include "stream.h"
-
-#define WORKERS_MAX 256u
-
-enum { OPTION_JSON = 0x1000, OPTION_WORKERS };
-
-struct arguments {
-    struct rp_cmd_config config;
-    const struct rp_declared_verb *sidecars;
-    const char *output;
-    uint64_t workers;
-    bool json, quiet;
-};
-
-static const struct argp_option own_options[] = {
-    {"output", 'o', "FILE", 0, "write one index of all sources (default: the file of `index:`)", 0},
-    {"workers", OPTION_WORKERS, "N", 0, "threads that make it (default: the CPUs that it may use)",
-     0},
-    {"json", OPTION_JSON, NULL, 0, "print the result as JSON", 0},
-    {"quiet", 'q', NULL, 0, "no progress", 0},
-    {0},
-};
-
-static const char doc[] =
-    "Index all sources of a config: into the file that `index:` names, or else the sidecar of each "
-    "token file.\v"
-    "The index of a corpus is one file for all shards. A run whose config names it (`index: "
-    "NAME.rpi`) opens no shard at its start, so that it starts as fast with a million shards as "
-    "with one. Tokens are read once: the older index or a sidecar of a shard is used if the shard "
-    "has not been written to since. Objects of stores without a sidecar are fetched beside the "
-    "index, one a worker. New shards that come after the others are appended. A run that is killed "
-    "goes on where it was. The first line of the result says what was done.";
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    struct arguments *arguments = state->input;
-    switch (key) {
-    case 'o':
-        arguments->output = rp_cmd_local_path(state, "output", text);
-        return 0;
-    case 'q':
-        arguments->quiet = true;
-        return 0;
-    case OPTION_JSON:
-        arguments->json = true;
-        return 0;
-    case OPTION_WORKERS:
-        if (!rp_text_u64(text, &arguments->workers) || arguments->workers == 0 ||
-            arguments->workers > WORKERS_MAX)
-            argp_error(state, "--workers: expected 1 … %u, found `%s`", WORKERS_MAX, text);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
@@ -99,7 +41,7 @@ struct crew {
     int (*step)(struct worker *worker, uint64_t number);
     uint64_t count;
     struct rp_a64 next, failed, running;
-    struct worker workers[WORKERS_MAX];
+    struct worker workers[RP_INDEX_WORKERS_MAX];
     uint32_t worker_count;
 };
 
@@ -185,7 +127,7 @@ static int run(struct crew *crew, struct rp_cmd_progress *progress, uint64_t tot
     return code;
 }
 
-static int run_step(struct crew *crew, const struct arguments *arguments, const char *label,
+static int run_step(struct crew *crew, const struct rp_declared *arguments, const char *label,
                     int (*step)(struct worker *, uint64_t), uint64_t count, uint64_t bytes,
                     struct rp_error *error)
 {
@@ -201,15 +143,16 @@ static int run_step(struct crew *crew, const struct arguments *arguments, const 
 
 /* ---- the build ------------------------------------------------------------------------------- */
 
-static int build_all(struct rp_indexing *build, const struct arguments *arguments,
+static int build_all(struct rp_indexing *build, const struct rp_declared *arguments,
                      struct rp_indexed *built, struct rp_error *error)
 {
     struct crew *crew = rp_calloc(1, sizeof *crew);
     if (!crew)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for threads");
     crew->build = build;
-    crew->worker_count = arguments->workers ? (uint32_t)arguments->workers
-                                            : (uint32_t)rp_min_u64(rp_cpus_allowed(), WORKERS_MAX);
+    crew->worker_count = arguments->workers
+                             ? (uint32_t)arguments->workers
+                             : (uint32_t)rp_min_u64(rp_cpus_allowed(), RP_INDEX_WORKERS_MAX);
     uint64_t shards = rp_indexing_shards(build), bytes = 1;
     for (uint64_t i = 0; i < shards; i++)
         bytes += rp_indexing_bytes(build, i);
@@ -261,7 +204,7 @@ static void print_json(const char *path, const struct rp_indexed *built, double 
         rp_hash128_hex(built->fingerprint.full, full), "seconds", seconds));
 }
 
-static int make(const struct arguments *arguments, const struct rp_indexing_options *options)
+static int make(const struct rp_declared *arguments, const struct rp_indexing_options *options)
 {
     struct rp_indexing *build;
     struct rp_indexed built;
@@ -283,7 +226,8 @@ static int make(const struct arguments *arguments, const struct rp_indexing_opti
 }
 
 /* The sidecar of each shard, declared as its source is. */
-static int index_shards(const struct arguments *arguments, const struct rp_config *config)
+static int index_shards(const struct rp_declared_verb *sidecars,
+                        const struct rp_declared *arguments, const struct rp_config *config)
 {
     const struct rp_declared common = {.index_dir = rp_config_index_dir(config),
                                        .json = arguments->json,
@@ -294,18 +238,18 @@ static int index_shards(const struct arguments *arguments, const struct rp_confi
         (void)rp_fail(&error, -ENOMEM, NULL, "out of memory for %u sources", config->source_count);
         return rp_cmd_report(&error);
     }
-    int status = rp_declared_sources(arguments->sidecars, &common, specs, config->source_count);
+    int status = rp_declared_sources(sidecars, &common, specs, config->source_count);
     free(specs);
     return status;
 }
 
-static int index_config(void *argument, const struct rp_config *config)
+int rp_cmd_index_config(const struct rp_declared_verb *sidecars,
+                        const struct rp_declared *arguments, const struct rp_config *config)
 {
-    const struct arguments *arguments = argument;
     const char *path = arguments->output ? arguments->output : rp_config_index_file(config);
     struct rp_error error;
     if (!path)
-        return index_shards(arguments, config);
+        return index_shards(sidecars, arguments, config);
     if (rp_url_is(path)) {
         char *name = rp_url_name(path);
         (void)rp_fail(&error, -RP_E_USAGE, "write it to a file with `-o FILE`, and copy FILE there",
@@ -332,28 +276,4 @@ static int index_config(void *argument, const struct rp_config *config)
     free(specs);
     free(patterns);
     return status;
-}
-
-/* Every shard is listed, whatever the index says. */
-static int finish(struct rp_cmd_config *arguments)
-{
-    arguments->config->ignores_index = true;
-    return rp_cmd_config_finish(arguments);
-}
-
-bool rp_cmd_index_has_config(int argc, char *const *argv)
-{
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (!strncmp(argv[i], "-c", 2) || !strcmp(argv[i], "--config") ||
-            !strncmp(argv[i], "--config=", 9))
-            return true;
-    return false;
-}
-
-int rp_cmd_index_config(const struct rp_declared_verb *sidecars, int argc, char **argv)
-{
-    static const struct rp_cmd_verb verb = {
-        .options = own_options, .parse = parse, .doc = doc, .run = index_config, .finish = finish};
-    struct arguments arguments = {.sidecars = sidecars};
-    return rp_cmd_config_run(&verb, &arguments, argc, argv);
 }

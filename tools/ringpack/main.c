@@ -33,7 +33,7 @@ static const char *const titles[] = {
     [PREPARE] = "Prepare a corpus and a config",
     [RUN] = "Run, save and rewind",
     [WATCH] = "Watch a run",
-    [PROVE] = "Know what is in a stream, and prove it",
+    [PROVE] = "Search a stream, and prove it",
 };
 
 struct verb {
@@ -51,25 +51,25 @@ static const struct verb verbs[] = {
      "turn text or JSONL into token files (Megatron .bin/.idx)"},
     {PREPARE, "index", rp_cmd_index,
      "scan token files once, so that runs start at once and damage is noticed"},
-    {PREPARE, "inspect", rp_cmd_inspect,
-     "say what format a path has, and how long its documents are"},
+    {PREPARE, "inspect", rp_cmd_inspect, "print the format of a path, and its documents"},
     {PREPARE, "config", rp_cmd_config, "show, check, compare or write configs"},
     {PREPARE, "plan", rp_cmd_plan, "show how a config packs its corpus, without reading a token"},
-    {PREPARE, "doctor", rp_cmd_doctor, "check this machine and say what to change"},
-    {PREPARE, "bench", rp_cmd_bench, "measure a config beside the limits of this machine"},
+    {PREPARE, "doctor", rp_cmd_doctor, "check this machine and propose changes"},
+    {PREPARE, "bench", rp_cmd_bench, "benchmark a config against the limits of this machine"},
     {RUN, "serve", rp_cmd_serve, "feed the trainers of this machine"},
-    {RUN, "attach", rp_cmd_attach, "drain one rank as a trainer would: tokens/s, waits, digest"},
+    {RUN, "read", rp_cmd_read, "read one rank as a trainer does: tokens/s, waits, digest"},
     {RUN, "checkpoint", rp_cmd_checkpoint,
      "list, compare, export, rewind the checkpoints of a run"},
     {WATCH, "ps", rp_cmd_ps, "list the engines of this machine"},
-    {WATCH, "stat", rp_cmd_stat, "show what a running engine is doing"},
+    {WATCH, "stat", rp_cmd_stat, "show the state of a running engine"},
     {WATCH, "top", rp_cmd_top, "watch engines, ranks and rings on a terminal"},
-    {WATCH, "metrics", rp_cmd_metrics, "serve what engines do to Prometheus, and as a live page"},
-    {WATCH, "report", rp_cmd_report_page, "write what is known of a run to one page"},
-    {PROVE, "explain", rp_cmd_explain,
-     "say which documents are in a step, a row or a text, and where"},
+    {WATCH, "metrics", rp_cmd_metrics, "export metrics to Prometheus, and as a live page"},
+    {WATCH, "report", rp_cmd_report_page,
+     "write one page about a run: its engine and its checkpoints"},
+    {PROVE, "explain", rp_cmd_explain, "list the documents of a step or row, or find a text"},
     {PROVE, "state", rp_cmd_state, "write the state token of any step or row"},
     {PROVE, "audit", rp_cmd_audit, "prove that two positions have the same rows before them"},
+    {PROVE, "journal", rp_cmd_journal, "print the history of a run, and verify it"},
     {PROVE, "verify", rp_cmd_verify, "prove that a killed and resumed run gives the same rows"},
 };
 
@@ -88,6 +88,8 @@ static void print_usage(FILE *out)
 
 static const struct verb *find_verb(const char *name)
 {
+    if (!strcmp(name, "attach"))
+        name = "read"; /* its older name */
     for (size_t i = 0; i < RP_ARRAY_COUNT(verbs); i++)
         if (!strcmp(verbs[i].name, name))
             return &verbs[i];
@@ -103,7 +105,7 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
-/* What these verbs write to a pipe is YAML, JSON, HTML or of Prometheus. */
+/* Whether the output of a verb in a pipe is YAML, JSON, HTML or text for Prometheus. */
 static bool is_for_programs(const struct verb *verb, int argc, char **argv)
 {
     if (verb->run == rp_cmd_config)
@@ -126,9 +128,6 @@ static int run_verb(const char *name, int argc, char **argv)
     const struct verb *verb = find_verb(name);
     if (!verb)
         return RP_EXIT_TROUBLE;
-    char full_name[32]; /* getopt and argp begin their messages with it */
-    snprintf(full_name, sizeof full_name, "ringpack %s", verb->name);
-    argv[0] = full_name;
     if (verb->run != rp_cmd_top)
         rp_terminal_guard(is_for_programs(verb, argc, argv) || has_option(argc, argv, "--json") ||
                           has_option(argc, argv, "--csv"));
@@ -158,7 +157,7 @@ static void keep_standard_descriptors(void)
         close(fd);
 }
 
-/* Called at every exit, also after argp's --help: output that could not be written is an error. */
+/* Called at every exit, also after --help: output that could not be written is an error. */
 static void finish_output(void)
 {
     int code = fflush(stdout) != 0 ? -errno : ferror(stdout) ? -EIO : 0;

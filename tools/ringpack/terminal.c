@@ -68,36 +68,6 @@ static ssize_t put(void *cookie, const char *bytes, size_t count)
     return done == count ? (ssize_t)count : 0;
 }
 
-/* The stream is buffered by lines, so that a URL comes whole. */
-static ssize_t put_message(void *cookie, const char *bytes, size_t count)
-{
-    (void)cookie;
-    for (size_t at = 0; at < count;) {
-        const char *newline = memchr(bytes + at, '\n', count - at);
-        size_t length = (newline ? (size_t)(newline + 1 - bytes) : count) - at;
-        char *line = strndup(bytes + at, length);
-        char *escaped = line ? malloc(RP_ESCAPED_BYTES(length)) : NULL;
-        if (escaped) {
-            rp_hide_in_sentence(line);
-            rp_escape(escaped, RP_ESCAPED_BYTES(length), line, "\n\t");
-            (void)write_all(STDERR_FILENO, escaped, strlen(escaped));
-        }
-        free(escaped);
-        free(line);
-        at += length;
-    }
-    return (ssize_t)count;
-}
-
-FILE *rp_terminal_open_messages(void)
-{
-    static const cookie_io_functions_t functions = {.write = put_message};
-    FILE *stream = fopencookie(NULL, "w", functions);
-    if (stream)
-        setvbuf(stream, NULL, _IOLBF, MESSAGE_BYTES);
-    return stream;
-}
-
 void rp_terminal_guard(bool is_for_programs)
 {
     static const cookie_io_functions_t functions = {.write = put};

@@ -5,15 +5,10 @@
 #define RP_TOOLS_TERMINAL_H
 
 #include <stdbool.h>
-#include <stdio.h>
 
 /** Let control characters come out of stdout escaped, as "\033", all but newlines and tabs: on a
  * terminal, and in what people read from a pipe or a file. What is for programs stays as it is
  * there. Not for curses, which writes control characters of its own and escapes those of names. */
 void rp_terminal_guard(bool is_for_programs);
-
-/** A stream to stderr for messages that others format: each line comes out with its control
- * characters escaped and the rights of its URLs hidden. NULL: no memory. */
-FILE *rp_terminal_open_messages(void);
 
 #endif

@@ -218,10 +218,10 @@ uint64_t rp_index_first(const struct rp_index_segment *segment, uint32_t i);
 /** The shard of a document of a segment, or UINT32_MAX: the page that says it is damaged. */
 uint32_t rp_index_shard_of(const struct rp_index_segment *segment, uint64_t document);
 
-/** The fingerprint of the first `shards` shards of a source: the prefix root of a segment where one
- * ends there. False: a record is damaged, or there is no memory. */
-bool rp_index_prefix(const struct rp_index *index, uint32_t source, uint32_t shards,
-                     struct rp_fingerprint *prefix);
+/** Add the fingerprints of the shards of a segment to the list of its source: the list's is then
+ * the prefix root of the segment. False: a record is damaged. */
+bool rp_index_add_fingerprints(const struct rp_index_segment *segment,
+                               struct rp_fingerprint_list *list);
 
 /** The column of that name of a segment; NULL: it has none. */
 const struct rp_index_column *rp_index_find_column(const struct rp_index *index,
@@ -234,8 +234,7 @@ const void *rp_index_value(const struct rp_index_column *column, uint64_t docume
 /** -RP_E_CORRUPT: a page of the index that was needed differs from its hash. */
 int rp_index_fail_damaged(const struct rp_index *index, const char *what, struct rp_error *error);
 
-/** Compare every page of the file with its hash, and the last prefix root of each source with its
- * records. progress
+/** Compare every page of the file with its hash, and every prefix root with the records. progress
  * as in rp_index_build. */
 RP_MUST_CHECK int rp_index_check_all(const struct rp_index *index,
                                      const struct rp_progress *progress, struct rp_error *error);

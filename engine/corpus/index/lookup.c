@@ -165,24 +165,16 @@ bool rp_index_get_record(const struct rp_index_segment *segment, uint32_t shard,
     return *path_out != NULL;
 }
 
-bool rp_index_prefix(const struct rp_index *index, uint32_t s, uint32_t shards,
-                     struct rp_fingerprint *prefix)
+bool rp_index_add_fingerprints(const struct rp_index_segment *segment,
+                               struct rp_fingerprint_list *list)
 {
-    const struct rp_index_source *source = &index->sources[s];
-    struct rp_fingerprint *members = rp_calloc(shards, sizeof *members);
-    uint32_t count = 0;
-    bool is_good = members != NULL;
-    for (uint32_t g = 0; is_good && g < source->segment_count; g++)
-        for (uint32_t i = 0; is_good && i < source->segments[g].shape.shards && count < shards;
-             i++) {
-            struct rp_index_record record;
-            is_good = rp_index_get_record(&source->segments[g], i, &record, NULL);
-            members[count++] = record.fingerprint;
-        }
-    if (is_good)
-        *prefix = rp_fingerprint_combine(members, count);
-    free(members);
-    return is_good && count == shards;
+    struct rp_index_record record;
+    for (uint32_t i = 0; i < segment->shape.shards; i++) {
+        if (!rp_index_get_record(segment, i, &record, NULL))
+            return false;
+        rp_fingerprint_add(list, &record.fingerprint);
+    }
+    return true;
 }
 
 /* ---- columns --------------------------------------------------------------------------------- */

@@ -451,6 +451,21 @@ static int check_tree(const struct rp_index *index, const struct rp_tree *tree,
     return 0;
 }
 
+/* The last prefix is the whole source. */
+static bool check_prefixes(const struct rp_index_source *source)
+{
+    struct rp_fingerprint_list list;
+    struct rp_fingerprint found = {{0, 0}, {0, 0}};
+    bool is_good = true;
+    rp_fingerprint_begin(&list);
+    for (uint32_t g = 0; is_good && g < source->segment_count; g++) {
+        is_good = rp_index_add_fingerprints(&source->segments[g], &list);
+        found = rp_fingerprint_of(&list);
+        is_good &= !memcmp(&found, &source->segments[g].prefix, sizeof found);
+    }
+    return is_good && !memcmp(&found, &source->fingerprint, sizeof found);
+}
+
 int rp_index_check_all(const struct rp_index *index, const struct rp_progress *progress,
                        struct rp_error *error)
 {
@@ -459,15 +474,9 @@ int rp_index_check_all(const struct rp_index *index, const struct rp_progress *p
         code = check_tree(index, &index->segments[i].tree, progress, error);
     for (uint32_t i = 0; code == 0 && i < index->column_count; i++)
         code = check_tree(index, &index->columns[i].tree, progress, error);
-    for (uint32_t s = 0; code == 0 && s < index->source_count && !index->of; s++) {
-        const struct rp_index_segment *last =
-            &index->sources[s].segments[index->sources[s].segment_count - 1];
-        struct rp_fingerprint prefix;
-        if (!rp_index_prefix(index, s, index->sources[s].shards, &prefix) ||
-            !rp_hash128_equal(prefix.full, last->prefix.full) ||
-            !rp_hash128_equal(prefix.full, index->sources[s].fingerprint.full))
+    for (uint32_t s = 0; code == 0 && s < index->source_count && !index->of; s++)
+        if (!check_prefixes(&index->sources[s]))
             code = rp_index_fail_damaged(index, "prefix of a source", error);
-    }
     return code;
 }
 

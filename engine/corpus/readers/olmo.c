@@ -160,15 +160,20 @@ static int end_rows(const struct rows *rows, struct rp_error *error)
 static int walk_rows(struct rows *rows, bool is_compressed, struct rp_error *error)
 {
     struct rp_gunzip text;
-    const uint8_t *piece;
+    uint8_t piece[16384];
     size_t bytes = 1;
-    int code = rp_gunzip_open(&text, rows->path, is_compressed, error);
+    int fd = rp_file_open_read(rows->path, NULL, error);
+    if (fd < 0)
+        return fd;
+    int code = rp_gunzip_begin(&text, fd, rows->path,
+                               is_compressed ? RP_GUNZIP_ARCHIVE : RP_GUNZIP_PLAIN, error);
     while (code == 0 && bytes > 0) {
-        code = rp_gunzip_next(&text, &piece, &bytes, error);
+        code = rp_gunzip_read(&text, piece, sizeof piece, &bytes, error);
         if (code == 0)
             code = take_piece(rows, piece, bytes, error);
     }
-    rp_gunzip_close(&text);
+    rp_gunzip_end(&text);
+    close(fd);
     return code == 0 ? end_rows(rows, error) : code;
 }
 

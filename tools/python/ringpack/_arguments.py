@@ -14,7 +14,7 @@ from .errors import UsageError
 FilePath = Union[str, "os.PathLike[str]"]
 Source = Union[FilePath, Mapping[str, Any]]
 Corpus = Union[Source, Iterable[Source]]
-"""What Loader(corpus=...) takes: the path of a source, the keys of a source, or several of them."""
+"""Loader(corpus=...): the path of a source, the keys of a source, or several of them."""
 
 
 def hidden(text: str) -> str:
@@ -90,7 +90,7 @@ def check_form(return_type: str, pin_memory: bool, keep: int) -> None:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """What may have been meant, as the end of a sentence."""
+    """The nearest known name, as the end of a sentence."""
     import difflib
 
     close = difflib.get_close_matches(name, list(known), n=1)

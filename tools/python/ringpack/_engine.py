@@ -229,10 +229,6 @@ def error_in(lines: Sequence[str]) -> Optional[RingpackError]:
             after = lines[place + 1] if place + 1 < len(lines) else ""
             hint = after[len("  next: ") :] if after.startswith("  next: ") else ""
             return error_named(match[1], match[2], hint)
-        match = re.match(r"Try `(ringpack \w+) --help'", lines[place])  # of getopt and argp
-        if match and place > 0:
-            said = lines[place - 1].split(f"{match[1]}: ", 1)[-1]
-            return UsageError(said, f"`{match[1]} --help` says what it takes")
     return None
 
 

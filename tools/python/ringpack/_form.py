@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `batch[name]` gives, from what the user asked for and what the run has."""
+"""The fields of a batch, from the arguments of its loader and the sections of the run."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

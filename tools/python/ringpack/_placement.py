@@ -34,6 +34,18 @@ _named: "weakref.WeakValueDictionary[str, Placed]" = weakref.WeakValueDictionary
 _described: set[str] = set()  # names that loaders of this process have had, dead ones too
 
 
+class RankGiven(NamedTuple):
+    dp_rank: Optional[int]
+    dp_world_size: Optional[int]
+    replica: Optional[int]
+    replicas: Optional[int]
+
+
+class Digests(NamedTuple):
+    folder: Optional[FilePath]
+    steps: int
+
+
 class Given(NamedTuple):
     """Arguments of a Loader that choose the engine that it attaches to or starts."""
 
@@ -43,11 +55,11 @@ class Given(NamedTuple):
     run_dir: Optional[FilePath]
     seq_len: Optional[int]
     batch_size: Optional[int]
-    ranks: tuple[Any, Any, Any, Any]  # dp_rank, dp_world_size, replica, replicas
+    ranks: RankGiven
     start_engine: Optional[bool]
     start_timeout: float
     connect_timeout: Optional[float]
-    digests: tuple[Optional[FilePath], int]
+    digests: Digests
     options: Mapping[str, Any]
 
     def describes(self) -> bool:

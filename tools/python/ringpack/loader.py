@@ -4,7 +4,7 @@
 import os
 import time
 from threading import get_ident
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from ._arguments import PARAMETERS, Corpus, FilePath, check_form, check_needs_no_engine
 from ._arguments import monitor_of, whole, working_folder
@@ -15,15 +15,30 @@ from ._form import add_defaults
 from ._lease import ONE_LOCAL, getrefcount
 from ._log import logger
 from ._passes import Passing, restart_of
-from ._placement import Given
+from ._placement import Digests, Given, RankGiven
 from ._views import import_torch
 from .batch import Batch, batch_of, new
 from .errors import EngineTimeoutError
 from .profiles import PROFILES
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import Options
+
 _SLICE_NS = 100_000_000  # longest single wait: Ctrl-C and dead engines are noticed between waits
 AGAIN = object()
 """Returned by a wait if a signal handler loaded another position meanwhile."""
+
+
+class _Signature:
+    """The signature of a class for help(): that of __init__, rather than of __new__."""
+
+    def __get__(self, _: Any, owner: Any) -> Any:
+        import inspect
+
+        signature = inspect.signature(owner.__init__)
+        return signature.replace(parameters=[*signature.parameters.values()][1:])
 
 
 class Loader(Passing):
@@ -86,7 +101,7 @@ class Loader(Passing):
     program: path of `ringpack`. Default: RINGPACK, else the package's own, else from PATH.
     options: all other keys of the config (seed=1, packing="best_fit", num_epochs=3, ...), for an
         engine that is started here, and its accept_weights=True, fresh=True, state="FILE" and
-        start_step=N (refused if a checkpoint is at another row): see `ringpack help serve`.
+        start_step=N: _options.py has their types, `ringpack help serve` their effects.
 
     The first use, ``with`` or ``attach()`` starts the engine, or attaches to it; before that a
     loader can be pickled. A call by a second thread at the same time, or in a fork, raises
@@ -96,6 +111,8 @@ class Loader(Passing):
     With return_type="torch" it is also a torch.utils.data.IterableDataset, for
     StatefulDataLoader(loader, batch_size=None). It is Stateful for torch.distributed.checkpoint.
     """
+
+    __signature__ = _Signature()
 
     def __new__(cls, *_: Any, **arguments: Any) -> "Loader":
         if cls is Loader and arguments.get("return_type") == "torch":
@@ -134,27 +151,27 @@ class Loader(Passing):
         digest_log: Optional[FilePath] = None,
         digest_steps: int = 100,
         program: Optional[FilePath] = None,
-        **options: Any,
+        **options: "Unpack[Options]",
     ):
         check_form(return_type, bool(pin_memory), keep)
-        describes = config is not None or corpus is not None
+        describes, keys = config is not None or corpus is not None, dict[str, Any](options)
         if profile is not None and (describes or profile not in PROFILES):
-            options["profile"] = profile
-        self._is_default = describes and add_defaults(options, return_type, config is not None)
+            keys["profile"] = profile
+        self._is_default = describes and add_defaults(keys, return_type, config is not None)
         if not describes:
-            check_needs_no_engine(start_engine, options)
+            check_needs_no_engine(start_engine, keys)
         self._given = Given(
             config,
             corpus,
             *place_given(run, run_dir, config, corpus, program),
             seq_len,
             batch_size,
-            (dp_rank, dp_world_size, replica, replicas),
+            RankGiven(dp_rank, dp_world_size, replica, replicas),
             start_engine,
             start_timeout,
             connect_timeout,
-            (digest_log, digest_steps),
-            options,
+            Digests(digest_log, digest_steps),
+            keys,
         )
         self._connection = dict(
             rows=whole("batch_size", batch_size) or 0,
@@ -166,7 +183,7 @@ class Loader(Passing):
         self._profile, self._kind, self._flat, self._keep = profile, return_type, bool(flat), keep
         self._pin_memory, self._copies = pin_memory, copy is True
         self._is_own = copy is not False
-        self._restart = restart_of(restart, return_type, options.get("num_epochs"))
+        self._restart = restart_of(restart, return_type, keys.get("num_epochs"))
         self._set_look_ahead(look_ahead)
         self._folder, self._program = working_folder(), program
         self._start_timeout = start_timeout

@@ -262,14 +262,13 @@ static int open_watcher(struct watcher *watcher, struct rp_error *error)
     for (size_t i = 0; i < RP_ARRAY_COUNT(engines); i++)
         signal(engines[i], SIG_IGN);
     rp_log_set_format(task->log_format);
-    char run[RP_RUN_NAME_BYTES], *names[] = {run};
+    char run[RP_RUN_NAME_BYTES];
+    const char *name = run, *run_dir = task->run_dir[0] ? task->run_dir : NULL;
     snprintf(run, sizeof run, "%s", task->run);
-    const struct rp_watch_wanted wanted = {
-        .run_dir = task->run_dir[0] ? task->run_dir : NULL, .names = names, .count = 1};
     watcher->changed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int code = watcher->changed_fd < 0
                    ? rp_fail(error, -errno, NULL, "no descriptor: %s", rp_strerror(-errno))
-                   : rp_watch_open(&watcher->watch, &wanted, error);
+                   : rp_watch_open(&watcher->watch, run_dir, &name, 1, error);
     if (code == 0 && task->program[0])
         code = rp_alert_command_open(&watcher->command, task->command, task->program, &patience,
                                      watcher->changed_fd, error);

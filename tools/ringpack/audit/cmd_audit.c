@@ -1,101 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_audit.c — the arguments of `ringpack audit`, and what it prints. */
-#include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "audit/audit.h"
 #include "audit/digests.h"
-#include "audit/log.h"
 #include "cmd.h"
-#include "cmd_options.h"
 #include "explain/steps.h"
 #include "interrupt.h"
-
-enum { OPTION_JSON = 0x1000, OPTION_LOG, OPTION_EXPECT, OPTION_RUN, OPTION_RUN_DIR };
+#include "options.h"
 
 struct arguments {
-    const char *paths[2], *config, *expected, *run, *run_dir;
+    struct rp_cmd_line line;
+    const char *config;
     struct rp_steps_wanted wanted;
-    bool log, json;
+    bool json;
 };
 
-static const struct argp_option options[] = {
-    {"config", 'c', "FILE", 0,
-     "the config with which rows of tokens and checkpoints are planned; with --log, the run that "
-     "it is of",
-     0},
-    {"row", RP_STEPS_ROW, "ROW", 0, "the row of a config (default: the position of the other side)",
-     0},
-    {"step", RP_STEPS_STEP, "N", 0, "the same, as the row at which step N begins", 0},
-    {"log", OPTION_LOG, NULL, 0,
-     "print what happened to the data of a run, and whether its journal is whole", 0},
-    {"expect", OPTION_EXPECT, "HASH", 0, "with --log: an entry of the journal must have this hash",
-     0},
-    {"run", OPTION_RUN, "RUN", 0, "with --log: the run, the same as the word RUN", 0},
-    {"run-dir", OPTION_RUN_DIR, "DIR", 0, "with --log RUN: where its engine has its socket", 0},
-    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
+static const struct rp_option options[] = {
+    {RP_TEXT("config", "FILE", struct arguments, config), .letter = 'c',
+     .help = "the config with which rows of tokens and checkpoints are planned"},
+    RP_STEPS_OPTION(row, struct arguments, wanted,
+                    "the row of a config (default: the position of the other side)"),
+    RP_STEPS_OPTION(step, struct arguments, wanted, "the same, as the row at which step N begins"),
+    {RP_FLAG("json", struct arguments, json), .help = "print JSON"},
     {0},
 };
 
-/* The log is of a path, a run, or the run of a config. */
-static void check_log(struct arguments *arguments, struct argp_state *state)
+static int check(void *argument)
 {
-    const char *config = arguments->log ? arguments->config : NULL;
-    if (arguments->run && (!arguments->log || arguments->paths[0]))
-        argp_error(state, "--run goes with --log, in the place of a path");
-    if (arguments->run)
-        arguments->paths[0] = arguments->run;
-    if (config && arguments->paths[0])
-        argp_error(state, "--log: give one of them: `%s`, and -c %s", arguments->paths[0], config);
-    if (arguments->log && !config && (!arguments->paths[0] || arguments->paths[1]))
-        argp_error(state,
-                   "--log: expected one path: a checkpoint directory, a journal or a run; or -c "
-                   "CONFIG");
-    if (arguments->log && (arguments->wanted.row_given || arguments->wanted.step_given))
-        argp_error(state, "--row and --step do not go with --log");
-}
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    struct arguments *arguments = state->input;
-    switch (key) {
-    case 'c':
-        arguments->config = text;
-        return 0;
-    case OPTION_JSON:
-        arguments->json = true;
-        return 0;
-    case OPTION_LOG:
-        arguments->log = true;
-        return 0;
-    case OPTION_EXPECT:
-        arguments->expected = text;
-        return 0;
-    case OPTION_RUN:
-        arguments->run = text;
-        return 0;
-    case OPTION_RUN_DIR:
-        arguments->run_dir = text;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num > 1)
-            argp_error(state, "two paths expected, `%s` is one too many", text);
-        arguments->paths[state->arg_num] = text;
-        return 0;
-    case ARGP_KEY_END:
-        check_log(arguments, state);
-        if (!arguments->log && (arguments->expected || arguments->run_dir))
-            argp_error(state, "--expect and --run-dir go with --log");
-        if (!arguments->log && !arguments->paths[1])
-            argp_error(state, "expected two paths: state tokens, checkpoints or configs");
-        if (arguments->wanted.row_given && arguments->wanted.step_given)
-            argp_error(state, "expected --row or --step, not both");
-        return 0;
-    default:
-        return rp_steps_parse(&arguments->wanted, key, text, state);
-    }
+    const struct arguments *arguments = argument;
+    if (arguments->wanted.row_given && arguments->wanted.step_given)
+        return rp_cmd_misuse("audit", "expected --row or --step, not both");
+    return RP_EXIT_FINE;
 }
 
 /* ---- positions ------------------------------------------------------------------------------- */
@@ -119,7 +57,8 @@ static int open_sides(struct rp_audit *audit, const struct arguments *arguments,
 {
     int code = 0;
     for (unsigned s = 0; s < 2 && code == 0; s++)
-        code = rp_audit_side_open(&audit->sides[s], arguments->paths[s], arguments->config, error);
+        code = rp_audit_side_open(&audit->sides[s], arguments->line.words[s], arguments->config,
+                                  error);
     for (unsigned s = 0; s < 2 && code == 0; s++)
         code = rp_audit_side_borrow(&audit->sides[s], &audit->sides[1 - s], error);
     for (unsigned s = 0; s < 2 && code == 0; s++) {
@@ -265,68 +204,64 @@ static void print_json(const struct rp_audit *audit)
                                 is_other ? json_fields(audit) : json_array()));
 }
 
-static int audit_log(const struct arguments *arguments)
-{
-    struct rp_error error = {0};
-    struct rp_audit_log log;
-    int code = arguments->config
-                   ? rp_audit_log_open_of(&log, arguments->config, arguments->run_dir, &error)
-                   : rp_audit_log_open(&log, arguments->paths[0], arguments->run_dir, &error);
-    if (code == -RP_E_EMPTY && !arguments->config && rp_audit_is_digests(arguments->paths[0]))
-        code = rp_fail(&error, code, "give one of its files",
-                       "%s: expected a run journal, found a folder of digests",
-                       arguments->paths[0]);
-    if (code == 0 && !arguments->json)
-        rp_audit_log_make_printable(&log);
-    int status = code < 0 ? rp_cmd_report(&error)
-                          : rp_audit_log_print(&log, arguments->expected, arguments->json);
-    rp_audit_log_close(&log);
-    return status;
-}
-
 /* At least one side is digests: they have rows of their own, and two of them need no plan. */
 static int audit_digests(const struct arguments *arguments, bool are_both)
 {
     struct rp_error error = {0};
     bool has_row = arguments->wanted.row_given || arguments->wanted.step_given;
     if (!has_row && !(are_both && arguments->config))
-        return rp_audit_compare_digests(arguments->paths, arguments->config, arguments->json);
+        return rp_audit_compare_digests(arguments->line.words, arguments->config, arguments->json);
     (void)rp_fail(&error, -RP_E_USAGE, "leave it out: all rows that both sides have are compared",
                   "%s: not with %s", has_row ? "--row or --step" : "--config",
                   has_row ? "digests" : "digests on both sides");
     return rp_cmd_report(&error);
 }
 
+/* Its name was `audit --log`. Returns the place of the option, or 0. */
+static int is_journal(int argc, char *const *argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--log") == 0)
+            return i;
+    return 0;
+}
+
 int rp_cmd_audit(int argc, char **argv)
 {
-    static const struct argp argp = {
+    int log = is_journal(argc, argv);
+    if (log) {
+        fputs("ringpack: `audit --log` is now `ringpack journal`; the next version refuses it\n",
+              stderr);
+        memmove(argv + log, argv + log + 1, (size_t)(argc - log) * sizeof *argv);
+        return rp_cmd_journal(argc - 1, argv);
+    }
+    static const struct rp_verb verb = {
+        .name = "audit",
+        .usage = "A B",
+        .help = "Prove that two positions have the same rows before them.",
+        .notes =
+            "A and B are state tokens, checkpoints, directories of checkpoints (the newest is "
+            "taken), configs, or folders of digests that trainers wrote (digest_log), whose "
+            "tokens are also compared. Plan digests in the state tokens prove that all rows "
+            "before a position are equal, whatever engine delivered them, in any number of lives "
+            "of a run. If the positions are of different rows, or the digests differ, rows are "
+            "planned again, with the config of either side or of `-c`. The runs are not changed. "
+            "`ringpack journal` shows the history of a run. Exit status: 0 identical; 1 "
+            "different; 2 the sides could not be compared; 3 not proven: all that could be "
+            "compared is equal, and it does not prove that all is identical.",
         .options = options,
-        .parser = parse,
-        .args_doc = "A B\n--log DIR|FILE|RUN\n--log -c CONFIG",
-        .doc = "Tell whether two positions have the same rows before them, or what happened to the "
-               "data of a run.\v"
-               "A and B are state tokens, checkpoints, directories of checkpoints (the newest "
-               "is taken), configs, or folders of digests that trainers wrote (digest_log), "
-               "whose tokens are compared, too. Plan digests in the state tokens prove that all "
-               "rows before a position are equal, whoever delivered them, in however many lives "
-               "of a run. Where the positions are of different rows, or the digests differ, "
-               "rows are planned again, with the config that either side has or that `-c` "
-               "gives. Nothing of a run is changed. `--log` prints the journal that engines "
-               "keep in the checkpoint directory: starts, ends, kills, changes of the config, "
-               "and the acts of operators. Exit status: 0 identical, or a whole journal; 1 "
-               "different, or a journal that is not whole; 2 nothing could be compared; 3 not "
-               "proven: nothing differs in what could be compared, and it does not prove that all "
-               "is identical."};
+        .words_least = 2,
+        .words_most = 2,
+        .expected = "two paths: state tokens, checkpoints or configs",
+        .check = check};
     struct arguments arguments = {0};
     struct rp_audit audit = {.rows = 0};
     struct rp_error error = {0};
-    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
+    if (rp_cmd_parse(&verb, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     rp_interrupt_catch();
-    if (arguments.log)
-        return audit_log(&arguments);
-    bool is_digests[] = {rp_audit_is_digests(arguments.paths[0]),
-                         rp_audit_is_digests(arguments.paths[1])};
+    bool is_digests[] = {rp_audit_is_digests(arguments.line.words[0]),
+                         rp_audit_is_digests(arguments.line.words[1])};
     if (is_digests[0] || is_digests[1])
         return audit_digests(&arguments, is_digests[0] && is_digests[1]);
     int code = open_sides(&audit, &arguments, &error);

@@ -306,7 +306,7 @@ static json_t *json_doubts(const struct finding *finding)
 static void print_notes(const struct rp_audit_digests *digests)
 {
     if (digests->damaged)
-        printf("  note: %s is not whole: `ringpack audit --log` says where; what follows is used\n",
+        printf("  note: %s is not whole: `ringpack journal` says where; what follows is used\n",
                digests->damaged_name);
     if (digests->twice)
         printf("  note: %s: %zu deliveries differ from later ones of the same rows\n",

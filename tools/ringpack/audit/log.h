@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log.h — `ringpack audit --log`: what a chained file (base/chain.h) says, and up to where it is
+/* log.h — `ringpack journal`: what a chained file (base/chain.h) says, and up to where it is
  * whole. The file is a run journal (checkpoint/run_journal.h). */
 #ifndef RP_TOOLS_AUDIT_LOG_H
 #define RP_TOOLS_AUDIT_LOG_H

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "audit/audit.h"
-#include "cmd_config.h"
+#include "cmd_run.h"
 #include "cmd_state.h"
 
 static int read_config(struct rp_audit_side *side, const char *path, struct rp_error *error)

@@ -71,7 +71,7 @@ struct rp_bench_run {
 enum { RP_BENCH_HOT, RP_BENCH_COLD, RP_BENCH_STORE, RP_BENCH_RUNS };
 
 struct rp_bench {
-    struct rp_cmd_config *arguments; /* as typed, for the engine */
+    struct rp_cmd_line *arguments; /* as typed, for the engine */
     const struct rp_config *config;
     const struct rp_corpus *corpus;
     struct rp_job job;

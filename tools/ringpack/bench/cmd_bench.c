@@ -4,7 +4,6 @@
  *
  * Order: the limits of the machine; the config with the corpus in the page cache; the config with
  * the corpus dropped from it; the report, which is also printed after an interrupt. */
-#include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -23,78 +22,50 @@
 #define STEP_MS_STANDARD 10u
 #define STEP_MS_MAX 60000u
 
-enum {
-    OPTION_SECONDS = 0x1000,
-    OPTION_HOT,
-    OPTION_COLD,
-    OPTION_JSON,
-    OPTION_CHECKPOINT,
-    OPTION_STEP
+struct arguments {
+    struct rp_cmd_line line;
+    double seconds;
+    uint64_t step_ms;
+    bool hot, cold, limits, checkpoint, step_given, json, verbose;
 };
 
-static const struct argp_option own_options[] = {
-    {"seconds", OPTION_SECONDS, "S", 0, "measure each run for S seconds (10)", 0},
-    {"hot", OPTION_HOT, NULL, 0, "only with the corpus in the page cache", 0},
-    {"cold", OPTION_COLD, NULL, 0, "only with the corpus dropped from the page cache", 0},
-    {"checkpoint", OPTION_CHECKPOINT, NULL, 0,
-     "measure saves instead: their parts, the pauses of trainers, and what they cost by interval",
-     0},
-    {"step-ms", OPTION_STEP, "N", 0, "with --checkpoint: a trainer takes N ms for a batch (10)", 0},
-    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
-    {"verbose", 'v', NULL, 0, "show what engine and trainers write", 0},
+static bool take_seconds(const char *text, void *place)
+{
+    char *end;
+    double *seconds = place;
+    errno = 0;
+    *seconds = strtod(text, &end);
+    return errno == 0 && end != text && !*end && *seconds >= SECONDS_MIN && *seconds <= SECONDS_MAX;
+}
+
+static const struct rp_option own_options[] = {
+    {RP_TAKE("seconds", "S", struct arguments, seconds, take_seconds),
+     .expected = "a number from 0.05 to 3600", .help = "measure each run for S seconds (10)"},
+    {RP_FLAG("hot", struct arguments, hot), .help = "only with the corpus in the page cache"},
+    {RP_FLAG("cold", struct arguments, cold),
+     .help = "only with the corpus dropped from the page cache"},
+    {RP_FLAG("limits", struct arguments, limits),
+     .help = "measure the limits of the machine only: no engine is started"},
+    {RP_FLAG("checkpoint", struct arguments, checkpoint),
+     .help = "measure saves instead: their parts, the pauses of trainers, and their cost by "
+             "interval"},
+    {RP_COUNT("step-ms", "N", struct arguments, step_ms),
+     .given = offsetof(struct arguments, step_given), .most = STEP_MS_MAX,
+     .help = "with --checkpoint: a trainer takes N ms for a batch (10)"},
+    {RP_FLAG("json", struct arguments, json), .help = "print JSON"},
+    {RP_FLAG("verbose", struct arguments, verbose), .letter = 'v',
+     .help = "show the output of engine and trainers"},
     {0},
 };
 
-struct arguments {
-    struct rp_cmd_config config;
-    double seconds;
-    uint64_t step_ms;
-    bool hot, cold, checkpoint, step_given, json, verbose;
-};
-
-static error_t parse(int key, char *text, struct argp_state *state)
+static int check(void *argument)
 {
-    struct arguments *a = state->input;
-    char *end;
-    switch (key) {
-    case OPTION_SECONDS:
-        errno = 0;
-        a->seconds = strtod(text, &end);
-        if (errno || end == text || *end || !(a->seconds >= SECONDS_MIN) ||
-            a->seconds > SECONDS_MAX)
-            argp_error(state, "--seconds: expected a number from %g to %g, found `%s`", SECONDS_MIN,
-                       SECONDS_MAX, text);
-        return 0;
-    case OPTION_HOT:
-        a->hot = true;
-        return 0;
-    case OPTION_COLD:
-        a->cold = true;
-        return 0;
-    case OPTION_CHECKPOINT:
-        a->checkpoint = true;
-        return 0;
-    case OPTION_STEP:
-        a->step_given = true;
-        if (!rp_text_u64(text, &a->step_ms) || a->step_ms > STEP_MS_MAX)
-            argp_error(state, "--step-ms: expected a whole number up to %u, found `%s`",
-                       STEP_MS_MAX, text);
-        return 0;
-    case OPTION_JSON:
-        a->json = true;
-        return 0;
-    case 'v':
-        a->verbose = true;
-        return 0;
-    case ARGP_KEY_END:
-        if (a->step_given && !a->checkpoint)
-            argp_error(state, "--step-ms goes with --checkpoint");
-        if (a->checkpoint && (a->hot || a->cold))
-            argp_error(state, "--hot and --cold do not go with --checkpoint");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct arguments *a = argument;
+    if (a->step_given && !a->checkpoint)
+        return rp_cmd_misuse("bench", "--step-ms needs --checkpoint");
+    if (a->checkpoint && (a->hot || a->cold || a->limits))
+        return rp_cmd_misuse("bench", "--hot, --cold and --limits exclude --checkpoint");
+    return RP_EXIT_FINE;
 }
 
 /* The first shard that is an object in a store, or NULL. */
@@ -142,30 +113,38 @@ static int measure_limits(struct rp_bench *bench, bool hot, bool cold, struct rp
     return code;
 }
 
-/* Reads of a store are not measured alone: they would be paid for twice. */
-static int measure_store(struct rp_bench *bench, struct rp_error *error)
+/* Returns 0 also after an interrupt, because measurements are reported. */
+static int measure_run(struct rp_bench *bench, int which, struct rp_error *error)
 {
-    int code = measure_limits(bench, false, false, error);
-    if (code >= 0 && !rp_interrupted())
-        code = rp_bench_measure_run(bench, &bench->runs[RP_BENCH_STORE], error);
+    int code = rp_interrupted() ? 0 : rp_bench_measure_run(bench, &bench->runs[which], error);
     return rp_interrupted() ? 0 : code;
 }
 
-/* Returns 0 also after an interrupt, because measurements are reported. */
-static int measure(struct rp_bench *bench, bool hot, bool cold, struct rp_error *error)
+static int measure(const struct arguments *arguments, struct rp_bench *bench, bool hot, bool cold,
+                   struct rp_error *error)
 {
     bool fits = bench->bytes < rp_memory_available().bytes / 2;
     if (hot && !fits)
         bench->runs[RP_BENCH_HOT].skipped = "the corpus does not fit into half of the memory";
     hot = hot && fits;
     int code = measure_limits(bench, hot, cold, error);
-    if (code >= 0 && hot && !rp_interrupted())
-        code = rp_bench_measure_run(bench, &bench->runs[RP_BENCH_HOT], error);
+    if (code < 0 || arguments->limits)
+        return rp_interrupted() ? 0 : code;
+    if (hot)
+        code = measure_run(bench, RP_BENCH_HOT, error);
     if (code >= 0 && cold && !rp_interrupted())
         code = rp_bench_cool(bench, error);
-    if (code >= 0 && cold && !rp_interrupted())
-        code = rp_bench_measure_run(bench, &bench->runs[RP_BENCH_COLD], error);
+    if (code >= 0 && cold)
+        code = measure_run(bench, RP_BENCH_COLD, error);
     return rp_interrupted() ? 0 : code;
+}
+
+/* Plain reads of a store are not measured: they would be paid for twice. */
+static int measure_store(const struct arguments *arguments, struct rp_bench *bench,
+                         struct rp_error *error)
+{
+    int code = measure_limits(bench, false, false, error);
+    return code < 0 || arguments->limits ? code : measure_run(bench, RP_BENCH_STORE, error);
 }
 
 /* With no save at all, an interrupt has ended it too early. */
@@ -188,8 +167,9 @@ static int bench_speed(const struct arguments *arguments, struct rp_bench *bench
     const struct rp_shard *object = find_object(bench->corpus);
     int code = check_files(arguments, object, error);
     if (code >= 0)
-        code = object ? measure_store(bench, error)
-                      : measure(bench, both || arguments->hot, both || arguments->cold, error);
+        code = object ? measure_store(arguments, bench, error)
+                      : measure(arguments, bench, both || arguments->hot, both || arguments->cold,
+                                error);
     if (code >= 0 && arguments->json)
         rp_bench_print_json(bench);
     else if (code >= 0)
@@ -203,7 +183,7 @@ static int bench(void *argument, const struct rp_config *config)
     struct rp_error error = {0};
     struct rp_corpus *corpus = NULL;
     struct rp_bench bench = {
-        .arguments = &arguments->config,
+        .arguments = &arguments->line,
         .config = config,
         .seconds = arguments->seconds,
         .cores = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN),
@@ -230,22 +210,25 @@ static int bench(void *argument, const struct rp_config *config)
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
-static const char doc[] =
-    "Measure what a config delivers on this machine, beside what the machine could do: memcpy"
-    " of the same bytes, plain reads of the files, planning alone. Says what holds it back.\v"
-    "Every local rank has a trainer that returns each batch at once. `cold` throws the token"
-    " files out of the page cache first. A corpus in stores is measured once. Ctrl-C ends it with"
-    " what was measured so far.\n\n"
-    "With --checkpoint, the engine saves again and again for S seconds, to a directory of its own"
-    " beside checkpoint_dir (it is removed at the end), while trainers take a batch every"
-    " --step-ms. The report says how long each part of a save takes, how long next() takes"
-    " during one, and which share of a run saves cost at which interval. `-c CHECKPOINT` takes the"
-    " config of a run.";
-
 int rp_cmd_bench(int argc, char **argv)
 {
-    static const struct rp_cmd_verb verb = {
-        .options = own_options, .parse = parse, .doc = doc, .run = bench};
+    static const struct rp_verb verb = {
+        .name = "bench",
+        .help = "Benchmark a config against the limits of this machine: memcpy of the same bytes, "
+                "plain reads of the files, planning only. The report names the bottleneck.",
+        .notes =
+            "Every local rank has a trainer that returns each batch at once. `cold` drops the "
+            "token files from the page cache first. A corpus in stores is measured once. Ctrl-C "
+            "ends the measurement, and the report has all results so far.\n\n"
+            "With --checkpoint, the engine saves again and again for S seconds, to a directory "
+            "of its own next to checkpoint_dir (it is removed at the end), while trainers take a "
+            "batch every --step-ms. The report has the time of each part of a save, the time of "
+            "next() during one, and the share of a run that saves cost at each interval. "
+            "`-c CHECKPOINT` takes the config of a run.",
+        .options = own_options,
+        .takes = RP_TAKES_CONFIG,
+        .check = check,
+        .run = bench};
     struct arguments arguments = {.seconds = SECONDS_STANDARD, .step_ms = STEP_MS_STANDARD};
     return rp_cmd_config_run(&verb, &arguments, argc, argv);
 }

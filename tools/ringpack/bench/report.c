@@ -75,6 +75,11 @@ void rp_bench_print(const struct rp_bench *bench)
         if (bench->limits[i].measured)
             print_line(bench, bench->limits[i].name, bench->limits[i].tokens_per_second,
                        bench->limits[i].cpu_seconds, bench->limits[i].what);
+    bool has_runs = false;
+    for (int i = 0; i < RP_BENCH_RUNS; i++)
+        has_runs |= bench->runs[i].measured || bench->runs[i].skipped;
+    if (!has_runs)
+        return;
     puts("delivered to trainers (CPU of the engine)");
     for (int i = 0; i < RP_BENCH_RUNS; i++)
         print_run(bench, &bench->runs[i]);

@@ -171,7 +171,7 @@ static int make(struct rp_config *config, const char *output, struct rp_error *e
 int rp_keys_init(const struct rp_keys_arguments *arguments, struct rp_config *config)
 {
     struct rp_error error;
-    if (arguments->config.path)
+    if (arguments->line.path)
         return rp_cmd_misuse("config", "init makes a config, so it takes no -c");
     if (arguments->word_count == 0 && config->source_count == 0)
         return rp_cmd_misuse("config", "init: expected the paths of a corpus");

@@ -12,8 +12,8 @@
 #define RP_KEYS_VALUE_BYTES 4608
 
 struct rp_keys_arguments {
-    struct rp_cmd_config config;
-    const char *words[RP_KEYS_WORDS_MAX]; /* of the command line, after the action */
+    struct rp_cmd_line line;
+    const char **words; /* of the command line, after the action */
     size_t word_count;
     const char *output; /* -o */
     bool json, manual;

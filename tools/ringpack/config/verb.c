@@ -3,46 +3,24 @@
 #include <string.h>
 
 #include "cmd.h"
-#include "cmd_options.h"
 #include "config/keys.h"
 
 #define ACTIONS "keys, show, check, diff, init, stream or contract"
 
 enum { OPTION_JSON = 0x1000, OPTION_MANUAL };
 
-static const struct argp_option own_options[] = {
-    {"json", OPTION_JSON, NULL, 0, "print JSON (show, diff)", 0},
-    {"manual", OPTION_MANUAL, NULL, 0, "print the manual page ringpack.yaml(5) (keys)", 0},
-    {"output", 'o', "FILE", 0, "write the config to FILE, which must not exist (init)", 0},
+static const struct rp_option own_options[] = {
+    {RP_FLAG("json", struct rp_keys_arguments, json), .help = "print JSON (show, diff)"},
+    {RP_FLAG("manual", struct rp_keys_arguments, manual),
+     .help = "print the manual page ringpack.yaml(5) (keys)"},
+    {RP_LOCAL("output", "FILE", struct rp_keys_arguments, output), .letter = 'o',
+     .help = "write the config to FILE, which must not exist (init)"},
     {0},
 };
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    struct rp_keys_arguments *arguments = state->input;
-    switch (key) {
-    case OPTION_JSON:
-        arguments->json = true;
-        return 0;
-    case OPTION_MANUAL:
-        arguments->manual = true;
-        return 0;
-    case 'o':
-        arguments->output = rp_cmd_local_path(state, "output", text);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (arguments->word_count == RP_KEYS_WORDS_MAX)
-            argp_error(state, "more than %d words", RP_KEYS_WORDS_MAX);
-        arguments->words[arguments->word_count++] = text;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 /* The config is read here and finished by the actions that need the files of the corpus, because
  * finishing lists all of them. */
-static int read_config(struct rp_cmd_config *arguments)
+static int read_config(struct rp_cmd_line *arguments)
 {
     struct rp_error error;
     int code = rp_cmd_config_read(arguments, &error);
@@ -52,47 +30,48 @@ static int read_config(struct rp_cmd_config *arguments)
 static int run(void *input, const struct rp_config *config)
 {
     struct rp_keys_arguments *arguments = input;
-    (void)config; /* the same as arguments->config.config */
-    if (arguments->word_count == 0)
-        return rp_cmd_misuse("config", "expected " ACTIONS);
-    const char *action = arguments->words[0];
-    arguments->word_count--;
-    memmove(arguments->words, arguments->words + 1,
-            arguments->word_count * sizeof *arguments->words);
+    (void)config; /* the same as arguments->line.config */
+    const char *action = arguments->line.words[0];
+    arguments->words = arguments->line.words + 1;
+    arguments->word_count = arguments->line.count - 1;
     if (!strcmp(action, "keys"))
         return rp_keys_list(arguments);
     if (!strcmp(action, "show"))
-        return rp_keys_show(arguments, arguments->config.config);
+        return rp_keys_show(arguments, arguments->line.config);
     if (!strcmp(action, "check"))
-        return rp_keys_check(arguments, arguments->config.config);
+        return rp_keys_check(arguments, arguments->line.config);
     if (!strcmp(action, "diff"))
         return rp_keys_diff(arguments);
     if (!strcmp(action, "init"))
-        return rp_keys_init(arguments, arguments->config.config);
+        return rp_keys_init(arguments, arguments->line.config);
     if (!strcmp(action, "stream"))
-        return rp_keys_stream(arguments, arguments->config.config);
+        return rp_keys_stream(arguments, arguments->line.config);
     if (!strcmp(action, "contract"))
-        return rp_keys_contract(arguments, arguments->config.config);
+        return rp_keys_contract(arguments, arguments->line.config);
     return rp_cmd_misuse("config", "expected " ACTIONS ", found `%s`", action);
 }
 
 int rp_cmd_config(int argc, char **argv)
 {
-    static const struct rp_cmd_verb verb = {
-        .options = own_options,
-        .parse = parse,
-        .args_doc =
-            "keys [KEY...]\nshow [KEY...]\ncheck\ndiff FILE FILE\ninit PATH...\nstream\ncontract",
-        .doc =
-            "Show, check, compare or write configs. Only `contract` opens the corpus.\v"
-            "`show` prints what each key is set to, by which line of the file or option, and "
-            "whether it may change when the run resumes; with one KEY it prints the value alone. "
-            "`check` also lists the files of the corpus. `diff` exits 1 if the configs differ, "
-            "and says for each key whether a run of the first may resume with the second. "
+    static const struct rp_verb verb = {
+        .name = "config",
+        .usage = "keys [KEY...]\nshow [KEY...]\ncheck\ndiff FILE FILE\ninit PATH...\n"
+                 "stream\ncontract",
+        .help = "Show, check, compare or write configs. Only `contract` opens the corpus.",
+        .notes =
+            "`show` prints the value of each key, the line of the file or the option that set it, "
+            "and whether it may change when the run resumes; with one KEY it prints the value "
+            "only. `check` also lists the files of the corpus. `diff` exits 1 if the configs "
+            "differ, and says for each key whether a run of the first may resume with the second. "
             "`init` writes a config for a corpus, with every default as a comment; keys that are "
             "given as options are set. `stream` prints the fields of the run's contract that "
-            "follow from the config alone, and `contract` all of them: a Loader compares them with "
-            "those of the engine that it attaches to.",
+            "follow from the config only, and `contract` all of them: a Loader compares them with "
+            "the fields of the engine that it attaches to.",
+        .options = own_options,
+        .takes = RP_TAKES_CONFIG,
+        .words_least = 1,
+        .words_most = RP_KEYS_WORDS_MAX + 1,
+        .expected = ACTIONS,
         .run = run,
         .finish = read_config};
     struct rp_keys_arguments arguments = {0};

@@ -1,215 +1,157 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_convert — `ringpack convert INPUT... -o PREFIX`: the options. conversion.c goes on. */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/bits.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
-#include "cmd_options.h"
 #include "convert/help.h"
 #include "convert/parts.h"
 #include "interrupt.h"
+#include "options.h"
 
 #define WORKERS_MAX 1024u
 #define PARTS_MAX 1000000u
 
-/* What getopt fills in. */
 struct arguments {
+    struct rp_cmd_line line;
     struct rp_convert_options options;
     struct rp_inputs inputs;
-    const char **globs;
+    const char **globs; /* [inputs.glob_count] */
 };
 
-static int take_number(const char *option, const char *argument, bool bytes, uint64_t *value)
+static bool take_form(const char *text, void *place)
 {
-    if (bytes ? rp_text_bytes(argument, value) : rp_text_count(argument, value))
-        return 0;
-    return rp_cmd_misuse("convert", "--%s: expected a number, found `%s`", option, argument);
+    const struct rp_form **form = place;
+    return (*form = rp_form_named(text)) != NULL;
 }
 
-static int take_as(struct arguments *arguments, const char *argument)
+static bool take_glob(const char *text, void *place)
 {
-    arguments->inputs.as = rp_form_named(argument);
-    if (arguments->inputs.as)
-        return 0;
-    return rp_cmd_misuse("convert", "--as: expected a form, for instance jsonl, found `%s`",
-                         argument);
+    struct arguments *arguments = place;
+    size_t count = arguments->inputs.glob_count;
+    const char **globs = realloc(arguments->globs, (count + 1) * sizeof *globs);
+    if (!globs)
+        return false;
+    globs[count] = text;
+    arguments->inputs.globs = arguments->globs = globs;
+    arguments->inputs.glob_count = count + 1;
+    return true;
 }
 
-static int take_dtype(struct rp_convert_options *options, const char *argument)
+static bool take_part(const char *text, void *place)
 {
-    static const char *const types[] = {"u16", "u32", "i32", "i64"};
-    options->dtype = argument;
-    for (size_t i = 0; i < RP_ARRAY_COUNT(types); i++)
-        if (!strcmp(argument, types[i]))
-            return 0;
-    return rp_cmd_misuse("convert", "--dtype: expected u16, u32, i32 or i64, found `%s`", argument);
-}
-
-static int take_workers(uint32_t *workers, const char *argument)
-{
-    uint64_t value;
-    if (!rp_text_u64(argument, &value) || value == 0 || value > WORKERS_MAX)
-        return rp_cmd_misuse("convert", "--workers: expected 1 to %u, found `%s`", WORKERS_MAX,
-                             argument);
-    *workers = (uint32_t)value;
-    return 0;
-}
-
-static int take_part(struct rp_convert_options *options, const char *argument)
-{
+    struct rp_convert_options *options = place;
     char first[24];
-    const char *slash = strchr(argument, '/');
+    const char *slash = strchr(text, '/');
     uint64_t part = 0, parts = 0;
-    size_t length = slash ? (size_t)(slash - argument) : 0;
-    bool fine = slash && length < sizeof first;
-    if (fine) {
-        memcpy(first, argument, length);
-        first[length] = 0;
-        fine = rp_text_u64(first, &part) && rp_text_u64(slash + 1, &parts);
-    }
-    if (!fine || part >= parts || parts > PARTS_MAX)
-        return rp_cmd_misuse("convert", "--part: expected I/N with 0 <= I < N, found `%s`",
-                             argument);
+    size_t length = slash ? (size_t)(slash - text) : 0;
+    if (!slash || length >= sizeof first)
+        return false;
+    memcpy(first, text, length);
+    first[length] = 0;
+    bool is_fine = rp_text_u64(first, &part) && rp_text_u64(slash + 1, &parts);
     options->part = (uint32_t)part;
     options->parts = (uint32_t)parts;
-    return 0;
+    return is_fine && part < parts && parts <= PARTS_MAX;
 }
 
-static const struct option options[] = {
-    {"output", required_argument, NULL, 'o'},
-    {"force", no_argument, NULL, 'F'},
-    {"tokenizer", required_argument, NULL, 't'},
-    {"special-tokens", no_argument, NULL, 'S'},
-    {"skip-bad", no_argument, NULL, 'B'},
-    {"eos", required_argument, NULL, 'e'},
-    {"append-eos", no_argument, NULL, 'a'},
-    {"no-append-eos", no_argument, NULL, 'A'},
-    {"bos", required_argument, NULL, 'b'},
-    {"column", required_argument, NULL, 'c'},
-    {"dtype", required_argument, NULL, 'D'},
-    {"workers", required_argument, NULL, 'w'},
-    {"part", required_argument, NULL, 'p'},
-    {"merge", no_argument, NULL, 'M'},
-    {"group-bytes", required_argument, NULL, 'G'},
-    {"drop-labels", no_argument, NULL, 'd'},
-    {"mask", required_argument, NULL, 'K'},
-    {"mask-value", required_argument, NULL, 'V'},
-    {"mask-of", required_argument, NULL, 'O'},
-    {"vocab-size", required_argument, NULL, 'v'},
-    {"as", required_argument, NULL, 'k'},
-    {"glob", required_argument, NULL, 'g'},
-    {"min-bytes", required_argument, NULL, 'm'},
-    {"split-bytes", required_argument, NULL, 's'},
-    {"max-tokens", required_argument, NULL, 'n'},
-    {"quiet", no_argument, NULL, 'q'},
-    {"help", no_argument, NULL, 'h'},
-    {"help-all", no_argument, NULL, 'H'},
+static bool take_append_eos(const char *text, void *place)
+{
+    (void)text;
+    *(bool *)place = false;
+    return true;
+}
+
+static bool take_drop_labels(const char *text, void *place)
+{
+    (void)text;
+    *(const char **)place = "none";
+    return true;
+}
+
+static const struct rp_option own_options[] = {
+    {RP_LOCAL("output", "PREFIX", struct arguments, options.output), .letter = 'o',
+     .help = "the files to write: PREFIX.bin, PREFIX.idx"},
+    {RP_FLAG("force", struct arguments, options.force), .help = "replace an existing output",
+     .more = "PREFIX.bin, .idx, .spans, .tokens.json and PREFIX.bin.rpi"},
+    {RP_TEXT("tokenizer", "T", struct arguments, options.tokenizer.name),
+     .given = offsetof(struct arguments, options.tokenizer_given),
+     .help = "a tokenizer.json, the folder that has it, or bytes",
+     .more =
+         "Of Hugging Face; it needs the package `tokenizers`; bytes: UTF-8 bytes, vocabulary 257, "
+         "EOS 256. Text needs it; files of text and JSONL become bytes without."},
+    {RP_TEXT("column", "NAME", struct arguments, options.column),
+     .help = "the column of ids, text or messages",
+     .more = "Default: input_ids, tokens, the only column of integer lists, or text; without a "
+             "`text`, before the lists, `prompt` with `completion`, or `messages`."},
+    {RP_TAKE("as", "FORM", struct arguments, inputs.as, take_form),
+     .expected = "a form, for instance jsonl",
+     .help = "form of the inputs (default: by their names)"},
+    {RP_TAKE("glob", "PATTERN", struct arguments, line, take_glob), .expected = "a pattern",
+     .help = "take only such files of directories; may be repeated"},
+    {RP_CHOICE("dtype", "T", struct arguments, options.dtype), .expected = "u16, u32, i32 or i64",
+     .help = "u16, u32, i32 or i64: of ids that are stored as bytes",
+     .more = "In columns of bytes (mds, litdata, tfrecord) or in bare records (arrayrecord)."},
+    {RP_COUNT("vocab-size", "N", struct arguments, options.vocab_size),
+     .help = "refuse ids that are not below N",
+     .more = "The vocabulary of the tokenizer that made the ids. From 65500 on they become i32 "
+             "(default: the largest id decides, for forms other than text and jsonl)."},
+    {RP_TEXT("eos", "ID|TOKEN", struct arguments, options.tokenizer.eos),
+     .help = "the token that ends a document",
+     .more = "Default: that of the tokenizer. Rows of ids need it, or --no-append-eos."},
+    {RP_FLAG("no-append-eos", struct arguments, options.no_append_eos), .help = "do not append it"},
+    {RP_TAKE("append-eos", NULL, struct arguments, options.no_append_eos, take_append_eos),
+     .help = "append it (default)"},
+    {RP_TEXT("bos", "ID|TOKEN", struct arguments, options.tokenizer.bos),
+     .help = "the token that begins each document",
+     .more = "It is put before each document that does not begin with it."},
+    {RP_FLAG("special-tokens", struct arguments, options.tokenizer.special_tokens),
+     .help = "names of special tokens in a text become those tokens",
+     .more = "For instance <|endoftext|> (default: it is text as any other; templates of chats "
+             "write special tokens all the same)."},
+    {RP_TEXT("mask", "NAME", struct arguments, options.mask.name),
+     .help = "the column that marks trained tokens, or none",
+     .more = "Default: labels, completion_mask, assistant_masks or loss_mask."},
+    {RP_CHOICE("mask-value", "V", struct arguments, options.mask.value),
+     .expected = "train or ignore",
+     .help = "train or ignore: the meaning of an entry that is not 0"},
+    {RP_CHOICE("mask-of", "W", struct arguments, options.mask.of), .expected = "token or next",
+     .help = "entry i is about token i (default) or next: i + 1"},
+    {RP_TAKE("drop-labels", NULL, struct arguments, options.mask.name, take_drop_labels),
+     .help = "the same as --mask none: every token is trained"},
+    {RP_FLAG("skip-bad", struct arguments, options.tokenizer.skip_bad),
+     .help = "leave out and count rows and lines that are refused"},
+    {RP_BYTES("min-bytes", "N", struct arguments, options.min_bytes),
+     .help = "skip files and texts of fewer bytes"},
+    {RP_BYTES("split-bytes", "N", struct arguments, options.split_bytes),
+     .help = "cut text files at line ends into about N bytes"},
+    {RP_COUNT("max-tokens", "N", struct arguments, options.max_tokens),
+     .help = "stop after the document that reaches N tokens"},
+    {RP_COUNT("workers", "N", struct arguments, options.workers), .least = 1, .most = WORKERS_MAX,
+     .help = "groups at a time (default: one a CPU, at most 8)"},
+    {RP_BYTES("group-bytes", "N", struct arguments, options.group_bytes),
+     .help = "bytes of input in a group",
+     .more = "Default: 16m to 256m, by the size of all inputs."},
+    {RP_TAKE("part", "I/N", struct arguments, options, take_part),
+     .expected = "I/N with 0 <= I < N", .help = "make every N-th part, from the I-th on",
+     .more = "N machines that share the directory of PREFIX do one conversion together, each with "
+             "another I."},
+    {RP_FLAG("merge", struct arguments, options.merge),
+     .help = "only join the parts that all machines have made"},
+    {RP_FLAG("quiet", struct arguments, options.quiet), .letter = 'q',
+     .help = "no progress and no summary"},
+    {.kind = RP_OPTION_HELP_ALL,
+     .name = "help-all",
+     .help = "this help with all forms, and more of each option"},
     {0},
 };
-
-static int take_choice(const char *option, const char *argument, const char *one, const char *other,
-                       const char **value)
-{
-    *value = argument;
-    if (!strcmp(argument, one) || !strcmp(argument, other))
-        return 0;
-    return rp_cmd_misuse("convert", "--%s: expected %s or %s, found `%s`", option, one, other,
-                         argument);
-}
-
-static int take_word(struct arguments *arguments, int option)
-{
-    struct rp_convert_options *chosen = &arguments->options;
-    switch (option) {
-    case 'o':
-        chosen->output = optarg;
-        return rp_cmd_refuse_url("convert", "output", optarg);
-    case 't':
-        chosen->tokenizer.name = optarg;
-        chosen->tokenizer_given = true;
-        return 0;
-    case 'e':
-        chosen->tokenizer.eos = optarg;
-        return 0;
-    case 'b':
-        chosen->tokenizer.bos = optarg;
-        return 0;
-    case 'c':
-        chosen->column = optarg;
-        return 0;
-    case 'D':
-        return take_dtype(chosen, optarg);
-    case 'K':
-        chosen->mask.name = optarg;
-        return 0;
-    case 'V':
-        return take_choice("mask-value", optarg, "train", "ignore", &chosen->mask.value);
-    case 'O':
-        return take_choice("mask-of", optarg, "token", "next", &chosen->mask.of);
-    case 'k':
-        return take_as(arguments, optarg);
-    case 'g':
-        arguments->globs[arguments->inputs.glob_count++] = optarg;
-        return 0;
-    default:
-        return rp_cmd_misuse("convert", NULL);
-    }
-}
-
-static int take_option(struct arguments *arguments, int option)
-{
-    struct rp_convert_options *chosen = &arguments->options;
-    switch (option) {
-    case 'F':
-        chosen->force = true;
-        return 0;
-    case 'a':
-        chosen->no_append_eos = false;
-        return 0;
-    case 'A':
-        chosen->no_append_eos = true;
-        return 0;
-    case 'd':
-        chosen->mask.name = "none";
-        return 0;
-    case 'M':
-        chosen->merge = true;
-        return 0;
-    case 'S':
-        chosen->tokenizer.special_tokens = true;
-        return 0;
-    case 'B':
-        chosen->tokenizer.skip_bad = true;
-        return 0;
-    case 'q':
-        chosen->quiet = true;
-        return 0;
-    case 'w':
-        return take_workers(&chosen->workers, optarg);
-    case 'p':
-        return take_part(chosen, optarg);
-    case 'v':
-        return take_number("vocab-size", optarg, false, &chosen->vocab_size);
-    case 'm':
-        return take_number("min-bytes", optarg, true, &chosen->min_bytes);
-    case 's':
-        return take_number("split-bytes", optarg, true, &chosen->split_bytes);
-    case 'n':
-        return take_number("max-tokens", optarg, false, &chosen->max_tokens);
-    case 'G':
-        return take_number("group-bytes", optarg, true, &chosen->group_bytes);
-    default:
-        return take_word(arguments, option);
-    }
-}
 
 static bool ends_in_name(const char *path)
 {
@@ -217,8 +159,10 @@ static bool ends_in_name(const char *path)
     return length > 0 && path[length - 1] != '/';
 }
 
-static int check_options(const struct rp_convert_options *chosen, int inputs)
+static int check(void *argument)
 {
+    const struct arguments *arguments = argument;
+    const struct rp_convert_options *chosen = &arguments->options;
     if (!chosen->output)
         return rp_cmd_misuse("convert", "expected -o PREFIX");
     if (!ends_in_name(chosen->output))
@@ -226,8 +170,6 @@ static int check_options(const struct rp_convert_options *chosen, int inputs)
                              chosen->output);
     if (chosen->merge && chosen->parts)
         return rp_cmd_misuse("convert", "expected --part, or --merge when all parts are made");
-    if (inputs == 0)
-        return rp_cmd_misuse("convert", "expected at least one input");
     return RP_EXIT_FINE;
 }
 
@@ -253,14 +195,14 @@ static int find_tokenizer(struct rp_tokenizer_choice *tokenizer, char **made,
                    "%s: expected the folder of a tokenizer, found no tokenizer.json", *made);
 }
 
-static int run(struct arguments *arguments, char **paths, int path_count)
+static int run(struct arguments *arguments)
 {
     struct rp_error error;
     char *tokenizer;
     rp_interrupt_catch();
     int code = find_tokenizer(&arguments->options.tokenizer, &tokenizer, &error);
-    for (int i = 0; i < path_count && code == 0; i++)
-        code = rp_inputs_add(&arguments->inputs, paths[i], &error);
+    for (size_t i = 0; i < arguments->line.count && code == 0; i++)
+        code = rp_inputs_add(&arguments->inputs, arguments->line.words[i], &error);
     if (code == 0)
         code = rp_conversion_run(&arguments->options, &arguments->inputs, &error);
     rp_inputs_release(&arguments->inputs);
@@ -270,25 +212,26 @@ static int run(struct arguments *arguments, char **paths, int path_count)
 
 int rp_cmd_convert(int argc, char **argv)
 {
+    static const struct rp_verb verb = {
+        .name = "convert",
+        .usage = "-o PREFIX INPUT...",
+        .help =
+            "Turn files, folders or URLs of text or of token ids into PREFIX.bin and PREFIX.idx "
+            "(Megatron), with the sidecar of `ringpack index`. A document is one text file, or "
+            "one row or line of any other form. The same inputs and options make the same bytes. "
+            "After a crash, a full disk or Ctrl-C, the same command continues. Forms: text, jsonl, "
+            "megatron, parquet, arrow, mds, litdata, hdf5, tar, tfrecord, arrayrecord, lance, "
+            "levanter.",
+        .all = rp_convert_forms,
+        .options = own_options,
+        .words_least = 1,
+        .words_most = SIZE_MAX,
+        .expected = "at least one input",
+        .check = check};
     struct arguments arguments = {.options.tokenizer.name = "bytes"};
-    /* One per argument is more than enough. */
-    arguments.globs = calloc((size_t)argc, sizeof *arguments.globs);
-    arguments.inputs.globs = arguments.globs;
-    int status = arguments.globs ? rp_cmd_check_getopt(options, argc, argv)
-                                 : rp_cmd_misuse("convert", "out of memory");
-    for (int option; status == RP_EXIT_FINE &&
-                     (option = getopt_long(argc, argv, "o:qh", options, NULL)) != -1;) {
-        if (option == 'h' || option == 'H') {
-            fputs(option == 'h' ? rp_convert_help : rp_convert_help_all, stdout);
-            free(arguments.globs);
-            return RP_EXIT_FINE;
-        }
-        status = take_option(&arguments, option);
-    }
+    int status = rp_cmd_parse(&verb, argc, argv, &arguments);
     if (status == RP_EXIT_FINE)
-        status = check_options(&arguments.options, argc - optind);
-    if (status == RP_EXIT_FINE)
-        status = run(&arguments, argv + optind, argc - optind);
+        status = run(&arguments);
     free(arguments.globs);
     return status;
 }

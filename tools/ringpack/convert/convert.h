@@ -26,6 +26,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "corpus/gunzip.h"
 #include "corpus/mask.h"
 #include "corpus/spanfile.h"
 #include "object/fetch.h"
@@ -277,19 +278,22 @@ void rp_worker_close(struct rp_worker *worker, bool at_once);
 /* decompress.c: one more process, for one file of text */
 
 struct rp_plain {
-    int fd;     /* the file, or a pipe from the worker */
-    int packed; /* the file that the worker reads; its offset is how far the worker is. -1: none */
-    pid_t child;
+    const char *path;      /* the caller's */
+    struct rp_gunzip text; /* of the file, or of a pipe from the worker */
+    int packed;  /* the file that the worker reads; its offset is how far the worker is. -1: none */
+    pid_t child; /* 0: none */
 };
-/** Open a file for reading; one that ends in .zst is decompressed on the way. */
-RP_MUST_CHECK int rp_plain_open(struct rp_plain *plain, const char *path, struct rp_error *error);
-/** Bytes of the file that are done, of which the reader of `fd` has taken `taken`; 0: not known. */
-uint64_t rp_plain_done(const struct rp_plain *plain, int64_t taken);
-/** After the last byte was read (`code` 0), or before (`code` anything else). The descriptor stays
- * the caller's. Returns `code`, or what was wrong with the archive; a second call returns `code`.
- */
-RP_MUST_CHECK int rp_plain_end(struct rp_plain *plain, const char *path, int code,
-                               struct rp_error *error);
+/** Open a file for reading, from a byte of it on; one that is a gzip archive, or whose name ends in
+ * .zst, is decompressed on the way. Close it in any case. */
+RP_MUST_CHECK int rp_plain_open(struct rp_plain *plain, const char *path, uint64_t begin,
+                                struct rp_error *error);
+/** The next bytes, at most `bytes`. *got_out is 0 after the last one, unless the archive is damaged
+ * or ends early. */
+RP_MUST_CHECK int rp_plain_read(struct rp_plain *plain, void *to, size_t bytes, size_t *got_out,
+                                struct rp_error *error);
+/** Bytes of the file that are done, from `begin` on; 0: not known. */
+uint64_t rp_plain_done(const struct rp_plain *plain);
+void rp_plain_close(struct rp_plain *plain);
 
 #define RP_WORKER_WORDS 6u
 /** Start the worker script, with arguments (the first NULL ends them) after its name and these

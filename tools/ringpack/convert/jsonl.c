@@ -5,8 +5,6 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include "base/bits.h"
 #include "convert/convert.h"
@@ -231,12 +229,12 @@ static int take_line(struct rp_convert *convert, struct place *place, const char
 }
 
 /* Lines of any length: what is left of the last piece moves to the front of the buffer. */
-static int add_lines(struct rp_convert *convert, gzFile file, struct rp_plain *plain,
-                     struct place place, struct rp_error *error)
+static int add_lines(struct rp_convert *convert, struct rp_plain *plain, struct place place,
+                     struct rp_error *error)
 {
     char *buffer = NULL;
-    size_t used = 0, capacity = 0;
-    int code = 0, got = 1;
+    size_t used = 0, capacity = 0, got = 1;
+    int code = 0;
     while (code == 0 && got > 0 && !is_past(&place, 0)) {
         if (capacity - used < READ_BYTES) {
             capacity = 2 * capacity + READ_BYTES;
@@ -249,17 +247,12 @@ static int add_lines(struct rp_convert *convert, gzFile file, struct rp_plain *p
             }
             buffer = larger;
         }
-        got = gzread(file, buffer + used, READ_BYTES);
-        uint64_t done = rp_plain_done(plain, gzoffset(file));
-        rp_convert_tell(convert, done > place.begin ? done - place.begin : 0);
-        if (got < 0) {
-            int number;
-            code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s: cannot read: %s", convert->path,
-                           gzerror(file, &number));
+        code = rp_plain_read(plain, buffer + used, READ_BYTES, &got, error);
+        if (code < 0)
             break;
-        }
+        rp_convert_tell(convert, rp_plain_done(plain));
         size_t begin = 0, scanned = used;
-        used += (size_t)got;
+        used += got;
         if (place.at == 0 && convert->line == 0 && scanned < 3 && used >= 3)
             begin = scanned = rp_convert_mark_bytes(buffer, used);
         for (char *end; code == 0 && !is_past(&place, begin) &&
@@ -273,8 +266,6 @@ static int add_lines(struct rp_convert *convert, gzFile file, struct rp_plain *p
         place.at += begin;
     }
     bool more = place.end > 0 && is_past(&place, 0);
-    if (code == 0) /* what a damaged archive gave last is no line, but half of one */
-        code = rp_plain_end(plain, convert->path, 0, error);
     if (code == 0 && used > 0 && !more) /* a last line without an end */
         code = take_line(convert, &place, buffer, used, error);
     free(buffer);
@@ -289,30 +280,14 @@ int rp_convert_jsonl(struct rp_convert *convert, const struct rp_input *input,
     convert->line = input->begin > 0 ? convert->line_base : 0;
     struct place place = {.begin = input->begin, .at = input->begin, .end = input->end};
     convert->may_be_value = input->form->reading == RP_READ_JSON;
-    int code = rp_plain_open(&plain, input->path, error);
-    if (code < 0)
-        return code;
     if (place.begin > 0) { /* the byte before says whether a line begins there */
         place.skips = true;
         place.at--;
-        if (lseek(plain.fd, (off_t)place.at, SEEK_SET) < 0)
-            code = rp_fail(error, -errno, NULL, "%s: cannot read: %s", input->path,
-                           strerror(errno));
     }
-    gzFile file = code == 0 ? gzdopen(plain.fd, "rb") : NULL;
-    if (!file && code < 0) {
-        close(plain.fd);
-        return rp_plain_end(&plain, input->path, code, error);
-    }
-    if (!file) {
-        close(plain.fd);
-        code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it", input->path);
-        return rp_plain_end(&plain, input->path, code, error);
-    }
-    gzbuffer(file, READ_BYTES);
-    convert->counts.files += input->begin == 0;
-    code = add_lines(convert, file, &plain, place, error);
-    if (gzclose(file) != Z_OK && code == 0)
-        code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s: the gzip archive ends early", input->path);
-    return rp_plain_end(&plain, input->path, code, error);
+    int code = rp_plain_open(&plain, input->path, place.at, error);
+    convert->counts.files += code == 0 && input->begin == 0;
+    if (code == 0)
+        code = add_lines(convert, &plain, place, error);
+    rp_plain_close(&plain);
+    return code;
 }

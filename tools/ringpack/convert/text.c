@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c — files of text, plain or gzip (zlib tells them apart). A file is held in memory
+/* text.c — files of text, plain or compressed. A file is held in memory
  * whole: whether all of it is text must be known before its first document is written. */
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include "base/bits.h"
 #include "convert/convert.h"
 #include "interrupt.h"
 
-#define ZLIB_BUFFER_BYTES (256u << 10)
+#define PIECE_BYTES (256u << 10)
 
 /* Eight ASCII bytes at a time, then one character at a time. */
 bool rp_convert_is_utf8(const char *text, size_t bytes)
@@ -41,61 +39,37 @@ bool rp_convert_is_utf8(const char *text, size_t bytes)
     return true;
 }
 
-static int read_all(gzFile file, const char *path, char **text_out, size_t *bytes_out,
+static int read_all(struct rp_plain *plain, char **text_out, size_t *bytes_out,
                     struct rp_error *error)
 {
     char *text = NULL;
-    size_t bytes = 0, capacity = 0;
-    for (;;) {
-        if (capacity - bytes < ZLIB_BUFFER_BYTES) {
-            capacity = 2 * capacity + 2 * ZLIB_BUFFER_BYTES;
+    size_t bytes = 0, capacity = 0, got = 1;
+    int code = 0;
+    for (; code == 0 && got > 0; bytes += got) {
+        if (capacity - bytes < PIECE_BYTES) {
+            capacity = 2 * capacity + 2 * PIECE_BYTES;
             char *larger = realloc(text, capacity);
             if (!larger) {
-                free(text);
-                return rp_fail(error, -ENOMEM, "cut the file, or write its text as JSONL",
-                               "%s: no memory for %zu bytes of text", path, capacity);
+                code = rp_fail(error, -ENOMEM, "cut the file, or write its text as JSONL",
+                               "%s: no memory for %zu bytes of text", plain->path, capacity);
+                break;
             }
             text = larger;
         }
-        int got = gzread(file, text + bytes, ZLIB_BUFFER_BYTES);
-        if (got < 0) {
-            int number;
-            const char *reason = gzerror(file, &number);
-            free(text);
-            return rp_fail(error, number == Z_ERRNO ? -errno : -RP_E_CORRUPT, NULL,
-                           "%s: cannot read: %s", path,
-                           number == Z_ERRNO ? strerror(errno) : reason);
-        }
-        bytes += (size_t)got;
-        if (got == 0)
-            break;
+        code = rp_plain_read(plain, text + bytes, PIECE_BYTES, &got, error);
     }
     *text_out = text;
     *bytes_out = bytes;
-    return 0;
+    return code;
 }
 
 static int read_text(const char *path, char **text, size_t *bytes, struct rp_error *error)
 {
     struct rp_plain plain;
-    int code = rp_plain_open(&plain, path, error);
-    if (code < 0)
-        return code;
-    gzFile file = gzdopen(plain.fd, "rb");
-    if (!file) {
-        close(plain.fd);
-        code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it", path);
-        return rp_plain_end(&plain, path, code, error);
-    }
-    gzbuffer(file, ZLIB_BUFFER_BYTES);
-    code = read_all(file, path, text, bytes, error);
-    bool whole = gzclose(file) == Z_OK; /* an archive that ends early shows here */
-    bool taken = code == 0;
-    if (taken && !whole)
-        code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s: the gzip archive ends early", path);
-    code = rp_plain_end(&plain, path, code, error);
-    if (taken && code < 0)
-        free(*text);
+    int code = rp_plain_open(&plain, path, 0, error);
+    if (code == 0)
+        code = read_all(&plain, text, bytes, error);
+    rp_plain_close(&plain);
     return code;
 }
 
@@ -153,12 +127,12 @@ int rp_convert_text(struct rp_convert *convert, const struct rp_input *input,
     convert->path = input->path;
     convert->line = 0;
     int code = read_text(input->path, &text, &bytes, error);
-    if (code < 0 && code != -ENOMEM && code != -RP_E_RESOURCE && !input->named) {
-        convert->counts.unreadable++;
-        return 0;
+    if (code < 0) {
+        bool is_skipped = code != -ENOMEM && code != -RP_E_RESOURCE && !input->named;
+        convert->counts.unreadable += is_skipped;
+        free(text);
+        return is_skipped ? 0 : code;
     }
-    if (code < 0)
-        return code;
     convert->counts.files++;
     size_t mark = rp_convert_mark_bytes(text, bytes);
     if (memchr(text, 0, bytes))

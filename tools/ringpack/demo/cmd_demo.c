@@ -5,7 +5,6 @@
  * received are compared later. Then the same stream begins again, and engine and trainers are
  * killed with SIGKILL about half-way. An engine and two ranks resume from the newest checkpoint. At
  * the end the digests of both streams are compared. */
-#include <argp.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,11 +14,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "cmd.h"
-#include "cmd_options.h"
 #include "demo/demo.h"
+#include "options.h"
 
 #define SECONDS_STANDARD 6u
 #define SECONDS_MAX 3600u
@@ -27,20 +25,8 @@
 #define CHECKPOINT_STEPS 100u
 #define LOOK_NS 5000000u
 
-enum { OPTION_CORPUS = 0x1000, OPTION_PYTHON, OPTION_DIR, OPTION_SECONDS };
-
-static const struct argp_option options[] = {
-    {"corpus", OPTION_CORPUS, "PATH", 0, "a token file or Megatron prefix (otherwise one is made)",
-     0},
-    {"python", OPTION_PYTHON, "PYTHON", 0,
-     "half of the trainers run in it (otherwise all are in C)", 0},
-    {"dir", OPTION_DIR, "DIR", 0, "make the corpus there, and leave it there", 0},
-    {"seconds", OPTION_SECONDS, "N", 0, "of the undisturbed run (6); the other takes as long", 0},
-    {"verbose", 'v', NULL, 0, "show what engines and trainers write", 0},
-    {0},
-};
-
 struct demo {
+    struct rp_cmd_line line;
     const char *corpus, *python, *dir;
     uint64_t seconds;
     bool verbose;
@@ -55,31 +41,19 @@ struct demo {
     double ready_seconds, first_seconds; /* of the resume, counted from the start of the engine */
 };
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    struct demo *demo = state->input;
-    switch (key) {
-    case OPTION_CORPUS:
-        demo->corpus = text;
-        return 0;
-    case OPTION_PYTHON:
-        demo->python = text;
-        return 0;
-    case OPTION_DIR:
-        demo->dir = rp_cmd_local_path(state, "dir", text);
-        return 0;
-    case OPTION_SECONDS:
-        if (!rp_text_u64(text, &demo->seconds) || demo->seconds < 1 || demo->seconds > SECONDS_MAX)
-            argp_error(state, "--seconds: expected a number from 1 to %u, found `%s`", SECONDS_MAX,
-                       text);
-        return 0;
-    case 'v':
-        demo->verbose = true;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+static const struct rp_option options[] = {
+    {RP_TEXT("corpus", "PATH", struct demo, corpus),
+     .help = "a token file or Megatron prefix (otherwise one is made)"},
+    {RP_TEXT("python", "PYTHON", struct demo, python),
+     .help = "run half of the trainers in it (otherwise all are in C)"},
+    {RP_LOCAL("dir", "DIR", struct demo, dir),
+     .help = "make the corpus in DIR, and leave it there"},
+    {RP_COUNT("seconds", "N", struct demo, seconds), .least = 1, .most = SECONDS_MAX,
+     .help = "length of the undisturbed run (6); the other takes as long"},
+    {RP_FLAG("verbose", struct demo, verbose), .letter = 'v',
+     .help = "show the output of engines and trainers"},
+    {0},
+};
 
 /* ---- corpus ---------------------------------------------------------------------------------- */
 
@@ -290,15 +264,15 @@ static int play(struct demo *demo, struct rp_error *error)
 
 int rp_cmd_demo(int argc, char **argv)
 {
-    const struct argp argp = {
-        .options = options,
-        .parser = parse,
-        .doc =
-            "Serve a corpus to four trainers, kill everything in mid-stream, resume with two, and "
-            "compare. Exit status 0: identical, 1: different, 2: trouble."};
+    static const struct rp_verb verb = {
+        .name = "demo",
+        .help = "Serve a corpus to four trainers, kill everything in mid-stream, resume with two, "
+                "and compare.",
+        .notes = "Exit status 0: identical, 1: different, 2: trouble.",
+        .options = options};
     struct demo demo = {.seconds = SECONDS_STANDARD, .engine = RP_NO_CHILD};
     struct rp_error error = {0};
-    if (rp_cmd_parse(&argp, argc, argv, &demo) != RP_EXIT_FINE)
+    if (rp_cmd_parse(&verb, argc, argv, &demo) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     int code = rp_job_open(&demo.job, NULL, demo.verbose, &error);
     if (code >= 0)

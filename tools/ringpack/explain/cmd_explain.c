@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_explain.c — `ringpack explain`: the command line, and which rows are shown. */
-#include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +11,6 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
-#include "cmd_options.h"
 #include "explain/search.h"
 #include "interrupt.h"
 #include "page_file.h"
@@ -21,19 +19,6 @@
 #define COLUMNS_STANDARD 80u
 #define COLUMNS_LEAST 20u
 #define LONG_NS 1000000000u /* planning that is told of */
-
-enum {
-    OPTION_STEP = 0x1000,
-    OPTION_RANK,
-    OPTION_ROW,
-    OPTION_DOCUMENT,
-    OPTION_EPOCH,
-    OPTION_TEXT,
-    OPTION_TOKENIZER,
-    OPTION_LIMIT,
-    OPTION_JSON,
-    OPTION_CSV
-};
 
 struct arguments {
     struct rp_origin origin;
@@ -44,32 +29,10 @@ struct arguments {
     bool json, csv;
 };
 
-static const struct argp_option own_options[] = {
-    {"step", OPTION_STEP, "N", 0, "the rows of step N", 0},
-    {"rank", OPTION_RANK, "R", 0, "of the step, those of rank R", 0},
-    {"row", OPTION_ROW, "A[-B]", 0, "row A, or rows A to B", 0},
-    {"document", OPTION_DOCUMENT, "SOURCE:A[-B]", 0,
-     "all rows that hold a part of these documents of a source, by its name or number", 0},
-    {"epoch", OPTION_EPOCH, "A[-B]", 0,
-     "look for the documents in these epochs (default: the first; with a checkpoint or engine, the "
-     "current one and the next)",
-     0},
-    {"text", OPTION_TEXT, "TEXT", 0,
-     "of these rows or documents, only those that contain this text; alone, of all documents", 0},
-    {"tokenizer", OPTION_TOKENIZER, "FILE", 0,
-     "decode with this tokenizer.json, or `bytes` (default: what PREFIX.tokens.json names)", 0},
-    {"limit", OPTION_LIMIT, "N", 0,
-     "show at most N characters, or ids, of a fragment (default 400; 0 = no text is read)", 0},
-    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
-    {"csv", OPTION_CSV, NULL, 0, "print CSV", 0},
-    {"output", 'o', "FILE", 0, "write to FILE; a page if it ends with .html", 0},
-    {"base-row", RP_ORIGIN_BASE_ROW, "ROW", 0, RP_ORIGIN_BASE_ROW_HELP, 0},
-    {0},
-};
-
 /* A number, or two with a dash between them. */
-static bool parse_range(const char *text, struct rp_range *range)
+static bool take_range(const char *text, void *place)
 {
+    struct rp_range *range = place;
     char first[32];
     const char *dash = strchr(text, '-');
     snprintf(first, sizeof first, "%.*s", dash ? (int)(dash - text) : 31, text);
@@ -79,89 +42,72 @@ static bool parse_range(const char *text, struct rp_range *range)
            range->last < UINT64_MAX;
 }
 
-static void parse_document(struct rp_search *search, char *text, struct argp_state *state)
+static bool take_document(const char *text, void *place)
 {
+    struct rp_search *search = place;
     char *colon = strrchr(text, ':');
-    if (!colon || !parse_range(colon + 1, &search->documents))
-        argp_error(state, "--document: expected SOURCE:NUMBER or SOURCE:FIRST-LAST, found `%s`",
-                   text);
+    if (!colon || !take_range(colon + 1, &search->documents))
+        return false;
     *colon = '\0';
     search->source = text;
+    return true;
 }
 
-static error_t parse_end(struct arguments *arguments, struct argp_state *state)
+static const struct rp_option own_options[] = {
+    RP_STEPS_OPTION(step, struct arguments, search, "the rows of step N"),
+    {RP_COUNT("rank", "R", struct arguments, search.rank),
+     .given = offsetof(struct arguments, search.rank_given), .expected = "the number of a rank",
+     .help = "of the step, the rows of rank R"},
+    {RP_TAKE("row", "A[-B]", struct arguments, search.rows, take_range),
+     .expected = "a row or FIRST-LAST", .help = "row A, or rows A to B"},
+    {RP_TAKE("document", "SOURCE:A[-B]", struct arguments, search, take_document),
+     .expected = "SOURCE:NUMBER or SOURCE:FIRST-LAST",
+     .help = "all rows that hold a part of these documents of a source, by its name or number"},
+    {RP_TAKE("epoch", "A[-B]", struct arguments, search.epochs, take_range),
+     .expected = "an epoch or FIRST-LAST",
+     .help = "search these epochs (default: the first; with a checkpoint or engine, the current "
+             "one and the next)"},
+    {RP_TEXT("text", "TEXT", struct arguments, search.text),
+     .help = "only rows or documents that contain this text; without the options above, search "
+             "all documents"},
+    {RP_TEXT("tokenizer", "FILE", struct arguments, tokenizer),
+     .help = "decode with this tokenizer.json, or `bytes` (default: the one that "
+             "PREFIX.tokens.json names)"},
+    {RP_COUNT("limit", "N", struct arguments, limit),
+     .help = "at most N characters, or ids, of a fragment (default 400; 0 = no text is read)"},
+    {RP_FLAG("json", struct arguments, json), .help = "print JSON"},
+    {RP_FLAG("csv", struct arguments, csv), .help = "print CSV"},
+    {RP_LOCAL("output", "FILE", struct arguments, output), .letter = 'o',
+     .help = "write to FILE; a page if its name ends with .html"},
+    RP_ORIGIN_BASE_ROW_OPTION(struct arguments, origin),
+    {0},
+};
+
+static int check(void *argument)
 {
+    struct arguments *arguments = argument;
     const struct rp_search *search = &arguments->search;
     int asked = search->step_given + search->rows.is_given + search->documents.is_given;
+    const char *mistake = NULL;
     if (asked > 1 || (asked == 0 && !search->text))
-        argp_error(state, "expected one of --step, --row and --document, or --text");
-    if (search->rank_given && !search->step_given)
-        argp_error(state, "--rank is of a --step");
-    if (search->epochs.is_given && (search->step_given || search->rows.is_given))
-        argp_error(state, "--epoch is of a --document, or of a --text");
-    if (search->text && (!*search->text || arguments->limit == 0))
-        argp_error(state, "--text: expected a text, and a --limit above 0");
-    if (arguments->json && arguments->csv)
-        argp_error(state, "--json and --csv are two forms: give one of them");
+        mistake = "expected one of --step, --row and --document, or --text";
+    else if (search->rank_given && !search->step_given)
+        mistake = "--rank needs --step";
+    else if (search->epochs.is_given && (search->step_given || search->rows.is_given))
+        mistake = "--epoch needs --document or --text";
+    else if (search->text && (!*search->text || arguments->limit == 0))
+        mistake = "--text: expected a text, and a --limit above 0";
+    else if (arguments->json && arguments->csv)
+        mistake = "--json and --csv are two forms: give one of them";
+    if (mistake)
+        return rp_cmd_misuse("explain", "%s", mistake);
     if (arguments->output)
         arguments->output_path = rp_origin_absolute(arguments->output);
     if (arguments->tokenizer)
         arguments->tokenizer_path = strcmp(arguments->tokenizer, "bytes")
                                         ? rp_origin_absolute(arguments->tokenizer)
                                         : strdup("bytes");
-    return 0;
-}
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    struct arguments *a = state->input;
-    struct rp_search *search = &a->search;
-    switch (key) {
-    case OPTION_STEP:
-        search->step_given = true;
-        if (!rp_text_count(text, &search->step))
-            argp_error(state, "--step: expected the number of a step, found `%s`", text);
-        return 0;
-    case OPTION_RANK:
-        search->rank_given = true;
-        if (!rp_text_u64(text, &search->rank))
-            argp_error(state, "--rank: expected the number of a rank, found `%s`", text);
-        return 0;
-    case OPTION_ROW:
-        if (!parse_range(text, &search->rows))
-            argp_error(state, "--row: expected a row or FIRST-LAST, found `%s`", text);
-        return 0;
-    case OPTION_DOCUMENT:
-        parse_document(search, text, state);
-        return 0;
-    case OPTION_EPOCH:
-        if (!parse_range(text, &search->epochs))
-            argp_error(state, "--epoch: expected an epoch or FIRST-LAST, found `%s`", text);
-        return 0;
-    case OPTION_TEXT:
-        search->text = text;
-        return 0;
-    case OPTION_TOKENIZER:
-        a->tokenizer = text;
-        return 0;
-    case OPTION_LIMIT:
-        if (!rp_text_count(text, &a->limit))
-            argp_error(state, "--limit: expected a whole number, found `%s`", text);
-        return 0;
-    case OPTION_JSON:
-        a->json = true;
-        return 0;
-    case OPTION_CSV:
-        a->csv = true;
-        return 0;
-    case 'o':
-        a->output = rp_cmd_local_path(state, "output", text);
-        return 0;
-    case ARGP_KEY_END:
-        return parse_end(a, state);
-    default:
-        return rp_origin_parse(&a->origin, key, text, state);
-    }
+    return RP_EXIT_FINE;
 }
 
 /* ---- where it is printed --------------------------------------------------------------------- */
@@ -255,18 +201,22 @@ static int run(void *argument, const struct rp_config *config)
 
 int rp_cmd_explain(int argc, char **argv)
 {
-    static const struct rp_cmd_verb verb = {
+    static const struct rp_verb verb = {
+        .name = "explain",
+        .usage = RP_ORIGIN_USAGE,
+        .help = "List the documents of a step or of rows, and the rows of a document or a text.",
+        .notes =
+            "The stream is that of `-c CONFIG`, of a checkpoint (which keeps its config), or of "
+            "the engine of RUN. No engine is needed or disturbed. Rows are planned from the "
+            "nearest known row; a long way from row 0 is planned once, because landmarks are kept "
+            "in cache_dir.\n\n"
+            "  ringpack explain -c config.yaml --step 48210 -o step.html\n"
+            "  ringpack explain checkpoints --document web:123\n"
+            "  ringpack explain --run pretrain --step 7 --text 'lorem ipsum'",
         .options = own_options,
-        .parse = parse,
-        .args_doc = "[CHECKPOINT|DIR|STATE|RUN]",
-        .doc = "Say which documents are in a step, in rows, or in which rows a document is.\v"
-               "The stream is that of `-c CONFIG`, of a checkpoint (which keeps its config), or of "
-               "the engine that runs as RUN. No engine is needed, and none is disturbed. "
-               "Rows are planned from the nearest row that is known; a long way from row 0 is "
-               "planned once, because landmarks are kept in cache_dir.\n\n"
-               "  ringpack explain -c config.yaml --step 48210 -o step.html\n"
-               "  ringpack explain checkpoints --document web:123\n"
-               "  ringpack explain --run pretrain --step 7 --text 'lorem ipsum'",
+        .takes = RP_TAKES_CONFIG,
+        .words_most = 1,
+        .check = check,
         .run = run,
         .finish = rp_origin_finish,
     };

@@ -18,22 +18,6 @@
 #include "cmd_state.h"
 #include "plan/plan.h"
 
-error_t rp_origin_parse(struct rp_origin *origin, int key, char *text, struct argp_state *state)
-{
-    if (key == RP_ORIGIN_BASE_ROW) {
-        if (!rp_text_count(text, &origin->base_row))
-            argp_error(state, "--base-row: expected a row number, found `%s`", text);
-        origin->base_row_given = true;
-        return 0;
-    }
-    if (key != ARGP_KEY_ARG)
-        return ARGP_ERR_UNKNOWN;
-    if (origin->path)
-        argp_error(state, "one checkpoint or run expected, `%s` is one too many", text);
-    origin->path = text;
-    return 0;
-}
-
 /* ---- a checkpoint ---------------------------------------------------------------------------- */
 
 static int take_token(struct rp_origin *origin, const void *token, size_t bytes,
@@ -87,8 +71,8 @@ static int take_checkpoint(struct rp_origin *origin, struct rp_error *error)
         return code;
     const void *token = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
     code = take_token(origin, token, bytes, error);
-    if (code == 0 && !origin->config.path)
-        code = rp_cmd_config_read_file(origin->config.config, rp_checkpoint_path(checkpoint),
+    if (code == 0 && !origin->line.path)
+        code = rp_cmd_config_read_file(origin->line.config, rp_checkpoint_path(checkpoint),
                                        error);
     else if (code == 0)
         note_kept_steps(origin, rp_checkpoint_path(checkpoint));
@@ -101,7 +85,7 @@ static int take_path(struct rp_origin *origin, struct rp_error *error)
 {
     if (!rp_cmd_is_state(origin->path))
         return take_checkpoint(origin, error);
-    if (!origin->config.path && !rp_cmd_config_given(&origin->config, "sources"))
+    if (!origin->line.path && !rp_cmd_config_given(&origin->line, "sources"))
         return rp_fail(error, -RP_E_USAGE, "give it: `-c CONFIG`",
                        "%s is a state token, which has no config", origin->path);
     return take_state_file(origin, error);
@@ -123,7 +107,7 @@ static int take_word(struct rp_origin *origin, const char *run_dir, struct rp_er
 {
     struct stat info;
     const char *word = origin->path;
-    if (!origin->config.path && rp_cmd_is_run(word)) {
+    if (!origin->line.path && rp_cmd_is_run(word)) {
         int code = rp_origin_of_engine(origin, word, run_dir, error);
         return code != -RP_E_GONE
                    ? code
@@ -139,7 +123,7 @@ static int take_word(struct rp_origin *origin, const char *run_dir, struct rp_er
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-int rp_origin_finish(struct rp_cmd_config *arguments)
+int rp_origin_finish(struct rp_cmd_line *arguments)
 {
     struct rp_origin *origin = (struct rp_origin *)arguments;
     struct rp_error error = {0};
@@ -147,6 +131,7 @@ int rp_origin_finish(struct rp_cmd_config *arguments)
     bool describes = arguments->path || rp_cmd_config_given(arguments, "sources");
     int code = 0;
     const char *run_dir = rp_cmd_config_given(arguments, "run_dir");
+    origin->path = arguments->words[0];
     if (origin->path)
         code = take_word(origin, run_dir, &error);
     else if (!describes && run)

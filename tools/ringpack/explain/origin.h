@@ -11,8 +11,8 @@
 
 /* The arguments of a verb about a stream begin with this. */
 struct rp_origin {
-    struct rp_cmd_config config;
-    const char *path;  /* of a checkpoint, a directory of them, or a state token; NULL = none */
+    struct rp_cmd_line line;
+    const char *path;  /* the word: a checkpoint, a directory of them, a state token, or NULL */
     uint64_t base_row; /* --base-row */
     bool base_row_given;
     /* found by rp_origin_finish */
@@ -26,15 +26,17 @@ struct rp_origin {
     char stream[40];      /* the identity of the stream that the engine serves; "" = not known */
 };
 
-enum { RP_ORIGIN_BASE_ROW = 0x1f00 };
-#define RP_ORIGIN_BASE_ROW_HELP                                                                    \
-    "row at which step 0 begins (default 0): for a run whose global batch was changed there"
+#define RP_ORIGIN_BASE_ROW_OPTION(type, member)                                                    \
+    {                                                                                              \
+        RP_COUNT("base-row", "ROW", type, member.base_row),                                        \
+            .given = offsetof(type, member.base_row_given),                                        \
+            .help = "row at which step 0 begins (default 0), if the global batch of the run was "  \
+                    "changed"                                                                      \
+    }
+#define RP_ORIGIN_USAGE "[CHECKPOINT|DIR|STATE|RUN]"
 
-/** Parse --base-row and the path. */
-error_t rp_origin_parse(struct rp_origin *origin, int key, char *text, struct argp_state *state);
-
-/** Finish the config (`finish` of a struct rp_cmd_verb). */
-int rp_origin_finish(struct rp_cmd_config *arguments);
+/** Finish the config (`finish` of a struct rp_verb). */
+int rp_origin_finish(struct rp_cmd_line *arguments);
 void rp_origin_free(struct rp_origin *origin);
 
 /** Open the finished config: go anywhere in its stream, by its steps. Errors: the config of a

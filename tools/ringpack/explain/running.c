@@ -14,6 +14,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "cmd_run.h"
 #include "cmd.h"
 #include "explain/origin.h"
 #include "ringpack/client.h"
@@ -70,7 +71,7 @@ static int take_config(struct words *words, const char *path, struct rp_error *e
     bool is_descriptor = !strncmp(path, self, sizeof self - 1);
     char *known = is_descriptor ? rp_format("/proc/%d/fd/%s", words->pid, path + sizeof self - 1)
                                 : strdup(path);
-    int code = known ? rp_cmd_config_read_file(words->origin->config.config, known, error)
+    int code = known ? rp_cmd_config_read_file(words->origin->line.config, known, error)
                      : rp_fail(error, -ENOMEM, NULL, "out of memory for a path");
     free(known);
     return code;
@@ -84,7 +85,7 @@ static int take_option(struct words *words, char *name, const char *value, struc
     if (!key || !value)
         return rp_fail(error, -RP_E_USAGE, HINT, "engine %d: unknown option --%s", words->pid,
                        name);
-    return rp_config_set(words->origin->config.config, key, value, error);
+    return rp_config_set(words->origin->line.config, key, value, error);
 }
 
 /* Take the words after `serve`: of the config, or all others. */
@@ -181,7 +182,7 @@ static int take_geometry(struct rp_origin *origin, const json_t *stat, struct rp
             snprintf(text, sizeof text, "%s", json_is_true(value) ? "true" : "false");
         else
             continue;
-        code = rp_config_set(origin->config.config, geometry[i].key, text, error);
+        code = rp_config_set(origin->line.config, geometry[i].key, text, error);
     }
     return code;
 }

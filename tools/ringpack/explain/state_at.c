@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* state_at.c — `ringpack state`: the state token of any row or step. */
-#include <argp.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -8,12 +7,9 @@
 
 #include "base/file.h"
 #include "cmd.h"
-#include "cmd_options.h"
 #include "explain/origin.h"
 #include "explain/walk.h"
 #include "interrupt.h"
-
-enum { OPTION_JSON = 0x1000 };
 
 struct arguments {
     struct rp_origin origin;
@@ -23,38 +19,25 @@ struct arguments {
     bool json;
 };
 
-static const struct argp_option own_options[] = {
-    {"step", RP_STEPS_STEP, "N", 0, "the token with which step N begins", 0},
-    {"row", RP_STEPS_ROW, "ROW", 0, "the token with which ROW begins", 0},
-    {"output", 'o', "FILE", 0, "where to write it", 0},
-    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
-    {"base-row", RP_ORIGIN_BASE_ROW, "ROW", 0, RP_ORIGIN_BASE_ROW_HELP, 0},
+static const struct rp_option own_options[] = {
+    RP_STEPS_OPTION(step, struct arguments, wanted, "the token with which step N begins"),
+    RP_STEPS_OPTION(row, struct arguments, wanted, "the token with which row N begins"),
+    {RP_LOCAL("output", "FILE", struct arguments, output), .letter = 'o',
+     .help = "the file of the token"},
+    {RP_FLAG("json", struct arguments, json), .help = "print JSON"},
+    RP_ORIGIN_BASE_ROW_OPTION(struct arguments, origin),
     {0},
 };
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static int check(void *argument)
 {
-    struct arguments *arguments = state->input;
-    switch (key) {
-    case 'o':
-        arguments->output = rp_cmd_local_path(state, "output", text);
-        return 0;
-    case OPTION_JSON:
-        arguments->json = true;
-        return 0;
-    case ARGP_KEY_END:
-        if (arguments->wanted.step_given == arguments->wanted.row_given)
-            argp_error(state, "expected --step N or --row ROW");
-        if (!arguments->output)
-            argp_error(state, "expected -o FILE");
-        arguments->output_path = rp_origin_absolute(arguments->output);
-        return 0;
-    case RP_STEPS_ROW:
-    case RP_STEPS_STEP:
-        return rp_steps_parse(&arguments->wanted, key, text, state);
-    default:
-        return rp_origin_parse(&arguments->origin, key, text, state);
-    }
+    struct arguments *arguments = argument;
+    if (arguments->wanted.step_given == arguments->wanted.row_given)
+        return rp_cmd_misuse("state", "expected --step N or --row N");
+    if (!arguments->output)
+        return rp_cmd_misuse("state", "expected -o FILE");
+    arguments->output_path = rp_origin_absolute(arguments->output);
+    return RP_EXIT_FINE;
 }
 
 static void report(const struct arguments *arguments, const struct rp_walk *walk,
@@ -113,14 +96,17 @@ static int run(void *argument, const struct rp_config *config)
 
 int rp_cmd_state(int argc, char **argv)
 {
-    static const struct rp_cmd_verb verb = {
+    static const struct rp_verb verb = {
+        .name = "state",
+        .usage = RP_ORIGIN_USAGE,
+        .help = "Write the state token with which a step or a row begins.",
+        .notes = "The stream is that of `-c CONFIG`, of a checkpoint (which keeps its config), or "
+                 "of the engine of RUN. `serve --state FILE` starts there; so does a trainer that "
+                 "is given the token. The run itself is not changed.",
         .options = own_options,
-        .parse = parse,
-        .args_doc = "[CHECKPOINT|DIR|STATE|RUN]",
-        .doc = "Write the state token with which any step or row begins.\v"
-               "The stream is that of `-c CONFIG`, of a checkpoint (which keeps its config), or of "
-               "the engine that runs as RUN. `serve --state FILE` starts there; so does a "
-               "trainer that is given the token. Nothing of a run is changed.",
+        .takes = RP_TAKES_CONFIG,
+        .words_most = 1,
+        .check = check,
         .run = run,
         .finish = rp_origin_finish,
     };

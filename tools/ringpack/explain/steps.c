@@ -5,27 +5,7 @@
 #include <inttypes.h>
 
 #include "base/bits.h"
-#include "base/text.h"
 #include "explain/walk.h"
-
-error_t rp_steps_parse(struct rp_steps_wanted *wanted, int key, const char *text,
-                       struct argp_state *state)
-{
-    switch (key) {
-    case RP_STEPS_STEP:
-        if (!rp_text_count(text, &wanted->step))
-            argp_error(state, "--step: expected the number of a step, found `%s`", text);
-        wanted->step_given = true;
-        return 0;
-    case RP_STEPS_ROW:
-        if (!rp_text_count(text, &wanted->row))
-            argp_error(state, "--row: expected the number of a row, found `%s`", text);
-        wanted->row_given = true;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 int rp_steps_first(const struct rp_steps *steps, uint64_t step, uint64_t *row,
                    struct rp_error *error)

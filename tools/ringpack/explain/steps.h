@@ -3,12 +3,12 @@
 #ifndef RP_TOOLS_STEPS_H
 #define RP_TOOLS_STEPS_H
 
-#include <argp.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/fail.h"
 #include "config/config.h"
+#include "options.h"
 
 struct rp_steps {
     uint64_t base_row;   /* at which step 0 begins */
@@ -48,11 +48,12 @@ struct rp_steps_wanted {
     uint64_t row, step;
     bool row_given, step_given;
 };
-enum { RP_STEPS_ROW = 0x1f02, RP_STEPS_STEP };
-
-/** Parse --row and --step: the `default` of a verb's parser. */
-error_t rp_steps_parse(struct rp_steps_wanted *wanted, int key, const char *text,
-                       struct argp_state *state);
+#define RP_STEPS_OPTION(name_, type, member, help_)                                                \
+    {                                                                                              \
+        RP_COUNT(#name_, "N", type, member.name_), .given = offsetof(type, member.name_##_given),  \
+                                                   .expected = "the number of a " #name_,          \
+                                                   .help = help_                                   \
+    }
 
 struct rp_walk;
 /** Go to a row that at least `rows` others follow, or to the first row of a step that is delivered.

@@ -1,54 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_metrics.c — `ringpack metrics`: the engines of this node for Prometheus and for a browser. */
-#include <argp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "cmd.h"
-#include "cmd_run.h"
 #include "interrupt.h"
 #include "metrics/serve.h"
 #include "metrics/text.h"
+#include "options.h"
 
 #define LISTEN_STANDARD "127.0.0.1:9690"
 
-enum { OPTION_LISTEN = 0x1000, OPTION_ONCE };
-
-static const struct argp_option options[] = {
-    {"listen", OPTION_LISTEN, "HOST:PORT", 0,
-     "serve at this address (default " LISTEN_STANDARD "; port 0 is any free one)", 0},
-    {"once", OPTION_ONCE, NULL, 0,
-     "print the metrics once, as text that node_exporter reads from files, and end", 0},
-    RP_RUN_OPTION,
-    RP_RUN_CONFIG_OPTION,
-    {"run-dir", RP_WATCH_RUN_DIR, "DIR", 0, RP_WATCH_RUN_DIR_HELP, 0},
-    {0},
-};
-
 struct arguments {
-    struct rp_watch_wanted wanted;
+    struct rp_cmd_line line;
     const char *listen;
     bool once;
 };
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static const struct rp_option options[] = {
+    {RP_TEXT("listen", "HOST:PORT", struct arguments, listen),
+     .help = "serve at this address (default " LISTEN_STANDARD "; port 0 is any free one)"},
+    {RP_FLAG("once", struct arguments, once),
+     .help = "print the metrics once, as text that node_exporter reads from files, and end"},
+    {0},
+};
+
+static int check(void *argument)
 {
-    struct arguments *a = state->input;
-    switch (key) {
-    case OPTION_LISTEN:
-        a->listen = text;
-        return 0;
-    case OPTION_ONCE:
-        a->once = true;
-        return 0;
-    case ARGP_KEY_END:
-        if (a->once && a->listen)
-            argp_error(state, "--once serves nothing: leave out --listen");
-        return 0;
-    default:
-        return rp_watch_parse(&a->wanted, key, text, state);
-    }
+    const struct arguments *a = argument;
+    if (a->once && a->listen)
+        return rp_cmd_misuse("metrics", "--once serves nothing: leave out --listen");
+    return RP_EXIT_FINE;
 }
 
 static int print_once(struct rp_watch *watch, struct rp_error *error)
@@ -80,9 +63,10 @@ static int serve(struct rp_watch *watch, const char *where, struct rp_error *err
 
 static int run(const struct arguments *arguments)
 {
+    const struct rp_cmd_line *line = &arguments->line;
     struct rp_watch watch;
     struct rp_error error = {0};
-    int code = rp_watch_open(&watch, &arguments->wanted, &error);
+    int code = rp_watch_open(&watch, line->run_dir, line->words, line->count, &error);
     if (code == 0)
         code = arguments->once
                    ? print_once(&watch, &error)
@@ -93,20 +77,24 @@ static int run(const struct arguments *arguments)
 
 int rp_cmd_metrics(int argc, char **argv)
 {
-    const struct argp argp = {
+    static const struct rp_verb verb = {
+        .name = "metrics",
+        .usage = "[RUN...]",
+        .help = "Export metrics of the engines of this machine to Prometheus, and as a live page.",
+        .notes =
+            "Without RUN, all engines of this user are watched, and those that start later. "
+            "/metrics is for Prometheus; /healthz answers 200, or 503 with the reason; / is a "
+            "page for people. Without --listen, only this machine can connect. Engines are polled "
+            "at most once a second, and only while a client reads.\n\n"
+            "  ringpack metrics\n"
+            "  ringpack metrics --listen 0.0.0.0:9690 pretrain\n"
+            "  ringpack metrics --once > /var/lib/node_exporter/ringpack.prom",
         .options = options,
-        .parser = parse,
-        .args_doc = "[RUN...]",
-        .doc = "Serve what the engines of this machine do as OpenMetrics, and as a live page."
-               "\vWithout RUN, all engines of this user are watched, also those that start later. "
-               "/metrics is for Prometheus; /healthz answers 200, or 503 with the reason; / is a "
-               "page for people. Only this machine can connect, unless --listen says otherwise. "
-               "Engines are asked at most once a second, and only while somebody reads.\n\n"
-               "  ringpack metrics\n"
-               "  ringpack metrics --listen 0.0.0.0:9690 pretrain\n"
-               "  ringpack metrics --once > /var/lib/node_exporter/ringpack.prom"};
+        .takes = RP_TAKES_RUN,
+        .words_most = SIZE_MAX,
+        .check = check};
     struct arguments arguments = {0};
-    if (rp_cmd_parse_run(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
+    if (rp_cmd_parse(&verb, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     return run(&arguments);
 }

@@ -1,61 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_report.c — `ringpack report`: a run on one page. */
-#include <argp.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cmd.h"
-#include "cmd_options.h"
-#include "cmd_run.h"
+#include "options.h"
 #include "page_file.h"
 #include "report/report.h"
 #include "watch/watch.h"
 
 #define PATIENCE_NS UINT64_C(5000000000)
 
-static const struct argp_option options[] = {
-    {"output", 'o', "FILE", 0, "the page (default: stdout)", 0},
-    RP_RUN_OPTION,
-    RP_RUN_CONFIG_OPTION,
-    {"run-dir", RP_WATCH_RUN_DIR, "DIR", 0, RP_WATCH_RUN_DIR_HELP, 0},
-    {0},
-};
-
 struct arguments {
-    struct rp_watch_wanted wanted; /* a name may be a path, too */
+    struct rp_cmd_line line;
     const char *output;
 };
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    struct arguments *a = state->input;
-    switch (key) {
-    case 'o':
-        a->output = rp_cmd_local_path(state, "output", text);
-        return 0;
-    case ARGP_KEY_END:
-        if (a->wanted.count > 2)
-            argp_error(state, "a run and a path expected, `%s` is one too many",
-                       a->wanted.names[2]);
-        if (a->wanted.count == 0)
-            argp_error(state, "expected the name of a run, a checkpoint or a directory of them");
-        return 0;
-    default:
-        return rp_watch_parse(&a->wanted, key, text, state);
-    }
-}
+static const struct rp_option options[] = {
+    {RP_LOCAL("output", "FILE", struct arguments, output), .letter = 'o',
+     .help = "the page (default: stdout)"},
+    {0},
+};
 
 /* A word that is no path is the name of a run. */
-static int take_word(struct rp_report *report, const struct rp_watch_wanted *wanted,
+static int take_word(struct rp_report *report, const char *word, const char *run_dir,
                      struct rp_error *error)
 {
-    const char *word = wanted->names[0];
     if (access(word, F_OK) == 0)
         return report->path ? rp_fail(error, -RP_E_USAGE, NULL, "%s: one path expected", word)
                             : rp_report_read(report, word, error);
     static struct rp_watch watch;
-    int code = rp_watch_open(&watch, wanted, error);
+    int code = rp_watch_open(&watch, run_dir, &word, 1, error);
     if (code == 0)
         code = rp_watch_look(&watch, PATIENCE_NS, error);
     if (code == 0 && watch.runs[0].state != RP_WATCH_RUNNING)
@@ -84,14 +60,12 @@ static int write_page(const struct rp_report *report, const char *path, struct r
 
 static int run(const struct arguments *arguments)
 {
+    const struct rp_cmd_line *line = &arguments->line;
     struct rp_error error = {0};
-    struct rp_report report = {.title = arguments->wanted.names[0]};
+    struct rp_report report = {.title = line->words[0]};
     int code = 0;
-    for (size_t i = 0; i < arguments->wanted.count && code == 0; i++) {
-        const struct rp_watch_wanted word = {arguments->wanted.run_dir, arguments->wanted.names + i,
-                                             1};
-        code = take_word(&report, &word, &error);
-    }
+    for (size_t i = 0; i < line->count && code == 0; i++)
+        code = take_word(&report, line->words[i], line->run_dir, &error);
     const char *name = json_string_value(json_object_get(report.stat, "run"));
     if (name)
         report.title = name;
@@ -105,18 +79,23 @@ static int run(const struct arguments *arguments)
 
 int rp_cmd_report_page(int argc, char **argv)
 {
-    const struct argp argp = {
+    static const struct rp_verb verb = {
+        .name = "report",
+        .usage = "RUN|CHECKPOINT|DIR [RUN|CHECKPOINT|DIR]",
+        .help = "Write one page about a run: its engine, and its checkpoints.",
+        .notes =
+            "Of a running engine: speed, fill, waits of each rank, sources with their epochs, "
+            "saves, versions, the contract. Of a directory of checkpoints: position, throughput, "
+            "fill and mixture from save to save, and the ranks and versions that wrote them. The "
+            "page loads nothing and has no script.\n\n"
+            "  ringpack report pretrain checkpoints -o run.html",
         .options = options,
-        .parser = parse,
-        .args_doc = "RUN|CHECKPOINT|DIR [RUN|CHECKPOINT|DIR]",
-        .doc = "Write what is known of a run to one page: of its engine, and of its checkpoints."
-               "\vOf an engine that runs: speed, fill, waits of each rank, sources with their "
-               "epochs, saves, versions, the contract. Of a directory of checkpoints: position, "
-               "throughput, fill and mixture from save to save, and with which ranks and "
-               "versions they were written. The page loads nothing and has no script.\n\n"
-               "  ringpack report pretrain checkpoints -o run.html"};
+        .takes = RP_TAKES_RUN,
+        .words_least = 1,
+        .words_most = 2,
+        .expected = "the name of a run, a checkpoint or a directory of them"};
     struct arguments arguments = {0};
-    if (rp_cmd_parse_run(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
+    if (rp_cmd_parse(&verb, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     return run(&arguments);
 }

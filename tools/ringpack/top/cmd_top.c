@@ -1,28 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_top.c — `ringpack top`: the engines of this node, on a terminal, until a key ends it. */
-#include <argp.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "cmd.h"
-#include "cmd_run.h"
 #include "interrupt.h"
+#include "options.h"
 #include "top/view.h"
 
 #define LOOK_NS UINT64_C(1000000000)
 #define PATIENCE_NS UINT64_C(500000000)
-
-static const struct argp_option options[] = {
-    RP_RUN_OPTION,
-    RP_RUN_CONFIG_OPTION,
-    {"run-dir", RP_WATCH_RUN_DIR, "DIR", 0, RP_WATCH_RUN_DIR_HELP, 0},
-    {0},
-};
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    return rp_watch_parse(state->input, key, text, state);
-}
 
 static void look(struct rp_view *view, struct rp_watch *watch)
 {
@@ -51,12 +38,12 @@ static void show(struct rp_screen *screen, struct rp_watch *watch)
     }
 }
 
-static int run(const struct rp_watch_wanted *wanted)
+static int run(const struct rp_cmd_line *line)
 {
     static struct rp_watch watch;
     struct rp_screen *screen = NULL;
     struct rp_error error = {0};
-    int code = rp_watch_open(&watch, wanted, &error);
+    int code = rp_watch_open(&watch, line->run_dir, line->words, line->count, &error);
     rp_interrupt_catch(); /* before curses, which would end the process */
     if (code == 0)
         code = rp_screen_open(&screen, &error);
@@ -69,17 +56,18 @@ static int run(const struct rp_watch_wanted *wanted)
 
 int rp_cmd_top(int argc, char **argv)
 {
-    const struct argp argp = {
-        .options = options,
-        .parser = parse,
-        .args_doc = "[RUN...]",
-        .doc = "Show the engines of this machine and user, once a second."
-               "\vKeys: q quits, s changes the order, d shows one engine or only the list, up and "
-               "down (or k and j) choose the engine. A ring is drawn as a bar of its ready "
-               "batches: an empty one says that the trainer waits for the engine, a full one that "
-               "the engine waits for the trainer."};
-    struct rp_watch_wanted wanted = {0};
-    if (rp_cmd_parse_run(&argp, argc, argv, &wanted) != RP_EXIT_FINE)
+    static const struct rp_verb verb = {
+        .name = "top",
+        .usage = "[RUN...]",
+        .help = "Show the engines of this machine and user, once a second.",
+        .notes = "Keys: q quits, s changes the order, d shows one engine or only the list, up and "
+                 "down (or k and j) choose the engine. The bar of a ring shows its ready batches: "
+                 "if it is empty, the trainer waits for the engine; if it is full, the engine "
+                 "waits for the trainer.",
+        .takes = RP_TAKES_RUN,
+        .words_most = SIZE_MAX};
+    struct rp_cmd_line line = {0};
+    if (rp_cmd_parse(&verb, argc, argv, &line) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
-    return run(&wanted);
+    return run(&line);
 }

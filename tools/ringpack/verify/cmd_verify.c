@@ -4,14 +4,12 @@
  * An undisturbed run gives the hash of every row. A second run is killed and resumed K times, with
  * other numbers of ranks, readers and packers each time, and must give the same rows, each once and
  * in order. The report names the first row that differs. */
-#include <argp.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
-#include "base/text.h"
 #include "cmd.h"
 #include "stream.h"
 #include "verify/verify.h"
@@ -20,68 +18,26 @@
 #define KILLS_MAX 1000000u
 #define ROWS_STANDARD 16384u
 
-enum {
-    OPTION_KILLS = 0x1000,
-    OPTION_ROWS,
-    OPTION_RANDOM,
-    OPTION_JSON,
-    OPTION_BINARY,
-    OPTION_POINTS
-};
-
-static const struct argp_option own_options[] = {
-    {"kills", OPTION_KILLS, "K", 0, "kill something K times (20)", 0},
-    {"rows", OPTION_ROWS, "N", 0, "compare rows 0 to N-1 (16384, or the whole stream if shorter)",
-     0},
-    {"random", OPTION_RANDOM, "S", 0,
-     "seed of what is killed and when (otherwise drawn, and printed)", 0},
-    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
-    {"verbose", 'v', NULL, 0, "report every kill, and show what engines and trainers write", 0},
-    {"binary", OPTION_BINARY, "PATH", OPTION_HIDDEN, "program that serves", 0},
-    {"points", OPTION_POINTS, "FILE", OPTION_HIDDEN, "let them kill themselves: tests/kill", 0},
-    {0},
-};
-
 struct arguments {
-    struct rp_cmd_config config;
+    struct rp_cmd_line line;
     struct rp_verify verify;
     bool json;
 };
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    struct arguments *a = state->input;
-    switch (key) {
-    case OPTION_KILLS:
-        if (!rp_text_count(text, &a->verify.kills) || a->verify.kills < 1 ||
-            a->verify.kills > KILLS_MAX)
-            argp_error(state, "--kills: expected a number from 1 to %u, found `%s`", KILLS_MAX,
-                       text);
-        return 0;
-    case OPTION_ROWS:
-        if (!rp_text_count(text, &a->verify.rows) || a->verify.rows < 1)
-            argp_error(state, "--rows: expected a number from 1 on, found `%s`", text);
-        return 0;
-    case OPTION_RANDOM:
-        if (!rp_text_u64(text, &a->verify.seed) || a->verify.seed < 1)
-            argp_error(state, "--random: expected a number from 1 on, found `%s`", text);
-        return 0;
-    case OPTION_JSON:
-        a->json = true;
-        return 0;
-    case 'v':
-        a->verify.verbose = true;
-        return 0;
-    case OPTION_BINARY:
-        a->verify.binary = text;
-        return 0;
-    case OPTION_POINTS:
-        a->verify.points = text;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+static const struct rp_option own_options[] = {
+    {RP_COUNT("kills", "K", struct arguments, verify.kills), .least = 1, .most = KILLS_MAX,
+     .help = "kill something K times (20)"},
+    {RP_COUNT("rows", "N", struct arguments, verify.rows), .least = 1,
+     .help = "compare rows 0 to N-1 (16384, or the whole stream if shorter)"},
+    {RP_COUNT("random", "S", struct arguments, verify.seed), .least = 1,
+     .help = "seed of the kills and their times (otherwise drawn, and printed)"},
+    {RP_FLAG("json", struct arguments, json), .help = "print JSON"},
+    {RP_FLAG("verbose", struct arguments, verify.verbose), .letter = 'v',
+     .help = "report every kill, and show the output of engines and trainers"},
+    {RP_TEXT("binary", "PATH", struct arguments, verify.binary)}, /* the program that serves */
+    {RP_TEXT("points", "FILE", struct arguments, verify.points)}, /* of tests/kill */
+    {0},
+};
 
 /* ---- report ---------------------------------------------------------------------------------- */
 
@@ -228,7 +184,7 @@ static int verify(void *argument, const struct rp_config *config)
     struct arguments *arguments = argument;
     struct rp_error error = {0};
     struct rp_verify *v = &arguments->verify;
-    v->arguments = &arguments->config;
+    v->arguments = &arguments->line;
     v->config = config;
     while (v->seed == 0)
         if (getrandom(&v->seed, 4, 0) != 4) /* short enough to be typed */
@@ -257,13 +213,14 @@ static int verify(void *argument, const struct rp_config *config)
 
 int rp_cmd_verify(int argc, char **argv)
 {
-    static const struct rp_cmd_verb verb = {
+    static const struct rp_verb verb = {
+        .name = "verify",
+        .help = "Run a config twice, once undisturbed and once killed and resumed again and again "
+                "with changing ranks, readers and packers, and compare every row.",
+        .notes = "Exit status 0: identical, 1: a row differs, was skipped or came twice, 2: "
+                 "trouble.",
         .options = own_options,
-        .parse = parse,
-        .doc =
-            "Run a config twice, once undisturbed and once killed and resumed again and again with "
-            "changing ranks, readers and packers, and compare every row. Exit status 0: "
-            "identical, 1: a row differs, was skipped or came twice, 2: trouble.",
+        .takes = RP_TAKES_CONFIG,
         .run = verify,
     };
     struct arguments arguments = {.verify.kills = KILLS_STANDARD};

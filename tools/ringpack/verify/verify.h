@@ -68,8 +68,8 @@ bool rp_reference_equals(const struct rp_reference *reference, const struct rp_j
 /* ---- passes.c -------------------------------------------------------------------------- */
 
 struct rp_verify {
-    const struct rp_cmd_config *arguments; /* as typed: engines get the same */
-    const struct rp_config *config;        /* finished */
+    const struct rp_cmd_line *arguments; /* as typed: engines get the same */
+    const struct rp_config *config;      /* finished */
     const char *binary;
     uint64_t kills, rows, seed;
     bool verbose;

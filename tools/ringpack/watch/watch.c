@@ -78,34 +78,18 @@ static struct rp_watched new_run(const char *name)
     return run;
 }
 
-error_t rp_watch_parse(struct rp_watch_wanted *wanted, int key, char *text,
-                       struct argp_state *state)
+int rp_watch_open(struct rp_watch *watch, const char *run_dir, const char *const *names,
+                  size_t count, struct rp_error *error)
 {
-    switch (key) {
-    case RP_WATCH_RUN_DIR:
-        wanted->run_dir = text;
-        return 0;
-    case ARGP_KEY_ARGS:
-        wanted->names = state->argv + state->next;
-        wanted->count = (size_t)(state->argc - state->next);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-int rp_watch_open(struct rp_watch *watch, const struct rp_watch_wanted *wanted,
-                  struct rp_error *error)
-{
-    *watch = (struct rp_watch){.run_dir = wanted->run_dir, .finds = wanted->count == 0};
-    if (wanted->count > RP_WATCHED_MAX)
+    *watch = (struct rp_watch){.run_dir = run_dir, .finds = count == 0};
+    if (count > RP_WATCHED_MAX)
         return rp_fail(error, -RP_E_USAGE, NULL, "at most %u runs are watched, %zu were named",
-                       RP_WATCHED_MAX, wanted->count);
-    for (size_t i = 0; i < wanted->count; i++) {
-        int code = rp_run_name_check(wanted->names[i], error);
+                       RP_WATCHED_MAX, count);
+    for (size_t i = 0; i < count; i++) {
+        int code = rp_run_name_check(names[i], error);
         if (code < 0)
             return code;
-        watch->runs[watch->count] = new_run(wanted->names[i]);
+        watch->runs[watch->count] = new_run(names[i]);
         watch->runs[watch->count++].is_named = true;
     }
     return 0;

@@ -13,7 +13,6 @@
 #ifndef RP_TOOLS_WATCH_H
 #define RP_TOOLS_WATCH_H
 
-#include <argp.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,25 +59,11 @@ struct rp_watch {
     bool is_full;         /* there were more runs than RP_WATCHED_MAX */
 };
 
-/* What a command line names. */
-struct rp_watch_wanted {
-    const char *run_dir; /* NULL = the default ones */
-    char *const *names;  /* [count] of runs; none = all */
-    size_t count;
-};
-
-enum { RP_WATCH_RUN_DIR = 0x1f01 };
-#define RP_WATCH_RUN_DIR_HELP "directory of the engines' sockets"
-
-/** Parse --run-dir and the names of runs: the `default` of a verb's parser. */
-error_t rp_watch_parse(struct rp_watch_wanted *wanted, int key, char *text,
-                       struct argp_state *state);
-
-/** Watch the wanted runs or, if there are none, every run that has an engine: those that are found
- * when a poll begins are watched from then on, also when they have ended. -RP_E_USAGE for a name
- * that no run can have. */
-RP_MUST_CHECK int rp_watch_open(struct rp_watch *watch, const struct rp_watch_wanted *wanted,
-                                struct rp_error *error);
+/** Watch the runs of these names or, if there are none, every run that has an engine: those that
+ * are found when a poll begins are watched from then on, also when they have ended. -RP_E_USAGE for
+ * a name that no run can have. */
+RP_MUST_CHECK int rp_watch_open(struct rp_watch *watch, const char *run_dir,
+                                const char *const *names, size_t count, struct rp_error *error);
 void rp_watch_close(struct rp_watch *watch);
 
 /** Find the runs and ask their engines. An error says that the run directory cannot be used. */

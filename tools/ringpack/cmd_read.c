@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_attach.c — `ringpack attach`: take the batches of one rank as a trainer would, and report
- * them.
+/* cmd_read.c — `ringpack read`: read the batches of one rank as a trainer does, and report them.
  *
  * Digest, log and state token of a batch are written before its lease is released, so that after a
  * kill the log has every row that the engine counts as consumed. */
-#include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,10 +21,9 @@
 #include "attach_row.h"
 #include "attach_wait.h"
 #include "cmd.h"
-#include "cmd_options.h"
-#include "cmd_run.h"
 #include "cmd_state.h"
 #include "interrupt.h"
+#include "options.h"
 #include "ringpack/client.h"
 
 #define CHECK_NS 200000000 /* how often a waiting drain checks for Ctrl-C */
@@ -34,162 +31,68 @@
 #define SILENCE_NS (RP_ATTACH_SILENCE_S * (uint64_t)SECOND_NS)
 #define DIGEST_STEPS 100u /* between two entries of --digest-log */
 
-enum {
-    OPTION_RANK = 0x1000,
-    OPTION_REPLICA,
-    OPTION_RUN_DIR,
-    OPTION_WORLD,
-    OPTION_BATCHES,
-    OPTION_STATE,
-    OPTION_SAVE_STATE,
-    OPTION_SAVE_EVERY,
-    OPTION_DIGEST,
-    OPTION_DIGEST_LOG,
-    OPTION_DIGEST_STEPS,
-    OPTION_ROWS_LOG,
-    OPTION_PRINT_ROWS,
-    OPTION_HOLD,
-    OPTION_TIMEOUT,
-    OPTION_RESTART_TIMEOUT,
-    OPTION_JSON,
-};
-
-static const struct argp_option options[] = {
-    {"rank", OPTION_RANK, "R", 0, "rank to drain (default 0)", 0},
-    {"replica", OPTION_REPLICA, "P", 0, "which replica of the rank to be (default 0)", 0},
-    RP_RUN_OPTION,
-    RP_RUN_CONFIG_OPTION,
-    {"run-dir", OPTION_RUN_DIR, "DIR", 0, "directory of the engine's socket", 0},
-    {"world", OPTION_WORLD, "N", 0, "refuse an engine with another dp_world_size", 0},
-    {"batches", OPTION_BATCHES, "N", 0, "stop after N batches (default: at the end of the stream)",
-     0},
-    {"state", OPTION_STATE, "FILE", 0, "continue at the state token, or checkpoint, in FILE", 0},
-    {"save-state", OPTION_SAVE_STATE, "FILE", 0,
-     "at the end, write the state token after the last batch to FILE", 0},
-    {"save-every", OPTION_SAVE_EVERY, "N", 0, "write the state token after every N batches too", 0},
-    {"digest", OPTION_DIGEST, NULL, 0, "compute the digest of the rows", 0},
-    {"digest-log", OPTION_DIGEST_LOG, "FILE", 0,
-     "append digests of the rank's rows to FILE, for `ringpack audit`", 0},
-    {"digest-steps", OPTION_DIGEST_STEPS, "N", 0, "every N steps (default 100)", 0},
-    {"rows-log", OPTION_ROWS_LOG, "FILE", 0, "append a line per row: row, fragments, tokens, hash",
-     0},
-    {"print-rows", OPTION_PRINT_ROWS, NULL, 0, "print a line per row, with its first ids", 0},
-    {"hold", OPTION_HOLD, "N", 0, "keep N leases before returning the oldest", 0},
-    {"timeout", OPTION_TIMEOUT, "S", 0, "seconds to wait for the engine (default 10)", 0},
-    {"restart-timeout", OPTION_RESTART_TIMEOUT, "S", 0,
-     "seconds to wait for the successor of a dead engine (default 60)", 0},
-    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
-    {0},
-};
-
 struct arguments {
+    struct rp_cmd_line line;
     struct rp_client_options client;
     const char *state_path, *save_path, *log_path;
     uint64_t batches, save_every, hold;
     bool digest, digest_steps_given, print_rows, json;
 };
 
-static void parse_number(struct argp_state *state, const char *option, const char *text,
-                         uint64_t max, uint64_t *value)
-{
-    if (!rp_text_count(text, value) || *value > max)
-        argp_error(state, "--%s: expected a whole number up to %" PRIu64 ", found `%s`", option,
-                   max, text);
-}
-
-static uint32_t parse_u32(struct argp_state *state, const char *option, const char *text)
-{
-    uint64_t value = 0;
-    parse_number(state, option, text, UINT32_MAX, &value);
-    return (uint32_t)value;
-}
-
 /* At least 1 ns, because the library takes 0 for its default. */
-static uint64_t parse_seconds(struct argp_state *state, const char *option, const char *text)
+static bool take_seconds(const char *text, void *place)
 {
-    uint64_t seconds = 0;
-    parse_number(state, option, text, UINT32_MAX, &seconds);
-    return seconds ? seconds * SECOND_NS : 1;
+    uint64_t seconds;
+    if (!rp_text_count(text, &seconds) || seconds > UINT32_MAX)
+        return false;
+    *(uint64_t *)place = seconds ? seconds * SECOND_NS : 1;
+    return true;
 }
 
-/* Options that say nothing without another one. */
-static void check_pairs(const struct arguments *a, struct argp_state *state)
+static const struct rp_option options[] = {
+    {RP_COUNT("rank", "R", struct arguments, client.rank), .help = "the rank to read (default 0)"},
+    {RP_COUNT("replica", "P", struct arguments, client.replica),
+     .help = "be this replica of the rank (default 0)"},
+    {RP_COUNT("world", "N", struct arguments, client.world),
+     .help = "refuse an engine with another dp_world_size"},
+    {RP_COUNT("batches", "N", struct arguments, batches), .least = 1,
+     .help = "stop after N batches (default: at the end of the stream)"},
+    {RP_TEXT("state", "FILE", struct arguments, state_path),
+     .help = "continue at the state token, or checkpoint, in FILE"},
+    {RP_TEXT("save-state", "FILE", struct arguments, save_path),
+     .help = "at the end, write the state token after the last batch to FILE"},
+    {RP_COUNT("save-every", "N", struct arguments, save_every),
+     .help = "also write the state token after every N batches"},
+    {RP_FLAG("digest", struct arguments, digest), .help = "compute the digest of the rows"},
+    {RP_LOCAL("digest-log", "FILE", struct arguments, client.digest_log),
+     .help = "append digests of the rank's rows to FILE, for `ringpack audit`"},
+    {RP_COUNT("digest-steps", "N", struct arguments, client.digest_steps), .most = UINT32_MAX,
+     .given = offsetof(struct arguments, digest_steps_given),
+     .help = "every N steps (default 100)"},
+    {RP_LOCAL("rows-log", "FILE", struct arguments, log_path),
+     .help = "append a line per row: row, fragments, tokens, hash"},
+    {RP_FLAG("print-rows", struct arguments, print_rows),
+     .help = "print a line per row, with its first ids"},
+    {RP_COUNT("hold", "N", struct arguments, hold), .most = UINT32_MAX,
+     .help = "keep N leases before returning the oldest"},
+    {RP_TAKE("timeout", "S", struct arguments, client.connect_timeout_ns, take_seconds),
+     .expected = "a whole number", .help = "seconds to wait for the engine (default 10)"},
+    {RP_TAKE("restart-timeout", "S", struct arguments, client.restart_timeout_ns, take_seconds),
+     .expected = "a whole number",
+     .help = "seconds to wait for the successor of a dead engine (default 60)"},
+    {RP_FLAG("json", struct arguments, json), .help = "print JSON"},
+    {0},
+};
+
+/* Options that need another one. */
+static int check(void *argument)
 {
+    const struct arguments *a = argument;
     if (a->save_every && !a->save_path)
-        argp_error(state, "--save-every needs --save-state");
+        return rp_cmd_misuse("read", "--save-every needs --save-state");
     if (a->digest_steps_given && !a->client.digest_log)
-        argp_error(state, "--digest-steps needs --digest-log");
-}
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    struct arguments *a = state->input;
-    switch (key) {
-    case OPTION_RANK:
-        a->client.rank = parse_u32(state, "rank", text);
-        return 0;
-    case OPTION_REPLICA:
-        a->client.replica = parse_u32(state, "replica", text);
-        return 0;
-    case OPTION_RUN_DIR:
-        a->client.run_dir = text;
-        return 0;
-    case OPTION_WORLD:
-        a->client.world = parse_u32(state, "world", text);
-        return 0;
-    case OPTION_BATCHES:
-        parse_number(state, "batches", text, UINT64_MAX, &a->batches);
-        if (a->batches == 0)
-            argp_error(state, "--batches: expected 1 or more, found `%s`", text);
-        return 0;
-    case OPTION_STATE:
-        a->state_path = text;
-        return 0;
-    case OPTION_SAVE_STATE:
-        a->save_path = text;
-        return 0;
-    case OPTION_SAVE_EVERY:
-        parse_number(state, "save-every", text, UINT64_MAX, &a->save_every);
-        return 0;
-    case OPTION_DIGEST:
-        a->digest = true;
-        return 0;
-    case OPTION_DIGEST_LOG:
-        a->client.digest_log = rp_cmd_local_path(state, "digest-log", text);
-        return 0;
-    case OPTION_DIGEST_STEPS:
-        a->digest_steps_given = true;
-        parse_number(state, "digest-steps", text, UINT32_MAX, &a->client.digest_steps);
-        return 0;
-    case OPTION_ROWS_LOG:
-        a->log_path = rp_cmd_local_path(state, "rows-log", text);
-        return 0;
-    case OPTION_PRINT_ROWS:
-        a->print_rows = true;
-        return 0;
-    case OPTION_HOLD:
-        parse_number(state, "hold", text, UINT32_MAX, &a->hold);
-        return 0;
-    case OPTION_TIMEOUT:
-        a->client.connect_timeout_ns = parse_seconds(state, "timeout", text);
-        return 0;
-    case OPTION_RESTART_TIMEOUT:
-        a->client.restart_timeout_ns = parse_seconds(state, "restart-timeout", text);
-        return 0;
-    case OPTION_JSON:
-        a->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (a->client.run)
-            argp_error(state, "one run expected, `%s` is one too many", text);
-        a->client.run = text;
-        return 0;
-    case ARGP_KEY_END:
-        check_pairs(a, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+        return rp_cmd_misuse("read", "--digest-steps needs --digest-log");
+    return RP_EXIT_FINE;
 }
 
 /* ---- one batch ------------------------------------------------------------------------------- */
@@ -460,7 +363,7 @@ static int finish(struct drain *drain, int code, struct rp_error *error)
     return code;
 }
 
-static int attach(const struct arguments *arguments)
+static int read_rank(const struct arguments *arguments)
 {
     struct rp_error error = {0};
     struct drain drain = {.arguments = arguments, .begin_ns = rp_now_ns()};
@@ -481,18 +384,24 @@ static int attach(const struct arguments *arguments)
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
-int rp_cmd_attach(int argc, char **argv)
+int rp_cmd_read(int argc, char **argv)
 {
-    static const char doc[] =
-        "Drain one rank of a running engine as a trainer would: tokens/s, waits, digest.\v"
-        "Ctrl-C ends it with the summary, and at once while no engine runs. Exit status: 0 "
-        "fine, 2 trouble.";
-    const struct argp argp = {.options = options, .parser = parse, .args_doc = "[RUN]", .doc = doc};
+    static const struct rp_verb verb = {
+        .name = "read",
+        .usage = "[RUN]",
+        .help = "Read the batches of one rank as a trainer does, and report tokens/s, waits and a "
+                "digest of the rows.",
+        .notes = "The rank is attached, and its rows are consumed. Ctrl-C ends the verb with the "
+                 "report, and at once while no engine runs. `attach` is another name of it.",
+        .options = options,
+        .takes = RP_TAKES_RUN,
+        .words_most = 1,
+        .check = check};
     struct arguments arguments = {
         .client = {.struct_size = sizeof arguments.client, .digest_steps = DIGEST_STEPS}};
-    if (rp_cmd_parse_run(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
+    if (rp_cmd_parse(&verb, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
-    if (!arguments.client.run)
-        arguments.client.run = "default";
-    return attach(&arguments);
+    arguments.client.run = arguments.line.count ? arguments.line.words[0] : "default";
+    arguments.client.run_dir = arguments.line.run_dir;
+    return read_rank(&arguments);
 }

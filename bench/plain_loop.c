@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits — what one core of this machine can do with a corpus and nothing in between.
+/* plain_loop — the baseline of the engine: one core, and nothing between a corpus and its batches.
  *
- *     ringpack_limits memcpy,plan,pack,concat sources=c.bin seq_len=4096 batch_size=8 profile=hf
- *     ringpack_limits seek sources=c.bin seq_len=4096 batch_size=8 row=100000 state=FILE
+ *     ringpack_loop pack,concat sources=c.bin seq_len=4096 batch_size=8 profile=hf
+ *     ringpack_loop seek sources=c.bin seq_len=4096 batch_size=8 row=100000 state=FILE
  *
  * One process, one thread, private memory on huge pages; the token files are read into it first,
  * or, with `mapped=1`, mapped from the page cache. The keys are those of `ringpack serve`, so both
  * are given the same task. Each stage goes over the whole stream once:
  *
- *     memcpy   the bytes of the token files, once per epoch
- *     plan     which fragments make up each row; no token is touched
  *     pack     the plain loop: plan, then widen every document into a batch with the sections of
  *              the profile (loop.h); `slots` batches are filled in turn (1: it stays in the cache)
  *     slices   pack, for so long as standard input says (slice.h)
  *     concat   the same with packing: concat
- *     digest   pack, not timed, with the digest that `ringpack attach --digest` prints
+ *     digest   pack, not timed, with the digest that `ringpack read --digest` prints
  *     seek     plan up to `row`, then write the state token to the file `state`
  *
  * It is compiled for this very machine. */
@@ -22,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "base/bits.h"
@@ -107,43 +104,6 @@ static void run_slices(const struct bench *b)
     rp_plan_close(loop.plan);
 }
 
-static struct result run_plan(const struct bench *b)
-{
-    struct result result = {0};
-    struct rp_error error;
-    struct rp_row row;
-    struct rp_plan *plan = open_plan(b);
-    start_clock(&result);
-    int code;
-    while ((code = rp_plan_next(plan, &row, &error)) == 1) {
-        result.tokens += row.tokens;
-        result.rows++;
-    }
-    check(code, &error);
-    stop_clock(&result);
-    close_plan(plan, &result);
-    return result;
-}
-
-static struct result run_memcpy(const struct bench *b)
-{
-    struct result result = {0};
-    uint8_t *target = take_memory(b->bytes);
-    start_clock(&result);
-    for (uint64_t epoch = 0; epoch < b->config.num_epochs; epoch++) {
-        uint8_t *to = target;
-        for (uint32_t i = 0; i < rp_corpus_shard_count(b->corpus); i++) {
-            uint64_t bytes = rp_corpus_shard(b->corpus, i)->bytes;
-            to = (uint8_t *)memcpy(to, b->shards[i], bytes) + bytes;
-            __asm__ volatile("" ::: "memory"); /* every copy is made */
-        }
-    }
-    stop_clock(&result);
-    result.tokens = b->bytes / 2 * b->config.num_epochs;
-    munmap(target, b->bytes);
-    return result;
-}
-
 /* ---- the program ----------------------------------------------------------------------------- */
 
 struct arguments {
@@ -208,15 +168,9 @@ static void run_stage(struct bench *b, const char *stage, const struct arguments
         seek(b, a, report);
         return;
     }
-    if (!strcmp(stage, "plan")) {
-        json_object_set_new(report, stage, (result = run_plan(b), as_json(&result, b)));
-        return;
-    }
     if (!b->shards)
         load_shards(b);
-    if (!strcmp(stage, "memcpy")) {
-        result = run_memcpy(b);
-    } else if (!strcmp(stage, "slices")) {
+    if (!strcmp(stage, "slices")) {
         make_batches(b);
         run_slices(b);
         exit(0);
@@ -230,7 +184,7 @@ static void run_stage(struct bench *b, const char *stage, const struct arguments
         }
         result = run_pack(&other, !strcmp(stage, "digest"));
     } else {
-        refuse("the stages are memcpy, plan, pack, concat, digest, slices and seek");
+        refuse("the stages are pack, concat, digest, slices and seek");
     }
     json_t *entry = as_json(&result, b);
     if (!strcmp(stage, "digest"))

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* life.h — the states of an engine, from its start to the end of its loop.
+ *
+ * `life_state` is written by rp_life_transition alone (tests/tidy checks that).
+ *
+ *   STARTING         corpus, rings and flow are opened; no request is served
+ *   RUNNING          batches are delivered
+ *   FAILED           no batch will follow; published batches wait for consumers yet to attach
+ *   STOPPING         batches are delivered until the last checkpoint is taken
+ *   STOPPING_FAILED  as STOPPING, but no batch will follow
+ *   DONE             the loop has ended
+ *   DONE_FAILED      the same, or there was no loop; the engine returns an error
+ *
+ * The state after each event (-: the event cannot happen in this state, which is asserted):
+ *
+ *          STARTING  RUNNING  FAILED   STOPPING  STOPPING_  DONE  DONE_
+ *                                                FAILED           FAILED
+ *   SERVE  run       -        -        -         -          -     -
+ *   FAIL   done-f    failed   failed   stop-f    stop-f     -     -
+ *   STOP   -         stop     stop-f   stop      stop-f     -     -
+ *   END    -         -        -        done      done-f     -     -
+ *
+ * FAIL happens twice if, for instance, two packer processes crash: the engine returns the second
+ * error. STOP happens twice after a signal and the end of the lifeline, and then a checkpoint is
+ * taken for each. A checkpoint can be requested until the last one has begun.
+ *
+ * Invariant: `code` is negative, and *error says why, if and only if the state is a failed one. */
+#ifndef RP_SERVER_LIFE_H
+#define RP_SERVER_LIFE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ringpack/error.h"
+
+enum rp_life_state {
+    RP_LIFE_STARTING,
+    RP_LIFE_RUNNING,
+    RP_LIFE_FAILED,
+    RP_LIFE_STOPPING,
+    RP_LIFE_STOPPING_FAILED,
+    RP_LIFE_DONE,
+    RP_LIFE_DONE_FAILED,
+    RP_LIFE_STATES /* also: no state */
+};
+
+enum rp_life_event {
+    RP_LIFE_SERVE, /* trainers can attach */
+    RP_LIFE_FAIL,  /* no batch will follow, or the last checkpoint is missing or bad */
+    RP_LIFE_STOP,  /* the engine is to end, after a last checkpoint if it has a directory */
+    RP_LIFE_END,   /* no checkpoint is due or under way, and token files were checked */
+    RP_LIFE_EVENTS
+};
+
+/* The first reason to stop. */
+enum rp_shutdown {
+    RP_SHUTDOWN_NONE,
+    RP_SHUTDOWN_SIGNAL,
+    RP_SHUTDOWN_REQUEST,  /* of a peer on the socket */
+    RP_SHUTDOWN_LIFELINE, /* the process that started the engine has ended */
+    RP_SHUTDOWN_STREAM,   /* every rank has had all batches */
+    RP_SHUTDOWN_FAILURE
+};
+
+struct rp_life {
+    enum rp_life_state life_state; /* written by rp_life_transition alone */
+    enum rp_shutdown shutdown;
+    bool is_signalled;      /* a second signal ends the process at once */
+    int code;               /* that rp_engine_run returns */
+    struct rp_error *error; /* of that code */
+    uint64_t failed_ns;     /* CLOCK_MONOTONIC: delivery ended */
+};
+
+/** The state after the event, by the table above; RP_LIFE_STATES if the event cannot happen. */
+enum rp_life_state rp_life_next_state(enum rp_life_state state, enum rp_life_event event);
+/** Set the state to the one after the event. Asserts that the event can happen. */
+void rp_life_transition(struct rp_life *life, enum rp_life_event event);
+/** The event FAIL: the engine returns `code`, which *life->error explains. */
+void rp_life_fail(struct rp_life *life, int code);
+
+/** Serves trainers, and nothing has ended that yet. */
+bool rp_life_is_running(const struct rp_life *life);
+bool rp_life_has_failed(const struct rp_life *life);
+/** Takes its last checkpoint, or has ended. */
+bool rp_life_is_ending(const struct rp_life *life);
+/** The loop has ended. */
+bool rp_life_is_done(const struct rp_life *life);
+/** "running", "failed" or "stopping", for `ringpack stat`. */
+const char *rp_life_phase(const struct rp_life *life);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shutdown.h — how the engine stops, fails, and finds that the stream is finished: the events of
+ * its life (life.h), and all that they mean.
+ *
+ * Invariant: a failed engine publishes no batch; batches that it has published stay valid for
+ * consumers that are attached or late. */
+#ifndef RP_SERVER_SHUTDOWN_H
+#define RP_SERVER_SHUTDOWN_H
+
+#include "server/engine.h"
+
+/** Take a last checkpoint if there is a directory for it, then end. */
+void rp_engine_begin_stop(struct rp_engine *engine, enum rp_shutdown shutdown);
+/** Stop the stream with *engine->life.error, and tell the trainers. They may still take the batches
+ * that were published. */
+void rp_engine_fail(struct rp_engine *engine, int code);
+/** "message\nhint": how an error travels to a trainer. */
+void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES]);
+/** Begin to stop once the stream has ended, no consumer is attached, and every seat's consumer has
+ * released all batches or did not attach in time. Only while the engine is RUNNING. */
+void rp_engine_stop_when_delivered(struct rp_engine *engine);
+
+#endif

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of a Loader, as editors and type checkers know them, are the keys of the engine."""
+
+import importlib.util
+import inspect
+import re
+import subprocess
+from importlib.machinery import SourceFileLoader
+
+import pytest
+from conftest import ROOT
+
+import ringpack
+from ringpack import _options
+
+FOLDER = ROOT / "tools" / "python"
+
+
+@pytest.fixture(scope="module")
+def make_options():
+    loader = SourceFileLoader("make_options", str(FOLDER / "make_options"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def keys(program):
+    command = [program, "config", "keys"]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def test_options_are_the_keys_of_the_engine(program, make_options, keys):
+    """Each key is an option or a parameter, and has the type of the engine's table."""
+    text = (FOLDER / "ringpack" / "_options.py").read_text()
+    assert make_options.options_text(keys) == text, "tools/python/make_options writes it again"
+    names = set(re.findall(r"^  (\w+) ", keys.split("KEYS OF A SOURCE")[0], re.M)) - {"sources"}
+    parameters = inspect.signature(ringpack.Loader).parameters.keys()
+    serve = {"accept_weights", "fresh", "state", "start_step", "base_row"}
+    assert _options.Options.__annotations__.keys() == (names - parameters) | serve
+    command = [program, "help", "serve"]
+    text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert all(f"--{name.replace('_', '-')}" in text for name in serve)
+
+
+@pytest.mark.parametrize(
+    "was, to",
+    [
+        ("  seed  ", "  seeds "),
+        ("none|document|block", "none|document|blocks"),
+        ("true | false", "number"),
+        ("(not declared); may change", "(not declared); must not change"),
+    ],
+)
+def test_another_table_has_other_options(make_options, keys, was, to):
+    """The control: a key with another name, word, type or rule of resume."""
+    assert was in keys
+    other = make_options.options_text(keys.replace(was, to, 1))
+    assert other != make_options.options_text(keys)

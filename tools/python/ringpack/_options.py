@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of a Loader and their types. Written by make_options, from `ringpack config keys`."""
+
+from collections.abc import Sequence
+from typing import Literal, SupportsIndex, TypedDict, Union
+
+from ._arguments import FilePath
+
+Number = Union[SupportsIndex, str]
+"""A whole number, or the text of one, which may have a unit: 64Ki."""
+
+
+class StreamOptions(TypedDict, total=False):
+    """Keys that decide the rows: they must not change on resume."""
+
+    seed: Number
+    """key of the order of documents"""
+    shuffle: Literal["none", "document", "block"]
+    """order of documents; block keeps reads of cold disks in large runs"""
+    block_documents: Number
+    """documents in a block (shuffle: block)"""
+    window_blocks: Number
+    """blocks that are mixed with each other (shuffle: block)"""
+    packing: Literal["lookahead", "concat", "best_fit"]
+    """how documents become rows"""
+    window: Number
+    """documents to choose from (lookahead), or open rows (best_fit)"""
+    fill: Literal["pad", "split"]
+    """what closes the last gap of a row: padding, or a document cut to fit"""
+    long_doc: Literal["split", "truncate", "drop"]
+    """what becomes of documents longer than a row"""
+    max_docs_per_row: Number
+    """most fragments in a row"""
+    lanes: Number
+    """independent plans; row g belongs to lane g mod lanes"""
+
+
+class CheckpointOptions(TypedDict, total=False):
+    """Keys of saves."""
+
+    checkpoint_dir: FilePath
+    """directory of the checkpoints; none = no key of checkpoints counts"""
+    resume: Literal["auto", "required", "fresh"]
+    """without checkpoints: auto starts at row 0, required refuses; fresh sets them aside"""
+    checkpoint_steps: Number
+    """steps from one checkpoint to the next; 0 = at SIGTERM and on demand only"""
+    checkpoint_keep: Number
+    """how many of the newest positions keep a checkpoint"""
+    checkpoint_keep_every: Number
+    """history: also keep the oldest checkpoint of every so many steps; 0 = none"""
+    checkpoint_scrub_seconds: Number
+    """kept checkpoints and copies are read again once in so many seconds; 0 = never"""
+    checkpoint_contents: bool
+    """also save the prefetched rows, so that a resumed run starts without reading the corpus"""
+    checkpoint_copy_dir: FilePath
+    """second location: a directory where copies of checkpoints are written and verified"""
+
+
+class AlertOptions(TypedDict, total=False):
+    """Keys of alerts."""
+
+    alert_command: Union[str, Sequence[str]]
+    """program run at each alert, with its arguments, without a shell; RINGPACK_ALERT... say
+    why"""
+    alert_starved_ms: Number
+    """alert when a trainer waits so long for a batch; 0 = never"""
+    alert_skew_rows: Number
+    """alert when ranks of this node are so many of their rows apart; 0 = never"""
+    alert_disk_free: Number
+    """alert when less room is left for checkpoints, copies or the cache; 0 = never"""
+
+
+class RunOptions(TypedDict, total=False):
+    """The other keys: they may change on resume."""
+
+    num_epochs: Union[Number, Literal["endless"]]
+    """times that every source is read; 0 or endless: without end"""
+    vocab_size: Number
+    """token ids must lie below it"""
+    global_batch_size: Number
+    """rows of a step; a multiple of batch_size * dp_world_size"""
+    ranks: Number
+    """ranks that this node serves, for instance 0-3"""
+    drop_last: bool
+    """drop the last step when it is not full"""
+    pad_id: Number
+    """token id of padding"""
+    sections: Union[str, Sequence[str]]
+    """sections of a batch: added to those of a profile that is given, else these alone"""
+    token_dtype: Literal["auto", "u16", "i32", "i64"]
+    """type of input_ids, labels and position_ids; auto = of the profile"""
+    label_mode: Literal["shifted", "aligned"]
+    """label of a position: the next token (shifted) or the token itself (aligned)"""
+    cpus: str
+    """CPUs of the engine, for instance 0-7,16-23; its memory is then on their NUMA nodes"""
+    num_workers: Number
+    """threads that read"""
+    packers: Union[Number, Literal["auto"]]
+    """workers that pack; auto = from the CPUs and the trainers here, 1 to 8"""
+    packer_processes: bool
+    """packing workers are processes instead of threads"""
+    prefetch_factor: Number
+    """batches that a rank's ring holds; rounded up to a power of two"""
+    prefetch_bytes: Number
+    """memory between readers and packers"""
+    io_depth: Number
+    """reads in flight per reader"""
+    io: Literal["auto", "io_uring", "pread", "mapped"]
+    """how files are read; mapped suits a corpus that the page cache holds"""
+    direct: Literal["auto", "on", "off"]
+    """read past the page cache (O_DIRECT)"""
+    verify_blocks: Literal["auto", "on", "off"]
+    """compare what is read with the hashes of the sidecars; auto = where there are any"""
+    index: FilePath
+    """NAME.rpi: one index of all sources, so that a start opens no shard; else a directory of
+    sidecars"""
+    manifest: FilePath
+    """older name of `index`, for a file"""
+    index_dir: FilePath
+    """older name of `index`, for a directory"""
+    cache_dir: FilePath
+    """directory of what is fetched from object stores: indexes, sidecars, blocks"""
+    cache_bytes: Number
+    """blocks of objects kept in cache_dir, by all engines that use it"""
+    log_format: Literal["text", "json", "plain"]
+    """lines of the log: text with the time (systemd's journal has its own), json, plain"""
+    run_record_dir: FilePath
+    """directory of the run record, by which a start notices a missing mount; none = no
+    record"""
+
+
+class Options(StreamOptions, CheckpointOptions, AlertOptions, RunOptions, total=False):
+    """All options of a Loader: keys of the config, and arguments of `ringpack serve`."""
+
+    accept_weights: bool
+    """from the start row on, use the weights of the config, not the state's"""
+    fresh: bool
+    """set aside the checkpoints of checkpoint_dir, and start at row 0"""
+    state: FilePath
+    """start at the position of this state token, checkpoint, or file of a trainer"""
+    start_step: int
+    """start at this step; refused where a checkpoint of checkpoint_dir is at another row"""
+    base_row: int
+    """row at which step 0 of start_step begins (default 0)"""

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options_help.h — the help of a verb, in 79 columns. */
+#ifndef RP_TOOLS_OPTIONS_HELP_H
+#define RP_TOOLS_OPTIONS_HELP_H
+
+#include "options.h"
+
+/** Print the help of a verb with these options; `all`: what only --help-all says, too. */
+void rp_help_print(const struct rp_verb *verb, const struct rp_option *options, size_t count,
+                   bool all);
+
+#endif
