@@ -126,6 +126,18 @@ int rp_file_read_at(int fd, const char *path, void *buffer, size_t bytes, uint64
     return 0;
 }
 
+bool rp_file_begins(const char *path, const void *magic, size_t bytes)
+{
+    char head[16];
+    RP_ASSERT(bytes <= sizeof head);
+    int fd = rp_file_open_read(path, NULL, NULL);
+    bool begins = fd >= 0 && rp_file_read_at(fd, path, head, bytes, 0, NULL) == 0 &&
+                  !memcmp(head, magic, bytes);
+    if (fd >= 0)
+        close(fd);
+    return begins;
+}
+
 int rp_file_write(int fd, const char *path, const void *buffer, size_t bytes,
                   struct rp_error *error)
 {

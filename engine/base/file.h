@@ -29,6 +29,9 @@ RP_MUST_CHECK int rp_file_open_read(const char *path, uint64_t *bytes_out, struc
 RP_MUST_CHECK int rp_file_read_at(int fd, const char *path, void *buffer, size_t bytes,
                                   uint64_t offset, struct rp_error *error);
 
+/** Whether a file begins with these bytes, 16 at most; false if it cannot be read. */
+bool rp_file_begins(const char *path, const void *magic, size_t bytes);
+
 /** Write all of `buffer` at the file's position. */
 RP_MUST_CHECK int rp_file_write(int fd, const char *path, const void *buffer, size_t bytes,
                                 struct rp_error *error);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "base/escape.h"
 
@@ -57,4 +58,11 @@ char *rp_lock_holder(int fd, char text[RP_LOCK_HOLDER_BYTES])
         snprintf(text, RP_LOCK_HOLDER_BYTES, "a process that /proc/locks does not name");
     }
     return text;
+}
+
+void rp_host_name(char text[RP_HOST_BYTES])
+{
+    memset(text, 0, RP_HOST_BYTES);
+    if (gethostname(text, RP_HOST_BYTES - 1) < 0)
+        text[0] = 0;
 }

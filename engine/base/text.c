@@ -92,7 +92,7 @@ enum rp_decimal rp_text_decimal(const char *text, unsigned places, uint64_t *val
     return RP_DECIMAL_FINE;
 }
 
-bool rp_text_count(const char *text, uint64_t *value)
+static bool read_scaled(const char *text, uint64_t base, const char *unit, uint64_t *value)
 {
     const char *rest;
     uint64_t number;
@@ -100,21 +100,18 @@ bool rp_text_count(const char *text, uint64_t *value)
         return true;
     if (!leading_digits(text, &number, &rest))
         return false;
-    uint64_t scale = suffix_scale(&rest, 1000);
-    return *rest == '\0' && rp_mul_u64(number, scale, value);
+    uint64_t scale = suffix_scale(&rest, base);
+    return (!*rest || !strcasecmp(rest, unit)) && rp_mul_u64(number, scale, value);
+}
+
+bool rp_text_count(const char *text, uint64_t *value)
+{
+    return read_scaled(text, 1000, "", value);
 }
 
 bool rp_text_bytes(const char *text, uint64_t *value)
 {
-    const char *rest;
-    uint64_t number;
-    if (rp_text_decimal(text, 0, value) == RP_DECIMAL_FINE)
-        return true;
-    if (!leading_digits(text, &number, &rest))
-        return false;
-    uint64_t scale = suffix_scale(&rest, 1024);
-    bool unit = *rest == '\0' || !strcasecmp(rest, "b");
-    return unit && rp_mul_u64(number, scale, value);
+    return read_scaled(text, 1024, "b", value);
 }
 
 void rp_text_millionths(uint64_t number, char *text, size_t bytes)

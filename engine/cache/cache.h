@@ -2,15 +2,15 @@
 /* cache.h — bytes of objects in stores, kept in files of a local disk, so that a second use of them
  * asks no server.
  *
- * Each object has one file (kept_file.h), named by a hash of its name, its identity (ETag) and its
+ * Each object has one file (entry_file.h), named by a hash of its name, its identity (ETag) and its
  * size: an object that changed is another object, with another file. The file is sparse. Beside the
  * bytes it has a hash of each page of 4 KiB, and two words for each chunk of 64 pages that say
  * which pages are there.
  *
  *     reader threads                      the cache's thread
- *     ── rp_kept_look: is it there?       ◄── queue ── rp_kept_keep: bytes that arrived and were
+ *     ── rp_entry_look: is it there?       ◄── queue ── rp_entry_keep: bytes that arrived and were
  *     ── an ordinary read of the file                  verified
- *     ── rp_kept_check: is it what           makes room (stock.h), writes bytes, hashes, words
+ *     ── rp_entry_check: is it what           makes room (eviction.h), writes bytes, hashes, words
  *        was written?
  *
  * Invariants:
@@ -18,7 +18,7 @@
  * any moment, nor a failing disk, nor an eviction during the read can give other bytes than
  * arrived.
  *  - The pages of all files of a directory, of all engines, are at most `bytes`: they are counted
- *    under a lock that ends with its process (space.h), before they are written.
+ *    under a lock that ends with its process (quota.h), before they are written.
  *  - Readers never wait for a write: while 64 MiB of copies wait for the disk, further bytes are
  * not kept. They do read words, hashes and bytes from that disk.
  *  - No failure of the cache is one of the run: what it cannot give is asked of the server. */
@@ -68,20 +68,20 @@ RP_MUST_CHECK int rp_cache_open(struct rp_cache **cache_out, const struct rp_cac
                                 struct rp_error *error);
 /** Writes what is queued, but waits no longer than a few seconds for other engines. */
 void rp_cache_close(struct rp_cache *cache);
-/** Wait until all that was given to rp_kept_keep is written or was dropped. */
+/** Wait until all that was given to rp_entry_keep is written or was dropped. */
 void rp_cache_flush(struct rp_cache *cache);
 
 /* ---- readers: any thread --------------------------------------------------------------------- */
 
-struct rp_kept;
+struct rp_entry;
 /** The object, whose file is opened if it exists. The cache's thread makes it when there is
  * something to keep. NULL: out of memory. */
-struct rp_kept *rp_kept_open(struct rp_cache *cache, uint32_t object);
-void rp_kept_close(struct rp_kept *kept); /* NULL is fine */
+struct rp_entry *rp_entry_open(struct rp_cache *cache, uint32_t object);
+void rp_entry_close(struct rp_entry *entry); /* NULL is fine */
 
-int rp_kept_fd(const struct rp_kept *kept);
+int rp_entry_fd(const struct rp_entry *entry);
 /** Where byte 0 of the object lies in its file. */
-uint64_t rp_kept_data_offset(const struct rp_kept *kept);
+uint64_t rp_entry_data_offset(const struct rp_entry *entry);
 
 /* Of a range, the bytes from its begin and up to its end that are there; head + tail <= bytes. */
 struct rp_cache_held {
@@ -89,22 +89,22 @@ struct rp_cache_held {
 };
 /** Both are whole pages. `offset` is aligned to pages, `bytes` ends on a page or with the object.
  */
-struct rp_cache_held rp_kept_look(const struct rp_kept *kept, uint64_t offset, uint32_t bytes);
+struct rp_cache_held rp_entry_look(const struct rp_entry *entry, uint64_t offset, uint32_t bytes);
 /** Are these bytes, which were read from the file, those that were written to it? If not, the pages
  * are given up. */
-bool rp_kept_check(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes);
+bool rp_entry_check(struct rp_entry *entry, uint64_t offset, const void *data, uint32_t bytes);
 /** These bytes could not be read from the file: the cache's thread checks their pages, and gives up
  * those that it cannot read either. */
-void rp_kept_doubt(struct rp_kept *kept, uint64_t offset, uint32_t bytes);
+void rp_entry_doubt(struct rp_entry *entry, uint64_t offset, uint32_t bytes);
 /** These bytes are what was written, and are wrong: their pages are given up, and what is kept from
  * now on takes their place. */
-void rp_kept_forget(struct rp_kept *kept, uint64_t offset, uint32_t bytes);
+void rp_entry_forget(struct rp_entry *entry, uint64_t offset, uint32_t bytes);
 /** Keep bytes that the server sent, and that were compared with all there is to compare them with.
  * They are copied; those that are there already are left alone. */
-void rp_kept_keep(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes);
+void rp_entry_keep(struct rp_entry *entry, uint64_t offset, const void *data, uint32_t bytes);
 
 /** For stat: a read of which so many bytes came from the file, and so many from the server. */
-void rp_kept_note(struct rp_kept *kept, uint64_t from_file, uint64_t from_server);
+void rp_entry_note(struct rp_entry *entry, uint64_t from_file, uint64_t from_server);
 
 /* ---- fills: what is fetched before a reader wants it. One thread ----------------------------- */
 
@@ -115,15 +115,15 @@ void rp_kept_note(struct rp_kept *kept, uint64_t from_file, uint64_t from_server
 bool rp_cache_may_fill(struct rp_cache *cache, uint64_t bytes);
 /** Some bytes begin to be fetched: readers that want them wait. The number of the fill, or -1: as
  * many as may be are under way. */
-RP_MUST_CHECK int rp_kept_fill_begin(struct rp_kept *kept, uint64_t offset, uint32_t bytes);
+RP_MUST_CHECK int rp_entry_fill_begin(struct rp_entry *entry, uint64_t offset, uint32_t bytes);
 /** They have arrived, or NULL: they will not. The fill ends when they are written or dropped. */
-void rp_kept_fill_end(struct rp_kept *kept, uint32_t fill, const void *data);
+void rp_entry_fill_end(struct rp_entry *entry, uint32_t fill, const void *data);
 
 /** For readers: are any of these bytes being filled? */
-bool rp_kept_is_filling(const struct rp_kept *kept, uint64_t offset, uint32_t bytes);
+bool rp_entry_is_filling(const struct rp_entry *entry, uint64_t offset, uint32_t bytes);
 /** A reader's request is at the server, or no longer. */
-void rp_kept_request_begins(struct rp_kept *kept);
-void rp_kept_request_ends(struct rp_kept *kept);
+void rp_entry_request_begins(struct rp_entry *entry);
+void rp_entry_request_ends(struct rp_entry *entry);
 
 struct rp_cache_counts {
     uint64_t hits, misses; /* reads: all of it from the file, or not */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cache_struct.h — the state of a cache. Private to engine/cache: cache.c has the calls of
- * readers, keeper.c the thread that writes. */
+ * readers, writer.c the thread that writes. */
 #ifndef RP_CACHE_CACHE_STRUCT_H
 #define RP_CACHE_CACHE_STRUCT_H
 
@@ -8,34 +8,34 @@
 
 #include "base/atomic.h"
 #include "cache/cache.h"
-#include "cache/kept_file.h"
-#include "cache/pause.h"
-#include "cache/space.h"
-#include "cache/stock.h"
+#include "cache/entry_file.h"
+#include "cache/backoff.h"
+#include "cache/quota.h"
+#include "cache/eviction.h"
 
 /* An object that readers have open. `file` is opened or made by the first to open it, or by the
  * cache's thread; it is valid once is_open says so, until the last reference is given back. */
-struct rp_kept {
+struct rp_entry {
     struct rp_cache *cache;
     uint32_t object;
     uint32_t references; /* under the mutex */
-    struct rp_kept_file file;
-    struct rp_a32 is_open; /* set by rp_kept_open, before others see it, or later by the cache's
-                              thread. PAIRS kept-open */
+    struct rp_entry_file file;
+    struct rp_a32 is_open; /* set by rp_entry_open, before others see it, or later by the cache's
+                              thread. PAIRS entry-open */
     struct rp_a64 touched_ns;
     struct rp_a32 doubts; /* jobs that check pages which were not what was written */
 };
 
 /* Bytes that are fetched before a reader wants them. */
 struct rp_cache_fill {
-    const struct rp_kept *kept; /* NULL: there is none */
+    const struct rp_entry *entry; /* NULL: there is none */
     uint64_t first, last;
 };
 
 /* Bytes to write; without data, pages to be checked because they were not what was written. */
 struct rp_cache_job {
     struct rp_cache_job *next;
-    struct rp_kept *kept;
+    struct rp_entry *entry;
     uint64_t offset;
     uint32_t bytes;
     bool has_data;
@@ -46,8 +46,8 @@ struct rp_cache_job {
 };
 
 /** Queue bytes to be written; false: they are declined. With a fill, it ends with them. */
-bool rp_kept_queue(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes,
-                   const uint32_t *fill, bool is_wrong);
+bool rp_entry_queue(struct rp_entry *entry, uint64_t offset, const void *data, uint32_t bytes,
+                    const uint32_t *fill, bool is_wrong);
 /** The fill is over: readers no longer wait for it. */
 void rp_cache_fill_over(struct rp_cache *cache, uint32_t fill);
 
@@ -55,7 +55,7 @@ struct rp_cache {
     struct rp_cache_options options;
     struct rp_cache_object *objects; /* [object_count]; their strings are ours */
     char *directory;
-    struct rp_kept **kept; /* [object_count]: those that are open. Under the mutex */
+    struct rp_entry **entries; /* [object_count]: those that are open. Under the mutex */
 
     pthread_mutex_t mutex;
     pthread_cond_t work, idle;
@@ -68,14 +68,14 @@ struct rp_cache {
     pthread_t thread;
 
     /* the thread's own */
-    struct rp_space space;
-    struct rp_stock stock;
+    struct rp_quota quota;
+    struct rp_eviction eviction;
     uint64_t said_ns; /* when a failure was last logged */
     bool has_said;    /* and nothing was written since */
 
     /* Set by the thread and by readers. While writes pause, nothing is queued; while reads pause,
      * everything is asked of the server. */
-    struct rp_cache_pause writes, reads;
+    struct rp_cache_backoff writes, reads;
 
     struct rp_a64 hits, misses, hit_bytes, fetched_bytes;
     struct rp_a64 kept_bytes, evicted_bytes, declined_bytes, damaged_bytes, failures, filled_bytes;

@@ -19,6 +19,7 @@
 
 #include "base/bits.h"
 #include "base/defect.h"
+#include "base/file.h"
 
 static const char head_magic[8] = {'R', 'P', 'C', 'H', 'E', 'C', 'K', 0};
 static const char footer_magic[8] = {'R', 'P', 'C', 'K', 'E', 'N', 'D', 0};
@@ -69,9 +70,9 @@ const char rp_checkpoint_damaged_hint[] =
     rp_fail(error, -RP_E_CORRUPT, rp_checkpoint_damaged_hint,                                      \
             "%s: damaged at byte %" PRIu64 ": " format, path, (uint64_t)(offset), __VA_ARGS__)
 
-bool rp_checkpoint_is_head(const void *bytes)
+bool rp_checkpoint_is_file(const char *path)
 {
-    return memcmp(bytes, head_magic, sizeof head_magic) == 0;
+    return rp_file_begins(path, head_magic, sizeof head_magic);
 }
 
 static bool all_zero(const void *data, size_t bytes)

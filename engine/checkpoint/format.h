@@ -45,9 +45,6 @@ void rp_checkpoint_encode_footer(const struct rp_checkpoint_head *head, void *by
 /* The hint of every error about a damaged checkpoint. */
 extern const char rp_checkpoint_damaged_hint[];
 
-/** Whether these bytes, 8 at least, begin with the magic of a checkpoint. */
-bool rp_checkpoint_is_head(const void *bytes);
-
 /** Decode the first RP_CHECKPOINT_HEAD_BYTES of a file of `file_bytes` bytes; `path` is for
  * messages. On success every section is inside the file. Errors: -RP_E_FORMAT (not a checkpoint),
  * -RP_E_CORRUPT, -RP_E_VERSION. */

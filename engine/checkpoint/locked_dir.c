@@ -22,6 +22,7 @@
 
 #include "base/bits.h"
 #include "base/file.h"
+#include "base/lock_holder.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/out_dir.h"
@@ -60,13 +61,15 @@ static int fail_busy(const struct rp_locked_dir *locked, struct rp_error *error)
                    holder[0] ? holder : "(not known)");
 }
 
-/* Whether the name of the lock leads to the file that is held. */
-static bool is_named(const struct rp_locked_dir *locked)
+/* Whether the name of the lock leads to the file that is held, or to another one. */
+enum lock_name { LOCK_UNKNOWN, LOCK_HELD, LOCK_OTHER };
+static enum lock_name look_at_lock(const struct rp_locked_dir *locked)
 {
     struct stat held, found;
-    return fstat(locked->lock, &held) == 0 &&
-           fstatat(locked->dir, LOCK_NAME, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
-           held.st_ino == found.st_ino;
+    if (fstat(locked->lock, &held) < 0 ||
+        fstatat(locked->dir, LOCK_NAME, &found, AT_SYMLINK_NOFOLLOW) < 0)
+        return LOCK_UNKNOWN;
+    return held.st_ino == found.st_ino ? LOCK_HELD : LOCK_OTHER;
 }
 
 /* One try at the lock. */
@@ -96,12 +99,11 @@ static int take_lock(struct rp_locked_dir *locked, struct rp_error *error)
         int code = open_lock(locked, error);
         if (code < 0)
             return code;
-        is_ours = is_named(locked);
+        is_ours = look_at_lock(locked) == LOCK_HELD;
     }
     locked->is_watched = locked->is_watched && is_ours;
-    char host[65] = {0}, text[HOLDER_BYTES] = {0};
-    if (gethostname(host, sizeof host - 1) < 0)
-        host[0] = 0;
+    char host[RP_HOST_BYTES], text[HOLDER_BYTES] = {0};
+    rp_host_name(host);
     snprintf(text, sizeof text, "%ld on %s\n", (long)getpid(), host);
     ssize_t written = pwrite(locked->lock, text, sizeof text, 0);
     (void)written; /* for people only (P1) */
@@ -170,21 +172,12 @@ static bool is_elsewhere(const struct rp_locked_dir *locked)
     return held.st_dev != found.st_dev || held.st_ino != found.st_ino;
 }
 
-/* Whether the lock file was removed and another process has made a new one. */
-static bool is_taken(const struct rp_locked_dir *locked)
-{
-    struct stat held, found;
-    return fstat(locked->lock, &held) == 0 &&
-           fstatat(locked->dir, LOCK_NAME, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
-           held.st_ino != found.st_ino;
-}
-
 int rp_locked_dir_check(const struct rp_locked_dir *locked, struct rp_error *error)
 {
     RP_ASSERT(!locked->trial.is_under_way);
     if (!locked->is_watched)
         return 0;
-    if (is_taken(locked))
+    if (look_at_lock(locked) == LOCK_OTHER) /* it was removed, and another process made a new one */
         return rp_fail(error, -RP_E_BUSY,
                        "stop one of the two; never remove " LOCK_NAME ": a lock ends with its "
                        "process",

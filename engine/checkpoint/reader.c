@@ -151,17 +151,6 @@ static int open_at(struct rp_checkpoint **out, int dir, const char *name, int fl
     return 0;
 }
 
-bool rp_checkpoint_is_file(const char *path)
-{
-    char magic[8];
-    int fd = rp_file_open_read(path, NULL, NULL);
-    bool is_one = fd >= 0 && pread(fd, magic, sizeof magic, 0) == sizeof magic &&
-                  rp_checkpoint_is_head(magic);
-    if (fd >= 0)
-        close(fd);
-    return is_one;
-}
-
 int rp_checkpoint_open(struct rp_checkpoint **out, const char *path, struct rp_error *error)
 {
     return open_at(out, AT_FDCWD, path, 0, strdup(path), error);

@@ -14,19 +14,12 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/lock_holder.h"
 #include "base/mem.h"
 #include "base/record.h"
 #include "base/text.h"
 
 #define RECORD_BYTES_MAX 4096u
-#define HOST_BYTES 65
-
-static void get_host(char host[HOST_BYTES])
-{
-    memset(host, 0, HOST_BYTES);
-    if (gethostname(host, HOST_BYTES - 1) < 0)
-        host[0] = 0;
-}
 
 char *rp_checkpoint_run_record_dir(const char *chosen, const char **why)
 {
@@ -44,11 +37,11 @@ char *rp_checkpoint_run_record_dir(const char *chosen, const char **why)
 
 char *rp_checkpoint_run_record_path(const char *record_dir, const char *run, const char *directory)
 {
-    char host[HOST_BYTES], hex[RP_HASH_HEX_BYTES];
+    char host[RP_HOST_BYTES], hex[RP_HASH_HEX_BYTES];
     char *canonical = realpath(directory, NULL);
     if (!canonical)
         return NULL;
-    get_host(host);
+    rp_host_name(host);
     struct rp_hasher hasher;
     rp_hasher_begin(&hasher);
     rp_hasher_add(&hasher, host, strlen(host) + 1);
@@ -103,12 +96,12 @@ int rp_checkpoint_run_record_write(struct rp_run_record *out, const char *path, 
                                    const char *directory, struct rp_error *error)
 {
     struct rp_record_writer writer = {0};
-    char host[HOST_BYTES];
+    char host[RP_HOST_BYTES];
     time_t now = time(NULL);
     struct tm utc = {0};
     gmtime_r(&now, &utc);
     strftime(out->date, sizeof out->date, "%Y-%m-%d %H:%M:%S", &utc);
-    get_host(host);
+    rp_host_name(host);
     rp_record_add(&writer, ':', "date", "%s", out->date);
     rp_record_add(&writer, ':', "device", "%" PRIu64, out->device);
     rp_record_add(&writer, ':', "directory", "%s", directory);

@@ -25,7 +25,7 @@
 #include "client/sized.h"
 #include "shm/socket.h"
 
-#define RP_LOOK_UP_NS 100000000u     /* between two checks of a sleeper that the engine lives */
+#define RP_LIVENESS_NS 100000000u    /* between two checks of a sleeper that the engine lives */
 #define RP_STOPPED_PAUSE_NS 5000000u /* before the next attach, if a successor was stopping */
 
 /* Beside enum rp_next, inside this file: the engine is gone and its ring is empty. */
@@ -275,7 +275,7 @@ static int wait_for_next(struct rp_client *client, int found, uint64_t begin_ns,
         uint64_t now = rp_now_ns();
         if (found == RP_NEXT_EMPTY && now < deadline) {
             rp_ring_view_waits_since(&client->current->view, begin_ns);
-            rp_ring_view_wait(&client->current->view, rp_min_u64(deadline - now, RP_LOOK_UP_NS));
+            rp_ring_view_wait(&client->current->view, rp_min_u64(deadline - now, RP_LIVENESS_NS));
             found = try_take(client, batch, error);
         }
         if (found == RP_NEXT_EMPTY && rp_socket_hung_up(client->socket)) {
@@ -426,10 +426,9 @@ int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch
 {
     if (client->forked)
         return 0;
-    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&client->lock;
-    pthread_mutex_lock(lock);
+    pthread_mutex_lock(rp_client_lock(client));
     bool held = find_lease(client, batch) != NULL;
-    pthread_mutex_unlock(lock);
+    pthread_mutex_unlock(rp_client_lock(client));
     return held;
 }
 

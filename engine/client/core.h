@@ -7,8 +7,8 @@
  *   - A mapping exists while it is the current one or a lease on it is held. A lease stays valid
  *     after its engine has died, after another mapping has become the current one, and after
  *     rp_client_detach.
- *   - `state` and `next_row` are the position after the last batch that was taken. An attach to a
- *     successor begins there.
+ *   - The newest token and `next_row` are the position after the last batch that was taken. An
+ * attach to a successor begins there.
  *   - Threads: one thread takes batches. Any thread may release a lease, at any time (garbage
  *     collectors do), read the client's position, or close it. `lock` guards the mappings, their
  *     leases, the socket, the tokens and the counts. */
@@ -65,14 +65,12 @@ struct rp_client {
     bool closed;    /* no more batches; `current` is left with the last of these calls and leases */
     bool detached;
 
-    struct rp_geometry geometry; /* of the last attach */
-    struct rp_contract contract; /* with the run: a view of contract_text */
-    char *contract_text;         /* NULL before the first attach */
-    uint8_t *state, *before;     /* `before`: the token before the last batch that was lent */
-    size_t state_bytes, before_bytes, state_capacity;
-    /* A ring of the newest tokens, in which these two are; each has room for state_capacity. */
-    struct rp_kept_token kept[RP_TOKENS_KEPT];
-    unsigned newest;     /* of kept: `state` */
+    struct rp_geometry geometry;               /* of the last attach */
+    struct rp_contract contract;               /* with the run: a view of contract_text */
+    char *contract_text;                       /* NULL before the first attach */
+    struct rp_kept_token kept[RP_TOKENS_KEPT]; /* a ring: each has room for token_capacity */
+    size_t token_capacity;
+    unsigned newest;     /* of kept: the state, the token after the last batch that was lent */
     uint64_t next_row;   /* of the state; RP_NEXT_ROW_ANY before the first attach */
     uint64_t attach_row; /* to attach at: next_row, or farther in the padding after the stream */
     uint64_t lost_ns;    /* when the engine was found dead; 0: a batch was taken since */
@@ -84,6 +82,16 @@ struct rp_client {
     struct rp_client *next; /* in the list of connect.c */
 };
 
+/** The state; without bytes if there is none. */
+static inline const struct rp_kept_token *rp_client_newest(const struct rp_client *client)
+{
+    return &client->kept[client->newest];
+}
+/** The lock, for a call that only reads. */
+static inline pthread_mutex_t *rp_client_lock(const struct rp_client *client)
+{
+    return (pthread_mutex_t *)(uintptr_t)&client->lock;
+}
 /** Attach to the run's engine. Tries at least once, and again until deadline_ns while
  * rp_client_may_retry. Returns 0 or the failure of the last try; but if the deadline ended that
  * try too soon for an engine to reply, the failure of the try before it. */

@@ -108,7 +108,8 @@ static void write_interval(struct rp_client *client)
     char members[512], content_hex[RP_HASH_HEX_BYTES], plan_hex[RP_HASH_HEX_BYTES] = "";
     if (!log->is_begun)
         return;
-    if (rp_client_token_digest(client->state, client->state_bytes, &plan))
+    if (rp_client_token_digest(rp_client_newest(client)->token, rp_client_newest(client)->bytes,
+                               &plan))
         rp_hash128_hex(plan, plan_hex);
     struct rp_hash128 content = {log->sum[0], log->sum[1]};
     snprintf(members, sizeof members,

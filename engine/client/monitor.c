@@ -90,12 +90,13 @@ static struct found check(const struct rp_client *client, const struct rp_geomet
                           const uint8_t *slot, const struct rp_slot_header *header)
 {
     uint64_t begin = g->base_row + header->batch * g->rows * g->world;
+    const struct rp_kept_token *state = rp_client_newest(client);
     struct found found = compare_row(client->attach_row, begin);
     if (found.finding == FINE)
         found = check_rows(g, slot, header);
     if (found.finding == FINE &&
-        !is_next_token(client->state, client->state_bytes, slot + header->state_offset,
-                       header->state_bytes, header->next_row))
+        !is_next_token(state->token, state->bytes, slot + header->state_offset, header->state_bytes,
+                       header->next_row))
         found = (struct found){FOREIGN, header->first_row, header->first_row};
     return found;
 }

@@ -31,12 +31,6 @@ static struct rp_key_place key_place(const struct rp_config *config, enum rp_key
 #define FAIL_AT(config, key, hint, error, ...)                                                     \
     rp_key_fail(key_place(config, RP_KEY_##key), #key, hint, error, __VA_ARGS__)
 
-static uint64_t number_of(const struct rp_config *config, const struct rp_key *key)
-{
-    const char *field = (const char *)config + key->offset;
-    return key->size == sizeof(uint64_t) ? rp_load_u64(field) : rp_load_u32(field);
-}
-
 /* Compare whole numbers with their bounds. A number that was not given and has no default is 0
  * here: it is set later, or it is required and missing. */
 static int check_ranges(const struct rp_config *config, struct rp_error *error)
@@ -47,7 +41,7 @@ static int check_ranges(const struct rp_config *config, struct rp_error *error)
             key->kind != RP_KIND_BYTES && key->kind != RP_KIND_EPOCHS)
             continue;
         struct rp_key_place place = key_place(config, (enum rp_key_index)i);
-        uint64_t value = number_of(config, key);
+        uint64_t value = rp_key_number(key, config);
         if (config->lines[i] == 0 && value == 0 && !strcmp(key->standard, "(required)"))
             return rp_key_fail(place, key->name, "add it to the config, or give it as an option",
                                error, "required, but not given: %s", key->help);

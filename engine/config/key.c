@@ -147,6 +147,14 @@ static void store_number(const struct rp_key *key, void *object, uint64_t value)
         rp_store_u32(field, (uint32_t)value);
 }
 
+uint64_t rp_key_number(const struct rp_key *key, const void *object)
+{
+    const char *field = (const char *)object + key->offset;
+    if (key->kind == RP_KIND_BOOL)
+        return *(const bool *)field;
+    return key->size == sizeof(uint64_t) ? rp_load_u64(field) : rp_load_u32(field);
+}
+
 /* What messages expect for a number of this kind. */
 static const char *number_words(const struct rp_key *key)
 {

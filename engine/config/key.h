@@ -216,6 +216,9 @@ RP_MUST_CHECK int rp_key_find(const struct rp_key *table, size_t count, const ch
 RP_MUST_CHECK int rp_key_set(const struct rp_key *key, void *object, const char *text,
                              struct rp_key_place place, struct rp_error *error);
 
+/** The number in the field of `key` of `object`. */
+uint64_t rp_key_number(const struct rp_key *key, const void *object);
+
 /** Set every field that is not a text to its default. */
 void rp_key_set_standards(const struct rp_key *table, size_t count, void *object);
 /** Set every text that is still NULL to its default. */

@@ -21,11 +21,17 @@ struct rp_byte_mask {
     }
 
 /* How the names of OLMo's token files begin, and those of their masks. */
-extern const struct rp_beside rp_byte_masks_of_olmo[];
+extern const struct rp_companion rp_byte_masks_of_olmo[];
 
-/** Search for the mask of a file of OLMo: of token_ids_*.npy it is labels_mask_*.npy, and of
- * input_ids*.npy label_mask*.npy; or, where another name was chosen, NAME_*.npy. If it is there and
- * wanted, its path is set, and what the layout says of spans. */
+/** Take the mask at `path`, which is freed, or NULL when out of memory. If it is there, mask->path
+ * is set, and what the layout says of spans. A missing one is an error with the hint only if it was
+ * chosen by its name. */
+RP_MUST_CHECK int rp_byte_mask_find(struct rp_byte_mask *mask, char *path, const char *name,
+                                    const char *hint, const struct rp_probe *probe,
+                                    const struct rp_mask_choice *choice, struct rp_layout *layout,
+                                    struct rp_error *error);
+/** The same for the mask of a file of OLMo: of token_ids_*.npy it is labels_mask_*.npy, and of
+ * input_ids*.npy label_mask*.npy; or, where another name was chosen, NAME_*.npy. */
 RP_MUST_CHECK int rp_byte_mask_of_olmo(struct rp_byte_mask *mask, const struct rp_probe *probe,
                                        const struct rp_mask_choice *choice,
                                        struct rp_layout *layout, struct rp_error *error);

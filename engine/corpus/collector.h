@@ -31,8 +31,7 @@ struct rp_collector {
     const char *name; /* for messages */
     const char *path; /* NULL: all is kept in memory */
     struct rp_collected sections[RP_COLLECT_COUNT];
-    bool has_spans; /* set before the first document */
-    uint64_t documents, span_count;
+    struct rp_table_shape shape; /* what it has is set before the first document */
 };
 
 /** Both strings are borrowed. */

@@ -246,10 +246,10 @@ static void length_many(const struct rp_source *source, const uint64_t *document
         if (source->drop_unmasked)
             rp_spans_expect(&segment->table.spans, documents[i] - segment->first_document);
     }
-    /* While the cache misses are under way: learn about the segment of one of the documents, which
-     * is a large one more often. */
+    /* While the cache misses are under way: check ahead in the segment of one of the documents,
+     * which is a large one more often. */
     struct rp_index_segment *segment = rp_source_segment(source, documents[0]);
-    rp_documents_learn(segment, documents[0] - segment->first_document);
+    rp_documents_check_ahead(segment, documents[0] - segment->first_document);
     for (uint32_t i = 0; i < count; i++)
         tokens[i] = length_of(source, documents[i]);
 }

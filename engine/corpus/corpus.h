@@ -18,6 +18,7 @@
 #include "base/fail.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/progress.h"
 #include "corpus/spans.h"
 #include "corpus/tokenizer_id.h"
 
@@ -279,28 +280,29 @@ struct rp_inspection {
 };
 /** Inspect one shard. `hints` may be NULL; its name, weight and shards are ignored.
  *  scan_tokens: read every token for token_max (memory speed); otherwise only the index. An object
- *  in a store is fetched for that, into index_dir or the temporary directory, and removed again.
- *  progress (may be NULL) is called with bytes done and total now and then. */
+ *  in a store is fetched for that, into index_dir or the temporary directory, and removed again. */
 RP_MUST_CHECK int rp_inspect(const char *path, const struct rp_source_spec *hints,
                              const char *index_dir, bool scan_tokens,
-                             void (*progress)(void *context, uint64_t done, uint64_t total),
-                             void *context, struct rp_inspection *inspection,
+                             const struct rp_progress *progress, struct rp_inspection *inspection,
                              struct rp_error *error);
 
+struct rp_index_build_options {
+    const struct rp_source_spec *hints; /* as in rp_inspect */
+    const char *index_dir; /* NULL: the sidecar is beside the shard, or that is searched for */
+    /* The sidecar goes there, and is not synced: after a crash of the machine it may be there and
+     * be damaged. NULL: where sidecars are searched for. */
+    const char *scratch_path;
+    /* The sidecar gets no name: it becomes *whole, which the caller publishes, mostly together with
+     * others (base/new_files.h). NULL: it is published. */
+    struct rp_new_file *whole;
+    const struct rp_progress *progress;
+};
 /** Build the sidecar of one shard: document table where the format has none, a hash of every block,
  * the content hash, the largest token id. Reads the token file once, at memory speed, and replaces
- * the sidecar atomically. index_dir NULL = beside the shard. `hints` as in rp_inspect. An object in
- * a store is fetched into index_dir, which must be given, and removed from there again. */
-RP_MUST_CHECK int rp_index_build(const char *path, const struct rp_source_spec *hints,
-                                 const char *index_dir,
-                                 void (*progress)(void *context, uint64_t done, uint64_t total),
-                                 void *context, struct rp_error *error);
-/** The same, but the sidecar gets no name: it becomes *whole, which the caller publishes, mostly
- * together with others (base/new_files.h). */
-RP_MUST_CHECK int rp_index_build_unpublished(
-    const char *path, const struct rp_source_spec *hints, const char *index_dir,
-    void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
-    struct rp_new_file *whole, struct rp_error *error);
+ * the sidecar atomically. An object in a store is fetched into index_dir, which must be given, and
+ * removed from there again. options NULL: all are zero. */
+RP_MUST_CHECK int rp_index_build(const char *path, const struct rp_index_build_options *options,
+                                 struct rp_error *error);
 
 const char *rp_format_name(enum rp_format format);
 const char *rp_token_type_name(enum rp_token_type type); /* "u16" */

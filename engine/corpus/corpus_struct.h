@@ -25,7 +25,7 @@ struct rp_source {
     uint64_t documents, tokens; /* of its range */
     uint64_t skipped;           /* documents before its range (range.h) */
     bool has_mask, drop_unmasked;
-    char mask[64]; /* empty: it has none */
+    char mask[RP_MASK_TEXT_BYTES]; /* empty: it has none */
     struct rp_fingerprint fingerprint;
     struct rp_source_part whole, unverified;
     uint64_t bytes;           /* of the token files */

@@ -82,7 +82,7 @@ static char *path_in(const struct rp_folder *folder, const char *name)
     if (!folder->url)
         return rp_format("%s/%s", folder->path, name);
     char *suffix = rp_format("/%s", name); /* in front of the query of a URL */
-    char *url = suffix ? rp_url_beside(folder->url, 0, suffix) : NULL;
+    char *url = suffix ? rp_url_companion(folder->url, 0, suffix) : NULL;
     free(suffix);
     return url;
 }
@@ -220,7 +220,7 @@ static int expand(struct rp_folder *folder, struct rp_paths *files, struct rp_er
 
 int rp_folder_expand(const char *path, struct rp_paths *files, struct rp_error *error)
 {
-    char *url = rp_url_is(path) ? rp_url_beside(path, 1, "") : NULL;
+    char *url = rp_url_is(path) ? rp_url_companion(path, 1, "") : NULL;
     char *name = url ? rp_url_name(url) : strdup(path);
     struct rp_folder folder = {.path = name, .url = url};
     int code = name && (url || !rp_url_is(path)) ? 0 : fail_memory(error);

@@ -248,7 +248,7 @@ static void will_need(const uint8_t *array, uint64_t entry_bytes, uint64_t first
     (void)madvise((void *)begin, end - begin, MADV_WILLNEED);
 }
 
-uint64_t rp_megatron_learn(const struct rp_megatron *megatron, uint64_t plain, uint64_t count)
+uint64_t rp_megatron_check_ahead(const struct rp_megatron *megatron, uint64_t plain, uint64_t count)
 {
     count = rp_min_u64(count, megatron->documents - plain);
     if (megatron->map.bytes >= LARGE_INDEX_BYTES && plain + count <= megatron->sequences) {

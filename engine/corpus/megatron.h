@@ -46,7 +46,8 @@ const char *rp_megatron_locate(const struct rp_megatron *megatron, bool is_plain
 
 /** Check up to `count` documents from `plain` on, if all before are plain. Returns how many are
  * then. Has what it needs of a large .idx read at once. */
-uint64_t rp_megatron_learn(const struct rp_megatron *megatron, uint64_t plain, uint64_t count);
+uint64_t rp_megatron_check_ahead(const struct rp_megatron *megatron, uint64_t plain,
+                                 uint64_t count);
 
 /** Prefetch what rp_megatron_locate reads of a document that is not known to be plain; and what it
  * reads beyond its length. */

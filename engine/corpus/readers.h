@@ -33,10 +33,7 @@ struct rp_reader_options {
     /* At a start: bytes of the file that walk may read beside metadata and offsets, so that a start
      * stays fast. A larger file needs a sidecar. */
     uint64_t read_bytes_max;
-    struct rp_progress {
-        void (*report)(void *context, uint64_t done, uint64_t total); /* may be NULL */
-        void *context;
-    } progress;
+    const struct rp_progress *progress;
 };
 
 /* What is true of all documents of a file. */
@@ -86,7 +83,7 @@ RP_MUST_CHECK int rp_readers_check_mask(enum rp_format format, const struct rp_m
 
 /* A file beside a token file: its name without `cut` at the end, which it must have, and with `add`
  * after it. A `cut` of "/" stands for the whole last name. */
-struct rp_beside {
+struct rp_companion {
     const char *cut, *add;
 };
 
@@ -100,9 +97,9 @@ struct rp_reader {
 
     /* Files beside a token file without which walk cannot work, or knows less; ends with a NULL
      * `add`. NULL: there are none. */
-    const struct rp_beside *beside;
+    const struct rp_companion *companions;
     /* The same, for names that begin with `cut` instead: `add` takes its place. */
-    const struct rp_beside *beside_by_beginning;
+    const struct rp_companion *companions_by_beginning;
 
     /** 1: the file has this format, and `why` says how that is known. 0: it has not. Negative: it
      * is of this family, but cannot be read in place, or it contradicts what was declared; the

@@ -41,6 +41,13 @@ static inline int rp_corpus_gate_pass(const struct rp_corpus_gate *gate, struct 
     return gate ? gate->pass(gate->context, error) : 0;
 }
 
+/** Open the shards of all sources that are URLs, in their order (corpus_open.c): at once, because
+ * each costs at least one answer of a server. The gate is passed if there are any. */
+RP_MUST_CHECK int rp_corpus_open_remotes(struct rp_remote **remotes, size_t *remote_count,
+                                         const struct rp_source_spec *sources,
+                                         uint32_t source_count, const char *cache_dir,
+                                         const struct rp_corpus_gate *gate, struct rp_error *error);
+
 RP_MUST_CHECK int rp_shard_open(struct rp_opened *opened, const char *path, uint32_t source,
                                 const struct rp_open_options *options, struct rp_error *error);
 /** The same without a document table and a fingerprint, and with the token file left open in
@@ -62,15 +69,6 @@ static inline const char *rp_shard_locate(const struct rp_opened *opened, uint64
 /** The token file as its reader wants it; fd >= 0. */
 RP_MUST_CHECK int rp_shard_probe(const struct rp_opened *opened, int fd, struct rp_probe *probe,
                                  struct rp_error *error);
-
-/* index_build.c */
-
-/** rp_index_build into a file that is not synced: after a crash of the machine it may be there and
- * be damaged. The declarations of its own sidecar count; that is searched for in index_dir. */
-RP_MUST_CHECK int rp_index_build_scratch(const char *path, const struct rp_source_spec *hints,
-                                         const char *index_dir, const char *scratch_path,
-                                         const struct rp_progress *progress,
-                                         struct rp_error *error);
 
 /* look.c */
 

@@ -80,6 +80,6 @@ const char *rp_table_locate(const struct rp_table *table, uint64_t document, uin
                             uint64_t file_bytes, uint64_t *tokens, uint64_t *byte);
 /** Verify the lengths of the documents from `first` on, `count` of them at the least if there are
  * so many. Returns the first document after them; less where the table is damaged. */
-uint64_t rp_table_learn(const struct rp_table *table, uint64_t first, uint64_t count);
+uint64_t rp_table_check_ahead(const struct rp_table *table, uint64_t first, uint64_t count);
 
 #endif

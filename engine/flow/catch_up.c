@@ -46,7 +46,7 @@ int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_flow *flow, uin
 {
     struct rp_flow_options options = catch_up_options(&flow->options, ring);
     if (rp_files_hold_all(&flow->files))
-        options.direct = false; /* the page cache already has these bytes */
+        options.o_direct = false; /* the page cache already has these bytes */
     int code = rp_flow_open(made, &options, flow->wake_fd, error);
     if (code >= 0) /* most documents of a block are of other rings */
         (*made)->dispatch.reads.no_block_reads = true;

@@ -187,14 +187,18 @@ static void deliver(const struct rp_pack_plan *plan, enum rp_turn_reason reason)
     }
 }
 
+static bool has_room(const struct rp_arena *arena, uint32_t ring, uint64_t batch)
+{
+    return batch < rp_a64_load_acquire(&arena->free_until[ring]); /* PAIRS batch-space */
+}
+
 /* Wait until batch slots of `ring` may be written. False when the flow is stopping. */
 static bool wait_for_space(const struct rp_pack_plan *plan, uint32_t ring, uint64_t batch)
 {
     const struct rp_arena *arena = plan->arena;
-    const struct rp_a64 *free_until = &arena->free_until[ring];
     struct rp_event *space = &arena->words->space;
     uint32_t spins = 0;
-    while (batch >= rp_a64_load_acquire(free_until)) { /* PAIRS batch-space */
+    while (!has_room(arena, ring, batch)) {
         /* a trainer that is just waking up takes a few us: less than a sleep and two wake-ups */
         if (plan->deliver && rp_spin(&spins, RP_SPIN_NS)) {
             rp_deliver_as_packer(plan->deliver, RP_TURN_POLLS_ROOM);
@@ -203,8 +207,7 @@ static bool wait_for_space(const struct rp_pack_plan *plan, uint32_t ring, uint6
         uint32_t epoch = rp_event_prepare(space);
         deliver(plan, RP_TURN_LACKS_ROOM);
         rp_event_sleep_unless(space, epoch,
-                              batch < rp_a64_load_acquire(free_until) ||
-                                  rp_arena_stopping_packers(arena));
+                              has_room(arena, ring, batch) || rp_arena_stopping_packers(arena));
         if (rp_arena_stopping_packers(arena))
             return false;
     }
@@ -252,10 +255,9 @@ static const uint8_t *transfer_tokens(const struct rp_pack_plan *plan, uint32_t 
 static bool can_be_packed(const struct rp_pack_plan *plan, const struct rp_ticket *ticket,
                           uint64_t number, const struct rp_transfer *transfer)
 {
-    const struct rp_a64 *free_until = &plan->arena->free_until[transfer->ring];
-    bool has_space = ticket->batch < rp_a64_load_acquire(free_until); /* PAIRS batch-space */
     return !rp_arena_stopping_packers(plan->arena) &&
-           (has_space || wait_for_space(plan, transfer->ring, ticket->batch)) &&
+           (has_room(plan->arena, transfer->ring, ticket->batch) ||
+            wait_for_space(plan, transfer->ring, ticket->batch)) &&
            (transfer->loaded_by == number || wait_for_ticket(plan, transfer->loaded_by) != 0);
 }
 
@@ -363,8 +365,7 @@ static uint64_t state_of(const struct rp_arena *arena, uint64_t number)
 /* Rows that another flow packs need no space here. */
 static bool waits_for_space(const struct rp_arena *arena, uint32_t ring, uint64_t batch)
 {
-    return !is_left_out(arena, ring, batch) &&
-           batch >= rp_a64_load_acquire(&arena->free_until[ring]); /* PAIRS batch-space */
+    return !is_left_out(arena, ring, batch) && !has_room(arena, ring, batch);
 }
 
 static bool waits_for_reads(const struct rp_arena *arena, uint64_t batch,

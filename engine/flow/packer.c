@@ -6,7 +6,6 @@
 #include "flow/packer.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "base/bits.h"
 #include "base/mapped.h"
 #include "base/thread.h"
+#include "shm/peer.h"
 
 /* A process that dies while it packs a ticket is replaced at most this many times for that ticket.
  * Then the next one would probably die as well: it is killed for memory, say, as soon as it touches
@@ -91,7 +91,6 @@ static int start_process(struct rp_packer *packer, struct rp_error *error)
 int rp_packer_start(struct rp_packer *packer, bool as_process, struct rp_error *error)
 {
     RP_ASSERT(!packer->started && packer->index < packer->plan->packers);
-    packer->is_process = as_process;
     packer->pidfd = -1;
     int code = 0;
     if (as_process) {
@@ -107,8 +106,7 @@ int rp_packer_start(struct rp_packer *packer, bool as_process, struct rp_error *
 
 bool rp_packer_is_dead(const struct rp_packer *packer)
 {
-    struct pollfd entry = {.fd = packer->pidfd, .events = POLLIN};
-    return packer->started && packer->is_process && poll(&entry, 1, 0) == 1;
+    return packer->started && rp_peer_has_ended(packer->pidfd);
 }
 
 /* After a crash, the replacement would crash as well. */
@@ -169,7 +167,7 @@ void rp_packer_join(struct rp_packer *packer)
 {
     if (!packer->started)
         return;
-    if (packer->is_process) {
+    if (packer->pidfd >= 0) {
         /* it may be stopped; its ticket is packed again (I3) */
         syscall(SYS_pidfd_send_signal, packer->pidfd, SIGKILL, NULL, 0);
         reap(packer->pid);

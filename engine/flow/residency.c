@@ -31,10 +31,18 @@
 #define BUSY_SHARE 10u
 #define CALM_NS 100000000u
 
-static uint64_t stretch_bytes(const struct rp_resident_file *file, uint32_t index)
+/* A stretch: `bytes` from `first` on in its file. */
+struct place {
+    const struct rp_page_cache_file *file;
+    struct rp_stretch *stretch;
+    uint64_t first, bytes;
+};
+
+static struct place place_of(const struct rp_resident_file *file, uint32_t index)
 {
     uint64_t first = (uint64_t)index * RP_STRETCH_BYTES;
-    return rp_min_u64(RP_STRETCH_BYTES, file->file.bytes - first);
+    return (struct place){&file->file, &file->stretches[index], first,
+                          rp_min_u64(RP_STRETCH_BYTES, file->file.bytes - first)};
 }
 
 static uint32_t seconds(const struct rp_residency *r)
@@ -139,15 +147,16 @@ static void set_claim(struct rp_residency *r, struct rp_stretch *stretch, uint64
 
 /* The kernel counts whole pages, and a file's last page mostly extends past its end. Returns
  * whether memory has room for the stretch. */
-static bool set_stretch(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes,
-                        uint64_t missing_pages)
+static bool set_stretch(struct rp_residency *r, const struct place *place)
 {
-    uint64_t missing = rp_min_u64(missing_pages, bytes);
-    bool fits = has_room(r, stretch, bytes);
-    enum rp_read_way way = choose_way(r, stretch, bytes, missing, fits);
-    set_way(r, stretch, bytes, way);
-    set_held(r, stretch, bytes - missing);
-    set_claim(r, stretch, way == RP_READ_DIRECT ? bytes - missing : bytes);
+    uint64_t bytes = place->bytes;
+    uint64_t missing = rp_min_u64(r->options.page_cache->missing(place->file, place->first, bytes),
+                                  bytes);
+    bool fits = has_room(r, place->stretch, bytes);
+    enum rp_read_way way = choose_way(r, place->stretch, bytes, missing, fits);
+    set_way(r, place->stretch, bytes, way);
+    set_held(r, place->stretch, bytes - missing);
+    set_claim(r, place->stretch, way == RP_READ_DIRECT ? bytes - missing : bytes);
     return fits;
 }
 
@@ -158,26 +167,19 @@ static bool may_read_in(const struct rp_residency *r)
 }
 
 struct batch {
-    struct place {
-        struct rp_resident_file *file;
-        uint32_t stretch;
-    } places[READ_IN_STRETCHES];
+    struct place places[READ_IN_STRETCHES];
     uint32_t count;
 };
 
-static void check_stretch(struct rp_residency *r, struct rp_resident_file *file, uint32_t index,
-                          struct batch *batch)
+static void check_stretch(struct rp_residency *r, const struct place *place, struct batch *batch)
 {
-    struct rp_stretch *stretch = &file->stretches[index];
-    uint64_t bytes = stretch_bytes(file, index);
-    uint64_t first = (uint64_t)index * RP_STRETCH_BYTES;
-    bool fits = set_stretch(r, stretch, bytes,
-                            r->options.page_cache->missing(&file->file, first, bytes));
+    struct rp_stretch *stretch = place->stretch;
+    bool fits = set_stretch(r, place);
     bool is_wanted = rp_a32_exchange_acquire(&stretch->wanted, 0);
     if (is_wanted && fits && rp_a32_load_relaxed(&stretch->way) == RP_READ_BUFFERED &&
         may_read_in(r)) {
-        batch->places[batch->count++] = (struct place){file, index};
-        r->read_in += bytes - stretch->held;
+        batch->places[batch->count++] = *place;
+        r->read_in += place->bytes - stretch->held;
     }
 }
 
@@ -192,17 +194,13 @@ static void read_in(struct rp_residency *r, struct batch *batch)
     const struct rp_page_cache *cache = r->options.page_cache;
     for (uint32_t i = 0; i < batch->count; i++) {
         const struct place *place = &batch->places[i];
-        cache->read_ahead(&place->file->file, (uint64_t)place->stretch * RP_STRETCH_BYTES,
-                          stretch_bytes(place->file, place->stretch));
+        cache->read_ahead(place->file, place->first, place->bytes);
     }
     for (uint32_t i = 0; i < batch->count && !is_stopping(r); i++) {
         const struct place *place = &batch->places[i];
-        struct rp_stretch *stretch = &place->file->stretches[place->stretch];
-        uint64_t bytes = stretch_bytes(place->file, place->stretch);
-        uint64_t first = (uint64_t)place->stretch * RP_STRETCH_BYTES;
-        cache->settle(&place->file->file, first, bytes);
-        stretch->read_in_at = seconds(r);
-        (void)set_stretch(r, stretch, bytes, cache->missing(&place->file->file, first, bytes));
+        cache->settle(place->file, place->first, place->bytes);
+        place->stretch->read_in_at = seconds(r);
+        (void)set_stretch(r, place);
     }
     rp_a64_store_relaxed(&r->read_in_bytes, r->read_in);
     batch->count = 0;
@@ -224,7 +222,8 @@ static bool check_next(struct rp_residency *r, struct batch *batch)
         struct rp_resident_file *file = &r->files[r->at_file];
         bool is_open = rp_a32_load_acquire(&file->is_open); /* PAIRS resident-file */
         if (is_open && r->at_stretch < file->stretch_count) {
-            check_stretch(r, file, r->at_stretch++, batch);
+            const struct place place = place_of(file, r->at_stretch++);
+            check_stretch(r, &place, batch);
             return true;
         }
         r->at_file++;
@@ -237,7 +236,7 @@ static bool check_next(struct rp_residency *r, struct batch *batch)
 
 /* ---- the watcher ----------------------------------------------------------------------------- */
 
-void rp_residency_look(struct rp_residency *r)
+void rp_residency_poll(struct rp_residency *r)
 {
     struct batch batch = {.count = 0};
     check_memory(r);

@@ -13,7 +13,7 @@
 void rp_http_close_object(const struct rp_io_object *object)
 {
     struct rp_http_object *it = (struct rp_http_object *)object->handle;
-    rp_kept_close(it->kept);
+    rp_entry_close(it->kept);
     if (it->object)
         rp_object_close(it->object);
     else
@@ -31,7 +31,7 @@ static int open_remote(struct rp_http_object *it, const struct rp_io_place *plac
         return rp_fail(error, -ENOMEM, NULL, "out of memory for an object");
     int code = rp_object_open(&it->object, place->path, error);
     if (code == 0 && place->cache && place->identity[0]) /* else it may change unnoticed */
-        it->kept = rp_kept_open(place->cache, place->number);
+        it->kept = rp_entry_open(place->cache, place->number);
     return code;
 }
 
@@ -58,7 +58,7 @@ int rp_http_open_object(struct rp_io_object *object_out, const struct rp_io_plac
 void rp_http_keep(const struct rp_io_object *object, uint64_t offset, const void *data,
                   uint32_t bytes)
 {
-    rp_kept_keep(((const struct rp_http_object *)object->handle)->kept, offset, data, bytes);
+    rp_entry_keep(((const struct rp_http_object *)object->handle)->kept, offset, data, bytes);
 }
 
 bool rp_http_can_ask_again(const struct rp_io_object *object)

@@ -13,7 +13,7 @@ struct rp_http_object {
     struct rp_io_object file;
     uint64_t bytes;
     char *identity;
-    struct rp_kept *kept; /* NULL: nothing is kept of it */
+    struct rp_entry *kept; /* NULL: nothing is kept of it */
 };
 
 RP_MUST_CHECK int rp_http_open_object(struct rp_io_object *object_out,

@@ -26,7 +26,7 @@ struct rp_cache; /* cache/cache.h */
 /* What is to be opened, and how it is known. */
 struct rp_io_place {
     const char *path; /* of a file, or the URL of an object in a store */
-    bool direct;      /* a file: try O_DIRECT */
+    bool o_direct;    /* a file: try O_DIRECT */
     /* Of a file that was opened so before: the alignment that was found; 0: try it. */
     uint32_t known_alignment;
     /* Of an object, as it was when the corpus was opened: each reply is compared with both. */
@@ -82,8 +82,8 @@ struct rp_io_options {
     bool gives_way;
     /* Why that happened, and what helps. Left alone otherwise; NULL = nobody asks. */
     struct rp_error *refusal;
-    /* Has nobody a use for the reads any more? Asked now and then while they are waited for; NULL =
-     * never. Reads then come back with -ECANCELED. */
+    /* Cancellation callback, polled while waiting; NULL = never. Cancelled reads come back with
+     * -ECANCELED. */
     bool (*is_stopping)(void *context);
     void *context;
     /* Nobody waits for these reads: they fill a cache. They do not count as its hits and misses,

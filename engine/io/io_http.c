@@ -34,8 +34,8 @@
 #include "object/requests.h"
 
 #define TAKE_MAX 64u
-#define LOOK_MS 2u
-#define LOOK_FILES_MS 1u
+#define POLL_MS 2u
+#define POLL_FILES_MS 1u
 #define LOCAL_DEPTH_MAX 4096u
 /* A reader waits no longer for a fill than a server usually needs. */
 #define FILL_WAIT_NS 5000000000u
@@ -151,7 +151,7 @@ static void request(struct http *http, struct slot *slot, uint32_t first, uint32
     slot->parts_left++;
     http->at_server++;
     if (slot->of->kept && !http->options.is_fill)
-        rp_kept_request_begins(slot->of->kept);
+        rp_entry_request_begins(slot->of->kept);
     rp_requests_start(http->requests, &slot->request);
 }
 
@@ -160,7 +160,7 @@ static void leave_server(struct http *http, struct slot *slot)
     RP_ASSERT(slot->is_at_server);
     slot->is_at_server = false;
     if (slot->of->kept && !http->options.is_fill)
-        rp_kept_request_ends(slot->of->kept);
+        rp_entry_request_ends(slot->of->kept);
 }
 
 /* Bytes [first, last) of a read, from byte `offset` of a file on. */
@@ -183,10 +183,10 @@ static void read_file(struct http *http, struct slot *slot, enum part part, int 
  * fill that ends between the two questions the second one finds what was written. */
 static bool waits_for_fill(struct http *http, struct slot *slot)
 {
-    const struct rp_kept *kept = slot->of->kept;
+    const struct rp_entry *kept = slot->of->kept;
     bool is_filling = !http->options.is_fill &&
-                      rp_kept_is_filling(kept, slot->read.offset, slot->bytes);
-    slot->held = rp_kept_look(kept, slot->read.offset, slot->bytes);
+                      rp_entry_is_filling(kept, slot->read.offset, slot->bytes);
+    slot->held = rp_entry_look(kept, slot->read.offset, slot->bytes);
     uint64_t until_ns = slot->fill_until_ns ? slot->fill_until_ns : rp_now_ns() + FILL_WAIT_NS;
     bool waits = is_filling && slot->held.head + slot->held.tail < slot->bytes &&
                  rp_now_ns() < until_ns;
@@ -199,17 +199,17 @@ static bool waits_for_fill(struct http *http, struct slot *slot)
 /* From the cache what it has, and the rest of the server. */
 static void read_object(struct http *http, struct slot *slot)
 {
-    const struct rp_kept *kept = slot->of->kept;
+    const struct rp_entry *kept = slot->of->kept;
     if (kept && slot->read.is_second)
-        rp_kept_forget(slot->of->kept, slot->read.offset, slot->bytes);
+        rp_entry_forget(slot->of->kept, slot->read.offset, slot->bytes);
     else if (kept && waits_for_fill(http, slot))
         return;
     uint32_t bytes = slot->bytes, head = slot->held.head, tail = slot->held.tail;
-    uint64_t offset = head + tail ? rp_kept_data_offset(kept) + slot->read.offset : 0;
+    uint64_t offset = head + tail ? rp_entry_data_offset(kept) + slot->read.offset : 0;
     if (head)
-        read_file(http, slot, HEAD, rp_kept_fd(kept), offset, 0, head);
+        read_file(http, slot, HEAD, rp_entry_fd(kept), offset, 0, head);
     if (tail)
-        read_file(http, slot, TAIL, rp_kept_fd(kept), offset, bytes - tail, bytes);
+        read_file(http, slot, TAIL, rp_entry_fd(kept), offset, bytes - tail, bytes);
     if (head + tail < bytes)
         request(http, slot, head, bytes - tail);
 }
@@ -267,7 +267,7 @@ static void finish_part(struct http *http, struct slot *slot)
     if (slot->is_damaged && result >= 0)
         result = -ECANCELED; /* requests were dropped */
     if (slot->of->kept && result >= 0 && !http->options.is_fill)
-        rp_kept_note(slot->of->kept, held, slot->bytes - held);
+        rp_entry_note(slot->of->kept, held, slot->bytes - held);
     finish(http, slot, result);
 }
 
@@ -285,10 +285,10 @@ static void take_part(struct http *http, uint64_t tag, int64_t result)
     uint32_t first = part == HEAD ? 0 : slot->bytes - bytes;
     uint64_t offset = slot->read.offset + first;
     if (result != bytes) {
-        rp_kept_doubt(slot->of->kept, offset, bytes);
+        rp_entry_doubt(slot->of->kept, offset, bytes);
         slot->is_damaged = true;
-    } else if (!rp_kept_check(slot->of->kept, offset, (uint8_t *)slot->read.buffer + first,
-                              bytes)) {
+    } else if (!rp_entry_check(slot->of->kept, offset, (uint8_t *)slot->read.buffer + first,
+                               bytes)) {
         slot->is_damaged = true;
     }
     finish_part(http, slot);
@@ -332,9 +332,9 @@ static void take_requests(struct http *http, bool wait)
 {
     struct rp_object_request *done[TAKE_MAX];
     const struct rp_requests_wait until = {.wait_min = http->result_count == 0,
-                                           .most_ms = http->at_files ? LOOK_FILES_MS
+                                           .most_ms = http->at_files ? POLL_FILES_MS
                                                       : wait         ? 0
-                                                                     : LOOK_MS,
+                                                                     : POLL_MS,
                                            .is_stopping = http->options.is_stopping,
                                            .context = http->options.context};
     unsigned count = rp_requests_wait(http->requests, done, TAKE_MAX, &until);
@@ -370,13 +370,13 @@ static void drop_requests(struct http *http)
 }
 
 /* Reads that wait for a fill, which is over or not. If nothing else is in flight, for a moment. */
-static void look_at_fills(struct http *http)
+static void poll_fills(struct http *http)
 {
     for (uint32_t i = 0; i < http->depth && http->requests; i++)
         if (http->slots[i].is_used && http->slots[i].fill_until_ns)
             read_object(http, &http->slots[i]);
     if (http->at_fills && !http->at_server && !http->at_files && !http->queued)
-        rp_sleep_ns(LOOK_MS * 1000000u / 2);
+        rp_sleep_ns(POLL_MS * 1000000u / 2);
 }
 
 static unsigned take_results(struct http *http, uint64_t *tags, int64_t *results, unsigned max)
@@ -401,7 +401,7 @@ static int http_reap(void *self, uint64_t *tags, int64_t *results, unsigned max,
     unsigned taken = take_results(http, tags, results, max);
     do {
         if (http->at_fills)
-            look_at_fills(http);
+            poll_fills(http);
         take_files(http, http->at_server == 0 && taken == 0);
         if (http->at_server)
             take_requests(http, taken < wait_min);

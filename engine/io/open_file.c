@@ -88,7 +88,7 @@ int rp_io_open_file(struct rp_io_object *object_out, const struct rp_io_place *p
         return fd;
     *object_out = (struct rp_io_object){
         .handle = fd, .fd = fd, .alignment = 1, .read_bytes = LONG_READ_BYTES};
-    if (place->direct)
+    if (place->o_direct)
         object_out->alignment = switch_to_direct(fd, place->known_alignment);
     return 0;
 }

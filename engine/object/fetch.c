@@ -24,8 +24,7 @@ struct fetching {
     struct rp_object *object;
     struct rp_object_request look;
     uint8_t first[LOOK_BYTES];
-    void (*progress)(void *context, uint64_t done, uint64_t total);
-    void *context;
+    const struct rp_progress *progress;
 };
 
 static int take_failure(const struct rp_object_request *request, struct rp_error *error)
@@ -133,8 +132,7 @@ static int read_all(const struct fetching *f, uint8_t *to, struct rp_error *erro
     memcpy(to, f->first, f->look.arrived);
     for (uint64_t at = f->look.arrived; code == 0 && at < f->look.total;) {
         code = read_some(f, to, &at, error);
-        if (f->progress)
-            f->progress(f->context, at, f->look.total);
+        rp_progress_report(f->progress, at, f->look.total);
     }
     return code;
 }
@@ -180,8 +178,7 @@ static int fill_file(const struct fetching *f, const struct rp_new_file *file,
 }
 
 int rp_fetch_file(const char *url, const char *path, const char *identity,
-                  void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
-                  struct rp_error *error)
+                  const struct rp_progress *progress, struct rp_error *error)
 {
     struct fetching *f;
     struct rp_new_file file;
@@ -195,7 +192,6 @@ int rp_fetch_file(const char *url, const char *path, const char *identity,
                        rp_object_name(f->object), identity, f->look.identity);
     if (code == 0) {
         f->progress = progress;
-        f->context = context;
         code = rp_new_file_open(&file, path, error);
         if (code == 0) {
             code = fill_file(f, &file, error);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/fail.h"
+#include "base/progress.h"
 
 /* What is known of an object without reading it. */
 struct rp_looked {
@@ -28,10 +29,8 @@ RP_MUST_CHECK int rp_fetch_text(const char *url, uint64_t bytes_max, char **text
                                 size_t *bytes_out, struct rp_error *error);
 
 /** All of an object into a new file, which appears under its name when it is whole. -ENOENT as
- * above; -RP_E_CHANGED unless `identity` is what identifies it (NULL: whatever does). `progress`
- * (may be NULL) is called with bytes done and total now and then. */
+ * above; -RP_E_CHANGED unless `identity` is what identifies it (NULL: whatever does). */
 RP_MUST_CHECK int rp_fetch_file(const char *url, const char *path, const char *identity,
-                                void (*progress)(void *context, uint64_t done, uint64_t total),
-                                void *context, struct rp_error *error);
+                                const struct rp_progress *progress, struct rp_error *error);
 
 #endif

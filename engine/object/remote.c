@@ -56,8 +56,8 @@ static bool is_fetched(enum part part)
 static char *part_url(const char *url, enum part part, bool *none)
 {
     bool is_index = rp_url_has_suffix(url, ".idx"), is_sidecar = rp_url_has_suffix(url, ".rpi");
-    char *tokens = is_index     ? rp_url_beside(url, 4, ".bin")
-                   : is_sidecar ? rp_url_beside(url, 4, "")
+    char *tokens = is_index     ? rp_url_companion(url, 4, ".bin")
+                   : is_sidecar ? rp_url_companion(url, 4, "")
                                 : strdup(url);
     char *made = NULL;
     bool is_of_megatron = part == INDEX || part == SPANS;
@@ -65,9 +65,9 @@ static char *part_url(const char *url, enum part part, bool *none)
     if (part == TOKENS || !tokens)
         return tokens;
     if (!*none)
-        made = part == INDEX   ? rp_url_beside(tokens, 4, ".idx")
-               : part == SPANS ? rp_url_beside(tokens, 4, ".spans")
-                               : rp_url_beside(tokens, 0, ".rpi");
+        made = part == INDEX   ? rp_url_companion(tokens, 4, ".idx")
+               : part == SPANS ? rp_url_companion(tokens, 4, ".spans")
+                               : rp_url_companion(tokens, 0, ".rpi");
     free(tokens);
     return made;
 }

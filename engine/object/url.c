@@ -136,7 +136,7 @@ bool rp_url_has_suffix(const char *text, const char *suffix)
     return length > bytes && !memcmp(text + length - bytes, suffix, bytes);
 }
 
-char *rp_url_beside(const char *text, size_t cut, const char *suffix)
+char *rp_url_companion(const char *text, size_t cut, const char *suffix)
 {
     size_t length = path_length(text);
     return rp_format("%.*s%s%s", (int)(length - cut), text, suffix, text + length);

@@ -59,7 +59,7 @@ void rp_url_free(struct rp_url *url);
 
 /** The URL with another last name: `suffix` at the end of its path, in the place of the last `cut`
  * bytes. The caller frees it; NULL when out of memory. */
-char *rp_url_beside(const char *text, size_t cut, const char *suffix);
+char *rp_url_companion(const char *text, size_t cut, const char *suffix);
 
 /** Does the path of the URL, without its query, end with `suffix`? */
 bool rp_url_has_suffix(const char *text, const char *suffix);

@@ -93,8 +93,8 @@ static int read_sources(struct rp_state_reader *reader, uint32_t count,
 {
     *sources_out = NULL;
     if (count > RP_SOURCES_MAX || count > reader->left / sizeof **sources_out)
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: a table of %" PRIu32 " sources does not fit into it", count);
+        return RP_TOKEN_DAMAGED(error, ": a table of %" PRIu32 " sources does not fit into it",
+                                count);
     struct rp_state_source *sources = rp_calloc((size_t)count + 1, sizeof *sources);
     if (!sources)
         return rp_fail(error, -ENOMEM, NULL, "no memory for the %" PRIu32 " sources of a token",

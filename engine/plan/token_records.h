@@ -82,6 +82,15 @@ static inline bool rp_state_skip(struct rp_state_reader *reader, uint64_t count,
     return true;
 }
 
+/** Skip the pieces and open rows that a lane holds back for later rows; false if fewer are left. */
+bool rp_state_skip_held(struct rp_state_reader *reader, const struct rp_state_lane *lane);
+
+/** The rows of lane `number` of `lanes` before next_row. */
+static inline uint64_t rp_rows_of_lane(uint64_t number, uint64_t lanes, uint64_t next_row)
+{
+    return next_row > number ? (next_row - 1 - number) / lanes + 1 : 0;
+}
+
 /** Check magic, length, hash and version, and read the header. */
 RP_MUST_CHECK int rp_state_open(struct rp_state_reader *reader, struct rp_state_header *header,
                                 const void *token, size_t bytes, struct rp_error *error);
@@ -109,5 +118,7 @@ RP_MUST_CHECK int rp_state_verify(struct rp_state_reader reader,
                                   struct rp_error *error);
 
 #define RP_TOKEN_DAMAGED_HINT "nothing was changed; take another state token or an older checkpoint"
+#define RP_TOKEN_DAMAGED(error, ...)                                                               \
+    rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT, "state token" __VA_ARGS__)
 
 #endif

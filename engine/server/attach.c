@@ -14,7 +14,7 @@
  *
  *       new       neither of the two below: its first message is its request
  *       pending   pending_request is set: the answer waits for a checkpoint, for the engine's end,
- *                 or for a row that is planned to (placing.h). Another message closes it
+ *                 or for a row that is planned to (deferred_attach.h). Another message closes it
  *       consumer  `seat` is set: all that the peer sends are doorbells */
 #include <errno.h>
 #include <inttypes.h>
@@ -30,7 +30,7 @@
 #include "server/attach.h"
 #include "server/connections.h"
 #include "server/locate.h"
-#include "server/placing.h"
+#include "server/deferred_attach.h"
 #include "server/probe.h"
 #include "server/rejoin.h"
 #include "server/save.h"
@@ -281,7 +281,7 @@ static void begin_serving(struct rp_engine *engine, struct rp_connection *connec
     }
     rp_log_event(RP_EVENT_attached, "%s attached (pid %d) at row %" PRIu64,
                  rp_seat_name(seat, name), connection->pid,
-                 engine->delivery.base_row + batch * engine->delivery.batch_rows);
+                 rp_delivery_row(&engine->delivery, batch));
 }
 
 /* Attach the trainer, refuse it, or keep its request until its row has been planned to. */
@@ -294,12 +294,12 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
     struct rp_seat *seat = NULL;
     uint64_t batch = 0;
     reap_dead_connections(engine);
-    engine->stream.far = connection->placing ? &connection->placing->far : &fresh;
+    engine->stream.far = connection->deferred ? &connection->deferred->far : &fresh;
     int code = place_trainer(engine, &placed, token, &seat, &batch, &error);
     bool is_far = code == -EINPROGRESS;
     if (is_far)
-        code = rp_engine_postpone(&engine->peers, connection, request, token, engine->stream.far,
-                                  &error);
+        code = rp_peers_defer_attach(&engine->peers, connection, request, token, engine->stream.far,
+                                     &error);
     if (code < 0)
         refuse(engine, connection, &error);
     else if (!is_far)
@@ -308,18 +308,18 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
     rp_far_row_forget(&engine->stream.planner, &fresh);
 }
 
-void rp_engine_retry_placing(struct rp_engine *engine)
+void rp_engine_retry_deferred(struct rp_engine *engine)
 {
-    for (uint32_t i = 0; engine->peers.placing_count && i < RP_CONNECTIONS_MAX; i++) {
+    for (uint32_t i = 0; engine->peers.deferred_count && i < RP_CONNECTIONS_MAX; i++) {
         struct rp_connection *connection = &engine->peers.connections[i];
-        struct rp_placing *placing = connection->fd >= 0 ? connection->placing : NULL;
-        if (!placing || (!placing->far.is_near && rp_life_is_running(&engine->life)))
+        struct rp_deferred_attach *deferred = connection->fd >= 0 ? connection->deferred : NULL;
+        if (!deferred || (!deferred->far.is_near && rp_life_is_running(&engine->life)))
             continue;
         connection->pending_request = 0;
-        attach_trainer(engine, connection, &placing->request,
-                       placing->request.state_bytes ? placing->token : NULL);
+        attach_trainer(engine, connection, &deferred->request,
+                       deferred->request.state_bytes ? deferred->token : NULL);
         if (connection->pending_request != RP_REQUEST_ATTACH)
-            rp_engine_forget_placing(engine, connection);
+            rp_engine_forget_deferred(engine, connection);
     }
     rp_engine_plan_far(engine);
 }
@@ -395,7 +395,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         break;
     case RP_REQUEST_CHECKPOINT:
         connection->pending_request = RP_REQUEST_CHECKPOINT;
-        engine->saving.is_wanted = true;
+        rp_saving_want(&engine->saving);
         break;
     }
     free(text);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See cause.h. */
 #include "server/cause.h"
 
 #include "base/clock.h"

@@ -5,11 +5,12 @@
 
 #include "server/engine.h"
 
-/** Wake the loop when fd is readable. Closing fd ends it. Returns 0 or -errno. */
-int rp_loop_watch(struct rp_loop *loop, int fd, enum rp_watch watch, uint32_t index);
 /** Accept all peers that have connected. Those for which no descriptor is free are accepted by a
  * later call. */
 void rp_engine_accept(struct rp_engine *engine);
+/** Make a new socket if the one with the run's name was removed. Trainers that wait at the old one
+ * are accepted first. */
+void rp_engine_look_after_names(struct rp_engine *engine);
 /** Close the connection, if it is open, and detach its consumer, if it has one. */
 void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection);
 /** Close the connection of a consumer that is to migrate. Its ring's status is STOPPED already. */

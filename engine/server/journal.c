@@ -20,7 +20,7 @@
 #include "base/mem.h"
 #include "checkpoint/run_journal.h"
 #include "server/seats.h"
-#include "server/side_thread.h"
+#include "base/side_thread.h"
 
 #define CLOSE_NS UINT64_C(5000000000)
 #define QUEUE_MAX 64u /* entries that wait for the disk; more of them are lost, and counted */
@@ -275,30 +275,30 @@ void rp_saving_journal_failure(struct rp_saving *saving, const struct rp_error *
 
 static json_t *describe_end(const struct rp_engine *engine)
 {
+    const struct rp_life *life = &engine->life;
+    const struct rp_saving *saving = &engine->saving;
+    const struct rp_delivery *delivery = &engine->delivery;
     static const char *const causes[] = {
         [RP_SHUTDOWN_NONE] = "failure",    [RP_SHUTDOWN_FAILURE] = "failure",
         [RP_SHUTDOWN_SIGNAL] = "signal",   [RP_SHUTDOWN_REQUEST] = "request",
         [RP_SHUTDOWN_LIFELINE] = "parent", [RP_SHUTDOWN_STREAM] = "end of the stream"};
-    const struct rp_saver *saver = &engine->saving.saver;
+    const struct rp_saver *saver = &saving->saver;
     struct rp_state_info info;
-    uint64_t consumed = engine->delivery.base_row +
-                        rp_delivery_consumed(&engine->delivery) * engine->delivery.batch_rows;
+    uint64_t consumed = rp_delivery_row(delivery, rp_delivery_consumed(delivery));
     json_t *entry = json_pack("{s:s, s:s, s:I}", "event", "stopped", "cause",
-                              causes[engine->life.shutdown], "consumed_row", (json_int_t)consumed);
-    if (entry && rp_life_has_failed(&engine->life))
-        json_object_set_new(entry, "reason",
-                            rp_checkpoint_journal_text(engine->life.error->message));
-    if (entry && engine->saving.counts.has_failed)
-        json_object_set_new(entry, "not_saved",
-                            rp_checkpoint_journal_text(engine->saving.counts.reason));
+                              causes[life->shutdown], "consumed_row", (json_int_t)consumed);
+    if (entry && rp_life_has_failed(life))
+        json_object_set_new(entry, "reason", rp_checkpoint_journal_text(life->error->message));
+    if (entry && saving->counts.has_failed)
+        json_object_set_new(entry, "not_saved", rp_checkpoint_journal_text(saving->counts.reason));
     if (!entry || !saver->known_token ||
         rp_state_info(saver->known_token, saver->known_bytes, &info, NULL) < 0)
         return entry;
     json_object_set_new(entry, "row", json_integer((json_int_t)info.next_row));
     set_digest(entry, saver->known_token, saver->known_bytes);
-    if (engine->saving.newest_path)
+    if (saving->newest_path)
         json_object_set_new(entry, "checkpoint",
-                            rp_checkpoint_journal_text(name_of(engine->saving.newest_path)));
+                            rp_checkpoint_journal_text(name_of(saving->newest_path)));
     return entry;
 }
 

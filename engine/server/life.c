@@ -43,31 +43,3 @@ void rp_life_fail(struct rp_life *life, int code)
     life->code = code;
     rp_life_transition(life, RP_LIFE_FAIL);
 }
-
-bool rp_life_is_running(const struct rp_life *life)
-{
-    return life->life_state == RP_LIFE_RUNNING;
-}
-
-bool rp_life_has_failed(const struct rp_life *life)
-{
-    return life->life_state == RP_LIFE_FAILED || life->life_state == RP_LIFE_STOPPING_FAILED ||
-           life->life_state == RP_LIFE_DONE_FAILED;
-}
-
-bool rp_life_is_ending(const struct rp_life *life)
-{
-    return life->life_state >= RP_LIFE_STOPPING;
-}
-
-bool rp_life_is_done(const struct rp_life *life)
-{
-    return life->life_state >= RP_LIFE_DONE;
-}
-
-const char *rp_life_phase(const struct rp_life *life)
-{
-    return rp_life_is_ending(life)              ? "stopping"
-           : life->life_state == RP_LIFE_FAILED ? "failed"
-                                                : "running";
-}

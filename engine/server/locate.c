@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* locate — see locate.h. */
 #include "server/locate.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c — what memory and how many descriptors an engine takes, known before it runs.
  *
- * Its rings are touched in full, the prefetch ring a moment after the first batch (flow/fill.h), so
+ * Its rings are touched in full, the prefetch ring soon after the first batch (flow/prefault.h), so
  * their sizes are resident sizes. Mapped files (indexes, and token files that the page cache holds)
  * are not counted: their pages belong to the page cache, and the kernel takes them back when it
  * needs them. Nor is the checkpoint that the run began at, if it has contents: it lies in memory
@@ -15,8 +15,9 @@
 #include "flow/descriptors.h"
 #include "flow/prefill.h"
 #include "flow/flow.h"
-#include "server/server.h"
+#include "server/rings.h"
 #include "shm/ring.h"
+#include "stream.h"
 
 /* What a process has on its heap and its stacks beside what grows with state tokens. */
 #define PROCESS_BYTES (1u << 20)
@@ -26,28 +27,49 @@
 /* The same for a catch-up flow: the FIFOs of its two plans, and the state at which they begin. */
 #define CATCH_UP_TOKENS 3u
 
+struct rp_geometry rp_engine_geometry(const struct rp_config *config, const struct rp_plan *plan)
+{
+    return (struct rp_geometry){.rows = config->batch_size,
+                                .seq_len = config->seq_len,
+                                .max_docs_per_row = rp_plan_max_docs_per_row(plan),
+                                .world = config->dp_world_size,
+                                .slots = config->prefetch_factor,
+                                .label_mode = config->label_mode,
+                                .pad_id = config->pad_id,
+                                .state_bytes = rp_plan_state_bytes_max(plan)};
+}
+
+struct rp_flow_options rp_engine_flow_options(const struct rp_config *config,
+                                              const struct rp_corpus *corpus,
+                                              const struct rp_plan *plan)
+{
+    return (struct rp_flow_options){.corpus = corpus,
+                                    .readers = config->num_workers,
+                                    .packers = config->packers,
+                                    .packer_processes = config->packer_processes,
+                                    .verify_blocks = config->verify_blocks != RP_SWITCH_OFF,
+                                    .token_limit = rp_stream_token_limit(config),
+                                    .pad_id = config->pad_id,
+                                    .world = config->dp_world_size,
+                                    .rank_first = config->rank_first,
+                                    .rank_count = config->rank_count,
+                                    .rows = config->batch_size,
+                                    .global_batch_rows = config->global_batch_size,
+                                    .drop_last = config->drop_last,
+                                    .prefetch_bytes = config->prefetch_bytes,
+                                    .seq_len = config->seq_len,
+                                    .state_bytes = rp_plan_state_bytes_max(plan),
+                                    .batch_slots = config->prefetch_factor,
+                                    .other_descriptors = rp_engine_descriptors(config),
+                                    .truncates = config->long_doc == RP_LONG_DOC_TRUNCATE};
+}
+
 struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                                          const struct rp_corpus *corpus, const struct rp_plan *plan)
 {
     uint64_t state_bytes = rp_plan_state_bytes_max(plan);
-    struct rp_geometry geometry = {.rows = config->batch_size,
-                                   .seq_len = config->seq_len,
-                                   .max_docs_per_row = rp_plan_max_docs_per_row(plan),
-                                   .world = config->dp_world_size,
-                                   .slots = config->prefetch_factor,
-                                   .state_bytes = state_bytes};
-    struct rp_flow_options flow = {.corpus = corpus,
-                                   .packers = config->packers,
-                                   .verify_blocks = config->verify_blocks != RP_SWITCH_OFF,
-                                   .world = config->dp_world_size,
-                                   .rank_first = config->rank_first,
-                                   .rank_count = config->rank_count,
-                                   .rows = config->batch_size,
-                                   .global_batch_rows = config->global_batch_size,
-                                   .seq_len = config->seq_len,
-                                   .prefetch_bytes = config->prefetch_bytes,
-                                   .batch_slots = geometry.slots,
-                                   .state_bytes = state_bytes};
+    struct rp_geometry geometry = rp_engine_geometry(config, plan);
+    struct rp_flow_options flow = rp_engine_flow_options(config, corpus, plan);
     flow.prefetch_bytes = rp_flow_prefetch_bytes(&flow, plan, rp_plan_row(plan));
     uint64_t ring = rp_geometry_layout(&geometry, config->sections, config->token_dtype);
     uint64_t catch_up = rp_flow_catch_up_memory_bytes(&flow);

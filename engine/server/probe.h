@@ -27,5 +27,8 @@ RP_MUST_CHECK int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch
 RP_MUST_CHECK int rp_stream_keep_state(struct rp_stream *stream, uint64_t row, const void *state,
                                        size_t bytes, struct rp_error *error);
 RP_MUST_CHECK int rp_stream_keep_probe_state(struct rp_stream *stream, struct rp_error *error);
+/** Load a state into a plan of the flow, and into its scout, if it has one. */
+RP_MUST_CHECK int rp_engine_load_plans(struct rp_plan *plan, struct rp_plan *scout,
+                                       const void *state, size_t bytes, struct rp_error *error);
 
 #endif

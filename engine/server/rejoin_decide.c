@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See rejoin_decide.h. */
 #include "server/rejoin_decide.h"
 
 #include "base/bits.h"

@@ -17,7 +17,7 @@
  * the position of any seat is unknown (seat.h).
  *
  * Invariant: no contents are of a token file that is known to have changed. Of files without hashes
- * that is known by a check after the contents were listed (last_look.h), which goes on while they
+ * that is known by a check after the contents were listed (revalidate.h), which goes on while they
  * are copied and written. If it finds a change, or the disk does not answer in time, the checkpoint
  * is saved without contents.
  *
@@ -34,12 +34,11 @@
 #include "base/thread.h"
 #include "server/connections.h"
 #include "server/journal.h"
-#include "server/last_look.h"
-#include "server/placing.h"
+#include "server/revalidate.h"
+#include "server/deferred_attach.h"
 #include "server/probe.h"
 #include "server/recorder.h"
 #include "server/save.h"
-#include "server/save_contents.h"
 #include "server/saver.h"
 #include "server/seats.h"
 #include "server/shutdown.h"
@@ -55,7 +54,7 @@ bool rp_engine_may_save(const struct rp_engine *engine)
 bool rp_saving_is_idle(const struct rp_saving *saving)
 {
     return !saving->is_wanted && saving->saver.state == RP_SAVER_IDLE &&
-           saving->look != RP_LOOK_ASKED;
+           saving->validity != RP_VALIDITY_ASKED;
 }
 
 /* ---- begin and end (engine's thread) --------------------------------------------------------- */
@@ -78,7 +77,7 @@ struct state_view {
 static enum state_source find_state(const struct rp_engine *engine, uint64_t position,
                                     struct state_view *found)
 {
-    uint64_t row = engine->delivery.base_row + position * engine->delivery.batch_rows;
+    uint64_t row = rp_delivery_row(&engine->delivery, position);
     *found = (struct state_view){.row = row};
     found->token = rp_flow_state_at(engine->delivery.flow, position, &found->bytes, &found->row);
     if (found->token)
@@ -201,8 +200,8 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     if (saver->state == RP_SAVER_COPYING) {
         rp_flow_hold(engine->delivery.flow, consumed);
         rp_engine_list_contents(engine);
-        rp_a32_store_relaxed(&saver->look, RP_LOOK_ASKED);
-        rp_engine_ask_look(engine); /* not before they are listed */
+        rp_a32_store_relaxed(&saver->validity, RP_VALIDITY_ASKED);
+        rp_engine_ask_revalidation(engine); /* not before they are listed */
     }
     rp_a32_store_relaxed(&saver->reached, saver->state);
     int failed = rp_thread_start(&saver->thread, rp_saver_main, saver);
@@ -222,7 +221,7 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
 /* Why a checkpoint has no contents. */
 static const char *reason_of(const struct rp_saver *saver)
 {
-    return saver->left_out == RP_LOOK_LATE
+    return saver->left_out == RP_VALIDITY_LATE
                ? "without contents, because the disk of the token files does not answer"
                : "without contents, because a token file has changed";
 }
@@ -284,6 +283,7 @@ static void fail_end(struct rp_life *life, int code, const struct rp_error *erro
 /* Log the result of the save, and answer the peers that asked for it. */
 static void tell_result(struct rp_engine *engine)
 {
+    struct rp_life *life = &engine->life;
     struct rp_saver *saver = &engine->saving.saver;
     if (saver->code < 0 && !engine->saving.counts.has_failed)
         rp_saving_journal_failure(&engine->saving, &saver->error);
@@ -299,17 +299,16 @@ static void tell_result(struct rp_engine *engine)
                      saver->path, saver->info.next_row, saver->info.contents_end_row);
     else
         rp_log_event(RP_EVENT_save_failed, "checkpoint not saved%s: %s",
-                     rp_life_is_running(&engine->life) ? ", the stream goes on" : "",
-                     saver->error.message);
+                     rp_life_is_running(life) ? ", the stream goes on" : "", saver->error.message);
     if (saver->code == 0) {
         rp_recorder_note(engine->saving.recorder, saver->info.next_row);
         rp_saving_know_saved(&engine->saving, saver->token, saver->token_bytes, saver->path);
         saver->token = NULL;
     }
     if (saver->is_refused) /* the save before this one remains the last */
-        fail_end(&engine->life, saver->bad_code, &saver->bad_error);
+        fail_end(life, saver->bad_code, &saver->bad_error);
     else
-        fail_end(&engine->life, saver->code, &saver->error);
+        fail_end(life, saver->code, &saver->error);
     answer_requesters(engine);
 }
 
@@ -324,7 +323,9 @@ static void forget_save(struct rp_saver *saver)
     saver->source_count = 0;
 }
 
-bool rp_engine_begin_save(struct rp_engine *engine)
+/* Returns true if a checkpoint was begun, or failed at once and was reported; false if it has to be
+ * tried again later, because one is under way or the cut's state is not known yet. */
+static bool begin_save(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saving.saver;
     if (!engine->saving.checkpoints || saver->state != RP_SAVER_IDLE)
@@ -361,13 +362,13 @@ bool rp_engine_begin_save(struct rp_engine *engine)
 
 void rp_engine_schedule_save(struct rp_engine *engine)
 {
+    struct rp_delivery *delivery = &engine->delivery;
     uint64_t every = engine->config->checkpoint_steps;
-    uint64_t step = rp_delivery_consumed(&engine->delivery) / engine->delivery.micro_batches;
+    uint64_t step = rp_delivery_consumed(delivery) / delivery->micro_batches;
     engine->saving.next_save_step = every ? (step / every + 1) * every : 0;
     bool is_due = every && engine->saving.checkpoints;
-    rp_flow_wake_at(engine->delivery.flow,
-                    is_due ? engine->saving.next_save_step * engine->delivery.micro_batches
-                           : UINT64_MAX);
+    rp_flow_wake_at(delivery->flow,
+                    is_due ? engine->saving.next_save_step * delivery->micro_batches : UINT64_MAX);
 }
 
 void rp_engine_want_due_save(struct rp_engine *engine)
@@ -376,11 +377,23 @@ void rp_engine_want_due_save(struct rp_engine *engine)
     if (!engine->config->checkpoint_steps || !engine->saving.checkpoints ||
         !rp_life_is_running(&engine->life) || step < engine->saving.next_save_step)
         return;
-    engine->saving.is_wanted = true;
+    rp_saving_want(&engine->saving);
     rp_engine_schedule_save(engine);
 }
 
-/* Nothing is known to be saved but what was read back. */
+void rp_saving_want(struct rp_saving *saving)
+{
+    saving->is_wanted = saving->checkpoints != NULL;
+}
+
+void rp_engine_save_when_due(struct rp_engine *engine)
+{
+    rp_engine_want_due_save(engine);
+    if (engine->saving.is_wanted && begin_save(engine))
+        engine->saving.is_wanted = false;
+}
+
+/* Only a checkpoint that was read back counts as saved. */
 static void count_bad_save(struct rp_save_counts *counts, const struct rp_error *error)
 {
     counts->failures++;
@@ -431,7 +444,7 @@ static void follow_read_back(struct rp_engine *engine)
                  saver->bad_error.message, again ? ": saving again" : "");
     rp_saving_know_saved(&engine->saving, NULL, 0, NULL);
     if (again) {
-        engine->saving.is_wanted = true;
+        rp_saving_want(&engine->saving);
         return;
     }
     fail_end(&engine->life, saver->bad_code, &saver->bad_error);

@@ -7,17 +7,17 @@
 
 /** The next checkpoint is due when the next multiple of checkpoint_steps is consumed. */
 void rp_engine_schedule_save(struct rp_engine *engine);
-/** Set save_wanted if a checkpoint is due. To be called before the flow stops, since
- * rp_engine_start_flow sets the next due step anew. */
+/** Want a checkpoint if one is due. To be called before the flow stops, since rp_engine_start_flow
+ * sets the next due step anew. */
 void rp_engine_want_due_save(struct rp_engine *engine);
 /** Can a peer request a checkpoint? There is a directory, and the last save has not begun. */
 bool rp_engine_may_save(const struct rp_engine *engine);
 /** No checkpoint is due or under way, and no check of token files: an engine may end. */
 bool rp_saving_is_idle(const struct rp_saving *saving);
-/** Begin a checkpoint. Returns true if one was begun, or failed at once and was reported; false if
- * it has to be tried again later, because one is under way or the cut's state is not known yet.
- */
-bool rp_engine_begin_save(struct rp_engine *engine);
+/** Want a checkpoint as soon as none is under way. */
+void rp_saving_want(struct rp_saving *saving);
+/** Begin a checkpoint, if one is wanted or due: every so many steps that trainers consumed. */
+void rp_engine_save_when_due(struct rp_engine *engine);
 /** done_fd was written: do the engine's part of each state that a save has reached. */
 void rp_engine_continue_save(struct rp_engine *engine);
 /** The newest checkpoint of the directory, at `path`, has this state token, which is the engine's

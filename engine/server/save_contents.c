@@ -12,7 +12,7 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "flow/widen.h"
-#include "server/save_contents.h"
+#include "server/saver.h"
 
 struct source_list {
     struct rp_content_source *sources;

@@ -125,16 +125,16 @@ static void copy_sources(struct contents_copy *copy)
 static void judge_copy(struct contents_copy *copy)
 {
     struct rp_saver *saver = copy->saver;
-    while (rp_a32_load_acquire(&saver->look) == RP_LOOK_ASKED) { /* PAIRS saver-look */
-        uint32_t epoch = rp_event_prepare(&saver->look_settled);
-        if (rp_a32_load_acquire(&saver->look) == RP_LOOK_ASKED)
-            rp_event_sleep(&saver->look_settled, epoch, 100000000);
+    while (rp_a32_load_acquire(&saver->validity) == RP_VALIDITY_ASKED) { /* PAIRS saver-validity */
+        uint32_t epoch = rp_event_prepare(&saver->validity_settled);
+        if (rp_a32_load_acquire(&saver->validity) == RP_VALIDITY_ASKED)
+            rp_event_sleep(&saver->validity_settled, epoch, 100000000);
         else
-            rp_event_cancel(&saver->look_settled);
+            rp_event_cancel(&saver->validity_settled);
     }
-    enum rp_look look = (enum rp_look)rp_a32_load_relaxed(&saver->look);
-    if (look != RP_LOOK_UNCHANGED) {
-        saver->left_out = look;
+    enum rp_validity validity = (enum rp_validity)rp_a32_load_relaxed(&saver->validity);
+    if (validity != RP_VALIDITY_UNCHANGED) {
+        saver->left_out = validity;
         copy->count = copy->bytes = 0;
     }
 }
@@ -266,7 +266,7 @@ static void write_once_copied(const struct contents_copy *copy)
 static bool save(struct rp_saver *saver)
 {
     struct contents_copy copy = {.saver = saver};
-    saver->left_out = RP_LOOK_NONE;
+    saver->left_out = RP_VALIDITY_NONE;
     open_copy(&copy);
     if (copy.way != WHILE_COPIED)
         copy_contents(&copy);

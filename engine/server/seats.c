@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See seats.h. */
 #include "base/bits.h"
 #include "base/defect.h"
 #include "server/seats.h"
@@ -86,6 +85,14 @@ uint64_t rp_delivery_consumed(const struct rp_delivery *delivery)
     return lowest;
 }
 
+uint64_t rp_delivery_furthest(const struct rp_delivery *delivery)
+{
+    uint64_t furthest = 0;
+    for (uint32_t s = 0; s < delivery->seat_count; s++)
+        furthest = rp_max_u64(furthest, rp_seat_position(&delivery->seats[s]));
+    return furthest;
+}
+
 /* Has a consumer attached to the seat from a state token in the present rollback epoch? */
 static bool is_of_epoch(const struct rp_delivery *delivery, const struct rp_seat *seat)
 {
@@ -122,22 +129,21 @@ void rp_delivery_note_rollback(struct rp_delivery *delivery, struct rp_seat *sea
 
 void rp_engine_check_seats(const struct rp_engine *engine)
 {
-    for (uint32_t s = 0; s < engine->delivery.seat_count; s++) {
-        const struct rp_seat *seat = &engine->delivery.seats[s];
+    const struct rp_delivery *delivery = &engine->delivery;
+    for (uint32_t s = 0; s < delivery->seat_count; s++) {
+        const struct rp_seat *seat = &delivery->seats[s];
         const struct rp_connection *found;
         bool is_attached = rp_seat_is_attached(seat);
         RP_ASSERT(rp_ring_is_taken(seat->ring, seat->replica) == is_attached);
         RP_ASSERT(count_connections(&engine->peers, seat, &found) == is_attached);
         RP_ASSERT(seat->seat_state != RP_SEAT_MIGRATING);
-        RP_ASSERT(!is_attached || engine->delivery.had_consumer);
+        RP_ASSERT(!is_attached || delivery->had_consumer);
         RP_ASSERT(!is_attached || seat->ring->seats[seat->replica].reader_fd != RP_PEER_NONE);
-        RP_ASSERT(seat->rollback_epoch <= engine->delivery.rollback_epoch);
+        RP_ASSERT(seat->rollback_epoch <= delivery->rollback_epoch);
         RP_ASSERT(!seat->ring->seats[seat->replica].is_skipped || !rp_seat_position_is_known(seat));
         if (seat->seat_state != RP_SEAT_VACANT)
             continue;
         RP_ASSERT(seat->rollback_epoch == 0 && !is_attached);
-        RP_ASSERT(engine->delivery.base_row +
-                      rp_seat_position(seat) * engine->delivery.batch_rows ==
-                  engine->stream.start_row);
+        RP_ASSERT(rp_delivery_row(delivery, rp_seat_position(seat)) == engine->stream.start_row);
     }
 }

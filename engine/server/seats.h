@@ -22,6 +22,8 @@ bool rp_delivery_has_consumer(const struct rp_delivery *delivery, const struct r
 bool rp_delivery_consumer_waits(const struct rp_delivery *delivery);
 /** The first batch that some local rank has not released. */
 uint64_t rp_delivery_consumed(const struct rp_delivery *delivery);
+/** The batch that the consumer who is furthest releases next. */
+uint64_t rp_delivery_furthest(const struct rp_delivery *delivery);
 /** Event MOVE or MOVE_OWN: the engine changes the position of this seat, for another consumer or
  * for the one that is about to attach here. */
 void rp_delivery_move_seat(const struct rp_delivery *delivery, struct rp_seat *seat);

@@ -72,24 +72,15 @@ static void warn_of_weights(const struct rp_config *config, const struct rp_corp
                config->sources[source].name, percent);
 }
 
-static void warn_of_docs_per_row(const struct rp_config *config,
-                                 const struct rp_docs_per_row *docs_per_row)
+static void warn_of_settings(const struct rp_config *config, const struct rp_corpus *corpus,
+                             const struct rp_docs_per_row *docs_per_row)
 {
-    char text[512];
+    char text[512], doubt[200];
+    warn_of_weights(config, corpus);
     if (rp_stream_docs_per_row_text(docs_per_row, config, text, sizeof text))
         rp_log(RP_LOG_WARNING, "%s", text);
-}
-
-static void warn_of_sections(const struct rp_config *config)
-{
-    char text[512];
     if (rp_config_sections_doubt(config, text, sizeof text))
         rp_log(RP_LOG_WARNING, "%s", text);
-}
-
-static void warn_of_eos(const struct rp_corpus *corpus)
-{
-    char doubt[200];
     for (uint32_t i = 0; i < rp_corpus_source_count(corpus); i++) {
         const struct rp_source *source = rp_corpus_source(corpus, i);
         if (rp_source_eos_doubt(source, doubt, sizeof doubt))
@@ -277,6 +268,7 @@ static void hint_at_preview(const struct rp_stream *stream, const char *file, co
 static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                             bool *reweighted, struct rp_error *error)
 {
+    struct rp_stream *stream = &engine->stream;
     const void *token = engine->options->state;
     size_t bytes = engine->options->state_bytes;
     if (checkpoint) {
@@ -286,16 +278,15 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
                            "%s: the checkpoint has no state", rp_checkpoint_path(checkpoint));
     }
     if (token) {
-        int code = rp_plan_resume(engine->stream.plan, token, bytes, false, error);
-        *reweighted = code == -RP_E_MISMATCH && engine->stream.accepts_weights;
+        int code = rp_plan_resume(stream->plan, token, bytes, false, error);
+        *reweighted = code == -RP_E_MISMATCH && stream->accepts_weights;
         if (*reweighted)
-            code = rp_plan_resume(engine->stream.plan, token, bytes, true, error);
+            code = rp_plan_resume(stream->plan, token, bytes, true, error);
         *reweighted |= has_other_epochs(engine->config, token, bytes);
-        if (code == -RP_E_MISMATCH && !engine->stream.accepts_weights)
-            hint_at_preview(&engine->stream,
-                            checkpoint ? rp_checkpoint_path(checkpoint)
-                                       : engine->options->state_path,
-                            token, bytes, error);
+        if (code == -RP_E_MISMATCH && !stream->accepts_weights)
+            hint_at_preview(
+                stream, checkpoint ? rp_checkpoint_path(checkpoint) : engine->options->state_path,
+                token, bytes, error);
         if (code < 0 && checkpoint)
             return rp_fail_context(error, code, "%s", rp_checkpoint_path(checkpoint));
         if (code < 0)
@@ -303,49 +294,49 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
     }
     struct rp_row skipped;
     if (RP_DEFECT(resume_one_row_on) && checkpoint)
-        (void)!rp_plan_next(engine->stream.plan, &skipped, NULL);
-    engine->stream.start_bytes = rp_plan_save(engine->stream.plan, engine->stream.start_state);
-    engine->stream.start_row = rp_plan_row(engine->stream.plan);
-    engine->stream.is_reweighted = rp_plan_is_reweighted(engine->stream.plan);
-    RP_ASSERT(engine->stream.start_bytes <= engine->stream.state_bytes_max);
+        (void)!rp_plan_next(stream->plan, &skipped, NULL);
+    stream->start_bytes = rp_plan_save(stream->plan, stream->start_state);
+    stream->start_row = rp_plan_row(stream->plan);
+    stream->is_reweighted = rp_plan_is_reweighted(stream->plan);
+    RP_ASSERT(stream->start_bytes <= stream->state_bytes_max);
     return 0;
 }
 
 static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                           struct rp_error *error)
 {
+    struct rp_stream *stream = &engine->stream;
     bool reweighted = false;
-    int code = rp_stream_make_contract(&engine->stream.contract_text, &engine->stream.contract,
-                                       engine->config, engine->stream.corpus, engine->stream.plan,
-                                       error);
+    int code = rp_stream_make_contract(&stream->contract_text, &stream->contract, engine->config,
+                                       stream->corpus, stream->plan, error);
     if (code < 0)
         return code;
-    code = rp_config_describe_files(engine->stream.corpus_files, engine->config, error);
+    code = rp_config_describe_files(stream->corpus_files, engine->config, error);
     if (code < 0)
         return code;
-    engine->stream.identity = rp_record_hash(&engine->stream.contract.stream);
-    engine->stream.state_bytes_max = rp_plan_state_bytes_max(engine->stream.plan);
-    if (engine->stream.state_bytes_max > RP_STATE_BYTES_MAX)
+    stream->identity = rp_record_hash(&stream->contract.stream);
+    stream->state_bytes_max = rp_plan_state_bytes_max(stream->plan);
+    if (stream->state_bytes_max > RP_STATE_BYTES_MAX)
         return rp_fail(error, -RP_E_CONFIG, "lower window or lanes",
                        "the state of this stream may need %" PRIu64
                        " bytes, and a trainer could not bring back more than %zu",
-                       engine->stream.state_bytes_max, RP_STATE_BYTES_MAX);
-    engine->stream.zero_state = rp_calloc(1, engine->stream.state_bytes_max);
-    engine->stream.start_state = rp_calloc(1, engine->stream.state_bytes_max);
-    if (!engine->stream.zero_state || !engine->stream.start_state)
+                       stream->state_bytes_max, RP_STATE_BYTES_MAX);
+    stream->zero_state = rp_calloc(1, stream->state_bytes_max);
+    stream->start_state = rp_calloc(1, stream->state_bytes_max);
+    if (!stream->zero_state || !stream->start_state)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for state tokens");
-    RP_ASSERT(rp_plan_row(engine->stream.plan) == 0);
-    engine->stream.zero_bytes = rp_plan_save(engine->stream.plan, engine->stream.zero_state);
+    RP_ASSERT(rp_plan_row(stream->plan) == 0);
+    stream->zero_bytes = rp_plan_save(stream->plan, stream->zero_state);
     code = take_start_state(engine, checkpoint, &reweighted, error);
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
         engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));
         if (!reweighted) /* rows of other weights or epochs hold other documents */
-            code = load_contents(&engine->stream, checkpoint, error);
+            code = load_contents(stream, checkpoint, error);
         rp_log_event(RP_EVENT_resumed, "resuming from %s: row %" PRIu64 "%s",
-                     rp_checkpoint_path(checkpoint), engine->stream.start_row,
-                     engine->stream.contents ? ", with contents" : "");
-        tell_changes(&engine->stream, checkpoint);
+                     rp_checkpoint_path(checkpoint), stream->start_row,
+                     stream->contents ? ", with contents" : "");
+        tell_changes(stream, checkpoint);
     }
     return code;
 }
@@ -354,11 +345,11 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
  * nothing new. Without memory for it, that save takes longer. */
 static void know_start_state(struct rp_engine *engine)
 {
-    void *token = rp_calloc(1, engine->stream.start_bytes);
+    struct rp_stream *stream = &engine->stream;
+    void *token = rp_calloc(1, stream->start_bytes);
     if (token)
-        memcpy(token, engine->stream.start_state, engine->stream.start_bytes);
-    rp_saving_know_saved(&engine->saving, token, engine->stream.start_bytes,
-                         engine->saving.started_from);
+        memcpy(token, stream->start_state, stream->start_bytes);
+    rp_saving_know_saved(&engine->saving, token, stream->start_bytes, engine->saving.started_from);
 }
 
 static int finish_trial(void *checkpoints, struct rp_error *error)
@@ -369,16 +360,15 @@ static int finish_trial(void *checkpoints, struct rp_error *error)
 static int open_corpus(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                        struct rp_error *error)
 {
-    const struct rp_corpus_gate gate = {finish_trial, engine->saving.checkpoints};
+    struct rp_saving *saving = &engine->saving;
+    const struct rp_corpus_gate gate = {finish_trial, saving->checkpoints};
     size_t bytes = 0;
     bool has_contents = checkpoint &&
                         rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
     int code = rp_stream_open_corpus_with(&engine->stream.corpus, engine->config, has_contents,
-                                          engine->saving.checkpoints ? &gate : NULL, error);
+                                          saving->checkpoints ? &gate : NULL, error);
     /* A directory that cannot be written is told as such, not as an error of the source. */
-    int tried = code < 0 && engine->saving.checkpoints
-                    ? finish_trial(engine->saving.checkpoints, error)
-                    : 0;
+    int tried = code < 0 && saving->checkpoints ? finish_trial(saving->checkpoints, error) : 0;
     return tried < 0 ? tried : code;
 }
 
@@ -395,12 +385,8 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
         code = rp_stream_docs_per_row(&docs_per_row, engine->config, engine->stream.corpus, error);
     if (code >= 0)
         code = open_plans(&engine->stream, &docs_per_row, error);
-    if (code >= 0) {
-        warn_of_weights(engine->config, engine->stream.corpus);
-        warn_of_docs_per_row(engine->config, &docs_per_row);
-        warn_of_sections(engine->config);
-        warn_of_eos(engine->stream.corpus);
-    }
+    if (code >= 0)
+        warn_of_settings(engine->config, engine->stream.corpus, &docs_per_row);
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);
     if (code >= 0 && checkpoint && engine->saving.saved_row == engine->stream.start_row)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See wait_history.h. */
 #include "server/wait_history.h"
 
 #include <string.h>

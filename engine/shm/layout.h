@@ -196,4 +196,10 @@ struct rp_reply {
     uint64_t generation;     /* WELCOME */
 };
 
+/** Bytes of one token, label or position. */
+static inline uint64_t rp_dtype_bytes(uint32_t dtype)
+{
+    return dtype == RP_DTYPE_U16 ? 2 : dtype == RP_DTYPE_I64 ? 8 : 4;
+}
+
 #endif

@@ -13,6 +13,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "base/own_dir.h"
+#include "shm/peer.h"
 #include "shm/socket.h"
 
 #define RP_CONNECT_NS UINT64_C(5000000000)
@@ -75,12 +76,9 @@ struct sockaddr_un rp_run_socket_address(int directory_fd, const char *run)
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-/* Whether the process at the other end of a connection is of our own user. */
 bool rp_socket_peer_is_ours(int fd)
 {
-    struct ucred peer;
-    socklen_t length = sizeof peer;
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+    return rp_peer_of(fd).uid == geteuid();
 }
 
 static int fail_gone(const char *run, const struct rp_run_dirs *dirs, struct rp_error *error)

@@ -6,7 +6,7 @@
  * signal later.
  *
  * A private one serves only the threads of this process, and has no memfd. It can be used at once,
- * and be filled while it is used. */
+ * and be prefaulted while it is used. */
 #ifndef RP_SHM_SEGMENT_H
 #define RP_SHM_SEGMENT_H
 
@@ -35,8 +35,8 @@ RP_MUST_CHECK int rp_segment_create(struct rp_segment *segment, const char *name
 RP_MUST_CHECK int rp_segment_create_private(struct rp_segment *segment, const char *name,
                                             size_t bytes, struct rp_error *error);
 /** Touch all of a private one, from its start on, while others may use it. Errors: as above. */
-RP_MUST_CHECK int rp_segment_fill(const struct rp_segment *segment, const char *name,
-                                  struct rp_error *error);
+RP_MUST_CHECK int rp_segment_prefault(const struct rp_segment *segment, const char *name,
+                                      struct rp_error *error);
 /** No more writers but those that have it mapped now; no more resizing. */
 RP_MUST_CHECK int rp_segment_seal_readers(struct rp_segment *segment, struct rp_error *error);
 /** No more resizing; writable by those who get the fd. */

@@ -51,7 +51,7 @@ cat >bash_asks <<'BASH'
 source "$1"
 shift
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
-_ringpack 2>/dev/null # compopt has nothing to do outside of a completion
+_ringpack 2>/dev/null # compopt has no effect outside of a completion
 echo "${COMPREPLY[*]}"
 BASH
 completes() {

@@ -55,7 +55,7 @@ for words in "named" "--run named" "-c run.yaml" "--config=run.yaml"; do
         [ -s t.json ] || fail "export $words wrote nothing"
     }
 done
-# of a config elsewhere, whose paths are relative to it
+# a config elsewhere, whose paths are relative to it
 mkdir elsewhere
 (cd elsewhere && status 0 'entries' "$ringpack" journal -c ../run.yaml)
 # a path goes before a run of its name
@@ -70,7 +70,7 @@ refuses 'run.yaml is a config|-c CONFIG' "$ringpack" explain run.yaml --row 0
 refuses 'run.yaml is a config|-c CONFIG' "$ringpack" state run.yaml --row 0 -o token
 refuses 'run directory nowhere: No such file' "$ringpack" ps --run-dir nowhere
 refuses 'missing.yaml' "$ringpack" ps -c missing.yaml
-# without its engine, the journal is that of the config's checkpoint_dir
+# without its engine, the journal is the one in the config's checkpoint_dir
 kill $engine
 wait $engine 2>/dev/null || true
 trap 'rm -rf "$scratch"' EXIT

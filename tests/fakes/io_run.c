@@ -150,7 +150,7 @@ unsigned io_run_reads(struct io_run *run)
 
 int io_open(const char *path, bool direct, uint32_t *alignment_out, struct rp_error *error)
 {
-    const struct rp_io_place place = {.path = path, .direct = direct};
+    const struct rp_io_place place = {.path = path, .o_direct = direct};
     struct rp_io_object object;
     int code = rp_io_open_file(&object, &place, error);
     if (code < 0)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The oracle: prints the stream that a spec defines, by engine/plan/STREAM.md alone.
+"""The oracle: prints the stream that a spec defines, only by engine/plan/STREAM.md.
 
     oracle.py --spec spec.json [--rows N] [--from-token FILE] [--digest] [--states]
     oracle.py --spec spec.json [--from-token FILE] --state-at ROW

@@ -3,10 +3,10 @@
 rows of named lists):
 
     shard_writers.py mds FOLDER COMPRESSION ENCODING       zstd, gz, br, snappy or none; a column
-                                                           `tokens`, and `text` beside it
-    shard_writers.py litdata FOLDER COMPRESSION LOADER     zstd-LEVEL or none; tokens or tree
+    `tokens`, and `text` next to it shard_writers.py litdata FOLDER COMPRESSION LOADER
+    zstd-LEVEL or none; tokens or tree
 
-The packages lie in build/venv/beside without what they depend on (torch with CUDA, and the clients
+The packages lie in build/venv/beside without their dependencies (torch with CUDA, and the clients
 of every cloud), so the first is imported past its own __init__."""
 
 import importlib.util
@@ -19,7 +19,7 @@ import numpy
 
 
 def past_init(top, *below):
-    """Make packages of these names without running what is in them."""
+    """Make packages of these names without running their code."""
     where = importlib.util.find_spec(top).submodule_search_locations[0]
     for rest in ("", *below):
         module = types.ModuleType(f"{top}.{rest}" if rest else top)

@@ -28,7 +28,7 @@ with open({path!r}, "a") as file:
 
 
 class Run:
-    """An engine of two ranks with alerts, and what its command was told."""
+    """An engine of two ranks with alerts, and the environment of its commands."""
 
     def __init__(self, program, folder, **keys):
         self.folder, self.kept = folder, folder / "kept"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ringpack convert` of prompts with completions and of chats: ids and trained tokens are those of
-TRL, whose rules are restated here, and with RP_LONG=1 those that its trainer makes."""
+"""`ringpack convert` of prompts with completions and of chats: ids and trained tokens are TRL's,
+whose rules are restated here, and with RP_LONG=1 those that its trainer makes."""
 
 import json
 
@@ -34,7 +34,7 @@ TEMPLATE = (
 )
 MARKED = TEMPLATE.replace("OPEN", "{% generation %}").replace("CLOSE", "{% endgeneration %}")
 BARE = TEMPLATE.replace("OPEN", "").replace("CLOSE", "")
-# Of a turn that others follow, the answer is left out: as templates do that drop their thoughts.
+# The answer of a turn before others is left out, as templates do that drop their thoughts.
 FORGETFUL = BARE.replace("{{ m['content'] }}<|end|>",
                          "{% if loop.last %}{{ m['content'] }}{% endif %}<|end|>", 1)
 SPECIAL = ["<eos>", "<s>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
@@ -62,7 +62,7 @@ def write_lines(path, lines):
 
 
 def write_table(path, lines, write=parquet.write_table):
-    """The same rows as a table; what a row has not is null, as the Hub's tables have it."""
+    """The same rows as a table; missing values are null, as in the Hub's tables."""
     write(pyarrow.Table.from_pylist(lines), path)
     return path
 

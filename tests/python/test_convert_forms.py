@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ringpack convert` of every other encoded form, each written by its own library: the documents
-are those that were written, by one worker and by three, and what is no data is refused."""
+are the written ones, by one worker and by three, and files without data are refused."""
 
 import gzip
 import io
@@ -259,7 +259,7 @@ def write_jagged(tensorstore, place, rows, driver, metadata):
         made.write(values).result()
 
 
-LAYOUTS = {  # of zarr: version 2, and version 3 with compressed shards
+LAYOUTS = {  # zarr: version 2, and version 3 with compressed shards
     "zarr": {"chunks": [256]},
     "zarr3": {
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1024]}},

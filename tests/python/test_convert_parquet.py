@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ringpack convert` of Parquet and of Arrow files: which column, which ids, and what is refused by
-file and row. The files are written by pyarrow and datasets."""
+"""`ringpack convert` of Parquet and of Arrow files: its column, its ids, and refusals by file and
+row. The files are written by pyarrow and datasets."""
 
 import json
 import subprocess

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that a user can act on: what differs, both values, what may be changed; who is gone."""
+"""Errors that a user can act on: the difference, both values, the permitted changes; the gone
+process."""
 
 import json
 import pickle
@@ -11,7 +12,7 @@ import ringpack
 from ringpack import CheckpointMismatchError
 from stream_oracle import INPUTS, assert_batch
 
-OTHERS = {  # field -> another value of it, and how the two are told
+OTHERS = {  # field -> another value of it, and the words for the two
     "seed": (8, "7", "8"),
     "seq_len": (49, "48", "49"),
     "shuffle": ("none", "document", "none"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`documents: 0-90%`: a part of a source's documents is the stream of a corpus that has no others,
-by index, sidecar, manifest, object and mask, killed and resumed; parts do not overlap; the identity
-tells parts apart; what is no part is refused by name."""
+by index, sidecar, corpus index, object and mask, killed and resumed; parts do not overlap; the
+identity differs by part; wrong parts are refused by name."""
 
 import copy
 import json
@@ -21,7 +21,7 @@ PARTS = {"10-90%": (0.1, 0.9), "90%-100%": (0.9, 1), "0-33.3333%": (0, 0.333333)
 
 
 def part_of(corpus, texts):
-    """The corpus of which each source has the part of that text alone; None: all of it."""
+    """The corpus whose sources have only the part of that text; None: all of it."""
     made = copy.copy(corpus)
     made.sources, made.documents, made.spans = [], [], []
     spans = corpus.spans or [None] * len(corpus.sources)
@@ -134,7 +134,7 @@ def test_parts_have_identities_and_states_of_their_own(program, folder, corpus):
 
 
 def test_training_and_validation_share_no_document(program, folder, corpus):
-    """explain says which document of which file; the parts together are all of them."""
+    """explain names the document and its file; the parts together are all of them."""
     seen = []
     for text in "0-90%", "90-100%":
         source = corpus.sources[0] | {"documents": text}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c — ringpack_sim: tells many stories, or one; see story.h and README.md. */
+/* main.c — ringpack_sim: runs many stories, or one; see story.h and README.md. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -31,10 +31,10 @@ static struct options {
     const char *defect;
 } options = {.first = 1, .seeds = 1000, .jobs = 1};
 
-/* A process that tells some of the stories, in memory that all of them share. */
+/* A process that runs some of the stories, in memory that all of them share. */
 struct job {
     pid_t pid;
-    uint64_t told, failed_seed; /* stories told; seed of the first that failed, 0 = none */
+    uint64_t told, failed_seed; /* finished stories; seed of the first that failed, 0 = none */
     struct counts counts;
 };
 
@@ -69,7 +69,7 @@ static uint64_t story_fingerprint(void)
     return sim.steps * 1000003 + sim.switches * 10007 + sim.now_ns;
 }
 
-/* Tell the story of a seed. True if nothing was found. */
+/* Run the story of a seed. True if no fault was found. */
 static bool tell(uint64_t seed, struct counts *counts)
 {
     static struct story story;
@@ -93,7 +93,7 @@ static bool tell(uint64_t seed, struct counts *counts)
 
 /* ---- many ------------------------------------------------------------------------------------ */
 
-/* Tell a story again. It must be the same, whatever was told before it. */
+/* Run a story again. It must be the same, whatever ran before it. */
 static bool repeats(uint64_t seed, uint64_t fingerprint)
 {
     struct counts ignored = {0};
@@ -275,7 +275,7 @@ static bool is_found_here(size_t defect)
     return true;
 }
 
-/* In a child process with the defect (RP_DEFECT_COUNT = without any), tell stories until one fails.
+/* In a child process with the defect (RP_DEFECT_COUNT = without any), run stories until one fails.
  * Returns how many that took, 0 if none fails. */
 static uint64_t seeds_until_found(size_t defect, uint64_t seeds, struct job *job)
 {

@@ -15,7 +15,7 @@ RULES = {}
 
 
 def rule(control):
-    """Register a rule together with files in which it must find something."""
+    """Register a rule together with files that it must flag."""
 
     def register(function):
         RULES[function.__name__] = (function, control)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands of alerts: what they get, and what becomes of those that hang, fail or are not there;
+/* Commands of alerts: their environment, and the end of commands that hang, fail or are not there;
  * and free space on a disk that does not answer. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -128,7 +128,7 @@ static void a_command_gets_what_it_needs_and_no_more(void **state)
 static void wait_gone(pid_t pid)
 {
     char *path = rp_format("/proc/%d/cmdline", (int)pid), byte;
-    for (ssize_t bytes = 1; bytes > 0; rp_sleep_ns(5 * MS)) { /* of a zombie it is empty */
+    for (ssize_t bytes = 1; bytes > 0; rp_sleep_ns(5 * MS)) { /* empty for a zombie */
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         bytes = fd >= 0 ? read(fd, &byte, 1) : 0;
         if (fd >= 0)
@@ -255,12 +255,12 @@ static void nobody_waits_for_a_disk_that_hangs(void **state)
     sem_init(&asked, 0, 0);
     sem_init(&may_answer, 0, 1);
     assert_int_equal(rp_disk_watch_open(&watch, "/away", MS, hang, NULL), 0);
-    sem_wait(&asked); /* the first question, which is answered */
+    sem_wait(&asked); /* the first query, which is answered */
     sem_wait(&asked); /* the second one hangs */
     assert_int_equal(rp_disk_watch_answer(watch).free_bytes, 5);
     assert_true(rp_disk_watch_answer(watch).at_ns > 0);
     rp_disk_watch_close(watch);
-    sem_post(&may_answer); /* the thread ends, and frees what it has */
+    sem_post(&may_answer); /* the thread ends, and frees its memory */
     rp_sleep_ns(20 * MS);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a config may say, and what it means. */
+/* The keys of a config, and their meaning. */
 #include "base/hide.h"
 #include "config_files.h"
 
@@ -27,7 +27,7 @@ static void minimal_config_gets_the_standard_values(void **state)
     assert_int_equal(config.rank_first, 0);
     assert_int_equal(config.rank_count, 1);
     assert_int_equal(config.prefetch_bytes, 0);
-    assert_int_equal(config.io_depth, 0); /* what is read decides */
+    assert_int_equal(config.io_depth, 0); /* the read value decides */
     assert_int_equal(config.token_dtype, RP_DTYPE_I32);
     assert_int_equal(config.checkpoint_keep, 3);
     assert_true(config.checkpoint_contents);
@@ -120,7 +120,7 @@ static void check_every_key(void)
     assert_true(config.drop_last);
     assert_int_equal(config.pad_id, -7);
     assert_string_equal(config.profile, "hf");
-    assert_int_equal(config.sections, 0x19f); /* those of profile hf, and provenance */
+    assert_int_equal(config.sections, 0x19f); /* profile hf's, and provenance */
     assert_int_equal(config.token_dtype, RP_DTYPE_I64);
     assert_int_equal(config.label_mode, RP_LABELS_SHIFTED);
     assert_string_equal(config.cpus, "0-3,8");
@@ -221,8 +221,8 @@ static void sources_are_expanded_in_canonical_order(void **state)
     assert_int_equal(source->weight, 6);
 }
 
-/* What belongs to a token file names it, too; folders are no shards; a link whose file is missing
- * is left to whoever opens it. */
+/* Companion files name their token file as well; folders are no shards; a link whose file is
+ * missing is left to its opener. */
 static void a_pattern_names_each_shard_once(void **state)
 {
     (void)state;
@@ -383,7 +383,7 @@ static void sections_add_to_a_profile_that_is_given(void **state)
     assert_false(rp_config_sections_doubt(&config, text, sizeof text));
     must(finish_text(MINIMAL "sections: [segment_ids]\nprofile: min\n"));
     assert_int_equal(config.sections, 0xa7);
-    must(finish_text(MINIMAL "sections: [segment_ids]\n")); /* without one they stand alone */
+    must(finish_text(MINIMAL "sections: [segment_ids]\n")); /* without one there are no others */
     assert_int_equal(config.sections, 0x27);
     assert_false(rp_config_sections_doubt(&config, text, sizeof text));
 }
@@ -453,7 +453,7 @@ static void queries_of_urls_are_hidden(void **state)
                         "# ringpack: sources https://h/a?***************\n# ringpack: seed 1\n");
 }
 
-/* Messages name what they are about in quotes, or before a colon. */
+/* Messages name their subject in quotes, or before a colon. */
 static void queries_in_sentences_are_hidden(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How every mistake in a config is told: whole messages are compared, because they are what a user
- * sees. */
+/* The message of every mistake in a config: whole messages are compared, because users see them. */
 #include "config_files.h"
 
 #include <errno.h>

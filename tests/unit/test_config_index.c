@@ -2,8 +2,8 @@
 /* The key `index`, which names a file or a directory, and its older names. */
 #include "config_files.h"
 
-/* A file is the index of all sources, whatever it is called, and what is not there is one if it
- * ends with .rpi; else the path is a directory of sidecars. */
+/* A file is the index of all sources, whatever its name, and an absent path is one if it ends with
+ * .rpi; else the path is a directory of sidecars. */
 static void an_index_is_a_file_or_a_directory(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a checkpoint keeps of a config is read again as the same config, in another directory. */
+/* A kept text is read again as the same config, in another directory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -40,7 +40,8 @@ static struct rp_fingerprint indexed(const char *path)
     struct rp_error error;
     struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, 3);
     put_file(path, tokens, sizeof tokens);
-    assert_int_equal(rp_index_build(path, &hints, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(
+        rp_index_build(path, &(struct rp_index_build_options){.hints = &hints}, &error), 0);
     return fingerprint_of(path);
 }
 
@@ -77,7 +78,7 @@ static void test_full_changes_with_any_byte(void **state)
         sampled_missed += rp_hash128_equal(other.sampled, good.sampled);
         tokens[changed] ^= 512;
     }
-    /* Why the two kinds are told apart: the sample does not see a change between its blocks. */
+    /* The reason for two kinds: the sample does not see a change between its blocks. */
     assert_true(sampled_missed > 0);
     tokens[0] ^= 512; /* but the first and the last block are always in it */
     assert_false(rp_hash128_equal(indexed("a.bin").sampled, good.sampled));
@@ -236,14 +237,14 @@ static void test_a_change_while_running(void **state)
     rp_corpus_close(corpus);
 }
 
-/* ---- samples of which the page cache holds the first ones ------------------------------------ */
+/* ---- samples whose first blocks are cached ------------------------------------ */
 
 #define INDEX_SAMPLES 1024u
 
 enum refusal { REFUSES_EAGAIN, REFUSES_EOPNOTSUPP, REFUSES_PART, REFUSAL_COUNT };
 
-/* The page cache as a test wants it: it has the first `held` sampled blocks, and refuses one. What
- * it is asked after that it has, so a second question would be answered as if it were right. */
+/* The page cache as a test wants it: it has the first `held` sampled blocks, and refuses one. It
+ * has the blocks of all later queries, so a second query would be answered as if it were right. */
 static struct {
     bool is_ours; /* or else it is the system's */
     enum refusal refusal;
@@ -309,7 +310,7 @@ static int let_go(void **state) /* also of a test that failed */
     return 0;
 }
 
-/* Nothing is asked after the first refusal, and all that is left is called for at once. */
+/* No query comes after the first refusal, and the rest is requested at once. */
 static void check_cache(void)
 {
     assert_int_equal(cache.asked, cache.held + (cache.held < cache.samples));

@@ -91,7 +91,7 @@ static void the_table_makes_sense(void **state)
             /* an engine that has failed stays so, and only FAIL makes it fail */
             assert_int_equal(rp_life_has_failed(&is),
                              rp_life_has_failed(&was) || e == RP_LIFE_FAIL);
-            /* it ends once it is told to, and is never told again that it runs */
+            /* an ending engine stays one, and only SERVE makes one run */
             assert_true(!rp_life_is_ending(&was) || rp_life_is_ending(&is));
             assert_true(!rp_life_is_running(&is) || e == RP_LIFE_SERVE);
             /* nothing happens after the end */

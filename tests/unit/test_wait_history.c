@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The history of waits: nothing is lost however long it is, and each wait is in its period. */
+/* The history of waits: no wait is lost however long it is, and each wait is in its period. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

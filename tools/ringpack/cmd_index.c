@@ -43,7 +43,7 @@ static int report(const char *path, const char *name, double seconds,
     struct rp_inspection inspection;
     struct rp_error error;
     char bytes_text[RP_CMD_TEXT_BYTES], count_text[RP_CMD_TEXT_BYTES];
-    int code = rp_inspect(path, hints, declared->index_dir, false, NULL, NULL, &inspection, &error);
+    int code = rp_inspect(path, hints, declared->index_dir, false, NULL, &inspection, &error);
     if (code < 0)
         return rp_cmd_report(&error);
     double rate = (double)inspection.bytes / 1e9 / seconds;
@@ -109,9 +109,13 @@ static int index_one(const char *path, const char *name, const struct rp_declare
     rp_cmd_progress_begin(&progress, label, true);
     progress.shown &= !declared->quiet;
     uint64_t started_ns = rp_now_ns();
-    int code = rp_index_build_unpublished(path, &declared->hints, declared->index_dir,
-                                          rp_cmd_progress, &progress,
-                                          &built->sidecars.files[built->sidecars.count], &error);
+    const struct rp_progress report = {rp_cmd_progress, &progress};
+    const struct rp_index_build_options options = {
+        .hints = &declared->hints,
+        .index_dir = declared->index_dir,
+        .whole = &built->sidecars.files[built->sidecars.count],
+        .progress = &report};
+    int code = rp_index_build(path, &options, &error);
     uint64_t now_ns = rp_now_ns();
     rp_cmd_progress_end(&progress);
     if (code == 0)

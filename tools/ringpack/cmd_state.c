@@ -113,11 +113,5 @@ int rp_cmd_read_state(const char *path, char **state, size_t *bytes, struct rp_e
 
 bool rp_cmd_is_state(const char *path)
 {
-    char magic[sizeof RP_TOKEN_MAGIC];
-    int fd = rp_file_open_read(path, NULL, NULL);
-    bool is_one = fd >= 0 && pread(fd, magic, sizeof magic, 0) == sizeof magic &&
-                  memcmp(magic, RP_TOKEN_MAGIC, sizeof magic) == 0;
-    if (fd >= 0)
-        close(fd);
-    return is_one || (fd >= 0 && rp_saved_claimed(path));
+    return rp_file_begins(path, RP_TOKEN_MAGIC, sizeof RP_TOKEN_MAGIC) || rp_saved_claimed(path);
 }

@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "base/out_dir.h"
 #include "base/text.h"
-#include "corpus/borrowed.h"
+#include "corpus/staged_shard.h"
 #include "corpus/index/build_struct.h"
 #include "object/url.h"
 
@@ -86,7 +86,7 @@ static int open_work(struct rp_indexing *build, struct rp_error *error)
             return code;
         if (stat(build->work, &now) == 0 && now.st_dev == info.st_dev &&
             now.st_ino == info.st_ino) {
-            rp_borrowed_sweep(build->work);
+            rp_staged_shard_sweep(build->work);
             return 0;
         }
         close(build->work_fd);
@@ -268,14 +268,13 @@ static int take_older_shards(struct rp_indexing *build, struct rp_error *error)
  * over would otherwise be damage with a good hash. */
 static void open_older(struct rp_indexing *build)
 {
-    static const struct rp_progress silent;
     struct rp_error why = {0};
     if (access(build->options.path, F_OK) != 0)
         return;
     const struct rp_index_open_options options = {.path = build->options.path, .to_repair = true};
     int code = rp_index_open(&build->older, &options, &why);
     if (code == 0)
-        code = rp_index_check_all(build->older, &silent, &why);
+        code = rp_index_check_all(build->older, NULL, &why);
     if (code == 0)
         return;
     snprintf(build->why, sizeof build->why, "the older one does not count: %.250s", why.message);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build.h — making the index of a corpus, appending to one, or making it anew.
  *
- * Flow: open (what is new?), learn each shard, place, fill each shard, hash each part, finish.
- * Learn, fill and hash may be called from any number of threads, for different numbers; a step
+ * Flow: open (what is new?), scan each shard, lay out, fill each shard, hash each part, finish.
+ * Scan, fill and hash may be called from any number of threads, for different numbers; a step
  * begins when the step before it is done. The file has the same bytes whatever the order.
  *
- * What a shard is, is learnt from the older index, from its sidecar, or from its tokens; these
+ * The facts of a shard come from the older index, from its sidecar, or from its tokens; these
  * are read once and leave a sidecar of their own in the folder PATH.work, which is removed at the
  * end. So a run that is killed goes on with the shards that it has not finished. An older index
  * counts only for shards that have the modification times that it has: of the token file, of its
@@ -62,12 +62,12 @@ RP_MUST_CHECK int rp_indexing_open(struct rp_indexing **build_out,
                                    struct rp_error *error);
 void rp_indexing_close(struct rp_indexing *build);
 
-/** How many shards are to be learnt and filled, and how many bytes shard i has. */
+/** How many shards are to be scanned and filled, and how many bytes shard i has. */
 uint64_t rp_indexing_shards(const struct rp_indexing *build);
 uint64_t rp_indexing_bytes(const struct rp_indexing *build, uint64_t i);
-RP_MUST_CHECK int rp_indexing_learn(struct rp_indexing *build, uint64_t i,
-                                    const struct rp_progress *progress, struct rp_error *error);
-RP_MUST_CHECK int rp_indexing_place(struct rp_indexing *build, struct rp_error *error);
+RP_MUST_CHECK int rp_indexing_scan(struct rp_indexing *build, uint64_t i,
+                                   const struct rp_progress *progress, struct rp_error *error);
+RP_MUST_CHECK int rp_indexing_lay_out(struct rp_indexing *build, struct rp_error *error);
 RP_MUST_CHECK int rp_indexing_fill(struct rp_indexing *build, uint64_t i, struct rp_error *error);
 /** How many parts of its pages there are. */
 uint64_t rp_indexing_parts(const struct rp_indexing *build);

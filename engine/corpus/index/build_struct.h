@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build_struct.h — a build and its shards. Private to build.c, which decides which shards are
- * new, list.c, companions.c and learn.c, which find out what each shard is, place.c, fill.c and
- * finish.c, which write the file. */
+ * new, list.c, companions.c and scan.c, which find out what each shard is, build_layout.c, fill.c
+ * and finish.c, which write the file. */
 #ifndef RP_CORPUS_INDEX_BUILD_STRUCT_H
 #define RP_CORPUS_INDEX_BUILD_STRUCT_H
 
@@ -44,7 +44,7 @@ struct rp_build_source {
     struct rp_index_shape shape;
     struct rp_index_segment *segment; /* of the draft; NULL: no shard of it is written */
     const char **texts;               /* of the draft; the patterns are its own memory */
-    char found_mask[64], eos[24];
+    char found_mask[RP_MASK_TEXT_BYTES], eos[24];
     struct rp_tokenizer_known tokenizer;
 };
 
@@ -78,14 +78,16 @@ RP_MUST_CHECK int rp_build_list_shards(struct rp_indexing *build, struct rp_erro
 /* companions.c */
 
 /** Take the times of the files beside a token file. False: there is no memory for their names. */
-RP_MUST_CHECK bool rp_build_look_beside(struct rp_index_companions *companions,
-                                        const char *token_path, const struct rp_mask_choice *mask,
-                                        const char *index_dir);
+RP_MUST_CHECK bool rp_build_stat_companions(struct rp_index_companions *companions,
+                                            const char *token_path,
+                                            const struct rp_mask_choice *mask,
+                                            const char *index_dir);
 
 /** The same for all shards that are objects in stores. */
-RP_MUST_CHECK int rp_build_look_beside_objects(struct rp_indexing *build, struct rp_error *error);
+RP_MUST_CHECK int rp_build_stat_object_companions(struct rp_indexing *build,
+                                                  struct rp_error *error);
 
-/* learn.c */
+/* scan.c */
 
 /** Open a shard with its sidecar, found as usual, or the one at work_path. */
 RP_MUST_CHECK int rp_build_open_shard(const struct rp_indexing *build,

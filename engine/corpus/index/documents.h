@@ -50,6 +50,6 @@ void rp_documents_expect_extent(const struct rp_index_segment *segment, uint64_t
 
 /** If this document is not known to be plain, check some more, so that lengths are found faster
  * from then on. For a moment in which there is nothing to do but wait. */
-void rp_documents_learn(struct rp_index_segment *segment, uint64_t document);
+void rp_documents_check_ahead(struct rp_index_segment *segment, uint64_t document);
 
 #endif

@@ -38,7 +38,7 @@
 #define RP_INDEX_TEXT_ENUM(id, name) RP_INDEX_##id,
 enum rp_index_text { RP_INDEX_TEXTS(RP_INDEX_TEXT_ENUM) RP_INDEX_PATTERNS };
 
-/* The modification times, in ns, of the files beside a token file that decide what is learnt of it:
+/* The modification times, in ns, of the files beside a token file that decide what a scan finds:
  * its .idx, its mask (of several files the newest), its sidecar. 0: there is none. Of an object,
  * hashes of what identifies the objects beside it. */
 struct rp_index_companions {

@@ -62,9 +62,9 @@ static int list_file(struct rp_indexing *build, struct rp_build_shard *shard, co
         .source = source,
         .bytes = (uint64_t)info.st_size,
         .mtime_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec};
-    bool is_good = shard->stored && rp_build_look_beside(&shard->companions, tokens,
-                                                         &build->options.sources[source].mask,
-                                                         build->options.index_dir);
+    bool is_good = shard->stored && rp_build_stat_companions(&shard->companions, tokens,
+                                                             &build->options.sources[source].mask,
+                                                             build->options.index_dir);
     free(tokens);
     shard->stored_bytes = is_good ? strlen(shard->stored) + 1 : 0;
     return is_good ? 0 : fail_memory(build, error);
@@ -102,24 +102,6 @@ static int check_queries(const struct rp_indexing *build, struct rp_error *error
     return code;
 }
 
-/* All at once, because each costs at least one answer of a server. */
-static int open_remotes(struct rp_indexing *build, uint64_t count, struct rp_error *error)
-{
-    const struct rp_indexing_options *options = &build->options;
-    const char **urls = rp_calloc((size_t)count, sizeof *urls);
-    if (!urls)
-        return fail_memory(build, error);
-    for (uint32_t s = 0; s < options->source_count; s++)
-        for (uint32_t i = 0; i < options->sources[s].shard_count; i++)
-            if (rp_url_is(options->sources[s].shards[i]))
-                urls[build->remote_count++] = options->sources[s].shards[i];
-    int code = build->remote_count ? rp_remotes_open(&build->remotes, urls, build->remote_count,
-                                                     options->cache_dir, error)
-                                   : 0;
-    free(urls);
-    return code == 0 && build->remote_count ? check_queries(build, error) : code;
-}
-
 int rp_build_list_shards(struct rp_indexing *build, struct rp_error *error)
 {
     const struct rp_indexing_options *options = &build->options;
@@ -130,7 +112,10 @@ int rp_build_list_shards(struct rp_indexing *build, struct rp_error *error)
     build->sources = rp_calloc(options->source_count, sizeof *build->sources);
     if (!build->shards || !build->sources)
         return fail_memory(build, error);
-    int code = open_remotes(build, count, error);
+    int code = rp_corpus_open_remotes(&build->remotes, &build->remote_count, options->sources,
+                                      options->source_count, options->cache_dir, NULL, error);
+    if (code == 0 && build->remote_count)
+        code = check_queries(build, error);
     const struct rp_remote *next = build->remotes;
     for (uint32_t s = 0; s < options->source_count && code == 0; s++) {
         build->sources[s].first = build->shard_count;
@@ -142,5 +127,5 @@ int rp_build_list_shards(struct rp_indexing *build, struct rp_error *error)
         }
         build->sources[s].count = build->shard_count - build->sources[s].first;
     }
-    return code == 0 && build->remote_count ? rp_build_look_beside_objects(build, error) : code;
+    return code == 0 && build->remote_count ? rp_build_stat_object_companions(build, error) : code;
 }

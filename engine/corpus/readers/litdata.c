@@ -232,7 +232,7 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
     return code;
 }
 
-static const struct rp_beside beside[] = {{"/", "/index.json"}, {NULL, NULL}};
+static const struct rp_companion companions[] = {{"/", "/index.json"}, {NULL, NULL}};
 
 const struct rp_reader rp_reader_litdata = {
     .format = RP_FORMAT_LITDATA,
@@ -240,7 +240,7 @@ const struct rp_reader rp_reader_litdata = {
     .holds_no_mask = true,
     .folders = "index.json with chunk-*.bin (litData)",
     .claims_by_name = true,
-    .beside = beside,
+    .companions = companions,
     .claim = claim,
     .expand = expand,
     .walk = walk,

@@ -45,13 +45,13 @@ static int expand(const struct rp_folder *folder, struct rp_paths *files, struct
     return 1;
 }
 
-static const struct rp_beside beside[] = {
+static const struct rp_companion companions[] = {
     {".bin", ".idx"}, {".bin", ".spans"}, {".bin", ".tokens.json"}, {NULL, NULL}};
 
 const struct rp_reader rp_reader_megatron = {
     .format = RP_FORMAT_MEGATRON,
     .what = "a Megatron dataset",
     .folders = "NAME.bin with NAME.idx",
-    .beside = beside,
+    .companions = companions,
     .expand = expand,
 };

@@ -220,14 +220,15 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
     return code;
 }
 
-static const struct rp_beside beside[] = {{".npy", ".csv.gz"}, {".npy", ".csv"}, {NULL, NULL}};
+static const struct rp_companion companions[] = {
+    {".npy", ".csv.gz"}, {".npy", ".csv"}, {NULL, NULL}};
 
 const struct rp_reader rp_reader_olmo = {
     .format = RP_FORMAT_OLMO,
     .what = "a .npy of OLMo, without a header",
     .claims_by_name = true,
-    .beside = beside,
-    .beside_by_beginning = rp_byte_masks_of_olmo,
+    .companions = companions,
+    .companions_by_beginning = rp_byte_masks_of_olmo,
     .claim = claim,
     .walk = walk,
 };

@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/spawn.h"
-#include "server/side_thread.h"
+#include "base/side_thread.h"
 
 #define LOOK_NS UINT64_C(20000000)      /* between two checks of commands that run */
 #define IDLE_NS UINT64_C(3600000000000) /* until it is woken */

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "server/side_thread.h"
+#include "base/side_thread.h"
 
 #define PATIENCE_NS UINT64_C(200000000)
 

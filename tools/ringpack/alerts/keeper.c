@@ -21,7 +21,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/spawn.h"
-#include "server/side_thread.h"
+#include "base/side_thread.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 #define DEATHS_MAX 10u

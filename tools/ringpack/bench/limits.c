@@ -162,7 +162,7 @@ static int read_file(struct reading *r, const struct rp_shard *shard, const stru
                      struct rp_error *error)
 {
     const struct rp_io_place place = {.path = shard->url ? shard->url : shard->path,
-                                      .direct = r->direct,
+                                      .o_direct = r->direct,
                                       .bytes = shard->bytes,
                                       .identity = shard->identity};
     struct rp_io_object object;

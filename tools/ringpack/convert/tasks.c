@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "convert/parts.h"
-#include "corpus/borrowed.h"
+#include "corpus/staged_shard.h"
 #include "corpus/corpus.h"
 #include "corpus/spanfile.h"
 #include "interrupt.h"
@@ -117,7 +117,7 @@ static int index_mask(const char *tokens, struct rp_error *error)
     char *spans = rp_spanfile_path(tokens);
     bool is_there = spans && access(spans, F_OK) == 0;
     free(spans);
-    return is_there ? rp_index_build(tokens, NULL, NULL, NULL, NULL, error) : 0;
+    return is_there ? rp_index_build(tokens, NULL, error) : 0;
 }
 
 /* An object of a store is on this machine only while it is read. */
@@ -130,15 +130,15 @@ static int convert_file(struct rp_convert *convert, const struct rp_input *input
         convert->counts.too_small++;
         return 0;
     }
-    struct rp_borrowed borrowed;
+    struct rp_staged_shard staged;
     char *place = rp_path_directory(convert->prefix);
-    int code = place ? rp_borrowed_open(&borrowed, input->url, NULL, place, NULL, error)
+    int code = place ? rp_staged_shard_open(&staged, input->url, NULL, place, NULL, error)
                      : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
     free(place);
     if (code < 0)
         return code;
     struct rp_input local = *input;
-    local.path = borrowed.path;
+    local.path = staged.path;
     if (local.form->reading == RP_READ_MEGATRON)
         code = index_mask(local.path, error);
     if (code == 0)
@@ -148,7 +148,7 @@ static int convert_file(struct rp_convert *convert, const struct rp_input *input
     if (code < 0)
         code = rp_fail_context(error, code, "%s", input->path);
     convert->path = input->path;
-    rp_borrowed_close(&borrowed);
+    rp_staged_shard_close(&staged);
     return code;
 }
 
