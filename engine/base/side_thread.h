@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* side_thread.h — a thread beside the engine for calls that may hang on a disk that does not
- * answer, so that nobody waits for them.
+/* side_thread.h — a thread for calls that may hang on a disk without an answer: no other thread
+ * waits for them.
  *
- * What the thread uses is in one block of memory that begins with a struct rp_side_thread. A thread
- * that is told to end and does not in time is left alone with that block, and frees it when its
- * call returns; or the end of the process ends both. */
+ * The thread uses one block of memory, which begins with a struct rp_side_thread. If it does not
+ * end in time, it is left with that block, and frees it when its call returns; or the end of the
+ * process ends both. */
 #ifndef RP_BASE_SIDE_THREAD_H
 #define RP_BASE_SIDE_THREAD_H
 
@@ -22,15 +22,15 @@ struct rp_side_thread {
 };
 
 /** Start side->main(side). side->release(side) frees the block when the thread has ended. Returns
- * 0, or -errno, and then nothing is to be ended. */
+ * 0, or -errno if there is no thread to end. */
 int rp_side_thread_start(struct rp_side_thread *side);
-/** Of the thread itself: sleep for `ns`, or until it is woken or told to end. True: it is to end.
- */
+/** Called by the thread itself: sleep for `ns`, or until it is woken or has to end. True: it has to
+ * end. */
 bool rp_side_thread_sleep(struct rp_side_thread *side, uint64_t ns);
 /** The same with the mutex held, before and after. */
 bool rp_side_thread_sleep_locked(struct rp_side_thread *side, uint64_t ns);
-/** Tell the thread to end, and wait for it, but not for longer than `patience_ns`. The block is not
- * the caller's any more. False: the thread was left, with side->is_left set. */
+/** End the thread, and wait for it at most `patience_ns`. The caller must not use the block after
+ * that. False: the thread was left, with side->is_left set. */
 bool rp_side_thread_end(struct rp_side_thread *side, uint64_t patience_ns);
 
 #endif

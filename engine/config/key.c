@@ -155,7 +155,7 @@ uint64_t rp_key_number(const struct rp_key *key, const void *object)
     return key->size == sizeof(uint64_t) ? rp_load_u64(field) : rp_load_u32(field);
 }
 
-/* What messages expect for a number of this kind. */
+/* The expected value of a number of this kind, for messages. */
 static const char *number_words(const struct rp_key *key)
 {
     switch (key->kind) {

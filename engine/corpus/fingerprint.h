@@ -31,7 +31,7 @@ struct rp_identity {
     int64_t eos;
     uint64_t bytes, token_offset, documents, tokens;
     uint64_t index_bytes;           /* of the .idx; 0 where there is none */
-    struct rp_hash128 index_sample; /* rp_index_sample of it */
+    struct rp_hash128 index_sample; /* its hash, of a large one rp_index_sample */
     bool has_table;
     struct rp_hash128 table_root;
     enum rp_spans_use spans_use;
@@ -57,10 +57,9 @@ struct rp_fingerprint rp_fingerprint_of(const struct rp_fingerprint_list *list);
 uint32_t rp_sample_count(uint64_t blocks);
 uint64_t rp_sample_block(uint32_t i, uint64_t blocks);
 
-/** Of an index in memory, and of one in a file, of which only the sampled blocks are read. */
-struct rp_hash128 rp_index_sample(const void *index, uint64_t bytes);
-RP_MUST_CHECK int rp_index_sample_read(int fd, const char *path, uint64_t bytes,
-                                       struct rp_hash128 *sample, struct rp_error *error);
+/** Hash the sampled blocks of a large index in a file. */
+RP_MUST_CHECK int rp_index_sample(int fd, const char *path, uint64_t bytes,
+                                  struct rp_hash128 *sample, struct rp_error *error);
 
 /** Hash the sampled blocks of a token file. */
 RP_MUST_CHECK int rp_sample_read(int fd, const char *path, uint64_t bytes,

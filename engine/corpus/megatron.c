@@ -316,15 +316,6 @@ static int check_index(struct rp_megatron *megatron, enum rp_token_type declared
     return code;
 }
 
-static int sample_index(struct rp_megatron *megatron, int fd, const char *path,
-                        struct rp_error *error)
-{
-    if (megatron->map.bytes > RP_INDEX_HASH_WHOLE_MAX)
-        return rp_index_sample_read(fd, path, megatron->map.bytes, &megatron->sample, error);
-    megatron->sample = rp_index_sample(megatron->map.data, megatron->map.bytes);
-    return 0;
-}
-
 /* The kernel reads around an access to a mapped file, as far as the disk is set to: 8 MiB at times.
  * Where the file does not fit in memory, that throws out what was read before it is used. */
 static void expect_random_reads(struct rp_megatron *megatron)
@@ -361,8 +352,10 @@ int rp_megatron_open(struct rp_megatron *megatron, const char *path, const char 
         expect_random_reads(megatron);
         code = check_index(megatron, declared, plain_out, error);
     }
-    if (code == 0)
-        code = sample_index(megatron, fd, path, error);
+    if (code == 0 && bytes <= RP_INDEX_HASH_WHOLE_MAX)
+        megatron->sample = rp_hash128(megatron->map.data, (size_t)bytes);
+    else if (code == 0)
+        code = rp_index_sample(fd, path, bytes, &megatron->sample, error);
     close(fd);
     return code;
 }

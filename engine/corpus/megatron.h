@@ -20,7 +20,7 @@ struct rp_megatron {
     const char *path, *token_path; /* borrowed */
     uint64_t token_bytes;          /* of the .bin */
     struct rp_map map;             /* the .idx */
-    struct rp_hash128 sample;      /* rp_index_sample of it */
+    struct rp_hash128 sample;      /* its hash, of a large one rp_index_sample */
     enum rp_token_type type;
     uint64_t documents, tokens, sequences;
     unsigned width_shift;    /* a token has 1 << width_shift bytes */

@@ -362,19 +362,6 @@ static uint64_t state_of(const struct rp_arena *arena, uint64_t number)
     return rp_a64_load_acquire(&rp_arena_ticket(arena, number)->state); /* PAIRS ticket-state */
 }
 
-/* Rows that another flow packs need no space here. */
-static bool waits_for_space(const struct rp_arena *arena, uint32_t ring, uint64_t batch)
-{
-    return !is_left_out(arena, ring, batch) && !has_room(arena, ring, batch);
-}
-
-static bool waits_for_reads(const struct rp_arena *arena, uint64_t batch,
-                            const struct rp_transfer *transfer)
-{
-    return !is_left_out(arena, transfer->ring, batch) &&
-           !rp_arena_is_loaded(arena, transfer->loaded_by);
-}
-
 bool rp_packer_has_work(const struct rp_pack_plan *plan, uint32_t index, uint64_t *number)
 {
     const struct rp_arena *arena = plan->arena;
@@ -383,11 +370,15 @@ bool rp_packer_has_work(const struct rp_pack_plan *plan, uint32_t index, uint64_
         n += plan->packers;
     const struct rp_ticket *ticket = rp_arena_ticket(arena, n);
     bool has_work = state_of(arena, n) == rp_ticket_word(n, RP_TICKET_READY);
-    for (uint32_t i = 0; has_work && i < ticket->transfer_count; i++)
-        has_work = !waits_for_space(arena, ticket->transfers[i].ring, ticket->batch) &&
-                   !waits_for_reads(arena, ticket->batch, &ticket->transfers[i]);
+    for (uint32_t i = 0; has_work && i < ticket->transfer_count; i++) {
+        const struct rp_transfer *transfer = &ticket->transfers[i];
+        has_work = is_left_out(arena, transfer->ring, ticket->batch) ||
+                   (has_room(arena, transfer->ring, ticket->batch) &&
+                    rp_arena_is_loaded(arena, transfer->loaded_by));
+    }
     for (uint32_t i = 0; has_work && i < ticket->row_count; i++)
-        has_work = !waits_for_space(arena, ticket->rows[i].ring, ticket->batch);
+        has_work = is_left_out(arena, ticket->rows[i].ring, ticket->batch) ||
+                   has_room(arena, ticket->rows[i].ring, ticket->batch);
     *number = n;
     return has_work;
 }

@@ -136,7 +136,8 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
         return rp_fail(error, -RP_E_BUSY,
                        "stop that trainer first; option `replicas` lets several read one rank",
                        "%s is taken by a live trainer, process %" PRId32,
-                       rp_seat_name(*seat_out, name), rp_seat_pid(&engine->peers, *seat_out));
+                       rp_seat_name(*seat_out, name),
+                       rp_seat_connection(&engine->peers, *seat_out)->pid);
     }
     int code = check_number("replicas", c->replicas, request->replicas, error);
     if (code >= 0)
@@ -371,7 +372,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
     if (code >= 0 && request->kind == RP_REQUEST_ATTACH)
         code = check_contract(&engine->stream, request, body, &error);
     if (code >= 0 && request->kind == RP_REQUEST_LOCATE)
-        code = rp_stream_locate(&engine->stream, body, body_bytes, &text, &error);
+        code = rp_engine_locate(&engine->stream, body, body_bytes, &text, &error);
     if (code < 0) {
         refuse(engine, connection, &error);
         return;

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 #include "flow/prefill.h"
-#include "server/stat.h"
+#include "server/stat_parts.h"
 
 /* The shards as objects of the cache, which does not use those that are files. */
 static bool list_objects(const struct rp_corpus *corpus, struct rp_cache_object *objects,

@@ -11,6 +11,7 @@
  *     returned find the slot free. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,6 +23,11 @@
 #include "server/deferred_attach.h"
 #include "server/seats.h"
 #include "server/shutdown.h"
+
+void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES])
+{
+    snprintf(text, RP_ENGINE_TEXT_BYTES, "%s\n%s", error->message, error->hint);
+}
 
 void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
                      int code, const char *text)
@@ -97,7 +103,7 @@ static void detach(struct rp_delivery *delivery, const struct rp_connection *con
     RP_ASSERT(rp_seat_position(seat) >= seat->ring->release);
     bool consumed_all = seat->ring->status == RP_RING_END &&
                         rp_seat_position(seat) == seat->ring->tail;
-    rp_seat_keep_waits(seat);
+    seat->waits = rp_seat_waits(seat);
     rp_ring_detach_trainer(seat->ring, seat->replica);
     if (migrates)
         rp_seat_transition(seat, RP_SEAT_MIGRATE);
@@ -127,7 +133,7 @@ void rp_delivery_migrate_consumer(struct rp_delivery *delivery, struct rp_connec
 
 void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
 {
-    const struct rp_life *life = &engine->life;
+    const struct rp_engine_life *life = &engine->life;
     for (uint32_t i = 0; engine->peers.connections && i < RP_CONNECTIONS_MAX; i++) {
         struct rp_connection *connection = &engine->peers.connections[i];
         if (connection->fd < 0 || (connection->pending_request == RP_REQUEST_STOP) != waiting)

@@ -15,6 +15,8 @@ void rp_engine_look_after_names(struct rp_engine *engine);
 void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection);
 /** Close the connection of a consumer that is to migrate. Its ring's status is STOPPED already. */
 void rp_delivery_migrate_consumer(struct rp_delivery *delivery, struct rp_connection *connection);
+/** "message\nhint": how an error travels to a trainer. */
+void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES]);
 void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
                      int code, const char *text);
 /** The engine ends. waiting: answer the peers that asked it to stop, and close their connections.

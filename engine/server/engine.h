@@ -24,7 +24,7 @@
 #include "server/rate_samples.h"
 #include "server/seat.h"
 #include "server/server.h"
-#include "server/wait_history.h"
+#include "server/cause.h"
 #include "shm/ring.h"
 #include "shm/socket.h"
 #include "shm/wait.h"
@@ -284,7 +284,7 @@ struct rp_engine {
     const struct rp_engine_options *options;
     const struct rp_config *config;
     char *config_text; /* what checkpoints keep of the config */
-    struct rp_life life;
+    struct rp_engine_life life;
     struct rp_loop loop;
     struct rp_stream stream;
     struct rp_delivery delivery;

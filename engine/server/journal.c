@@ -275,7 +275,7 @@ void rp_saving_journal_failure(struct rp_saving *saving, const struct rp_error *
 
 static json_t *describe_end(const struct rp_engine *engine)
 {
-    const struct rp_life *life = &engine->life;
+    const struct rp_engine_life *life = &engine->life;
     const struct rp_saving *saving = &engine->saving;
     const struct rp_delivery *delivery = &engine->delivery;
     static const char *const causes[] = {

@@ -62,7 +62,7 @@ enum rp_shutdown {
     RP_SHUTDOWN_FAILURE
 };
 
-struct rp_life {
+struct rp_engine_life {
     enum rp_life_state life_state; /* written by rp_life_transition alone */
     enum rp_shutdown shutdown;
     int code;                /* that rp_engine_run returns */
@@ -74,25 +74,25 @@ struct rp_life {
 /** The state after the event, by the table above; RP_LIFE_STATES if the event cannot happen. */
 enum rp_life_state rp_life_next_state(enum rp_life_state state, enum rp_life_event event);
 /** Set the state to the one after the event. Asserts that the event can happen. */
-void rp_life_transition(struct rp_life *life, enum rp_life_event event);
+void rp_life_transition(struct rp_engine_life *life, enum rp_life_event event);
 /** The event FAIL: the engine returns `code`, which *life->error explains. */
-void rp_life_fail(struct rp_life *life, int code);
+void rp_life_fail(struct rp_engine_life *life, int code);
 
-static inline bool rp_life_is_running(const struct rp_life *life)
+static inline bool rp_life_is_running(const struct rp_engine_life *life)
 {
     return life->life_state == RP_LIFE_RUNNING;
 }
-static inline bool rp_life_has_failed(const struct rp_life *life)
+static inline bool rp_life_has_failed(const struct rp_engine_life *life)
 {
     return life->life_state == RP_LIFE_FAILED || life->life_state == RP_LIFE_STOPPING_FAILED ||
            life->life_state == RP_LIFE_DONE_FAILED;
 }
 /** Takes its last checkpoint, or has ended. */
-static inline bool rp_life_is_ending(const struct rp_life *life)
+static inline bool rp_life_is_ending(const struct rp_engine_life *life)
 {
     return life->life_state >= RP_LIFE_STOPPING;
 }
-static inline bool rp_life_is_done(const struct rp_life *life)
+static inline bool rp_life_is_done(const struct rp_engine_life *life)
 {
     return life->life_state >= RP_LIFE_DONE;
 }

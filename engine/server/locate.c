@@ -34,7 +34,7 @@ static int write_line(const struct rp_stream *stream, const struct rp_provenance
     return 0;
 }
 
-int rp_stream_locate(const struct rp_stream *stream, const uint8_t *body, uint64_t body_bytes,
+int rp_engine_locate(const struct rp_stream *stream, const uint8_t *body, uint64_t body_bytes,
                      char **text_out, struct rp_error *error)
 {
     struct rp_provenance document;

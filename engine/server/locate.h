@@ -8,7 +8,7 @@
 /** `body` has a struct rp_provenance for each document. *text_out has a line for each: the row, a
  * space and the file, in which a backslash stands before each backslash and `\n` for a newline. The
  * caller frees it. */
-RP_MUST_CHECK int rp_stream_locate(const struct rp_stream *stream, const uint8_t *body,
+RP_MUST_CHECK int rp_engine_locate(const struct rp_stream *stream, const uint8_t *body,
                                    uint64_t body_bytes, char **text_out, struct rp_error *error);
 
 #endif

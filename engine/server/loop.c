@@ -28,7 +28,6 @@
 #include "base/log.h"
 #include "flow/descriptors.h"
 #include "server/server.h"
-#include "server/shutdown.h"
 
 #define TABLE_DESCRIPTORS 8192u /* 64 KiB of pointers: two descriptors for each of 4096 files */
 
@@ -79,25 +78,6 @@ static int take_signals(struct rp_loop *loop)
     for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
         ignore_unless_handled(number);
     return signalfd(-1, &loop->ending_signals, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-static const char *name_of(int ending) /* glibc has sigabbrev_np since 2.32 */
-{
-    return ending == SIGTERM ? "SIGTERM" : ending == SIGINT ? "SIGINT" : "SIGHUP";
-}
-
-void rp_engine_serve_signal(struct rp_engine *engine)
-{
-    struct signalfd_siginfo info;
-    while (read(engine->loop.signal_fd, &info, sizeof info) == sizeof info) {
-        if (engine->loop
-                .is_signalled) /* the second one; the last checkpoint on disk stays intact */
-            _exit(128 + (int)info.ssi_signo);
-        engine->loop.is_signalled = true;
-        rp_log_event(RP_EVENT_stopping, "%s: stopping%s", name_of((int)info.ssi_signo),
-                     engine->saving.checkpoints ? " after a checkpoint" : "");
-        rp_engine_begin_stop(engine, RP_SHUTDOWN_SIGNAL);
-    }
 }
 
 static void end_at_once(int number)

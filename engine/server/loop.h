@@ -11,10 +11,6 @@
 RP_MUST_CHECK int rp_engine_open_descriptors(struct rp_engine *engine, struct rp_error *error);
 /** Wake the loop when fd is readable. Closing fd ends it. Returns 0 or -errno. */
 int rp_loop_watch(struct rp_loop *loop, int fd, enum rp_watch watch, uint32_t index);
-/** Read what the descriptor has: the first signal stops the engine after a checkpoint, the second
- * one ends the process at once. */
-void rp_engine_serve_signal(struct rp_engine *engine);
-
 /** From now on a signal ends the process at once. For closing: reads of a hung disk cannot be
  * cancelled, and closing waits for them. Everything worth keeping is saved by then. */
 void rp_loop_let_signals_end_us(const struct rp_loop *loop);

@@ -129,7 +129,7 @@ static int make_kept(struct rp_stream *stream, struct rp_error *error)
                               : rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
 }
 
-int rp_stream_keep_state(struct rp_stream *stream, uint64_t row, const void *state, size_t bytes,
+int rp_engine_keep_state(struct rp_stream *stream, uint64_t row, const void *state, size_t bytes,
                          struct rp_error *error)
 {
     int code = make_kept(stream, error);
@@ -142,7 +142,7 @@ int rp_stream_keep_state(struct rp_stream *stream, uint64_t row, const void *sta
     return 0;
 }
 
-int rp_stream_keep_probe_state(struct rp_stream *stream, struct rp_error *error)
+int rp_engine_keep_probe_state(struct rp_stream *stream, struct rp_error *error)
 {
     int code = make_kept(stream, error);
     if (code < 0)

@@ -24,9 +24,9 @@ RP_MUST_CHECK int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch
                                         struct rp_error *error);
 /** Keep this state, or that of the probe, in place of the one that was kept last: the probe can
  * plan from it, wherever the flow's own states are. */
-RP_MUST_CHECK int rp_stream_keep_state(struct rp_stream *stream, uint64_t row, const void *state,
+RP_MUST_CHECK int rp_engine_keep_state(struct rp_stream *stream, uint64_t row, const void *state,
                                        size_t bytes, struct rp_error *error);
-RP_MUST_CHECK int rp_stream_keep_probe_state(struct rp_stream *stream, struct rp_error *error);
+RP_MUST_CHECK int rp_engine_keep_probe_state(struct rp_stream *stream, struct rp_error *error);
 /** Load a state into a plan of the flow, and into its scout, if it has one. */
 RP_MUST_CHECK int rp_engine_load_plans(struct rp_plan *plan, struct rp_plan *scout,
                                        const void *state, size_t bytes, struct rp_error *error);

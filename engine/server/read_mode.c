@@ -9,7 +9,7 @@
 #include "flow/residency.h"
 #include "io/io.h"
 #include "server/rate_samples.h"
-#include "server/stat.h"
+#include "server/stat_parts.h"
 
 #define OF_LATE_NS UINT64_C(10000000000)
 #define LOG_NS UINT64_C(10000000000) /* from one line to the next at least */

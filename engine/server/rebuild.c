@@ -44,7 +44,7 @@ struct build {
     struct rp_hash128 contract;
     uint64_t generation;
     int code;
-    struct rp_error error;
+    struct rp_error *error;
     struct rp_a32 is_done; /* PAIRS ring-build: release store / acquire load */
 };
 
@@ -52,7 +52,7 @@ static void make_fresh(struct build *build)
 {
     const struct rp_ring *from = &build->from;
     build->code = rp_ring_create(&build->fresh, &build->geometry, from->replicas, build->contract,
-                                 build->generation, from->release, &build->error);
+                                 build->generation, from->release, build->error);
     if (build->code >= 0)
         rp_rings_copy(from, &build->fresh, from->release, from->tail);
     rp_a32_store_release(&build->is_done, 1); /* PAIRS ring-build */
@@ -113,7 +113,8 @@ static int build_ring(struct rp_engine *engine, const struct rp_ring *old, struc
     *build = (struct build){.from = *old,
                             .geometry = old->geometry,
                             .contract = rp_contract_hash(&engine->stream.contract),
-                            .generation = engine->delivery.generation};
+                            .generation = engine->delivery.generation,
+                            .error = error};
     int failed = rp_thread_start(&thread, build_main, build);
     if (failed) {
         make_fresh(build); /* with a pause for the other trainers */
@@ -121,8 +122,6 @@ static int build_ring(struct rp_engine *engine, const struct rp_ring *old, struc
         deliver_meanwhile(&engine->delivery, build);
         pthread_join(thread, NULL);
     }
-    if (build->code < 0 && error)
-        *error = build->error;
     return build->code;
 }
 
@@ -250,7 +249,7 @@ static int make_catch_up(struct rp_engine *engine, const struct rp_rebuild *rebu
     if (code >= 0 && stream->scout && !plans->scout)
         code = rp_stream_open_plan(&plans->scout, stream->config, stream->corpus, error);
     if (code >= 0)
-        code = rp_stream_keep_probe_state(stream, error);
+        code = rp_engine_keep_probe_state(stream, error);
     return code < 0 ? code
                     : rp_flow_make_catch_up(catch_up, engine->delivery.flow, rebuild->ring, error);
 }
@@ -334,7 +333,7 @@ static int rebuild_stopped(struct rp_engine *engine, const struct rp_rebuild *re
             begin = rp_min_u64(begin, delivery->rings[r].tail);
     int code = rp_engine_probe_batch(engine, begin, error);
     if (code >= 0)
-        code = rp_stream_keep_probe_state(&engine->stream, error);
+        code = rp_engine_keep_probe_state(&engine->stream, error);
     if (code < 0)
         return code;
     rp_engine_stop_flow(engine);

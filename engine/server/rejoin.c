@@ -199,7 +199,7 @@ static int move_all(struct rp_engine *engine, const struct asked *asked,
     if (placement->begins_stream)
         begin_stream(engine, placement->row);
     if (placement->forgets_contents)
-        rp_stream_forget_contents(&engine->stream);
+        rp_engine_forget_contents(&engine->stream);
     engine->delivery.base_row = placement->base_row;
     rp_flow_forget_states(engine->delivery.flow);
     for (uint32_t s = 0; s < engine->delivery.seat_count; s++)

@@ -64,15 +64,6 @@ static bool is_reusable(const struct rp_delivery *delivery, struct rp_ring *ring
     return true;
 }
 
-static void place_seats(struct rp_ring *ring, uint32_t replica, uint64_t batch)
-{
-    for (uint32_t r = 0; r < ring->replicas; r++)
-        if (r == replica || replica == RP_ALL_SEATS)
-            rp_ring_place_seat(ring, r, batch);
-    if (ring->status == RP_RING_END)
-        rp_ring_set_status(ring, RP_RING_RUNNING, 0, NULL);
-}
-
 void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct rp_ring *fresh)
 {
     struct rp_ring *old = &engine->delivery.rings[ring];
@@ -101,7 +92,11 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     RP_ASSERT(!rp_delivery_runs(delivery) || rp_flow_packers_are_paused(delivery->flow));
     RP_ASSERT(replica < replicas || replica == RP_ALL_SEATS);
     if (is_reusable(delivery, old)) {
-        place_seats(old, replica, batch);
+        for (uint32_t r = 0; r < replicas; r++)
+            if (r == replica || replica == RP_ALL_SEATS)
+                rp_ring_place_seat(old, r, batch);
+        if (old->status == RP_RING_END)
+            rp_ring_set_status(old, RP_RING_RUNNING, 0, NULL);
         return 0;
     }
     (void)rp_ring_poll_release(old); /* the last releases of consumers that are to migrate */
@@ -176,7 +171,7 @@ int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error)
     const void *state = rp_flow_catch_ups(engine->delivery.flow) == 0
                             ? NULL
                             : rp_flow_state_at(engine->delivery.flow, begin, &bytes, &row);
-    int code = state ? rp_stream_keep_state(&engine->stream, row, state, bytes, error) : 0;
+    int code = state ? rp_engine_keep_state(&engine->stream, row, state, bytes, error) : 0;
     rp_engine_stop_flow(engine);
     if (code >= 0)
         code = rp_engine_probe_batch(engine, begin, error);

@@ -226,17 +226,13 @@ static const char *reason_of(const struct rp_saver *saver)
                : "without contents, because a token file has changed";
 }
 
-/* The path of the checkpoint and, on a second line, what is to be said about it. */
-static char *note_of(const struct rp_saver *saver)
-{
-    return saver->left_out && !saver->was_there ? rp_format("%s\n%s", saver->path, reason_of(saver))
-                                                : NULL;
-}
-
+/* The answer is an error; or the path of the checkpoint and, on a second line, a note on it. */
 static void answer_requesters(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saving.saver;
-    char text[RP_ENGINE_TEXT_BYTES], *note = saver->code < 0 ? NULL : note_of(saver);
+    char text[RP_ENGINE_TEXT_BYTES], *note = NULL;
+    if (saver->code == 0 && saver->left_out && !saver->was_there)
+        note = rp_format("%s\n%s", saver->path, reason_of(saver));
     rp_engine_error_text(&saver->error, text);
     const char *answer = saver->code < 0 ? text : note ? note : saver->path;
     int code = saver->code < 0 ? saver->code : note ? RP_REPLY_CODE_NOTE : 0;
@@ -272,7 +268,7 @@ static void count_save(struct rp_saving *saving)
 }
 
 /* An engine that is about to end reports why its last save is missing or bad. */
-static void fail_end(struct rp_life *life, int code, const struct rp_error *error)
+static void fail_end(struct rp_engine_life *life, int code, const struct rp_error *error)
 {
     if (code == 0 || rp_life_is_running(life) || rp_life_has_failed(life))
         return;
@@ -283,7 +279,7 @@ static void fail_end(struct rp_life *life, int code, const struct rp_error *erro
 /* Log the result of the save, and answer the peers that asked for it. */
 static void tell_result(struct rp_engine *engine)
 {
-    struct rp_life *life = &engine->life;
+    struct rp_engine_life *life = &engine->life;
     struct rp_saver *saver = &engine->saving.saver;
     if (saver->code < 0 && !engine->saving.counts.has_failed)
         rp_saving_journal_failure(&engine->saving, &saver->error);
@@ -403,13 +399,6 @@ static void count_bad_save(struct rp_save_counts *counts, const struct rp_error 
     counts->ended_ns = counts->good_ns;
 }
 
-static void count_good_save(struct rp_save_counts *counts)
-{
-    counts->has_failed = false;
-    counts->good_row = counts->row;
-    counts->good_ns = counts->ended_ns;
-}
-
 /* A save that wrote nothing has no parts. */
 static void count_parts(struct rp_save_counts *counts, const struct rp_saver *saver)
 {
@@ -426,19 +415,22 @@ static void count_parts(struct rp_save_counts *counts, const struct rp_saver *sa
 static void follow_read_back(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saving.saver;
+    struct rp_save_counts *counts = &engine->saving.counts;
     if (saver->code < 0)
         return;
     saver->bad_code = saver->read_back;
-    count_parts(&engine->saving.counts, saver);
+    count_parts(counts, saver);
     if (saver->read_back == 0) {
         saver->bad_saves = 0;
-        count_good_save(&engine->saving.counts);
+        counts->has_failed = false;
+        counts->good_row = counts->row;
+        counts->good_ns = counts->ended_ns;
         return;
     }
     saver->bad_error = saver->read_back_error;
-    if (!engine->saving.counts.has_failed)
+    if (!counts->has_failed)
         rp_saving_journal_failure(&engine->saving, &saver->bad_error);
-    count_bad_save(&engine->saving.counts, &saver->bad_error);
+    count_bad_save(counts, &saver->bad_error);
     bool again = ++saver->bad_saves < BAD_SAVES_MAX;
     rp_log_event(RP_EVENT_save_not_trusted, "%s; the checkpoint was saved and cannot be trusted%s",
                  saver->bad_error.message, again ? ": saving again" : "");

@@ -26,12 +26,6 @@ const struct rp_connection *rp_seat_connection(const struct rp_peers *peers,
     return connection;
 }
 
-int32_t rp_seat_pid(const struct rp_peers *peers, const struct rp_seat *seat)
-{
-    const struct rp_connection *connection = rp_seat_connection(peers, seat);
-    return connection ? connection->pid : 0;
-}
-
 /* NULL: nobody is attached, or it is quarantined, and nothing it writes is read. */
 static const struct rp_ring_control *words_of(const struct rp_seat *seat)
 {
@@ -49,11 +43,6 @@ struct rp_waits rp_seat_waits(const struct rp_seat *seat)
 uint64_t rp_seat_waits_since_ns(const struct rp_seat *seat)
 {
     return words_of(seat) ? rp_a64_load_relaxed(&words_of(seat)->wait_begin_ns) : 0;
-}
-
-void rp_seat_keep_waits(struct rp_seat *seat)
-{
-    seat->waits = rp_seat_waits(seat);
 }
 
 bool rp_delivery_has_consumer(const struct rp_delivery *delivery, const struct rp_ring *ring)

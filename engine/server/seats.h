@@ -8,14 +8,10 @@
 /** The connection of the attached consumer; NULL if none is attached. */
 const struct rp_connection *rp_seat_connection(const struct rp_peers *peers,
                                                const struct rp_seat *seat);
-/** The process id that the attached consumer sent; 0 if none is attached. */
-int32_t rp_seat_pid(const struct rp_peers *peers, const struct rp_seat *seat);
 /** How long the consumers of the seat waited, those that have left included. */
 struct rp_waits rp_seat_waits(const struct rp_seat *seat);
 /** Since when the attached consumer waits for a batch; 0: it does not. */
 uint64_t rp_seat_waits_since_ns(const struct rp_seat *seat);
-/** Remember the waits of a consumer that is about to be detached. */
-void rp_seat_keep_waits(struct rp_seat *seat);
 /** Is a consumer attached to this ring (or, NULL, to any)? */
 bool rp_delivery_has_consumer(const struct rp_delivery *delivery, const struct rp_ring *ring);
 /** Does an attached consumer wait for its next batch? */

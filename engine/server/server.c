@@ -2,11 +2,9 @@
 /* server.c — builds everything, then turns one loop: deliver, listen, save, until it is told to
  * stop.
  *
- * Order at start: signals → checkpoint directory → start state (checkpoint, corpus, plans) → rings
- * → socket → flow → ready. The trial write of the directory ends before the flow begins, and the
- * journal has the start before the engine is ready. Trainers that find the socket earlier wait:
- * nobody is taken in before the engine is ready, and so none has got a batch of a start that is
- * refused. */
+ * The trial write of the checkpoint directory ends before the flow begins, and the journal has the
+ * start before the engine is ready. Trainers that find the socket earlier wait: no trainer is
+ * accepted before the engine is ready, so none has got a batch of a start that is refused. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,6 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -139,14 +138,6 @@ static int open_socket(struct rp_engine *engine, struct rp_error *error)
     return code < 0 ? code : rp_loop_watch(&engine->loop, listener->fd, RP_WATCH_LISTENER, 0);
 }
 
-static int begin_records(struct rp_engine *engine, struct rp_error *error)
-{
-    int code = rp_saving_settle_start(&engine->saving, error);
-    if (code >= 0)
-        rp_engine_journal_start(engine);
-    return code;
-}
-
 static int open_flow(struct rp_engine *engine, struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
@@ -188,7 +179,7 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
         rp_engine_find_start,
         open_rings,
         open_socket, /* before the flow: a second engine of this name fails before it reads */
-        begin_records,
+        rp_engine_settle_start,
         open_flow,
     };
     int code = 0;
@@ -216,6 +207,26 @@ static void replace_packer(struct rp_engine *engine, uint32_t index)
         (void)rp_loop_watch(&engine->loop, pidfd, RP_WATCH_PACKER, index);
 }
 
+static const char *signal_name(int ending) /* glibc has sigabbrev_np since 2.32 */
+{
+    return ending == SIGTERM ? "SIGTERM" : ending == SIGINT ? "SIGINT" : "SIGHUP";
+}
+
+/* The first signal stops the engine after a checkpoint, the second one ends the process. */
+static void serve_signal(struct rp_engine *engine)
+{
+    struct signalfd_siginfo info;
+    while (read(engine->loop.signal_fd, &info, sizeof info) == sizeof info) {
+        if (engine->loop
+                .is_signalled) /* the second one; the last checkpoint on disk stays intact */
+            _exit(128 + (int)info.ssi_signo);
+        engine->loop.is_signalled = true;
+        rp_log_event(RP_EVENT_stopping, "%s: stopping%s", signal_name((int)info.ssi_signo),
+                     engine->saving.checkpoints ? " after a checkpoint" : "");
+        rp_engine_begin_stop(engine, RP_SHUTDOWN_SIGNAL);
+    }
+}
+
 static void serve_lifeline(struct rp_engine *engine)
 {
     char bytes[64];
@@ -235,7 +246,7 @@ static void serve_event(struct rp_engine *engine, const struct epoll_event *even
         drain(engine->loop.wake_fd);
         break;
     case RP_WATCH_SIGNAL:
-        rp_engine_serve_signal(engine);
+        serve_signal(engine);
         break;
     case RP_WATCH_LISTENER:
         rp_engine_accept(engine);

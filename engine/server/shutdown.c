@@ -29,11 +29,6 @@ void rp_engine_begin_stop(struct rp_engine *engine, enum rp_shutdown shutdown)
         rp_engine_ask_revalidation(engine);
 }
 
-void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES])
-{
-    snprintf(text, RP_ENGINE_TEXT_BYTES, "%s\n%s", error->message, error->hint);
-}
-
 void rp_engine_fail(struct rp_engine *engine, int code)
 {
     struct rp_delivery *delivery = &engine->delivery;
@@ -85,7 +80,7 @@ static enum delivery delivery_of(const struct rp_delivery *delivery, const struc
     return *missing ? AWAITS_ABSENT : DELIVERED_TO_ALL;
 }
 
-static bool has_waited_long(struct rp_life *life, const struct rp_seat *missing)
+static bool has_waited_long(struct rp_engine_life *life, const struct rp_seat *missing)
 {
     RP_ASSERT(!rp_seat_is_attached(missing));
     if (life->absent_wait_ns == 0) {
@@ -134,7 +129,7 @@ static bool is_awaited(const struct rp_delivery *delivery, uint64_t failed_ns)
 
 void rp_engine_follow_life(struct rp_engine *engine)
 {
-    const struct rp_life *life = &engine->life;
+    const struct rp_engine_life *life = &engine->life;
     if (rp_life_is_running(life))
         stop_when_delivered(engine);
     if (life->life_state == RP_LIFE_FAILED && !is_awaited(&engine->delivery, life->failed_ns))
@@ -159,7 +154,7 @@ static void close_stream(struct rp_engine *engine)
         rp_plan_close(engine->stream.catch_up_plans[i].scout);
     }
     rp_corpus_close(engine->stream.corpus);
-    rp_stream_forget_contents(&engine->stream);
+    rp_engine_forget_contents(&engine->stream);
     rp_contents_free(engine->stream.contents);
     free(engine->delivery.rings);
     if (engine->loop.wake_fd >= 0)

@@ -14,8 +14,6 @@ void rp_engine_begin_stop(struct rp_engine *engine, enum rp_shutdown shutdown);
 /** Stop the stream with *engine->life.error, and tell the trainers. They may still take the batches
  * that were published. */
 void rp_engine_fail(struct rp_engine *engine, int code);
-/** "message\nhint": how an error travels to a trainer. */
-void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES]);
 /** After each step of the loop: stop once the stream has ended, no consumer is attached, and every
  * seat's consumer has released all batches or did not attach in time; stop after a failure once no
  * consumer is awaited; end once all checkpoints are taken. */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/bits.h"
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -20,6 +21,7 @@
 #include "config/description.h"
 #include "corpus/eos.h"
 #include "plan/trace.h"
+#include "server/journal.h"
 #include "server/recorder.h"
 #include "server/save.h"
 #include "server/start.h"
@@ -27,24 +29,16 @@
 
 #define WEIGHTS_HOLD_PERCENT 90 /* warn if a source ends before this part of the stream */
 
-static int open_plan(const struct rp_stream *stream, const struct rp_docs_per_row *docs_per_row,
-                     struct rp_plan **plan_out, struct rp_error *error)
-{
-    return rp_stream_open_plan_with(plan_out, stream->config, stream->corpus, docs_per_row, error);
-}
-
 static int open_plans(struct rp_stream *stream, const struct rp_docs_per_row *docs_per_row,
                       struct rp_error *error)
 {
     const struct rp_config *config = stream->config;
-    int code = open_plan(stream, docs_per_row, &stream->plan, error);
-    if (code >= 0)
-        code = open_plan(stream, docs_per_row, &stream->probe, error);
-    if (code >= 0)
-        code = open_plan(stream, docs_per_row, &stream->planner.plan, error);
+    struct rp_plan **plans[] = {&stream->plan, &stream->probe, &stream->planner.plan,
+                                config->drop_last && config->num_epochs ? &stream->scout : NULL};
+    int code = 0;
     stream->planner.accept_weights = stream->accepts_weights;
-    if (code >= 0 && config->drop_last && config->num_epochs)
-        code = open_plan(stream, docs_per_row, &stream->scout, error);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && plans[i] && code >= 0; i++)
+        code = rp_stream_open_plan_with(plans[i], config, stream->corpus, docs_per_row, error);
     return code;
 }
 
@@ -139,17 +133,12 @@ static int load_contents(struct rp_stream *stream, const struct rp_checkpoint *c
     return 0;
 }
 
-void rp_stream_forget_contents(struct rp_stream *stream)
+void rp_engine_forget_contents(struct rp_stream *stream)
 {
     if (stream->contents)
         rp_contents_clear(stream->contents);
     rp_checkpoint_close(stream->resumed);
     stream->resumed = NULL;
-}
-
-static bool is_fresh(const struct rp_engine *engine)
-{
-    return engine->options->fresh || engine->config->resume == RP_RESUME_FRESH;
 }
 
 static int fail_required(const struct rp_config *config, const char *what, struct rp_error *error)
@@ -212,7 +201,7 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
     if (!directory || engine->options->state)
         return 0;
     engine->saving.saved_row = 0;
-    if (is_fresh(engine)) {
+    if (engine->options->fresh || engine->config->resume == RP_RESUME_FRESH) {
         int tried = rp_checkpoint_dir_finish_trial(engine->saving.checkpoints, error);
         if (tried < 0)
             return tried;
@@ -398,12 +387,13 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     return code;
 }
 
-int rp_saving_settle_start(struct rp_saving *saving, struct rp_error *error)
+int rp_engine_settle_start(struct rp_engine *engine, struct rp_error *error)
 {
-    if (!saving->checkpoints)
-        return 0;
-    int code = rp_checkpoint_dir_finish_trial(saving->checkpoints, error);
-    return code < 0
-               ? code
-               : rp_recorder_begin(saving->recorder, saving->checkpoints, saving->saved_row, error);
+    struct rp_saving *saving = &engine->saving;
+    int code = saving->checkpoints ? rp_checkpoint_dir_finish_trial(saving->checkpoints, error) : 0;
+    if (code >= 0 && saving->checkpoints)
+        code = rp_recorder_begin(saving->recorder, saving->checkpoints, saving->saved_row, error);
+    if (code >= 0)
+        rp_engine_journal_start(engine);
+    return code;
 }

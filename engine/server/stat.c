@@ -14,6 +14,7 @@
 #include "server/read_mode.h"
 #include "server/seats.h"
 #include "server/stat.h"
+#include "server/stat_parts.h"
 #include "stream.h"
 
 /* Field and value; those of single sources are left to `ringpack checkpoint show`. */
@@ -93,19 +94,22 @@ static json_t *run_object(const struct rp_engine *engine)
 }
 
 /* What it has delivered. */
-static json_t *counts_object(const struct rp_engine *engine, const struct rp_flow_counts *counts)
+static void add_counts(json_t *object, const struct rp_engine *engine,
+                       const struct rp_flow_counts *counts)
 {
     uint64_t capacity = counts->rows * engine->config->seq_len;
-    return json_pack(
-        "{s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b}", "batches",
-        (json_int_t)counts->batches, "rows", (json_int_t)counts->rows, "tokens",
-        (json_int_t)counts->tokens, "fill",
-        capacity ? (double)counts->tokens / (double)capacity : 0.0, "reads",
-        (json_int_t)counts->reads, "read_bytes", (json_int_t)counts->read_bytes, "short_reads",
-        (json_int_t)counts->short_reads, "read_retries", (json_int_t)counts->read_retries,
-        "packers", (json_int_t)engine->config->packers, "packers_replaced",
-        (json_int_t)counts->packers_replaced, "reweighted", engine->stream.is_reweighted, "ended",
-        engine->delivery.state == RP_DELIVERY_ENDED);
+    rp_stat_set_count(object, "batches", counts->batches);
+    rp_stat_set_count(object, "rows", counts->rows);
+    rp_stat_set_count(object, "tokens", counts->tokens);
+    rp_stat_set_real(object, "fill", capacity ? (double)counts->tokens / (double)capacity : 0.0);
+    rp_stat_set_count(object, "reads", counts->reads);
+    rp_stat_set_count(object, "read_bytes", counts->read_bytes);
+    rp_stat_set_count(object, "short_reads", counts->short_reads);
+    rp_stat_set_count(object, "read_retries", counts->read_retries);
+    rp_stat_set_count(object, "packers", engine->config->packers);
+    rp_stat_set_count(object, "packers_replaced", counts->packers_replaced);
+    json_object_set_new(object, "reweighted", json_boolean(engine->stream.is_reweighted));
+    json_object_set_new(object, "ended", json_boolean(engine->delivery.state == RP_DELIVERY_ENDED));
 }
 
 /* ---- seats ----------------------------------------------------------------------------------- */
@@ -151,15 +155,16 @@ static void add_waits(json_t *object, const struct rp_seat *seat)
     json_t *histogram = json_array();
     for (uint32_t i = 0; i < RP_WAIT_BUCKETS; i++)
         json_array_append_new(histogram, json_integer((json_int_t)waits.counts[i]));
-    json_t *own = json_pack(
-        "{s:I, s:f, s:f, s:f, s:f, s:f, s:o}", "waits", (json_int_t)rp_waits_count(&waits),
-        "wait_seconds", rp_stat_seconds(waits.total_ns), "wait_p50_seconds",
-        rp_stat_seconds(rp_waits_percentile_ns(&waits, 50)), "wait_p99_seconds",
-        rp_stat_seconds(rp_waits_percentile_ns(&waits, 99)), "wait_max_seconds",
-        rp_stat_seconds(waits.longest_ns), "waiting_seconds",
-        rp_stat_seconds(ns_since(rp_seat_waits_since_ns(seat))), "wait_histogram", histogram);
-    (void)json_object_update(object, own);
-    json_decref(own);
+    rp_stat_set_count(object, "waits", rp_waits_count(&waits));
+    rp_stat_set_real(object, "wait_seconds", rp_stat_seconds(waits.total_ns));
+    rp_stat_set_real(object, "wait_p50_seconds",
+                     rp_stat_seconds(rp_waits_percentile_ns(&waits, 50)));
+    rp_stat_set_real(object, "wait_p99_seconds",
+                     rp_stat_seconds(rp_waits_percentile_ns(&waits, 99)));
+    rp_stat_set_real(object, "wait_max_seconds", rp_stat_seconds(waits.longest_ns));
+    rp_stat_set_real(object, "waiting_seconds",
+                     rp_stat_seconds(ns_since(rp_seat_waits_since_ns(seat))));
+    json_object_set_new(object, "wait_histogram", histogram);
 }
 
 static json_t *seconds_by_cause(const uint64_t ns[RP_CAUSES])
@@ -220,9 +225,7 @@ char *rp_engine_stat(struct rp_engine *engine)
     rp_flow_counts(engine->delivery.flow, &counts);
     json_t *object = run_object(engine);
     rp_stat_add_progress(object, engine);
-    json_t *own = counts_object(engine, &counts);
-    (void)json_object_update(object, own);
-    json_decref(own);
+    add_counts(object, engine, &counts);
     rp_stat_add_read_mode(object, engine, &counts);
     rp_stat_add_speed(object, engine, &counts);
     rp_stat_add_phase(object, &engine->life);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stat.h — the answer of `ringpack stat`, and its parts. A value that is not known is null. */
+/* stat.h — the answer of `ringpack stat`. */
 #ifndef RP_SERVER_STAT_H
 #define RP_SERVER_STAT_H
-
-#include <jansson.h>
 
 #include "server/engine.h"
 
@@ -11,28 +9,5 @@
 char *rp_engine_stat(struct rp_engine *engine);
 /** Tell the observer, if there is one, how the engine ends. */
 void rp_engine_stat_end(const struct rp_engine *engine);
-
-/* ---- its parts, by stat_parts.c -------------------------------------------------------------- */
-
-void rp_stat_set_count(json_t *object, const char *key, uint64_t value);
-void rp_stat_set_real(json_t *object, const char *key, double value);
-static inline double rp_stat_seconds(uint64_t ns)
-{
-    return (double)ns * 1e-9;
-}
-
-/** How far the local ranks are: row, step, and the distance between the first and the last. */
-void rp_stat_add_progress(json_t *object, const struct rp_engine *engine);
-/** How fast it has gone, recently and since the engine started. */
-void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
-                       const struct rp_flow_counts *counts);
-/** Whether it serves, and why it does not. */
-void rp_stat_add_phase(json_t *object, const struct rp_life *life);
-/** Saves, and their copies in the second location. */
-void rp_stat_add_saves(json_t *object, const struct rp_engine *engine);
-void rp_stat_add_memory(json_t *object, const struct rp_delivery *delivery);
-/** What the rows before ledger_row took of each source: that is next_row, or the row of the start
- * where the state of next_row is not kept. */
-void rp_stat_add_ledger(json_t *object, const struct rp_engine *engine);
 
 #endif

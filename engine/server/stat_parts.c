@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "server/stat.h"
+#include "server/stat_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,7 +161,7 @@ static json_t *directory_text(const struct rp_saving *saving)
     return text;
 }
 
-void rp_stat_add_phase(json_t *object, const struct rp_life *life)
+void rp_stat_add_phase(json_t *object, const struct rp_engine_life *life)
 {
     const char *phase = rp_life_is_ending(life)    ? "stopping"
                         : rp_life_has_failed(life) ? "failed"

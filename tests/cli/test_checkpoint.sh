@@ -55,7 +55,7 @@ status 0 'no checkpoints' "$ringpack" checkpoint list empty
 status 2 'foreign.rpc|RP_E_CORRUPT' "$ringpack" checkpoint show foreign.rpc
 status 1 'foreign.rpc|1 damaged' "$ringpack" checkpoint verify foreign.rpc
 status 2 'expected list, show' "$ringpack" checkpoint forget empty
-status 2 'expected what to do' "$ringpack" checkpoint list
+status 2 'expected an action and a path' "$ringpack" checkpoint list
 status 2 '--to' "$ringpack" checkpoint rewind empty
 status 2 'a sequence number' "$ringpack" checkpoint rewind empty --to seven
 status 0 'rewind DIR' "$ringpack" checkpoint --help

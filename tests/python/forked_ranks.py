@@ -73,6 +73,8 @@ class ForkedRanks(Job):
         with socket.socket() as probe:
             probe.bind(("localhost", 0))
             port = str(probe.getsockname()[1])
+        import torch._dynamo  # noqa: F401  the first step of an optimizer does, which takes seconds
+
         own = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, **environment}
         self.process = Forked(target=launch, args=(ranks, script, options, log, own))
         self.process.start()

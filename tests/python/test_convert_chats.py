@@ -158,8 +158,16 @@ def chats(tokenizer, tmp_path):
     return save
 
 
+@pytest.fixture
+def no_torch(tmp_path):
+    """An environment in which whoever imports torch ends."""
+    (tmp_path / "fence" / "torch").mkdir(parents=True)
+    (tmp_path / "fence" / "torch" / "__init__.py").write_text("raise SystemExit('torch')")
+    return {"PYTHONPATH": str(tmp_path / "fence")}
+
+
 @pytest.mark.parametrize("template", [MARKED, BARE], ids=["marked", "bare"])
-def test_chats(program, tokenizer, chats, tmp_path, template):
+def test_chats(program, tokenizer, chats, no_torch, tmp_path, template):
     options = ("--tokenizer", chats(template), "-o", tmp_path / "out")
     lines = [{"messages": messages(chat)} for chat in CHAT]
     path = write_lines(tmp_path / "a.jsonl", [{**line, "prompt": "hello"} for line in lines])
@@ -170,7 +178,7 @@ def test_chats(program, tokenizer, chats, tmp_path, template):
     tables += [write_chats(tmp_path / "c.feather", lines)]
     for number, line in enumerate(lines):
         tables += [write_chats(tmp_path / f"d{number}.feather", [line], len(line["messages"]))]
-    convert(program, *options, path, *tables)
+    convert(program, *options, path, *tables, env=no_torch)
     made = 5 * [turns(tokenizer[1], chat) for chat in CHAT]
     assert documents(tmp_path / "out") == [ids for ids, _ in made]
     wanted = spanfile("assistant_masks", [spans for _, spans in made])

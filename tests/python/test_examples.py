@@ -146,11 +146,15 @@ def test_gpt_accelerate(corpus, folder):
 
 def test_jax(corpus, folder):
     pytest.importorskip("jax")
+    compiled_once = {
+        "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
 
     def begin(place, log):
         program = [sys.executable, EXAMPLES / "jax_train.py", "--corpus", corpus]
         where = ["--checkpoint", place, "--steps", STEPS, "--save-every", SAVE_EVERY]
-        return start([*program, *where], log)
+        return start([*program, *where], log, **compiled_once)
 
     check_resumed(*run_killed_and_resumed(begin, folder))
 

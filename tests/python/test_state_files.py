@@ -161,7 +161,7 @@ def test_a_field_that_was_edited_is_named(program, files, tmp_path, form):
     path = tmp_path / f"t.{form}"
     path.write_bytes(changed)
     said = refusal(program, "checkpoint", "show", path)
-    assert "the field next_row is" in said and "the token beside it has" in said
+    assert "the field next_row is" in said and "and its token has" in said
     path.write_bytes(content.replace(b"seq_len", b"seq_lon", 1))
     assert "the field seq_len is missing" in refusal(program, "inspect", path)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files that the rules read, and the register of the rules."""
 
+import functools
 import glob
 import os
 import re
@@ -54,6 +55,7 @@ def blank_out(match):
     return re.sub(r"[^\n]", " ", match.group(0))
 
 
+@functools.cache
 def code_of(text):
     """C without comments and literals; lines keep their numbers."""
     tokens = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''

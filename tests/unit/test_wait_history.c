@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "server/wait_history.h"
+#include "server/cause.h"
 
 #define SECOND UINT64_C(1000000000)
 

@@ -58,7 +58,7 @@ struct shown {
     char *text;                  /* memory of a record that was made from a state token */
 };
 
-/* A state token carries the stream record alone. */
+/* A state token carries only the stream record. */
 static struct shown contract_of_state(const void *state, size_t bytes)
 {
     struct rp_record_writer writer = {0};

@@ -97,7 +97,7 @@ static void look_at_borders(const struct rp_corpus *corpus, struct rp_doctor_nee
     }
 }
 
-/* Returns max_docs_per_row, after computing what it costs; 0 if the corpus cannot be opened. */
+/* Returns max_docs_per_row, after computing its cost; 0 if the corpus cannot be opened. */
 static uint32_t look_at_corpus(const struct rp_config *config, struct rp_doctor_needs *needs)
 {
     struct rp_corpus *corpus = NULL;

@@ -35,7 +35,7 @@ struct built {
     } shards[RP_NEW_FILES_MAX];
 };
 
-/* Say what was indexed. */
+/* Report an indexed shard. */
 static int report(const char *path, const char *name, double seconds,
                   const struct rp_source_spec *hints, const struct rp_declared *declared,
                   json_t *list)
@@ -182,16 +182,16 @@ static int run(void *argument, const struct rp_config *config)
                                        : rp_declared_run(&walk, declared);
 }
 
+static const struct rp_option options[] = {
+    RP_DECLARED_OPTIONS,
+    {RP_LOCAL("output", "FILE", struct rp_declared, output), .letter = 'o',
+     .help = "with -c: one index of all sources (default: `index:`)"},
+    {RP_COUNT("workers", "N", struct rp_declared, workers), .least = 1,
+     .most = RP_INDEX_WORKERS_MAX, .help = "with -c: threads (default: the CPUs that it may use)"},
+    {0}};
+
 int rp_cmd_index(int argc, char **argv)
 {
-    static const struct rp_option options[] = {
-        RP_DECLARED_OPTIONS,
-        {RP_LOCAL("output", "FILE", struct rp_declared, output), .letter = 'o',
-         .help = "with -c: one index of all sources (default: `index:`)"},
-        {RP_COUNT("workers", "N", struct rp_declared, workers), .least = 1,
-         .most = RP_INDEX_WORKERS_MAX,
-         .help = "with -c: threads (default: the CPUs that it may use)"},
-        {0}};
     static const struct rp_verb verb = {
         .name = "index",
         .usage = "PATH...\n-c CONFIG [-o FILE]",

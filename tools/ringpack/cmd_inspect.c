@@ -48,14 +48,15 @@ static int inspect_one(const char *path, const char *name, const struct rp_decla
     return RP_EXIT_FINE;
 }
 
+static const struct rp_option options[] = {
+    {RP_FLAG("scan", struct rp_declared, scan),
+     .help = "read every token, to find the largest id without an index; of an index, compare "
+             "every page with its hash"},
+    RP_DECLARED_OPTIONS,
+    {0}};
+
 int rp_cmd_inspect(int argc, char **argv)
 {
-    static const struct rp_option options[] = {
-        {RP_FLAG("scan", struct rp_declared, scan),
-         .help = "read every token, to find the largest id without an index; of an index, compare "
-                 "every page with its hash"},
-        RP_DECLARED_OPTIONS,
-        {0}};
     static const struct rp_verb verb = {
         .name = "inspect",
         .usage = "PATH...",

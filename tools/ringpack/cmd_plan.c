@@ -26,8 +26,8 @@
 #include "stream.h"
 
 #define ROWS_STANDARD 1000000u
-#define SHARE_APART 0.01          /* a warning says that realised and asked share differ by more */
-#define SHARE_APART_RELATIVE 0.10 /* or by more than this part of the asked share */
+#define SHARE_APART 0.01          /* a warning says that realised and wanted share differ by more */
+#define SHARE_APART_RELATIVE 0.10 /* or by more than this part of the wanted share */
 #define BUCKETS 26 /* of rows by documents: bucket b has b significant bits, seq_len <= 2^24 */
 
 struct arguments {
@@ -38,7 +38,7 @@ struct arguments {
     const char *state; /* NULL = from row 0 on */
 };
 
-/* What was counted over the planned rows. */
+/* The counts of the planned rows. */
 struct tally {
     uint64_t rows, padding_rows; /* padding_rows: rows of an ended lane, without a fragment */
     uint64_t fragments, fragments_max;
@@ -185,7 +185,7 @@ static struct summary summarise(const struct rp_config *config, const struct tal
     };
 }
 
-/* Whether the share of a source is not the one that was asked for. The reason is that sources have
+/* Whether a source misses its wanted share. The reason is that sources have
  * ended before the stream, and others have filled the rest. */
 static bool misses_share(const struct rp_config *config, const struct tally *tally, uint32_t source)
 {

@@ -20,6 +20,8 @@ RP_MUST_CHECK int rp_cmd_read_state(const char *path, char **state, size_t *byte
 RP_MUST_CHECK int rp_cmd_read_state_of(const char *path, char **state, size_t *bytes, char **file,
                                        struct rp_error *error);
 
+bool rp_cmd_is_directory(const char *path);
+
 /** Open a checkpoint, or the newest of a directory that verifies. */
 RP_MUST_CHECK int rp_cmd_open_checkpoint(struct rp_checkpoint **checkpoint, const char *path,
                                          struct rp_error *error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doctor_checks.c — where that is cheap, a check does what the engine will do: make an io_uring and
+/* doctor_checks.c — a cheap check does the same as the engine: make an io_uring and
  * read with it, make and seal shared memory, collapse its pages, make a socket in the run
- * directory. Versions and limits alone would not tell whether that works. A finding is `ok` unless
+ * directory. Versions and limits would not show whether that works. A finding is `ok` unless
  * its check changes it. */
 #include <errno.h>
 #include <inttypes.h>
@@ -31,7 +31,7 @@
 #include "shm/socket.h"
 
 #define CAP_IPC_LOCK_BIT 14 /* linux/capability.h */
-#define ENGINE_THREADS 10u  /* of the engine itself, at most, beside readers and packers */
+#define ENGINE_THREADS 10u  /* of the engine itself, at most, without readers and packers */
 #define TRIAL_BYTES ((size_t)2 << 20)
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -282,7 +282,7 @@ static char *nearest_directory(const char *path)
     return place;
 }
 
-/* What a start does in a directory of checkpoints, and the first save: locks, writes, names. */
+/* As a start and the first save in a directory of checkpoints: lock, write, name. */
 static int try_new_directory(char *name, struct rp_error *error)
 {
     struct rp_locked_dir locked;
@@ -296,7 +296,7 @@ static int try_new_directory(char *name, struct rp_error *error)
     return code;
 }
 
-/* In a directory beside those of engines, which may be running. */
+/* In a directory next to the run directories of engines, which may be running. */
 static int try_directory(const char *key, const char *path, struct rp_error *error)
 {
     struct stat info;

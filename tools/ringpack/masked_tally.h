@@ -41,7 +41,7 @@ RP_MUST_CHECK int rp_masked_tally_dropped(struct rp_masked_tally *tally,
 /** After the last row: add up the sources. */
 void rp_masked_tally_sum(struct rp_masked_tally *tally, const struct rp_corpus *corpus);
 
-/** Lines of a report: what is trained of each source that has a mask. source_tokens: of its tokens
+/** Lines of a report: the trained part of each source that has a mask. source_tokens: of its tokens
  * in the rows, by source. */
 void rp_masked_tally_print(const struct rp_masked_tally *tally, const struct rp_corpus *corpus,
                            const uint64_t *source_tokens);

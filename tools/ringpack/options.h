@@ -109,4 +109,9 @@ struct rp_verb {
  * after reporting a mistake. The words live as long as the process. */
 int rp_cmd_parse(const struct rp_verb *verb, int argc, char **argv, void *arguments);
 
+/** Read the command line of another process: options and words are stored, and not checked
+ * together. An error names the first mistake. */
+RP_MUST_CHECK int rp_cmd_read_line(const struct rp_verb *verb, int argc, char **argv,
+                                   void *arguments, struct rp_error *error);
+
 #endif

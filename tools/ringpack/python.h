@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* python.h — how a Python process is started by a command that runs in a directory which somebody
- * else may have filled: nothing is imported from there, and no program is run from there. Python
+ * else may have filled: no module is imported from there, and no program is run from there. Python
  * before 3.11 has no -P, and puts the current directory before all others for -c and -m; so modules
  * are run by RP_PYTHON_RUN, with PYTHONSAFEPATH=1 and a PYTHONPATH of rp_python_places. */
 #ifndef RP_TOOLS_PYTHON_H

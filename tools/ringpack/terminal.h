@@ -7,8 +7,8 @@
 #include <stdbool.h>
 
 /** Let control characters come out of stdout escaped, as "\033", all but newlines and tabs: on a
- * terminal, and in what people read from a pipe or a file. What is for programs stays as it is
- * there. Not for curses, which writes control characters of its own and escapes those of names. */
+ * terminal, and in what people read from a pipe or a file. Output for programs stays as it is
+ * there. Not for curses, which writes control characters of its own and escapes them in names. */
 void rp_terminal_guard(bool is_for_programs);
 
 #endif

@@ -21,11 +21,6 @@
 #include "corpus/index/build_struct.h"
 #include "object/url.h"
 
-static int fail_memory(const struct rp_indexing *build, struct rp_error *error)
-{
-    return rp_fail(error, -ENOMEM, NULL, "%s: no memory to list its shards", build->options.path);
-}
-
 char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_shard *shard)
 {
     const char *declared[RP_INDEX_PATTERNS];
@@ -67,7 +62,7 @@ static int open_work(struct rp_indexing *build, struct rp_error *error)
 {
     build->work = rp_format("%s.work", build->options.path);
     if (!build->work)
-        return fail_memory(build, error);
+        return rp_build_fail_memory(build, error);
     for (;;) {
         struct stat info, now;
         int code = rp_dir_make(build->work, error);
@@ -237,7 +232,7 @@ static int take_older_shards(struct rp_indexing *build, struct rp_error *error)
     struct older_shard *list = rp_calloc(older->shard_count, sizeof *list);
     size_t count = 0;
     if (!list)
-        return fail_memory(build, error);
+        return rp_build_fail_memory(build, error);
     for (uint32_t s = 0; s < older->source_count; s++)
         for (uint32_t g = 0; g < older->sources[s].segment_count; g++)
             count = list_segment(&older->sources[s].segments[g], s, list, count);

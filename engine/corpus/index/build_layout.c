@@ -11,11 +11,6 @@
 #include "base/mem.h"
 #include "corpus/index/build_struct.h"
 
-static int fail_memory(const struct rp_indexing *build, struct rp_error *error)
-{
-    return rp_fail(error, -ENOMEM, NULL, "%s: no memory to write it", build->options.path);
-}
-
 /* Take over what the older index has of a source that is appended to. */
 static void begin_source(struct rp_indexing *build, uint32_t s)
 {
@@ -117,7 +112,7 @@ static int make_segments(struct rp_indexing *build, struct rp_error *error)
         count += draft->sources[s].segment_count;
     draft->segments = rp_calloc((size_t)count, sizeof *draft->segments);
     if (!draft->segments)
-        return fail_memory(build, error);
+        return rp_build_fail_memory(build, error);
     for (uint32_t s = 0; s < draft->source_count; s++) {
         struct rp_build_source *source = &build->sources[s];
         struct rp_index_source *of = &draft->sources[s];
@@ -174,12 +169,12 @@ int rp_indexing_lay_out(struct rp_indexing *build, struct rp_error *error)
     build->draft.source_count = sources;
     build->draft.sources = rp_calloc(sources, sizeof *build->draft.sources);
     if (!build->draft.sources)
-        return fail_memory(build, error);
+        return rp_build_fail_memory(build, error);
     int code = 0;
     for (uint32_t s = 0; s < sources && code == 0; s++) {
         code = lay_out_source(build, s, error);
         if (code == 0 && make_texts(build, s) < 0)
-            code = fail_memory(build, error);
+            code = rp_build_fail_memory(build, error);
     }
     if (code < 0 || (build->appends && build->keeps_texts && build->shard_count == 0))
         return code;

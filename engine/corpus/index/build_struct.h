@@ -5,6 +5,8 @@
 #ifndef RP_CORPUS_INDEX_BUILD_STRUCT_H
 #define RP_CORPUS_INDEX_BUILD_STRUCT_H
 
+#include <errno.h>
+
 #include "corpus/index/build.h"
 #include "corpus/index/write.h"
 #include "corpus/shard.h"
@@ -67,6 +69,11 @@ struct rp_indexing {
     struct rp_index_writer writer;
     struct rp_index draft;
 };
+
+static inline int rp_build_fail_memory(const struct rp_indexing *build, struct rp_error *error)
+{
+    return rp_fail(error, -ENOMEM, NULL, "%s: no memory to make it", build->options.path);
+}
 
 /** The sidecar of a shard in PATH.work; the caller frees it. NULL when out of memory. */
 char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_shard *shard);

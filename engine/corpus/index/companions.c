@@ -157,7 +157,7 @@ int rp_build_stat_object_companions(struct rp_indexing *build, struct rp_error *
     if (code == 0)
         code = take_companions(build, &companions);
     if (code == -ENOMEM)
-        (void)rp_fail(error, code, NULL, "%s: no memory to list its shards", build->options.path);
+        code = rp_build_fail_memory(build, error);
     rp_paths_release(&companions.urls);
     free(companions.ends);
     free(companions.looked);

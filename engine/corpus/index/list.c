@@ -11,11 +11,6 @@
 #include "corpus/index/build_struct.h"
 #include "object/url.h"
 
-static int fail_memory(const struct rp_indexing *build, struct rp_error *error)
-{
-    return rp_fail(error, -ENOMEM, NULL, "%s: no memory to list its shards", build->options.path);
-}
-
 /* The token file of a shard as it is named in a list: a Megatron prefix stands for its .bin. */
 static char *token_path(const char *path, struct stat *info)
 {
@@ -45,7 +40,7 @@ static int list_object(const struct rp_indexing *build, struct rp_build_shard *s
                                      .bytes = remote->bytes,
                                      .mtime_ns = rp_hash64(remote->identity, identity_bytes - 1)};
     if (!shard->stored)
-        return fail_memory(build, error);
+        return rp_build_fail_memory(build, error);
     memcpy(shard->stored, remote->name, name_bytes);
     memcpy(shard->stored + name_bytes, remote->identity, identity_bytes);
     return 0;
@@ -67,7 +62,7 @@ static int list_file(struct rp_indexing *build, struct rp_build_shard *shard, co
                                                              build->options.index_dir);
     free(tokens);
     shard->stored_bytes = is_good ? strlen(shard->stored) + 1 : 0;
-    return is_good ? 0 : fail_memory(build, error);
+    return is_good ? 0 : rp_build_fail_memory(build, error);
 }
 
 struct listed {
@@ -84,7 +79,7 @@ static int compare_names(const void *a, const void *b)
 static int check_queries(const struct rp_indexing *build, struct rp_error *error)
 {
     struct listed *sorted = rp_calloc(build->remote_count, sizeof *sorted);
-    int code = sorted ? 0 : fail_memory(build, error);
+    int code = sorted ? 0 : rp_build_fail_memory(build, error);
     for (size_t i = 0; i < build->remote_count && code == 0; i++)
         sorted[i] = (struct listed){build->remotes[i].name, build->remotes[i].url};
     if (code == 0)
@@ -111,7 +106,7 @@ int rp_build_list_shards(struct rp_indexing *build, struct rp_error *error)
     build->shards = rp_calloc((size_t)count, sizeof *build->shards);
     build->sources = rp_calloc(options->source_count, sizeof *build->sources);
     if (!build->shards || !build->sources)
-        return fail_memory(build, error);
+        return rp_build_fail_memory(build, error);
     int code = rp_corpus_open_remotes(&build->remotes, &build->remote_count, options->sources,
                                       options->source_count, options->cache_dir, NULL, error);
     if (code == 0 && build->remote_count)

@@ -362,7 +362,7 @@ class Engine:
         return UsageError(
             f"{name}: neither a parameter of Loader nor a key of the config"
             + suggestion(name, keys),
-            "nothing was started; `ringpack config keys` lists the keys and what they take",
+            "nothing was started; `ringpack config keys` lists the keys and their values",
         )
 
     def runs(self) -> bool:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* audit.h — `ringpack audit A B`: whether two positions have the same rows before them.
  *
- * A side is a state token, a checkpoint, or a config at a row. What is said follows from plan
- * digests (STREAM.md section 7) and from planning again; nothing of a run is changed. */
+ * A side is a state token, a checkpoint, or a config at a row. The verdict follows from plan
+ * digests (STREAM.md section 7) and from planning again; no file of a run is changed. */
 #ifndef RP_TOOLS_AUDIT_H
 #define RP_TOOLS_AUDIT_H
 
@@ -28,14 +28,14 @@ enum rp_audit_verdict {
     RP_AUDIT_IDENTICAL, /* the same rows, up to one row */
     RP_AUDIT_CONTINUES, /* the later position continues the earlier one */
     RP_AUDIT_DIFFERS,   /* the first row that differs is known */
-    RP_AUDIT_DEVIATES,  /* other rows; a side is not what its config plans from row 0 */
+    RP_AUDIT_DEVIATES,  /* other rows; a side deviates from the plan of its config from row 0 */
     RP_AUDIT_OTHER,     /* different streams: fields of the contract differ */
 };
 
 struct rp_audit {
     struct rp_audit_side sides[2];
     enum rp_audit_verdict verdict;
-    bool is_unproven;     /* rp_audit_compare failed because the sides do not suffice to tell */
+    bool is_unproven;     /* rp_audit_compare failed because the sides do not suffice */
     uint64_t rows;        /* that are identical; of RP_AUDIT_DEVIATES the earlier position */
     bool deviates[2];     /* RP_AUDIT_DEVIATES */
     bool has_fragment[2]; /* RP_AUDIT_DIFFERS: the first fragment of row `rows` that differs */
@@ -53,11 +53,11 @@ void rp_audit_side_close(struct rp_audit_side *side);
 /** Open the corpus and the plan of a side that has a config. Once done, this returns 0 at once. */
 RP_MUST_CHECK int rp_audit_side_plan(struct rp_audit_side *side, struct rp_error *error);
 
-/** Give a config its position: what its plan is at `row`. */
+/** Give a config its position: its plan at `row`. */
 RP_MUST_CHECK int rp_audit_side_place(struct rp_audit_side *side, uint64_t row,
                                       struct rp_error *error);
 
-/** Compare. Errors: what is there does not suffice to tell, with what would. */
+/** Compare. Errors: the sides do not suffice, with a proposal. */
 RP_MUST_CHECK int rp_audit_compare(struct rp_audit *audit, struct rp_error *error);
 
 /** The next field of the contracts in which the streams differ, weights aside: they may change at a

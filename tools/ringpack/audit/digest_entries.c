@@ -138,7 +138,7 @@ static void note_damage(struct rp_audit_digests *digests, const char *path)
     rp_audit_make_printable(digests->damaged_name);
 }
 
-/* A file of no bytes is what a trainer leaves that was refused: it lacks nothing. */
+/* An empty file is left by a refused trainer: it is complete. */
 static int read_file(struct rp_digest_entries *entries, struct rp_audit_digests *digests,
                      const char *path, struct rp_error *error)
 {
@@ -233,7 +233,7 @@ size_t rp_digest_entries_find(const struct rp_digest_entries *entries, uint64_t 
     return low;
 }
 
-/* What an attach came after, in other files. */
+/* The entries of other files that an attach came after. */
 static void supersede_seen(struct rp_digest_entries *entries, const struct rp_digest_entry *attach)
 {
     const struct rp_digest_place *places = entries->places;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digests.c — adding up the digests of all ranks, and what they leave in doubt. */
+/* digests.c — the sum of the digests of all ranks, and the rows that they leave in doubt. */
 #include "audit/digests.h"
 
 #include <errno.h>

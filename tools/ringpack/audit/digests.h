@@ -10,7 +10,7 @@
  *
  *   - An entry is superseded only by an attach at an earlier row that is known to come after it:
  *     later in the same chain, or with the hash of this entry or of a later one of its chain. Times
- *     and names of files order nothing.
+ *     and names of files give no order.
  *   - Each entry is added up, superseded, or named by a doubt. Rows with a doubt are not proven. */
 #ifndef RP_TOOLS_AUDIT_DIGESTS_H
 #define RP_TOOLS_AUDIT_DIGESTS_H
@@ -23,10 +23,10 @@ struct rp_audit_interval {
     struct rp_hash128 content;
     struct rp_hash128 plan;  /* of all rows before `row`; zero if not known */
     struct rp_hash128 other; /* plan of another rank, which differs; else zero */
-    bool lacks_plan;         /* that of one of the ranks is not known */
+    bool lacks_plan;         /* the plan of one of the ranks is not known */
 };
 
-/* A reason why nothing is proven about some rows. */
+/* A reason why some rows are not proven. */
 enum rp_audit_reason {
     RP_AUDIT_TWO_CONTENTS, /* given twice, with different tokens */
     RP_AUDIT_TWO_PLANS,    /* given as different documents to two ranks, or at two times */

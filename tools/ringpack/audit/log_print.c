@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log_print.c — a run journal as one page: a line for each entry, what follows from one entry and
- * the next, and what is wrong.
+/* log_print.c — a run journal as one page: a line for each entry, the consequences of one entry for
+ * the next, and the problems.
  *
- * A remark says what an entry means for the data. A problem is a place at which the file is not
+ * A remark has the meaning of an entry for the data. A problem is a place at which the file is not
  * what was written, or at which the rows of the run are not those that it had before. */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -130,7 +130,7 @@ static void print_entry(const struct rp_audit_log_entry *e)
     putchar('\n');
 }
 
-/* ---- what follows ---------------------------------------------------------------------------- */
+/* ---- consequences ---------------------------------------------------------------------------- */
 
 /* Settings of a start that are others than those of the start before. */
 static void compare_starts(struct page *page, size_t index, const struct rp_audit_log_entry *e)

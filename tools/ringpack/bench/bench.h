@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench.h — shared declarations of `ringpack bench`: cmd_bench.c (arguments, order of
- * measurements), limits.c (the machine alone), run.c (an engine and its trainers), threads.c
- * (processor time of threads), report.c (the output).
+ * measurements), limits.c (the machine without an engine), run.c (an engine and its trainers),
+ * threads.c (processor time of threads), report.c (the output).
  *
- * A *limit* is how fast the machine does one part of the work when nothing else runs. A *run* is
+ * A *limit* is the speed of the machine at one part of the work while no engine runs. A *run* is
  * the config itself, with a trainer process for each local rank that releases every batch at once.
  * Both are measured over a window of time. An interrupt ends the window, and the measurements up to
  * then are reported. */
@@ -41,7 +41,7 @@ void rp_bench_threads_read(struct rp_bench_threads *threads, pid_t process);
 void rp_bench_threads_since(struct rp_bench_threads *last, const struct rp_bench_threads *first);
 double rp_bench_threads_sum(const struct rp_bench_threads *threads);
 
-/* What limits the speed of a run. */
+/* The bottleneck of a run. */
 enum rp_bench_bottleneck {
     RP_BOTTLENECK_WAITS,
     RP_BOTTLENECK_TRAINER,
@@ -56,7 +56,7 @@ const char *rp_bench_bottleneck_name(enum rp_bench_bottleneck bottleneck);
 
 struct rp_bench_run {
     const char *name;    /* "hot", "cold", "from stores" */
-    const char *skipped; /* why it was not measured; NULL = it was measured, or not asked for */
+    const char *skipped; /* why it was not measured; NULL = it was measured, or not wanted */
     bool measured;
     double seconds;
     double tokens, batches;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits.c — how fast this machine does each part of the work alone: memcpy, planning, plain reads.
+/* limits.c — the speed of this machine at each part of the work: memcpy, planning, plain reads.
  *
  * The engine's pipeline is not used. Reads are long requests in file order by engine/io, the
  * easiest task for a disk. */

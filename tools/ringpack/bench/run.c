@@ -53,7 +53,7 @@ static bool has_moved_since(const struct rp_bench_processes *processes, const st
     return now.tokens > first->tokens;
 }
 
-/* The window is longer than asked for where the machine is too busy for one batch in that time. */
+/* The window is longer than `seconds` if the machine is too busy for one batch in that time. */
 static int hold_window(struct rp_bench_processes *processes, struct rp_bench_run *run,
                        struct rp_error *error)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* saves.h — `ringpack bench --checkpoint`: what checkpoints of a config cost.
+/* saves.h — `ringpack bench --checkpoint`: the cost of checkpoints of a config.
  *
  * An engine of the config and its trainers run as they would, and the engine saves again and again
- * to a directory beside checkpoint_dir, which is on the same disk. Before each save nothing is done
- * for as long as a save takes, and after it the same bytes are written plainly: what is compared
- * was measured by turns. Medians of all saves are reported. */
+ * to a directory next to checkpoint_dir, which is on the same disk. Before each save nothing is
+ * done for as long as a save takes, and after it the same bytes are written plainly: what is
+ * compared was measured by turns. Medians of all saves are reported. */
 #ifndef RP_TOOLS_BENCH_SAVES_H
 #define RP_TOOLS_BENCH_SAVES_H
 
 #include "bench/bench.h"
 
-/* part, its key in JSON and of the engine's status, what it is */
+/* part, its key in JSON and of the engine's status, its meaning */
 #define RP_BENCH_PARTS(X)                                                                          \
     X(COPY, "copy", "contents are copied; the file is written meanwhile")                          \
     X(WRITE, "write", "past the page cache")                                                       \
@@ -48,7 +48,7 @@ struct rp_bench_saves {
 };
 
 /** Save for as long as bench->seconds says, a few times at least. Trainers take `step_seconds` for
- * a batch. Returns 0 also if an interrupt ended it: saves->count is what was measured. */
+ * a batch. Returns 0 also if an interrupt ended it: saves->count has the measured ones. */
 RP_MUST_CHECK int rp_bench_measure_saves(struct rp_bench *bench, double step_seconds,
                                          struct rp_bench_saves *saves, struct rp_error *error);
 

@@ -86,7 +86,7 @@ static void write_config(FILE *out, const struct rp_config *config)
         write_key(out, config, i);
 }
 
-/* The words of the command line as sources, and what is required. */
+/* The words of the command line as sources, and the required keys. */
 static int fill(struct rp_config *config, const struct rp_keys_arguments *arguments,
                 struct rp_error *error)
 {

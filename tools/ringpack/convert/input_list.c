@@ -22,7 +22,7 @@ bool rp_inputs_select(const struct rp_inputs *inputs, const char *below)
     return inputs->glob_count == 0;
 }
 
-/* The list owns what the file has allocated, also after a failure. */
+/* The list owns the memory of the file, also after a failure. */
 static int append(struct rp_inputs *inputs, struct rp_input added, struct rp_error *error)
 {
     if (inputs->count == inputs->capacity) {
@@ -97,7 +97,7 @@ static uint64_t megatron_stamp(const char *path, const struct stat *index)
     return rp_hasher_finish(&hasher).low;
 }
 
-/* What changes when the content does. */
+/* A number that changes with the content. */
 static uint64_t stamp_of(const char *path, const struct stat *info, bool is_folder,
                          const struct rp_form *form)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inputs.c — which files are read, and in which order: bytewise by path, whatever the file
+/* inputs.c — the files to read, in their order: bytewise by path, whatever the file
  * system or the locale says. Links inside a directory are not followed: they would repeat text, or
  * never end. Those of the cache of the Hugging Face Hub are what it has in the place of files. */
 #include <errno.h>

@@ -34,7 +34,7 @@ static int check_lengths(const struct rp_task_part *made, const int32_t *lengths
     }
     if (fits && tokens == made->tokens && tokens * (made->wide ? 4 : 2) == made->token_bytes)
         return 0;
-    return rp_fail(error, -RP_E_CHANGED, "type the same command again: it makes the part anew",
+    return rp_fail(error, -RP_E_CHANGED, "type the same command again: it makes the part again",
                    "the index of a part: expected %" PRIu64 " tokens, found %" PRIu64, made->tokens,
                    tokens);
 }
@@ -94,7 +94,7 @@ static int join_spans(struct rp_conversion *conversion, struct rp_output *output
     }
     int code = rp_spanfile_open(&file, path, error);
     if (code == 0)
-        code = rp_fail(error, -RP_E_CHANGED, "type the same command again: it makes the part anew",
+        code = rp_fail(error, -RP_E_CHANGED, "type the same command again: it makes the part again",
                        "%s: it is gone", path);
     if (code == 1)
         code = append_spans(output, &file, first, error);
@@ -119,7 +119,7 @@ static int join_part(struct rp_conversion *conversion, struct rp_output *output,
         code = rp_map_open(&index, index_path, error);
     if (code == 0 &&
         (tokens.bytes != task->made.token_bytes || index.bytes != task->made.index_bytes))
-        code = rp_fail(error, -RP_E_CHANGED, "type the same command again: it makes the part anew",
+        code = rp_fail(error, -RP_E_CHANGED, "type the same command again: it makes the part again",
                        "%s: it changed while it was in use", token_path);
     if (code == 0)
         code = append_part(output, &tokens, &index, &task->made, wanted, error);

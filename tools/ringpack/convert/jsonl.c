@@ -228,7 +228,7 @@ static int take_line(struct rp_convert *convert, struct place *place, const char
     return 0;
 }
 
-/* Lines of any length: what is left of the last piece moves to the front of the buffer. */
+/* Lines of any length: the rest of the last piece moves to the front of the buffer. */
 static int add_lines(struct rp_convert *convert, struct rp_plain *plain, struct place place,
                      struct rp_error *error)
 {

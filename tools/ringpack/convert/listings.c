@@ -58,7 +58,7 @@ int rp_named_files_read(const struct rp_named_files *listing, const char *file, 
     int code = 0;
     if (json_array_size(json_object_get(root, "_indices_data_files")) > 0)
         code = rp_fail(
-            error, -RP_E_FORMAT, "write it anew with `flatten_indices()` before `save_to_disk`",
+            error, -RP_E_FORMAT, "write it again with `flatten_indices()` before `save_to_disk`",
             "%s/%s: expected rows in the order of its files, found a list of their order",
             listing->directory, file);
     for (size_t i = 0; i < RP_ARRAY_COUNT(listings) && code == 0; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* output.c — a Megatron dataset (engine/corpus/shard_megatron.c has the layout) that is there
  * whole or not at all: both files are on the disk before either gets its name, and whatever fails
- * later takes back what was published. */
+ * later takes the published files back. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -163,7 +163,7 @@ static int add_runs(struct rp_output *output, const struct rp_ids *ids, bool beg
         struct rp_span run = trained->runs[i];
         bool is_last = end && run.end == ids->count;
         run = (struct rp_span){run.begin + moved, run.end + moved + is_last};
-        run.begin = run.begin > 0 ? run.begin : 1; /* nothing precedes token 0 */
+        run.begin = run.begin > 0 ? run.begin : 1; /* token 0 is the first */
         if (run.begin < run.end)
             output->scratch[count++] = run;
     }

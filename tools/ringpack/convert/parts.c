@@ -125,7 +125,7 @@ static int hash_file(struct rp_hasher *hasher, const char *path, struct rp_error
     return 0;
 }
 
-/* Of a Megatron data set the tokens, too: its input is the index. */
+/* For a Megatron data set also the tokens: its input is the index. */
 static int hash_input(struct rp_hasher *hasher, const struct rp_input *input,
                       struct rp_error *error)
 {
@@ -184,7 +184,7 @@ static bool same_content(const struct rp_task *task, const char *content)
            !strcmp(rp_hash128_hex(hash, text), content);
 }
 
-/* A record is believed if it says of itself what it should, and its part is what it says. */
+/* A record is believed if its own hash is right and its part fits it. */
 static bool take_record(const struct rp_conversion *conversion, struct rp_task *task,
                         json_t *record, bool elsewhere)
 {
@@ -256,7 +256,7 @@ void rp_parts_remove(const struct rp_conversion *conversion)
         closedir(folder);
 }
 
-/* The name of a tokenizer for people: that of the folder where the file is a tokenizer.json. */
+/* The name of a tokenizer for people: the folder's, if the file is a tokenizer.json. */
 static char *tokenizer_name(const char *path)
 {
     const char *end = path + strlen(path), *usual = "/tokenizer.json";
@@ -268,8 +268,8 @@ static char *tokenizer_name(const char *path)
     return rp_format("%.*s", (int)(end - begin), begin);
 }
 
-/* What the ids mean, as JSON. NULL: no memory. The tokenizer of ids that came as ids is not known
- * from their size, nor is its vocabulary. */
+/* The meaning of the ids, as JSON. NULL: no memory. The tokenizer of ids that came as ids is not
+ * known from their size, nor is its vocabulary. */
 static char *origin_text(const struct rp_conversion *conversion, const struct rp_counts *counts)
 {
     char hash[RP_HASH_HEX_BYTES];

@@ -101,11 +101,11 @@ void rp_parts_remove(const struct rp_conversion *conversion);
 /* parts_lock.c */
 
 /** Make the folder of the parts, or find it, and take it: together with other machines where each
- * makes some parts, else alone. A folder to which others may write is refused. */
+ * makes some parts, else exclusively. A folder to which others may write is refused. */
 RP_MUST_CHECK int rp_parts_take(struct rp_conversion *conversion, struct rp_error *error);
-/** Give it back. `remove`: it goes, too, if no part is left in it. */
+/** Give it back. `remove`: delete it if no part is left in it. */
 void rp_parts_give_back(struct rp_conversion *conversion, bool remove);
-/** An output that was opened is what users see: with all that lies beside the tokens. */
+/** Make an opened output the one that users see: with all companion files. */
 RP_MUST_CHECK int rp_origin_add(const struct rp_conversion *conversion,
                                 const struct rp_counts *counts, struct rp_output *output,
                                 struct rp_error *error);

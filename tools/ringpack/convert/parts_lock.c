@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parts_lock.c — who may write to PREFIX.parts, and when PREFIX itself is written.
  *
- * PREFIX.parts/lock is locked by each conversion that uses the folder, as long as it runs: alone,
- * or together with others that make some parts each (--part). The folder goes at the end, and the
- * lock with it, so a lock counts only while its path still leads to it. The files of PREFIX are
- * published by one conversion at a time, under a lock of their directory. A file system without
- * locks is used without. */
+ * PREFIX.parts/lock is locked by each conversion that uses the folder, as long as it runs:
+ * exclusively, or together with others that make some parts each (--part). The folder goes at the
+ * end, and the lock with it, so a lock counts only while its path still leads to it. The files of
+ * PREFIX are published by one conversion at a time, under a lock of their directory. A file system
+ * without locks is used without. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* remote_inputs.c — which objects of a store are converted, and in which order: as files.
+/* remote_inputs.c — the objects of a store to convert, in the same order as files.
  *
- * The store is asked for each once, before anything is converted: its size is needed for the tasks,
- * and what identifies its content goes into the records of the parts. */
+ * Each is queried once, before the conversion begins: its size is needed for the tasks,
+ * and the identity of its content goes into the records of the parts. */
 #include <errno.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static const char *last_name(const char *name)
     return slash ? slash + 1 : name;
 }
 
-/* Of a Megatron data set, which may be named by either file, the tokens: the index lies beside. */
+/* The tokens of a Megatron data set, which may be named by either file. */
 static bool is_index(const char *name)
 {
     static const char *const suffixes[] = {".idx", ".rpi", ".spans", ".tokens.json"};

@@ -107,7 +107,7 @@ static int add_documents(struct rp_convert *convert, const struct rp_input *inpu
     return code;
 }
 
-/* What keeps a file from being text: counted in a directory, an error for a file that was named. */
+/* The reason why a file is no text: counted in a directory, an error for a named file. */
 static int refuse(struct rp_convert *convert, const struct rp_input *input, uint64_t *counter,
                   const char *reason, struct rp_error *error)
 {

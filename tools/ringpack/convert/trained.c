@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trained.c — which tokens of a line of JSONL are trained, by the labels or the mask beside its
+/* trained.c — the trained tokens of a line of JSONL, by the labels or the mask next to its
  * ids. tools/python/ringpack/_convert/columns.py does the same for columns. */
 #include <errno.h>
 #include <inttypes.h>

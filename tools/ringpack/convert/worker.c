@@ -42,7 +42,7 @@ static int fail_child(struct rp_worker *worker, struct rp_error *error)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
         return rp_fail(error, -RP_E_RESOURCE, "install python3, or set RINGPACK_PYTHON to it",
                        "%s: python3 could not be started", worker->subject);
-    return rp_fail(error, -RP_E_GONE, "what it printed above says why",
+    return rp_fail(error, -RP_E_GONE, "its output above has the reason",
                    "%s: the worker process ended in the middle (wait status %d)", worker->subject,
                    status);
 }

@@ -154,7 +154,7 @@ static int run_continuously(struct demo *demo, struct rp_error *error)
     }
     if (code < 0)
         return code;
-    code = kill_all(demo, ranks, error); /* reads the rest of the journals, too */
+    code = kill_all(demo, ranks, error); /* also reads the rest of the journals */
     demo->rows = rp_demo_common_row(ranks) / RP_DEMO_STEP_ROWS * RP_DEMO_STEP_ROWS;
     return code;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain.h — `ringpack explain`: what is in rows of a stream, for people and for programs.
+/* explain.h — `ringpack explain`: the contents of rows of a stream, for people and for programs.
  *
- * Flow: the command line says a stream (origin.h) and what to look for (cmd_explain.c). The plan is
+ * Flow: the command line names a stream (origin.h) and a query (cmd_explain.c). The plan is
  * walked (walk.h); each row becomes a struct rp_explained_row (rows.c), with the text of its
  * fragments where a tokenizer is known (texts.c, decoder.c), and is handed to a printer: table.c,
- * machine.c (JSON and CSV) or page.c. Nothing but the corpus, its plan and its files is needed. */
+ * machine.c (JSON and CSV) or page.c. Only the corpus, its plan and its files are needed. */
 #ifndef RP_TOOLS_EXPLAIN_H
 #define RP_TOOLS_EXPLAIN_H
 
@@ -48,7 +48,7 @@ struct rp_explained_document {
     const char *why; /* it is in none: why; else NULL */
 };
 
-/* What every printer knows. */
+/* The facts that every printer has. */
 struct rp_explain_head {
     const struct rp_config *config;
     const struct rp_steps *steps;
@@ -58,7 +58,7 @@ struct rp_explain_head {
     uint32_t seq_len;
 };
 
-/* Prints to `out`. Rows come in the order in which they were found. */
+/* Prints to `out`. Rows come in the order of the search. */
 struct rp_printer {
     void (*begin)(struct rp_printer *printer);
     void (*row)(struct rp_printer *printer, const struct rp_explained_row *row);
@@ -117,7 +117,7 @@ struct rp_texts {
 void rp_texts_open(struct rp_texts *texts, const struct rp_corpus *corpus, const char *tokenizer);
 void rp_texts_close(struct rp_texts *texts);
 /** Read `length` tokens of a document into texts->ids. Returns 1; 0 if its file cannot be read
- * here, which is told once. */
+ * here, which is reported once. */
 RP_MUST_CHECK int rp_texts_read(struct rp_texts *texts, const struct rp_fragment *fragment,
                                 struct rp_error *error);
 /** The text of the last read: 1 with *text_out, which the caller frees; 0 if no tokenizer is known.

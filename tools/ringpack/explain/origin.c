@@ -72,8 +72,7 @@ static int take_checkpoint(struct rp_origin *origin, struct rp_error *error)
     const void *token = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
     code = take_token(origin, token, bytes, error);
     if (code == 0 && !origin->line.path)
-        code = rp_cmd_config_read_file(origin->line.config, rp_checkpoint_path(checkpoint),
-                                       error);
+        code = rp_cmd_config_read_file(origin->line.config, rp_checkpoint_path(checkpoint), error);
     else if (code == 0)
         note_kept_steps(origin, rp_checkpoint_path(checkpoint));
     origin->checkpoint = rp_origin_absolute(rp_checkpoint_path(checkpoint));

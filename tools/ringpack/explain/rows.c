@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rows.c — from a planned row to what is known of each of its fragments. */
+/* rows.c — from a planned row to the provenance of its fragments. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  *
  * A document is found by the inverse of the order of its source: which lane reads it, at which
  * position of an epoch. The rows around that position are planned, from the nearest state before
- * it; so the search is bounded by the documents and epochs that were asked for. */
+ * it; so the search is bounded by the documents and epochs of the query. */
 #include "explain/search.h"
 
 #include <inttypes.h>
@@ -21,7 +21,7 @@ struct search {
     struct rp_printer *printer;
 };
 
-/* Nothing is printed before something was found, so that a failure prints its message alone. */
+/* Printing begins with the first row that is found, so that a failure prints only its message. */
 static void begin(struct rp_printer *printer)
 {
     if (!printer->has_begun)
@@ -188,7 +188,7 @@ static int has_text(const struct search *search, uint32_t source, uint64_t docum
     return code < 0 ? code : found;
 }
 
-/* The epochs that were asked for; by default the one that is read, and the next. */
+/* The epochs of the query; by default the present one, and the next. */
 static int find_epochs(const struct search *search, uint32_t source, struct rp_range *epochs,
                        struct rp_error *error)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* search.h — what `ringpack explain` is asked for, and the rows that answer it. */
+/* search.h — the query of `ringpack explain`, and its rows. */
 #ifndef RP_TOOLS_SEARCH_H
 #define RP_TOOLS_SEARCH_H
 

@@ -20,13 +20,14 @@ static int check_newest(const char *directory, uint64_t row, uint64_t step, stru
         return code;
     uint64_t found = rp_checkpoint_info(checkpoint)->next_row;
     if (found != row)
-        code = rp_fail(error, -RP_E_USAGE,
-                       "leave --start-step out to go on from the checkpoint; `ringpack checkpoint "
-                       "rewind` goes back to an older one; `ringpack state --step N -o FILE` and "
-                       "`--state FILE` start at the step in spite of it",
-                       "--start-step %" PRIu64 " begins at row %" PRIu64 ", and %s is at row "
-                       "%" PRIu64,
-                       step, row, rp_checkpoint_path(checkpoint), found);
+        code = rp_fail(
+            error, -RP_E_USAGE,
+            "leave --start-step out to continue from the checkpoint; `ringpack checkpoint "
+            "rewind` goes back to an older one; `ringpack state --step N -o FILE` and "
+            "`--state FILE` start at the step in spite of it",
+            "--start-step %" PRIu64 " begins at row %" PRIu64 ", and %s is at row "
+            "%" PRIu64,
+            step, row, rp_checkpoint_path(checkpoint), found);
     rp_checkpoint_close(checkpoint);
     return code < 0 ? code : 0;
 }

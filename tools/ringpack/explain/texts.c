@@ -2,7 +2,7 @@
 /* texts.c — the ids of fragments, read from the files of the corpus, and their text.
  *
  * A shard may say which tokenizer made it (PREFIX.tokens.json, which `ringpack convert` writes).
- * Its file is looked for beside the shard, and used if its hash is the one that is said. */
+ * Its file is searched next to the shard, and used if its hash is the recorded one. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -188,7 +188,7 @@ struct stretch {
     uint64_t begin, bytes;
 };
 
-/* What changed since the corpus was indexed was delivered by no step. */
+/* Tokens that changed after the corpus was indexed were delivered by no step. */
 static int verify(const struct rp_shard *shard, const struct stretch *stretch,
                   struct rp_error *error)
 {

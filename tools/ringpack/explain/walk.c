@@ -162,10 +162,11 @@ int rp_walk_next(struct rp_walk *walk, struct rp_row *row, struct rp_error *erro
 {
     uint64_t at = rp_plan_row(walk->plan);
     if (at % CHECK_ROWS == 0) {
-        const char *safe = walk->landmarks.added > 0
-                               ? "the landmarks that were saved stay: run it again to go on from "
-                                 "the last of them"
-                               : "nothing was changed";
+        const char *safe =
+            walk->landmarks.added > 0
+                ? "the landmarks that were saved stay: run it again to continue from "
+                  "the last of them"
+                : "nothing was changed";
         int stopped = rp_interrupt_check(safe, error);
         if (stopped < 0)
             return stopped;

@@ -3,8 +3,8 @@
  * `verify`, `demo` and `bench` run jobs.
  *
  * All files of a job are in one directory below TMPDIR: sockets, journals, checkpoints, the log.
- * Nothing outlives a job: an engine ends when its lifeline closes, a trainer when its parent dies,
- * and the directory is removed at the end, or, if the job itself was killed, by the next job. */
+ * No process outlives a job: an engine ends when its lifeline closes, a trainer when its parent
+ * dies, and the directory is removed at the end, or, after a kill of the job, by the next one. */
 #ifndef RP_TOOLS_JOB_H
 #define RP_TOOLS_JOB_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* journal.h — a file in which a trainer records every batch before it releases it, so that runs can
- * be compared row by row although all of their processes were killed.
+/* journal.h — the record of every batch that a trainer writes before it releases it, so that runs
+ * can be compared row by row although all of their processes were killed.
  *
  * A journal is a file of records, each appended with one write(2). Only the last record can be
  * incomplete, after a kill, and then counts as not written: its batch was not released either, so
@@ -54,7 +54,7 @@ static inline const uint8_t *rp_journal_details(const struct rp_journal_record *
 
 struct rp_journal_writer {
     int fd;
-    bool states, details; /* what follows a record */
+    bool states, details; /* follow a record */
     uint8_t *buffer;
     size_t used, capacity;
     uint32_t *ids; /* a row's tokens, widened, and then a fragment's labels */

@@ -21,7 +21,7 @@ struct rp_family {
 
 #define RP_LABELS_MAX 3u
 
-/* Families whose samples have the same labels beside `run`. */
+/* Families whose samples have `run` and the same other labels. */
 struct rp_family_group {
     const char *array; /* key of an array of objects, with a sample for each; NULL = the answer */
     const char *labels[RP_LABELS_MAX]; /* keys of the objects; NULL = no further ones */

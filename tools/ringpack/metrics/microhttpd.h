@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* microhttpd.h — libmicrohttpd, found when `ringpack metrics` serves: nothing else loads it. */
+/* microhttpd.h — libmicrohttpd, loaded only when `ringpack metrics` serves. */
 #ifndef RP_TOOLS_MICROHTTPD_H
 #define RP_TOOLS_MICROHTTPD_H
 

@@ -30,8 +30,8 @@ static inline double rp_larger(double a, double b)
     return a > b ? a : b;
 }
 
-/** A title above a panel, and below the title what `format` says of the panel. Texts of the program
- * only: nothing is escaped. */
+/** A title above a panel, and below the title a line about the panel. Texts of the program
+ * only: they are not escaped. */
 void rp_panel_title(const struct rp_panel *panel, const char *title, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /** Choose the y axis for shares up to `most` > 0, and draw lines across with their percentages, at

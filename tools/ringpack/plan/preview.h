@@ -4,7 +4,7 @@
  *
  * A token is compared with the config as a start of an engine compares it (server/start.c), so a
  * refusal has the same words. Other weights are the exception: a start takes them only with
- * --accept-weights, and a preview of them is the purpose here, so they are planned, and told. */
+ * --accept-weights, and a preview of them is the purpose here, so they are planned, and printed. */
 #ifndef RP_TOOLS_PREVIEW_H
 #define RP_TOOLS_PREVIEW_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_tally.h — what the steps and micro-batches of a plan are made of: rows and micro-batches
+/* step_tally.h — the contents of the steps and micro-batches of a plan: rows and micro-batches
  * without a label, and the share of one document in a step.
  *
  * Rows are counted in order, the first of a run being a step boundary. A micro-batch is batch_size
@@ -27,7 +27,7 @@ struct rp_step_tally {
     const struct rp_config *config;
     const struct rp_corpus *corpus;
     struct rp_step_counts unlabelled;
-    uint64_t padding_batches; /* of the last step: rows after the end of the stream alone */
+    uint64_t padding_batches; /* of the last step: only rows after the end of the stream */
     uint64_t steps, filled;   /* counted; in which one document has more than half of the tokens */
     double largest_share;     /* sum over the steps of the share of their largest document */
     /* of the step, and of the micro-batch, that are not whole yet */

@@ -63,7 +63,7 @@ static void heads(FILE *out, const char *const *texts)
 
 /* ---- the engine's answer --------------------------------------------------------------------- */
 
-/* A value as `stat` prints it in a table: the end of its key tells its unit. */
+/* A value as `stat` prints it in a table: its unit follows from the end of its key. */
 static const char *value_text(const char *key, const json_t *value, char text[RP_CMD_TEXT_BYTES])
 {
     double number = json_number_value(value);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* curses.h — ncurses, found when `ringpack top` starts: nothing else loads it. */
+/* curses.h — ncurses, loaded only when `ringpack top` starts. */
 #ifndef RP_TOOLS_CURSES_H
 #define RP_TOOLS_CURSES_H
 

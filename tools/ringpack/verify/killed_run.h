@@ -38,7 +38,7 @@ struct rp_commitment {
     struct rp_hash128 digest;
 };
 
-struct rp_life {
+struct rp_killed_life {
     uint32_t world, rows; /* ranks; rows of a micro-batch */
     struct rp_rank ranks[RP_VERIFY_RANKS_MAX];
     bool begun; /* a rank has attached: start_row is known */
@@ -51,7 +51,7 @@ struct rp_life {
 
 struct rp_campaign {
     struct rp_verify *v;
-    struct rp_life life;
+    struct rp_killed_life life;
     struct rp_child engine;
     bool engine_ready, packer_processes;
     uint64_t random, journals;
@@ -72,14 +72,14 @@ RP_MUST_CHECK int rp_verify_copy_token(struct rp_verify_token *token, const void
 /** Read the new records of all journals, and compare their rows. */
 RP_MUST_CHECK int rp_verify_take_journals(struct rp_campaign *c, struct rp_error *error);
 /** The last state token that all ranks have recorded, or the one at which they started. */
-const struct rp_verify_token *rp_verify_common_state(const struct rp_life *life);
+const struct rp_verify_token *rp_verify_common_state(const struct rp_killed_life *life);
 /** At the end of a pass: commit the rest, count the rows that are not committed exactly once, and
  * reset. */
 void rp_verify_check_pass(struct rp_campaign *c);
 
 /* processes.c */
 uint64_t rp_verify_draw(struct rp_campaign *c, uint64_t below);
-/** Choose numbers of ranks and rows into which a step can be divided. */
+/** Choose numbers of ranks and rows that divide a step. */
 void rp_verify_draw_topology(struct rp_campaign *c);
 /** Add the options that the user typed, or those that divide rows over `world` ranks. */
 void rp_verify_add_typed(const struct rp_verify *v, struct rp_words *words);

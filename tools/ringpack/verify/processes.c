@@ -179,14 +179,15 @@ static int check_end(struct rp_campaign *c, const struct rp_child *child, int si
 
 void rp_verify_end_life(struct rp_campaign *c)
 {
-    struct rp_life *life = &c->life;
+    struct rp_killed_life *life = &c->life;
     kill_ranks(c);
     for (uint32_t r = 0; r < RP_VERIFY_RANKS_MAX; r++) {
         rp_journal_release(&life->ranks[r].journal);
         free(life->ranks[r].state.data);
         life->ranks[r] = (struct rp_rank){.child = RP_NO_CHILD, .journal.fd = -1};
     }
-    if (life->begun) { /* otherwise it has no rows, and those of the previous life stay pending */
+    if (life->begun) { /* otherwise it has no rows, and the rows of the previous life stay pending
+                        */
         free(c->pending.notes);
         c->pending = life->notes;
         life->notes = (struct rp_notes){.count = 0};
@@ -210,7 +211,7 @@ static int ensure_ready(struct rp_campaign *c, struct rp_error *error)
     return code < 0 && rp_verify_killed_itself(c, &c->engine) ? 0 : code;
 }
 
-static bool some_rank_done(struct rp_life *life)
+static bool some_rank_done(struct rp_killed_life *life)
 {
     for (uint32_t r = 0; r < life->world; r++) {
         struct rp_rank *rank = &life->ranks[r];
@@ -225,7 +226,7 @@ static bool some_rank_done(struct rp_life *life)
 /* Whether every rank will attach to the engine's successor at a known row. A rank that has had all
  * of its rows will not attach, and the successor would wait for it. A rank that has not attached
  * yet, and got no state token, would begin at the row of the others. */
-static bool all_ranks_return(struct rp_life *life)
+static bool all_ranks_return(struct rp_killed_life *life)
 {
     for (uint32_t r = 0; r < life->world; r++)
         if (!life->ranks[r].attached && !life->given.data)

@@ -7,8 +7,8 @@
  *   - A poll waits at most its patience for all engines together. An engine that was silent is not
  *     waited for again.
  *   - An engine has at most one connection of ours: the question that it has not answered stays
- *     open, and no other is asked.
- *   - `stat` is the last answer, and stays after the engine's end: `state` says what it is worth.
+ *     open, and no other is queried.
+ *   - `stat` is the last answer, and stays after the engine's end: `state` says how current it is.
  */
 #ifndef RP_TOOLS_WATCH_H
 #define RP_TOOLS_WATCH_H
@@ -22,7 +22,7 @@
 
 #define RP_WATCHED_MAX 64u
 
-/* state, its word, what it means */
+/* state, its word, its meaning */
 #define RP_WATCH_STATES(X)                                                                         \
     X(RUNNING, "running", "the engine answers")                                                    \
     X(SILENT, "silent", "the engine does not answer: it is stopped (SIGSTOP) or very busy")        \
@@ -43,7 +43,7 @@ struct rp_watched {
     char run[RP_RUN_NAME_BYTES];
     bool is_named; /* on the command line */
     enum rp_watch_state state;
-    char why[320]; /* what the state means, or the error */
+    char why[320]; /* the meaning of the state, or the error */
     int fd;        /* of the question that is not answered; -1 = none */
     int pid;       /* of the engine; 0 = not known */
     json_t *stat;  /* NULL = it has never answered */
@@ -66,7 +66,7 @@ RP_MUST_CHECK int rp_watch_open(struct rp_watch *watch, const char *run_dir,
                                 const char *const *names, size_t count, struct rp_error *error);
 void rp_watch_close(struct rp_watch *watch);
 
-/** Find the runs and ask their engines. An error says that the run directory cannot be used. */
+/** Find the runs and query their engines. An error says that the run directory cannot be used. */
 RP_MUST_CHECK int rp_watch_look(struct rp_watch *watch, uint64_t patience_ns,
                                 struct rp_error *error);
 

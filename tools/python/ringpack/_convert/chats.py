@@ -5,6 +5,7 @@ those that TRL's SFTTrainer makes; docs/masks.md says what that is."""
 import json
 import os
 import re
+import sys
 
 import numpy
 
@@ -39,6 +40,8 @@ class Chats:
     `found` counts the names of special tokens in them; with `as_tokens` they become tokens."""
 
     def __init__(self, tokenizer_path, as_tokens=False):
+        sys.modules.setdefault("torch", None)  # a template needs none, and its import takes seconds
+        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that torch is missing
         self.transformers = need("transformers")
         folder = os.path.dirname(os.path.abspath(tokenizer_path))
         try:

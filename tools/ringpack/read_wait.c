@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attach_wait.c — see attach_wait.h. The message is written by the handler of an alarm: an attach
- * that was cut into slices for it would ask the engine anew for a row that it plans to. */
-#include "attach_wait.h"
+/* read_wait.c — see read_wait.h. The message is written by the handler of an alarm: an attach
+ * that was cut into slices for it would request again a row that the engine already plans to. */
+#include "read_wait.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -21,16 +21,16 @@ static void say_message(int signal_number)
     errno = before;
 }
 
-int rp_attach_wait(struct rp_client **client_out, const struct rp_client_options *options,
-                   struct rp_error *error)
+int rp_cmd_attach(struct rp_client **client_out, const struct rp_client_options *options,
+                  struct rp_error *error)
 {
     struct sigaction action = {.sa_handler = say_message, .sa_flags = SA_RESTART};
     snprintf(message, sizeof message,
              "ringpack: not attached to run `%.64s` for %u s: `ringpack ps` shows which engines "
              "run; Ctrl-C ends the wait\n",
-             options->run, RP_ATTACH_SILENCE_S);
+             options->run, RP_READ_SILENCE_S);
     sigaction(SIGALRM, &action, NULL);
-    alarm(RP_ATTACH_SILENCE_S);
+    alarm(RP_READ_SILENCE_S);
     int code = rp_client_attach(client_out, options, error);
     alarm(0);
     if (code == 0)

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See attach_row.h. */
-#include "attach_row.h"
+/* See read_row.h. */
+#include "read_row.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 #define IDS_SHOWN 8u
 
-struct rp_attach_row rp_attach_row_view(const struct rp_geometry *g, const struct rp_batch *batch,
-                                        uint32_t i)
+struct rp_cmd_row rp_cmd_row_view(const struct rp_geometry *g, const struct rp_batch *batch,
+                                  uint32_t i)
 {
     const struct rp_row_info *info = rp_batch_section(batch, RP_SECTION_ROWS);
     const int32_t *lengths = rp_batch_section(batch, RP_SECTION_DOC_LENS);
     const uint8_t *ids = rp_batch_section(batch, RP_SECTION_INPUT_IDS);
     const struct rp_section_layout *layout = &g->sections[RP_SECTION_INPUT_IDS];
-    struct rp_attach_row row = {.info = info[i],
-                                .ids = ids + i * (layout->bytes / g->rows),
-                                .dtype = (enum rp_dtype)layout->dtype};
+    struct rp_cmd_row row = {.info = info[i],
+                             .ids = ids + i * (layout->bytes / g->rows),
+                             .dtype = (enum rp_dtype)layout->dtype};
     row.hash = rp_row_hash(lengths + (uint64_t)i * g->max_docs_per_row, row.info.fragments, row.ids,
                            row.dtype);
     return row;
 }
 
-static int64_t id_at(const struct rp_attach_row *row, uint32_t i)
+static int64_t id_at(const struct rp_cmd_row *row, uint32_t i)
 {
     switch (row->dtype) {
     case RP_DTYPE_U16:
@@ -34,7 +34,7 @@ static int64_t id_at(const struct rp_attach_row *row, uint32_t i)
     }
 }
 
-void rp_attach_row_print(const struct rp_attach_row *row)
+void rp_cmd_row_print(const struct rp_cmd_row *row)
 {
     char hash[RP_HASH_HEX_BYTES];
     printf("row %" PRIu64 "  fragments %" PRIu32 "  tokens %" PRIu32 "  hash %s  ids",
