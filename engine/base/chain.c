@@ -198,7 +198,7 @@ static int find_tail(struct tail *tail, int fd, const char *path, uint64_t size,
         int code = read_tail(tail, fd, path, size, (size_t)all, error);
         if (code < 0 || tail->reader.number > 0)
             return code;
-        if (all == size && (is_torn_first_write(tail) || RP_DEFECT(append_to_any_file)))
+        if (all == size && is_torn_first_write(tail))
             return 0;
         if (all == size)
             return rp_fail(error, -RP_E_FORMAT,

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/text.h"
 #include "base/weights.h"
 
@@ -361,7 +360,6 @@ static void collect(struct refusal *refusal, const struct rp_record *had,
         bool is_weight = difference.rule->kind == KIND_WEIGHT;
         if (difference.rule->may_differ & sides->moment ||
             (sides->moment == RP_AT_ATTACH && !comparison.pair.has[0]) ||
-            (RP_DEFECT(forget_contract_field) && !strcmp(difference.rule->name, "pad_id")) ||
             (comparison.other_sources && difference.source != UINT32_MAX))
             continue;
         if (is_weight && !is_tried)

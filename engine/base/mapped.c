@@ -19,7 +19,6 @@
 #include "base/available.h"
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/mem.h"
 
 #define EXIT_TROUBLE 2
@@ -243,7 +242,7 @@ bool rp_mapped_guard_again(void (*work)(void *argument), void *argument)
     while (!work_within(&here, work, argument)) {
         tries = here.page == page ? tries + 1 : 0;
         page = here.page;
-        if (tries == RETRIES || is_cut(here.mapping, &found) || RP_DEFECT(lose_at_first_error)) {
+        if (tries == RETRIES || is_cut(here.mapping, &found)) {
             lose(here.mapping);
             return false;
         }

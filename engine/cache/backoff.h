@@ -12,7 +12,6 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 
 #define RP_CACHE_BACKOFF_NS_MIN 5000000000u
 #define RP_CACHE_BACKOFF_NS_MAX 600000000000u
@@ -34,9 +33,8 @@ static inline void rp_cache_backoff_grow(struct rp_cache_backoff *backoff)
     if (rp_cache_backoff_holds(backoff))
         return;
     uint64_t last_ns = rp_a64_load_relaxed(&backoff->length_ns);
-    uint64_t length_ns = last_ns && !RP_DEFECT(hurry_to_broken_disk)
-                             ? rp_min_u64(2 * last_ns, RP_CACHE_BACKOFF_NS_MAX)
-                             : RP_CACHE_BACKOFF_NS_MIN;
+    uint64_t length_ns = last_ns ? rp_min_u64(2 * last_ns, RP_CACHE_BACKOFF_NS_MAX)
+                                 : RP_CACHE_BACKOFF_NS_MIN;
     rp_a64_store_relaxed(&backoff->length_ns, length_ns);
     rp_a64_store_relaxed(&backoff->until_ns, rp_now_ns() + length_ns);
 }

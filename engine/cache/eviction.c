@@ -14,7 +14,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/mem.h"
 
 #define STALE_SECONDS 3600
@@ -247,7 +246,7 @@ static int compare_picks(const void *left, const void *right)
 {
     const struct rp_eviction_pick *a = left, *b = right;
     if (a->distance != b->distance)
-        return (a->distance < b->distance) != RP_DEFECT(evict_next_needed) ? 1 : -1;
+        return a->distance < b->distance ? 1 : -1;
     if (a->chunk.file != b->chunk.file)
         return a->chunk.file < b->chunk.file ? -1 : 1;
     return (a->chunk.chunk > b->chunk.chunk) - (a->chunk.chunk < b->chunk.chunk);
@@ -331,7 +330,7 @@ static bool has_news(struct rp_eviction *eviction)
 
 static bool is_needed_later(uint64_t distance, uint64_t than)
 {
-    return RP_DEFECT(evict_next_needed) ? distance < than : distance > than;
+    return distance > than;
 }
 
 bool rp_eviction_make_room(struct rp_eviction *eviction, uint64_t bytes, uint64_t distance)

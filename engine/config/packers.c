@@ -8,14 +8,11 @@
 
 #include "base/bits.h"
 #include "base/cpus.h"
-#include "base/defect.h"
 
 #define PACKERS_MOST 8u
 
 uint32_t rp_packers_choose(uint32_t cpus, uint64_t trainers)
 {
-    if (RP_DEFECT(crowd_trainers))
-        trainers = 0;
     uint64_t left = cpus > trainers ? cpus - trainers : 0;
     return (uint32_t)rp_max_u64(1, rp_min_u64((left + 1) / 2, PACKERS_MOST));
 }

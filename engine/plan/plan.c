@@ -7,7 +7,6 @@
 #include <inttypes.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "plan/packing.h"
 #include "plan/plan_state.h"
@@ -199,8 +198,7 @@ static int report_failure(const struct rp_plan *plan, struct rp_error *error)
  * whose parts would have to be joined. */
 static void add_to_digest(struct rp_plan *plan, const struct rp_draft *draft)
 {
-    if (!rp_hash128_is_known(plan->digest) ||
-        (RP_DEFECT(skip_padding_in_digest) && draft->count == 0))
+    if (!rp_hash128_is_known(plan->digest))
         return;
     struct {
         struct rp_hash128 before;

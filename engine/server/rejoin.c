@@ -252,8 +252,8 @@ static int rejoin(struct rp_engine *engine, struct asked *asked, uint64_t *batch
     if (code < 0)
         return code;
     struct rp_placement placement = rp_rejoin_decide(&facts);
-    if (placement.action != RP_PLACEMENT_REFUSE || RP_DEFECT(end_skipping_for_refused))
-        end_skipping(delivery); /* consumers of skipped seats may be about to attach, too */
+    if (placement.action != RP_PLACEMENT_REFUSE) /* consumers of skipped seats may also attach */
+        end_skipping(delivery);
     code = apply(engine, asked, &placement, error);
     if (code >= 0)
         code = rp_ring_attach_trainer(seat->ring, seat->replica, placement.batch, error);

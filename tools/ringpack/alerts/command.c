@@ -200,7 +200,7 @@ static void command_main(struct rp_side_thread *side)
     struct rp_alert_command *command = (struct rp_alert_command *)side;
     prctl(PR_SET_NAME, "alert");
     for (uint64_t end_ns = 0;;) {
-        bool is_over = end_ns && rp_now_ns() >= end_ns && !RP_DEFECT(leave_alert_command);
+        bool is_over = end_ns && rp_now_ns() >= end_ns;
         bool runs = look_after(command, is_over);
         pthread_mutex_lock(&side->mutex);
         if (!is_wanted(command) && !side->stop)
