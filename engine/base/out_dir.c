@@ -178,7 +178,7 @@ static int begin_at(struct walk *walk, const char *name, struct rp_error *error)
     return 0;
 }
 
-/* Take the next name off the rest. *name is NULL if there is none. */
+/* Take the next name off the rest. *name is NULL after the last one. */
 static int next_name(struct walk *walk, char **name, struct rp_error *error)
 {
     char *at = walk->rest + strspn(walk->rest, "/");

@@ -46,7 +46,7 @@ static void take_sample(struct sample *sample, const struct rp_plan_source *sour
     }
 }
 
-/* The tokens of all documents of at most this length. Of a longer one only a row counts. */
+/* The tokens of all documents of at most this length. A longer one counts as a row. */
 static uint64_t tokens_up_to(const struct sample *sample, uint64_t length, uint32_t seq_len)
 {
     uint64_t tokens = 0;
@@ -75,7 +75,7 @@ static uint64_t wanted_of(const struct sample *sample, uint32_t seq_len)
     return rp_div_up(seq_len, low) + 1; /* + 1: the row may begin with the rest of a document */
 }
 
-/* ---- what a limit costs ---------------------------------------------------------------------- */
+/* ---- the cost of a limit --------------------------------------------------------------------- */
 
 struct filling {
     uint64_t rows, padding;

@@ -71,7 +71,7 @@ static void add_tokens(struct ledger *ledger, uint32_t lane, uint32_t source,
     ledger->sources[source].tokens += cursor->mixed;
 }
 
-/* Open a token of so many sources, and of so many lanes (0: of any number). */
+/* Open a token, which must have `sources` sources and `lanes` lanes (0: any number). */
 static int open_token(struct rp_state_reader *reader, struct ledger *ledger, const void *token,
                       size_t bytes, struct rp_error *error)
 {
