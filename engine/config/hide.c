@@ -112,7 +112,7 @@ static void put_value(struct copy *copy, const char *raw, size_t bytes, const ch
             put(copy, found + strlen(value), bytes - (size_t)(found - raw) - strlen(value));
         } else {
             put_quoted(copy, hidden);
-            if (bytes && raw[bytes - 1] == '\n') /* a block's */
+            if (bytes && raw[bytes - 1] == '\n') /* the end of a YAML block */
                 put(copy, "\n", 1);
         }
     }

@@ -210,7 +210,7 @@ struct rp_client_counts {
     uint64_t waits;                 /* calls of rp_client_next that found no batch ready */
     uint64_t wait_ns;               /* time spent in these calls */
     uint64_t reattaches;            /* attaches to a successor */
-    /* Batches that the monitor refused: rows are missing, a row is given twice, or they are of
+    /* Batches with a finding of the monitor: rows are missing, a row is given twice, or they are of
      * another stream. */
     uint64_t gaps, repeats, foreign;
     uint64_t digest_failures; /* entries of digest_log that could not be written */
