@@ -89,9 +89,9 @@ struct rp_geometry {
     uint32_t slots;            /* batches the ring holds */
     uint32_t label_mode;       /* enum rp_label_mode */
     int64_t pad_id;
-    uint64_t base_row;                                  /* first row of this run's micro-batch 0 */
-    uint64_t state_bytes;                               /* capacity of a state token, in bytes */
-    uint64_t slot_bytes;                                /* distance between slots */
+    uint64_t base_row;    /* global row where micro-batch 0 of this run starts */
+    uint64_t state_bytes; /* capacity of a state token, in bytes */
+    uint64_t slot_bytes;  /* distance between slots */
     struct rp_section_layout sections[RP_SECTION_ROOM]; /* by enum rp_section */
 };
 

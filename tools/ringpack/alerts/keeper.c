@@ -45,7 +45,7 @@ struct rp_alert_keeper {
 /* A watcher that runs. */
 struct child {
     pid_t pid;
-    int fd; /* of the socket */
+    int fd; /* the socket's */
     uint64_t began_ns;
 };
 

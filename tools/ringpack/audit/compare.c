@@ -17,7 +17,7 @@
 #include "base/contract.h"
 #include "plan/plan.h"
 
-#define BISECTION_ROWS 4096u /* in which the row that differs is found by comparing */
+#define BISECTION_ROWS 4096u /* bisection ends here: these rows are compared one by one */
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
@@ -163,7 +163,7 @@ static bool note_difference(struct rp_audit *audit, const struct rp_row rows[2],
     }
 }
 
-/* Plan both sides row by row from a row up to which they agree. */
+/* Plan both sides row by row. All rows before `row` are equal. */
 static int compare_rows(struct rp_audit *audit, uint64_t row, uint64_t end, struct rp_error *error)
 {
     struct rp_row rows[2];

@@ -139,7 +139,7 @@ static int fail_reweighted(const struct rp_walk *walk, struct rp_error *error)
                    walk->given.row);
 }
 
-/* Load the state from which a row is nearest. */
+/* Load the nearest state before a row. */
 static int load_nearest(struct rp_walk *walk, uint64_t row, struct rp_error *error)
 {
     const struct rp_known_state *best = walk->is_reweighted ? NULL : &walk->zero;
