@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chain.c — see chain.h.
- *
- * An append locks the file, reads its end, and writes one line with one call. So it keeps no state
+/* An append locks the file, reads its end, and writes one line with one call. So it keeps no state
  * that another process, or an earlier call, could have made stale. */
 #include "base/chain.h"
 

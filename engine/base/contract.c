@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contract.c — see contract.h. */
 #include "base/contract.h"
 
 #include <limits.h>

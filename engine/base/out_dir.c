@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* out_dir.c — see out_dir.h. Symlinks are judged as by fs.protected_symlinks, and files as by
- * fs.protected_regular: not every machine and container has them set, and neither covers a
- * directory that is writable by everybody without being sticky. */
+/* Symlinks are judged as by fs.protected_symlinks, and files as by fs.protected_regular: not every
+ * machine and container has them set, and neither covers a directory that is writable by everybody
+ * without being sticky. */
 #include "base/out_dir.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c — see text.h. */
 #include "base/text.h"
 
 #include <ctype.h>

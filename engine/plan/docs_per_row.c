@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docs_per_row.c — see docs_per_row.h.
- *
- * The default: of the documents of a source, in ascending order of length, skip the shortest, which
- * together hold one hundredth of the tokens. A row must have room for as many documents of the next
- * length as fill it. So a row reaches the limit with a gap only if nearly all of its documents are
- * among the shortest. */
+/* The default: skip the shortest documents of a source, which together hold one hundredth of the
+ * tokens. A row must have room for as many documents of the next length as fill it. So a row
+ * reaches the limit with a gap only if nearly all of its documents are among the shortest. */
 #include "plan/docs_per_row.h"
 
 #include <errno.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See ledger.h.
- *
- * The documents of an epoch are dealt to the lanes. So of the epochs that every lane has finished
- * each document was taken once; only the epochs that some lanes are ahead are counted by lane. */
+/* The documents of an epoch are dealt to the lanes. So each epoch that every lane has finished took
+ * each document once; only the epochs that some lanes are ahead are counted by lane. */
 #include "plan/ledger.h"
 
 #include "plan/token_records.h"

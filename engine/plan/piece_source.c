@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* piece_source.c — see piece_source.h. */
 #include "plan/piece_source.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace.c — see trace.h. */
 #include "plan/trace.h"
 
 #include "plan/plan_state.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* page_file.c — see page_file.h. */
 #include "page_file.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See stat_page.h. */
 #include "stat_page.h"
 
 #include <stdio.h>

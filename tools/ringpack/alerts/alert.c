@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See alert.h. */
 #include "alerts/alert.h"
 
 #include "base/bits.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See command.h. */
 #include "alerts/command.h"
 
 #include <errno.h>

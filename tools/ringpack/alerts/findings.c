@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See findings.h. */
 #include "alerts/findings.h"
 
 #include <inttypes.h>

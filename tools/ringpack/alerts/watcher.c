@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See watcher.h. */
 #include "alerts/watcher.h"
 
 #include <errno.h>

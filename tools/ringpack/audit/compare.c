@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compare.c — see audit.h. The comparison follows from the known facts:
+/* compare.c — compares two positions. The method follows from the known facts:
  *
  *   fields of the contract differ           different streams
  *   equal rows, equal digests               identical
@@ -7,7 +7,7 @@
  *                                           the config of either side
  *   digests differ, two configs             the first row, by bisection over landmarks
  *   digests differ, one config              the side that deviates from its plan from row 0
- */
+ * */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digest_entries.c — see digest_entries.h. */
 #include "audit/digest_entries.h"
 
 #include <dirent.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* saves.c — see saves.h. */
 #include "bench/saves.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* landmarks.c — see landmarks.h. */
 #include "explain/landmarks.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* origin.c — see origin.h. */
 #include "explain/origin.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* start_step.c — see start_step.h. */
 #include "explain/start_step.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* walk.c — see walk.h. */
 #include "explain/walk.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
  *   - An engine has at most one connection of ours: the question that it has not answered stays
  *     open, and no other is queried.
  *   - `stat` is the last answer, and stays after the engine's end: `state` says how current it is.
- * */
+ */
 #ifndef RP_TOOLS_WATCH_H
 #define RP_TOOLS_WATCH_H
 
