@@ -98,7 +98,7 @@ RP_MUST_CHECK int rp_state_open(struct rp_state_reader *reader, struct rp_state_
 /** The header of a token of `plan` at its current row. The field `bytes` is left 0. */
 struct rp_state_header rp_state_header_of(const struct rp_plan *plan);
 
-/* The differences between a token and the plan that continues it. */
+/* The permitted differences between a token and the plan that continues it. */
 struct rp_state_accepts {
     bool weights, epochs;
 };

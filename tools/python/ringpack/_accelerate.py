@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Uses of a loader by accelerate that would lose its position or rows, refused by name.
 
-accelerate calls no method of a data set. But isinstance(), which it calls in prepare(),
+accelerate does not announce itself to a data set. But isinstance(), which it calls in prepare(),
 save_state() and load_state(), reads the class of the loader, and a loop has the frames of its
 caller. accelerate is not imported here."""
 

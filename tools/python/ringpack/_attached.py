@@ -31,7 +31,7 @@ from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackErr
 TRY_S = 0.5  # a wait for an engine is cut into these; it grows where the engine takes longer
 SILENCE_S = 30.0  # without a batch, before a loop that waits for ever says so
 _RESTARTS_MAX = 3  # our own engine's, without a batch in between
-_LAST_RANKS_S = 30.0  # the other local ranks take the end of a finite stream
+_LAST_RANKS_S = 30.0  # time of other local ranks for the end of a finite stream
 STEPS: set[Any] = set()  # the code that must not run twice at a time, filled in by loader.py
 
 

@@ -87,7 +87,7 @@ class Client:
         self._c, self._process = library(), _process
         self._take, self._release = self._c.rp_client_take, self._c.rp_client_release
         self._step = self._c.rp_client_step
-        self._out: set[Held] = set()  # the outstanding leases'
+        self._out: set[Held] = set()  # records of outstanding leases
         self.pins: Optional[Pins] = None  # pins of a ring that a GPU reads
         # C3; whoever gets a lease from next() clears it when the lease is safe
         self.taking: Optional[Lease] = None

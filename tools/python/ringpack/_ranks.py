@@ -39,7 +39,7 @@ class Ranks(NamedTuple):
     def keys(self, ranks_said: bool = False) -> dict[str, Any]:
         """The options of an engine that is started for this node.
 
-        It would wait for ever for trainers of ranks that are on other nodes."""
+        Without them it would wait for ever for trainers of ranks that are on other nodes."""
         if self.unsaid and not ranks_said:
             raise UsageError(
                 "the job has several nodes, and the launcher does not say which data-parallel "
