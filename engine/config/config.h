@@ -205,7 +205,7 @@ extern const struct rp_config_older_name rp_config_older_names[];
  * replace them: write the added sections, and how to get only the list. */
 bool rp_config_sections_doubt(const struct rp_config *config, char *text, size_t bytes);
 
-/** The value of a key as the text that would set it; empty if it has none. Not for `sources`. */
+/** The value of a key as the text that would set it; empty without a value. Not for `sources`. */
 void rp_config_value_text(const struct rp_config *config, const char *name, char *text,
                           size_t bytes);
 /** The same for a key of a source. Shards are joined by commas. */
