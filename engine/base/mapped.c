@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mapped.c — see mapped.h.
- *
- * SIGBUS is synchronous: it is raised by an instruction that reads a mapping, never inside malloc
+/* SIGBUS is synchronous: it is raised by an instruction that reads a mapping, never inside malloc
  * or stdio. So the handler need not restrict itself to async-signal-safe functions. */
 #include "base/mapped.h"
 

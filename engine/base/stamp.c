@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stamp.c — see stamp.h. */
 #include "base/stamp.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See thread.h. */
 #include "base/thread.h"
 
 #include <errno.h>

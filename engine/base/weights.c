@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights.c — see weights.h. */
 #include "base/weights.h"
 
 #include <stdio.h>

@@ -153,8 +153,8 @@ static int finish_source(struct rp_config *config, struct rp_config_source *sour
     return code;
 }
 
-/* A source without a name has that of its first shard, which the index knows. Whether it is the
- * index of these sources is checked where the corpus is opened. */
+/* A source without a name gets the name of its first shard, which the index knows. The open of the
+ * corpus checks whether this is the index of these sources. */
 static int take_names(struct rp_config *config, struct rp_error *error)
 {
     struct rp_index *index = NULL;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* packers.c — see packers.h.
- *
- * One CPU is left for each trainer. Packers take half of the others, rounded up: readers, the
+/* One CPU is left for each trainer. Packers take half of the others, rounded up: readers, the
  * engine's own thread and the trainers' helper threads share the other half. On 16 CPUs 8 packers
  * packed 5.5 times as fast as 1, and 12 packers more slowly than 8. */
 #include "config/packers.h"

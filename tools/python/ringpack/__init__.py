@@ -29,7 +29,7 @@ if type(__spec__.loader).__name__ == "SourceFileLoader":
         *("_torch.py", "_views.py", "batch.py", "callbacks.py", "errors.py", "hf.py"),
         *("loader.py", "profiles.py", "replay.py", "trainer.py"),
     }
-    if "bin" in _there or "libringpack.so" in _there:  # from a wheel, which contains both
+    if "bin" in _there or "libringpack.so" in _there:  # a wheel contains both
         _wanted |= {"bin", "libringpack.so"}
     if not _wanted <= _there:
         raise ImportError(

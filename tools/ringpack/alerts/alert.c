@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See alert.h. */
 #include "alerts/alert.h"
 
 #include "base/bits.h"
@@ -30,7 +29,7 @@ const char *rp_alert_name(enum rp_alert_kind kind)
 
 /* ---- signs ----------------------------------------------------------------------------------- */
 
-/* Of a value that is to stay below its limit. */
+/* The state of a value that should stay below its limit. */
 static enum rp_alert_sign sign_below(uint64_t value, uint64_t limit)
 {
     if (limit == 0 || value <= limit / 2)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See disk_watch.h. */
 #include "alerts/disk_watch.h"
 
 #include <errno.h>
