@@ -159,7 +159,7 @@ static void name_objects(struct world *world)
         fail("out of memory");
     for (uint32_t b = 0; b < world->blocks; b++) {
         world->objects[b] = (struct rp_cache_object){
-            .name = rp_format("%u", b), .identity = "1", .bytes = RP_CACHE_PAGE_BYTES};
+            .name = rp_asprintf("%u", b), .identity = "1", .bytes = RP_CACHE_PAGE_BYTES};
         if (!world->objects[b].name)
             fail("out of memory");
     }

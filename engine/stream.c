@@ -108,7 +108,7 @@ int rp_stream_choose_io(struct rp_io_chosen *chosen, const struct rp_config *con
     const char *begin = object ? "objects in stores are read with libcurl, and files by " : "";
     size_t length = strlen(begin);
     memcpy(why, begin, length + 1);
-    *chosen = (struct rp_io_chosen){.gives_way = names[io] == NULL};
+    *chosen = (struct rp_io_chosen){.may_fall_back = names[io] == NULL};
     code = rp_io_choose(names[io], &chosen->file_method, why + length, RP_STREAM_WHY_BYTES - length,
                         error);
     chosen->method = object ? rp_io_objects() : chosen->file_method;

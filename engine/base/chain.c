@@ -222,14 +222,14 @@ static char *compose(const struct tail *tail, const char *members)
                  hash);
     }
     rp_utc_now(time);
-    char *text = rp_format("%s%" PRIu64 "%s%s\"%s,\"time\":\"%s\",%s", begin_text,
-                           reader->number + 1, after_text,
-                           reader->number ? reader->hash : first_after, skipped, time, members);
+    char *text = rp_asprintf("%s%" PRIu64 "%s%s\"%s,\"time\":\"%s\",%s", begin_text,
+                             reader->number + 1, after_text,
+                             reader->number ? reader->hash : first_after, skipped, time, members);
     if (!text)
         return NULL;
     hash_of(text, strlen(text), hash);
-    char *line = rp_format("%s%s%s%s%s\n", tail->is_open ? "\n" : "", text, hash_text, hash,
-                           end_text);
+    char *line = rp_asprintf("%s%s%s%s%s\n", tail->is_open ? "\n" : "", text, hash_text, hash,
+                             end_text);
     free(text);
     return line;
 }

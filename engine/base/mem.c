@@ -91,7 +91,7 @@ void rp_free_secret(char *text)
     free(text);
 }
 
-char *rp_format(const char *format, ...)
+char *rp_asprintf(const char *format, ...)
 {
     char *text = NULL;
     va_list arguments;

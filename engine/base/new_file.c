@@ -31,7 +31,7 @@ static int add_name(struct rp_new_file *new_file, int dir, struct rp_error *erro
     bool is_nameless = new_file->fd >= 0;
     snprintf(self, sizeof self, "/proc/self/fd/%d", new_file->fd);
     for (unsigned attempt = 0; attempt < 1000; attempt++) {
-        char *name = rp_format("%s.tmp.%ld.%u", new_file->path, (long)getpid(), attempt);
+        char *name = rp_asprintf("%s.tmp.%ld.%u", new_file->path, (long)getpid(), attempt);
         if (!name)
             return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", new_file->path);
         if (!is_nameless)

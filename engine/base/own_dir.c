@@ -51,7 +51,7 @@ int rp_own_dir_open(const char *path, const char *what, const char *choose, stru
 
 static char *default_in_tmp(void)
 {
-    return rp_format("/tmp/ringpack-%u-cache", (unsigned)getuid());
+    return rp_asprintf("/tmp/ringpack-%u-cache", (unsigned)getuid());
 }
 
 static bool can_be_used(const char *path)
@@ -65,8 +65,8 @@ char *rp_dir_of_caches(const char *given)
     if (given)
         return strdup(given);
     if (cache && *cache)
-        return rp_format("%s/ringpack", cache);
-    char *at_home = home && *home ? rp_format("%s/.cache/ringpack", home) : NULL;
+        return rp_asprintf("%s/ringpack", cache);
+    char *at_home = home && *home ? rp_asprintf("%s/.cache/ringpack", home) : NULL;
     if (at_home && can_be_used(at_home))
         return at_home;
     free(at_home);

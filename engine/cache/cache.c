@@ -36,7 +36,7 @@ static int open_memory(struct rp_cache *cache, const struct rp_cache_options *op
                        struct rp_error *error)
 {
     char *base = rp_dir_of_caches(options->directory);
-    cache->directory = base ? rp_format("%s/blocks", base) : NULL;
+    cache->directory = base ? rp_asprintf("%s/blocks", base) : NULL;
     free(base);
     if (!cache->directory || copy_objects(cache, options) < 0 ||
         rp_eviction_open(&cache->eviction, &cache->options, &cache->quota) < 0)

@@ -159,7 +159,7 @@ int rp_checkpoint_open(struct rp_checkpoint **out, const char *path, struct rp_e
 int rp_reader_open(struct rp_checkpoint **out, int dir, const char *path,
                    const struct rp_name *name, struct rp_error *error)
 {
-    int code = open_at(out, dir, name->text, O_NOFOLLOW, rp_format("%s/%s", path, name->text),
+    int code = open_at(out, dir, name->text, O_NOFOLLOW, rp_asprintf("%s/%s", path, name->text),
                        error);
     if (code < 0 || (*out)->head.info.sequence == name->sequence)
         return code;

@@ -21,7 +21,7 @@
 
 char *rp_checkpoint_journal_path(const char *directory)
 {
-    return rp_format("%s/" RP_RUN_JOURNAL_NAME, directory);
+    return rp_asprintf("%s/" RP_RUN_JOURNAL_NAME, directory);
 }
 
 json_t *rp_checkpoint_journal_text(const char *text)

@@ -28,9 +28,9 @@ char *rp_checkpoint_run_record_dir(const char *chosen, const char **why)
     if (chosen)
         return strdup(chosen);
     if (state && state[0] == '/')
-        return rp_format("%s/ringpack", state);
+        return rp_asprintf("%s/ringpack", state);
     if (home && home[0] == '/')
-        return rp_format("%s/.local/state/ringpack", home);
+        return rp_asprintf("%s/.local/state/ringpack", home);
     *why = "neither XDG_STATE_HOME nor HOME is set";
     return NULL;
 }
@@ -49,7 +49,7 @@ char *rp_checkpoint_run_record_path(const char *record_dir, const char *run, con
     rp_hasher_add(&hasher, canonical, strlen(canonical));
     free(canonical);
     rp_hash128_hex(rp_hasher_finish(&hasher), hex);
-    return rp_format("%s/%s-%.16s.record", record_dir, run, hex);
+    return rp_asprintf("%s/%s-%.16s.record", record_dir, run, hex);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

@@ -66,13 +66,13 @@ static void see_others(const char *path, char seen[SEEN_BYTES])
 {
     char hash[RP_CHAIN_HASH_BYTES];
     const char *slash = strrchr(path, '/'), *own = slash ? slash + 1 : path;
-    char *folder = slash ? rp_format("%.*s/", (int)(slash - path), path) : rp_format("./");
+    char *folder = slash ? rp_asprintf("%.*s/", (int)(slash - path), path) : rp_asprintf("./");
     DIR *directory = folder ? opendir(folder) : NULL;
     size_t bytes = 0;
     for (struct dirent *entry; directory && (entry = readdir(directory));) {
         if (bytes + SEEN_DIGITS + 1 >= SEEN_BYTES || !is_of_other_job(entry->d_name, own))
             continue;
-        char *other = rp_format("%s%s", folder, entry->d_name);
+        char *other = rp_asprintf("%s%s", folder, entry->d_name);
         if (other && rp_chain_last(other, hash, NULL) == 0)
             bytes += (size_t)snprintf(seen + bytes, SEEN_BYTES - bytes, "%s%.*s", bytes ? " " : "",
                                       (int)SEEN_DIGITS, hash);

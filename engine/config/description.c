@@ -59,7 +59,7 @@ static void add_path(struct walk *walk, const char *path)
 static int add_file(struct walk *walk, const char *path)
 {
     struct stat info, link;
-    char resolved[PATH_MAX], *data = rp_format("%s.bin", path);
+    char resolved[PATH_MAX], *data = rp_asprintf("%s.bin", path);
     if (!data)
         return -ENOMEM;
     const char *file = lstat(path, &link) != 0 && lstat(data, &link) == 0 ? data : path;

@@ -56,8 +56,8 @@ static char *token_file(const char *path)
 {
     int stem = (int)strlen(path) - 4;
     if (rp_text_has_suffix(path, ".idx"))
-        return rp_format("%.*s.bin", stem, path);
-    return rp_folder_is_sidecar(path) ? rp_format("%.*s", stem, path) : strdup(path);
+        return rp_asprintf("%.*s.bin", stem, path);
+    return rp_folder_is_sidecar(path) ? rp_asprintf("%.*s", stem, path) : strdup(path);
 }
 
 /* A folder stands for the files of the dataset that it holds, in their order. */
@@ -230,7 +230,7 @@ static bool is_prefix(const char *path)
     static const char *const suffixes[] = {".idx", ".bin"};
     bool exists = false;
     for (size_t i = 0; i < RP_ARRAY_COUNT(suffixes) && !exists; i++) {
-        char *file = rp_format("%s%s", path, suffixes[i]);
+        char *file = rp_asprintf("%s%s", path, suffixes[i]);
         exists = file && access(file, F_OK) == 0;
         free(file);
     }

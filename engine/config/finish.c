@@ -112,7 +112,7 @@ static char *stem_of_path(const char *path)
     while (name > path && name[-1] != '/')
         name--;
     const char *dot = memrchr(name, '.', (size_t)(end - name));
-    return rp_format("%.*s", (int)((dot && dot > name ? dot : end) - name), name);
+    return rp_asprintf("%.*s", (int)((dot && dot > name ? dot : end) - name), name);
 }
 
 /* The query of a URL, which may hold a secret, is no part of its name. */

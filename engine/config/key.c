@@ -343,7 +343,7 @@ char *rp_config_path_behind(const char *directory, const char *path)
 {
     if (!directory || !strcmp(directory, ".") || path[0] == '/' || rp_url_is(path))
         return strdup(path);
-    return rp_format("%s/%s", directory, path);
+    return rp_asprintf("%s/%s", directory, path);
 }
 
 bool rp_key_is_program_path(const struct rp_key *key, const char *text)

@@ -59,8 +59,8 @@ int rp_byte_mask_of_olmo(struct rp_byte_mask *mask, const struct rp_probe *probe
     if (!kind->cut || rp_mask_is_none(choice))
         return 0;
     const char *name = rp_mask_is_auto(choice) ? kind->add : choice->name;
-    char *path = rp_format("%.*s%s%s", (int)(base - probe->path), probe->path, name,
-                           base + strlen(kind->cut));
+    char *path = rp_asprintf("%.*s%s%s", (int)(base - probe->path), probe->path, name,
+                             base + strlen(kind->cut));
     return rp_byte_mask_find(
         mask, path, name,
         "write the mask as a byte for each token, or set `mask: none` (--mask none)", probe, choice,

@@ -358,7 +358,8 @@ int rp_source_extent(const struct rp_source *source, uint64_t document, struct r
     return 0;
 }
 
-const char *rp_source_row(const struct rp_source *source, uint64_t document, uint64_t *row_out)
+const char *rp_source_provenance(const struct rp_source *source, uint64_t document,
+                                 uint64_t *row_out)
 {
     struct place place;
     (void)find(source, document + source->skipped, &place); /* else the path is the index's */

@@ -170,7 +170,8 @@ void rp_source_expect_extent(const struct rp_source *source, uint64_t document);
 
 /** Where a document comes from: the token file, and *row_out, which document of it this is: the row
  * of a table, the document of a Megatron index. The string belongs to the corpus. */
-const char *rp_source_row(const struct rp_source *source, uint64_t document, uint64_t *row_out);
+const char *rp_source_provenance(const struct rp_source *source, uint64_t document,
+                                 uint64_t *row_out);
 
 /** Whether the run uses a mask of this source. Without one, every token is trained. */
 bool rp_source_has_mask(const struct rp_source *source);

@@ -67,8 +67,8 @@ static int find_megatron(struct rp_found *found, const char *path, bool declared
         stem -= 4;
     else if (!declared && exists(path))
         return 0;
-    char *index_path = rp_format("%.*s.idx", (int)stem, path);
-    char *token_path = rp_format("%.*s.bin", (int)stem, path);
+    char *index_path = rp_asprintf("%.*s.idx", (int)stem, path);
+    char *token_path = rp_asprintf("%.*s.bin", (int)stem, path);
     if (!index_path || !token_path) {
         free(index_path);
         free(token_path);
@@ -182,7 +182,7 @@ static int fail_unknown(const struct rp_found *found, struct rp_error *error)
     if (encoded)
         return rp_encoded_refuse(encoded, path, false, error);
     char *index_path = rp_text_has_suffix(path, ".bin")
-                           ? rp_format("%.*s.idx", (int)(strlen(path) - 4), path)
+                           ? rp_asprintf("%.*s.idx", (int)(strlen(path) - 4), path)
                            : NULL;
     int code;
     if (index_path && exists(index_path))

@@ -92,11 +92,11 @@ static char *url_of(const struct rp_source *source, const char *name)
         while (folder > 0 && pattern[folder - 1] != '/')
             folder--;
         if (is_one && is_url_of(pattern, bytes, name))
-            return rp_format("%s%s", name, mark);
+            return rp_asprintf("%s%s", name, mark);
         if (!is_one && !strncmp(name, pattern, folder))
             query = mark;
     }
-    return rp_format("%s%s", name, query);
+    return rp_asprintf("%s%s", name, query);
 }
 
 static const struct rp_source *source_of(const struct rp_corpus *corpus, uint32_t shard)

@@ -368,7 +368,7 @@ void rp_megatron_close(struct rp_megatron *megatron)
 int rp_megatron_check_time(const char *token_path, uint64_t mtime_ns, struct rp_error *error)
 {
     struct rp_stamp found;
-    char *path = rp_format("%.*s.idx", (int)(strlen(token_path) - 4), token_path);
+    char *path = rp_asprintf("%.*s.idx", (int)(strlen(token_path) - 4), token_path);
     if (!path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", token_path);
     int code = 0; /* a run with a corpus index does not need it */

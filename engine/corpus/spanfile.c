@@ -29,7 +29,7 @@ enum {
 char *rp_spanfile_path(const char *token_path)
 {
     size_t stem = strlen(token_path) - (rp_text_has_suffix(token_path, ".bin") ? 4 : 0);
-    return rp_format("%.*s.spans", (int)stem, token_path);
+    return rp_asprintf("%.*s.spans", (int)stem, token_path);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

@@ -35,7 +35,7 @@ static int fetch(const struct rp_staged_shard *staged, const char *url, const ch
                  const char *identity, bool is_needed, const struct rp_progress *progress,
                  struct rp_error *error)
 {
-    char *path = rp_format("%s/%s", staged->directory, name);
+    char *path = rp_asprintf("%s/%s", staged->directory, name);
     int code = path ? rp_fetch_file(url, path, identity, progress, error) : fail_memory(error);
     free(path);
     return code == -ENOENT && !is_needed ? 0 : code;
@@ -51,7 +51,7 @@ static char *companion_url(const char *url, const char *name, const struct rp_co
     if (by_beginning ? strncmp(name, companion->cut, cut) != 0
                      : !of_folder && !rp_url_has_suffix(url, companion->cut))
         return NULL;
-    char *add = by_beginning ? rp_format("/%s%s", companion->add, name + cut)
+    char *add = by_beginning ? rp_asprintf("/%s%s", companion->add, name + cut)
                              : strdup(companion->add);
     char *other = add ? rp_url_companion(url, by_beginning || of_folder ? name_bytes + 1 : cut, add)
                       : NULL;
@@ -99,7 +99,7 @@ static int fetch_all(struct rp_staged_shard *staged, const char *url, const char
     char *name = last_name(url);
     int code = rp_staged_shard_companions(url, &others, error);
     if (code == 0)
-        staged->path = name ? rp_format("%s/%s", staged->directory, name) : NULL;
+        staged->path = name ? rp_asprintf("%s/%s", staged->directory, name) : NULL;
     if (code == 0)
         code = staged->path ? fetch(staged, url, name, identity, true, progress, error)
                             : fail_memory(error);
@@ -122,7 +122,7 @@ int rp_staged_shard_open(struct rp_staged_shard *staged, const char *url, const 
     int code = rp_dir_make(place, error);
     if (code < 0)
         return code;
-    staged->directory = rp_format("%s/" PREFIX "XXXXXX", place);
+    staged->directory = rp_asprintf("%s/" PREFIX "XXXXXX", place);
     if (!staged->directory)
         return fail_memory(error);
     if (!mkdtemp(staged->directory)) {
@@ -166,7 +166,7 @@ void rp_staged_shard_sweep(const char *place)
     for (struct dirent *entry = directory ? readdir(directory) : NULL; entry;
          entry = readdir(directory)) {
         bool is_staged = !strncmp(entry->d_name, PREFIX, strlen(PREFIX));
-        char *path = is_staged ? rp_format("%s/%s", place, entry->d_name) : NULL;
+        char *path = is_staged ? rp_asprintf("%s/%s", place, entry->d_name) : NULL;
         if (path)
             remove_directory(path);
         free(path);

@@ -28,7 +28,7 @@
 #include "base/defect.h"
 #include "base/mapped.h"
 #include "base/thread.h"
-#include "flow/give_way.h"
+#include "flow/startup_yield.h"
 #include "flow/join.h"
 
 /* The next check is due CHECK_SHARE times as long after the last one as that one took, and at most
@@ -398,7 +398,7 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
             code = hand_on(d, error);
         if (code < 0)
             return code;
-        if (rp_gives_way())
+        if (rp_startup_yield_is_due())
             sched_yield();
     }
     int code = open_ticket(d, error);

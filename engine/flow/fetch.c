@@ -262,7 +262,7 @@ static void *fetch_main(void *argument)
     struct rp_fetcher *f = argument;
     struct rp_io_options options = {.depth = f->options->io_depth,
                                     .file_method = f->options->file_method,
-                                    .gives_way = f->options->gives_way,
+                                    .may_fall_back = f->options->may_fall_back,
                                     .refusal = &f->refusal,
                                     .is_stopping = is_stopping,
                                     .context = f};

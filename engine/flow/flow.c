@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "flow/catch_up.h"
 #include "flow/flow_struct.h"
-#include "flow/give_way.h"
+#include "flow/startup_yield.h"
 
 /* Is the data ring in use? Not while all taken tokens are mapped. */
 static bool is_reading(const struct rp_flow *flow)
@@ -203,7 +203,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                              .batches = d->batches,
                              .rows = d->rows,
                              .tokens = d->tokens};
-    rp_gives_way_from_now();
+    rp_startup_yield_begin();
     flow->dispatch = (struct rp_dispatch){.options = &flow->options,
                                           .arena = &flow->arena,
                                           .reads = flow->dispatch.reads,

@@ -50,7 +50,7 @@ struct rp_flow_options {
     const struct rp_corpus *corpus;
     const struct rp_io_method *method;
     const struct rp_io_method *file_method; /* if `method` reads objects: the method for files */
-    bool gives_way;                         /* as in rp_io_options */
+    bool may_fall_back;                     /* as in rp_io_options */
     const struct rp_contents *contents;     /* NULL = none */
     struct rp_cache *cache;       /* the cache of objects, indexed by shard number; NULL = none */
     struct rp_next_use *next_use; /* gets a note of each read; NULL = no forecast */

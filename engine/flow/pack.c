@@ -18,7 +18,7 @@
 #include "base/defect.h"
 #include "base/file.h"
 #include "flow/deliver.h"
-#include "flow/give_way.h"
+#include "flow/startup_yield.h"
 #include "flow/widen.h"
 
 /* While a transfer is packed, the tokens of the one this many places after it are prefetched into
@@ -341,9 +341,9 @@ static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, uint64_
 }
 
 /* The yield may last long, so trainers get the announcement of published batches first. */
-static void give_way(const struct rp_pack_plan *plan)
+static void yield_at_startup(const struct rp_pack_plan *plan)
 {
-    if (!rp_gives_way())
+    if (!rp_startup_yield_is_due())
         return;
     deliver(plan, RP_TURN_WAITS);
     sched_yield();
@@ -399,6 +399,6 @@ void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
         rp_a64_store_release(&ticket->state,
                              rp_ticket_word(number, RP_TICKET_PACKED)); /* PAIRS ticket-state */
         deliver(plan, RP_TURN_PACKED);
-        give_way(plan);
+        yield_at_startup(plan);
     }
 }

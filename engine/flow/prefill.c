@@ -289,7 +289,7 @@ static void *prefill_main(void *context)
     struct rp_prefill *prefill = context;
     const struct rp_io_options options = {.depth = RP_CACHE_FILLS_MAX,
                                           .file_method = prefill->chosen.file_method,
-                                          .gives_way = prefill->chosen.gives_way,
+                                          .may_fall_back = prefill->chosen.may_fall_back,
                                           .is_stopping = is_stopping,
                                           .context = prefill,
                                           .is_fill = true};

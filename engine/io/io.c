@@ -80,8 +80,8 @@ int rp_io_open_method(const struct rp_io_method **method, void **self,
                       const struct rp_io_options *options, struct rp_error *error)
 {
     struct rp_error refusal;
-    bool gives_way = options->gives_way && *method == &rp_io_method_uring;
-    if (!gives_way || RP_DEFECT(insist_on_rings))
+    bool may_fall_back = options->may_fall_back && *method == &rp_io_method_uring;
+    if (!may_fall_back || RP_DEFECT(insist_on_rings))
         return (*method)->open(self, options, error);
     if (rp_io_method_uring.open(self, options, &refusal) == 0)
         return 0;

@@ -78,7 +78,7 @@ struct rp_io_options {
     const struct rp_io_method *file_method;
     /* The user did not choose io_uring by name: pread replaces it if a ring is refused for want of
      * memory, of a descriptor or of a permission. */
-    bool gives_way;
+    bool may_fall_back;
     /* Receives the reason of that refusal, with a hint; unchanged without one. May be NULL. */
     struct rp_error *refusal;
     /* Cancellation callback, polled while waiting; NULL = never. Cancelled reads come back with
@@ -127,17 +127,18 @@ extern const struct rp_io_method rp_io_method_http; /* only in builds with libcu
 struct rp_io_chosen {
     const struct rp_io_method *method;      /* for all reads */
     const struct rp_io_method *file_method; /* for files; see rp_io_options */
-    bool gives_way;                         /* see rp_io_options */
+    bool may_fall_back;                     /* see rp_io_options */
 };
 
 /** Choose a method. `name` is "io_uring", "pread" or NULL for automatic: io_uring if a ring can be
- * made and reads a byte, else pread. A later ring may still be refused (gives_way). why (>= 256
+ * made and reads a byte, else pread. A later ring may still be refused (may_fall_back). why (>= 256
  * bytes) receives one line: the choice, its reason, and the hint that enables io_uring. A forced
  * method that does not work is -RP_E_RESOURCE with the reason. */
 RP_MUST_CHECK int rp_io_choose(const char *name, const struct rp_io_method **method_out, char *why,
                                size_t why_bytes, struct rp_error *error);
 
-/** Call `open` of *method. If io_uring is refused and gives_way is set, *method becomes pread. */
+/** Call `open` of *method. If io_uring is refused and may_fall_back is set, *method becomes pread.
+ */
 RP_MUST_CHECK int rp_io_open_method(const struct rp_io_method **method, void **self,
                                     const struct rp_io_options *options, struct rp_error *error);
 

@@ -253,12 +253,13 @@ static char *query_of(const struct listing *l)
 {
     if (l->dialect == &hub)
         return l->next ? strdup(l->next)
-                       : rp_format("expand=false&recursive=%s", l->is_deep ? "true" : "false");
+                       : rp_asprintf("expand=false&recursive=%s", l->is_deep ? "true" : "false");
     char *token = rp_percent_encode(l->next ? l->next : "", false);
     char *prefix = rp_percent_encode(l->prefix, false);
-    char *query = token && prefix ? rp_format("%s%s%s%s%s", l->next ? l->dialect->marker : "",
-                                              token, l->next ? "&" : "", l->dialect->query, prefix)
-                                  : NULL;
+    char *query = token && prefix
+                      ? rp_asprintf("%s%s%s%s%s", l->next ? l->dialect->marker : "", token,
+                                    l->next ? "&" : "", l->dialect->query, prefix)
+                      : NULL;
     free(token);
     free(prefix);
     return query;
@@ -304,8 +305,8 @@ static int tell_keys(struct listing *l, int (*add)(void *, const char *, struct 
         if (i > 0 && !strcmp(l->keys[i], l->keys[i - 1]))
             continue;
         char *encoded = l->encodes ? rp_percent_encode(l->keys[i], true) : NULL;
-        char *text = rp_format("%s%s%s%s", l->base, encoded ? encoded : l->keys[i],
-                               l->query ? "?" : "", l->query ? l->query : "");
+        char *text = rp_asprintf("%s%s%s%s", l->base, encoded ? encoded : l->keys[i],
+                                 l->query ? "?" : "", l->query ? l->query : "");
         free(encoded);
         code = text ? add(context, text, error) : fail_memory(error);
         free(text);
@@ -330,14 +331,14 @@ static int list_all(struct listing *l, const char *bucket, const char *key, stru
 {
     size_t plain = strcspn(key, l->dialect == &azure ? "*[" : "*?[");
     l->pattern = key[plain] ? key : NULL;
-    l->prefix = rp_format("%.*s", (int)plain, key);
+    l->prefix = rp_asprintf("%.*s", (int)plain, key);
     return l->prefix ? read_pages(l, bucket, error) : fail_memory(error);
 }
 
 static int list_bucket(struct listing *l, const struct rp_url *url, struct rp_error *error)
 {
     l->dialect = &s3;
-    l->base = rp_format("%s://%s/", url->store == RP_STORE_S3 ? "s3" : "gs", url->bucket);
+    l->base = rp_asprintf("%s://%s/", url->store == RP_STORE_S3 ? "s3" : "gs", url->bucket);
     return l->base ? list_all(l, l->base, url->key, error) : fail_memory(error);
 }
 
@@ -347,11 +348,11 @@ static int list_container(struct listing *l, const struct rp_url *url, struct rp
     int container = (int)strcspn(url->path + 1, "/") + 1;
     char *key = rp_percent_decode(url->path + container + (url->path[container] == '/'));
     const char *mark = url->query ? "?" : "", *query = url->query ? url->query : "";
-    char *bucket = rp_format("%s://%s%.*s%s%s", url->scheme, url->host, container, url->path, mark,
-                             query);
+    char *bucket = rp_asprintf("%s://%s%.*s%s%s", url->scheme, url->host, container, url->path,
+                               mark, query);
     l->dialect = &azure;
     l->encodes = true;
-    l->base = rp_format("%s://%s%.*s/", url->scheme, url->host, container, url->path);
+    l->base = rp_asprintf("%s://%s%.*s/", url->scheme, url->host, container, url->path);
     l->query = url->query;
     int code = bucket && key && l->base ? list_all(l, bucket, key, error) : fail_memory(error);
     l->pattern = NULL; /* it is in `key` */
@@ -405,14 +406,14 @@ static char *tree_url(const struct rp_url *url, const struct hub_place *place)
     const char *repository = url->path + base, *revision = resolve + strlen("/resolve/");
     bool is_model = strncmp(repository, "/datasets/", 10) != 0 &&
                     strncmp(repository, "/spaces/", 8) != 0;
-    char *plain = rp_format("%.*s", (int)folder, place->key);
+    char *plain = rp_asprintf("%.*s", (int)folder, place->key);
     char *encoded = plain ? rp_percent_encode(plain, true) : NULL;
-    char *made = encoded
-                     ? rp_format("%s://%s%.*s/api%s%.*s/tree/%.*s%s%s", url->scheme, url->host,
-                                 (int)base, url->path, is_model ? "/models" : "",
-                                 (int)(resolve - repository), repository,
-                                 (int)strcspn(revision, "/"), revision, folder ? "/" : "", encoded)
-                     : NULL;
+    char *made = encoded ? rp_asprintf("%s://%s%.*s/api%s%.*s/tree/%.*s%s%s", url->scheme,
+                                       url->host, (int)base, url->path, is_model ? "/models" : "",
+                                       (int)(resolve - repository), repository,
+                                       (int)strcspn(revision, "/"), revision, folder ? "/" : "",
+                                       encoded)
+                         : NULL;
     free(plain);
     free(encoded);
     return made;
@@ -429,8 +430,8 @@ static int list_hub(struct listing *l, const struct rp_url *url, struct rp_error
     l->query = url->query;
     l->is_deep = strchr(place.key + place.plain, '/');
     l->pattern = place.key[place.plain] ? place.key : NULL;
-    l->prefix = rp_format("%.*s", (int)place.plain, place.key);
-    l->base = rp_format("%.*s", (int)place.base, url->name);
+    l->prefix = rp_asprintf("%.*s", (int)place.plain, place.key);
+    l->base = rp_asprintf("%.*s", (int)place.base, url->name);
     char *tree = tree_url(url, &place);
     code = tree && l->base && l->prefix ? read_pages(l, tree, error) : fail_memory(error);
     l->pattern = NULL; /* it is in place.key */

@@ -92,9 +92,9 @@ static char *hub_token(void)
     const char *file = rp_environment("HF_TOKEN_PATH"), *user = rp_environment("HOME");
     const char *cache = rp_environment("XDG_CACHE_HOME");
     char *path = file    ? strdup(file)
-                 : home  ? rp_format("%s/token", home)
-                 : cache ? rp_format("%s/huggingface/token", cache)
-                 : user  ? rp_format("%s/.cache/huggingface/token", user)
+                 : home  ? rp_asprintf("%s/token", home)
+                 : cache ? rp_asprintf("%s/huggingface/token", cache)
+                 : user  ? rp_asprintf("%s/.cache/huggingface/token", user)
                          : NULL;
     char *text = NULL;
     size_t bytes;
@@ -107,9 +107,9 @@ static char *hub_token(void)
 static char *plain_url(const struct rp_url *url, const char *query)
 {
     const char *right = url->query ? url->query : rp_url_sas(url);
-    return rp_format("%s://%s%s%s%s%s%s", url->scheme, url->host, url->path,
-                     query || right ? "?" : "", query ? query : "", query && right ? "&" : "",
-                     right ? right : "");
+    return rp_asprintf("%s://%s%s%s%s%s%s", url->scheme, url->host, url->path,
+                       query || right ? "?" : "", query ? query : "", query && right ? "&" : "",
+                       right ? right : "");
 }
 
 /* The query of a bucket whose readers pay; its parameter is the last one in the order of bytes. The
@@ -124,8 +124,8 @@ static int add_payer(const struct rp_url *url, const char *query, char **made,
                        "AWS_REQUEST_PAYER: expected requester, found `%.64s`", payer);
     if (!payer && !query)
         return 0;
-    *made = rp_format("%s%s%s", query ? query : "", query && payer ? "&" : "",
-                      payer ? "x-amz-request-payer=requester" : "");
+    *made = rp_asprintf("%s%s%s", query ? query : "", query && payer ? "&" : "",
+                        payer ? "x-amz-request-payer=requester" : "");
     return *made ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
 }
 

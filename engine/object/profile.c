@@ -26,7 +26,7 @@ const char *rp_environment(const char *name)
 static char *path_of(const char *variable, const char *name)
 {
     const char *given = rp_environment(variable), *home = rp_environment("HOME");
-    return given ? strdup(given) : home ? rp_format("%s/.aws/%s", home, name) : NULL;
+    return given ? strdup(given) : home ? rp_asprintf("%s/.aws/%s", home, name) : NULL;
 }
 
 static char *trim(char *text)

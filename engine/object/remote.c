@@ -145,7 +145,7 @@ static int check_look(const struct look *look, enum part part, struct rp_error *
 /* The file beside a fetched one that has the hash of its content; the caller frees it. */
 static char *hash_path(const struct look *look)
 {
-    return rp_format("%s" HASH_SUFFIX, look->path);
+    return rp_asprintf("%s" HASH_SUFFIX, look->path);
 }
 
 static bool read_hash(const struct look *look, char text[RP_HASH_HEX_BYTES])
@@ -182,10 +182,10 @@ static bool is_there(const struct look *look)
 static int begin_file(struct look *look, const char *directory, struct rp_error *error)
 {
     const struct rp_object_request *r = &look->request;
-    char *key = rp_format("%s\n%s\n%" PRIu64, rp_object_id(look->object), r->identity, r->total);
+    char *key = rp_asprintf("%s\n%s\n%" PRIu64, rp_object_id(look->object), r->identity, r->total);
     struct rp_hash128 hash = rp_hash128(key ? key : "", key ? strlen(key) : 0);
     if (key)
-        look->path = rp_format("%s/%016" PRIx64 "%016" PRIx64, directory, hash.high, hash.low);
+        look->path = rp_asprintf("%s/%016" PRIx64 "%016" PRIx64, directory, hash.high, hash.low);
     free(key);
     if (!look->path)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a name");

@@ -139,7 +139,7 @@ bool rp_url_has_suffix(const char *text, const char *suffix)
 char *rp_url_companion(const char *text, size_t cut, const char *suffix)
 {
     size_t length = path_length(text);
-    return rp_format("%.*s%s%s", (int)(length - cut), text, suffix, text + length);
+    return rp_asprintf("%.*s%s%s", (int)(length - cut), text, suffix, text + length);
 }
 
 char *rp_url_name(const char *text)
@@ -150,9 +150,9 @@ char *rp_url_name(const char *text)
     const char *end = host + strcspn(host, "/?#");
     const char *at = memrchr(host, '@', (size_t)(end - host));
     if (rp_url_has_bucket(text) || !at)
-        return rp_format("%.*s", (int)length, text);
-    return rp_format("%.*s%.*s", (int)(host - text), text, (int)(length - (size_t)(at + 1 - text)),
-                     at + 1);
+        return rp_asprintf("%.*s", (int)length, text);
+    return rp_asprintf("%.*s%.*s", (int)(host - text), text,
+                       (int)(length - (size_t)(at + 1 - text)), at + 1);
 }
 
 void rp_url_free(struct rp_url *url)
@@ -280,14 +280,14 @@ static int take_endpoint(struct rp_url *url, const char *name, const char *endpo
     const char *base = host + length;
     while (base_length && base[base_length - 1] == '/')
         base_length--;
-    url->scheme = rp_format("%.*s", (int)(host - 3 - endpoint), endpoint);
+    url->scheme = rp_asprintf("%.*s", (int)(host - 3 - endpoint), endpoint);
     if (url->store != RP_STORE_HUB) /* nothing is signed for it, and hosts are compared */
         length = host_bytes(endpoint, host, length);
-    url->host = rp_format("%s%s%.*s", is_virtual ? url->bucket : "", is_virtual ? "." : "",
-                          (int)length, host);
-    url->path = is_virtual ? rp_format("%.*s/%s", (int)base_length, base, key)
-                           : rp_format("%.*s/%s%s%s", (int)base_length, base, url->bucket,
-                                       *key ? "/" : "", key);
+    url->host = rp_asprintf("%s%s%.*s", is_virtual ? url->bucket : "", is_virtual ? "." : "",
+                            (int)length, host);
+    url->path = is_virtual ? rp_asprintf("%.*s/%s", (int)base_length, base, key)
+                           : rp_asprintf("%.*s/%s%s%s", (int)base_length, base, url->bucket,
+                                         *key ? "/" : "", key);
     return 0;
 }
 
@@ -305,11 +305,11 @@ static int place_on_aws(struct rp_url *url, const char *key, struct rp_error *er
                        region);
     url->scheme = strdup("https");
     if (code == 0 && region && (is_path || !is_label(url->bucket))) {
-        url->host = rp_format("s3.%s.%s", region, rp_aws_domain(region));
-        url->path = rp_format("/%s/%s", url->bucket, key);
+        url->host = rp_asprintf("s3.%s.%s", region, rp_aws_domain(region));
+        url->path = rp_asprintf("/%s/%s", url->bucket, key);
     } else if (code == 0 && region) {
-        url->host = rp_format("%s.s3.%s.%s", url->bucket, region, rp_aws_domain(region));
-        url->path = rp_format("/%s", key);
+        url->host = rp_asprintf("%s.s3.%s.%s", url->bucket, region, rp_aws_domain(region));
+        url->path = rp_asprintf("/%s", key);
     }
     free(region);
     return code;
@@ -360,7 +360,7 @@ static int split_bucket(struct rp_url *url, const char *rest, struct rp_error *e
                        "%.200s: expected a name of a bucket (letters, digits, dots, dashes and "
                        "underscores), found another character in it",
                        url->name);
-    url->bucket = rp_format("%.*s", (int)length, rest);
+    url->bucket = rp_asprintf("%.*s", (int)length, rest);
     url->key = strdup(rest + length + (rest[length] == '/'));
     return url->bucket && url->key ? place_in_bucket(url, error) : 0;
 }
@@ -390,10 +390,11 @@ static int split_hub(struct rp_url *url, const char *rest, struct rp_error *erro
         !is_name)
         return rp_fail(error, -RP_E_CONFIG, "write hf://datasets/OWNER/NAME[@REVISION]/PATH",
                        "%s: expected a repository of the Hub and a path in it", url->name);
-    char *given = rp_format("%.*s", (int)bytes, at), *plain = rp_percent_decode(given ? given : "");
+    char *given = rp_asprintf("%.*s", (int)bytes, at),
+         *plain = rp_percent_decode(given ? given : "");
     char *revision = plain ? rp_percent_encode(has_revision ? plain : "main", false) : NULL;
     if (revision)
-        url->bucket = rp_format("%.*s/resolve/%s", (int)name, rest, revision);
+        url->bucket = rp_asprintf("%.*s/resolve/%s", (int)name, rest, revision);
     url->key = strdup(key + 1);
     free(given);
     free(plain);
@@ -424,11 +425,11 @@ static int split_http(struct rp_url *url, const char *text, const char *rest,
                                                       : 0;
     if (code < 0) /* such a URL may be one of that Hub, whose token would not be sent */
         return code;
-    url->scheme = rp_format("%.*s", (int)(rest - 3 - text), text);
-    url->host = rp_format("%.*s", (int)host, rest);
-    url->path = rp_format("%.*s", (int)(end - host), rest + host);
+    url->scheme = rp_asprintf("%.*s", (int)(rest - 3 - text), text);
+    url->host = rp_asprintf("%.*s", (int)host, rest);
+    url->path = rp_asprintf("%.*s", (int)(end - host), rest + host);
     if (rest[end] == '?')
-        url->query = rp_format("%.*s", (int)strcspn(rest + end + 1, "#"), rest + end + 1);
+        url->query = rp_asprintf("%.*s", (int)strcspn(rest + end + 1, "#"), rest + end + 1);
     return 0;
 }
 

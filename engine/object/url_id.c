@@ -105,7 +105,7 @@ char *rp_url_id(const char *text)
     struct rp_hash128 hash = rp_hasher_finish(&hasher);
     if (!is_part)
         return name;
-    char *id = rp_format("%s?%016" PRIx64, name, hash.high ^ hash.low);
+    char *id = rp_asprintf("%s?%016" PRIx64, name, hash.high ^ hash.low);
     free(name);
     return id;
 }

@@ -56,8 +56,8 @@ static void set_missing(const char *directory, json_t *entry, const json_t *stop
     const char *name = json_string_value(json_object_get(stopped, "checkpoint"));
     if (!name || strchr(name, '/'))
         return;
-    char *path = rp_format("%s/%s", directory, name),
-         *bad = rp_format("%s/%s.bad", directory, name);
+    char *path = rp_asprintf("%s/%s", directory, name),
+         *bad = rp_asprintf("%s/%s.bad", directory, name);
     if (path && bad && access(path, F_OK) < 0 && errno == ENOENT)
         json_object_set_new(entry, access(bad, F_OK) == 0 ? "damaged" : "missing",
                             rp_checkpoint_journal_text(name));

@@ -23,7 +23,7 @@ static int write_line(const struct rp_stream *stream, const struct rp_provenance
                        "source `%s`, document %" PRIu64 ": it has %" PRIu64 " documents",
                        rp_source_name(source), document->document, rp_source_documents(source));
     uint64_t row;
-    const char *path = rp_source_row(source, document->document, &row);
+    const char *path = rp_source_provenance(source, document->document, &row);
     fprintf(out, "%" PRIu64 " ", row);
     for (; *path; path++) {
         if (*path == '\n' || *path == '\\')

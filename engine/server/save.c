@@ -231,7 +231,7 @@ static void answer_requesters(struct rp_engine *engine)
     struct rp_saver *saver = &engine->saving.saver;
     char text[RP_ENGINE_TEXT_BYTES], *note = NULL;
     if (saver->code == 0 && saver->left_out && !saver->was_there)
-        note = rp_format("%s\n%s", saver->path, reason_of(saver));
+        note = rp_asprintf("%s\n%s", saver->path, reason_of(saver));
     rp_engine_error_text(&saver->error, text);
     const char *answer = saver->code < 0 ? text : note ? note : saver->path;
     int code = saver->code < 0 ? saver->code : note ? RP_REPLY_CODE_NOTE : 0;

@@ -151,7 +151,7 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
     struct rp_flow_options options = rp_engine_flow_options(c, stream->corpus, stream->plan);
     options.method = engine->delivery.io.method;
     options.file_method = engine->delivery.io.file_method;
-    options.gives_way = engine->delivery.io.gives_way;
+    options.may_fall_back = engine->delivery.io.may_fall_back;
     options.io_depth = rp_io_choose_depth(options.method, c->io_depth);
     options.contents = stream->contents;
     options.cache = engine->delivery.cache;

@@ -31,8 +31,9 @@ struct name {
 static bool name_make(struct name *name, const char *directory, const char *run)
 {
     char *canonical = realpath(directory, NULL);
-    char *text = canonical ? rp_format("%" PRIuMAX "\n%s\n%s", (uintmax_t)geteuid(), canonical, run)
-                           : NULL;
+    char *text = canonical
+                     ? rp_asprintf("%" PRIuMAX "\n%s\n%s", (uintmax_t)geteuid(), canonical, run)
+                     : NULL;
     bool is_made = text != NULL;
     if (is_made) {
         struct rp_hash128 hash = rp_hash128(text, strlen(text));

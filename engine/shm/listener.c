@@ -238,7 +238,7 @@ static int take_name(struct rp_listener *listener, const char *path, struct rp_e
 /* The parent of a default directory belongs to the system: it is never made. */
 static bool has_parent(const char *path)
 {
-    char *parent = rp_format("%s", path), *slash = parent ? strrchr(parent, '/') : NULL;
+    char *parent = rp_asprintf("%s", path), *slash = parent ? strrchr(parent, '/') : NULL;
     if (slash)
         *slash = '\0';
     bool usable = !slash || access(parent, W_OK | X_OK) == 0;
@@ -278,7 +278,7 @@ static int take_first(struct rp_listener *listener, const struct rp_run_dirs *di
         bool is_last = i + 1 == dirs->count;
         struct rp_error found = {.message = ""};
         leave_names(listener);
-        listener->path = rp_format("%s", path);
+        listener->path = rp_asprintf("%s", path);
         listener->is_made = dirs->is_default || access(path, F_OK) != 0;
         code = !listener->path ? -ENOMEM
                : !is_last && !has_parent(path)
@@ -305,8 +305,8 @@ int rp_listener_open(struct rp_listener *listener, const char *run_dir, const ch
         code = rp_run_dirs_list(&dirs, run_dir, error);
     if (code < 0)
         return code;
-    listener->run = rp_format("%s", run);
-    listener->run_dir = rp_format("%s", run_dir ? run_dir : "");
+    listener->run = rp_asprintf("%s", run);
+    listener->run_dir = rp_asprintf("%s", run_dir ? run_dir : "");
     if (listener->run && listener->run_dir)
         code = take_first(listener, &dirs, error);
     else

@@ -38,11 +38,11 @@ int rp_run_dirs_list(struct rp_run_dirs *dirs, const char *run_dir, struct rp_er
     *dirs = (struct rp_run_dirs){.is_default = !run_dir || !run_dir[0]};
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     if (!dirs->is_default)
-        dirs->paths[dirs->count++] = rp_format("%s", run_dir);
+        dirs->paths[dirs->count++] = rp_asprintf("%s", run_dir);
     if (dirs->is_default && runtime && runtime[0] == '/')
-        dirs->paths[dirs->count++] = rp_format("%s/ringpack", runtime);
+        dirs->paths[dirs->count++] = rp_asprintf("%s/ringpack", runtime);
     if (dirs->is_default)
-        dirs->paths[dirs->count++] = rp_format("/tmp/ringpack-%" PRIuMAX, (uintmax_t)geteuid());
+        dirs->paths[dirs->count++] = rp_asprintf("/tmp/ringpack-%" PRIuMAX, (uintmax_t)geteuid());
     RP_ASSERT(dirs->count > 0 && dirs->count <= RP_ARRAY_COUNT(dirs->paths));
     for (unsigned i = 0; i < dirs->count; i++)
         if (!dirs->paths[i]) {

@@ -128,7 +128,7 @@ unsigned io_run_reads(struct io_run *run)
     for (uint32_t i = 0; i < run->depth; i++)
         state.places[i].memory = memory + (size_t)state.place_bytes * i +
                                  (run->in_region && i % 2 == 0 ? 0 : region_bytes);
-    struct rp_io_options options = {.depth = run->depth, .gives_way = run->gives_way};
+    struct rp_io_options options = {.depth = run->depth, .may_fall_back = run->may_fall_back};
     struct rp_error error;
     int code = rp_io_open(&state.io, run->method, &options, &error);
     if (code < 0) {

@@ -127,7 +127,7 @@ static void check_source(const struct rp_corpus *corpus, uint32_t s, bool is_men
         struct rp_error error = {0};
         uint64_t length = rp_source_length(source, d), row, same_row;
         int code = rp_source_extent(source, d, &extent, &error);
-        const char *path = rp_source_row(source, d, &row);
+        const char *path = rp_source_provenance(source, d, &row);
         FUZZ_REQUIRE(path[0] != 0);
         if (!fuzz_accepted(code, &error))
             continue;
@@ -141,7 +141,7 @@ static void check_source(const struct rp_corpus *corpus, uint32_t s, bool is_men
             continue;
         FUZZ_REQUIRE(rp_source_extent(other, d, &expected, &error) == 0);
         FUZZ_REQUIRE(memcmp(&extent, &expected, sizeof extent) == 0);
-        FUZZ_REQUIRE(!strcmp(path, rp_source_row(other, d, &same_row)) && row == same_row);
+        FUZZ_REQUIRE(!strcmp(path, rp_source_provenance(other, d, &same_row)) && row == same_row);
     }
 }
 

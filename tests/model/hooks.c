@@ -167,9 +167,9 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
     return 0;
 }
 
-/* The flow is no new one: in its first 20 ms a packer announces each ticket (give_way.h). */
-bool __wrap_rp_gives_way(void);
-bool __wrap_rp_gives_way(void)
+/* The flow is no new one: in its first 20 ms a packer announces each ticket (startup_yield.h). */
+bool __wrap_rp_startup_yield_is_due(void);
+bool __wrap_rp_startup_yield_is_due(void)
 {
     return false;
 }

@@ -102,7 +102,8 @@ static inline int compare(const struct rp_corpus *corpus, const struct rp_corpus
         assert_int_equal(many, length);
         assert_int_equal(rp_source_extent(b, d, &expected, error), 0);
         assert_memory_equal(&found, &expected, sizeof found);
-        assert_string_equal(rp_source_row(a, d, &row), rp_source_row(b, d, &row_wanted));
+        assert_string_equal(rp_source_provenance(a, d, &row),
+                            rp_source_provenance(b, d, &row_wanted));
         assert_int_equal(row, row_wanted);
     }
     for (uint32_t i = 0; i < SHARDS; i++) {

@@ -254,7 +254,7 @@ static void readers_give_way_while_the_flow_runs(void **state)
     struct rp_error error;
     struct rp_flow_options options = two_rings();
     options.method = &rp_io_method_uring;
-    options.gives_way = true;
+    options.may_fall_back = true;
     stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
     stream_start(&s);
     struct rp_flow_readers before = rp_flow_readers(s.flow); /* refused: by the machine itself */

@@ -75,11 +75,11 @@ static void check_in_child(const char *(*test)(void))
 static int denied_errno;
 
 /* NULL, or the fault. A later ring may give way to pread, with its buffers in a region. */
-static const char *check_reads(const struct rp_io_method *method, bool gives_way)
+static const char *check_reads(const struct rp_io_method *method, bool may_fall_back)
 {
     struct io_run run = {.method = method,
-                         .gives_way = gives_way,
-                         .in_region = gives_way,
+                         .may_fall_back = may_fall_back,
+                         .in_region = may_fall_back,
                          .sample = &sample,
                          .fd = sample.fd,
                          .depth = 8,
@@ -134,7 +134,7 @@ static const char *check_denied_later(void)
     if (rp_io_open(&io, &rp_io_method_uring, &options, &error) != -denied_errno || io ||
         !error.hint[0] || refusal.code != 0)
         return "expected an error where io_uring was asked for by name";
-    options.gives_way = true;
+    options.may_fall_back = true;
     if (rp_io_open(&io, &rp_io_method_uring, &options, &error) != 0)
         return "expected pread in the place of io_uring";
     rp_io_describe(io, text, sizeof text);

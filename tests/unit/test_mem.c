@@ -78,7 +78,7 @@ void __wrap___explicit_bzero_chk(void *memory, size_t bytes, size_t room)
 static void a_secret_is_wiped_before_it_is_freed(void **state)
 {
     (void)state;
-    char *secret = rp_format("%s", "S3CR3T");
+    char *secret = rp_asprintf("%s", "S3CR3T");
     assert_non_null(secret);
     rp_free_secret(secret);
     assert_int_equal(last_wiped_bytes, 6);

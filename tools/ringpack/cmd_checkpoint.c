@@ -49,7 +49,7 @@ static int list_set_aside(const char *path)
     size_t count;
     int code = rp_checkpoint_set_asides(path, &asides, &count, &error);
     for (size_t i = 0; i < count && code == 0; i++) {
-        char *place = rp_format("%s/%s", path, asides[i].name);
+        char *place = rp_asprintf("%s/%s", path, asides[i].name);
         printf("%s: %zu set aside by a fresh start, sequences %" PRIu64 " to %" PRIu64
                "; `ringpack checkpoint list %s` shows them\n",
                asides[i].name, asides[i].count, asides[i].oldest_sequence,
@@ -160,7 +160,7 @@ static int verify_directory(const char *path, struct verdict *verdict, struct rp
     for (size_t i = 0; code == 0 && i < count; i++) {
         if (entries[i].status != RP_CHECKPOINT_BAD && entries[i].status != RP_CHECKPOINT_GOOD)
             continue; /* named .bad or .rewound: not in use */
-        char *file = rp_format("%s/%s", path, entries[i].name);
+        char *file = rp_asprintf("%s/%s", path, entries[i].name);
         code = file ? verify_file(file, verdict, error)
                     : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a path", path);
         free(file);

@@ -301,7 +301,7 @@ static int try_directory(const char *key, const char *path, struct rp_error *err
 {
     struct stat info;
     char *place = nearest_directory(path);
-    char *name = place ? rp_format("%s/.ringpack-doctor-XXXXXX", place) : NULL;
+    char *name = place ? rp_asprintf("%s/.ringpack-doctor-XXXXXX", place) : NULL;
     int code = name ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for the name of a file");
     if (code == 0 && stat(place, &info) == 0 && !S_ISDIR(info.st_mode))
         code = rp_fail(error, -ENOTDIR, "give the path of a directory",

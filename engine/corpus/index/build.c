@@ -38,7 +38,7 @@ char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_
         rp_hasher_add(&hasher, identity, sizeof identity);
     }
     rp_hash128_hex(rp_hasher_finish(&hasher), hex);
-    return rp_format("%s/%s" RP_INDEX_SUFFIX, build->work, hex);
+    return rp_asprintf("%s/%s" RP_INDEX_SUFFIX, build->work, hex);
 }
 
 static int lock_work(const struct rp_indexing *build, struct rp_error *error)
@@ -60,7 +60,7 @@ static int lock_work(const struct rp_indexing *build, struct rp_error *error)
  * between the open and the lock protects nothing: it is made again. */
 static int open_work(struct rp_indexing *build, struct rp_error *error)
 {
-    build->work = rp_format("%s.work", build->options.path);
+    build->work = rp_asprintf("%s.work", build->options.path);
     if (!build->work)
         return rp_build_fail_memory(build, error);
     for (;;) {

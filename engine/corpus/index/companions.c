@@ -49,8 +49,8 @@ static bool take_megatron(uint64_t *mtime_ns, const char *token_path,
     char *prefix = rp_megatron_mask_prefix(token_path,
                                            rp_mask_is_auto(choice) ? "label" : choice->name);
     bool is_good = prefix && take_time(mtime_ns, rp_spanfile_path(token_path)) &&
-                   take_time(mtime_ns, rp_format("%s.bin", prefix)) &&
-                   take_time(mtime_ns, rp_format("%s.idx", prefix));
+                   take_time(mtime_ns, rp_asprintf("%s.bin", prefix)) &&
+                   take_time(mtime_ns, rp_asprintf("%s.idx", prefix));
     free(prefix);
     return is_good;
 }
@@ -66,13 +66,13 @@ bool rp_build_stat_companions(struct rp_index_companions *companions, const char
     if (is_good && companions->sidecar_ns == 0)
         is_good = take_time(&companions->sidecar_ns, rp_sidecar_path(token_path, NULL));
     if (is_good && token_path[stem])
-        is_good = take_time(&companions->idx_ns, rp_format("%.*s.idx", (int)stem, token_path));
+        is_good = take_time(&companions->idx_ns, rp_asprintf("%.*s.idx", (int)stem, token_path));
     if (!is_good || rp_mask_is_none(mask))
         return is_good;
     if (companions->idx_ns)
         return take_megatron(&companions->mask_ns, token_path, mask);
     return take_olmo(&companions->mask_ns, token_path, mask) &&
-           take_time(&companions->mask_ns, rp_format("%s.loss", token_path));
+           take_time(&companions->mask_ns, rp_asprintf("%s.loss", token_path));
 }
 
 /* ---- objects --------------------------------------------------------------------------------- */

@@ -19,7 +19,7 @@ static char *token_path(const char *path, struct stat *info)
         bytes -= 4;
     else if (stat(path, info) == 0 && !S_ISDIR(info->st_mode))
         return strdup(path);
-    char *tokens = rp_format("%.*s.bin", (int)bytes, path);
+    char *tokens = rp_asprintf("%.*s.bin", (int)bytes, path);
     memset(info, 0, sizeof *info);
     if (tokens && stat(tokens, info) < 0)
         info->st_size = 0; /* opening it will say why */

@@ -116,7 +116,7 @@ static int expand_cache(const struct rp_folder *folder, struct rp_paths *files,
     if (code == 0 && name && json_object_size(splits) > 1) {
         code = fail_cached_splits(folder, name, splits, error);
     } else if (code == 0 && name && json_object_size(splits) == 1) {
-        char *stem = rp_format("%s-%s", name, json_object_iter_key(json_object_iter(splits)));
+        char *stem = rp_asprintf("%s-%s", name, json_object_iter_key(json_object_iter(splits)));
         code = stem ? add_split(folder, stem, files, error)
                     : rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
         free(stem);

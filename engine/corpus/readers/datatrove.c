@@ -30,7 +30,7 @@ static int claim(const struct rp_probe *probe, char why[256], struct rp_error *e
     snprintf(why, 256, "it is a .ds with its .index beside it");
     if (probe->is_declared || !rp_text_has_suffix(probe->path, ".ds"))
         return probe->is_declared;
-    char *index = rp_format("%s.index", probe->path);
+    char *index = rp_asprintf("%s.index", probe->path);
     bool is_there = index && access(index, F_OK) == 0;
     free(index);
     return is_there;
@@ -49,7 +49,7 @@ static int expand(const struct rp_folder *folder, struct rp_paths *files, struct
 static int find_type(const struct rp_probe *probe, const struct rp_reader_options *options,
                      enum rp_token_type *type, struct rp_error *error)
 {
-    char *text = NULL, *name = rp_format("%s.metadata", probe->path);
+    char *text = NULL, *name = rp_asprintf("%s.metadata", probe->path);
     size_t bytes;
     if (!name)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", probe->path);
@@ -101,7 +101,7 @@ static int find_loss(const struct rp_probe *probe, const struct rp_mask_choice *
                        "%s: mask `%s`: expected " LOSS ", the mask of datatrove: %s." LOSS,
                        probe->path, choice->name, probe->path);
     return rp_byte_mask_find(
-        loss, rp_format("%s." LOSS, probe->path), LOSS,
+        loss, rp_asprintf("%s." LOSS, probe->path), LOSS,
         "write the dataset with save_loss_metadata=True, or set `mask: none` (--mask none)", probe,
         choice, layout, error);
 }
@@ -169,7 +169,7 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
                        probe->bytes);
     if (code == 0)
         code = rp_byte_mask_open(&loss, probe, options, &layout, error);
-    char *name = rp_format("%s.index", probe->path);
+    char *name = rp_asprintf("%s.index", probe->path);
     if (code == 0 && !name)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", probe->path);
     if (code == 0)

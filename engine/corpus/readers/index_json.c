@@ -61,7 +61,7 @@ int rp_index_json_fail(const struct rp_folder *folder, const char *key, size_t n
 
 int rp_index_json_convert(const struct rp_folder *folder, const char *found, struct rp_error *error)
 {
-    char *url = folder->url ? rp_format("%s/", folder->path) : NULL; /* as convert wants it */
+    char *url = folder->url ? rp_asprintf("%s/", folder->path) : NULL; /* as convert wants it */
     const struct rp_probe probe = {.path = url ? url : folder->path};
     int code = rp_readers_convert(&probe, found, error);
     free(url);

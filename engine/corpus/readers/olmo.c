@@ -31,7 +31,7 @@ static char *find_rows(const char *path, bool *is_compressed)
     static const char *const suffixes[] = {".csv", ".csv.gz"};
     char *found = NULL;
     for (size_t i = 0; i < RP_ARRAY_COUNT(suffixes) && !found; i++) {
-        found = rp_format("%.*s%s", (int)stem, path, suffixes[i]);
+        found = rp_asprintf("%.*s%s", (int)stem, path, suffixes[i]);
         *is_compressed = i == 1;
         if (found && access(found, F_OK) != 0) {
             free(found);

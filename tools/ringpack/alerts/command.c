@@ -57,7 +57,7 @@ static char *find_program(const char *word)
         return can_be_run(word) ? strdup(word) : NULL;
     while (path && *path && *word) {
         size_t length = strcspn(path, ":");
-        char *file = rp_format("%.*s/%s", (int)length, path, word);
+        char *file = rp_asprintf("%.*s/%s", (int)length, path, word);
         if (file && length > 0 && can_be_run(file))
             return file;
         free(file);

@@ -65,13 +65,13 @@ static void run_command(const struct watcher *watcher, enum rp_alert_kind kind)
     if (!watcher->command)
         return;
     if (variables) {
-        add(variables, rp_format("RINGPACK_ALERT=%s", rp_alert_name(kind)));
-        add(variables, rp_format("RINGPACK_ALERT_MESSAGE=%s", report->message));
-        add(variables, rp_format("RINGPACK_ALERT_RUN=%s", task->run));
-        add(variables, rp_format("RINGPACK_ALERT_PID=%d", (int)task->engine));
-        add(variables, rp_format("RINGPACK_ALERT_VALUE=%" PRIu64, report->value));
-        add(variables, rp_format("RINGPACK_ALERT_LIMIT=%" PRIu64, report->limit));
-        add(variables, rp_format("RINGPACK_ALERT_CAUSE=%s", report->cause));
+        add(variables, rp_asprintf("RINGPACK_ALERT=%s", rp_alert_name(kind)));
+        add(variables, rp_asprintf("RINGPACK_ALERT_MESSAGE=%s", report->message));
+        add(variables, rp_asprintf("RINGPACK_ALERT_RUN=%s", task->run));
+        add(variables, rp_asprintf("RINGPACK_ALERT_PID=%d", (int)task->engine));
+        add(variables, rp_asprintf("RINGPACK_ALERT_VALUE=%" PRIu64, report->value));
+        add(variables, rp_asprintf("RINGPACK_ALERT_LIMIT=%" PRIu64, report->limit));
+        add(variables, rp_asprintf("RINGPACK_ALERT_CAUSE=%s", report->cause));
     }
     rp_alert_command_run(watcher->command, kind, variables);
 }

@@ -168,7 +168,7 @@ int rp_digest_entries_read(struct rp_digest_entries *entries, struct rp_audit_di
         return read_file(entries, digests, digests->path, error);
     int code = 0;
     for (struct dirent *entry; code == 0 && (entry = readdir(directory));) {
-        char *path = is_name(entry->d_name) ? rp_format("%s/%s", digests->path, entry->d_name)
+        char *path = is_name(entry->d_name) ? rp_asprintf("%s/%s", digests->path, entry->d_name)
                                             : NULL;
         if (path)
             code = read_file(entries, digests, path, error);

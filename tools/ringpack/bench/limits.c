@@ -206,8 +206,9 @@ static int open_reading(struct reading *r, struct rp_bench *bench, bool direct,
     if (!r->memory)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for reads");
     int code = rp_stream_choose_io(&chosen, bench->config, bench->corpus, why, error);
-    const struct rp_io_options options = {
-        .depth = READ_DEPTH, .file_method = chosen.file_method, .gives_way = chosen.gives_way};
+    const struct rp_io_options options = {.depth = READ_DEPTH,
+                                          .file_method = chosen.file_method,
+                                          .may_fall_back = chosen.may_fall_back};
     r->method = chosen.method;
     if (code == 0)
         code = rp_io_open(&r->io, r->method, &options, error);

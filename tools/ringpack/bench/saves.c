@@ -358,7 +358,7 @@ static char *make_directory(const char *wanted, struct rp_error *error)
     char *parent = strdup(wanted), *at = parent, *made;
     while (at && access(at, F_OK) != 0 && strcmp(at, ".") != 0 && strcmp(at, "/") != 0)
         at = dirname(at);
-    made = at ? rp_format("%s/.ringpack-bench-XXXXXX", at) : NULL;
+    made = at ? rp_asprintf("%s/.ringpack-bench-XXXXXX", at) : NULL;
     free(parent);
     if (!made) {
         rp_fail(error, -ENOMEM, NULL, "out of memory");

@@ -117,7 +117,7 @@ static int write_out_paths(struct rp_config *config, const char *output, struct 
         char **path = &config->sources[i].shards[0];
         if ((*path)[0] == '/' || rp_url_is(*path))
             continue;
-        char *whole = rp_format("%s/%s", here, *path);
+        char *whole = rp_asprintf("%s/%s", here, *path);
         if (whole) {
             free(*path);
             *path = whole;

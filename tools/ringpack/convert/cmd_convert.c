@@ -184,7 +184,7 @@ static int find_tokenizer(struct rp_tokenizer_choice *tokenizer, char **made,
     size_t length = strlen(tokenizer->name);
     while (length > 1 && tokenizer->name[length - 1] == '/')
         length--;
-    *made = rp_format("%.*s/tokenizer.json", (int)length, tokenizer->name);
+    *made = rp_asprintf("%.*s/tokenizer.json", (int)length, tokenizer->name);
     if (!*made)
         return rp_fail(error, -ENOMEM, NULL, "no memory for a name");
     tokenizer->name = *made;

@@ -88,7 +88,7 @@ static uint64_t megatron_stamp(const char *path, const struct stat *index)
 {
     struct rp_hasher hasher;
     struct stat tokens;
-    char *name = rp_format("%.*s.bin", (int)(strlen(path) - strlen(".idx")), path);
+    char *name = rp_asprintf("%.*s.bin", (int)(strlen(path) - strlen(".idx")), path);
     rp_hasher_begin(&hasher);
     add_stamp(&hasher, "", index);
     if (name && stat(name, &tokens) == 0)

@@ -88,7 +88,7 @@ static char *megatron_index(const char *path)
     size_t stem = strlen(path);
     if (rp_text_has_suffix(path, ".bin") || rp_text_has_suffix(path, ".idx"))
         stem -= 4;
-    char *index = rp_format("%.*s.idx", (int)stem, path);
+    char *index = rp_asprintf("%.*s.idx", (int)stem, path);
     if (index && access(index, F_OK) == 0)
         return index;
     free(index);

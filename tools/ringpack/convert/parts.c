@@ -21,8 +21,8 @@
 char *rp_part_path(const struct rp_conversion *conversion, const struct rp_task *task,
                    const char *ending)
 {
-    return rp_format("%s/%06zu%s%s", conversion->folder, (size_t)(task - conversion->tasks),
-                     ending ? "." : "", ending ? ending : "");
+    return rp_asprintf("%s/%06zu%s%s", conversion->folder, (size_t)(task - conversion->tasks),
+                       ending ? "." : "", ending ? ending : "");
 }
 
 static char *task_hash(const struct rp_conversion *conversion, const struct rp_task *task,
@@ -133,7 +133,7 @@ static int hash_input(struct rp_hasher *hasher, const struct rp_input *input,
     if (code < 0 || input->form->reading != RP_READ_MEGATRON)
         return code;
     size_t stem = strlen(input->path) - strlen(".idx");
-    char *tokens = rp_format("%.*s.bin", (int)stem, input->path);
+    char *tokens = rp_asprintf("%.*s.bin", (int)stem, input->path);
     code = tokens ? hash_file(hasher, tokens, error)
                   : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
     free(tokens);
@@ -265,7 +265,7 @@ static char *tokenizer_name(const char *path)
     const char *begin = end;
     while (begin > path && begin[-1] != '/')
         begin--;
-    return rp_format("%.*s", (int)(end - begin), begin);
+    return rp_asprintf("%.*s", (int)(end - begin), begin);
 }
 
 /* The meaning of the ids, as JSON. NULL: no memory. The tokenizer of ids that came as ids is not

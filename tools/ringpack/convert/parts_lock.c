@@ -87,7 +87,7 @@ int rp_parts_take(struct rp_conversion *conversion, struct rp_error *error)
 {
     if (!conversion->folder || (conversion->options->merge && access(conversion->folder, F_OK) < 0))
         return 0;
-    char *path = rp_format("%s/lock", conversion->folder);
+    char *path = rp_asprintf("%s/lock", conversion->folder);
     int code = path ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
     for (unsigned i = 0; path && code == 0 && i < REPLACED_MAX; i++)
         code = try_take(conversion, path, error);
@@ -102,7 +102,7 @@ void rp_parts_give_back(struct rp_conversion *conversion, bool remove)
 {
     if (conversion->lock < 0)
         return;
-    char *path = rp_format("%s/lock", conversion->folder);
+    char *path = rp_asprintf("%s/lock", conversion->folder);
     if (remove && path && flock(conversion->lock, LOCK_EX | LOCK_NB) == 0) {
         unlink(path);
         rmdir(conversion->folder);

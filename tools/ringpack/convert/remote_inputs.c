@@ -62,7 +62,7 @@ static int add_named(void *context, const char *name, const struct rp_form *form
                      struct rp_error *error)
 {
     struct found *found = context;
-    char *suffix = rp_format("/%s", name);
+    char *suffix = rp_asprintf("/%s", name);
     char *url = suffix ? rp_url_companion(found->folder, 0, suffix) : NULL;
     int code = url ? rp_paths_add(&found->urls, url, error)
                    : rp_fail(error, -ENOMEM, NULL, "no memory for the name of an object");

@@ -31,10 +31,10 @@ static char *find_script(void)
     if (!slash)
         return NULL;
     *slash = 0;
-    char *path = rp_format("%s/convert_worker.py", place);
+    char *path = rp_asprintf("%s/convert_worker.py", place);
     if (path && access(path, R_OK) < 0 && rp_text_has_suffix(place, package)) {
         free(path);
-        path = rp_format("%.*s/_convert/worker.py", (int)(strrchr(place, '/') - place), place);
+        path = rp_asprintf("%.*s/_convert/worker.py", (int)(strrchr(place, '/') - place), place);
     }
     if (path && access(path, R_OK) == 0)
         return path;
@@ -65,7 +65,7 @@ static int spawn(pid_t *child, const char **command, int input, int output)
 {
     const char *path = getenv("PYTHONPATH");
     char *kept = path ? rp_python_places(path, true) : NULL, safe[] = "PYTHONSAFEPATH=1";
-    char *places = kept && *kept ? rp_format("PYTHONPATH=%s", kept) : NULL;
+    char *places = kept && *kept ? rp_asprintf("PYTHONPATH=%s", kept) : NULL;
     char **environment = make_environment(places, safe);
     char *program = rp_python_find(command[0]);
     posix_spawn_file_actions_t actions;

@@ -56,7 +56,7 @@ int rp_tasks_make(struct rp_conversion *conversion, struct rp_error *error)
         conversion->tasks[i].mine = options->parts == 0 || i % options->parts == options->part;
     if (conversion->task_count <= 1 && options->parts == 0 && !options->merge)
         return 0;
-    conversion->folder = rp_format("%s.parts", options->output);
+    conversion->folder = rp_asprintf("%s.parts", options->output);
     return conversion->folder ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
 }
 

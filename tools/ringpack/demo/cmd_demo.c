@@ -62,11 +62,11 @@ static int find_corpus(struct demo *demo, struct rp_error *error)
     uint64_t tokens = 0, documents = 0, begin_ns = rp_now_ns();
     char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES];
     /* `convert` locks the folder of its output, and the job has its own locked while it lives */
-    char *folder = demo->dir ? rp_format("%s", demo->dir) : rp_job_path(&demo->job, "made");
+    char *folder = demo->dir ? rp_asprintf("%s", demo->dir) : rp_job_path(&demo->job, "made");
     int code = folder ? rp_dir_make(folder, error) : 0;
     if (code >= 0 && folder)
-        demo->prefix = demo->corpus ? rp_format("%s", demo->corpus)
-                                    : rp_format("%s/corpus", folder);
+        demo->prefix = demo->corpus ? rp_asprintf("%s", demo->corpus)
+                                    : rp_asprintf("%s/corpus", folder);
     free(folder);
     if (code < 0)
         return code;

@@ -152,7 +152,7 @@ char *rp_origin_absolute(const char *path)
     char directory[PATH_MAX];
     if (path[0] == '/' || !getcwd(directory, sizeof directory))
         return strdup(path);
-    return rp_format("%s/%s", directory, path);
+    return rp_asprintf("%s/%s", directory, path);
 }
 
 static int find_steps(const struct rp_origin *origin, const struct rp_config *config, bool by_step,

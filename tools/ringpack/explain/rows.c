@@ -48,7 +48,7 @@ static int find_place(const struct rp_row_maker *maker, struct rp_explained *par
     struct rp_extent extent;
     int code = rp_source_extent(source, fragment->document, &extent, error);
     part->source = rp_source_name(source);
-    part->file = rp_source_row(source, fragment->document, &part->file_row);
+    part->file = rp_source_provenance(source, fragment->document, &part->file_row);
     if (code == 0)
         part->byte_offset = extent.byte_offset + fragment->offset * extent.width;
     return code;

@@ -74,7 +74,7 @@ static int take_line(struct rp_origin *origin, int pid, int argc, char **argv,
         snprintf(error->hint, sizeof error->hint, HINT);
     char *path = NULL; /* a config that is no file, but a descriptor of the engine */
     if (code == 0 && engine.line.path && !strncmp(engine.line.path, self, sizeof self - 1)) {
-        path = rp_format("/proc/%d/fd/%s", pid, engine.line.path + sizeof self - 1);
+        path = rp_asprintf("/proc/%d/fd/%s", pid, engine.line.path + sizeof self - 1);
         engine.line.path = path;
         code = path ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a path");
     }

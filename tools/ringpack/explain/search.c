@@ -147,7 +147,7 @@ static int show_document(const struct search *search, uint32_t source, uint64_t 
                                           .document = document,
                                           .epoch = epoch,
                                           .tokens = rp_source_length(of, document)};
-    shown.file = rp_source_row(of, document, &shown.file_row);
+    shown.file = rp_source_provenance(of, document, &shown.file_row);
     int code = rp_source_extent(of, document, &extent, error);
     if (code < 0)
         return code;

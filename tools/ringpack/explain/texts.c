@@ -51,7 +51,7 @@ static json_t *origin_of(const char *path)
     char *text = NULL;
     if (rp_text_has_suffix(path, ".bin"))
         length -= strlen(".bin");
-    char *name = rp_format("%.*s.tokens.json", (int)length, path);
+    char *name = rp_asprintf("%.*s.tokens.json", (int)length, path);
     json_t *origin = NULL;
     if (name && rp_file_read_all(name, ORIGIN_BYTES_MAX, &text, &bytes, NULL) == 0) {
         origin = json_loadb(text, bytes, 0, NULL);
@@ -110,7 +110,7 @@ static char *tokenizer_of(struct rp_texts *texts, const char *path)
     if (given || (name && !strcmp(name, "bytes")))
         found = strdup(given ? given : name);
     else if (name && directory && !strchr(name, '/'))
-        found = rp_format("%s/%s", directory, name);
+        found = rp_asprintf("%s/%s", directory, name);
     if (found && !given && strcmp(found, "bytes") != 0 && !has_hash(texts, found, hash)) {
         free(found);
         found = NULL;

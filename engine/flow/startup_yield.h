@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* give_way.h — the threads of a flow that has just begun yield the processor: the plan thread after
- * each micro-batch, a packer thread after each ticket, once it has announced what it published.
+/* startup_yield.h — the threads of a flow that has just begun yield the processor: the plan thread
+ * after each micro-batch, a packer thread after each ticket, once it has announced what it
+ * published.
  *
  * Without this they fill the rings without a break, while a trainer that wants its first batch, and
  * the engine's thread that answers it, wait for a processor: a tick of the kernel, if there are as
@@ -10,14 +11,14 @@
  *
  * The time is the process's, not a flow's: while a catch-up flow begins, the main flow yields as
  * well. */
-#ifndef RP_FLOW_GIVE_WAY_H
-#define RP_FLOW_GIVE_WAY_H
+#ifndef RP_FLOW_STARTUP_YIELD_H
+#define RP_FLOW_STARTUP_YIELD_H
 
 #include <stdbool.h>
 
 /** A flow begins now: its threads yield for 20 ms. Any thread. */
-void rp_gives_way_from_now(void);
+void rp_startup_yield_begin(void);
 /** Is it time to yield? Any thread. */
-bool rp_gives_way(void);
+bool rp_startup_yield_is_due(void);
 
 #endif
