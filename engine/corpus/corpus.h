@@ -290,7 +290,7 @@ RP_MUST_CHECK int rp_inspect(const char *path, const struct rp_source_spec *hint
 
 struct rp_index_build_options {
     const struct rp_source_spec *hints; /* as in rp_inspect */
-    const char *index_dir; /* NULL: the shard's folder; rp_inspect also searches there */
+    const char *index_dir; /* of the older and the new sidecar; NULL: the shard's folder */
     /* Path of the sidecar, which is not synced: a crash of the machine may leave it damaged. NULL:
      * the usual path. */
     const char *scratch_path;

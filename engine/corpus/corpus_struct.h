@@ -47,7 +47,7 @@ struct rp_corpus {
     struct rp_remote *remotes; /* of the opened shards that are URLs, in their order */
     size_t remote_count;
     struct rp_index *index;  /* NULL: the shards were opened */
-    struct rp_a64 *listed;   /* [shard_count] pointers to the listed shards in use, or 0 */
+    struct rp_a64 *listed;   /* [shard_count] pointers to the listed shards used so far, or 0 */
     struct rp_shard damaged; /* stands for a shard whose record is damaged */
 };
 

@@ -29,7 +29,7 @@ struct rp_found {
 
 struct rp_find_options {
     const struct rp_source_spec *hints; /* NULL = nothing declared */
-    const struct rp_remote *remote;     /* the opened URL of the path; NULL: a file's path */
+    const struct rp_remote *remote;     /* the object, if the path is its URL; NULL: a file */
     const char *index_dir;
     const char *sidecar_path; /* the only sidecar to try; NULL: search for one */
     bool allow_missing_data;

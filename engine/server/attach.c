@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attach.c — serves what peers ask for: attach, stat, checkpoint, stop.
+/* attach.c — serves the requests of peers: attach, stat, checkpoint, stop.
  *
  * Invariants:
  *
- *   - What a peer sends is checked here before anything uses it. A message that is no request of
+ *   - Each message of a peer is checked here before any use of it. A message that is no request of
  *     this protocol ends the connection without an answer. A request gets one answer, or the end of
  *     its connection.
  *   - A seat is ATTACHED if and only if one connection has it (rp_engine_check_seats).
@@ -15,7 +15,7 @@
  *       new       neither of the two below: its first message is its request
  *       pending   pending_request is set: the answer waits for a checkpoint, for the engine's end,
  *                 or for a row that is planned to (deferred_attach.h). Another message closes it
- *       consumer  `seat` is set: all that the peer sends are doorbells */
+ *       consumer  `seat` is set: the peer sends only doorbells */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -39,7 +39,7 @@
 #include "server/stat.h"
 #include "shm/peer.h"
 
-/* More than a socket's buffer holds, so that the end of the connection after them is read, too. */
+/* More than a socket's buffer holds, so that the connection's end after them is read as well. */
 #define DOORBELLS_AT_ONCE 1024u
 #define REFUSAL_LOG_NS 10000000000u /* at least this long between two log lines of one refusal */
 
@@ -71,7 +71,7 @@ static void refuse(struct rp_engine *engine, struct rp_connection *connection,
 static int check_number(const char *what, uint64_t engines, uint64_t trainers,
                         struct rp_error *error)
 {
-    if (trainers == 0 || trainers == engines || RP_DEFECT(trust_expected_shape))
+    if (trainers == 0 || trainers == engines)
         return 0;
     return rp_fail(error, -RP_E_MISMATCH, "start the engine and the trainer with the same value",
                    "%s: the engine has %" PRIu64 ", the trainer expects %" PRIu64, what, engines,
@@ -234,7 +234,7 @@ static int welcome(struct rp_engine *engine, const struct rp_connection *connect
 
 static void drain_doorbells(struct rp_engine *engine, struct rp_connection *connection)
 {
-    char doorbell[64]; /* its bytes mean nothing: the loop, now awake, reads the release words */
+    char doorbell[64]; /* its bytes have no meaning: the loop, now awake, reads the release words */
     ssize_t got = 1;
     for (unsigned rung = 0; got > 0 && rung < DOORBELLS_AT_ONCE; rung++)
         got = recv(connection->fd, doorbell, sizeof doorbell, MSG_DONTWAIT);
@@ -248,8 +248,7 @@ static void drain_doorbells(struct rp_engine *engine, struct rp_connection *conn
 static bool outlives_its_consumer(const struct rp_connection *connection)
 {
     const struct rp_seat *seat = connection->fd >= 0 ? connection->seat : NULL;
-    return seat && !RP_DEFECT(trust_connection) &&
-           rp_peer_has_ended(seat->ring->seats[seat->replica].reader_fd);
+    return seat && rp_peer_has_ended(seat->ring->seats[seat->replica].reader_fd);
 }
 
 /* Close the connections of dead consumers, also those whose epoll events have not been served. */

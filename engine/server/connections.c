@@ -3,10 +3,10 @@
  *
  * Invariants:
  *
- *   - A slot of `connections` is free if and only if its fd is -1. Its other fields mean nothing
+ *   - A slot of `connections` is free if and only if its fd is -1. Its other fields have no meaning
  *     then, and are set when the next peer is accepted.
- *   - A consumer detaches here and nowhere else, in one step that cannot fail: its descriptor is
- *     closed, its last releases are read, its control page is unmapped, its seat's state changes.
+ *   - A consumer detaches only here, in one step that cannot fail: its descriptor is closed, its
+ *     last releases are read, its control page is unmapped, its seat's state changes.
  *   - Closing a descriptor takes it out of the epoll set. Events of it that epoll_wait has already
  *     returned find the slot free. */
 #include <errno.h>

@@ -5,8 +5,7 @@
 
 #include "server/engine.h"
 
-/** Accept all peers that have connected. Those for which no descriptor is free are accepted by a
- * later call. */
+/** Accept all peers that have connected. If descriptors run out, a later call accepts the rest. */
 void rp_engine_accept(struct rp_engine *engine);
 /** Make a new socket if the one with the run's name was removed. Trainers that wait at the old one
  * are accepted first. */
@@ -19,7 +18,7 @@ void rp_delivery_migrate_consumer(struct rp_delivery *delivery, struct rp_connec
 void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES]);
 void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
                      int code, const char *text);
-/** The engine ends. waiting: answer the peers that asked it to stop, and close their connections.
+/** The engine ends. waiting: answer the peers that requested its stop, and close their connections.
  * Otherwise close all other connections. */
 void rp_engine_close_connections(struct rp_engine *engine, bool waiting);
 

@@ -2,10 +2,10 @@
 /* deferred_attach.h — attach requests for rows that are far (far_plan.h). A trainer gets no reply
  * until the engine has planned to its row.
  *
- * Such a trainer owns nothing. It has no seat, so another trainer may attach to the seat first; it
- * is not attached, so other consumers may move the stream. When its row is near, its request is
- * served from the beginning, with the facts of that moment. A request for a row that does not exist
- * waits until its connection or the engine ends. */
+ * Such a trainer owns no part of the engine. It has no seat, so another trainer may attach to the
+ * seat first; it is not attached, so other consumers may move the stream. When its row is near, its
+ * request is served from the beginning, with the facts of that moment. A request for a row that
+ * does not exist waits until its connection or the engine ends. */
 #ifndef RP_SERVER_DEFERRED_ATTACH_H
 #define RP_SERVER_DEFERRED_ATTACH_H
 

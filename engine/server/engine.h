@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine.h — the engine process in parts: its life, its loop, the stream, the delivery, its peers,
- * saving and watching. Each part is written by its own files alone (tests/tidy lists and checks
- * them); a function takes the part that it needs, and the engine only if it needs several.
+ * saving and watching. Only its own files write a part (tests/tidy lists and checks them); a
+ * function takes the part that it needs, and the engine only if it needs several.
  *
- * Threads: everything here belongs to the engine's own thread, except `struct rp_saver`, which says
- * what it shares. */
+ * Threads: everything here belongs to the engine's own thread, except `struct rp_saver`, which
+ * names its shared fields. */
 #ifndef RP_SERVER_ENGINE_H
 #define RP_SERVER_ENGINE_H
 
@@ -37,10 +37,10 @@ struct rp_recorder;
 struct rp_connection {
     int fd;                   /* -1 = free */
     struct rp_seat *seat;     /* of a trainer; else NULL */
-    uint64_t first_batch;     /* of a trainer: where it attached */
+    uint64_t first_batch;     /* of a trainer: its first batch after the attach */
     int32_t pid;              /* as it said; for listings */
     uint32_t pending_request; /* enum rp_request_kind whose reply is still owed, or 0 */
-    bool waits_for_save;      /* the save under way is the one it asks for */
+    bool waits_for_save;      /* the save under way answers its request */
     struct rp_deferred_attach
         *deferred; /* of a trainer whose row is planned to; else NULL (deferred_attach.h) */
 };
@@ -50,15 +50,15 @@ struct rp_connection {
  * engine's thread then does its part of it: see rp_engine_continue_save. */
 enum rp_saver_state {
     RP_SAVER_IDLE,    /* there is no thread */
-    RP_SAVER_COPYING, /* the flow holds what is copied */
-    RP_SAVER_COPIED,  /* nothing is held; the disk is written */
-    RP_SAVER_SAVED,   /* the result is known, and told; old checkpoints are removed */
+    RP_SAVER_COPYING, /* the flow holds the contents that are copied */
+    RP_SAVER_COPIED,  /* the hold has ended; the disk is written */
+    RP_SAVER_SAVED,   /* the result is known and reported; old checkpoints are removed */
     RP_SAVER_DONE     /* the thread ends: IDLE follows at once */
 };
 
 /* The result of the last check of token files without hashes (revalidate.h). */
 enum rp_validity {
-    RP_VALIDITY_NONE, /* none was asked for */
+    RP_VALIDITY_NONE, /* no check was requested */
     RP_VALIDITY_ASKED,
     RP_VALIDITY_UNCHANGED,
     RP_VALIDITY_CHANGED,
@@ -93,7 +93,7 @@ struct rp_saver {
     uint8_t *pages;      /* for the copy; kept from one save to the next, because the faults of new
                             memory take longer than the copy */
     size_t page_bytes;
-    struct rp_content_source *sources; /* where contents lie in shared memory */
+    struct rp_content_source *sources; /* addresses of the contents in shared memory */
     size_t source_count;
     /* shared, enum rp_validity: contents count only if the check after their listing finds no
      * change. Writer: the engine; reader: a thread of the save. PAIRS saver-validity */
@@ -102,14 +102,14 @@ struct rp_saver {
     /* out: read by the engine once SAVED is reached */
     int code;
     char *path;
-    uint64_t bytes; /* of the file that was written */
-    bool was_there; /* the newest checkpoint is of this very state: nothing was written */
+    uint64_t bytes;            /* of the file that was written */
+    bool was_there;            /* the newest checkpoint has this very state: no file was written */
     enum rp_validity left_out; /* the reason to leave contents out: CHANGED, LATE, or NONE */
     struct rp_error error;
     /* out: read by the engine once DONE is reached */
-    uint64_t copied_ns; /* CLOCK_MONOTONIC: the contents were copied; 0: there were none */
+    uint64_t copied_ns; /* CLOCK_MONOTONIC: the contents were copied; 0: no contents */
     struct rp_checkpoint_times times;
-    int read_back; /* 0, or why the disk did not return what was written */
+    int read_back; /* 0, or why the disk did not return the bytes that were written */
     struct rp_error read_back_error;
 };
 
@@ -121,7 +121,7 @@ struct rp_content_source {
     const uint8_t *tokens;
 };
 
-/* What an epoll event is about; `index` says which connection or packer. */
+/* The source of an epoll event; `index` is the number of the connection or packer. */
 enum rp_watch {
     RP_WATCH_WAKE,
     RP_WATCH_SIGNAL,
@@ -133,7 +133,7 @@ enum rp_watch {
     RP_WATCH_PACKER
 };
 
-/* What became of the saves since the engine started. */
+/* The results of the saves since the engine started. */
 struct rp_save_counts {
     uint64_t saves, failures;
     uint64_t row, ended_ns;      /* of the last one that succeeded; ended_ns 0: none has */
@@ -176,19 +176,19 @@ struct rp_stream {
     void *zero_state, *start_state;       /* tokens of row 0 and of the row this run began at */
     size_t zero_bytes, start_bytes;
     uint64_t start_row;
-    bool accepts_weights; /* other ones than those of a state token */
+    bool accepts_weights; /* weights other than the state token's */
     bool is_reweighted;   /* the weights were changed at some row before start_row */
     /* The state of the row at which a flow, or a catch-up flow, was last to be started: other
-     * states may be far from it. NULL: there is none of this stream. */
+     * states may be far from it. NULL: no such state of this stream. */
     void *kept_state;
     size_t kept_bytes;
     uint64_t kept_row;
     uint64_t state_bytes_max;
     struct rp_contents *contents;
-    struct rp_checkpoint *resumed; /* whose bytes the contents use; NULL: there are none */
+    struct rp_checkpoint *resumed; /* whose bytes the contents use; NULL: no contents */
 };
 
-/* Of the flow. */
+/* The state of the flow. */
 enum rp_delivery_state {
     RP_DELIVERY_STOPPED, /* no thread of it runs, and its plans are free */
     RP_DELIVERY_RUNNING,
@@ -210,14 +210,14 @@ struct rp_delivery {
     bool had_consumer;     /* one has attached since the engine started */
     bool has_consumed;     /* one that has left had released a batch */
     /* Consumers that attach from one state token, each seat once, are one rollback. Epochs count
-     * rollbacks, from 1; rollback_row is that of the present one. */
+     * rollbacks, from 1; rollback_row is the row of the present one. */
     uint64_t rollback_epoch, rollback_row;
     struct rp_flow *flow;
     enum rp_delivery_state state;
     struct rp_io_chosen io;
     bool direct;
     struct rp_cache *cache;           /* of objects in stores; NULL = none */
-    struct rp_next_use next_use;      /* what the cache asks */
+    struct rp_next_use next_use;      /* the cache's source of distances */
     struct rp_prefill *prefill;       /* of the cache; NULL = none */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
     bool skipping_absent;             /* a seat was skipped since the last attach */
@@ -262,13 +262,13 @@ struct rp_saving {
     uint64_t validity_until_ns; /* while it is ASKED */
 };
 
-/* What `ringpack stat` and the log tell about the recent past. */
+/* Samples of the recent past, for `ringpack stat` and the log. */
 struct rp_watching {
     uint64_t started_ns;
     struct rp_rate_samples rates;
-    /* Samples at which it was last checked how tokens are taken, and at which the log said it. */
+    /* Times of the samples that last checked, and last logged, the read mode. */
     uint64_t checked_mode_ns, logged_mode_ns;
-    uint32_t logged_mode; /* enum rp_read_way: what it said */
+    uint32_t logged_mode; /* enum rp_read_way: the logged one */
     bool logged_refusal;  /* it has said that io_uring was refused to a reader */
     struct rp_wait_history wait_history;
 };
@@ -283,7 +283,7 @@ struct rp_loop {
 struct rp_engine {
     const struct rp_engine_options *options;
     const struct rp_config *config;
-    char *config_text; /* what checkpoints keep of the config */
+    char *config_text; /* the kept text of the config */
     struct rp_engine_life life;
     struct rp_loop loop;
     struct rp_stream stream;

@@ -28,9 +28,9 @@
 struct rp_engine_journal {
     struct rp_side_thread side; /* the first member: write_queued() casts back from it */
     bool thread_runs;
-    char *directory; /* a copy: the thread may outlive the config */
-    json_t *start;   /* the first entry, without what it says of the engine before; NULL: written */
-    bool is_fresh;   /* no checkpoint of the engine before was wanted */
+    char *directory;  /* a copy: the thread may outlive the config */
+    json_t *start;    /* the first entry, without the last engine's part; NULL: written */
+    bool is_fresh;    /* no checkpoint of the engine before was wanted */
     bool has_started; /* the first entry is written, or could not be */
     bool has_failed;  /* the last entry could not be written, and that was logged */
     json_t *queue[QUEUE_MAX];
@@ -50,7 +50,7 @@ static void append(struct rp_engine_journal *journal, json_t *entry)
     journal->has_failed = code < 0;
 }
 
-/* What the newest checkpoint of the last stop is called now, if it is not there any more. */
+/* The present name of the newest checkpoint of the last stop, if it has another one by now. */
 static void set_missing(const char *directory, json_t *entry, const json_t *stopped)
 {
     const char *name = json_string_value(json_object_get(stopped, "checkpoint"));
@@ -65,8 +65,8 @@ static void set_missing(const char *directory, json_t *entry, const json_t *stop
     free(bad);
 }
 
-/* The first entry, complete. The journal may be long, and the disk slow, so what happened before is
- * looked up here. */
+/* The first entry, complete. The journal may be long, and the disk slow, so this thread looks up
+ * the end of the run before. */
 static json_t *take_start(struct rp_engine_journal *journal)
 {
     struct rp_run_journal_last last;
@@ -178,8 +178,7 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* The checkpoint of the directory that the run began at by its name, that of another by its path.
- */
+/* The run's first checkpoint: its name if it is in the directory, else its path. */
 static json_t *origin_of(const struct rp_engine *engine)
 {
     size_t bytes = strlen(engine->config->checkpoint_dir);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* life.h — the states of an engine, from its start to the end of its loop.
  *
- * `life_state` is written by rp_life_transition alone (tests/tidy checks that).
+ * Only rp_life_transition writes `life_state` (tests/tidy checks that).
  *
  *   STARTING         corpus, rings and flow are opened; no request is served
  *   RUNNING          batches are delivered
@@ -63,7 +63,7 @@ enum rp_shutdown {
 };
 
 struct rp_engine_life {
-    enum rp_life_state life_state; /* written by rp_life_transition alone */
+    enum rp_life_state life_state; /* written only by rp_life_transition */
     enum rp_shutdown shutdown;
     int code;                /* that rp_engine_run returns */
     struct rp_error *error;  /* of that code */

@@ -2,11 +2,11 @@
 /* loop.c — the descriptors that wake the engine's thread, and the signals that end an engine.
  *
  *   S1  A signal that was ignored when the engine was started stays ignored. nohup, a shell without
- *       job control that puts a command into the background, and some batch systems ask in this way
- *       that the end of a session leaves the command alone.
+ *       job control that puts a command into the background, and some batch systems ignore a signal
+ *       so that the command survives the end of its session.
  *
- *   S2  A signal that is not meant for an engine does not end it, even where its default action is
- *       to kill: batch systems, libraries and terminals send signals to whole process groups. A
+ *   S2  A signal that is not meant for an engine does not end it, even if its default action is to
+ *       kill: batch systems, libraries and terminals send signals to whole process groups. A
  *       handler that is there already, for instance a profiler's, is left in its place.
  *
  *   S3  Signals are taken before any thread is started, so that all threads inherit the mask. */

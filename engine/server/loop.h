@@ -6,8 +6,8 @@
 
 #include "server/engine.h"
 
-/** Make the descriptors of the loop, and watch them. rp_engine_close closes them, after a failure,
- * too. -RP_E_USAGE: the lifeline is a file whose end cannot be waited for. */
+/** Make the descriptors of the loop, and watch them. rp_engine_close closes them, also after a
+ * failure. -RP_E_USAGE: the lifeline is a file whose end cannot be waited for. */
 RP_MUST_CHECK int rp_engine_open_descriptors(struct rp_engine *engine, struct rp_error *error);
 /** Wake the loop when fd is readable. Closing fd ends it. Returns 0 or -errno. */
 int rp_loop_watch(struct rp_loop *loop, int fd, enum rp_watch watch, uint32_t index);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c — what memory and how many descriptors an engine takes, known before it runs.
+/* memory.c — the memory and the number of descriptors of an engine, known before it runs.
  *
- * Its rings are touched in full, the prefetch ring soon after the first batch (flow/prefault.h), so
- * their sizes are resident sizes. Mapped files (indexes, and token files that the page cache holds)
- * are not counted: their pages belong to the page cache, and the kernel takes them back when it
- * needs them. Nor is the checkpoint that the run began at, if it has contents: it lies in memory
- * for as long as the engine runs, with what was read ahead when it was saved, about as much as the
- * rings held.
+ * The engine touches its rings in full, the prefetch ring soon after the first batch
+ * (flow/prefault.h), so their sizes are resident sizes. Mapped files (indexes, and token files that
+ * the page cache holds) are not counted: their pages belong to the page cache, and the kernel
+ * reclaims them under pressure. Nor is the checkpoint that the run began at, if it has contents: it
+ * stays in memory for as long as the engine runs, with its contents, about as large as the rings'
+ * batches at that save.
  *
  * A catch-up flow (flow/catch_up.h) exists only while a rank catches up, so the memory of one is a
  * number of its own. Several ranks may catch up at a time, each with a flow. */
@@ -19,12 +19,12 @@
 #include "shm/ring.h"
 #include "stream.h"
 
-/* What a process has on its heap and its stacks beside what grows with state tokens. */
+/* Heap and stacks of a process, without the state tokens. */
 #define PROCESS_BYTES (1u << 20)
-/* State tokens, or what is as large, that lie on the heap: those kept for the start and for
- * trainers that come, and the FIFOs of the plans. */
+/* State tokens, or structures as large, on the heap: those kept for the start and for trainers that
+ * attach, and the FIFOs of the plans. */
 #define TOKENS_KEPT 4u
-/* The same for a catch-up flow: the FIFOs of its two plans, and the state at which they begin. */
+/* The same for a catch-up flow: the FIFOs of its two plans, and their first state. */
 #define CATCH_UP_TOKENS 3u
 
 struct rp_geometry rp_engine_geometry(const struct rp_config *config, const struct rp_plan *plan)
@@ -82,7 +82,7 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                    (config->cache_bytes ? RP_CACHE_QUEUE_BYTES + RP_PREFILL_BYTES : 0)};
 }
 
-/* A program's own descriptors, those of the loop, the listener, a checkpoint. */
+/* Those of the program, the loop, the listener, a checkpoint. */
 #define DESCRIPTORS_OF_ALL 32u
 #define DESCRIPTORS_OF_A_SEAT 3u /* its control page, the process that reads it, its connection */
 #define DESCRIPTORS_OF_A_CATCH_UP (RP_DESCRIPTORS_MIN + 2) /* its files, its reader */

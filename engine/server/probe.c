@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe.c — a plan of the engine's own, beside those of the flow: it checks the state tokens
- * that trainers bring, and finds the state of any row.
+/* probe.c — a plan of the engine's own, separate from the flow's plans: it checks the state tokens
+ * of trainers, and finds the state of any row.
  *
  * States of one row may differ although the streams have one identity: their weights changed at
- * different rows. So a token is of the stream that is served only if its row has the same state
- * here. To know that is to plan from one to the other, which is left out where they are far apart.
- */
+ * different rows. So a token belongs to the served stream only if its row has the same state here.
+ * The check plans from one row to the other, and is left out if they are far apart. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,7 +16,7 @@
 #include "server/probe.h"
 #include "server/seats.h"
 
-/* States of two rows are compared if at most so many rows have to be planned for that. */
+/* States of two rows are compared only if they are at most this far apart. */
 #define COMPARED_ROWS 4096u
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -49,8 +48,8 @@ static int seek_probe(struct rp_stream *stream, uint64_t row, struct rp_error *e
     return code < 0 ? code : -EINPROGRESS;
 }
 
-/* A token of the end of the stream is also that of the padding rows after it, up to the step's end:
- * padding does not change the state. */
+/* A token of the end of the stream is also the token of the padding rows after it, up to the step's
+ * end: padding does not change the state. */
 static int load_token(struct rp_stream *stream, uint64_t row, const void *token, size_t bytes,
                       struct rp_error *error)
 {

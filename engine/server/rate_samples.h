@@ -33,13 +33,13 @@ struct rp_rate_samples {
     struct rp_rate_sample samples[RP_RATE_SAMPLES];
 };
 
-/** Read what consumers have released since a step of the flow last did. */
+/** Read the releases of consumers since the last step of the flow. */
 void rp_delivery_poll_rings(struct rp_delivery *delivery);
 /** The counters as they are. */
 struct rp_rate_sample rp_delivery_sample(const struct rp_delivery *delivery);
-/** Keep a sample, if one is due, and note what trainers wait for. */
+/** Keep a sample, if one is due, and note the cause of each trainer's wait. */
 void rp_engine_sample_rates(struct rp_engine *engine);
-/** The time of the newest sample; 0: there is none. */
+/** The time of the newest sample; 0: no sample yet. */
 uint64_t rp_rate_last_ns(const struct rp_rate_samples *samples);
 /** Keep a sample; times ascend. */
 void rp_rate_note(struct rp_rate_samples *samples, const struct rp_rate_sample *sample);

@@ -95,7 +95,7 @@ static enum rp_read_way main_way(const struct rp_delivery *delivery, const struc
     return way;
 }
 
-/* The name of what reads, where tokens are read: that of most readers. */
+/* The name of the read method, if tokens are read: the method of most readers. */
 static const char *method_name(const struct rp_delivery *delivery)
 {
     struct rp_flow_readers readers = rp_flow_readers(delivery->flow);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reading.h — how tokens are taken from files: what is chosen at the start, how it has been
- * recently, and why, for the log and for status. */
+/* read_mode.h — how tokens are taken from files: the choice at the start, the ways of the recent
+ * past, and why, for the log and for status. */
 #ifndef RP_SERVER_READ_MODE_H
 #define RP_SERVER_READ_MODE_H
 
@@ -9,8 +9,8 @@
 #include "server/engine.h"
 
 /** Set in `options` how files are read at the start, and log it with `why` (rp_stream_choose_io);
- * where the flow adapts, that changes later. Objects in stores are read by requests, whatever is
- * chosen for files beside them. */
+ * if the flow adapts, that changes later. Objects in stores are read by requests, whatever is
+ * chosen for files. */
 void rp_engine_choose_read_mode(struct rp_engine *engine, struct rp_flow_options *options,
                                 const char *why);
 

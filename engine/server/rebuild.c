@@ -12,7 +12,7 @@
  *
  *   - Published slots from the ring's `release` on are immutable. The seat that attaches keeps
  *     `release` at or below its batch until the new ring is in place.
- *   - Nobody writes to a ring while packers are paused. Packers, threads or processes, end in a
+ *   - No process writes to a ring while packers are paused. Packers, threads or processes, end in a
  *     pause and are started after the change, so they see the new ring.
  *   - Plans, reads and tickets are not touched, so nothing that was prefetched is lost.
  *
@@ -36,7 +36,7 @@
 #include "server/save.h"
 #include "stream.h"
 
-#define LOOK_NS 50000u /* between two checks of is_done while there is nothing to deliver */
+#define LOOK_NS 50000u /* between two checks of is_done while no batch is ready */
 
 struct build {
     struct rp_ring from, fresh; /* from: as it was when the build began */
@@ -65,8 +65,8 @@ static void *build_main(void *build)
     return NULL;
 }
 
-/* Deliver until the thread is done. If delivery meets the end of the stream or an error it stops
- * here, and nothing else: the engine's loop meets the same again, and handles it. */
+/* Deliver until the thread is done. At the end of the stream, or an error, only this delivery
+ * stops: the engine's loop meets the same again, and handles it. */
 static void deliver_meanwhile(struct rp_delivery *delivery, const struct build *build)
 {
     int step = RP_FLOW_WORKED;
@@ -78,8 +78,8 @@ static void deliver_meanwhile(struct rp_delivery *delivery, const struct build *
     }
 }
 
-/* Consumers of the old ring may have released batches since the new one was made. The new ring, of
- * which no batch is published yet, begins at the old one's `release`. */
+/* Consumers of the old ring may have released batches since the new one was made. The new ring has
+ * no published batch yet, and begins at the old one's `release`. */
 static void begin_at_release(struct rp_ring *fresh, const struct rp_ring *old)
 {
     RP_ASSERT(fresh->tail == fresh->release && fresh->release <= old->release);
@@ -165,8 +165,8 @@ static bool can_rebuild_running(const struct rp_delivery *delivery,
     return lowest >= old->release && lowest <= old->tail;
 }
 
-/* Batches are delivered to all rings, except while packers are paused. If the ring cannot be made
- * nothing has changed. If packers cannot be started again the flow has stopped. */
+/* Batches are delivered to all rings, except while packers are paused. If the ring cannot be made,
+ * the old one is unchanged. If packers cannot be started again, the flow has stopped. */
 static int rebuild_running(struct rp_engine *engine, const struct rp_rebuild *rebuild,
                            struct rp_error *error)
 {
@@ -183,12 +183,9 @@ static int rebuild_running(struct rp_engine *engine, const struct rp_rebuild *re
     }
     /* A save under way may be reading the old ring. Its end also frees slots of batches that were
      * released, so it comes before the new ring begins at `release`. */
-    if (!RP_DEFECT(end_copy_late))
-        rp_engine_finish_copy(engine);
+    rp_engine_finish_copy(engine);
     begin_at_release(&build.fresh, old);
     rp_rings_copy(old, &build.fresh, rp_max_u64(build.from.tail, old->release), old->tail);
-    if (RP_DEFECT(end_copy_late))
-        rp_engine_finish_copy(engine);
     rp_flow_pause_packers(engine->delivery.flow);
     finish_build(&engine->delivery, old, &build.fresh, rebuild->replica, rebuild->batch);
     rp_engine_swap_ring(engine, rebuild->ring, &build.fresh);
@@ -203,13 +200,12 @@ static bool can_catch_up(const struct rp_delivery *delivery, const struct rp_reb
 {
     const struct rp_ring *old = &delivery->rings[rebuild->ring];
     if (rebuild->replica == RP_ALL_SEATS || delivery->state != RP_DELIVERY_RUNNING ||
-        delivery->ring_count == 1 || RP_DEFECT(stop_to_catch_up))
+        delivery->ring_count == 1)
         return false;
     uint64_t lowest = rp_seat_lowest_position(old, rebuild->replica, rebuild->batch);
     if (rp_flow_is_catching_up(delivery->flow, rebuild->ring))
         return lowest <= old->tail;
-    uint32_t most = RP_DEFECT(stop_for_second_behind) ? 1
-                                                      : rp_flow_catch_ups_max(delivery->ring_count);
+    uint32_t most = rp_flow_catch_ups_max(delivery->ring_count);
     return rp_flow_catch_ups(delivery->flow) < most && lowest < old->release;
 }
 
@@ -240,7 +236,7 @@ static int probe_begin(struct rp_engine *engine, const struct rp_rebuild *rebuil
                : rp_engine_probe_batch(engine, begin, error);
 }
 
-/* Make the flow, its plans, and the state from which it plans. */
+/* Make the flow, its plans, and their first state. */
 static int make_catch_up(struct rp_engine *engine, const struct rp_rebuild *rebuild,
                          struct rp_flow **catch_up, struct rp_error *error)
 {
@@ -304,7 +300,7 @@ static int replace_by_catch_up(struct rp_engine *engine, const struct rp_rebuild
     return code < 0 ? code : resumed;
 }
 
-/* On failure nothing has changed, or the flow has stopped. */
+/* On failure rings are unchanged, or the flow has stopped. */
 static int rebuild_behind(struct rp_engine *engine, const struct rp_rebuild *rebuild,
                           struct rp_error *error)
 {

@@ -15,7 +15,7 @@ struct rp_rebuild {
     size_t token_bytes;
 };
 
-/** Rebuild the ring. -EINPROGRESS: the row at which it begins is far (far_plan.h). On failure rings
+/** Rebuild the ring. -EINPROGRESS: its first row is far (far_plan.h). On failure rings
  * and seats are as they were, or the flow is STOPPED and the engine has to fail. */
 RP_MUST_CHECK int rp_engine_rebuild(struct rp_engine *engine, const struct rp_rebuild *rebuild,
                                     struct rp_error *error);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rejoin.c — gathers the facts of an attach, and applies what rejoin_decide.c decides.
+/* rejoin.c — gathers the facts of an attach, and applies the decision of rejoin_decide.c.
  *
- * One ring is rebuilt while the flow runs, where that is possible; one that falls behind gets a
+ * One ring is rebuilt while the flow runs, if that is possible; a ring that falls behind gets a
  * flow of its own until it has caught up (rebuild.h). Otherwise the flow is stopped, and started
  * again at the lowest tail of all rings: planning to a row costs 30 to 60 ns a document and no I/O,
- * and what was prefetched is read again.
+ * and prefetched rows are read again.
  *
  * Invariants:
  *
@@ -40,7 +40,7 @@
 
 #define SKIP_ABSENT_AFTER_NS 5000000000u
 
-/* What a consumer asks for. */
+/* The row and the token that a consumer's request names. */
 struct asked {
     struct rp_seat *seat;
     const struct rp_request *request;
@@ -51,8 +51,8 @@ struct asked {
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
-/* Sets the facts of the state token: what follows its row, and of which stream it is. Fails if the
- * token cannot be loaded, or is not of the row that was asked for. Moves the probe. */
+/* Sets the facts of the state token: its stream, and what follows its row. Fails if the token
+ * cannot be loaded, or has another row than the request. Moves the probe. */
 static int look_at_token(struct rp_engine *engine, struct asked *asked,
                          struct rp_rejoin_facts *facts, struct rp_error *error)
 {
@@ -186,7 +186,7 @@ static void begin_stream(struct rp_engine *engine, uint64_t row)
 }
 
 /* MOVE_ALL. The old rings are closed first, so that their memory is free when new ones are made. So
- * if a new ring cannot be made there is none to return to, and the engine fails. */
+ * if a new ring cannot be made, no old ring is left to return to, and the engine fails. */
 static int move_all(struct rp_engine *engine, const struct asked *asked,
                     const struct rp_placement *placement, struct rp_error *error)
 {
@@ -252,8 +252,8 @@ static int rejoin(struct rp_engine *engine, struct asked *asked, uint64_t *batch
     if (code < 0)
         return code;
     struct rp_placement placement = rp_rejoin_decide(&facts);
-    if (placement.action != RP_PLACEMENT_REFUSE || RP_DEFECT(end_skipping_for_refused))
-        end_skipping(delivery); /* consumers of skipped seats may be about to attach, too */
+    if (placement.action != RP_PLACEMENT_REFUSE)
+        end_skipping(delivery); /* consumers of skipped seats may be about to attach */
     code = apply(engine, asked, &placement, error);
     if (code >= 0)
         code = rp_ring_attach_trainer(seat->ring, seat->replica, placement.batch, error);
@@ -285,10 +285,10 @@ int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
 
 /* ---- skipping absent seats ------------------------------------------------------------------- */
 
-/* The consumer of a seat may never attach, because it was done with an earlier engine. While
- * nothing is known of that consumer, no batch is kept for it. So when other consumers have waited
- * for SKIP_ABSENT_AFTER_NS the seat is skipped: its position follows the ring's tail as batches are
- * delivered, until any consumer attaches; one that is refused changes nothing. If the consumer
+/* The consumer of a seat may never attach, because it was done with an earlier engine. While the
+ * seat's position is unknown, no batch is kept for it. So when other consumers have waited for
+ * SKIP_ABSENT_AFTER_NS, the seat is skipped: its position follows the ring's tail as batches are
+ * delivered, until any consumer attaches; a refused attach changes no seat. If the consumer
  * attaches after all, it names the row that it needs or begins at the start row, and the ring is
  * rebuilt there. */
 void rp_delivery_skip_absent(struct rp_delivery *delivery)

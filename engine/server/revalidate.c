@@ -28,7 +28,7 @@ int rp_engine_follow_revalidation(struct rp_engine *engine)
     struct rp_error error;
     if (engine->saving.validity != RP_VALIDITY_ASKED)
         return 0;
-    bool is_known = engine->life.code == -RP_E_CHANGED; /* dispatch may have ended, too */
+    bool is_known = engine->life.code == -RP_E_CHANGED; /* dispatch may also have ended */
     int code = is_known ? -RP_E_CHANGED
                         : rp_flow_revalidation_result(engine->delivery.flow, &error);
     if (code == 0 && rp_now_ns() < engine->saving.validity_until_ns)

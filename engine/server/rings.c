@@ -38,7 +38,7 @@ uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, u
     return batch;
 }
 
-/* Tell the ring's consumers that it has stopped, and close their connections. They take the batches
+/* Set the ring's status to STOPPED, and close its consumers' connections. They take the batches
  * that it still has, and attach to the ring that replaces it. */
 static void migrate_consumers(struct rp_engine *engine, struct rp_ring *ring)
 {

@@ -3,23 +3,22 @@
  *
  * A checkpoint has two positions.
  *
- *   cut       where a run that resumes from it begins: the end of the last step whose batches every
- *             local rank has released. A step boundary, because an engine that begins there counts
- *             its steps from there, and must end them where the engines of other nodes do.
- *   consumed  where its contents begin: the first batch that some local rank has not released.
+ *   cut       the first row of a run that resumes from it: the end of the last step whose batches
+ *             every local rank has released. A step boundary, because an engine that begins there
+ *             counts its steps from there, and must end them where the engines of other nodes do.
+ *   consumed  the first row of its contents: the first batch that some local rank has not released.
  *
  * Invariant: cut <= consumed < cut + a step. The batches between the two were released, so their
  * slots may be in use again: they are in no contents, and a run that begins at the cut reads them
  * from the corpus. Rows at and after `consumed` that were prefetched are immutable until they are
  * released, and a hold keeps their slots and tickets from being used again after that.
  *
- * Invariant: no checkpoint counts a batch that a consumer may ask for again. So none is made while
+ * Invariant: no checkpoint counts a batch that a consumer may request again. So none is made while
  * the position of any seat is unknown (seat.h).
  *
- * Invariant: no contents are of a token file that is known to have changed. Of files without hashes
- * that is known by a check after the contents were listed (revalidate.h), which goes on while they
- * are copied and written. If it finds a change, or the disk does not answer in time, the checkpoint
- * is saved without contents.
+ * Invariant: no contents are of a token file that is known to have changed. A file without hashes
+ * is checked after the contents were listed (revalidate.h), while they are copied and written. If
+ * it finds a change, or the disk does not answer in time, the checkpoint is saved without contents.
  *
  * The flow keeps the state token of the cut, so the engine's thread only copies a few KB and lists
  * the contents. Threads of the save (saver.c) copy and write them. */
@@ -59,13 +58,13 @@ bool rp_saving_is_idle(const struct rp_saving *saving)
 
 /* ---- begin and end (engine's thread) --------------------------------------------------------- */
 
-/* Where the state token of the cut comes from: the first of these that applies. */
+/* The source of the cut's state token: the first of these that applies. */
 enum state_source {
     STATE_KEPT,    /* the flow has kept the token of this batch */
     STATE_START,   /* the run began at the cut */
-    STATE_LATER,   /* the cut is far, and consumers go on: the save is tried again at the end of a
+    STATE_LATER,   /* the cut is far, and consumers advance: the save is tried again at the end of a
                       later step, whose token the flow keeps */
-    STATE_PLANNED, /* the probe plans to the cut; if that is far, beside the stream (far_plan.h) */
+    STATE_PLANNED, /* the probe plans to the cut; to a far cut, on a separate thread (far_plan.h) */
 };
 
 struct state_view {
@@ -148,8 +147,8 @@ void rp_saving_know_saved(struct rp_saving *saving, void *token, size_t bytes, c
     saving->saver.known_bytes = token ? bytes : 0;
 }
 
-/* No checkpoint counts a batch that a consumer may ask for again. A consumer whose position is
- * unknown may ask for any. */
+/* No checkpoint counts a batch that a consumer may request again. A consumer whose position is
+ * unknown may request any. */
 static int check_ranks(const struct rp_delivery *delivery, struct rp_error *error)
 {
     char name[RP_SEAT_NAME_BYTES];
@@ -173,8 +172,8 @@ static void fill_info(struct rp_engine *engine)
     memcpy(info->version, RP_VERSION, sizeof RP_VERSION);
 }
 
-/* The last save is not lost for want of a thread. Contents are left out: a thread of the save waits
- * for this one to tell whether they count. */
+/* If no thread can be started, the last save is still made, without contents: a thread of the save
+ * waits for this one's verdict on them. */
 static void save_without_thread(struct rp_saver *saver)
 {
     saver->source_count = 0;
@@ -276,7 +275,7 @@ static void fail_end(struct rp_engine_life *life, int code, const struct rp_erro
     rp_life_fail(life, code);
 }
 
-/* Log the result of the save, and answer the peers that asked for it. */
+/* Log the result of the save, and answer the peers that requested it. */
 static void tell_result(struct rp_engine *engine)
 {
     struct rp_engine_life *life = &engine->life;
@@ -399,7 +398,7 @@ static void count_bad_save(struct rp_save_counts *counts, const struct rp_error 
     counts->ended_ns = counts->good_ns;
 }
 
-/* A save that wrote nothing has no parts. */
+/* A save that wrote no file has no parts. */
 static void count_parts(struct rp_save_counts *counts, const struct rp_saver *saver)
 {
     if (saver->was_there)
@@ -409,9 +408,9 @@ static void count_parts(struct rp_save_counts *counts, const struct rp_saver *sa
     counts->parts = saver->times;
 }
 
-/* If the disk does not return what was written, although it had acknowledged it, another save is
- * begun, a few times; nothing older that verifies is removed before one was read back. A save that
- * wrote nothing says nothing about the one before. */
+/* If the disk does not return the bytes that it had acknowledged, another save is begun, a few
+ * times; no older checkpoint that verifies is removed before one was read back. A save that wrote
+ * no file is no evidence about the save before it. */
 static void follow_read_back(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saving.saver;

@@ -26,7 +26,7 @@ const struct rp_connection *rp_seat_connection(const struct rp_peers *peers,
     return connection;
 }
 
-/* NULL: nobody is attached, or it is quarantined, and nothing it writes is read. */
+/* NULL: the seat has no consumer, or a quarantined one, whose words are not read. */
 static const struct rp_ring_control *words_of(const struct rp_seat *seat)
 {
     return seat->ring->seats[seat->replica].words;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* server.c — builds everything, then turns one loop: deliver, listen, save, until it is told to
- * stop.
+/* server.c — builds the parts of the engine, then runs one loop until the stop: deliver, listen,
+ * save.
  *
  * The trial write of the checkpoint directory ends before the flow begins, and the journal has the
  * start before the engine is ready. Trainers that find the socket earlier wait: no trainer is
- * accepted before the engine is ready, so none has got a batch of a start that is refused. */
+ * accepted before the engine is ready, so no trainer has a batch of a refused start. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -48,7 +48,7 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* What checkpoints keep of the config, without the rights that its URLs carry. */
+/* The kept text of the config, without the credentials in its URLs. */
 static int keep_config_text(struct rp_engine *engine, struct rp_error *error)
 {
     engine->config_text = rp_config_kept_text(engine->config);
@@ -74,7 +74,7 @@ static int open_directory(struct rp_engine *engine, struct rp_error *error)
     return rp_checkpoint_dir_scrub(saving->checkpoints, c->checkpoint_scrub_seconds, error);
 }
 
-/* Rows before the start are numbered, too: a consumer may be further back. */
+/* Rows before the start are numbered as well: a consumer may be further back. */
 static void number_batches(struct rp_delivery *delivery, uint64_t start_row)
 {
     const struct rp_config *c = delivery->config;
@@ -289,7 +289,7 @@ static void poll_events(struct rp_engine *engine, int timeout_ms)
     rp_engine_note_read_mode(engine);
 }
 
-/* Micro-batches of the last step may be padding alone: the mean of a loss over no label is 0/0. */
+/* Micro-batches of the last step may be pure padding: the mean of a loss over no label is 0/0. */
 static void tell_padding(const struct rp_engine *engine)
 {
     const struct rp_delivery *delivery = &engine->delivery;

@@ -49,9 +49,9 @@ enum delivery {
     DELIVERED_TO_ALL /* every seat's consumer has released all batches */
 };
 
-/* *missing: the first seat of which it is unknown what its consumer has released. That consumer may
- * be done since an earlier engine, or late. A consumer that has finished may attach again (seat.h),
- * but the end of the stream does not wait for it. */
+/* *missing: the first seat whose releases are unknown. Its consumer may be done since an earlier
+ * engine, or late. A consumer that has finished may attach again (seat.h), but the end of the
+ * stream does not wait for it. */
 static enum delivery delivery_of(const struct rp_delivery *delivery, const struct rp_seat **missing)
 {
     *missing = NULL;
@@ -115,7 +115,7 @@ static bool is_to_come(const struct rp_seat *seat)
 }
 
 /* A stream that failed in reading ahead has published batches before that. Consumers that are yet
- * to attach may still fetch them, from memory that nobody reads; those that are attached have them
+ * to attach may still fetch them, from memory without another reader; attached consumers have them
  * mapped, and need no engine for it. */
 static bool is_awaited(const struct rp_delivery *delivery, uint64_t failed_ns)
 {
@@ -140,7 +140,7 @@ void rp_engine_follow_life(struct rp_engine *engine)
 
 /* ---- closing --------------------------------------------------------------------------------- */
 
-/* What threads of the flow use. */
+/* Close all that threads of the flow use. */
 static void close_stream(struct rp_engine *engine)
 {
     rp_flow_close(engine->delivery.flow);
@@ -174,7 +174,7 @@ void rp_engine_close(struct rp_engine *engine)
         close_stream(engine);
     rp_checkpoint_dir_close(engine->saving.checkpoints);
     rp_recorder_close(engine->saving.recorder);
-    rp_engine_close_connections(engine, true); /* who asked may start an engine at once */
+    rp_engine_close_connections(engine, true); /* a peer may start an engine at once */
     int fds[] = {engine->loop.epoll_fd, engine->loop.signal_fd, engine->saving.saver.done_fd,
                  engine->stream.planner.done_fd};
     for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)

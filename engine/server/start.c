@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* start.c — where a run begins: a given state token, the newest checkpoint that verifies, or
- * row 0 (with a warning where there could have been a checkpoint).
+/* start.c — finds the start state of a run: a given state token, the newest checkpoint that
+ * verifies, or row 0 (with a warning if a checkpoint was to be expected).
  *
  * Order matters: the checkpoint is opened before the corpus, because with its contents a run can
  * begin although token files are unreachable; and before the plan, which then checks the token
- * against the corpus field by field. The trial write of the checkpoint directory goes on beside all
- * that, and is finished before anything is written there, and before what may take long: a start
- * that cannot save is not to be refused only after a scan of the corpus. */
+ * against the corpus field by field. The trial write of the checkpoint directory runs meanwhile. It
+ * is finished before any file is written there, and before the long steps: a start that cannot save
+ * is refused before a scan of the corpus, not after it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -163,8 +163,8 @@ int rp_engine_check_resume(const struct rp_engine *engine, struct rp_error *erro
     return 0;
 }
 
-/* A directory without a checkpoint is that of a new run, or of an old run whose file system is not
- * mounted. The engine cannot tell which. */
+/* A directory without a checkpoint belongs to a new run, or to an old run whose file system is not
+ * mounted. The engine cannot distinguish them. */
 static void warn_of_row_0(const struct rp_saving *saving)
 {
     bool is_new = rp_checkpoint_dir_is_new(saving->checkpoints);
@@ -176,9 +176,9 @@ static void warn_of_row_0(const struct rp_saving *saving)
         saving->config->checkpoint_dir, is_new ? ", which was made just now" : "");
 }
 
-/* Use the newest of the copies, where the directory has no checkpoint but its copies do: the
- * directory was lost, a run that began at row 0 would lose all progress, and its checkpoints would
- * replace the copies. */
+/* Use the newest of the copies, if the directory has no checkpoint but its copies do: the directory
+ * was lost, a run that began at row 0 would lose all progress, and its checkpoints would replace
+ * the copies. */
 static int open_copy(struct rp_saving *saving, struct rp_checkpoint **out, struct rp_error *error)
 {
     const char *copies = saving->config->checkpoint_mirror_dir;
@@ -233,8 +233,8 @@ static bool has_other_epochs(const struct rp_config *config, const void *token, 
            info.config.num_epochs != config->num_epochs;
 }
 
-/* Where only the weights are refused, the next command shows what they would do. Without the names
- * for it the hint is that of the comparison. */
+/* If only the weights are refused, the hint is the command that previews their effect. Without the
+ * names for that command, it is the comparison's hint. */
 static void hint_at_preview(const struct rp_stream *stream, const char *file, const void *token,
                             size_t bytes, struct rp_error *error)
 {
@@ -330,8 +330,8 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
     return code;
 }
 
-/* The start state is that of the newest checkpoint: a save that is made before any progress finds
- * nothing new. Without memory for it, that save takes longer. */
+/* The start state is the newest checkpoint's: a save that is made before any progress finds it
+ * unchanged. Without memory for the state, that save takes longer. */
 static void know_start_state(struct rp_engine *engine)
 {
     struct rp_stream *stream = &engine->stream;
@@ -356,7 +356,7 @@ static int open_corpus(struct rp_engine *engine, const struct rp_checkpoint *che
                         rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
     int code = rp_stream_open_corpus_with(&engine->stream.corpus, engine->config, has_contents,
                                           saving->checkpoints ? &gate : NULL, error);
-    /* A directory that cannot be written is told as such, not as an error of the source. */
+    /* A directory that cannot be written is reported as such, not as an error of the source. */
     int tried = code < 0 && saving->checkpoints ? finish_trial(saving->checkpoints, error) : 0;
     return tried < 0 ? tried : code;
 }

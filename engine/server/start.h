@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* start.h — where a run begins: checkpoint, corpus, plans and start state. */
+/* start.h — opens the start of a run: checkpoint, corpus, plans and start state. */
 #ifndef RP_SERVER_START_H
 #define RP_SERVER_START_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stat.c — what `ringpack stat` shows: one JSON object with stable keys, units in names. The keys
- * are explained, one by one, in tools/python/docs/stat-keys.md, which a test compares with them. */
+/* stat.c — the answer to `ringpack stat`: one JSON object with stable keys, units in names. The
+ * keys are explained, one by one, in tools/python/docs/stat-keys.md, which a test compares with
+ * them. */
 #include <ctype.h>
 #include <jansson.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #include "server/stat_parts.h"
 #include "stream.h"
 
-/* Field and value; those of single sources are left to `ringpack checkpoint show`. */
+/* Field and value; `ringpack checkpoint show` has the fields of single sources. */
 static json_t *contract_array(const struct rp_contract *contract)
 {
     const struct rp_record *records[] = {&contract->stream, &contract->delivery};
@@ -44,7 +45,7 @@ static json_t *source_object(const struct rp_stream *stream, uint32_t number)
                      "bytes", (json_int_t)whole.bytes, "unverified_bytes", (json_int_t)found.bytes);
 }
 
-/* What masks left of the sources that have one, of what was planned since the start. */
+/* For each source with a mask: the trained part of the tokens planned since the start. */
 static json_t *masks_array(const struct rp_stream *stream)
 {
     json_t *array = json_array();
@@ -62,7 +63,7 @@ static json_t *masks_array(const struct rp_stream *stream)
     return array;
 }
 
-/* The share of the whole corpus, and what was taken from files since the start. */
+/* The unverified share of the whole corpus, and of the bytes taken from files since the start. */
 static void add_verification(json_t *object, const struct rp_stream *stream,
                              const struct rp_flow_counts *counts)
 {
@@ -77,7 +78,7 @@ static void add_verification(json_t *object, const struct rp_stream *stream,
     json_object_set_new(object, "sources", sources);
 }
 
-/* What the run is. */
+/* The run's identity and settings. */
 static json_t *run_object(const struct rp_engine *engine)
 {
     const struct rp_config *config = engine->config;
@@ -93,7 +94,7 @@ static json_t *run_object(const struct rp_engine *engine)
                      "drop_last", config->drop_last);
 }
 
-/* What it has delivered. */
+/* The counts of delivered batches. */
 static void add_counts(json_t *object, const struct rp_engine *engine,
                        const struct rp_flow_counts *counts)
 {

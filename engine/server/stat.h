@@ -7,7 +7,7 @@
 
 /** One JSON object; malloc'ed, NULL when out of memory. */
 char *rp_engine_stat(struct rp_engine *engine);
-/** Tell the observer, if there is one, how the engine ends. */
+/** Inform the observer, if one is set, how the engine ends. */
 void rp_engine_stat_end(const struct rp_engine *engine);
 
 #endif

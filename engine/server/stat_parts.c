@@ -49,7 +49,7 @@ void rp_stat_add_progress(json_t *object, const struct rp_engine *engine)
 
 /* ---- speed ----------------------------------------------------------------------------------- */
 
-/* Of a counter since the start, in the last minute and in the last second. */
+/* Speeds of a counter since the start, in the last minute and in the last second. */
 static void add_speeds(json_t *object, const struct rp_engine *engine, const char *const keys[3],
                        enum rp_rate_counter counter, double all, double scale)
 {
@@ -104,7 +104,7 @@ static void set_reason(json_t *object, const char *key, bool has_failed, const c
     json_object_set_new(object, key, has_failed ? json_string(text) : json_null());
 }
 
-/* What the last save that was read back spent its time on; null before. */
+/* The parts of the time of the last save that was read back; null before. */
 static void add_parts(json_t *object, const struct rp_save_counts *saves)
 {
     const struct {
@@ -225,7 +225,7 @@ struct position {
     uint64_t row;
 };
 
-/* The state at next_row or, where the flow does not keep it, at the row of the start. */
+/* The state at next_row or, if the flow does not keep it, at the start row. */
 static struct position position_of(const struct rp_engine *engine)
 {
     const struct rp_stream *stream = &engine->stream;

@@ -24,8 +24,8 @@ void rp_stat_add_phase(json_t *object, const struct rp_engine_life *life);
 /** Saves, and their copies in the second location. */
 void rp_stat_add_saves(json_t *object, const struct rp_engine *engine);
 void rp_stat_add_memory(json_t *object, const struct rp_delivery *delivery);
-/** What the rows before ledger_row took of each source: that is next_row, or the row of the start
- * where the state of next_row is not kept. */
+/** The ledger of the rows before ledger_row, by source. ledger_row is next_row, or the start row if
+ * the state of next_row is not kept. */
 void rp_stat_add_ledger(json_t *object, const struct rp_engine *engine);
 
 #endif

@@ -253,7 +253,7 @@ RP_MUST_CHECK int rp_index_look(struct rp_index *index, struct rp_error *error);
 #define RP_INDEX_ENTRY_BYTES 128u /* of a source, of a segment, of a column */
 #define RP_INDEX_RECORD_BYTES 320u
 
-/** False if the sum of bytes overflows. */
+/** False if a count is too large for a file. */
 bool rp_index_find_parts(const struct rp_index_shape *shape, struct rp_index_parts *parts);
 /** The bytes of its data and of the hashes after it. */
 uint64_t rp_index_parts_bytes(const struct rp_index_parts *parts);
