@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* buffered.h — sequential reads of a file in pieces of any size, with few disk reads. The file is read
- * and not mapped, so a file that shrinks is an error that names it. */
+/* buffered.h — sequential reads of a file in pieces of any size, with few disk reads. The file is
+ * read and not mapped, so a file that shrinks is an error that names it. */
 #ifndef RP_CORPUS_BUFFERED_H
 #define RP_CORPUS_BUFFERED_H
 

@@ -10,8 +10,8 @@
 
 /** Add the spans of every document of a shard, whose token file is open as fd, to its new sidecar.
  * A .spans file comes first. Mask NAME of ..._text_document is ..._NAME_document; of any other
- * PREFIX it is PREFIX_NAME. Without a declaration, `label` is taken if such a shard exists. 1:
- * added, and *origin is set. 0: no mask. */
+ * PREFIX it is PREFIX_NAME. Without a declaration, `label` is taken if ..._label_document exists.
+ * 1: added, and *origin is set. 0: no mask. */
 RP_MUST_CHECK int rp_megatron_mask(const struct rp_opened *opened, int fd,
                                    struct rp_collector *collector, struct rp_mask_origin *origin,
                                    struct rp_error *error);

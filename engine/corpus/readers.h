@@ -88,9 +88,8 @@ struct rp_companion {
 
 struct rp_reader {
     enum rp_format format;
-    const char *what; /* display name: "a numpy .npy file" */
-    const char
-        *folders; /* the contents of such a folder, for messages; NULL: no folder has this format */
+    const char *what;    /* display name: "a numpy .npy file" */
+    const char *folders; /* contents of such a folder, for messages; NULL: no folders */
     bool reads_tokens;   /* walk reads every token, so a large file needs a sidecar */
     bool claims_by_name; /* claim reads names and not bytes, so a sidecar takes precedence */
     bool holds_no_mask;  /* the format has no mask, not even in a companion file */

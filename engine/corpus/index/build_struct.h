@@ -21,8 +21,7 @@ enum rp_index_origin {
 
 struct rp_build_shard {
     const char *path; /* from the options; for an object, its display URL */
-    char *
-        stored; /* the token file's path as stored in the index; for an object, also its identity */
+    char *stored;     /* as in the index: path of the token file; of an object, also its identity */
     size_t stored_bytes;
     const struct rp_remote *remote; /* NULL: it is a file */
     uint32_t source;

@@ -31,7 +31,8 @@ struct rp_arrow_schema {
 
 /** Read the schema at position `table`, and choose its column of token ids: the declared one, else
  * input_ids, else tokens, else the only list of integers. Choose its mask: the declared one, else
- * labels, else the first existing of completion_mask, assistant_masks and loss_mask. */
+ * labels, else the one of completion_mask, assistant_masks and loss_mask that exists; two are
+ * refused. */
 RP_MUST_CHECK int rp_arrow_read_schema(struct rp_flat *flat, uint64_t table,
                                        const struct rp_probe *probe,
                                        const struct rp_reader_options *options,
