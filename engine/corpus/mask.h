@@ -27,8 +27,8 @@ RP_MUST_CHECK int rp_mask_take(char mask[RP_MASK_TEXT_BYTES], const struct rp_ma
 /** -RP_E_CONFIG: drop_untrained was set for shards whose spans are not used, or that have none. */
 int rp_mask_fail_drop(struct rp_error *error);
 
-/** -RP_E_MISMATCH unless the spans of a shard, of `origin`, are what was chosen; NULL: it has none.
- * Says how to make others. */
+/** -RP_E_MISMATCH unless the `origin` of a shard's spans (NULL: none) matches the choice. The error
+ * shows how to make others. */
 RP_MUST_CHECK int rp_mask_check(const struct rp_mask_choice *choice,
                                 const struct rp_mask_origin *origin, const char *path,
                                 struct rp_error *error);

@@ -6,20 +6,20 @@
 #include "corpus/document_scan.h"
 #include "corpus/readers.h"
 
-/* Documents that lie end to end are read as one run. */
+/* Contiguous documents are read as one run. */
 struct rp_max_token_id {
     const struct rp_probe *probe;
     uint32_t width;
     uint64_t first, end; /* the run that has not been read yet */
     uint8_t *buffer;     /* [RP_DOCUMENT_SCAN_BYTES] */
-    uint64_t *starts;    /* of documents, which the scan finds and nobody wants */
+    uint64_t *starts;    /* of documents: found by the scan, unused */
     struct rp_document_scan scan;
 };
 
 RP_MUST_CHECK int rp_max_token_id_begin(struct rp_max_token_id *largest,
                                         const struct rp_probe *probe, enum rp_token_type type,
                                         struct rp_error *error);
-/** The next document, which lies inside the file. */
+/** The next document, which is inside the file. */
 RP_MUST_CHECK int rp_max_token_id_add(struct rp_max_token_id *largest, uint64_t byte,
                                       uint64_t tokens, struct rp_error *error);
 /** Read what is left. Ends it in any case. */

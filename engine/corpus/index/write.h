@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* write.h — writing an index (INDEX.md): segments in mapped memory, then a head, then its slot.
  *
- * A draft is a struct rp_index that says what the file will hold: sources with their texts,
- * segments and columns. A segment without an index is new: it is given a place in the file. Those
- * of an index that is appended to are there already.
+ * A draft is a struct rp_index of the file's future contents: sources with their texts, segments
+ * and columns. A segment without an index is new and gets a place in the file. Segments of an index
+ * that is appended to keep theirs.
  *
  * Flow: set shapes, rp_index_lay_out, fill the parts of each new segment, hash each part,
  * rp_index_write_head. Any number of threads may fill and hash. */
@@ -54,7 +54,7 @@ RP_MUST_CHECK int rp_index_append_column(const char *path, uint32_t segment, con
 
 struct rp_collector;
 
-/** Write the sidecar of a shard into a new file, which is then complete: of what was collected, and
+/** Write the sidecar of a shard into a new file, which is then complete, from the collector and
  * *record, whose contents, root and documents are set here. The caller publishes or discards it. */
 RP_MUST_CHECK int rp_sidecar_write(struct rp_new_file *file, struct rp_index_record *record,
                                    const struct rp_tokenizer_id *tokenizer,

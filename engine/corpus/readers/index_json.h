@@ -10,8 +10,8 @@
 
 #define RP_INDEX_JSON_BYTES_MAX (256u << 20)
 
-/** A file of a folder as JSON, to be given to json_decref. -RP_E_FORMAT, with the hint: it is none.
- */
+/** A JSON file of a folder; the caller calls json_decref. -RP_E_FORMAT, with the hint, if it is not
+ * JSON. */
 RP_MUST_CHECK int rp_folder_json(const struct rp_folder *folder, const char *name, const char *hint,
                                  json_t **json_out, struct rp_error *error);
 
