@@ -102,8 +102,8 @@ struct rp_saver {
     /* out: read by the engine once SAVED is reached */
     int code;
     char *path;
-    uint64_t bytes; /* of the file that was written */
-    bool was_there; /* the newest checkpoint has this very state: no file was written */
+    uint64_t bytes;            /* of the file that was written */
+    bool was_there;            /* the newest checkpoint has this very state: no file was written */
     enum rp_validity left_out; /* the reason to leave contents out: CHANGED, LATE, or NONE */
     struct rp_error error;
     /* out: read by the engine once DONE is reached */

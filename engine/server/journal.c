@@ -28,9 +28,9 @@
 struct rp_engine_journal {
     struct rp_side_thread side; /* the first member: write_queued() casts back from it */
     bool thread_runs;
-    char *directory; /* a copy: the thread may outlive the config */
-    json_t *start;   /* the first entry, without the last engine's part; NULL: written */
-    bool is_fresh;   /* no checkpoint of the engine before was wanted */
+    char *directory;  /* a copy: the thread may outlive the config */
+    json_t *start;    /* the first entry, without the last engine's part; NULL: written */
+    bool is_fresh;    /* no checkpoint of the engine before was wanted */
     bool has_started; /* the first entry is written, or could not be */
     bool has_failed;  /* the last entry could not be written, and that was logged */
     json_t *queue[QUEUE_MAX];
