@@ -82,7 +82,7 @@ static int check_requests(const struct rp_config *config, const struct rp_corpus
                           const struct rp_shard *object, struct rp_error *error)
 {
     if (config->shuffle != RP_SHUFFLE_DOCUMENT)
-        return 0; /* rp_stream_object_bytes asks all shards */
+        return 0; /* rp_stream_object_bytes sums over all shards */
     uint64_t object_bytes = rp_stream_object_bytes(corpus);
     if (config->cache_bytes >= object_bytes)
         return 0;
@@ -246,7 +246,7 @@ bool rp_stream_docs_per_row_text(const struct rp_docs_per_row *found,
     return true;
 }
 
-/* ---- what nothing verifies ------------------------------------------------------------------- */
+/* ---- unverified tokens ----------------------------------------------------------------------- */
 
 struct rp_source_part rp_stream_unverified(const struct rp_config *config,
                                            const struct rp_corpus *corpus, uint32_t number)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file.c — see file.h.
- *
- * Invariants: a path is checked with stat(2) before it is opened, because opening a FIFO may block
+/* Invariants: a path is checked with stat(2) before it is opened, because opening a FIFO may block
  * and opening a device may have effects, and with fstat(2) after it, because it may have been
  * replaced. New files are in new_file.c, directories in dir.c. */
 #include "base/file.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lock_holder.c — see lock_holder.h. A line of /proc/locks is "N: FLOCK ADVISORY WRITE PID
- * MAJOR:MINOR:INODE 0 EOF", with "->" before the kind if it waits. Command lines may hold secrets,
- * so that only the name of a process is shown. */
+/* A line of /proc/locks is "N: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF", with "->" before
+ * the kind if it waits. Command lines may hold secrets, so that only the name of a process is
+ * shown. */
 #include "base/lock_holder.h"
 
 #include <stdio.h>

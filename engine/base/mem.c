@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mem.c — see mem.h. */
 #include "base/mem.h"
 
 #include <errno.h>

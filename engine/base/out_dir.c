@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* out_dir.c — see out_dir.h. Symlinks are judged as by fs.protected_symlinks, and files as by
- * fs.protected_regular: not every machine and container has them set, and neither covers a
- * directory that is writable by everybody without being sticky. */
+/* Symlinks are judged as by fs.protected_symlinks, and files as by fs.protected_regular: not every
+ * machine and container has them set, and neither covers a directory that is writable by everybody
+ * without being sticky. */
 #include "base/out_dir.h"
 
 #include <errno.h>
@@ -178,7 +178,7 @@ static int begin_at(struct walk *walk, const char *name, struct rp_error *error)
     return 0;
 }
 
-/* Take the next name off the rest. *name is NULL if there is none. */
+/* Take the next name off the rest. *name is NULL after the last one. */
 static int next_name(struct walk *walk, char **name, struct rp_error *error)
 {
     char *at = walk->rest + strspn(walk->rest, "/");

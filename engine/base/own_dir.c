@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/mem.h"
 
@@ -93,7 +92,7 @@ int rp_dir_make_caches(const char *path, struct rp_error *error)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
     size_t bytes = strlen(shared);
     bool is_in_tmp = !strncmp(path, shared, bytes) && (!path[bytes] || path[bytes] == '/');
-    int code = is_in_tmp && !RP_DEFECT(trust_any_directory) ? make_own(shared, error) : 0;
+    int code = is_in_tmp ? make_own(shared, error) : 0;
     free(shared);
     if (code < 0)
         return code;

@@ -22,7 +22,7 @@ struct rp_side_thread {
 };
 
 /** Start side->main(side). side->release(side) frees the block when the thread has ended. Returns
- * 0, or -errno if there is no thread to end. */
+ * 0, or -errno if no thread was started. */
 int rp_side_thread_start(struct rp_side_thread *side);
 /** Called by the thread itself: sleep for `ns`, or until it is woken or has to end. True: it has to
  * end. */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c — see text.h. */
 #include "base/text.h"
 
 #include <ctype.h>
@@ -36,7 +35,7 @@ bool rp_text_u64(const char *text, uint64_t *value)
 }
 
 /* Skip one letter of "kmgt", and an i after it, which makes the base 1024. Returns base, base^2,
- * base^3 or base^4, or 1 if there is no letter. */
+ * base^3 or base^4, or 1 without a letter. */
 static uint64_t suffix_scale(const char **text, uint64_t base)
 {
     static const char letters[] = "kmgt";

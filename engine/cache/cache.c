@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache — see cache.h. Opening, closing, counts. */
+/* cache — opens, closes and counts a cache. */
 #include "cache/cache.h"
 
 #include <errno.h>
@@ -78,7 +78,7 @@ int rp_cache_open(struct rp_cache **cache_out, const struct rp_cache_options *op
     if (code == 0)
         code = rp_quota_open(&cache->quota, cache->directory, error);
     if (code == 0) {
-        cache->is_busy = true; /* the thread begins with a scan of the directory */
+        cache->is_busy = true; /* the thread first scans the directory */
         int failed = rp_thread_start(&cache->thread, rp_cache_writer_run, cache);
         code = failed ? rp_fail(error, -failed, NULL, "cannot start the thread of the cache") : 0;
     }

@@ -13,8 +13,8 @@
 #include "cache/quota.h"
 #include "cache/eviction.h"
 
-/* An object that readers have open. `file` is opened or made by the first to open it, or by the
- * cache's thread; it is valid once is_open says so, until the last reference is given back. */
+/* An open object. `file` is opened or made by the first reader, or by the cache's thread; it is
+ * valid from is_open until the last reference is released. */
 struct rp_entry {
     struct rp_cache *cache;
     uint32_t object;
@@ -23,39 +23,40 @@ struct rp_entry {
     struct rp_a32 is_open; /* set by rp_entry_open, before others see it, or later by the cache's
                               thread. PAIRS entry-open */
     struct rp_a64 touched_ns;
-    struct rp_a32 doubts; /* jobs that check pages which were not what was written */
+    struct rp_a32 doubts; /* queued jobs that check or remove pages */
 };
 
-/* Bytes that are fetched before a reader wants them. */
+/* A fill (engine/README.md, Words). */
 struct rp_cache_fill {
-    const struct rp_entry *entry; /* NULL: there is none */
+    const struct rp_entry *entry; /* NULL: unused */
     uint64_t first, last;
 };
 
-/* Bytes to write; without data, pages to be checked because they were not what was written. */
+/* Bytes to write; without data, pages to check or remove. */
 struct rp_cache_job {
     struct rp_cache_job *next;
     struct rp_entry *entry;
     uint64_t offset;
     uint32_t bytes;
     bool has_data;
-    bool is_wrong; /* without data: the pages are given up, whatever their hashes say */
+    bool is_wrong; /* without data: remove the pages, whatever their hashes */
     bool is_fill;  /* number `fill`, which ends with the job */
     uint32_t fill;
     uint8_t data[];
 };
 
-/** Queue bytes to be written; false: they are declined. With a fill, it ends with them. */
+/** Queue bytes to be written; false: they are declined. `fill` may be NULL; it ends with the job.
+ */
 bool rp_entry_queue(struct rp_entry *entry, uint64_t offset, const void *data, uint32_t bytes,
                     const uint32_t *fill, bool is_wrong);
-/** The fill is over: readers no longer wait for it. */
+/** End a fill: readers no longer wait for it. */
 void rp_cache_fill_over(struct rp_cache *cache, uint32_t fill);
 
 struct rp_cache {
     struct rp_cache_options options;
-    struct rp_cache_object *objects; /* [object_count]; their strings are ours */
+    struct rp_cache_object *objects; /* [object_count]; the cache owns their strings */
     char *directory;
-    struct rp_entry **entries; /* [object_count]: those that are open. Under the mutex */
+    struct rp_entry **entries; /* [object_count], the open ones. Under the mutex */
 
     pthread_mutex_t mutex;
     pthread_cond_t work, idle;
@@ -71,10 +72,10 @@ struct rp_cache {
     struct rp_quota quota;
     struct rp_eviction eviction;
     uint64_t said_ns; /* when a failure was last logged */
-    bool has_said;    /* and nothing was written since */
+    bool has_said;    /* since then, no write has succeeded */
 
-    /* Set by the thread and by readers. While writes pause, nothing is queued; while reads pause,
-     * everything is asked of the server. */
+    /* Set by the thread and by readers. While writes pause, no job is queued; while reads pause,
+     * all bytes are requested from the server. */
     struct rp_cache_backoff writes, reads;
 
     struct rp_a64 hits, misses, hit_bytes, fetched_bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* entry — an open object of a cache, for readers (cache.h): is it there, is it what was written,
- * and the queue of what is to be written (writer.h). */
+/* entry — an open object of a cache, for readers (cache.h): lookup of present pages, verification
+ * of their hashes, and the queue of jobs (writer.h). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,8 @@ struct rp_entry *rp_entry_open(struct rp_cache *cache, uint32_t object)
     bool is_open = rp_entry_file_open(&made->file, cache->quota.directory,
                                       rp_entry_file_key(&cache->objects[object])) == 0;
     rp_a32_store_release(&made->is_open, is_open); /* PAIRS entry-open */
-    pthread_mutex_lock(&cache->mutex); /* not while the file is read: others count under it */
+    pthread_mutex_lock(&cache->mutex); /* only now: the file is read without the mutex, which others
+                                          need to count */
     struct rp_entry *entry = cache->entries[object] ? cache->entries[object] : made;
     cache->entries[object] = entry;
     entry->references++;
@@ -69,9 +70,9 @@ uint64_t rp_entry_data_offset(const struct rp_entry *entry)
     return entry->file.data_offset;
 }
 
-/* ---- is it there? ---------------------------------------------------------------------------- */
+/* ---- lookup ---------------------------------------------------------------------------------- */
 
-/* The words of 64 chunks, around the page that was asked for last. */
+/* The words of 64 chunks, around the page of the last lookup. */
 struct words {
     uint64_t first;
     uint64_t count;
@@ -90,7 +91,7 @@ static bool is_there(const struct rp_entry *entry, struct words *words, uint64_t
             memset(words->words, 0, sizeof words->words);
         if (code == 0)
             rp_cache_backoff_end(&entry->cache->reads);
-        else if (code != -ENODATA) /* a file that was cut is made again */
+        else if (code != -ENODATA) /* a truncated file is replaced later */
             rp_cache_backoff_grow(&entry->cache->reads);
     }
     return words->words[chunk - words->first].there >> (page % RP_CACHE_CHUNK_PAGES) & 1;
@@ -117,7 +118,7 @@ struct rp_cache_held rp_entry_look(const struct rp_entry *entry, uint64_t offset
     return held;
 }
 
-/* An engine that only reads keeps its files from looking unused. */
+/* Update the modification time, so that files of an engine that only reads do not look unused. */
 static void touch(struct rp_entry *entry)
 {
     uint64_t now = rp_now_ns();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* entry_file — see entry_file.h. Codes are negative errno; there are no messages, because no
- * failure here is one of the run. */
+/* entry_file — reads and writes the file of one object. Codes are negative errno, without messages,
+ * because no failure of a cache is one of the run. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -24,7 +24,7 @@ struct header {
     uint32_t page_bytes, chunk_pages;
     uint64_t bytes;
     struct rp_hash128 key;
-    uint64_t hash; /* of all before it */
+    uint64_t hash; /* of all members before it */
 };
 RP_STATIC_ASSERT(sizeof(struct rp_entry_words) == 16, "the words are an array of the file");
 
@@ -129,7 +129,7 @@ int rp_entry_file_open(struct rp_entry_file *file, int directory, struct rp_hash
     return code;
 }
 
-/* A file that is not whole is replaced by whoever needs it next, so nothing is renamed. */
+/* No rename is needed: the next user of a partly made file replaces it. */
 int rp_entry_file_make(struct rp_entry_file *file, int directory, struct rp_hash128 key,
                        uint64_t bytes)
 {
@@ -177,7 +177,7 @@ int rp_entry_file_words(const struct rp_entry_file *file, uint64_t chunk, uint64
     RP_ASSERT(rp_range_inside(chunk, count, file->chunks));
     int code = read_at(file->fd, words, count * sizeof *words,
                        HEADER_BYTES + chunk * sizeof *words);
-    for (uint64_t i = 0; code == 0 && i < count; i++) { /* they have no hash: any may be damaged */
+    for (uint64_t i = 0; code == 0 && i < count; i++) { /* without a hash, any may be damaged */
         uint64_t bytes = rp_entry_chunk_last(file, chunk + i) - rp_entry_chunk_first(chunk + i);
         words[i].counted &= rp_entry_mask(0, (uint32_t)rp_div_up(bytes, RP_CACHE_PAGE_BYTES));
         words[i].there &= words[i].counted;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* entry_file.h — the file of one object: KEY.blocks.
  *
- *     header   4 KiB: magic, sizes, key, and a hash of all that
- *     words    of each chunk: the pages that are counted, and those that are there
+ *     header   4 KiB: magic, sizes, key, and a hash of them
+ *     words    of each chunk: its counted pages, and its present pages
  *     hashes   XXH3-64 of each page
- *     data     the bytes of the object; holes where nothing is kept
+ *     data     the bytes of the object; holes in the place of absent pages
  *
- * A page is counted before it is written, and is there after its hash was written. So a writer that
- * dies in between leaves pages that are counted and not there; they are written again, or evicted.
- * All of it is read and written by calls, not through a mapping: a full or failing disk is an error
- * of a call then, and not a signal. Writers hold the lock of the directory (quota.h). */
+ * A page is counted before it is written, and present after its hash was written. So a writer that
+ * dies in between leaves pages that are counted but not present; they are written again, or
+ * evicted. The file is read and written by system calls, not through a mapping, so that a full or
+ * failing disk is an error of a call and not a signal. Writers hold the lock of the directory
+ * (quota.h). */
 #ifndef RP_CACHE_ENTRY_FILE_H
 #define RP_CACHE_ENTRY_FILE_H
 
@@ -34,19 +35,19 @@ void rp_entry_file_name(struct rp_hash128 key, char name[RP_ENTRY_NAME_BYTES]);
 /** The key of an object. */
 struct rp_hash128 rp_entry_file_key(const struct rp_cache_object *object);
 
-/** Open the file of a key in a directory; -ENOENT, or -EBADMSG where it is not a whole file of that
+/** Open the file of a key in a directory; -ENOENT, or -EBADMSG if it is not a whole file of that
  * key. */
 RP_MUST_CHECK int rp_entry_file_open(struct rp_entry_file *file, int directory,
                                      struct rp_hash128 key);
-/** Make it, under the lock. A file that was there is replaced. */
+/** Make it, under the lock. An existing file is replaced. */
 RP_MUST_CHECK int rp_entry_file_make(struct rp_entry_file *file, int directory,
                                      struct rp_hash128 key, uint64_t bytes);
-/** False: the open file was removed or cut. */
+/** False: the open file was removed or truncated. */
 bool rp_entry_file_is_whole(const struct rp_entry_file *file);
 void rp_entry_file_close(struct rp_entry_file *file);
 
-/** Words of `count` chunks from `chunk` on, and hashes of `count` pages from `page` on. Words that
- * are read name pages of the object only, and none that is there without being counted. */
+/** Words of `count` chunks from `chunk` on, and hashes of `count` pages from `page` on. Words are
+ * masked: only pages of the object are counted, and only counted pages are present. */
 RP_MUST_CHECK int rp_entry_file_words(const struct rp_entry_file *file, uint64_t chunk,
                                       uint64_t count, struct rp_entry_words *words);
 RP_MUST_CHECK int rp_entry_file_set_words(const struct rp_entry_file *file, uint64_t chunk,
@@ -59,7 +60,7 @@ RP_MUST_CHECK int rp_entry_file_write(const struct rp_entry_file *file, uint64_t
                                       const uint8_t *data, uint32_t bytes);
 RP_MUST_CHECK int rp_entry_file_read(const struct rp_entry_file *file, uint64_t offset,
                                      uint8_t *data, uint32_t bytes);
-/** Give the room of a chunk back. */
+/** Free the disk space of a chunk. */
 RP_MUST_CHECK int rp_entry_file_punch(const struct rp_entry_file *file, uint64_t chunk);
 
 /** Bytes [first, last) of a chunk. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eviction — see eviction.h. */
+/* eviction — lists the chunks of a directory, and evicts those with the greatest distance. */
 #include "cache/eviction.h"
 
 #include <dirent.h>
@@ -14,13 +14,11 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/mem.h"
 
 #define STALE_SECONDS 3600
 #define WORDS_AT_ONCE 256u
-/* Chunks that other engines have added are searched for at most this often, and in a small share of
- * the time. */
+/* A rescan for chunks of other engines: at most one in 10 s, and for at most a 20th of the time. */
 #define RESCAN_NS 10000000000u
 #define RESCAN_SHARE 20u
 
@@ -54,9 +52,9 @@ void rp_eviction_close(struct rp_eviction *eviction)
     *eviction = (struct rp_eviction){0};
 }
 
-/* ---- what is there --------------------------------------------------------------------------- */
+/* ---- files and chunks ------------------------------------------------------------------------ */
 
-/* An array with memory for one more element, or NULL; it doubles. */
+/* The array with room for one more element, doubled if need be; NULL if out of memory. */
 static void *make_room_in(void *array, uint64_t count, uint64_t *room, size_t size)
 {
     if (count < *room)
@@ -78,7 +76,7 @@ int rp_eviction_add(struct rp_eviction *eviction, uint32_t file, uint64_t chunk)
     return 0;
 }
 
-/* The first of by_key that is not below the key. */
+/* The index in by_key of the first key that is not less. */
 static uint32_t find_key(const struct rp_eviction *eviction, struct rp_hash128 key)
 {
     const struct rp_eviction_key wanted = {.key = key};
@@ -141,7 +139,7 @@ static int count_file(struct rp_eviction *eviction, const struct rp_entry_file *
     return code;
 }
 
-/* The disk space of a file that cannot be read, which is no less than its pages. */
+/* The disk space of an unreadable file, which is no less than its pages. */
 static uint64_t bytes_on_disk(const struct rp_eviction *eviction, const char *name)
 {
     struct stat info;
@@ -161,7 +159,7 @@ static int scan_file(struct rp_eviction *eviction, const char *name, struct rp_h
         code = number < 0 ? (int)number : count_file(eviction, &file, (uint32_t)number, &pages);
         if (code == 0 && pages == 0 && eviction->files[number].is_stale &&
             eviction->files[number].object_count == 0)
-            code = -EBADMSG; /* nothing is in it, and nobody uses it */
+            code = -EBADMSG; /* an empty file, unused for an hour */
     }
     rp_entry_file_close(&file);
     if (code == -ENOMEM)
@@ -171,7 +169,7 @@ static int scan_file(struct rp_eviction *eviction, const char *name, struct rp_h
         return 0;
     eviction->quota->kept_bytes += code < 0 ? bytes_on_disk(eviction, name)
                                             : pages * RP_CACHE_PAGE_BYTES;
-    return 0; /* what cannot be read now is asked of the server */
+    return 0; /* bytes of an unreadable file are requested from the server */
 }
 
 static bool parse_name(const char *name, struct rp_hash128 *key)
@@ -220,13 +218,13 @@ int rp_eviction_scan(struct rp_eviction *eviction)
     } else if (fd >= 0) {
         close(fd);
     }
-    if (code < 0) /* some may not have been seen */
+    if (code < 0) /* some files may be missing */
         eviction->quota->kept_bytes = rp_max_u64(before, eviction->quota->kept_bytes);
     eviction->scan_took_ns = rp_now_ns() - eviction->scanned_ns;
     return code;
 }
 
-/* ---- what goes ------------------------------------------------------------------------------- */
+/* ---- eviction -------------------------------------------------------------------------------- */
 
 uint64_t rp_eviction_distance(const struct rp_eviction *eviction, uint32_t number, uint64_t chunk)
 {
@@ -247,7 +245,7 @@ static int compare_picks(const void *left, const void *right)
 {
     const struct rp_eviction_pick *a = left, *b = right;
     if (a->distance != b->distance)
-        return (a->distance < b->distance) != RP_DEFECT(evict_next_needed) ? 1 : -1;
+        return a->distance < b->distance ? 1 : -1;
     if (a->chunk.file != b->chunk.file)
         return a->chunk.file < b->chunk.file ? -1 : 1;
     return (a->chunk.chunk > b->chunk.chunk) - (a->chunk.chunk < b->chunk.chunk);
@@ -276,8 +274,8 @@ static void pick_again(struct rp_eviction *eviction)
     eviction->pick_next = 0;
 }
 
-/* Leave it out of the list. If it is not where it was picked, because the last one was moved, it
- * stays for now: it is found to have no pages when it is picked again. */
+/* Remove a chunk from the list. If another chunk has taken its place, since removals move the last
+ * one, it stays listed: when it is picked again, it has no pages. */
 static void leave_out(struct rp_eviction *eviction, const struct rp_eviction_pick *pick)
 {
     if (pick->at >= eviction->chunk_count)
@@ -287,7 +285,7 @@ static void leave_out(struct rp_eviction *eviction, const struct rp_eviction_pic
         *chunk = eviction->chunks[--eviction->chunk_count];
 }
 
-/* An eviction from a file of another run does not make it one that is used. */
+/* Restore the modification time of another run's file: an eviction is no use. */
 static void keep_time(const struct rp_entry_file *open, const struct rp_eviction_file *file)
 {
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = file->used_s}};
@@ -295,8 +293,8 @@ static void keep_time(const struct rp_entry_file *open, const struct rp_eviction
         (void)futimens(open->fd, times);
 }
 
-/* Its room is given back before it is said to be free. A reader that is reading it finds other
- * hashes. */
+/* The disk space is freed before the count is lowered. A reader of the chunk finds hashes that
+ * differ. */
 static void evict(struct rp_eviction *eviction, const struct rp_eviction_pick *pick)
 {
     struct rp_entry_file file;
@@ -321,7 +319,7 @@ void rp_eviction_begin(struct rp_eviction *eviction)
     eviction->pick_count = eviction->pick_next = 0;
 }
 
-/* There is nothing to pick that is worth less: has another engine brought something? */
+/* No listed chunk has a greater distance. Returns true if a due rescan has listed new chunks. */
 static bool has_news(struct rp_eviction *eviction)
 {
     uint64_t pause_ns = rp_max_u64(RESCAN_NS, RESCAN_SHARE * eviction->scan_took_ns);
@@ -331,7 +329,7 @@ static bool has_news(struct rp_eviction *eviction)
 
 static bool is_needed_later(uint64_t distance, uint64_t than)
 {
-    return RP_DEFECT(evict_next_needed) ? distance < than : distance > than;
+    return distance > than;
 }
 
 bool rp_eviction_make_room(struct rp_eviction *eviction, uint64_t bytes, uint64_t distance)

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fills — bytes that are fetched before a reader wants them (cache.h). A fill lasts from the begin
- * of its request until its bytes are written: a reader that waits for it then finds them in the
- * file, and asks the server for nothing. */
+/* fills — the active fills of a cache (cache.h). A fill lasts from the begin of its request until
+ * its bytes are written, so a waiting reader then finds them in the file and sends no request. */
 #include "base/bits.h"
 #include "base/defect.h"
 #include "cache/cache_struct.h"
 
-/* A cache with less room than this share of it is not filled: readers are about to keep more. */
+/* A fill leaves this share of the cache free, because readers are about to queue more bytes. */
 #define ROOM_SHARE 16u
 
 bool rp_cache_may_fill(struct rp_cache *cache, uint64_t bytes)
 {
-    /* what is filled while reads pause would be fetched again by its reader */
+    /* While reads pause, readers bypass the cache and would fetch the filled bytes again. */
     if (rp_a32_load_relaxed(&cache->requests) > 0 || rp_cache_backoff_holds(&cache->writes) ||
         rp_cache_backoff_holds(&cache->reads))
         return false;
@@ -46,7 +45,7 @@ void rp_cache_fill_over(struct rp_cache *cache, uint32_t fill)
     pthread_mutex_unlock(&cache->mutex);
 }
 
-/* Of an open fill the thread that began it reads the range without the lock: nobody changes it. */
+/* Only the thread that began a fill changes its range, so it reads the range without the lock. */
 void rp_entry_fill_end(struct rp_entry *entry, uint32_t fill, const void *data)
 {
     struct rp_cache *cache = entry->cache;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quota — see quota.h. */
+/* quota — the lock and the record of a cache directory. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -18,12 +18,12 @@
 
 #define MAGIC 0x3145434153435052u /* "RPCSACE1" */
 #define TRY_NS 1000000u
-/* The file itself is one page. Its second page is punched, to see whether that works. */
+/* The record is in the first page; punching the second one tests the file system. */
 #define SPACE_BYTES 4096
 
 struct record {
     uint64_t magic, kept_bytes, is_locked;
-    uint64_t hash; /* of the words before it: after a power cut, a record may be any bytes */
+    uint64_t hash; /* of the words before it: a power cut may leave any bytes in a record */
 };
 
 static int write_record(const struct rp_quota *quota, bool is_locked)
@@ -104,7 +104,7 @@ int rp_quota_lock(struct rp_quota *quota, uint32_t wait_ms)
     return is_known ? RP_QUOTA_COUNTED : RP_QUOTA_UNKNOWN;
 }
 
-/* If the record cannot be written, the next holder counts anew. */
+/* If the write fails, the next holder counts the pages. */
 void rp_quota_unlock(struct rp_quota *quota)
 {
     RP_ASSERT(quota->is_locked);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writer — see writer.h.
+/* writer — runs the jobs of a cache.
  *
- * Of each chunk: count its new pages → write them and their hashes → say that they are there. All
- * of a job is done under the lock of the directory, so no page is written while another engine
- * evicts its chunk. If a write fails, the chunk is punched and marked empty, and the thread writes
- * nothing for a while (backoff.h), and says so once. */
+ * For each chunk: count its new pages → write them and their hashes → mark them present. A whole
+ * job runs under the lock of the directory, so no page is written while another engine evicts its
+ * chunk. After a failed write, the thread punches the chunk and marks it empty, pauses all writes
+ * (backoff.h), and logs one line. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -71,9 +71,9 @@ static int open_or_make(struct rp_cache *cache, const struct rp_cache_object *ob
                : code;
 }
 
-/* Readers use the number of the descriptor without a lock, so it stays: the new file takes it over
- * in one step. Both files have the same layout, and a reader that has bytes of one and hashes of
- * the other finds them different. */
+/* Readers use the number of the descriptor without a lock, so the new file takes it over in one
+ * step. Both files have the same layout, and a reader with bytes of one and hashes of the other
+ * finds that they differ. */
 static int replace(struct rp_entry_file *old, struct rp_entry_file *new)
 {
     int code;
@@ -84,8 +84,7 @@ static int replace(struct rp_entry_file *old, struct rp_entry_file *new)
     return code;
 }
 
-/* The file of an object: made if nothing is kept of it yet, or if the one that is open was removed
- * or cut. */
+/* Make the file of an object if it does not exist, or if the open one was removed or truncated. */
 static int need_file(struct rp_cache *cache, struct rp_entry *entry)
 {
     bool is_open = rp_a32_load_relaxed(&entry->is_open);
@@ -107,7 +106,7 @@ static uint64_t bytes_of(uint64_t mask)
     return (uint64_t)__builtin_popcountll(mask) * RP_CACHE_PAGE_BYTES;
 }
 
-/* Give up a chunk of which a write failed. */
+/* Empty a chunk after a failed write. */
 static void give_up(struct rp_cache *cache, const struct rp_entry_file *file, uint64_t chunk,
                     const struct rp_entry_words *words)
 {
@@ -117,7 +116,7 @@ static void give_up(struct rp_cache *cache, const struct rp_entry_file *file, ui
         cache->quota.kept_bytes -= rp_min_u64(bytes, cache->quota.kept_bytes);
 }
 
-/* Pages [first, last) of a chunk, which has these words. */
+/* Write the pages `mask` of a chunk with these words. */
 static int write_pages(struct rp_cache *cache, const struct rp_entry_file *file, uint64_t chunk,
                        struct rp_entry_words *words, uint64_t offset, const uint8_t *data,
                        uint32_t bytes, uint64_t mask)
@@ -140,8 +139,9 @@ static int write_pages(struct rp_cache *cache, const struct rp_entry_file *file,
     return code;
 }
 
-/* Make room for pages of a chunk: 1 with its words, or 0 if they are not worth it. Making room may
- * evict the rest of this very chunk, and count all files anew, so what was known is asked again. */
+/* Make room for pages of a chunk: 1 with its words, or 0 if all other chunks are needed sooner.
+ * This may evict the rest of the same chunk, and rescan all files, so words and file number are
+ * read again. */
 static int make_room(struct rp_cache *cache, const struct rp_entry_file *file, uint64_t chunk,
                      uint64_t mask, struct rp_entry_words *words)
 {
@@ -163,7 +163,7 @@ static int make_room(struct rp_cache *cache, const struct rp_entry_file *file, u
     return number < 0 ? (int)number : code < 0 ? code : 1;
 }
 
-/* Keep the part of a job that lies in one chunk. */
+/* Write the part of a job in one chunk. */
 static int keep_chunk(struct rp_cache *cache, const struct rp_cache_job *job, uint64_t chunk)
 {
     const struct rp_entry_file *file = &job->entry->file;
@@ -197,9 +197,9 @@ static int keep(struct rp_cache *cache, const struct rp_cache_job *job)
     return code;
 }
 
-/* ---- pages that are not what was written ----------------------------------------------------- */
+/* ---- damaged pages --------------------------------------------------------------------------- */
 
-/* Pages of which [wrong, wrong_end) has a byte are given up, whatever their hashes say. */
+/* Pages with a byte in [wrong, wrong_end) are removed even if they match their hashes. */
 static int check_chunk(struct rp_cache *cache, const struct rp_entry_file *file, uint64_t chunk,
                        uint64_t wrong, uint64_t wrong_end, uint8_t *bytes)
 {
@@ -242,13 +242,13 @@ static void do_job(struct rp_cache *cache, const struct rp_cache_job *job)
 {
     uint64_t entry = rp_a64_load_relaxed(&cache->kept_bytes);
     if (rp_cache_backoff_holds(&cache->writes)) {
-        if (!job->has_data) /* its pages cannot be given up: they are not read again and again */
+        if (!job->has_data) /* its pages cannot be removed, so stop reading them for a while */
             rp_cache_backoff_grow(&cache->reads);
         rp_a64_add_relaxed(&cache->declined_bytes, job->bytes);
         return;
     }
     int code = rp_cache_writer_lock(cache, LOCK_WAIT_MS);
-    if (code == -EWOULDBLOCK) { /* whoever has it may be stopped: not once more for each job */
+    if (code == -EWOULDBLOCK) { /* the holder may be stopped: do not wait for each job */
         rp_a64_add_relaxed(&cache->declined_bytes, job->bytes);
         rp_cache_backoff_once(&cache->writes);
         return;
@@ -263,8 +263,8 @@ static void do_job(struct rp_cache *cache, const struct rp_cache_job *job)
         note_success(cache);
 }
 
-/* The kept pages are counted anew at each start: after a power cut, the count and the files may
- * have been written or not, each for itself. And the limit of the last run may have been larger. */
+/* Each start counts the pages, because a power cut may lose the count or the pages, independently;
+ * and it makes room, because the last run may have had a larger limit. */
 static void begin(struct rp_cache *cache)
 {
     int code = rp_cache_writer_lock(cache, LOCK_WAIT_MS);

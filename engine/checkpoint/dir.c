@@ -97,8 +97,7 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
     info->sequence = sequence;
     free(dir->unread); /* if it was not read back, the next pruning reads the file */
     dir->unread = image;
-    rp_locked_dir_note(&dir->locked, sequence, info->next_row,
-                       RP_DEFECT(trust_unread_save) ? RP_KNOWN_VERIFIED : RP_KNOWN_HEAD);
+    rp_locked_dir_note(&dir->locked, sequence, info->next_row, RP_KNOWN_HEAD);
     if (dir->copier)
         rp_copier_offer(dir->copier, sequence);
     rp_name_make(&name, sequence, RP_NAME_CURRENT);
@@ -122,7 +121,7 @@ int rp_checkpoint_read_back_save(struct rp_checkpoint_dir *dir, struct rp_error 
     struct rp_image *image = dir->unread;
     struct rp_name name;
     dir->unread = NULL;
-    if (!image || RP_DEFECT(trust_unread_save))
+    if (!image)
         return 0;
     rp_name_make(&name, image->head.info.sequence, RP_NAME_CURRENT);
     int code = rp_writer_read_back(&dir->locked.writer, name.text, &image->file, error);

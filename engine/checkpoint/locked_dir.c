@@ -21,7 +21,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/lock_holder.h"
 #include "base/log.h"
@@ -100,7 +99,7 @@ static int take_lock(struct rp_locked_dir *locked, struct rp_error *error)
         int code = open_lock(locked, error);
         if (code < 0)
             return code;
-        is_ours = look_at_lock(locked) == LOCK_HELD || RP_DEFECT(trust_first_lock);
+        is_ours = look_at_lock(locked) == LOCK_HELD;
     }
     locked->is_watched = locked->is_watched && is_ours;
     char host[RP_HOST_BYTES], text[HOLDER_BYTES] = {0};

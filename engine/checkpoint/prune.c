@@ -81,7 +81,7 @@ static bool is_damaged(struct rp_locked_dir *locked, uint64_t sequence)
     for (size_t i = 0; i < locked->damaged_count; i++)
         found = found || locked->damaged[i] == sequence;
     pthread_mutex_unlock(&locked->damaged_mutex);
-    return found && !RP_DEFECT(trust_scrubbed_once);
+    return found;
 }
 
 bool rp_locked_dir_add_damaged(struct rp_locked_dir *locked, uint64_t sequence)
@@ -239,9 +239,8 @@ static void keep_history(const struct pruning *pruning, size_t newer)
     struct file *kept = NULL;  /* the newest one of the part that is kept so far */
     for (size_t i = pruning->count; i-- > newer;) {
         struct file *file = &pruning->files[i];
-        bool has_row = know_row(pruning, file);
-        file->fate = has_row || !RP_DEFECT(remove_unread) ? FATE_KEPT : FATE_REMOVED;
-        if (!has_row)
+        file->fate = FATE_KEPT;
+        if (!know_row(pruning, file))
             continue;
         if (!kept || kept->known.row / every != file->known.row / every) {
             first = file;

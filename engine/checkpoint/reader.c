@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/format.h"
@@ -210,8 +209,7 @@ void rp_checkpoint_close(struct rp_checkpoint *checkpoint)
 
 bool rp_reader_is_damage(int code)
 {
-    bool is_damage = code == -RP_E_CORRUPT || code == -RP_E_FORMAT || code == -EIO;
-    return is_damage || (code < 0 && RP_DEFECT(call_unread_damaged));
+    return code == -RP_E_CORRUPT || code == -RP_E_FORMAT || code == -EIO;
 }
 
 const void *rp_reader_bytes(const struct rp_checkpoint *checkpoint, uint64_t *bytes_out)

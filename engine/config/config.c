@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.c — see config.h: defaults, setting a key, freeing. */
+/* config.c — the defaults of keys, setting a key, and freeing a config. */
 #include "config/config.h"
 
 #include <errno.h>

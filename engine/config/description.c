@@ -132,7 +132,7 @@ static bool has_word(const struct rp_config *config, const char *name, const cha
     return strcmp(value, word) == 0;
 }
 
-/* In the order of their names. What a packing or a shuffle does not use is in no contract. */
+/* In the order of their names. A key that a packing or a shuffle does not use is in no contract. */
 static void add_stream(struct rp_record_writer *writer, const struct rp_config *config,
                        const struct walk *walk)
 {

@@ -90,8 +90,8 @@ static int fail_nothing(const char *pattern, bool wild, struct rp_key_place plac
 }
 
 /* Whether braces expand to at most BRACE_PATTERNS_MAX patterns. {a,b}{a,b}… doubles with every
- * pair, so a pattern of 200 bytes could take years. The estimate is the worst case, in which all
- * pairs have the same number of alternatives. */
+ * pair, so a pattern of 200 bytes could take years. The estimate is the worst case: all pairs have
+ * the same number of alternatives. */
 static bool braces_are_few(const char *pattern)
 {
     uint64_t braces = 0, commas = 0, patterns = 1;
@@ -125,7 +125,7 @@ static int note_unread(const char *path, int number)
     return number != ENOENT && number != ENOTDIR; /* these have no match */
 }
 
-/* The index of a corpus may be beside its shards: it is none. */
+/* The index of a corpus may be in the directory of its shards, and is not a shard. */
 static int add_token_file(struct rp_config_source *found, const char *path, struct rp_error *error)
 {
     struct stat info;

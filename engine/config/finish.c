@@ -153,8 +153,8 @@ static int finish_source(struct rp_config *config, struct rp_config_source *sour
     return code;
 }
 
-/* A source without a name has that of its first shard, which the index knows. Whether it is the
- * index of these sources is checked where the corpus is opened. */
+/* A source without a name gets the name of its first shard, which the index knows. The open of the
+ * corpus checks whether this is the index of these sources. */
 static int take_names(struct rp_config *config, struct rp_error *error)
 {
     struct rp_index *index = NULL;
@@ -337,8 +337,7 @@ static int finish_batch(struct rp_config *config, struct rp_error *error)
     RP_ASSERT(index >= 0 && !strcmp(profiles[index].name, config->profile));
     const struct profile *profile = &profiles[index];
     uint32_t always = BIT(ROWS) | BIT(DOC_LENS) | BIT(INPUT_IDS), listed = config->sections;
-    bool adds = config->lines[RP_KEY_profile] && !RP_DEFECT(replace_profile_sections);
-    if (!config->lines[RP_KEY_sections] || adds)
+    if (!config->lines[RP_KEY_sections] || config->lines[RP_KEY_profile])
         config->sections |= profile->sections;
     config->sections |= always;
     if (listed & (profile->sections | always))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* given.c — note what options set, and write the config that a checkpoint keeps. */
+/* given.c — record the keys that options set, and write the kept text of a config. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>

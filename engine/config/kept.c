@@ -35,7 +35,7 @@ static char *kept_line(char *line)
     return after(line, RP_KEPT_LINE);
 }
 
-/* Where the last `file` or `no file` begins; NULL if the text has neither. */
+/* The begin of the last `file` or `no file`; NULL if the text has neither. */
 static char *find_kept(char *text)
 {
     char *found = NULL;

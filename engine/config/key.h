@@ -190,13 +190,13 @@ struct rp_key {
     const char *standard;
     uint64_t least, most;
     const char *help;
-    size_t offset, size; /* of the field in struct rp_config or struct rp_config_source */
+    size_t offset, size; /* the field's, in struct rp_config or struct rp_config_source */
 };
 extern const struct rp_key rp_config_key_table[RP_KEY_COUNT];
 extern const struct rp_key rp_source_key_table[];
 extern const size_t rp_source_key_count;
 
-/* Where a value was given. path NULL: by rp_config_set. */
+/* The place of a value. path NULL: given by rp_config_set. */
 struct rp_key_place {
     const char *path;
     uint32_t line, column; /* from 1; column 0 = not known */

@@ -335,8 +335,8 @@ static int with_parser(struct reader *reader, const char *text, size_t bytes,
     return code;
 }
 
-/* The name of the file in messages: its path, or, of a memfd that is given as /proc/self/fd/N, the
- * name with which it was made. */
+/* The name of the file in messages: its path, or, if it is a memfd that is given as
+ * /proc/self/fd/N, the name that it was made with. */
 static char *name_of(const char *path)
 {
     static const char prefix[] = "/memfd:", suffix[] = " (deleted)";

@@ -8,7 +8,6 @@
 #include <sys/uio.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/file.h"
 
 #define INDEX_SAMPLES 1024u
@@ -54,7 +53,7 @@ static struct words begin_words(const struct rp_identity *identity)
 
 static void add_table(struct words *words, const struct rp_identity *identity)
 {
-    if (identity->has_table && !RP_DEFECT(forget_spans))
+    if (identity->has_table)
         add_hash(words, identity->table_root);
     if (identity->spans_use != RP_SPANS_USED)
         add_word(words, (uint64_t)identity->spans_use);

@@ -17,7 +17,6 @@
 
 #include "base/available.h"
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "corpus/fingerprint.h"
 #include "corpus/readers.h"
@@ -120,7 +119,7 @@ static int check_ends(struct rp_megatron *megatron, struct rp_error *error)
                        "%s: document entries: expected 0 to %" PRIu64 ", found %" PRId64
                        " to %" PRId64,
                        path, megatron->sequences, (int64_t)begin, (int64_t)end);
-    if (megatron->sequences == 0 && megatron->token_bytes > 0 && !RP_DEFECT(trust_empty_index))
+    if (megatron->sequences == 0 && megatron->token_bytes > 0)
         return rp_fail(error, -RP_E_CORRUPT, HINT,
                        "%s: expected the sequences of %s, which has %" PRIu64 " bytes, found none",
                        path, megatron->token_path, megatron->token_bytes);
@@ -154,9 +153,7 @@ static const char *locate_sequence(const struct rp_megatron *megatron, uint64_t 
     if (length < 0)
         return "a sequence has a negative length";
     uint64_t bytes = (uint64_t)length << shift;
-    bool inside = rp_range_inside(pointer, bytes, megatron->token_bytes) ||
-                  RP_DEFECT(trust_index_extents);
-    if (pointer & ((1u << shift) - 1) || !inside)
+    if (pointer & ((1u << shift) - 1) || !rp_range_inside(pointer, bytes, megatron->token_bytes))
         return "it lies outside the .bin, or between two tokens";
     *begin = pointer;
     *end = pointer + bytes;

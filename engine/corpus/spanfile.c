@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/text.h"
 
@@ -191,8 +190,7 @@ int rp_spanfile_next(struct rp_spanfile *file, uint64_t tokens, const struct rp_
     uint64_t previous_end = 0;
     for (uint32_t i = 0; i < *count; i++) {
         const struct rp_span *span = &(*spans)[i];
-        bool is_outside = span->end > tokens && !RP_DEFECT(trust_spans);
-        if (span->begin <= previous_end || span->begin >= span->end || is_outside)
+        if (span->begin <= previous_end || span->begin >= span->end || span->end > tokens)
             return damaged(file, "tokens of a document, at least", span->end, tokens, error);
         previous_end = span->end;
     }

@@ -110,10 +110,9 @@ static int check_opened(struct rp_file *file, const struct rp_shard *shard, stru
 static struct rp_io_place place_of(const struct rp_files *files, uint32_t shard, bool o_direct)
 {
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
-    uint32_t known = RP_DEFECT(try_direct_again) ? 0 : files->files[shard].known_alignment;
     return (struct rp_io_place){.path = info->url ? info->url : info->path,
                                 .o_direct = o_direct,
-                                .known_alignment = known,
+                                .known_alignment = files->files[shard].known_alignment,
                                 .bytes = info->bytes,
                                 .identity = info->identity,
                                 .cache = files->cache,
@@ -146,8 +145,7 @@ static void watch_file(struct rp_files *files, uint32_t index)
 {
     const struct rp_shard *shard = rp_corpus_shard(files->corpus, index);
     struct rp_file *file = &files->files[index];
-    bool is_left_out = shard->url || (RP_DEFECT(leave_files_beside_objects) && files->has_objects);
-    if (is_left_out || file->map || shard->bytes == 0 || map_file(files, index, NULL) < 0)
+    if (shard->url || file->map || shard->bytes == 0 || map_file(files, index, NULL) < 0)
         return;
     const struct rp_page_cache_file watched = {.fd = file->object.fd,
                                                .is_direct = file->o_direct,

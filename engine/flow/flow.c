@@ -379,13 +379,10 @@ bool rp_flow_park(struct rp_flow *flow)
     RP_ASSERT(!flow->is_parked);
     share_wake_up(flow);
     flow->is_parked = true;
-    bool is_parked = rp_deliver_park(&flow->deliver), is_first = true;
-    for (uint32_t r = 0; r < flow->options.rank_count; r++) {
-        if (!flow->catch_up[r] || (RP_DEFECT(park_first_behind) && !is_first))
-            continue;
-        is_parked &= rp_flow_park(flow->catch_up[r]);
-        is_first = false;
-    }
+    bool is_parked = rp_deliver_park(&flow->deliver);
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
+        if (flow->catch_up[r])
+            is_parked &= rp_flow_park(flow->catch_up[r]);
     return is_parked;
 }
 

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mapped.h"
 #include "base/thread.h"
 #include "shm/peer.h"
@@ -125,13 +124,13 @@ static bool is_crash(const siginfo_t *death)
 static bool dies_of_its_ticket(struct rp_packer *packer)
 {
     uint64_t ticket;
-    if (!rp_packer_has_work(packer->plan, packer->index, &ticket) && !RP_DEFECT(count_idle_deaths))
+    if (!rp_packer_has_work(packer->plan, packer->index, &ticket))
         return false;
-    if (ticket != packer->ticket_at_death && !RP_DEFECT(count_deaths_for_ever))
+    if (ticket != packer->ticket_at_death)
         packer->deaths = 0;
     packer->ticket_at_death = ticket;
     packer->deaths++;
-    return packer->deaths > REPLACEMENTS_OF_A_TICKET && !RP_DEFECT(replace_for_ever);
+    return packer->deaths > REPLACEMENTS_OF_A_TICKET;
 }
 
 static int give_up(const struct rp_packer *packer, const siginfo_t *death, struct rp_error *error)

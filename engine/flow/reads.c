@@ -321,8 +321,6 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *tra
         return code;
     if (!rp_source_has_mask(source))
         return place_tokens(reads, row, transfer, &extent, error);
-    if (RP_DEFECT(place_before_spans))
-        (void)place_tokens(reads, row, transfer, &extent, error);
     code = find_mask(reads, &place, transfer, extent.tokens, error);
     if (code == RP_READS_PLACED)
         code = place_tokens(reads, row, transfer, &extent, error);
@@ -446,8 +444,7 @@ enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_
     block_read->source = due.block.source;
     block_read->number = due.block.number;
     block_read->epoch = due.block.epoch;
-    block_read->is_wanted = block_read->past_cache && (due.block.later_epochs >= LATER_EPOCHS ||
-                                                       RP_DEFECT(read_in_for_nothing));
+    block_read->is_wanted = block_read->past_cache && due.block.later_epochs >= LATER_EPOCHS;
     block_read->ticket = number;
     if (!rp_data_ring_take(&reads->data_ring, due.bytes, RP_BLOCK_BYTES, number, false,
                            retired(reads), &data_offset)) {

@@ -9,7 +9,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
@@ -90,7 +89,7 @@ static bool has_room(const struct rp_residency *r, const struct rp_stretch *stre
     if (rp_residency_watched_bytes(r) <= room)
         return true;
     if (!r->options.may_direct)
-        return r->holds_all || RP_DEFECT(map_without_room);
+        return r->holds_all;
     return (had_room || rp_a32_load_relaxed(&stretch->wanted)) && others + bytes <= room;
 }
 
@@ -104,7 +103,7 @@ static enum rp_read_way choose_way(const struct rp_residency *r, const struct rp
     bool was_mapped = rp_a32_load_relaxed(&stretch->way) == RP_READ_MAPPED;
     uint64_t most = was_mapped ? rp_max_u64(bytes / RP_MISSING_TO_KEEP, r->page_bytes)
                                : bytes / MISSING_TO_MAP;
-    if ((was_mapped && RP_DEFECT(keep_lost_stretches)) || (missing <= most && missing < bytes))
+    if (missing <= most && missing < bytes)
         return RP_READ_MAPPED;
     if (!r->options.may_buffer)
         return RP_READ_DIRECT;
@@ -291,10 +290,10 @@ static void sleep_for(struct rp_residency *r, uint64_t ns)
 static void notice_new_files(struct rp_residency *r)
 {
     bool has_new_file = rp_a32_exchange_acquire(&r->has_new_file, 0); /* PAIRS new-file */
-    if (!has_new_file || RP_DEFECT(overlook_new_file))
+    if (!has_new_file)
         return;
     r->is_calm = false;
-    r->has_changed |= !RP_DEFECT(calm_before_new_file);
+    r->has_changed = true;
 }
 
 static void *watch(void *argument)
@@ -394,7 +393,7 @@ struct rp_stretch *rp_residency_add(struct rp_residency *r, uint32_t shard,
     if (file->file.way == RP_PAGE_CACHE_SILENT || count > UINT32_MAX)
         return NULL;
     struct rp_stretch *stretches = make_stretches(r, count);
-    bool is_memory = file->file.way == RP_PAGE_CACHE_WHOLE && !RP_DEFECT(claim_for_memory);
+    bool is_memory = file->file.way == RP_PAGE_CACHE_WHOLE;
     enum rp_read_way way = is_memory ? RP_READ_MAPPED : first_way(r);
     for (uint64_t i = 0; stretches && i < count; i++)
         rp_a32_store_relaxed(&stretches[i].way, way);
@@ -411,13 +410,12 @@ struct rp_stretch *rp_residency_add(struct rp_residency *r, uint32_t shard,
 void rp_residency_read_ahead(const struct rp_residency *r, uint32_t shard, uint64_t first,
                              uint64_t last)
 {
-    if (!RP_DEFECT(fault_for_lost_pages))
-        r->options.page_cache->read_ahead(&r->files[shard].file, first, last - first);
+    r->options.page_cache->read_ahead(&r->files[shard].file, first, last - first);
 }
 
 void rp_residency_tell(struct rp_residency *r)
 {
-    if (!r->has_untold_file && !RP_DEFECT(wake_for_old_files))
+    if (!r->has_untold_file)
         return;
     r->has_untold_file = false;
     rp_a32_store_release(&r->has_new_file, 1); /* PAIRS new-file */

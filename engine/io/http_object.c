@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_object — see http_object.h. */
+/* http_object — opens and closes the objects of io_http.c. */
 #include "io/http_object.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "base/defect.h"
 #include "base/mem.h"
 
 /* AWS advises ranges of 8 to 16 MiB; 16 of them in flight are 1 GB/s at 50 ms. */
@@ -36,21 +35,14 @@ static int open_remote(struct rp_http_object *it, const struct rp_io_place *plac
     return code;
 }
 
-static int open_local(struct rp_http_object *it, const struct rp_io_place *place,
-                      struct rp_error *error)
-{
-    struct rp_io_place local = *place;
-    local.o_direct = place->o_direct && !RP_DEFECT(buffer_files_beside_objects);
-    return rp_io_open_file(&it->file, &local, error);
-}
-
 int rp_http_open_object(struct rp_io_object *object_out, const struct rp_io_place *place,
                         struct rp_error *error)
 {
     struct rp_http_object *it = rp_calloc(1, sizeof *it);
     if (!it)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for an object");
-    int code = place->identity ? open_remote(it, place, error) : open_local(it, place, error);
+    int code = place->identity ? open_remote(it, place, error)
+                               : rp_io_open_file(&it->file, place, error);
     if (code < 0) {
         free(it->identity);
         free(it);

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io_http — reads of objects in stores (object/requests.h), of what a cache keeps of them
- * (cache/cache.h), and of files beside them.
+/* io_http — reads of remote objects (object/requests.h), of their cached bytes (cache/cache.h), and
+ * of local files of the same corpus.
  *
- *     a read of an object ──► its begin and its end, as far as the cache has them ──► files
- *                         └─► what lies between ──────────────────────────────────► server
- *     a read of a file    ──────────────────────────────────────────────────────────► files
+ *     read of a remote object ──► head and tail: its cached ends ──► files
+ *                             └─► gap between them ────────────────► server
+ *     read of a local file    ─────────────────────────────────────► files
  *
- * Files are opened, through the page cache or past it, and read by options->file_method, as those
- * of a corpus without objects. Bytes from the cache are compared with their hashes; if any of them
- * are wrong, all of the read is asked of the server. So it is where the reader says that they are
- * not those of its sidecar: they were damaged before they came into the cache.
+ * options->file_method opens and reads files, through the page cache or past it, as in a corpus
+ * without remote objects. Cached bytes are compared with their hashes; if one page is damaged, the
+ * whole read is requested from the server. The same happens if the reader finds that bytes differ
+ * from their sidecar: they were damaged before they were cached.
  *
- * The reader's own thread drives libcurl, and bodies are written straight to where the packer takes
- * the tokens from. Requests that can be tried again are tried again in there, so the result of an
- * object is either all of the bytes or final; why it failed is kept with the object, for `explain`.
+ * The reader's own thread drives libcurl, which writes bodies directly into the buffer of the read.
+ * object/requests.h retries requests, so the result of a remote read is either complete or final.
+ * The object keeps the reason of a failure, for `explain`.
  *
- * A request can be dropped, unlike the read of a file: when the engine stops, nobody waits for a
+ * Unlike the read of a file, a request can be dropped: an engine that stops does not wait for a
  * server.
  *
- * Invariant: a slot is used from submit until its result is taken, and its parts are in flight at
- * the files' method, or at the server: at most one part of a read at a time is a request. */
+ * Invariant: a slot is used from submit until its result is taken. Its parts are at the files'
+ * method or at the server; at most one part of a read is a request. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,28 +37,28 @@
 #define POLL_MS 2u
 #define POLL_FILES_MS 1u
 #define LOCAL_DEPTH_MAX 4096u
-/* A reader waits no longer for a fill than a server usually needs. */
+/* Limit of a reader's wait for a fill: longer than most replies take. */
 #define FILL_WAIT_NS 5000000000u
 
-/* Parts of a read: of a tag of the files' method, beside the number of the slot. */
+/* Parts of a read. A tag of the files' method contains the part and the number of the slot. */
 enum part { WHOLE_FILE, HEAD, TAIL, PARTS };
 
 struct slot {
     struct rp_object_request request;
     const struct rp_http_object *of;
-    struct rp_io_read read; /* as it was submitted */
-    uint32_t bytes;         /* of it, that lie in the object */
+    struct rp_io_read read; /* as submitted */
+    uint32_t bytes;         /* of the read, up to the end of the object */
     struct rp_cache_held held;
     uint32_t parts_left;
     bool is_used;
-    bool is_requested, is_at_server; /* a part was asked of the server; it is still in flight */
-    bool is_damaged;                 /* a part from the cache is not what was written */
-    bool is_dropped;                 /* nobody waits for it any more */
-    uint64_t fill_until_ns; /* not 0: no part is in flight, because the bytes are being filled */
+    bool is_requested, is_at_server; /* a part was requested; it is in flight */
+    bool is_damaged;                 /* a cached page does not match its hash */
+    bool is_dropped;                 /* the engine stops */
+    uint64_t fill_until_ns;          /* not 0: waits for a fill, with no part in flight */
 };
 
 struct http {
-    struct rp_requests *requests; /* NULL: they were dropped */
+    struct rp_requests *requests; /* NULL: dropped */
     const struct rp_io_method *files;
     void *files_self;
     struct rp_io_read *queue; /* [PARTS * depth], for `files`; tag = slot * PARTS + part */
@@ -68,7 +68,7 @@ struct http {
     struct {
         uint64_t tag;
         int64_t value;
-    } * results; /* [depth], of reads that are done */
+    } * results; /* [depth], finished reads */
     uint32_t result_count;
     uint64_t retries;
     struct rp_io_options options;
@@ -163,7 +163,7 @@ static void leave_server(struct http *http, struct slot *slot)
         rp_entry_request_ends(slot->of->kept);
 }
 
-/* Bytes [first, last) of a read, from byte `offset` of a file on. */
+/* Queue bytes [first, last) of a read. `offset` is the file offset of the read's first byte. */
 static void read_file(struct http *http, struct slot *slot, enum part part, int fd, uint64_t offset,
                       uint32_t first, uint32_t last)
 {
@@ -179,8 +179,8 @@ static void read_file(struct http *http, struct slot *slot, enum part part, int 
     slot->parts_left++;
 }
 
-/* What the cache has of a read. True if the rest is being filled: then the read waits for it. Of a
- * fill that ends between the two questions the second one finds what was written. */
+/* Look up the cached ends of a read. Returns true if the gap is being filled: then the read waits.
+ * The fill is checked first: if it ends before the lookup, the lookup finds its bytes. */
 static bool waits_for_fill(struct http *http, struct slot *slot)
 {
     const struct rp_entry *kept = slot->of->kept;
@@ -196,7 +196,7 @@ static bool waits_for_fill(struct http *http, struct slot *slot)
     return waits;
 }
 
-/* From the cache what it has, and the rest of the server. */
+/* Read head and tail from the cache, and request the gap. */
 static void read_object(struct http *http, struct slot *slot)
 {
     const struct rp_entry *kept = slot->of->kept;
@@ -240,7 +240,7 @@ static int http_submit(void *self, const struct rp_io_read *reads, unsigned coun
     return (int)count;
 }
 
-/* A failure is final in here, so it must not look like one that io.c tries again. */
+/* A failed request is final, so its code must not be one that io.c retries. */
 static int64_t result_of(const struct slot *slot)
 {
     if (slot->is_dropped)
@@ -251,7 +251,7 @@ static int64_t result_of(const struct slot *slot)
     return -EREMOTEIO;
 }
 
-/* A part of a read of an object is done. */
+/* One part of a remote read is done. */
 static void finish_part(struct http *http, struct slot *slot)
 {
     if (--slot->parts_left > 0)
@@ -271,7 +271,7 @@ static void finish_part(struct http *http, struct slot *slot)
     finish(http, slot, result);
 }
 
-/* ---- what is done ---------------------------------------------------------------------------- */
+/* ---- completions ----------------------------------------------------------------------------- */
 
 static void take_part(struct http *http, uint64_t tag, int64_t result)
 {
@@ -299,7 +299,7 @@ static void push_files(struct http *http)
     while (http->queued) {
         int taken = http->files->submit(http->files_self, http->queue, http->queued);
         if (taken <= 0 && http->at_files)
-            return; /* tried again at the next call */
+            return; /* retried at the next call */
         uint64_t tag = http->queue[0].tag;
         uint32_t count = taken <= 0 ? 1 : (uint32_t)taken;
         http->at_files += taken <= 0 ? 0 : count;
@@ -325,9 +325,9 @@ static void take_files(struct http *http, unsigned wait_min)
         take_part(http, tags[i], results[i]);
 }
 
-/* With `wait`, until a request is done or the engine stops; while files are being read, for a
- * moment. A poll that finds nothing lasts for a moment, too: its caller has something else to do,
- * but not all the time. */
+/* With `wait`, wait until a request is done or the engine stops; at most POLL_FILES_MS while file
+ * reads are in flight. Without `wait`, the poll still lasts up to POLL_MS, so that its caller does
+ * not spin. */
 static void take_requests(struct http *http, bool wait)
 {
     struct rp_object_request *done[TAKE_MAX];
@@ -348,7 +348,7 @@ static void take_requests(struct http *http, bool wait)
     http->retries = rp_requests_retries(http->requests);
 }
 
-/* Nobody will read the results: only their memory must be given back. */
+/* Give the memory of all requests back; their results are discarded. */
 static void drop_requests(struct http *http)
 {
     rp_requests_close(http->requests);
@@ -369,7 +369,7 @@ static void drop_requests(struct http *http)
     }
 }
 
-/* Reads that wait for a fill, which is over or not. If nothing else is in flight, for a moment. */
+/* Look again for reads that wait for a fill; pause if no other part is in flight. */
 static void poll_fills(struct http *http)
 {
     for (uint32_t i = 0; i < http->depth && http->requests; i++)

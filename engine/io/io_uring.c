@@ -5,16 +5,16 @@
  * them and waits. Buffers inside the registered region are read with READ_FIXED (measured: 17 to
  * 40 % less processor time for each read, because the pages stay pinned), all others with READ.
  *
- * What the kernel may refuse, and what we do then:
+ * Refusals of the kernel, and the reactions:
  *
- *   setup flags     older kernels answer EINVAL: try the next of `setups`. The last one has
+ *   setup flags     older kernels return EINVAL: try the next of `setups`. The last one has
  *                   no flag at all, because gVisor refuses even CLAMP.
  *
- *   registration    ENOMEM from RLIMIT_MEMLOCK (8 MiB by default, counted for each user; on some
- *                   kernels the rings themselves count, too): run unregistered.
+ *   registration    ENOMEM from RLIMIT_MEMLOCK (8 MiB by default, counted for each user; some
+ *                   kernels count the rings as well): run unregistered.
  *
- *   a ring at all   open fails with the reason, be it the first ring or a later one. choose.c takes
- *                   pread in the place of the first, io.c in that of a later one.
+ *   any ring        open fails with the reason. pread replaces the first ring (choose.c) or a later
+ *                   one (io.c).
  *
  * Invariants: reads in flight <= entries of the submission queue <= half the completion queue, so
  * there is always room in both. FEAT_NODROP is required, so no completion can be lost.
@@ -44,7 +44,7 @@ struct ring {
     const char *setup; /* name of its flags */
     uint8_t *region;
     size_t region_bytes; /* 0 = not registered */
-    int region_refusal;  /* 0, or why not: -errno */
+    int region_refusal;  /* -errno of the refused registration, or 0 */
 };
 
 static const struct {
@@ -93,7 +93,8 @@ static void uring_use_region(void *self, void *region, size_t bytes)
     }
 }
 
-/* kernel.io_uring_disabled (6.6): 0 nobody, 1 all but CAP_SYS_ADMIN and one group, 2 everybody. */
+/* kernel.io_uring_disabled (6.6): 0 allows all, 1 only CAP_SYS_ADMIN and one group, 2 no process.
+ */
 static char disabled_setting(void)
 {
     char setting = '0';
@@ -147,7 +148,7 @@ static int uring_open(void **self, const struct rp_io_options *options, struct r
         free(ring);
         return explain_refusal(code, error);
     }
-    /* Both are improvements: without them the ring works as well, only slower. */
+    /* Both are optional: without them the ring is only slower. */
     (void)io_uring_ring_dontfork(&ring->uring);
     (void)io_uring_register_ring_fd(&ring->uring);
     *self = ring;
@@ -212,7 +213,7 @@ static int uring_reap(void *self, uint64_t *tags, int64_t *results, unsigned max
         taken += take_completed(ring, tags + taken, results + taken, max - taken);
         if (taken >= wait_min)
             break;
-        if (code == -EAGAIN) /* the kernel has no memory for requests: nobody else can be asked */
+        if (code == -EAGAIN) /* the kernel lacks memory for requests */
             rp_sleep_ns(PAUSE_NS);
     }
     return (int)taken;

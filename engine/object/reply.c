@@ -230,7 +230,7 @@ static enum rp_verdict judge_refusal(const struct rp_object_reply *reply,
     find_reason(reply, reason, sizeof reason);
     const char *code = strchr(reason + strlen("HTTP status "), ' ');
     code = code ? code + 1 : "";
-    if (is_busy(reply, code) && !RP_DEFECT(give_up_on_busy_stores)) {
+    if (is_busy(reply, code)) {
         (void)rp_fail(error, -RP_E_TIMEOUT, NULL, "%s: %s", expected->name, reason);
         return RP_REPLY_AGAIN;
     }
@@ -317,7 +317,7 @@ static bool is_as_stored(const struct rp_object_reply *reply, const char *name)
     for (size_t i = 0; i < RP_ARRAY_COUNT(as_named); i++)
         if (!strcasecmp(coding, as_named[i].coding) && rp_text_has_suffix(name, as_named[i].ending))
             return true;
-    return RP_DEFECT(take_encoded_bytes);
+    return false;
 }
 
 static int fail_encoded(const struct rp_object_reply *reply, const struct rp_expected *expected,

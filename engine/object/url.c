@@ -104,7 +104,7 @@ static bool is_of_account(const struct rp_url *url)
     size_t label = strcspn(url->host, ".");
     bool is_ours = !account ||
                    (strlen(account) == label && !strncasecmp(url->host, account, label));
-    return (is_ours && !strcmp(url->scheme, "https")) || RP_DEFECT(send_rights_anywhere);
+    return is_ours && !strcmp(url->scheme, "https");
 }
 
 const char *rp_url_sas(const struct rp_url *url)
@@ -233,7 +233,7 @@ static size_t host_bytes(const char *scheme, const char *host, size_t length)
     size_t zeros = strspn(digits, "0"), count = length - name - 1 - rp_min_u64(zeros, length);
     const char *standard = !strncmp(scheme, "https", 5) ? "443" : "80";
     bool is_standard = count == strlen(standard) && !strncmp(digits + zeros, standard, count);
-    return length == name + 1 || (is_standard && !RP_DEFECT(sign_standard_port)) ? name : length;
+    return length == name + 1 || is_standard ? name : length;
 }
 
 /* How buckets are named: in the host, or in the path. */
@@ -355,7 +355,7 @@ static int split_bucket(struct rp_url *url, const char *rest, struct rp_error *e
     if (length == 0)
         return rp_fail(error, -RP_E_CONFIG, "write s3://BUCKET/KEY",
                        "%s: expected a bucket and a key, found no bucket", url->name);
-    if (!is_bucket(rest, length) && !RP_DEFECT(take_any_bucket))
+    if (!is_bucket(rest, length))
         return rp_fail(error, -RP_E_CONFIG, "copy the name of the bucket from the store",
                        "%.200s: expected a name of a bucket (letters, digits, dots, dashes and "
                        "underscores), found another character in it",

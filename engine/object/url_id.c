@@ -10,7 +10,6 @@
 #include <strings.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "object/url.h"
@@ -88,7 +87,7 @@ char *rp_url_id(const char *text)
 {
     char *name = rp_url_name(text);
     const char *query = strncmp(text, "http", 4) ? NULL : strchr(text, '?');
-    if (!name || !query || memchr(text, '#', (size_t)(query - text)) || RP_DEFECT(forget_queries))
+    if (!name || !query || memchr(text, '#', (size_t)(query - text)))
         return name;
     size_t bytes = strcspn(++query, "#");
     struct rp_hasher hasher;

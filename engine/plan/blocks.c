@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blocks.c — see blocks.h. */
 #include "plan/blocks.h"
 
 #include "base/bits.h"

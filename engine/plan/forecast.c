@@ -14,11 +14,11 @@
 #define DISTANCE_MAX 9e18
 
 struct source {
-    struct rp_order order; /* of lane 0, entered into the epoch that was asked for last */
+    struct rp_order order; /* lane 0's, in the epoch of the last query */
     struct rp_order fresh; /* the same, entered into none: it never changes */
     uint64_t documents;
-    uint64_t blocks;     /* in an epoch, of all lanes */
-    double block_tokens; /* of the stream, from one block of a lane to its next one */
+    uint64_t blocks;     /* all lanes', in an epoch */
+    double block_tokens; /* stream length from one block of a lane to its next one */
 };
 
 struct rp_forecast {
@@ -119,7 +119,7 @@ uint64_t rp_forecast_position(const struct rp_forecast *forecast, uint32_t lane,
     return rp_a64_load_relaxed(&forecast->position[index_of(forecast, lane, source)]);
 }
 
-/* Where a block lies in an epoch: its lane, and its place among the blocks of that lane. */
+/* The place of a block in an epoch: its lane, and its number among the blocks of that lane. */
 struct place {
     uint32_t lane;
     uint64_t at;

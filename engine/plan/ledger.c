@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See ledger.h.
- *
- * The documents of an epoch are dealt to the lanes. So of the epochs that every lane has finished
- * each document was taken once; only the epochs that some lanes are ahead are counted by lane. */
+/* The documents of an epoch are dealt to the lanes. So each epoch that every lane has finished took
+ * each document once; only the epochs that some lanes are ahead are counted by lane. */
 #include "plan/ledger.h"
 
 #include "plan/token_records.h"
@@ -71,7 +69,7 @@ static void add_tokens(struct ledger *ledger, uint32_t lane, uint32_t source,
     ledger->sources[source].tokens += cursor->mixed;
 }
 
-/* Open a token of so many sources, and of so many lanes (0: of any number). */
+/* Open a token, which must have `sources` sources and `lanes` lanes (0: any number). */
 static int open_token(struct rp_state_reader *reader, struct ledger *ledger, const void *token,
                       size_t bytes, struct rp_error *error)
 {

@@ -130,15 +130,15 @@ static void get_open_row(struct rp_state_reader *reader, struct rp_lane *lane)
     get(reader, rp_open_fragments(lane, slot), record.fragments * sizeof(struct rp_fragment));
 }
 
-/* What changes where a plan goes on from a token. */
+/* The changes of a plan that continues from a token. */
 struct change {
     bool weights;
     uint64_t epochs_before; /* num_epochs of the token, if the plan's is another; else 0 */
     uint64_t next_row;
 };
 
-/* A source of the lane had ended, and goes on: what the other sources had from then on is not made
- * up for. The lane's rows after its end count as padding from now on. */
+/* A finished source of the lane continues: it does not make up for tokens that the other sources
+ * delivered since its end. The lane's rows after its end count as padding from now on. */
 static void begin_again(struct rp_lane *lane, uint64_t number, uint64_t next_row)
 {
     uint64_t rows = rp_rows_of_lane(number, lane->config->lanes, next_row);

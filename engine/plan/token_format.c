@@ -61,7 +61,7 @@ struct rp_state_header rp_state_header_of(const struct rp_plan *plan)
     };
 }
 
-/* Take a hash from the end of what is left; false if there is none. */
+/* Take a hash from the end of the unread bytes; false if they are too few. */
 static bool take_last(struct rp_state_reader *reader, struct rp_hash128 *hash)
 {
     if (reader->left < sizeof *hash)

@@ -12,8 +12,8 @@
 #include "plan/plan_state.h"
 
 #define RP_TOKEN_MAGIC "RPSTATE" /* with its zero byte: 8 bytes */
-/* What is between the lanes and the hash that ends a token. */
-#define RP_TOKEN_VERSION_PLAIN 1u     /* nothing */
+/* The version says which fields are between the lanes and the hash that ends a token. */
+#define RP_TOKEN_VERSION_PLAIN 1u     /* none */
 #define RP_TOKEN_VERSION_TOKENIZER 2u /* the tokenizer */
 #define RP_TOKEN_VERSION_DIGEST 3u    /* the tokenizer, or zeros, then the plan digest */
 
@@ -56,7 +56,7 @@ struct rp_state_open_row {
 };
 RP_STATIC_ASSERT(sizeof(struct rp_state_open_row) == 16, "STREAM.md section 8");
 
-/* Reads the records between the header and what ends a token: tokenizer, plan digest and hash. */
+/* Reads the records between the header and the end of a token: tokenizer, plan digest and hash. */
 struct rp_state_reader {
     const uint8_t *at;
     size_t left;
@@ -98,7 +98,7 @@ RP_MUST_CHECK int rp_state_open(struct rp_state_reader *reader, struct rp_state_
 /** The header of a token of `plan` at its current row. The field `bytes` is left 0. */
 struct rp_state_header rp_state_header_of(const struct rp_plan *plan);
 
-/* In what a token may differ from the plan that continues it. */
+/* The permitted differences between a token and the plan that continues it. */
 struct rp_state_accepts {
     bool weights, epochs;
 };

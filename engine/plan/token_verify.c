@@ -21,14 +21,14 @@ struct check {
     const struct rp_plan *plan;
     uint64_t epochs; /* num_epochs of the token */
     const struct rp_lane *lane;
-    uint32_t number; /* of the lane */
+    uint32_t number; /* the lane's */
     struct rp_state_reader *reader;
     struct rp_error *error;
     struct rp_state_lane record;
 
     wide documents_min, documents_max, mixed, buffered;
-    uint64_t opened_min;               /* of the next open row: it was opened after those before */
-    uint64_t fragments, fragments_max; /* of open rows: see check_open_rows */
+    uint64_t opened_min;               /* the next open row's: rows are in order of opening */
+    uint64_t fragments, fragments_max; /* counts over open rows: see check_open_rows */
     bool finished;                     /* all sources */
     bool ended;                        /* no further row of the lane has a fragment */
     bool has_last;                     /* the lane's last row before next_row has a fragment */
@@ -64,7 +64,7 @@ static int check_held(const struct check *check)
     return 0;
 }
 
-/* A run may end earlier than it was to, but not before what was read. */
+/* A run may end earlier than planned, but not before a position that was read. */
 static int check_reached(const struct check *check, uint32_t source,
                          const struct rp_state_cursor *cursor)
 {

@@ -71,7 +71,7 @@ static void refuse(struct rp_engine *engine, struct rp_connection *connection,
 static int check_number(const char *what, uint64_t engines, uint64_t trainers,
                         struct rp_error *error)
 {
-    if (trainers == 0 || trainers == engines || RP_DEFECT(trust_expected_shape))
+    if (trainers == 0 || trainers == engines)
         return 0;
     return rp_fail(error, -RP_E_MISMATCH, "start the engine and the trainer with the same value",
                    "%s: the engine has %" PRIu64 ", the trainer expects %" PRIu64, what, engines,
@@ -248,8 +248,7 @@ static void drain_doorbells(struct rp_engine *engine, struct rp_connection *conn
 static bool outlives_its_consumer(const struct rp_connection *connection)
 {
     const struct rp_seat *seat = connection->fd >= 0 ? connection->seat : NULL;
-    return seat && !RP_DEFECT(trust_connection) &&
-           rp_peer_has_ended(seat->ring->seats[seat->replica].reader_fd);
+    return seat && rp_peer_has_ended(seat->ring->seats[seat->replica].reader_fd);
 }
 
 /* Close the connections of dead consumers, also those whose epoll events have not been served. */

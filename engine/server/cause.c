@@ -85,8 +85,7 @@ static void merge(struct rp_wait_history *history)
     uint64_t(*waited)[RP_CAUSES] = history->waited_ns;
     for (uint32_t i = 0; i < RP_HISTORY_PERIODS / 2; i++)
         for (uint32_t cause = 0; cause < RP_CAUSES; cause++)
-            waited[i][cause] = waited[2 * i][cause] +
-                               (RP_DEFECT(forget_waits_at_merge) ? 0 : waited[2 * i + 1][cause]);
+            waited[i][cause] = waited[2 * i][cause] + waited[2 * i + 1][cause];
     memset(waited[RP_HISTORY_PERIODS / 2], 0, sizeof history->waited_ns / 2);
     history->period_ns *= 2;
 }

@@ -183,12 +183,9 @@ static int rebuild_running(struct rp_engine *engine, const struct rp_rebuild *re
     }
     /* A save under way may be reading the old ring. Its end also frees slots of batches that were
      * released, so it comes before the new ring begins at `release`. */
-    if (!RP_DEFECT(end_copy_late))
-        rp_engine_finish_copy(engine);
+    rp_engine_finish_copy(engine);
     begin_at_release(&build.fresh, old);
     rp_rings_copy(old, &build.fresh, rp_max_u64(build.from.tail, old->release), old->tail);
-    if (RP_DEFECT(end_copy_late))
-        rp_engine_finish_copy(engine);
     rp_flow_pause_packers(engine->delivery.flow);
     finish_build(&engine->delivery, old, &build.fresh, rebuild->replica, rebuild->batch);
     rp_engine_swap_ring(engine, rebuild->ring, &build.fresh);
@@ -203,13 +200,12 @@ static bool can_catch_up(const struct rp_delivery *delivery, const struct rp_reb
 {
     const struct rp_ring *old = &delivery->rings[rebuild->ring];
     if (rebuild->replica == RP_ALL_SEATS || delivery->state != RP_DELIVERY_RUNNING ||
-        delivery->ring_count == 1 || RP_DEFECT(stop_to_catch_up))
+        delivery->ring_count == 1)
         return false;
     uint64_t lowest = rp_seat_lowest_position(old, rebuild->replica, rebuild->batch);
     if (rp_flow_is_catching_up(delivery->flow, rebuild->ring))
         return lowest <= old->tail;
-    uint32_t most = RP_DEFECT(stop_for_second_behind) ? 1
-                                                      : rp_flow_catch_ups_max(delivery->ring_count);
+    uint32_t most = rp_flow_catch_ups_max(delivery->ring_count);
     return rp_flow_catch_ups(delivery->flow) < most && lowest < old->release;
 }
 

@@ -252,7 +252,7 @@ static int rejoin(struct rp_engine *engine, struct asked *asked, uint64_t *batch
     if (code < 0)
         return code;
     struct rp_placement placement = rp_rejoin_decide(&facts);
-    if (placement.action != RP_PLACEMENT_REFUSE || RP_DEFECT(end_skipping_for_refused))
+    if (placement.action != RP_PLACEMENT_REFUSE)
         end_skipping(delivery); /* consumers of skipped seats may be about to attach */
     code = apply(engine, asked, &placement, error);
     if (code >= 0)

@@ -248,6 +248,7 @@ def raised_again(run):
     run.fail_save()
     wait_until(lambda: "save_failed" in run.alerts(), "an alert of the next watcher")
     assert "the process that raises alerts died; it is started again" in run.engine.log()
+    time.sleep(3)  # disks are checked once a second
     return run.engine.log().count("alert disk_free:") > 1
 
 

@@ -355,7 +355,7 @@ def test_an_index_that_is_not_looked_at_gives_other_documents(broken, folder, io
 
 
 def test_contents_that_are_not_compared_come_back(broken, folder):
-    """The plan may not be ahead of the packers when the checkpoint is taken: one of ten must fail."""
+    """The plan may not be ahead of the packers when a checkpoint is taken: one of ten must fail."""
     program = broken("save_mapped_tokens")
     for number in range(10):
         place = folder / str(number)

@@ -239,4 +239,4 @@ def test_text_beside_files_of_records_is_left_out(program, tmp_path):
     (place / "README.md").write_text("about this data set")
     said = convert(program, BARE, "-o", tmp_path / "out", place)
     assert documents(tmp_path / "out") == wanted
-    assert "left out: 1 files of text beside files of records" in said
+    assert "left out: 1 files of text next to files of records" in said

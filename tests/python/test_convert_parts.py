@@ -337,7 +337,7 @@ def test_a_part_that_changes_before_it_is_joined_is_refused(program, broken, inp
     for length in 1 << 30, -1:
         path.write_bytes(good[:38] + length.to_bytes(4, "little", signed=True) + good[42:])
         refused(broken, *OPTIONS, *EACH, "-o", tmp_path / "out", inputs[0], env=environment,
-                words=["RP_E_CHANGED", "000004.idx", "makes the part anew"])
+                words=["RP_E_CHANGED", "000004.idx", "makes the part again"])
         assert not (tmp_path / "out.bin").exists()
 
 

@@ -111,7 +111,8 @@ def test_crashes_at_start_lose_no_position(broken, program, folder, engines, cra
     """Every checkpoint, its copy and the run record are unchanged."""
     print(f"seed {SEED}", end=" ")
     place, copies = folder / "checkpoints", folder / "copies"
-    keys = {"checkpoint_dir": str(place), "checkpoint_mirror_dir": str(copies), "checkpoint_keep": 3}
+    keys = {"checkpoint_dir": str(place), "checkpoint_mirror_dir": str(copies)}
+    keys["checkpoint_keep"] = 3
     tape = Tape(folder, 50000, **keys)
     token = read_and_save(program, folder, tape, engines, 3)
     (record,) = (folder / "state-home").rglob("*.record")
@@ -132,7 +133,8 @@ def test_crashes_at_start_lose_no_position(broken, program, folder, engines, cra
 def save_without_copies(program, folder, engines):
     """How many checkpoints there are after five saves whose copies fail."""
     place, copies = folder / "checkpoints", folder / "copies"
-    keys = {"checkpoint_dir": str(place), "checkpoint_mirror_dir": str(copies), "checkpoint_keep": 2}
+    keys = {"checkpoint_dir": str(place), "checkpoint_mirror_dir": str(copies)}
+    keys["checkpoint_keep"] = 2
     tape = Tape(folder, 100000, **keys)
     engine = engines(program, folder, tape.config)
     shutil.rmtree(copies)

@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
-#include "base/defect.h"
 #include "flow/residency.h"
 #include "patience.h"
 
@@ -346,9 +345,8 @@ static void start_a_calm_watcher(void)
 
 static void wait_until_mapped(void)
 {
-    bool is_overlooked = RP_DEFECT(overlook_new_file) || RP_DEFECT(calm_before_new_file);
-    uint64_t begin = rp_now_ns(), patience = is_overlooked ? 1000000000 : PATIENCE_NS;
-    while (rp_residency_way(stretches, 0, 1) != RP_READ_MAPPED && rp_now_ns() - begin < patience)
+    uint64_t begin = rp_now_ns();
+    while (rp_residency_way(stretches, 0, 1) != RP_READ_MAPPED && rp_now_ns() - begin < PATIENCE_NS)
         rp_sleep_ns(1000000);
     assert_int_equal(rp_residency_way(stretches, 0, 1), RP_READ_MAPPED);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_show.c — see checkpoint_show.h. A file that verifies may still be forged, so control
- * characters in the text of its config are not printed. */
+/* A file that verifies may still be forged, so control characters in the text of its config are not
+ * printed. */
 #include "checkpoint_show.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_index.c — `ringpack index PATH...`: build the sidecar of each token file. With `-c CONFIG`,
- * those of all its sources, or one index of all of them, where the config names it
+ * the sidecars of all its sources, or one index of all of them, if the config names it
  * (index_corpus.c).
  *
  * A sync takes longer than indexing a small shard, so sidecars that are built within 200 ms are

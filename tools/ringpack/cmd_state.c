@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_state.c — see cmd_state.h. */
 #include "cmd_state.h"
 
 #include <errno.h>

@@ -18,7 +18,7 @@ struct rp_declared {
     bool scan;          /* only `inspect` has this option */
     const char *output; /* only `index` has these two */
     uint64_t workers;
-    void *state; /* of the verb */
+    void *state; /* the verb's */
 };
 
 bool rp_declared_take_format(const char *text, void *place);

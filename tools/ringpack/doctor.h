@@ -22,7 +22,7 @@ struct rp_doctor_needs {
     uint64_t files, files_least;         /* descriptors: to keep all token files open, or a few */
     uint32_t readers, packers;
     const char *run_dir;                                /* may be NULL */
-    const char *checkpoint_dir, *checkpoint_mirror_dir; /* NULL: there is none */
+    const char *checkpoint_dir, *checkpoint_mirror_dir; /* NULL: none */
     /* The corpus of a config: the code of opening it, and a warning if max_docs_per_row costs much.
      */
     int corpus_code;
@@ -32,7 +32,7 @@ struct rp_doctor_needs {
     bool has_corpus;
     struct rp_unverified_share unverified_share;
     char unverified[256]; /* the sources that it comes from */
-    /* Of the source with the largest token id that is known (0: none is), and the limit of ids. */
+    /* The largest known token id (0: none is known), its source, and the limit of ids. */
     uint64_t token_max, token_limit;
     char token_source[128];
 };

@@ -31,7 +31,7 @@
 #include "shm/socket.h"
 
 #define CAP_IPC_LOCK_BIT 14 /* linux/capability.h */
-#define ENGINE_THREADS 10u  /* of the engine itself, at most, without readers and packers */
+#define ENGINE_THREADS 10u  /* the engine's own, at most, without readers and packers */
 #define TRIAL_BYTES ((size_t)2 << 20)
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -268,8 +268,8 @@ static void look_at_run_directory(const struct rp_doctor_needs *needs,
          path);
 }
 
-/* The directory itself, or the one in which it, or one above it, will be made. The caller frees it;
- * NULL when out of memory. */
+/* The directory itself, or its nearest ancestor that exists. The caller frees it; NULL when out of
+ * memory. */
 static char *nearest_directory(const char *path)
 {
     struct stat info;

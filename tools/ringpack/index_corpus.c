@@ -29,7 +29,7 @@ struct crew;
 struct worker {
     struct crew *crew;
     pthread_t thread;
-    struct rp_a64 bytes; /* of the shards that it has finished, and of the one it reads */
+    struct rp_a64 bytes; /* sum of its finished shards and of the one it reads */
     uint64_t finished_bytes;
     struct rp_error error;
     int code;

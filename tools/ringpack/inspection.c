@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inspection.c — see inspection.h. */
 #include "inspection.h"
 
 #include <inttypes.h>

@@ -27,7 +27,7 @@ struct parser {
     size_t count;
     int argc, at; /* the next argument */
     char **argv;
-    struct rp_error *error; /* of the first mistake */
+    struct rp_error *error; /* the first mistake's */
 };
 
 /* ---- the options of a verb ------------------------------------------------------------------- */

@@ -15,8 +15,8 @@
     "import runpy\n"                                                                               \
     "runpy.run_module('" module "', run_name='__main__', alter_sys=True)\n"
 
-/** A list of directories, as PATH and PYTHONPATH are, without the current one, for which an empty
- * name stands too; and, unless `below`, without those below it. The caller frees it; NULL: no
+/** A list of directories, as PATH and PYTHONPATH are, without the current one (also written as an
+ * empty name); and, unless `below`, without directories below it. The caller frees it; NULL: no
  * memory. */
 char *rp_python_places(const char *list, bool below);
 /** The path of a program: a name without a slash is looked for in PATH, but not in or below the

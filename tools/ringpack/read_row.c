@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See read_row.h. */
 #include "read_row.h"
 
 #include <inttypes.h>

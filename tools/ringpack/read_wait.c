@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read_wait.c — see read_wait.h. The message is written by the handler of an alarm: an attach
- * that was cut into slices for it would request again a row that the engine already plans to. */
+/* The message is written by the handler of an alarm: an attach that was cut into slices for it
+ * would request again a row that the engine already plans to. */
 #include "read_wait.h"
 
 #include <errno.h>

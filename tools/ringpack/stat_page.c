@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See stat_page.h. */
 #include "stat_page.h"
 
 #include <stdio.h>
@@ -126,7 +125,7 @@ static struct word rank_word(const json_t *rank, bool has_replicas)
     return word;
 }
 
-/* Of waits, where there was one. */
+/* The waits, if there was one. */
 static struct word wait_word(const json_t *rank, const char *key)
 {
     return count_of(rank, "waits") ? seconds_word(rank, key) : missing;

@@ -58,7 +58,7 @@ def page(folder):
 
 
 def without_turns(run):
-    """What is to be said of a run whose values did not take turns."""
+    """The remark on a run whose values did not take turns."""
     if run["format"] < FORMAT:
         yield "This run is of the time before values had intervals: it decides no goal of times.\n"
 

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "corpus/byte_mask.h"
@@ -130,7 +129,7 @@ static int emit(const struct rp_probe *probe, const char *name, int fd, uint64_t
                                     loss->spans.count, error);
         begin = end;
     }
-    if (code == 0 && documents == 0 && all > 0 && !RP_DEFECT(trust_empty_index))
+    if (code == 0 && documents == 0 && all > 0)
         return rp_fail(
             error, -RP_E_CORRUPT, "the .index was cut short: copy or write both files again",
             "%s: expected the ends of documents with %" PRIu64 " tokens, found none", name, all);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See keeper.h. */
 #include "alerts/keeper.h"
 
 #include <errno.h>
@@ -45,7 +44,7 @@ struct rp_alert_keeper {
 /* A watcher that runs. */
 struct child {
     pid_t pid;
-    int fd; /* of the socket */
+    int fd; /* the socket's */
     uint64_t began_ns;
 };
 

@@ -15,11 +15,11 @@ struct rp_audit_side {
     char *token;      /* NULL: the side is a config */
     size_t token_bytes;
     uint64_t row;             /* the position */
-    struct rp_hash128 digest; /* of its plan; zero if not known */
+    struct rp_hash128 digest; /* its plan's; zero if not known */
     struct rp_record_writer stream;
     struct rp_config config;
     bool has_config;   /* so that its rows can be planned */
-    char *config_path; /* where it was read */
+    char *config_path; /* the place of the read */
     struct rp_walk walk;
     bool is_open; /* the walk */
 };
@@ -45,7 +45,7 @@ struct rp_audit {
 /** Read a side. A config has no position yet. `config` is the path of -c, or NULL. */
 RP_MUST_CHECK int rp_audit_side_open(struct rp_audit_side *side, const char *path,
                                      const char *config, struct rp_error *error);
-/** Where a side has no config, take that of the other side, if that has one. */
+/** Give a side without a config the config of the other side, if that has one. */
 RP_MUST_CHECK int rp_audit_side_borrow(struct rp_audit_side *side,
                                        const struct rp_audit_side *other, struct rp_error *error);
 void rp_audit_side_close(struct rp_audit_side *side);
@@ -60,8 +60,8 @@ RP_MUST_CHECK int rp_audit_side_place(struct rp_audit_side *side, uint64_t row,
 /** Compare. Errors: the sides do not suffice, with a proposal. */
 RP_MUST_CHECK int rp_audit_compare(struct rp_audit *audit, struct rp_error *error);
 
-/** The next field of the contracts in which the streams differ, weights aside: they may change at a
- * row. Start with {.of = …} of both sides. */
+/** The next differing field of the streams' contracts, weights aside: they may change at a row.
+ * Start with {.of = …} of both sides. */
 bool rp_audit_next_field(struct rp_record_pair *pair);
 struct rp_record rp_audit_stream(const struct rp_audit_side *side);
 

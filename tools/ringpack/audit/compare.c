@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compare.c — see audit.h. The comparison follows from the known facts:
+/* compare.c — compares two positions. The method follows from the known facts:
  *
  *   fields of the contract differ           different streams
  *   equal rows, equal digests               identical
@@ -7,7 +7,7 @@
  *                                           the config of either side
  *   digests differ, two configs             the first row, by bisection over landmarks
  *   digests differ, one config              the side that deviates from its plan from row 0
- */
+ * */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "base/contract.h"
 #include "plan/plan.h"
 
-#define BISECTION_ROWS 4096u /* in which the row that differs is found by comparing */
+#define BISECTION_ROWS 4096u /* bisection ends here: these rows are compared one by one */
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
@@ -163,7 +163,7 @@ static bool note_difference(struct rp_audit *audit, const struct rp_row rows[2],
     }
 }
 
-/* Plan both sides row by row from a row up to which they agree. */
+/* Plan both sides row by row. All rows before `row` are equal. */
 static int compare_rows(struct rp_audit *audit, uint64_t row, uint64_t end, struct rp_error *error)
 {
     struct rp_row rows[2];

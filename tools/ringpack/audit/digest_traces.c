@@ -23,8 +23,8 @@ static bool is_there(const struct rp_digest_entries *entries, uint64_t id)
 
 /* ---- lost files ------------------------------------------------------------------------------ */
 
-/* What an attach has seen came before it, so it is about rows that the attach does not take back:
- * those before its own. */
+/* Entries that an attach has seen came before it, so they are about rows that the attach does not
+ * take back: those before its own. */
 static int trace_unseen(const struct rp_digest_entries *entries, struct rp_audit_digests *digests,
                         struct rp_error *error)
 {

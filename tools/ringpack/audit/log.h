@@ -33,7 +33,7 @@ RP_MUST_CHECK int rp_audit_log_open_of(struct rp_audit_log *log, const char *con
                                        const char *run_dir, struct rp_error *error);
 void rp_audit_log_close(struct rp_audit_log *log);
 
-/** Text or number of an entry; NULL or `otherwise` if it has none. */
+/** Text or number of an entry; NULL or `otherwise` if it is absent. */
 const char *rp_audit_log_text(const struct rp_audit_log_entry *entry, const char *key);
 json_int_t rp_audit_log_number(const struct rp_audit_log_entry *entry, const char *key,
                                json_int_t otherwise);

@@ -15,7 +15,7 @@
 
 #define LOG_BYTES_MAX (1ull << 30)
 
-/* ---- where it is ----------------------------------------------------------------------------- */
+/* ---- its place ------------------------------------------------------------------------------- */
 
 /* The journal of a run that has an engine. */
 static int ask_run(struct rp_audit_log *log, const char *run, const char *run_dir,

@@ -17,8 +17,8 @@
 struct rp_bench_limit {
     const char *name, *what;
     bool measured;
-    double tokens_per_second; /* of the rows of local ranks */
-    double cpu_seconds;       /* of this process, for 10^9 tokens */
+    double tokens_per_second; /* in rows of local ranks */
+    double cpu_seconds;       /* this process's, for 10^9 tokens */
 };
 enum { RP_BENCH_MEMCPY, RP_BENCH_PLAN, RP_BENCH_READ_HOT, RP_BENCH_READ_COLD, RP_BENCH_LIMITS };
 
@@ -27,7 +27,7 @@ enum { RP_BENCH_MEMCPY, RP_BENCH_PLAN, RP_BENCH_READ_HOT, RP_BENCH_READ_COLD, RP
 struct rp_bench_thread {
     int32_t process, thread;
     char name[RP_BENCH_THREAD_NAME];
-    double seconds;        /* of processor time */
+    double seconds;        /* processor time */
     double queued_seconds; /* ready to run, but no core was free */
 };
 /* The threads of a process and of its children. */
@@ -75,8 +75,8 @@ struct rp_bench {
     const struct rp_config *config;
     const struct rp_corpus *corpus;
     struct rp_job job;
-    double seconds;                    /* of a run; a limit takes a quarter */
-    uint64_t documents, tokens, bytes; /* of the corpus, in an epoch */
+    double seconds;                    /* a run's; a limit takes a quarter */
+    uint64_t documents, tokens, bytes; /* the corpus's, in an epoch */
     uint32_t cores;
     struct rp_bench_limit limits[RP_BENCH_LIMITS];
     struct rp_bench_run runs[RP_BENCH_RUNS];

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* processes.c — see processes.h. */
 #include "bench/processes.h"
 
 #include <errno.h>

@@ -3,8 +3,8 @@
  * once.
  *
  * The window begins when every rank has had its first batch. At both of its ends the counts are
- * read from shared memory, to which the trainers write them, and from /proc. The engine gets no
- * request while the window is open. */
+ * read from shared memory, written by the trainers, and from /proc. The engine gets no request
+ * while the window is open. */
 #include <stdio.h>
 #include <string.h>
 

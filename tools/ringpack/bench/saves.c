@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* saves.c — see saves.h. */
 #include "bench/saves.h"
 
 #include <errno.h>
@@ -19,7 +18,7 @@
 #include "ringpack/client.h"
 
 #define SECOND_NS 1e9
-#define CALLS_MAX (1u << 20) /* of each trainer */
+#define CALLS_MAX (1u << 20) /* each trainer's */
 #define SAVES_MIN 3u
 #define SAVES_MAX 256u
 #define WAIT_NS UINT64_C(60000000000) /* for a save */
@@ -27,7 +26,7 @@
 #define QUIET_NS_MIN UINT64_C(50000000)
 #define QUIET_NS_MAX UINT64_C(2000000000)
 #define PLAIN_NAME "plain"
-#define FULL 0.9 /* of the slots: batches in hand and under way count as free ones */
+#define FULL 0.9 /* share of the slots: batches in hand and under way count as free */
 
 struct window {
     uint64_t begin_ns, end_ns;

@@ -3,8 +3,8 @@
  *
  * An engine of the config and its trainers run as they would, and the engine saves again and again
  * to a directory next to checkpoint_dir, which is on the same disk. Before each save nothing is
- * done for as long as a save takes, and after it the same bytes are written plainly: what is
- * compared was measured by turns. Medians of all saves are reported. */
+ * done for as long as a save takes, and after it the same bytes are written plainly: so the
+ * compared values were measured by turns. Medians of all saves are reported. */
 #ifndef RP_TOOLS_BENCH_SAVES_H
 #define RP_TOOLS_BENCH_SAVES_H
 
@@ -35,16 +35,16 @@ struct rp_bench_saves {
     size_t count;
     bool began_full; /* the rings were full when the first save began */
     double bytes;
-    double seconds;                    /* of a save, until it is acknowledged */
-    double busy_seconds;               /* until it is read back, too */
+    double seconds;                    /* a save's, until it is acknowledged */
+    double busy_seconds;               /* until it is also read back */
     double parts[RP_BENCH_PART_COUNT]; /* seconds */
     double plain_seconds;              /* to write and fsync the same bytes */
     double per_plain;                  /* rate of the save over the rate of that */
     struct rp_bench_pause quiet, saving;
     double lost_seconds;  /* that a trainer waits longer because of a save */
-    double batch_seconds; /* of a trainer, between saves */
+    double batch_seconds; /* a trainer's, between saves */
     double step_batches;
-    double cheap_seconds; /* the interval at which a save costs a thousandth of the run */
+    double cheap_seconds; /* the interval where a save costs a thousandth of the run */
 };
 
 /** Save for as long as bench->seconds says, a few times at least. Trainers take `step_seconds` for

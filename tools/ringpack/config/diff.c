@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff.c — `ringpack config diff A B`: the keys in which two configs differ, and whether a run of
- * one may resume with the other. Defaults count as given, and no value is derived, so an explicit
- * default equals a missing line. Sources are compared by their names, and by their order, which
- * the plan depends on. */
+/* diff.c — `ringpack config diff A B`: the differing keys of two configs, and whether a run of one
+ * may resume with the other. Defaults count as given, and no value is derived, so an explicit
+ * default equals a missing line. Sources are compared by their names, and by their order, which the
+ * plan depends on. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,8 +55,8 @@ static void write_shard(const struct rp_config_source *source, uint32_t i,
              i < source->shard_count ? source->shards[i] : "(not there)");
 }
 
-/* The texts of long lists are cut, so the lists themselves are compared. Where the texts are the
- * same, the first entry that differs is shown. */
+/* The texts of long lists are cut, so the lists themselves are compared. If the texts are the same,
+ * the first entry that differs is shown. */
 static void compare_shards(struct differences *found, const char *what,
                            const struct rp_config_source *had, const struct rp_config_source *has)
 {

@@ -103,7 +103,7 @@ static int fill(struct rp_config *config, const struct rp_keys_arguments *argume
     return code < 0 ? code : 0;
 }
 
-/* Paths in a config are relative to it. Those of the command line are relative to the working
+/* Paths in a config are relative to it. Paths of the command line are relative to the working
  * directory, so they are written out for a config in another directory. */
 static int write_out_paths(struct rp_config *config, const char *output, struct rp_error *error)
 {

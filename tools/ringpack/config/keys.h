@@ -13,7 +13,7 @@
 
 struct rp_keys_arguments {
     struct rp_cmd_line line;
-    const char **words; /* of the command line, after the action */
+    const char **words; /* words of the command line after the action */
     size_t word_count;
     const char *output; /* -o */
     bool json, manual;

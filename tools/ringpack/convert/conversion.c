@@ -245,7 +245,7 @@ static void print_part(const struct rp_conversion *conversion)
                options->part, options->parts, mine, conversion->task_count, conversion->folder);
 }
 
-/* After a failure: name the finished parts, with which the next call continues. */
+/* After a failure: name the finished parts, which the next call reuses. */
 static void print_kept(const struct rp_conversion *conversion)
 {
     size_t finished = 0;
@@ -261,7 +261,7 @@ static void print_kept(const struct rp_conversion *conversion)
             finished, conversion->task_count, conversion->folder);
 }
 
-/* Of --merge: parts whose inputs have changed since are made again, if no other is missing. */
+/* For --merge: parts whose inputs have changed since are made again, if no other is missing. */
 static int find_changed(struct rp_conversion *conversion, struct rp_error *error)
 {
     size_t changed = 0;

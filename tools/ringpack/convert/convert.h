@@ -60,7 +60,7 @@ enum rp_reading {
 struct rp_form {
     const char *name;
     enum rp_reading reading;
-    const char *suffixes[10]; /* of file names; NULL ends the list */
+    const char *suffixes[10]; /* suffixes of file names; NULL ends the list */
     const char *infix; /* a name with it has this form too ("name.tfrecord-00000-of-00002") */
     const char *refusal;
 };
@@ -72,12 +72,12 @@ const struct rp_form *rp_form_named(const char *name);
 /* input_list.c, listings.c, inputs.c */
 
 struct rp_input {
-    char *path; /* of an object in a store its name: the URL without the query */
-    char *url;  /* of an object in a store; NULL: it is a file */
+    char *path; /* or an object's name: the URL without the query */
+    char *url;  /* an object's, in a store; NULL: it is a file */
     uint64_t bytes;
-    uint64_t mtime_ns; /* of an object: the identity of its content; of several files: a hash */
+    uint64_t mtime_ns; /* object: identity of its content; several files: a hash */
     const struct rp_form *form;
-    uint64_t begin, end; /* of a piece: it has the lines, or row groups, that begin there; else 0 */
+    uint64_t begin, end; /* piece: it has the lines, or row groups, that begin there; else 0 */
     bool is_folder;      /* it, or a file that stands for its folder */
     bool named; /* by the user, so it must be readable; one found in a directory may be skipped */
 };
@@ -108,8 +108,8 @@ void rp_inputs_release(struct rp_inputs *inputs);
 
 /* pieces.c */
 
-/** The inputs, of which files that can be read from any place on are cut into pieces of this size.
- * A piece owns no memory. The caller frees the list. NULL: no memory. */
+/** The inputs. Files that can be read from any place on are cut into pieces of this size. A piece
+ * owns no memory. The caller frees the list. NULL: no memory. */
 struct rp_input *rp_inputs_cut(const struct rp_inputs *inputs, uint64_t piece_bytes, size_t *count);
 /** Lines that begin before a piece. */
 RP_MUST_CHECK int rp_inputs_lines_before(const struct rp_input *input, uint64_t *lines,
@@ -127,7 +127,7 @@ RP_MUST_CHECK int rp_inputs_add_listing(struct rp_inputs *inputs, const char *di
 /* A consumer of the files of such a list. */
 struct rp_named_files {
     const char *directory; /* for messages */
-    /* Of a shard that may be there as it is, or compressed under this name: is it? */
+    /* Whether the directory has this name: a shard may be there compressed, or as it is. */
     bool (*is_there)(void *context, const char *name);
     int (*add)(void *context, const char *name, const struct rp_form *form, struct rp_error *error);
     void *context;
@@ -168,7 +168,8 @@ struct rp_ends {
     int64_t bos, eos;
 };
 
-/* Of an index: its header, a length, a position and a number for each document, and one more. */
+/* Bytes of an index: its header, a length, a position and a number for each document, and one
+ * more. */
 #define RP_OUTPUT_INDEX_BYTES(documents) (34 + 20 * (uint64_t)(documents) + 8)
 
 #define RP_OUTPUT_IDS_NARROW 65499u /* ids below it fit u16: Megatron's own rule */
@@ -182,12 +183,12 @@ struct rp_output {
     char *origin; /* the meaning of the ids, for PREFIX.tokens.json */
     uint8_t *buffer;
     size_t buffered;  /* bytes */
-    int32_t *lengths; /* of every document */
+    int32_t *lengths; /* every document's */
     size_t documents, capacity;
     uint64_t token_count, token_max; /* the sink keeps the latter */
-    struct rp_hasher hasher;         /* of the tokens written so far */
+    struct rp_hasher hasher;         /* hashes the tokens written so far */
     char *span_path;
-    struct rp_spanfile_writer spans; /* of documents before spans.documents */
+    struct rp_spanfile_writer spans; /* documents before spans.documents */
     bool has_spans;                  /* a document has a mask; those without are trained whole */
     struct rp_span *scratch;
     uint32_t scratch_capacity;
@@ -204,9 +205,9 @@ RP_MUST_CHECK int rp_output_add(struct rp_output *output, const struct rp_ids *i
 RP_MUST_CHECK int rp_output_append(struct rp_output *output, const int32_t *lengths,
                                    size_t documents, const struct rp_ids *ids,
                                    struct rp_error *error);
-/** The spans of a document that was added; of documents in ascending order. Documents for which it
- * is not called are trained whole, if any document has a mask. -RP_E_FORMAT: the documents before
- * had a mask of another name. */
+/** The spans of a document that was added; in ascending order of documents. Documents without a
+ * call are trained whole, if any document has a mask. -RP_E_FORMAT: the documents before had a mask
+ * of another name. */
 RP_MUST_CHECK int rp_output_mask(struct rp_output *output, size_t document,
                                  const struct rp_mask_origin *origin, const struct rp_span *spans,
                                  uint32_t count, struct rp_error *error);
@@ -223,7 +224,7 @@ struct rp_tokenizer_choice {
     const char *name;      /* "bytes", or the path of a tokenizer.json */
     const char *eos, *bos; /* token ids, the texts of tokens, or NULL */
     bool special_tokens;   /* the name of one in a text becomes the token, and is no text */
-    bool skip_bad;         /* of rows that its process reads */
+    bool skip_bad;         /* bad rows that its process reads */
 };
 
 /* worker.c, spawn.c: a process that runs tools/python/ringpack/_convert/worker.py, which has the
@@ -239,20 +240,20 @@ struct rp_worker {
 enum rp_frame_kind {
     RP_FRAME_TEXTS = 1, /* documents that were made of text */
     RP_FRAME_IDS,       /* documents that were ids before */
-    RP_FRAME_END,       /* of a file */
+    RP_FRAME_END,       /* the end of a file */
     RP_FRAME_REFUSED,   /* never seen by callers: it becomes an error */
     RP_FRAME_CHATS,     /* documents that have the ends which their template gives them */
 };
 struct rp_frame {
     enum rp_frame_kind kind;
     uint32_t documents, width;
-    uint32_t share;    /* of the file that is done, in 2^-32 */
+    uint32_t share;    /* done share of the file, in 2^-32 */
     uint32_t dropped;  /* texts that were too small */
     uint32_t special;  /* names of special tokens in texts */
     uint32_t bad;      /* rows that were skipped */
     uint32_t *lengths; /* [documents] */
     uint8_t *ids;
-    struct rp_mask_origin origin; /* of their mask; without a name: they have none */
+    struct rp_mask_origin origin; /* their mask's; without a name: no mask */
     uint32_t *run_counts;         /* [documents] */
     struct rp_span *runs;
 };
@@ -279,7 +280,7 @@ void rp_worker_close(struct rp_worker *worker, bool at_once);
 
 struct rp_plain {
     const char *path;      /* the caller's */
-    struct rp_gunzip text; /* of the file, or of a pipe from the worker */
+    struct rp_gunzip text; /* the file, or a pipe from the worker */
     int packed;  /* the file that the worker reads; its offset is how far the worker is. -1: none */
     pid_t child; /* 0: none */
 };
@@ -322,7 +323,7 @@ struct rp_tokenizer {
     size_t batch_bytes, batch_capacity;
     uint32_t batch_texts;
     enum rp_ask batch_ask;  /* their kind */
-    const char *batch_path; /* of lines: of their file */
+    const char *batch_path; /* lines: their file's */
     uint16_t *ids;
     size_t ids_capacity;
 };
@@ -358,7 +359,7 @@ void rp_tokenizer_close(struct rp_tokenizer *tokenizer);
 struct rp_counts {
     uint64_t files, binary, not_utf8, too_small, unreadable;
     uint64_t as_bytes; /* texts that became bytes because no tokenizer was named */
-    uint64_t as_ids;   /* rows of ids among inputs of which texts become bytes so */
+    uint64_t as_ids;   /* rows of ids among inputs whose texts become bytes so */
     uint64_t special;  /* names of special tokens in texts */
     uint64_t bad;      /* rows and lines that were skipped */
 };
@@ -379,25 +380,25 @@ struct rp_convert {
     uint64_t vocab_size; /* 0: not declared */
     uint64_t max_tokens, min_bytes, split_bytes;
     const char *column; /* NULL: the usual one */
-    const char *dtype;  /* of ids in bytes; NULL: not declared */
+    const char *dtype;  /* type of ids in bytes; NULL: not declared */
     int64_t eos, bos;   /* put around every document; -1 = none */
     bool append_eos;
     bool skip_bad;
     bool bad_line; /* the error concerns only this line */
     enum rp_text_rule text;
     bool eos_declared;          /* by --eos: tokens from elsewhere need it */
-    struct rp_mask_choice mask; /* of the columns next to the tokens; "none": every token is
+    struct rp_mask_choice mask; /* for columns next to the tokens; "none": every token is
                                    trained */
-    struct rp_span_list runs;   /* of a line of JSONL, or of a document of Megatron */
+    struct rp_span_list runs;   /* a JSONL line's, or a Megatron document's */
     struct rp_mask_origin line_mask;
     uint64_t line_base; /* lines before the piece that is read, once something is wrong in it */
     bool may_be_value;  /* the file being read is RP_READ_JSON */
-    const char *path;   /* of the file being read, for messages */
-    const char *prefix; /* of the output: objects of stores are next to it while they are read */
-    uint64_t line;      /* of a JSONL file; 0 in a text file */
+    const char *path;   /* the file being read, for messages */
+    const char *prefix; /* the output's: objects of stores are next to it while they are read */
+    uint64_t line;      /* in a JSONL file; 0 in a text file */
     bool in_rows;       /* `line` is the row of another form, counted from 0 */
     _Atomic uint64_t *done_bytes, *done_tokens; /* for the progress; may be NULL */
-    uint64_t told_bytes, told_tokens;           /* of the file being read; of the output */
+    uint64_t told_bytes, told_tokens;           /* the read file's; the output's */
 };
 
 /** Read a file into documents. May return RP_CONVERT_ENOUGH or RP_CONVERT_WIDER. */
@@ -424,7 +425,7 @@ RP_MUST_CHECK int rp_convert_take_text(struct rp_convert *convert, struct rp_err
 int rp_convert_skip(struct rp_convert *convert, const struct rp_error *error);
 /** The bytes of a byte order mark that a text begins with. */
 size_t rp_convert_mark_bytes(const char *text, size_t bytes);
-/** So many bytes of the file being read are done. */
+/** Report `bytes` of the file being read as done. */
 void rp_convert_tell(struct rp_convert *convert, uint64_t bytes);
 
 /** Whether `text` is UTF-8 (no surrogates, no overlong forms, none above U+10FFFF). */

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "convert/convert.h"
 
-enum { EXIT_NO_PACKAGE = 3, EXIT_CORRUPT = 4 }; /* of the worker script */
+enum { EXIT_NO_PACKAGE = 3, EXIT_CORRUPT = 4 }; /* the worker script's */
 
 static int start_worker(struct rp_plain *plain, struct rp_error *error)
 {

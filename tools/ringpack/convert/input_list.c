@@ -67,7 +67,7 @@ static int compare_names(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-/* Of all files of a folder that is one input: their names, sizes and times. */
+/* The names, sizes and times of all files of a folder that is one input. */
 static uint64_t folder_stamp(const char *folder)
 {
     struct rp_hasher hasher;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inputs.c — the files to read, in their order: bytewise by path, whatever the file
- * system or the locale says. Links inside a directory are not followed: they would repeat text, or
- * never end. Those of the cache of the Hugging Face Hub are what it has in the place of files. */
+/* inputs.c — the files to read, in their order: bytewise by path, whatever the file system or the
+ * locale says. Links inside a directory are not followed: they would repeat text, or never end.
+ * Links in the cache of the Hugging Face Hub are followed: it has them in place of files. */
 #include <errno.h>
 #include <fts.h>
 #include <limits.h>

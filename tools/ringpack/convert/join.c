@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* join.c — the parts become the output. Their order is that of the tasks, and so of the inputs. */
+/* join.c — the parts become the output. Their order is the order of the tasks, and so of the
+ * inputs. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -66,7 +67,7 @@ static int append_part(struct rp_output *output, const struct rp_map *tokens,
     return code;
 }
 
-/* The spans of the documents of a part, of which those from `first` on are in the output. */
+/* The spans of the documents of a part; documents from `first` on are in the output. */
 static int append_spans(struct rp_output *output, struct rp_spanfile *file, size_t first,
                         struct rp_error *error)
 {

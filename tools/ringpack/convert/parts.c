@@ -172,7 +172,7 @@ static bool same_file(const struct rp_conversion *conversion, const struct rp_ta
     return same;
 }
 
-/* Of objects, and of folders, other times are another content. */
+/* Other times of an object or of a folder mean other content. */
 static bool same_content(const struct rp_task *task, const char *content)
 {
     struct rp_hash128 hash;

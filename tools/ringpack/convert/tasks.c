@@ -126,7 +126,7 @@ static int convert_file(struct rp_convert *convert, const struct rp_input *input
 {
     if (!input->url)
         return convert_local(convert, input, error);
-    if (input->bytes == 0 && !input->named) { /* of a folder: the mark of a job that has ended */
+    if (input->bytes == 0 && !input->named) { /* in a folder, the mark of a job that has ended */
         convert->counts.too_small++;
         return 0;
     }

@@ -23,7 +23,7 @@ static int fail_line(struct rp_convert *convert, const char *mask, const char *e
 }
 
 /* The name of the mask of a line: the one that was chosen, or labels, or the only usual one. NULL
- * if it has none. */
+ * without one. */
 static int choose(struct rp_convert *convert, json_t *object, const char **name,
                   struct rp_error *error)
 {

@@ -20,7 +20,7 @@
 #define PROTOCOL 4u
 #define HELLO_BYTES 64u
 #define FRAME_BYTES 64u
-#define DOCUMENTS_MAX (1u << 20) /* of a frame */
+#define DOCUMENTS_MAX (1u << 20) /* in a frame */
 #define MESSAGE_BYTES_MAX 4096u
 
 /* The codes of a refusal, as the worker numbers them. */

@@ -38,7 +38,7 @@ struct demo {
     uint64_t rows; /* rows [0, rows) are compared */
     uint64_t checkpoint_bytes;
     size_t state_bytes;
-    double ready_seconds, first_seconds; /* of the resume, counted from the start of the engine */
+    double ready_seconds, first_seconds; /* the resume's, counted from the start of the engine */
 };
 
 static const struct rp_option options[] = {

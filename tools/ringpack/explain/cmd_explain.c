@@ -110,7 +110,7 @@ static int check(void *argument)
     return RP_EXIT_FINE;
 }
 
-/* ---- where it is printed --------------------------------------------------------------------- */
+/* ---- the output ------------------------------------------------------------------------------ */
 
 /* Columns of the terminal; 80 if it is not a terminal. */
 static uint32_t find_columns(FILE *out)

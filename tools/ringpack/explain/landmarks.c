@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* landmarks.c — see landmarks.h. */
 #include "explain/landmarks.h"
 
 #include <errno.h>
@@ -201,7 +200,7 @@ bool rp_landmarks_want(const struct rp_landmarks *landmarks, const struct rp_pla
     return planned_by(plan) - landmarks->planned >= spacing;
 }
 
-/* Write at the end of a file, and cut off what follows: the rest of what was cut short. */
+/* Write at the end of a file, and cut off all bytes after it: the rest of an unfinished write. */
 static bool put(int fd, const char *path, const void *data, size_t bytes, uint64_t at)
 {
     struct stat info;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* make_landmarks.c — see make_landmarks.h. */
 #include "explain/make_landmarks.h"
 
 #include <inttypes.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* origin.c — see origin.h. */
 #include "explain/origin.h"
 
 #include <errno.h>
@@ -50,8 +49,8 @@ static int take_state_file(struct rp_origin *origin, struct rp_error *error)
     return code;
 }
 
-/* The steps of the run that saved the checkpoint, if its config is whole without what is not kept.
- */
+/* The steps of the run that saved the checkpoint, if its config is whole without the keys that are
+ * not kept. */
 static void note_kept_steps(struct rp_origin *origin, const char *path)
 {
     struct rp_config kept;

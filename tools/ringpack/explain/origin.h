@@ -17,12 +17,12 @@ struct rp_origin {
     bool base_row_given;
     /* found by rp_origin_finish */
     char *checkpoint; /* its path, where `path` is one or a directory; else NULL */
-    char *token;      /* of it; NULL = none */
+    char *token;      /* its state token; NULL = none */
     size_t token_bytes;
-    bool has_position;    /* where the checkpoint or the engine is: */
+    bool has_position;    /* the position of the checkpoint or the engine: */
     uint64_t position;    /* a row */
-    uint64_t base_known;  /* a row at which a step of the engine or checkpoint begins */
-    struct rp_steps kept; /* of the run that saved the checkpoint, if -c is also given */
+    uint64_t base_known;  /* the first row of some step of the engine or checkpoint */
+    struct rp_steps kept; /* the saving run's, if -c is also given */
     char stream[40];      /* the identity of the stream that the engine serves; "" = not known */
 };
 

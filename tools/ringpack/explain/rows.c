@@ -39,7 +39,7 @@ static int make_room(struct rp_row_maker *maker, uint32_t count, struct rp_error
     return 0;
 }
 
-/* Where the fragment comes from. */
+/* The origin of the fragment. */
 static int find_place(const struct rp_row_maker *maker, struct rp_explained *part,
                       struct rp_error *error)
 {

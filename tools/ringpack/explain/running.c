@@ -72,7 +72,7 @@ static int take_line(struct rp_origin *origin, int pid, int argc, char **argv,
     int code = rp_cmd_read_line(&serve, argc, argv, &engine, error);
     if (code < 0)
         snprintf(error->hint, sizeof error->hint, HINT);
-    char *path = NULL; /* of a config that is no file, but a descriptor of the engine */
+    char *path = NULL; /* a config that is no file, but a descriptor of the engine */
     if (code == 0 && engine.line.path && !strncmp(engine.line.path, self, sizeof self - 1)) {
         path = rp_format("/proc/%d/fd/%s", pid, engine.line.path + sizeof self - 1);
         engine.line.path = path;
@@ -136,7 +136,7 @@ static int take_geometry(struct rp_origin *origin, const json_t *stat, struct rp
     return code;
 }
 
-/* The engine's config has the weights of today, and does not say at which row they were changed. */
+/* The engine's config has the weights of today, and does not say the row of their change. */
 static int refuse_weights(struct rp_error *error)
 {
     return rp_fail(error, -RP_E_USAGE, "save a checkpoint, and give its path",

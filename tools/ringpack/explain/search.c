@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* search.c — see search.h.
+/* search.c — finds the rows of a document.
  *
- * A document is found by the inverse of the order of its source: which lane reads it, at which
- * position of an epoch. The rows around that position are planned, from the nearest state before
- * it; so the search is bounded by the documents and epochs of the query. */
+ * A document is found by the inverse of the order of its source: its lane, and its position in an
+ * epoch. The rows around that position are planned, from the nearest state before it; so the search
+ * is bounded by the documents and epochs of the query. */
 #include "explain/search.h"
 
 #include <inttypes.h>
@@ -314,7 +314,7 @@ int rp_search_run(const struct rp_search *asked, struct rp_walk *walk, struct rp
     printer->head = &head;
     const char *wanted = maker->wanted;
     bool by_row = asked->step_given || asked->rows.is_given;
-    maker->wanted = by_row ? wanted : NULL; /* of documents all of it is read */
+    maker->wanted = by_row ? wanted : NULL; /* NULL: documents are read whole */
     int code = asked->step_given           ? show_step(&search, error)
                : asked->rows.is_given      ? show_row_range(&search, error)
                : asked->documents.is_given ? show_documents(&search, error)

@@ -15,7 +15,7 @@ struct rp_search {
     uint64_t step, rank;
     bool step_given, rank_given;
     struct rp_range rows, documents, epochs;
-    const char *source; /* of the documents */
+    const char *source; /* the documents' */
     const char *text;   /* NULL = any */
 };
 

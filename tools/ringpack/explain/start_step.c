@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* start_step.c — see start_step.h. */
 #include "explain/start_step.h"
 
 #include <errno.h>
@@ -11,7 +10,7 @@
 #include "explain/walk.h"
 #include "explain/steps.h"
 
-/* The newest checkpoint of a directory (NULL = there is none) is at the row, or there is none. */
+/* Refuse a directory (NULL = none) whose newest checkpoint, if any, is not at the row. */
 static int check_newest(const char *directory, uint64_t row, uint64_t step, struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint = NULL;

@@ -44,7 +44,7 @@ void rp_texts_close(struct rp_texts *texts)
 
 /* ---- which tokenizer ------------------------------------------------------------------------- */
 
-/* PREFIX.tokens.json of PREFIX.bin; NULL if there is none. */
+/* PREFIX.tokens.json of PREFIX.bin; NULL if it does not exist. */
 static json_t *origin_of(const char *path)
 {
     size_t bytes, length = strlen(path);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* walk.c — see walk.h. */
 #include "explain/walk.h"
 
 #include <errno.h>
@@ -139,7 +138,7 @@ static int fail_reweighted(const struct rp_walk *walk, struct rp_error *error)
                    walk->given.row);
 }
 
-/* Load the state from which a row is nearest. */
+/* Load the nearest state before a row. */
 static int load_nearest(struct rp_walk *walk, uint64_t row, struct rp_error *error)
 {
     const struct rp_known_state *best = walk->is_reweighted ? NULL : &walk->zero;

@@ -9,7 +9,7 @@
 
 struct character {
     uint32_t code;
-    uint32_t bytes; /* 1 where it is no UTF-8 */
+    uint32_t bytes; /* 1 if it is no UTF-8 */
     bool is_valid;
 };
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job.c — see job.h.
- *
- * The name of the directory is NAME_PREFIX and random letters. It is locked while its job lives, so
+/* The name of the directory is NAME_PREFIX and random letters. It is locked while its job lives, so
  * a directory that is not locked belongs to a job that was killed. */
 #include "job/job.h"
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* journal.c — see journal.h. */
 #include "job/journal.h"
 
 #include <errno.h>

@@ -22,10 +22,10 @@
 /* rows 0: the trainer has attached, at row first_row. The state token follows, then the details,
  * both padded with zeros to a multiple of 8. */
 struct rp_journal_record {
-    uint32_t magic, bytes; /* of the whole record */
+    uint32_t magic, bytes; /* bytes: the whole record's */
     uint64_t first_row, next_row;
     uint32_t rows, tokens;
-    uint64_t digest[2]; /* of these rows: STREAM.md section 7 */
+    uint64_t digest[2]; /* these rows': STREAM.md section 7 */
     uint32_t state_bytes, detail_bytes;
 };
 RP_STATIC_ASSERT(sizeof(struct rp_journal_record) == 56, "trainer.py writes the same");
@@ -80,8 +80,8 @@ struct rp_journal_reader {
 /** Open a journal, which need not exist yet. Error: -ENOMEM. */
 RP_MUST_CHECK int rp_journal_open(struct rp_journal_reader *reader, const char *path,
                                   struct rp_error *error);
-/** Returns 1 with the next complete record, which is valid until the next call, 0 if there is none
- * yet, or -RP_E_CORRUPT. */
+/** Returns 1 with the next complete record, which is valid until the next call, 0 if no more is
+ * complete, or -RP_E_CORRUPT. */
 RP_MUST_CHECK int rp_journal_next(struct rp_journal_reader *reader,
                                   const struct rp_journal_record **record_out,
                                   struct rp_error *error);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* families.c — see families.h. */
 #include "metrics/families.h"
 
 #include "base/bits.h"

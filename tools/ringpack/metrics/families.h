@@ -15,7 +15,7 @@ struct rp_family {
     const char *name; /* without `ringpack_` and `_total` */
     enum rp_family_type type;
     const char *unit; /* NULL = none; otherwise the name ends with it */
-    const char *key;  /* of the object; keys of an object in it are joined by a dot */
+    const char *key;  /* key in the object; a dot joins the keys of nested objects */
     const char *help;
 };
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serve.c — see serve.h. */
 #include "metrics/serve.h"
 
 #include <arpa/inet.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c — see text.h.
- *
- * All samples of a family stand together, as OpenMetrics requires, so each family walks over all
+/* All samples of a family stand together, as OpenMetrics requires, so each family walks over all
  * runs. A value that an answer lacks, or has as another type, is left out. */
 #include "metrics/text.h"
 

@@ -39,8 +39,8 @@ void rp_panel_title(const struct rp_panel *panel, const char *title, const char 
 void rp_panel_shares(struct rp_panel *panel, double most, int parts_max);
 /** Numbers of rows below the panel, whose x axis has rows, counted from first_row. */
 void rp_panel_rows(const struct rp_panel *panel, uint64_t first_row);
-/** A bar from `from` to `to` on the x axis. The caller writes what a reader is told of it who
- * points at it, then rp_panel_bar_end. */
+/** A bar from `from` to `to` on the x axis. The caller writes the text that a reader who points at
+ * it sees, then rp_panel_bar_end. */
 void rp_panel_bar(const struct rp_panel *panel, const char *class, double from, double to,
                   double value);
 void rp_panel_bar_end(const struct rp_panel *panel);

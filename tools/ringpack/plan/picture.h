@@ -25,14 +25,14 @@ struct rp_picture_column {
 /* The share of a rank in whole steps. */
 struct rp_picture_rank {
     double tokens, squares;           /* squares: sum of the squared lengths of its fragments */
-    double step_squares, step_tokens; /* of the step that is not whole yet */
+    double step_squares, step_tokens; /* the unfinished step's */
 };
 
 struct rp_picture {
     const struct rp_config *config;
     const struct rp_corpus *corpus;
     struct rp_steps steps;
-    uint64_t first_row;             /* of those that are counted */
+    uint64_t first_row;             /* the first counted row */
     uint64_t rows, rows_per_column; /* rows_per_column doubles when the columns are used up */
     struct rp_picture_column columns[RP_PICTURE_COLUMNS];
     uint64_t *source_tokens; /* [column * sources + source] */

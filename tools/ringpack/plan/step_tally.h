@@ -14,7 +14,7 @@
 #include "plan/plan.h"
 
 struct rp_step_counts {
-    uint64_t rows, batches; /* with tokens, none of which has a label */
+    uint64_t rows, batches; /* with tokens, but without a label */
 };
 
 /* A document that is longer than a row, in the step that is being counted. */
@@ -27,10 +27,10 @@ struct rp_step_tally {
     const struct rp_config *config;
     const struct rp_corpus *corpus;
     struct rp_step_counts unlabelled;
-    uint64_t padding_batches; /* of the last step: only rows after the end of the stream */
-    uint64_t steps, filled;   /* counted; in which one document has more than half of the tokens */
+    uint64_t padding_batches; /* the last step's with only rows after the end */
+    uint64_t steps, filled;   /* counted; filled: one document has more than half of the tokens */
     double largest_share;     /* sum over the steps of the share of their largest document */
-    /* of the step, and of the micro-batch, that are not whole yet */
+    /* the unfinished step's, and the unfinished micro-batch's */
     uint64_t rows, step_tokens, batch_tokens, batch_labels, largest;
     struct rp_step_counts step_unlabelled;
     struct rp_step_document *lanes; /* [lanes] the document that each of them is cutting */
@@ -40,7 +40,7 @@ RP_MUST_CHECK int rp_step_tally_open(struct rp_step_tally *tally, const struct r
                                      const struct rp_corpus *corpus, struct rp_error *error);
 void rp_step_tally_close(struct rp_step_tally *tally);
 
-/** Count the next row, of which `labels` tokens have a label. */
+/** Count the next row, in which `labels` tokens have a label. */
 void rp_step_tally_add(struct rp_step_tally *tally, const struct rp_row *row, uint64_t labels);
 
 /** After the last row. is_complete: the stream ended with it. */

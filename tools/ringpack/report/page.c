@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* page.c — see report.h. Every text of a run is written by rp_words_html, which escapes it. */
+/* page.c — writes the report as one page. Every text of a run is written by rp_words_html, which
+ * escapes it. */
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>

@@ -18,13 +18,13 @@ struct rp_report_point {
     uint32_t seq_len, source_count;
     uint64_t documents;
     struct rp_ledger_source *sources; /* NULL = the token cannot be read */
-    char **names;                     /* of the sources; NULL = not known */
+    char **names;                     /* the sources'; NULL = not known */
 };
 
 struct rp_report {
     const char *title;
-    json_t *stat;                   /* of the engine; NULL = no engine was named */
-    const char *path;               /* of the checkpoints; NULL = none were named */
+    json_t *stat;                   /* the engine's; NULL = no engine was named */
+    const char *path;               /* the checkpoints'; NULL = none were named */
     struct rp_report_point *points; /* oldest first */
     size_t point_count;
     size_t damaged, set_aside, rewound;

@@ -8,7 +8,7 @@
 /* A state token that is taken from one place and written to a file. */
 struct rp_saved_copy {
     const char *path;          /* whatever rp_cmd_read_state reads; or NULL: */
-    const char *run, *run_dir; /* of a running engine */
+    const char *run, *run_dir; /* a running engine's */
     const char *output;
     bool is_import; /* write only the token, whatever the name of the file */
     bool json;

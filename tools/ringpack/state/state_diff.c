@@ -21,8 +21,8 @@
 
 struct side {
     const char *path;
-    json_t *fields;  /* of the state token */
-    json_t *besides; /* of a checkpoint; NULL = it is a state token */
+    json_t *fields;  /* the state token's */
+    json_t *besides; /* a checkpoint's; NULL = it is a state token */
 };
 
 static void add_hash(json_t *object, const char *name, const void *data, size_t bytes)

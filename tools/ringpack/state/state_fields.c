@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state_fields.c — see state_fields.h. */
 #include "state/state_fields.h"
 
 #include <errno.h>

@@ -9,10 +9,10 @@
  *
  *   - No file is unpickled. In a zip only the bytes of members are read: PyTorch and numpy
  *     store an array as a member of its own, which is a token if it begins with the magic of one.
- *   - A token is taken only if its hash is right (rp_state_info). Where a file has several, all
+ *   - A token is taken only if its hash is right (rp_state_info). If a file has several, all
  *     must be equal.
- *   - Forms for people have the token and its fields (state_fields.h). Fields that are not
- *     those of the token are refused, because an edit of a field would have no effect. */
+ *   - Forms for people have the token and its fields (state_fields.h). Fields that
+ *     differ from the token are refused, because an edit of a field would have no effect. */
 #ifndef RP_TOOLS_STATE_FILE_H
 #define RP_TOOLS_STATE_FILE_H
 
@@ -36,7 +36,7 @@ struct rp_saved_search {
     size_t token_bytes;
 };
 
-/* A form of files, in the order in which they are tried. */
+/* A form of files, in the order of the tries. */
 struct rp_saved_form {
     const char *suffix; /* for names of files to write: ".json" */
     const char *name;   /* "JSON" */

@@ -20,7 +20,7 @@
 
 #define FIELD_PREFIX "ringpack."
 #define METADATA "__metadata__"
-#define ARRAYS_AT 8u /* of safetensors: the description begins here */
+#define ARRAYS_AT 8u /* in safetensors: the description begins here */
 /* A description of more bytes is not written by anybody, and JSON of more is no state. */
 #define TEXT_BYTES_MAX (100u << 20)
 

@@ -3,9 +3,9 @@
  *
  * Both store the bytes of each array as a member of its own: NAME.npy, which begins with a header,
  * or ARCHIVE/data/N. A member whose bytes are a state token is taken; the rest of the file, a
- * pickle among it, is not read. np.savez_compressed deflates its members: that of the state's name
- * is inflated. All numbers are little-endian; sizes and places of 0xffffffff are in the "zip64"
- * field of an entry. Written is an npz with one stored member, as np.savez writes it. */
+ * pickle among it, is not read. np.savez_compressed deflates its members: the one with the state's
+ * name is inflated. All numbers are little-endian; sizes and places of 0xffffffff are in the
+ * "zip64" field of an entry. Written is an npz with one stored member, as np.savez writes it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ static int fail_damaged(const struct rp_saved_search *search, const char *what,
 /* ---- the directory of a zip ------------------------------------------------------------------ */
 
 struct directory {
-    uint64_t at, end; /* of its entries in the file */
+    uint64_t at, end; /* range of its entries in the file */
 };
 
 /* Where many members, or large ones, need it, a second record is before the last one. */
@@ -90,7 +90,7 @@ struct member {
     uint64_t packed, bytes, at;
 };
 
-/* Take those of the three numbers that did not fit into the entry. False if one is missing. */
+/* Take the numbers, of three, that did not fit into the entry. False if one is missing. */
 static bool read_zip64(struct member *member, const uint8_t *extra, uint64_t left)
 {
     uint64_t *const numbers[] = {&member->bytes, &member->packed, &member->at};

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* screen.c — see screen.h. */
 #include "top/screen.h"
 
 #include <errno.h>

@@ -21,7 +21,7 @@ enum rp_key {
 
 struct rp_screen;
 
-/** Take the terminal of stdin and stdout. -RP_E_USAGE if there is none. */
+/** Take the terminal of stdin and stdout. -RP_E_USAGE without one. */
 RP_MUST_CHECK int rp_screen_open(struct rp_screen **screen, struct rp_error *error);
 /** Give it back as it was. NULL is fine. */
 void rp_screen_close(struct rp_screen *screen);

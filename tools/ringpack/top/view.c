@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* view.c — see view.h. */
 #include "top/view.h"
 
 #include <stdio.h>

@@ -82,9 +82,8 @@ static bool parse_log_line(const char *text, const char *verb, struct line *line
     return true;
 }
 
-/* The engines of this pass have logged their saves and the rows at which they resumed. No resume
- * may be from an older checkpoint than the newest that was reported, or from that one at another
- * row. */
+/* The engines of this pass have logged their saves and the rows of their resumes. No resume may be
+ * from an older checkpoint than the newest that was reported, or from that one at another row. */
 static int compare_saves(struct rp_campaign *c, struct rp_error *error)
 {
     char text[LINE_BYTES];

@@ -83,7 +83,7 @@ void rp_verify_add_typed(const struct rp_verify *v, struct rp_words *words)
 }
 
 /* The topology, and a checkpoint directory that is not the user's. drop_last is off, because the
- * rows that it drops depend on the row at which a run begins. */
+ * rows that it drops depend on the first row of a run. */
 void rp_verify_add_topology(const struct rp_verify *v, struct rp_words *words, uint32_t world,
                             uint32_t rows)
 {

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch.c — see watch.h. */
 #include "watch/watch.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch.h — the engines of this node and user, asked for their status again and again: what
- * `ps`, `top`, `metrics` and `report` show.
+/* watch.h — the engines of this node and user, polled for their status: the data of `ps`, `top`,
+ * `metrics` and `report`.
  *
  * Invariants:
  *
@@ -44,8 +44,8 @@ struct rp_watched {
     bool is_named; /* on the command line */
     enum rp_watch_state state;
     char why[320]; /* the meaning of the state, or the error */
-    int fd;        /* of the question that is not answered; -1 = none */
-    int pid;       /* of the engine; 0 = not known */
+    int fd;        /* the unanswered request's; -1 = none */
+    int pid;       /* the engine's; 0 = not known */
     json_t *stat;  /* NULL = it has never answered */
     uint64_t answered_ns;
 };
@@ -59,9 +59,9 @@ struct rp_watch {
     bool is_full;         /* there were more runs than RP_WATCHED_MAX */
 };
 
-/** Watch the runs of these names or, if there are none, every run that has an engine: those that
- * are found when a poll begins are watched from then on, also when they have ended. -RP_E_USAGE for
- * a name that no run can have. */
+/** Watch the runs of these names or, without names, every run that has an engine: those that are
+ * found when a poll begins are watched from then on, also when they have ended. -RP_E_USAGE for a
+ * name that no run can have. */
 RP_MUST_CHECK int rp_watch_open(struct rp_watch *watch, const char *run_dir,
                                 const char *const *names, size_t count, struct rp_error *error);
 void rp_watch_close(struct rp_watch *watch);
@@ -73,7 +73,7 @@ RP_MUST_CHECK int rp_watch_look(struct rp_watch *watch, uint64_t patience_ns,
 /** Whether its process lives, as far as is known. */
 bool rp_watch_lives(const struct rp_watched *run);
 
-/** A number of an answer or of an object in it; -1 if there is none. */
+/** A number of an answer or of an object in it; -1 if it is absent. */
 double rp_watch_number(const json_t *object, const char *key);
 
 /** The cause that a rank has waited for longest, as the engine names it; NULL if it has not. */
