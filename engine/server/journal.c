@@ -50,7 +50,8 @@ static void append(struct rp_engine_journal *journal, json_t *entry)
     journal->has_failed = code < 0;
 }
 
-/* The present name of the newest checkpoint of the last stop, if it has another one by now. */
+/* Note the newest checkpoint of the last stop if it is not there any more: as `damaged` if it was
+ * renamed to NAME.bad, else as `missing`. */
 static void set_missing(const char *directory, json_t *entry, const json_t *stopped)
 {
     const char *name = json_string_value(json_object_get(stopped, "checkpoint"));

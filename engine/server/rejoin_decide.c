@@ -94,8 +94,8 @@ static struct rp_placement decide_alone(const struct rp_rejoin_facts *facts,
     return placement;
 }
 
-/* The first row of a step, as the consumer counts steps. Batches are numbered from it if it
- * is no step boundary yet. RP_NEXT_ROW_ANY: the consumer names none, and the numbering may stay. */
+/* The first row of a step, as the consumer counts steps. Batches are numbered from it if it is no
+ * step boundary yet. RP_NEXT_ROW_ANY: the consumer names none, and the numbering may stay. */
 static uint64_t told_step_row(const struct rp_rejoin_facts *facts, uint64_t row)
 {
     switch (facts->asks_by) {
@@ -105,7 +105,7 @@ static uint64_t told_step_row(const struct rp_rejoin_facts *facts, uint64_t row)
         if (facts->follows == RP_FOLLOWS_ROW && !facts->has_consumed)
             return row;
         break;
-    case RP_ASKS_BY_ROW: /* batches begin at the requested row, so it must be numbered as well */
+    case RP_ASKS_BY_ROW: /* batches begin at `row`, so they must at step_row as well */
         if (facts->step_row <= row && (row - facts->step_row) % facts->batch_rows == 0)
             return facts->step_row;
         break;
