@@ -51,8 +51,8 @@ struct rp_cache_options {
     uint64_t bytes;                        /* limit of the pages of all engines */
     const struct rp_cache_object *objects; /* copied; later calls use their numbers */
     uint32_t object_count;
-    /* Distance to the next use of bytes [first, last) of an object, in any unit; RP_CACHE_NEVER:
-     * none is known. The chunk with the greatest distance is evicted. Called by the cache's thread
+    /* Distance to the next use of bytes [first, last) of an object, in any unit, or
+     * RP_CACHE_NEVER. The chunk with the greatest distance is evicted. Called by the cache's thread
      * only. */
     uint64_t (*next_use)(void *context, uint32_t object, uint64_t first, uint64_t last);
     void *context;

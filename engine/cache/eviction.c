@@ -293,8 +293,8 @@ static void keep_time(const struct rp_entry_file *open, const struct rp_eviction
         (void)futimens(open->fd, times);
 }
 
-/* The disk space is freed before the count is lowered. A reader of the chunk finds hashes that
- * differ. */
+/* The disk space is freed before the words are cleared and the count is lowered. A reader of the
+ * chunk finds hashes that differ. */
 static void evict(struct rp_eviction *eviction, const struct rp_eviction_pick *pick)
 {
     struct rp_entry_file file;
@@ -319,7 +319,7 @@ void rp_eviction_begin(struct rp_eviction *eviction)
     eviction->pick_count = eviction->pick_next = 0;
 }
 
-/* No listed chunk has a greater distance. Returns true if a due rescan has listed new chunks. */
+/* No listed chunk has a greater distance. Rescan if due: true if the scan succeeded. */
 static bool has_news(struct rp_eviction *eviction)
 {
     uint64_t pause_ns = rp_max_u64(RESCAN_NS, RESCAN_SHARE * eviction->scan_took_ns);

@@ -45,7 +45,7 @@ void rp_cache_fill_over(struct rp_cache *cache, uint32_t fill)
     pthread_mutex_unlock(&cache->mutex);
 }
 
-/* Only the thread that began a fill changes its range, so it reads the range without the lock. */
+/* The range does not change until the fill ends, so its thread reads it without the lock. */
 void rp_entry_fill_end(struct rp_entry *entry, uint32_t fill, const void *data)
 {
     struct rp_cache *cache = entry->cache;

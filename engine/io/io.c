@@ -18,8 +18,8 @@
  *   short           submit the rest. Only O_DIRECT reads end off the alignment, and only at the end
  *                   of the file; a read from such an offset would fail with EINVAL.
  *
- *   EAGAIN, EINTR,  retry (XFS and md return EAGAIN even for blocking files), after 10 refusals
- * with EBUSY, ENOMEM   pauses, and give up after about a second.
+ *   EAGAIN, EINTR,  retry (XFS and md return EAGAIN even for blocking files), with pauses after
+ *   EBUSY, ENOMEM   10 refusals, and give up after about a second.
  *
  *   EIO             a direct read fails as a whole for one bad sector: halve the piece until it
  *                   isolates the bad sector, then retry three times. Bad bytes beyond bytes_needed
@@ -42,7 +42,7 @@
 enum {
     DEPTH_MAX = 4096,
     REAP_BATCH = 64,
-    PIECE_MIN_BYTES = 4096, /* the unit in which disks and the page cache fail */
+    PIECE_MIN_BYTES = 4096, /* no smaller: the unit in which disks and the page cache fail */
     EIO_RETRIES = 3,
     REFUSALS_AT_ONCE = 10, /* then pause between retries */
     REFUSALS_MAX = 1000,

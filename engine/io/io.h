@@ -125,9 +125,10 @@ extern const struct rp_io_method rp_io_method_http; /* only in builds with libcu
 
 /* The chosen methods of a corpus. */
 struct rp_io_chosen {
-    const struct rp_io_method *method;      /* for all reads */
-    const struct rp_io_method *file_method; /* for files; see rp_io_options */
-    bool may_fall_back;                     /* see rp_io_options */
+    const struct rp_io_method *method; /* for all reads */
+    /* For files: the same method, unless the corpus has remote objects. See rp_io_options. */
+    const struct rp_io_method *file_method;
+    bool may_fall_back; /* see rp_io_options */
 };
 
 /** Choose a method. `name` is "io_uring", "pread" or NULL for automatic: io_uring if a ring can be

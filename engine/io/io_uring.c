@@ -213,7 +213,7 @@ static int uring_reap(void *self, uint64_t *tags, int64_t *results, unsigned max
         taken += take_completed(ring, tags + taken, results + taken, max - taken);
         if (taken >= wait_min)
             break;
-        if (code == -EAGAIN) /* the kernel lacks memory for requests */
+        if (code == -EAGAIN) /* no memory for requests: only waiting helps */
             rp_sleep_ns(PAUSE_NS);
     }
     return (int)taken;
