@@ -421,7 +421,7 @@ static char *tree_url(const struct rp_url *url, const struct hub_place *place)
 
 static int list_hub(struct listing *l, const struct rp_url *url, struct rp_error *error)
 {
-    struct hub_place place;
+    struct hub_place place = {0};
     int code = find_hub_place(url, &place, error);
     if (code < 0)
         return code;
