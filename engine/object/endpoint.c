@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* endpoint — see endpoint.h. Addresses and headers are those of AWS's documentation: "Container
- * credential provider" and "Use the Instance Metadata Service". */
+/* endpoint — request keys from the container's or the instance's endpoint. Addresses and headers
+ * are from AWS's documentation: "Container credential provider" and "Use the Instance Metadata
+ * Service". */
 #include "object/endpoint.h"
 
 #include <errno.h>
@@ -38,8 +39,8 @@ static size_t take_part(char *data, size_t size, size_t count, void *context)
     return bytes;
 }
 
-/* The answer to one request, or NULL if there is none, or not 200. The caller frees it, with
- * rp_free_secret. */
+/* The body of one reply, or NULL if no reply came, or its status is not 200. The caller frees it
+ * with rp_free_secret. */
 static char *ask(const struct rp_curl *curl, const char *method, const char *url,
                  const char *header)
 {
@@ -70,7 +71,7 @@ static char *ask(const struct rp_curl *curl, const char *method, const char *url
     return NULL;
 }
 
-/* "Authorization: …" for the container's endpoint, "" if it wants none, NULL when out of memory. */
+/* "Authorization: …" for the container's endpoint, "" if it needs none, NULL when out of memory. */
 static char *container_header(void)
 {
     const char *given = rp_environment("AWS_CONTAINER_AUTHORIZATION_TOKEN");
@@ -85,8 +86,8 @@ static char *container_header(void)
     return header;
 }
 
-/* Keys go over an http connection only to this machine, or to the addresses that ECS and EKS have
- * for it. Any other host could be anybody's. */
+/* Over http, keys go only to this machine, or to the addresses that ECS and EKS have for it. Any
+ * other host could belong to a stranger. */
 static bool is_local(const char *url)
 {
     static const char *const hosts[] = {"localhost", "[::1]", "169.254.170.2", "169.254.170.23",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fetch — see fetch.h. The first request brings the size, the identity and the first 64 KiB; the
- * rest comes in pieces, some at a time. */
+/* fetch — read an object in pieces. The first request brings the size, the identity and the first
+ * 64 KiB; the other pieces follow, several at a time. */
 #include "object/fetch.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static int take_failure(const struct rp_object_request *request, struct rp_error
     return code;
 }
 
-/* A store may answer 403 to what is not there. */
+/* A store may answer 403 for a missing object. */
 static bool is_missing(const struct rp_object_request *request)
 {
     return request->error.code == -ENOENT || request->error.code == -EACCES;
@@ -94,7 +94,7 @@ static int begin(struct fetching **fetching_out, const char *url, struct rp_erro
         code = rp_requests_do(&f->look, 1, 1, error);
     if (code == 0)
         code = take_failure(&f->look, error);
-    return code == -EACCES ? -ENOENT : code; /* stores that do not say what there is */
+    return code == -EACCES ? -ENOENT : code; /* some stores do not disclose which objects exist */
 }
 
 static void end(struct fetching *fetching)
@@ -104,7 +104,7 @@ static void end(struct fetching *fetching)
     free(fetching);
 }
 
-/* Some pieces from *at on; the new *at is after them. */
+/* Read several pieces from *at on; the new *at is after them. */
 static int read_some(const struct fetching *f, uint8_t *to, uint64_t *at, struct rp_error *error)
 {
     struct rp_object_request requests[PIECES_AT_ONCE];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* google — see google.h. */
+/* google — find the bearer, and keep the token that a command printed. */
 #include "object/google.h"
 
 #include <errno.h>
@@ -19,10 +19,10 @@
 #define FILE_OF_TOKEN "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char *printed; /* by the command; NULL: it has not been run */
+static char *printed; /* by the command; NULL: it has not run */
 static time_t printed_at;
 
-/* Without what is around it. False: nothing is left. */
+/* Keep the first word. False: the text is blank. */
 static bool trim(char *text)
 {
     size_t blanks = strspn(text, " \t\r\n");

@@ -28,7 +28,7 @@ struct rp_remote {
     char *index_path;   /* of its .idx, in the directory; NULL = no .idx */
     char *sidecar_path; /* of its sidecar; NULL = no sidecar */
     bool is_identified; /* the server sends an identity of the tokens, the .idx and the .spans */
-    bool has_spans; /* it has a file of spans: a mask, which a sidecar holds as well */
+    bool has_spans;     /* it has a file of spans: a mask, which a sidecar holds as well */
     /* Hashes of identity and size of the companion objects; 0 = no such object. */
     uint64_t index_hash, sidecar_hash, spans_hash;
 };

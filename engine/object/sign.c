@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sign — see sign.h. */
+/* sign — presign URLs, and percent-encode text. */
 #include "object/sign.h"
 
 #include <ctype.h>
@@ -42,7 +42,7 @@ char *rp_percent_decode(const char *text)
     for (const char *at = text; decoded && *at; at++) {
         int high = *at == '%' ? digit_value(at[1]) : -1;
         int low = high >= 0 ? digit_value(at[2]) : -1;
-        bool is_code = low >= 0 && (high | low); /* none stands for the end of the text */
+        bool is_code = low >= 0 && (high | low); /* %00 is no code: it would end the text */
         *to++ = is_code ? (char)(16 * high + low) : *at;
         at += is_code ? 2 : 0;
     }
@@ -51,7 +51,7 @@ char *rp_percent_decode(const char *text)
     return decoded;
 }
 
-/* The key that signs: that of the account, narrowed to one day, region and service. */
+/* The signing key: the account's key, narrowed to one day, region and service. */
 static void derive_key(const struct rp_signer *signer, const char day[9],
                        uint8_t key[RP_SHA256_BYTES])
 {
@@ -71,7 +71,7 @@ static void derive_key(const struct rp_signer *signer, const char day[9],
     free(first);
 }
 
-/* All parameters but the signature, in bytewise order: those of lower case come last. */
+/* All parameters but the signature, in bytewise order: names in lower case come last. */
 static char *make_query(const struct rp_signer *signer, const char *scope, const char *moment,
                         const char *query, uint32_t lifetime_s)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* url_id — what tells the object of a URL from others (url.h).
+/* url_id — the id of the object of a URL (url.h).
  *
- * A query says two things: who may read (a signature, which is another one tomorrow), and what is
- * read (`versionId`, or a program behind the path). Only the latter counts. Each kind of signature
- * has a parameter without which it is none, and takes others along; `st` without `sig` names
- * something else than the start of a right of Azure. */
+ * A query has two parts: the right to read (a signature, which is another one tomorrow), and the
+ * choice of the bytes (`versionId`, or a program behind the path). Only the latter counts. Each
+ * kind of signature has a required parameter, and optional ones that count only with it: `st`
+ * without `sig` is not the start of a right of Azure. */
 #include <inttypes.h>
 #include <string.h>
 #include <strings.h>
@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "object/url.h"
 
-/* Names of parameters; one that ends with a dash is the beginning of names. Case does not count. */
+/* Names of parameters; a name that ends with a dash is a prefix. Case does not count. */
 static const struct {
     const char *signature, *others[25];
 } rights[] = {
@@ -34,7 +34,7 @@ static const struct {
     {"access_token", {NULL}},
 };
 
-/* Headers of the answer that the one who signed has chosen: they change no byte of it. */
+/* Headers of the reply that the signer has chosen: they change no byte of the object. */
 static const char *const headers[] = {"response-content-type",
                                       "response-content-language",
                                       "response-expires",
@@ -66,7 +66,7 @@ static bool has_parameter(const char *query, size_t bytes, const char *name)
     return false;
 }
 
-/* Does this parameter of the query change nothing of what is read? */
+/* Does this parameter of the query leave the bytes of the object unchanged? */
 static bool is_of_right(const char *query, size_t bytes, const char *parameter, size_t length)
 {
     for (size_t i = 0; i < RP_ARRAY_COUNT(headers); i++)

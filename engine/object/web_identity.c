@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* web_identity — see web_identity.h. The request and its answer are those of AWS's documentation:
+/* web_identity — request keys from STS. The request and its reply are as in AWS's documentation:
  * docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRoleWithWebIdentity.html. */
 #include "object/web_identity.h"
 
@@ -49,7 +49,7 @@ int rp_web_identity_find(struct rp_web_identity *identity, struct rp_error *erro
     return identity->role && identity->token_file && identity->session;
 }
 
-/* Where STS is. AWS_ENDPOINT_URL is a store, mostly, and must not get the token. */
+/* The URL of STS. AWS_ENDPOINT_URL is mostly a store, and must not get the token. */
 static int find_service(char **url, struct rp_error *error)
 {
     const char *given = rp_environment("AWS_ENDPOINT_URL_STS");
@@ -69,7 +69,7 @@ static int find_service(char **url, struct rp_error *error)
     return code < 0 ? code : *url ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
 }
 
-/* The text of an element of the answer, which has no attributes; the caller frees it. */
+/* The text of an element of the reply, which has no attributes; the caller frees it. */
 static char *element(const char *xml, const char *name)
 {
     char open[32];
@@ -80,7 +80,7 @@ static char *element(const char *xml, const char *name)
     return is_plain ? rp_asprintf("%.*s", (int)(end - begin), begin) : NULL;
 }
 
-/* The XML as the JSON that other places give. */
+/* Convert the XML to the JSON of the other places. */
 static char *as_json(const char *xml)
 {
     char *id = element(xml, "AccessKeyId"), *secret = element(xml, "SecretAccessKey");

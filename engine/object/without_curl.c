@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* without_curl — what the rest of the engine finds in the place of stores where it was built
- * without libcurl: a refusal with its reason. */
+/* without_curl — replaces the stores in a build without libcurl: each call is refused with this
+ * reason. */
 #include "base/fail.h"
 #include "object/fetch.h"
 #include "object/remote.h"
