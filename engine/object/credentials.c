@@ -23,10 +23,10 @@
     "with AWS_NO_SIGN_REQUEST=1"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct rp_credentials known; /* of the process */
+static struct rp_credentials known; /* the process's keys */
 static bool are_known;
 static time_t known_since, failed_at;
-static struct rp_error failure; /* of the last try; code 0: it was good */
+static struct rp_error failure; /* the last try's error; code 0: it succeeded */
 
 static char *copy_of(const char *text)
 {

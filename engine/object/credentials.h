@@ -28,7 +28,7 @@ struct rp_credentials {
     char *key_id, *secret; /* NULL: no keys, so requests are not signed */
     char *session_token;   /* may be NULL */
     time_t expires;        /* 0 = never */
-    const char *place;     /* of the keys, for messages */
+    const char *place;     /* origin of the keys, for messages */
 };
 
 /** Copy the credentials of this process; `renew`: fetch new ones, because the store refused the

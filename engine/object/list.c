@@ -41,12 +41,12 @@ static const struct dialect hub = {.query = NULL};
 
 struct listing {
     const struct dialect *dialect;
-    char *base;               /* of the objects: their URLs up to the key */
+    char *base;               /* URLs of the objects up to the key */
     const char *query;        /* and after the key; NULL: none */
     struct rp_object *object; /* the bucket */
-    char *prefix;             /* of the keys: the pattern up to its first wildcard */
+    char *prefix;             /* prefix of the keys: the pattern up to its first wildcard */
     bool encodes;             /* keys are percent-encoded in URLs */
-    bool is_deep;             /* of the Hub: folders below the prefix count as well */
+    bool is_deep;             /* Hub: folders below the prefix count as well */
     const char *pattern;      /* NULL: all keys directly below the prefix */
     char *page;               /* [PAGE_BYTES] */
     char *next;               /* token of the next page; NULL = no next page */

@@ -17,7 +17,7 @@
 #include "object/sign.h"
 #include "object/url.h"
 
-#define LIFETIME_S 3600u /* of a signed URL */
+#define LIFETIME_S 3600u /* a signed URL's */
 #define EARLY_S 600      /* make a new one this long before its end */
 #define TOKEN_BYTES_MAX (16u << 10)
 
@@ -25,11 +25,11 @@ struct rp_object {
     struct rp_url url;
     char *id;
 
-    pthread_mutex_t lock; /* of the fields below */
+    pthread_mutex_t lock; /* guards the fields below */
     char *asked;          /* a signed URL, or the target of a redirect; NULL: to be made */
-    const char *place;    /* of its keys */
-    time_t expires;       /* of `asked` */
-    bool has_moved;       /* `asked` is the target of a redirect, which carries its own right */
+    const char *place;    /* origin of its keys */
+    time_t expires;       /* expiry of that URL */
+    bool has_moved;       /* the URL is the target of a redirect, which carries its own right */
     bool was_refused;
     struct rp_error failure; /* code 0: none */
 };

@@ -35,7 +35,7 @@ const char *rp_object_id(const struct rp_object *object);
 /* Pauses and time limits of requests and of the commands that print keys. */
 struct rp_patience {
     uint32_t pause_ms, pause_max_ms; /* the first pause, and the longest */
-    uint32_t give_up_s;              /* of failed tries in which no piece arrived */
+    uint32_t give_up_s;              /* failing this long without a piece */
     uint32_t stall_s; /* stall limit: a connection is dropped after this long below 1 KiB/s;
                          commands that print keys have three times as long */
     struct rp_stopper stopper; /* ends commands that print keys */

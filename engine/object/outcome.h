@@ -11,8 +11,8 @@
 #include "object/curl.h"
 
 struct rp_outcome {
-    const char *name;    /* of the object, for messages */
-    const char *url;     /* of the request; never shown */
+    const char *name;    /* name of the object, for messages */
+    const char *url;     /* URL of the request; never shown */
     const char *said;    /* libcurl's text for the code */
     const char *detail;  /* and its text for this transfer; "" = none */
     CURLcode code;       /* CURLE_OK: the body ended too soon */

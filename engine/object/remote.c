@@ -161,8 +161,8 @@ static bool read_hash(const struct look *look, char text[RP_HASH_HEX_BYTES])
     return is_read;
 }
 
-/* Is the fetched content still complete and unchanged? The size alone would not reveal a file that
- * was overwritten, or one with wrong bytes after a power cut or a disk failure. */
+/* Is the fetched content still complete and unchanged? An unchanged size does not reveal a file
+ * that was overwritten, or one with wrong bytes after a power cut or a disk failure. */
 static bool is_there(const struct look *look)
 {
     struct rp_map map;

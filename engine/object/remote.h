@@ -20,13 +20,13 @@
 
 /* One shard. */
 struct rp_remote {
-    char *url;          /* of its tokens, as it was given: it may hold a secret */
+    char *url;          /* URL of its tokens, as given: it may hold a secret */
     char *name;         /* the URL for messages */
     char *id;           /* rp_url_id: the name of its sidecar in an index_dir is made of it */
-    uint64_t bytes;     /* of its tokens */
+    uint64_t bytes;     /* size of its tokens */
     char *identity;     /* their ETag or Last-Modified date; "" if the server sends neither */
-    char *index_path;   /* of its .idx, in the directory; NULL = no .idx */
-    char *sidecar_path; /* of its sidecar; NULL = no sidecar */
+    char *index_path;   /* its .idx in the directory; NULL = no .idx */
+    char *sidecar_path; /* its sidecar there; NULL = no sidecar */
     bool is_identified; /* the server sends an identity of the tokens, the .idx and the .spans */
     bool has_spans;     /* it has a file of spans: a mask, which a sidecar holds as well */
     /* Hashes of identity and size of the companion objects; 0 = no such object. */

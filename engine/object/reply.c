@@ -359,7 +359,7 @@ enum rp_verdict rp_reply_judge(const struct rp_object_reply *reply,
     }
     uint64_t last = expected->last;
     if (expected->total == RP_SIZE_UNKNOWN && reply->total != RP_SIZE_UNKNOWN)
-        last = rp_min_u64(last, reply->total - 1); /* of an object that is shorter */
+        last = rp_min_u64(last, reply->total - 1); /* the object may be shorter */
     if ((reply->first != expected->first || reply->last != last) &&
         !RP_DEFECT(ignore_content_range)) {
         (void)rp_fail(error, -RP_E_PROTOCOL, "check the server, and what lies in front of it",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reply.h — check a server's reply against the request.
  *
- * Status and If-Match alone are not enough: some servers answer 200 to a range and send the whole
+ * Status and If-Match are not enough: some servers answer 200 to a range and send the whole
  * object, and some ignore If-Match. So the range, the size and the identity of each reply are
  * compared with the expected ones before any byte of it is kept. */
 #ifndef RP_OBJECT_REPLY_H
@@ -30,7 +30,7 @@ struct rp_object_reply {
     char coding[32];                  /* Content-Encoding */
     char next[RP_NEXT_BYTES];         /* Link: <…?QUERY>; rel="next": the query. "" = none */
     bool is_link_cut; /* a next page may exist, but its query is too long, or has no end */
-    char body[1024];  /* of a refusal: its first bytes */
+    char body[1024];  /* first bytes of a refusal */
     size_t body_bytes;
 };
 
@@ -42,11 +42,11 @@ const char *rp_reply_identity(const struct rp_object_reply *reply);
 
 /* The expected reply. */
 struct rp_expected {
-    const char *name;       /* of the object, for messages */
+    const char *name;       /* name of the object, for messages */
     bool is_page;           /* the whole reply, of any length; no range */
     bool is_look;           /* the first bytes of an object of unknown size and identity */
     uint64_t first, last;   /* the requested range */
-    uint64_t total;         /* of the object; RP_SIZE_UNKNOWN = take it from the reply */
+    uint64_t total;         /* size of the object; RP_SIZE_UNKNOWN = take it from the reply */
     const char *identity;   /* NULL = take it from the reply */
     const char *keys_place; /* place of the keys of the signature; NULL = not signed */
 };

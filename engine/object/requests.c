@@ -30,7 +30,7 @@
 #define PROGRESS_BYTES (64u << 10)     /* less progress does not restart the time to give up */
 #define POLL_MS 100
 #define QUIET_NS (10ull * 1000 * MS)  /* between two lines in the log */
-#define SWALLOW_BYTES_MAX (64u << 10) /* of a refusal, so that its connection can be kept */
+#define SWALLOW_BYTES_MAX (64u << 10) /* bytes of a refusal, so that its connection can be kept */
 
 enum exchange_state { FREE, ASKED, PAUSED, DONE };
 

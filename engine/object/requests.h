@@ -10,14 +10,14 @@
  *
  * Connections are kept, one for each request at most; HTTP/1.1, because requests that share one
  * connection share its speed. Invariant: memory of a request is written until rp_requests_wait
- * returns it, or rp_requests_close. Threads: the owner's alone. */
+ * returns it, or rp_requests_close. Threads: the owner's only. */
 #ifndef RP_OBJECT_REQUESTS_H
 #define RP_OBJECT_REQUESTS_H
 
 #include "object/object.h"
 #include "object/reply.h"
 
-#define RP_REDIRECTS_MAX 8L /* of one request */
+#define RP_REDIRECTS_MAX 8L /* for one request */
 
 enum rp_request_kind {
     RP_REQUEST_RANGE, /* bytes [offset, offset + bytes) of an object of known size and identity */

@@ -25,9 +25,9 @@ struct rp_url {
     char *scheme; /* on the wire: http or https */
     char *host;   /* on the wire, with a port if it has one */
     char *path;   /* on the wire: percent-encoded, with a leading slash; without the query */
-    char *query;  /* of an https URL: the text after the question mark; NULL = none */
+    char *query;  /* https URLs: the text after the question mark; NULL = none */
     char *bucket; /* S3 and GS; of the Hub the path before the key on the wire; else NULL */
-    char *key;    /* of these stores: not encoded; may be "" or a pattern */
+    char *key;    /* for these stores: not encoded; may be "" or a pattern */
 };
 
 /** Is this a URL, and no path? rp_url_parse checks if it can be read. */

@@ -72,7 +72,7 @@ static bool is_of_right(const char *query, size_t bytes, const char *parameter, 
     for (size_t i = 0; i < RP_ARRAY_COUNT(headers); i++)
         if (is_named(parameter, length, headers[i]))
             return true;
-    bool is_expiry = is_named(parameter, length, "Expires"); /* of a signature of any kind */
+    bool is_expiry = is_named(parameter, length, "Expires"); /* belongs to signatures of any kind */
     for (size_t i = 0; i < RP_ARRAY_COUNT(rights); i++) {
         bool is_it = is_expiry || is_named(parameter, length, rights[i].signature);
         for (const char *const *other = rights[i].others; *other && !is_it; other++)

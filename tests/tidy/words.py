@@ -30,7 +30,7 @@ HABITS = (  # pattern, rate of the model
 WORDS_MIN = 500  # fewer are too few to judge
 STILL_ABOVE = {
     "engine/checkpoint": 74, "engine/client": 44, "engine/corpus": 134, "engine/flow": 15,
-    "engine/object": 280, "engine/shm": 29,
+    "engine/shm": 29,
 }
 
 CONTROL = {"engine/io/a.c": "/* " + "The reader says what lies beside it. " * 100 + "*/\n"}
