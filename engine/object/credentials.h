@@ -13,8 +13,8 @@
  * broader right is used in its place.
  *
  * Keys are kept for the process and renewed five minutes before they expire. While renewal fails,
- * the last keys are used until they expire. Keys are never logged: messages name their place only.
- */
+ * the last keys are used until they expire. No content of these places is ever logged: messages
+ * name the place that was read only. */
 #ifndef RP_OBJECT_CREDENTIALS_H
 #define RP_OBJECT_CREDENTIALS_H
 

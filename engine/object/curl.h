@@ -6,7 +6,7 @@
 
 #include "base/fail.h"
 
-/* Use the option numbers that old releases share. */
+/* Keep the option numbers that old releases know as well. */
 #define CURL_DISABLE_DEPRECATION
 #include <curl/curl.h>
 

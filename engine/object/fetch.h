@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fetch.h — fetch whole objects, for uses that ranges cannot serve: small index objects of folders,
- * into memory; shards to index, into a file. The size and the identity of every piece are compared
- * with the first piece's, so that all bytes are of one content of the object. */
+/* fetch.h — fetch whole objects, for uses that cannot read them in a store: small objects that list
+ * the contents of a folder, into memory; shards to index, into a file. The size and the identity of
+ * every piece are compared with the first piece's, so that all bytes are of one content of the
+ * object. */
 #ifndef RP_OBJECT_FETCH_H
 #define RP_OBJECT_FETCH_H
 

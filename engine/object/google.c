@@ -13,7 +13,7 @@
 #include "object/profile.h"
 
 #define TOKEN_BYTES_MAX (16u << 10)
-#define LIFETIME_S 1800 /* a command's token is kept so long: Google's last for an hour */
+#define LIFETIME_S 1800 /* a command's token is kept this long: Google's last for an hour */
 #define RENEW_S 10
 #define COMMAND "RINGPACK_GOOGLE_TOKEN_COMMAND"
 #define FILE_OF_TOKEN "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE"

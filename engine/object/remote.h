@@ -25,8 +25,8 @@ struct rp_remote {
     char *id;           /* rp_url_id: the name of its sidecar in an index_dir is made of it */
     uint64_t bytes;     /* size of its tokens */
     char *identity;     /* their ETag or Last-Modified date; "" if the server sends neither */
-    char *index_path;   /* its .idx in the directory; NULL = no .idx */
-    char *sidecar_path; /* its sidecar there; NULL = no sidecar */
+    char *index_path;   /* the .idx, in the directory; NULL = no .idx */
+    char *sidecar_path; /* the sidecar, in the directory; NULL = no sidecar */
     bool is_identified; /* the server sends an identity of the tokens, the .idx and the .spans */
     bool has_spans;     /* it has a file of spans: a mask, which a sidecar holds as well */
     /* Hashes of identity and size of the companion objects; 0 = no such object. */

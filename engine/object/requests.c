@@ -27,7 +27,7 @@
 #define CONNECT_MS 10000L
 #define STALL_BYTES 1024L              /* a second */
 #define BODY_BUFFER_BYTES (512L << 10) /* libcurl takes no more */
-#define PROGRESS_BYTES (64u << 10)     /* less progress does not restart the time to give up */
+#define PROGRESS_BYTES (64u << 10)     /* less progress does not restart give_up_s */
 #define POLL_MS 100
 #define QUIET_NS (10ull * 1000 * MS)  /* between two lines in the log */
 #define SWALLOW_BYTES_MAX (64u << 10) /* bytes of a refusal, so that its connection can be kept */

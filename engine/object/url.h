@@ -50,7 +50,7 @@ bool rp_url_is_hub_host(const char *host);
 /** The path of HF_ENDPOINT, without a slash at its end; "" if it has none. */
 const char *rp_url_hub_base(size_t *bytes);
 /** May the Hub's token be sent to this URL? To a host of the Hub by https; by http only to the host
- * of an HF_ENDPOINT that begins with http itself. */
+ * of an HF_ENDPOINT that has the scheme http itself. */
 bool rp_url_may_have_hub_token(const struct rp_url *url);
 
 /** Split a URL and find its host. -RP_E_CONFIG: the URL is invalid; *error has the reason. */
