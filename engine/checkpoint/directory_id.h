@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* directory_id.h — the id of a checkpoint directory, in a file inside it, by which a start
- * recognises the directory. FORMAT.md describes the file. */
+/* directory_id.h — the id of a checkpoint directory, in a file inside it. A start recognises
+ * the directory by it. FORMAT.md describes the file. */
 #ifndef RP_CHECKPOINT_DIRECTORY_ID_H
 #define RP_CHECKPOINT_DIRECTORY_ID_H
 
