@@ -107,7 +107,7 @@ bool rp_checkpoint_dir_is_new(const struct rp_checkpoint_dir *dir);
  * its id when it is moved, and a copy of the directory has the same id. */
 #define RP_DIRECTORY_ID_BYTES 33
 bool rp_directory_id_is_valid(const char *id);
-/** Read the id of the directory; "" if it has none. */
+/** Read the id of the directory; "" = no id. */
 RP_MUST_CHECK int rp_checkpoint_dir_id(const struct rp_checkpoint_dir *dir,
                                        char id[RP_DIRECTORY_ID_BYTES], struct rp_error *error);
 /** The same, but a directory without an id gets one. */

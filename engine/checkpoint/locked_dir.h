@@ -18,8 +18,7 @@
 enum rp_known {
     RP_KNOWN_HEAD,     /* its row, but not whether the file verifies */
     RP_KNOWN_VERIFIED, /* the whole file, as the disk returned it */
-    RP_KNOWN_DAMAGED,  /* at least once the disk returned other bytes than the written ones, or none
-                        */
+    RP_KNOWN_DAMAGED,  /* at least once the disk returned other bytes than were written, or none */
 };
 struct rp_known_checkpoint {
     uint64_t sequence, row;
@@ -95,8 +94,8 @@ RP_MUST_CHECK int rp_locked_dir_set_aside(const struct rp_locked_dir *locked,
                                           struct rp_error *error);
 
 /** Rename the copies in the second location `copies` whose checkpoints were rewound since the last
- * start that had one (rewind.c). If there are any, it waits for both trials. Call it before a copy
- * is examined. */
+ * start that had one (rewind.c). If it finds such copies, it waits for both trials. Call it before
+ * a copy is examined. */
 RP_MUST_CHECK int rp_locked_dir_rewind_copies(struct rp_locked_dir *locked,
                                               struct rp_locked_dir *copies, struct rp_error *error);
 
