@@ -94,7 +94,7 @@ RP_MUST_CHECK int rp_locked_dir_set_aside(const struct rp_locked_dir *locked,
                                           struct rp_error *error);
 
 /** Rename the copies in the second location `copies` whose checkpoints were rewound since the last
- * start that had one (rewind.c). If it finds such copies, it waits for both trials. Call it before
+ * start that had one (rewind.c). If there are markers, it waits for both trials. Call it before
  * a copy is examined. */
 RP_MUST_CHECK int rp_locked_dir_rewind_copies(struct rp_locked_dir *locked,
                                               struct rp_locked_dir *copies, struct rp_error *error);
