@@ -48,7 +48,7 @@ struct head_bytes {
     struct head_fields fields;
     struct head_entry table[RP_CHECKPOINT_SECTIONS_MAX];
     uint8_t zeros[3568];
-    struct rp_hash128 hash; /* of every byte before it */
+    struct rp_hash128 hash; /* over every byte before it */
 };
 struct footer_bytes {
     char magic[8];
@@ -56,7 +56,7 @@ struct footer_bytes {
     uint64_t file_bytes, sequence;
     struct rp_hash128 head_hash;
     uint8_t zeros[4032];
-    struct rp_hash128 hash; /* of every byte before it */
+    struct rp_hash128 hash; /* over every byte before it */
 };
 RP_STATIC_ASSERT(sizeof(struct head_fields) == 512, "FORMAT.md, head");
 RP_STATIC_ASSERT(sizeof(struct head_entry) == 64, "FORMAT.md, table");

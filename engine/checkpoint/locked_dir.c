@@ -5,8 +5,8 @@
  *
  *   P1  At most one process writes into a directory: the one that holds an flock on .lock. The
  *       kernel drops the lock when the process ends. The text in the file is for people only.
- *       Whoever removes .lock breaks this, and one of two processes finds it out: a lock is taken
- *       only if it is still the file of that name, and each save checks again.
+ *       Removing .lock breaks this, and one of two processes finds it out: a lock is taken only if
+ *       it is still the file of that name, and each save checks again.
  *
  *   P2  The holder of the lock may remove every temporary file of ringpack in the directory: the
  *       process that wrote it has ended. */
@@ -31,8 +31,8 @@
 #include "checkpoint/listing.h"
 
 #define LOCK_NAME ".lock"
-#define HOLDER_BYTES 96 /* of text in the lock file, padded with zeros */
-#define TRIES_MAX 8u    /* to open the file to which its name leads */
+#define HOLDER_BYTES 96 /* the text in the lock file, padded with zeros */
+#define TRIES_MAX 8u    /* to open the file that has the lock's name */
 
 static int fail_errno(struct rp_error *error, const char *path, const char *verb)
 {
@@ -61,7 +61,7 @@ static int fail_busy(const struct rp_locked_dir *locked, struct rp_error *error)
                    holder[0] ? holder : "(not known)");
 }
 
-/* Whether the name of the lock leads to the file that is held, or to another one. */
+/* Does the name of the lock lead to the held file? */
 enum lock_name { LOCK_UNKNOWN, LOCK_HELD, LOCK_OTHER };
 static enum lock_name look_at_lock(const struct rp_locked_dir *locked)
 {
@@ -160,7 +160,7 @@ static int find_newest_sequence(struct rp_locked_dir *locked, struct rp_error *e
 
 /* ---- checks before a save -------------------------------------------------------------------- */
 
-/* Whether the path leads to no directory or to another one. False where that cannot be found out:
+/* Whether the path leads to no directory or to another one. False if that cannot be found out:
  * the save itself will fail then, with a better message. */
 static bool is_elsewhere(const struct rp_locked_dir *locked)
 {

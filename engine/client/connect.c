@@ -255,7 +255,7 @@ static int connect_and_attach(struct rp_client *client, uint64_t deadline_ns,
 struct attempt {
     int code;
     struct rp_error failure; /* set if code < 0 */
-    bool was_cut_short;      /* by the deadline, too soon for an engine to reply */
+    bool was_cut_short;      /* the deadline came before an engine could reply */
 };
 
 static struct attempt try_to_join(struct rp_client *client, uint64_t deadline_ns)
@@ -281,7 +281,7 @@ int rp_client_join(struct rp_client *client, uint64_t deadline_ns, struct rp_err
         pause_ns = rp_min_u64(2 * pause_ns, RP_RETRY_MAX_NS);
         struct attempt next = try_to_join(client, deadline_ns);
         if (next.was_cut_short)
-            break; /* why the try before it failed says more than a timeout */
+            break; /* the earlier failure says more than a timeout */
         attempt = next;
     }
     if (attempt.code < 0 && error)

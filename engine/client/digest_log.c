@@ -6,8 +6,8 @@
  * in the same folder, so a reader can order deliveries of two jobs without a clock: the attach came
  * after those entries.
  *
- * An interval begins at the row of the first batch and ends after the step at which the number of
- * rows since row 0 passes a multiple of digest_steps steps. So the intervals of all ranks, and of
+ * An interval begins at the row of the first batch and ends after the step that takes the number of
+ * rows since row 0 past a multiple of digest_steps steps. So the intervals of all ranks, and of
  * runs with other numbers of ranks, end at the same rows, and their content digests add up.
  *
  * Invariant: an entry covers batches that follow each other. It is written before the batch after
@@ -26,7 +26,7 @@
 #include "client/core.h"
 
 #define SEEN_MAX 256u   /* files */
-#define SEEN_DIGITS 16u /* of the hash of an entry */
+#define SEEN_DIGITS 16u /* kept digits of an entry's hash */
 #define SEEN_BYTES (SEEN_MAX * (SEEN_DIGITS + 1))
 
 static bool is_kept(const struct rp_client *client)

@@ -328,7 +328,7 @@ void rp_listener_close(struct rp_listener *listener)
     *listener = closed;
 }
 
-/* ---- looking after the names ----------------------------------------------------------------- */
+/* ---- keeping the names ----------------------------------------------------------------------- */
 
 static void date_names(const struct rp_listener *listener)
 {
@@ -365,7 +365,7 @@ int rp_listener_renew(struct rp_listener *listener, struct rp_error *error)
     return code;
 }
 
-/* ---- who connects ---------------------------------------------------------------------------- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 int rp_listener_accept(struct rp_listener *listener, struct rp_error *error)
 {

@@ -4,7 +4,7 @@
  *
  * The number may be another process's by now. But a process that connected and has not hung up has
  * not ended, and keeps its number: so the connection is checked after the handle was made. A
- * connection that has hung up by then proves nothing, and its process stays unknown. */
+ * connection that has hung up by then is no proof, and its process stays unknown. */
 #include "shm/peer.h"
 
 #include <poll.h>

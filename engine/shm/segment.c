@@ -51,7 +51,7 @@ static int open_memfd(const char *name, struct rp_error *error)
     return fd;
 }
 
-/* Refuse a size for which memory is missing, before the kernel kills a process for it. */
+/* Refuse a size beyond the available memory, before the kernel kills a process for it. */
 static int check_room(const char *name, uint64_t bytes, struct rp_error *error)
 {
     struct rlimit limit;
@@ -164,7 +164,7 @@ static int populate(struct rp_segment *segment, const char *name, bool huge, str
     return code < 0 ? fail_touch(code, name, segment->bytes, error) : 0;
 }
 
-/* Empty; a whole number of pages, for which memory is available. */
+/* Begin with an empty segment of whole pages, after a check that memory is available. */
 static int begin(struct rp_segment *segment, const char *name, size_t bytes, bool huge,
                  struct rp_error *error)
 {

@@ -30,11 +30,12 @@ struct rp_segment {
 RP_MUST_CHECK int rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes,
                                     bool huge, struct rp_error *error);
 /** Private memory, which the kernel backs by huge pages at their first touch, if it has them.
- * (Shared memory gets huge pages only by collapsing small ones, for which the kernel waits for all
- * processors.) bytes is rounded up to 2 MiB. Errors: as above. */
+ * (Shared memory gets huge pages only by collapsing small ones; the kernel waits for all processors
+ * then.) bytes is rounded up to 2 MiB. Errors: as above. */
 RP_MUST_CHECK int rp_segment_create_private(struct rp_segment *segment, const char *name,
                                             size_t bytes, struct rp_error *error);
-/** Touch all of a private one, from its start on, while others may use it. Errors: as above. */
+/** Touch all of a private segment, from its start on, while other threads may use it. Errors: as
+ * above. */
 RP_MUST_CHECK int rp_segment_prefault(const struct rp_segment *segment, const char *name,
                                       struct rp_error *error);
 /** No more writers but those that have it mapped now; no more resizing. */

@@ -22,7 +22,7 @@ struct rp_listener {
     int fd, lock_fd, guard_fd; /* -1 when closed; guard_fd also where there is no guard */
     int directory_fd;
     char *run, *run_dir;    /* as in the config; run_dir "": the default ones */
-    char *path;             /* of the directory that was taken */
+    char *path;             /* the directory that was taken */
     bool is_made;           /* the directory is to be removed at close when it is empty */
     bool is_watched;        /* its names had our descriptors' inode numbers when they were made */
     uint64_t socket_number; /* inode of NAME.sock: the socket's own is another */
