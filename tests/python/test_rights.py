@@ -400,10 +400,9 @@ def test_a_token_of_google_in_a_file_is_read_again(program, google, monkeypatch,
     google.over.add("Bearer OLD")
     serve = google.serve
 
-    def renew(handler):  # somebody writes the next token while the run reads
-        done = serve(handler)
+    def renew(handler):  # the next token is written while the run waits for its answer
         file.write_text("NEW")
-        return done
+        return serve(handler)
 
     google.serve = renew
     assert "tape.bin" in output_of(program, "inspect", "gs://b/tape.bin")
