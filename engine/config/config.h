@@ -106,7 +106,7 @@ struct rp_config {
     char *manifest, *index_dir;   /* older names of it, for a file and for a directory */
     bool index_is_file;           /* set by rp_config_finish */
     bool ignores_index;           /* the shards are to be listed all the same: not a key */
-    bool is_kept;                 /* read from a checkpoint: its older names need no word */
+    bool is_kept;                 /* while a checkpoint is read: its older names get no warning */
     char *cache_dir;              /* for bytes fetched from stores; NULL = object/remote.h */
     uint64_t cache_bytes;         /* limit of the kept blocks of objects; 0 = none are kept */
     char *run_dir; /* the socket's; NULL = $XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID */

@@ -89,6 +89,7 @@ int rp_config_read_kept(struct rp_config *config, const char *text, size_t bytes
         if (code == 0)
             code = set_options(config, rest, error);
     }
+    config->is_kept = false; /* options that follow are the user's */
     if (code < 0 && code != -RP_E_VERSION)
         code = rp_fail_context(error, code, "the config that is kept in %s", name);
     free(copy);

@@ -125,6 +125,9 @@ status 0 '`num_workers` is now `readers`; the next version does not read the old
     "$ringpack" config check -c older.yaml
 equals 3 "$("$ringpack" config show readers -c older.yaml 2>/dev/null)"
 status 0 '`direct` is now `o_direct`' "$ringpack" config check -c one.yaml --direct=off
+refuses "unrecognized option '--drop-unmasked'" \
+    "$ringpack" config check -c one.yaml --drop-unmasked=true # a key of a source
+status 0 "fine" "$ringpack" config check -c one.yaml --drop=true # short for --drop-last
 echo "readers: 4" >>older.yaml
 refuses "the key is given twice" "$ringpack" config check -c older.yaml
 refuses "there is no key" "$ringpack" config keys num_workers

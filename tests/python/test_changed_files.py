@@ -354,18 +354,22 @@ def test_an_index_that_is_not_looked_at_gives_other_documents(broken, folder, io
         it.tape.read(it.ranks)
 
 
+def changed_bytes_come_back(program, folder):
+    folder.mkdir()
+    it = Reading(program, folder, {"io": "mapped"}, True)
+    with contextlib.closing(it):
+        try:
+            save_of_an_overwritten_file(it)
+        except AssertionError as error:
+            assert "other tokens" in str(error)
+            return True
+    return False
+
+
 def test_contents_that_are_not_compared_come_back(broken, folder):
     """The plan may not be ahead of the packers when a checkpoint is taken: one of ten must fail."""
     program = broken("save_mapped_tokens")
-    for number in range(10):
-        place = folder / str(number)
-        place.mkdir()
-        it = Reading(program, place, {"io": "mapped"}, True)
-        with contextlib.closing(it), contextlib.suppress(AssertionError):
-            save_of_an_overwritten_file(it)
-            continue
-        return
-    pytest.fail("changed bytes did not come back")
+    assert any(changed_bytes_come_back(program, folder / str(number)) for number in range(10))
 
 
 def test_contents_that_are_not_looked_at_come_back(broken, folder):

@@ -24,6 +24,7 @@ struct parser {
     const struct rp_verb *verb;
     struct rp_cmd_line *line; /* the beginning of the arguments */
     struct rp_option all[ALL_MAX];
+    const char *keys[ALL_MAX]; /* at the place of an option of the kind KEY: its key */
     size_t count;
     int argc, at; /* the next argument */
     char **argv;
@@ -66,28 +67,31 @@ static void add(struct parser *parser, const struct rp_option *options)
         parser->all[parser->count++] = *options;
 }
 
-/* Name of key `i` of the config, and behind the keys their older names; NULL after the last. */
-static const char *key_name(size_t i)
+static void add_key(struct parser *parser, const char *key)
 {
-    const struct rp_config_key *key = rp_config_keys();
-    for (; key->name; key++)
-        if (i-- == 0)
-            return key->name;
-    return rp_config_older_names[i].older;
+    static char names[ALL_MAX][NAME_BYTES];
+    size_t place = parser->count;
+    if (place == ALL_MAX)
+        return;
+    snprintf(names[place], sizeof names[place], "%s", key);
+    for (char *c = names[place]; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    parser->keys[place] = key;
+    const struct rp_option option[] = {
+        {.kind = RP_OPTION_KEY, .name = names[place], .value = "VALUE", .place = place}, {0}};
+    add(parser, option);
 }
 
 /* The keys are hidden: more than 60 of them would bury the options of the verb. */
 static void add_keys(struct parser *parser)
 {
-    static char names[ALL_MAX][NAME_BYTES];
-    for (size_t i = 0; i < ALL_MAX && key_name(i); i++) {
-        snprintf(names[i], sizeof names[i], "%s", key_name(i));
-        for (char *c = names[i]; *c; c++)
-            *c = *c == '_' ? '-' : *c;
-        const struct rp_option option[] = {
-            {.kind = RP_OPTION_KEY, .name = names[i], .value = "VALUE", .place = i}, {0}};
-        add(parser, option);
-    }
+    const struct rp_config_key *keys = rp_config_keys();
+    for (size_t i = 0; keys[i].name; i++)
+        add_key(parser, keys[i].name);
+    for (const struct rp_config_older_name *entry = rp_config_older_names; entry->older; entry++)
+        for (size_t i = 0; keys[i].name; i++) /* but for older names of keys of a source */
+            if (!strcmp(keys[i].name, entry->name))
+                add_key(parser, entry->older);
 }
 
 /* ---- one option ------------------------------------------------------------------------------ */
@@ -176,7 +180,8 @@ static int note_key(struct parser *parser, const struct rp_option *option, const
         return rp_cmd_mistake(parser->error, parser->verb->name,
                               "more than %d settings: put them in a config file",
                               RP_CMD_SETTINGS_MAX);
-    line->settings[line->setting_count++] = (struct rp_cmd_setting){key_name(option->place), text};
+    line->settings[line->setting_count++] = (struct rp_cmd_setting){parser->keys[option->place],
+                                                                    text};
     return 0;
 }
 
