@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`io: auto` beside each fixed way of reading, for each state of the page cache.
+"""`io: auto` against each fixed way of reading, for each state of the page cache.
 
     build/venv/bin/python bench/adapt.py --build build/release --cells cold/document,hot/block/on
     build/venv/bin/python bench/adapt.py --build build/release --seconds 40   # again and again
@@ -7,7 +7,7 @@
     build/venv/bin/python bench/adapt.py --show                               # what was found
 
 A cell is STATE/SHUFFLE/DIRECT; a part that is left out, or `all`, stands for each of its values.
-DIRECT is the key `direct`, and the fixed ways are those that do what it says.
+DIRECT is the key `o_direct`, and the fixed ways are those that do what it says.
 
 cold     nothing of the corpus is in the page cache, and all of it fits
 short    the same in a memory cgroup that holds half of the corpus; two epochs
@@ -18,13 +18,13 @@ sources  two sources: all of the first is there, nothing of the second
 evicted  all of it is there, until it is taken away after --evict-after seconds, mapped or not
 shrinks  all of it is there, until after --evict-after seconds a memory cgroup holds half of it
 
-A round serves each way twice, in the order A B B A; the state is made anew for each run. What is
-compared is the time from the engine's readiness to the last batch. A fixed way that takes more than
+A round serves each way twice, in the order A B B A; the state is made anew for each run. The
+compared time is from the engine's readiness to the last batch. A fixed way that takes more than
 twice the time of `auto` is ended then, and counts as that slow; one that is slower than the best
-one by more than a fifth, by its median of two rounds or more, is left out of later rounds.
-The rounds of one commit of engine/ are kept, so a cell is decided by as many calls as it takes: the
-goal is that the ratio of tokens a second to those of the best fixed way, of each round, has a
-median of at least 0.95; its interval, and so the verdict, are as of all goals (intervals.py).
+one by more than a fifth, by its median of two rounds or more, is left out of later rounds. The
+rounds of one commit of engine/ are kept, so a cell is decided by as many calls as it takes: the
+goal is that the ratio of tokens a second to the best fixed way's, of each round, has a median of at
+least 0.95; its interval, and so the verdict, are as of all goals (intervals.py).
 """
 
 import argparse
@@ -48,17 +48,17 @@ from page_cache import Cgroup, after, hold  # noqa: E402
 
 BOUND = 0.95
 LEFT_BEHIND = 0.8
-TIMES_MOST = 2  # of the time of `auto`
-FIXED = {"mapped": {"io": "mapped"}, "buffered": {"io": "io_uring", "direct": "off"},
-         "direct": {"io": "io_uring", "direct": "on"}}
-# What the page cache holds of each file at the start
+TIMES_MOST = 2  # share of the time of `auto`
+FIXED = {"mapped": {"io": "mapped"}, "buffered": {"io": "io_uring", "o_direct": "off"},
+         "direct": {"io": "io_uring", "o_direct": "on"}}
+# Share of each file that the page cache holds at the start
 STATES = {"cold": [0], "short": [0], "hot": [1], "half": [0.5], "grows": [1, 0], "sources": [1, 0],
           "evicted": [1], "shrinks": [1]}
 IN_CGROUP = ("short", "evicted", "shrinks")
 SHUFFLES = ("document", "block", "none")
 DIRECTS = ("auto", "on", "off")
 EPOCHS, EPOCHS_SHORT = 8, 2
-ENGINE_BYTES = 160 << 20  # what an engine of this task takes beside the page cache
+ENGINE_BYTES = 160 << 20  # memory of an engine of this task, without the page cache
 
 
 def all_cells():
@@ -81,11 +81,12 @@ def cells_of(text):
 
 
 def ways_of(cell):
-    """{name: keys}. What `direct` forbids is no rival; where nothing is read, `mapped` is one."""
+    """{name: keys}. Ways that `direct` forbids are no rivals; `mapped` is one if no read is
+    needed."""
     state, _, direct = cell
     names = {"auto": FIXED, "off": ["mapped", "buffered"],
              "on": ["mapped", "direct"] if state == "hot" else ["direct"]}[direct]
-    return {"auto": {"direct": direct}, **{name: FIXED[name] for name in names}}
+    return {"auto": {"o_direct": direct}, **{name: FIXED[name] for name in names}}
 
 
 # ---- a run ---------------------------------------------------------------------------------------
@@ -125,7 +126,7 @@ class World:
             return Engine(self.bench, task, "--fresh")
         self.cgroup = self.cgroup or Cgroup()
         self.cgroup.limit(self.half_of(state) if state == "short" else None)
-        with self.cgroup.inside():  # what is read in there can be taken away there
+        with self.cgroup.inside():  # pages that are read in there can be taken away there
             for file, share in zip(files, shares):
                 hold(file, share)
             return Engine(self.bench, task, "--fresh")
@@ -156,7 +157,7 @@ class World:
         return ENGINE_BYTES + self.size_of(state) // 2
 
     def change(self, state):
-        """What happens to the state in mid-run."""
+        """The change of the state in mid-run."""
         if state == "evicted":
             return after(self.evict_after, self.cgroup.reclaim, self.size_of(state), ENGINE_BYTES)
         if state == "shrinks":
@@ -225,7 +226,7 @@ def contenders(cell, rounds):
 
 
 def judge(rounds):
-    """What the rounds of a cell say of `auto` beside the best fixed way."""
+    """The verdict of a cell's rounds: `auto` against the best fixed way."""
     best = best_of(rounds)
     pairs = [(each["ways"]["auto"], each["ways"][best]) for each in rounds if best in each["ways"]]
     ratio = summarise([fixed["seconds"] / own["seconds"] for own, fixed in pairs])

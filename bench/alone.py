@@ -12,7 +12,8 @@ from engine import Bench, Failed
 
 
 def run_alone(doc, tokens, rounds, epochs, measure):
-    """`measure(bench, corpus, rounds)` returns what is written to NAME.json beside the corpora."""
+    """`measure(bench, corpus, rounds)` returns the content of NAME.json, in the folder of the
+    corpora."""
     name = Path(sys.argv[0]).stem
     parser = argparse.ArgumentParser(description=doc.split("\n\n")[0])
     parser.add_argument("--build", default="build")

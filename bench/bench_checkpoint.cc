@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// bench_checkpoint — what a save costs, beside writing and syncing the same bytes with no other
-// care: through the page cache, past it, and past it and read back, as every save is. It writes
-// below TMPDIR (or /var/tmp): set that to the disk in question. All run in turn in one process;
-// compare the ratio, not the times.
+// SPDX-License-Identifier: Apache-2.0 bench_checkpoint — the cost of a save, against writing and
+// syncing the same bytes with no other care: through the page cache, past it, and past it and read
+// back, as every save is. It writes below TMPDIR (or /var/tmp): set that to the disk in question.
+// All run in turn in one process; compare the ratio, not the times.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -146,7 +145,7 @@ void direct_write_fsync_and_read(benchmark::State &state)
     plain(state, and_read_back);
 }
 
-// What a resume pays: read and verify.
+// The cost of a resume: read and verify.
 void open_and_verify(benchmark::State &state)
 {
     std::string path = make_directory();

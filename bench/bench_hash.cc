@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// bench_hash — what checking costs: blocks of token files, checkpoints, digests of rows; beside a
-// plain sum over the same bytes, which is what memory gives at most.
+// SPDX-License-Identifier: Apache-2.0 bench_hash — the cost of checks: blocks of token files,
+// checkpoints, digests of rows; against a plain sum over the same bytes, the limit of memory.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -73,7 +72,7 @@ void in_parts(benchmark::State &state)
     count(state);
 }
 
-// A row of i32 ids in fragments of about 400 tokens; its bytes are those of the ids.
+// A row of i32 ids in fragments of about 400 tokens; its bytes are the ids'.
 void row_digest(benchmark::State &state)
 {
     const auto tokens = static_cast<size_t>(state.range(0)) / sizeof(int32_t);

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// bench_io — reads of a file that the page cache holds, by both methods, beside a plain pread loop.
+// SPDX-License-Identifier: Apache-2.0 bench_io — reads of a file that the page cache holds, by both
+// methods, against a plain pread loop.
 //
 // One iteration is one read at a random place, so the column CPU is processor time for each read,
 // of all threads. The file is larger than a processor's cache and small enough to stay in memory.
@@ -145,7 +145,7 @@ void pread_pool(benchmark::State &state)
     through(state, &rp_io_method_pread);
 }
 
-// From one page, where the cost of a call counts, to one large run, where only the copy does.
+// From one page, whose cost is the call, to one large run, whose cost is the copy.
 void sizes(benchmark::internal::Benchmark *bench)
 {
     bench->Arg(4096)->Arg(65536)->Arg(262144)->Arg(1048576)->MeasureProcessCPUTime()->UseRealTime();

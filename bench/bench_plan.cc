@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// bench_plan — what it costs to decide what is in a row. Items are documents, so 1 /
-// items_per_second is the time of a document, permutation, mixing and packing together. No token is
-// read anywhere.
+// SPDX-License-Identifier: Apache-2.0 bench_plan — the cost of deciding the fragments of a row.
+// Items are documents, so 1 / items_per_second is the time of a document, permutation, mixing and
+// packing together. No token is read anywhere.
 //
 // Lengths are lognormal (median 400, sigma 1.2, 1 … 100 000), drawn once from a fixed generator.
 #include <benchmark/benchmark.h>

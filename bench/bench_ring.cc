@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// bench_ring — what a hand-over costs: ringpack's batch ring beside a bare ring of the same slots
-// that checks nothing and never sleeps, between threads and between processes.
+// SPDX-License-Identifier: Apache-2.0 bench_ring — the cost of a hand-over: ringpack's batch ring
+// against a bare ring of the same slots without checks and sleeps, between threads and between
+// processes.
 //
 // HandOver: items are batches, the engine's end is measured while the other end drains. Bytes are
 // payload that one side writes and the other sums. RoundTrip: a batch there and a batch back, so

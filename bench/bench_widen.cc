@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// bench_widen — the one pass over every token, by stored width, type of the ids and sections,
-// beside what bounds it: a memset of the bytes that it writes plus a memcpy of those that it reads,
-// and the loop that anybody would write.
+// SPDX-License-Identifier: Apache-2.0 bench_widen — the one pass over every token, by stored width,
+// type of the ids and sections, against its bound: a memset of the bytes that it writes plus a
+// memcpy of those that it reads, and the loop that anybody would write.
 //
 // Items are tokens. A batch of fragments of 400 tokens is written again and again: `mib` is how
 // much memory the sections take, so that a batch in the cache and one beyond it both show.
@@ -26,7 +25,7 @@ constexpr size_t kFragment = 400;
 
 enum Sections { kIds, kIdsLabelsPositions, kAll, kSectionSets };
 
-// Everything that one batch of `tokens` needs; sections lie in memory of their own.
+// Everything that one batch of `tokens` needs; each section has memory of its own.
 struct Batch {
     Batch(uint32_t width, rp_dtype dtype, int sections, size_t mib)
         : id_bytes(rp_dtype_bytes(dtype)), per_token(bytes_of(id_bytes, sections)),

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ringpack delivers to a trainer, beside what the machine could do at most.
+"""ringpack's delivery to a trainer, against the limits of the machine.
 
-Flow: every repetition runs every task once, in an order that turns by one each time. What is
-compared with something takes turns with it (slices.py), with new processes in each repetition.
-Reported are medians over the values of all repetitions, with an interval (intervals.py). Nothing
-is left out: a task that fails ends the run, one that cannot be done here leaves a note.
+Flow: every repetition runs every task once, in an order that turns by one each time. Compared
+programs take turns (slices.py), with new processes in each repetition. Reported are medians over
+the values of all repetitions, with an interval (intervals.py). No task is left out: one that fails
+ends the run, one that cannot be done here leaves a note.
 
-Invariant: every comparison of slices is checked. What a timed trainer was given is counted against
+Invariant: every comparison of slices is checked. The rows of a timed trainer are counted against
 `ringpack plan`; another run of the engine with the same config digests every row, and its digest
-must be that of the plain loop, which shares only the plan with the engine.
+must equal the plain loop's, which shares only the plan with the engine.
 
-Called by tools/bench; README.md says what each number means.
+Called by tools/bench; README.md explains each number.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from intervals import Rounds, interval_of_repetitions
 from tasks.cold import Cold
 from tasks.hand_over import HandOver
 from tasks.hot import Hot
-from tasks.manifest import Manifest
+from tasks.corpus_index import CorpusIndex
 from tasks.memory import Memory
 from tasks.resume import Resume
 from tasks.save import Save
@@ -79,7 +79,7 @@ def run_repetitions(tasks, repeats):
 
 
 def summary_of(found):
-    """Of what repetitions found: numbers, lists of them (pairs), or rounds."""
+    """The summary of the values of repetitions: numbers, lists of them (pairs), or rounds."""
     if isinstance(found[0], Rounds):
         return Rounds.summarise(found)
     repetitions = [each if isinstance(each, list) else [each] for each in found]
@@ -93,9 +93,9 @@ def metrics_of(samples):
 
 
 # Six repetitions are the least that have an interval of their own (intervals.py). In each: `pairs`
-# of slices, `starts` of an engine for each way to start, `saves` of a checkpoint, `hand_overs` of a
-# full ring. In the whole run: `seeks` without a token to each position, and as many indexings of
-# each manifest. `only_goals`: what no goal is about is left out.
+# counts of slices, `starts` of an engine for each way to start, `saves` of a checkpoint,
+# `hand_overs` of a full ring. In the whole run: `seeks` without a token to each position, and as
+# many indexings of each corpus index. `only_goals`: numbers without a goal are left out.
 SIZES = {
     "full": {
         "repeats": 6, "pairs": 5, "slice_ms": 1000, "starts": 4, "saves": 16, "hand_overs": 5,
@@ -103,21 +103,21 @@ SIZES = {
         "tokens": 200_000_000, "epochs": 10, "index_documents": 16_000_000,
         "positions": [0, 1_000_000, 4_000_000, 16_000_000, 64_000_000],
         "memory_documents": [10_000, 4_000_000],
-        "manifest_shards": [1, 1000, 20_000], "manifest_documents": [10_000, 10_000_000],
+        "corpus_index_shards": [1, 1000, 20_000], "corpus_index_documents": [10_000, 10_000_000],
     },
     "quick": {
         "repeats": 2, "pairs": 5, "slice_ms": 200, "starts": 5, "saves": 6, "hand_overs": 3,
         "seeks": 6, "limit_seconds": 4, "only_goals": True,
         "tokens": 200_000_000, "epochs": 2, "index_documents": 1_000_000,
         "positions": [0, 1_000_000], "memory_documents": [10_000, 1_000_000],
-        "manifest_shards": [1, 1000], "manifest_documents": [10_000, 1_000_000],
+        "corpus_index_shards": [1, 1000], "corpus_index_documents": [10_000, 1_000_000],
     },
     "once": {
         "repeats": 1, "pairs": 1, "slice_ms": 20, "starts": 1, "saves": 1, "hand_overs": 1,
         "seeks": 1, "limit_seconds": 0.2,
         "tokens": 8_200_000, "epochs": 2, "index_documents": 10_000,
         "positions": [0, 10_000], "memory_documents": [1_000, 10_000],
-        "manifest_shards": [1, 50], "manifest_documents": [10_000],
+        "corpus_index_shards": [1, 50], "corpus_index_documents": [10_000],
     },
 }
 
@@ -135,7 +135,7 @@ def parse_arguments():
                         help="starts, positions and memory only")
     parser.add_argument("--documents", type=int, help="in the index of `positions`, 20 bytes each,"
                         " and as many after its last one (16 million; quick: 1 million)")
-    parser.add_argument("--shards", type=int, help="measure starts with a manifest of so many"
+    parser.add_argument("--shards", type=int, help="measure starts with a corpus index of so many"
                         " shards, too, which are names of a few files")
     return parser.parse_args()
 
@@ -154,10 +154,11 @@ def make_settings(arguments):
         settings["repeats"] = arguments.repeats
     if arguments.documents:
         settings["index_documents"] = arguments.documents
-        for key in "positions", "memory_documents", "manifest_documents":
+        for key in "positions", "memory_documents", "corpus_index_documents":
             settings[key] = sorted({*settings[key], arguments.documents})
     if arguments.shards:
-        settings["manifest_shards"] = sorted({*settings["manifest_shards"], arguments.shards})
+        shards = {*settings["corpus_index_shards"], arguments.shards}
+        settings["corpus_index_shards"] = sorted(shards)
     return settings
 
 
@@ -180,7 +181,7 @@ def main():
         turning += [cold.block, cold.document]
     samples = run_repetitions(turning, settings["repeats"])
     positions = Seeking(bench).times(resume.positions())
-    manifests = Manifest(bench).starts()
+    indexes = CorpusIndex(bench).starts()
     result = {
         "format": 2,
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -191,7 +192,7 @@ def main():
         "notes": bench.notes,
         "metrics": metrics_of(samples),
         "positions": positions,
-        "manifests": manifests,
+        "indexes": indexes,
         "harness_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
     Path(arguments.output).parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs under measurement: start them, time them, and know what CPU time they took."""
+"""The programs under measurement: start them, time them, and read their CPU time."""
 
 import contextlib
 import json
@@ -110,7 +110,7 @@ class Engine:
 
 
 class Bench:
-    """Where programs and files are, and what was checked and noted on the way."""
+    """The places of programs and files, and the checks and notes of a run."""
 
     def __init__(self, build, data, settings):
         build = Path(build).resolve()
@@ -144,7 +144,7 @@ class Bench:
             self.notes.append(text)
 
     def check(self, name, expected, found):
-        """Every value of that name must be the same; the first to come is what the others meet."""
+        """Every value of that name must be the same; the first one is compared with the others."""
         entry = self.checks.setdefault(name, {"value": expected, "times": 0})
         if entry["value"] != expected or expected != found:
             raise Failed(f"{name}: expected {entry['value']}, found {found}")
@@ -187,8 +187,8 @@ class Bench:
 
     @contextlib.contextmanager
     def trainer(self, *options):
-        """`ringpack attach`; yields what to call for its report, with seconds to wait for it at
-        most (subprocess.TimeoutExpired)."""
+        """`ringpack attach`; yields a function that returns its report, with seconds to wait for it
+        at most (subprocess.TimeoutExpired)."""
         command = [self.program, "read", "bench", "--run-dir", self.run_dir, "--json", *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ringpack_eviction — how much of what a stream reads the block cache has, when it evicts what the
- * plan needs last (Belady's rule, as engines do), and when it evicts what was used the longest ago
- * (LRU, as other caches do).
+/* ringpack_eviction — the hits of the block cache if it evicts the blocks that the plan needs last
+ * (Belady's rule, as engines do), and if it evicts the least recently used ones (LRU, as other
+ * caches do).
  *
  *     ringpack_eviction [BLOCKS [ROUNDS]]
  *
  * It is the engine's cache, with real files of one page for each block in a directory of /tmp, and
- * the engine's plan; only the reads are left out. Both rules go through the one function that a
- * cache asks for the next use: LRU answers with the age of the last use. In one world there is one
- * source; in the other, half of the blocks are of a source with nine tenths of the weight. A round
- * is as many reads as there are blocks.
+ * the engine's plan; only the reads are left out. Both rules go through the one function that gives
+ * a cache the next use: LRU answers with the age of the last use. In one world there is one source;
+ * in the other, half of the blocks are of a source with nine tenths of the weight. A round is as
+ * many reads as there are blocks.
  *
- * Of one source, no rule can have more than the share of the blocks that there is room for: between
- * two uses of a block lies the end of an epoch, and what is not there at that moment is fetched. */
+ * Of one source, no rule can have more than the share of the blocks that there is room for: the end
+ * of an epoch is between two uses of a block, and a block that is absent at that moment is fetched.
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -28,7 +29,7 @@
 #define BLOCK_DOCUMENTS 64u
 #define WINDOW 16u
 #define ROUNDS_MAX 64u
-#define TURN 10u /* of two sources, the last one of so many reads is of the second */
+#define TURN 10u /* each TURN-th read is of the second source, if there are two */
 
 enum rule { BELADY, LRU, RULES };
 static const char *const rule_names[RULES] = {"belady", "lru"};
@@ -119,14 +120,14 @@ static struct rp_cache *open_cache(struct world *world, const char *directory, u
 static bool read_block(struct rp_cache *cache, uint32_t block)
 {
     static uint8_t page[RP_CACHE_PAGE_BYTES];
-    struct rp_kept *kept = rp_kept_open(cache, block);
+    struct rp_entry *kept = rp_entry_open(cache, block);
     if (!kept)
         fail("out of memory");
-    bool is_hit = rp_kept_look(kept, 0, sizeof page).head > 0;
+    bool is_hit = rp_entry_look(kept, 0, sizeof page).head > 0;
     memset(page, (int)block, sizeof page);
-    rp_kept_keep(kept, 0, page, sizeof page);
+    rp_entry_keep(kept, 0, page, sizeof page);
     rp_cache_flush(cache);
-    rp_kept_close(kept);
+    rp_entry_close(kept);
     return is_hit;
 }
 
@@ -158,7 +159,7 @@ static void name_objects(struct world *world)
         fail("out of memory");
     for (uint32_t b = 0; b < world->blocks; b++) {
         world->objects[b] = (struct rp_cache_object){
-            .name = rp_format("%u", b), .identity = "1", .bytes = RP_CACHE_PAGE_BYTES};
+            .name = rp_asprintf("%u", b), .identity = "1", .bytes = RP_CACHE_PAGE_BYTES};
         if (!world->objects[b].name)
             fail("out of memory");
     }

@@ -2,11 +2,11 @@
 """Every option that should matter, at several values: hot and cold, by `ringpack bench`.
 
 Profiles are crossed with shuffles; every other axis is walked from one standard config. Each config
-is checked before it is measured: its trainer's digest over an epoch of a small corpus must be that
-of the plain loop (loop.c), which knows nothing of readers, packers or profiles.
+is checked before it is measured: its trainer's digest over an epoch of a small corpus must equal
+the plain loop's (loop.c), which has no readers, packers or profiles.
 
-The JSON is written after every config. One of the same commit and machine is gone on with: an
-interrupted run is repeated to finish it, and to measure anew the file is removed first.
+The JSON is written after every config. One of the same commit and machine is continued: an
+interrupted run is repeated to finish it, and to measure again the file is removed first.
 
     python bench/grid.py --build B --data D --output FILE.json [--seconds S]
 """
@@ -21,18 +21,18 @@ from corpora.token_corpus import make_corpus
 from end_to_end import describe_machine
 from engine import Bench, Engine
 
-STANDARD = {"profile": "min", "shuffle": "document", "num_workers": 1, "packers": 1,
+STANDARD = {"profile": "min", "shuffle": "document", "readers": 1, "packers": 1,
             "batch_size": 8, "seq_len": 4096, "packing": "lookahead"}
 AXES = {
     "packing": ["concat", "best_fit"],
-    "num_workers": [2, 4],
+    "readers": [2, 4],
     "packers": [2, 4],
     "batch_size": [1, 2, 32, 128],
     "seq_len": [512, 1024, 2048, 8192, 32768, 131072],
 }
 PROFILES = ["min", "hf", "megatron", "grain", "olmo", "torchtitan", "full"]
 SHUFFLES = ["none", "block", "document"]
-STREAM = ("shuffle", "seq_len", "packing")  # what the rows, and so the digest, depend on
+STREAM = ("shuffle", "seq_len", "packing")  # the inputs of the rows, and so of the digest
 
 
 def all_points():
@@ -69,7 +69,7 @@ def measure(bench, point, corpus, seconds):
 
 
 def describe(point):
-    """What differs from the standard."""
+    """The differences from the standard."""
     return ", ".join(f"{key} {value}" for key, value in point.items()
                      if value != STANDARD[key]) or "standard"
 

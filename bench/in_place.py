@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats that are read in place, beside the same documents as a Megatron .bin, hot and cold.
+"""Formats that are read in place, against the same documents as a Megatron .bin, hot and cold.
 
     build/venv/bin/python bench/in_place.py --build build [--tokens 100000000] [--rounds 5]
 
 Every form has the same u16 tokens, laid out as its library lays them out, and is served for two
 epochs of blocks. A round serves each form hot (in the page cache) and cold (dropped from it
 before), and begins one form later than the round before. Reported are medians, and the median of
-the ratios to the .bin within a round. A run whose digest differs from that of the .bin ends the
+the ratios to the .bin within a round. A run whose digest differs from the .bin's ends the
 measurement.
 """
 
@@ -25,8 +25,8 @@ import numpy  # noqa: E402
 from alone import run_alone  # noqa: E402
 from engine import Engine, summarise  # noqa: E402
 
-SHARD_BYTES = 64 << 20  # of MDS and litData, as their libraries have it
-ARROW_ROWS, ARROW_BYTES = 1000, 500 << 20  # of a batch and of a file, as datasets has it
+SHARD_BYTES = 64 << 20  # for MDS and litData, as their libraries have it
+ARROW_ROWS, ARROW_BYTES = 1000, 500 << 20  # limits of a batch and of a file, as datasets has them
 
 
 def documents_of(path):
@@ -37,7 +37,7 @@ def documents_of(path):
 
 
 def shards_of(ends, most):
-    """(first document, last, first token, last) of shards of about so many tokens."""
+    """(first document, last, first token, last) of shards of about that number of tokens."""
     first = 0
     while first < len(ends):
         begin = int(ends[first - 1]) if first else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be said of a median that was found in a few values, without knowing how noise is spread.
+"""Bounds of a median of few values, without knowledge of the noise's distribution.
 
 Two intervals that hold the true value with a probability of 95 % or more, if what they are of is
 independent:
@@ -8,12 +8,12 @@ independent:
   1/2, so how many of n are below it is binomial, whatever the values' distribution (H. A. David and
   H. N. Nagaraja, Order Statistics, 3rd edition, 2003, section 7.1). n below 6 has no such interval.
 * of anything else: the percentile interval of the bootstrap (B. Efron and R. J. Tibshirani, An
-  Introduction to the Bootstrap, 1993, section 13.3), for which whole rounds are drawn.
+  Introduction to the Bootstrap, 1993, section 13.3), over whole rounds.
 
-Values of one repetition share processes, and so what is peculiar to these (where their memory
-lies). Six repetitions or more are judged by their medians, whose processes are different. The
-interval of fewer repetitions is of all values, and so are those of rounds: such an interval holds
-for these processes only, and those of another run may differ by more.
+Values of one repetition share processes, and so their peculiarities (the places of their memory).
+Six repetitions or more are judged by their medians, whose processes are different. The interval of
+fewer repetitions is of all values, and so is one of rounds: it holds for these processes only, and
+another run may differ by more.
 """
 
 import math
@@ -25,7 +25,7 @@ DRAWS = 1000
 
 
 def rank_of_interval(count):
-    """k: the interval is from the k-th least value to the k-th greatest. 0: there is none."""
+    """k: the interval is from the k-th least value to the k-th greatest. 0: no interval."""
     rank, outside = 0, 0.0
     while rank < count:
         outside += 2 * math.comb(count, rank) / 2**count
@@ -59,7 +59,7 @@ def interval_by_rounds(rounds, statistic):
 
 
 class Rounds:
-    """What several rounds found, and a number that is of all of them together."""
+    """The values of several rounds, and a number of all of them together."""
 
     def __init__(self, rounds, statistic):
         self.rounds, self.statistic = rounds, statistic

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loop.h — the plain loop: plan a row, widen its documents into a batch, and nothing in between.
  *
- * One thread, no reads, no ring, no checks. The loop shares the plan with the engine and nothing
- * else; its digest shows that it does the same work. Tokens come from private memory on huge pages,
- * or, with `mapped`, from the files in the page cache, mapped with the pages that are there. A
- * call that fails ends the program with a message. */
+ * One thread, no reads, no ring, no checks. The loop shares only the plan with the engine; its
+ * digest shows that it does the same work. Tokens come from private memory on huge pages, or, with
+ * `mapped`, from the files in the page cache, mapped with the pages that are there. A call that
+ * fails ends the program with a message. */
 #ifndef RP_BENCH_LOOP_H
 #define RP_BENCH_LOOP_H
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the other ranks notice when one rank is killed and returns, again and again.
+"""The effect on other ranks when one rank is killed and returns, again and again.
 
     build/venv/bin/python bench/neighbours.py --build build --kills 100 [--packer-processes]
                                               [--back 200]
 
 Four ranks on one engine. Three of them take a batch and sleep, all the time, and log how long each
-next() took. The fourth is killed with SIGKILL and started anew, sooner than the rings of the others
-run dry. With --back it attaches from its state token of so many batches before, which its ring does
-not have any more, and is killed again only when it had the time to catch up. Times of the run in
-which nobody is killed and of the run in which somebody is are of the same processes, by turns. What
-is read twice shows in the bytes that the engine read per batch that it delivered, to any rank.
+next() took. The fourth is killed with SIGKILL and started again, sooner than the rings of the
+others run dry. With --back it attaches from its state token of that number of batches before, which
+its ring does not have any more, and is killed again only when it had the time to catch up. Times
+with and without kills are of the same processes, by turns. A second read shows in the bytes that
+the engine read per batch that it delivered, to any rank.
 """
 
 import argparse
@@ -28,10 +28,10 @@ from corpora.token_corpus import make_corpus  # noqa: E402
 from engine import PATIENCE, Bench, Engine, Failed  # noqa: E402
 
 RANKS, VICTIM = 4, 0
-THINK_US = 4000  # of a neighbour, after each batch
-CATCH_UP_US = 500  # of the victim: it is as far as the others before the next kill
+THINK_US = 4000  # a neighbour's pause after each batch
+CATCH_UP_US = 500  # the victim's pause: it catches up before the next kill
 SLOTS = 32  # a ring holds SLOTS * THINK_US of batches
-DOWN_S, UP_S = 0.02, 0.1  # of the victim, after a kill and before the next one
+DOWN_S, UP_S = 0.02, 0.1  # the victim's times after a kill and before the next one
 ROUND_KILLS = 10  # kills in a round; quiet rounds are as long
 TOKENS = 20_000_000
 MANY = 1_000_000  # more batches than any trainer takes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States of the page cache in which adapt.py runs an engine, and the memory cgroup they need."""
+"""States of the page cache for the engines of adapt.py, and the memory cgroup they need."""
 
 import contextlib
 import os
@@ -36,8 +36,8 @@ def hold(place, share):
 
 
 class Cgroup:
-    """A memory cgroup of version 1 or 2 in which this process, and so what it starts, can be for a
-    while. Its making needs root."""
+    """A memory cgroup of version 1 or 2 for this process and its children, for a while. Its making
+    needs root."""
 
     def __init__(self):
         one, unified = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
@@ -77,10 +77,10 @@ class Cgroup:
             (self.home / "cgroup.procs").write_text(str(os.getpid()))
 
     def reclaim(self, size, rest):
-        """About `size` bytes of the page cache that was filled from inside, also what is mapped,
-        and once: what is read in again meanwhile stays. `rest`: bytes that are more than all other
-        memory of the programs inside."""
-        with contextlib.suppress(OSError):  # what cannot be reclaimed stays
+        """About `size` bytes of the page cache that was filled from inside, also mapped pages, and
+        once: pages that are read in again meanwhile stay. `rest`: bytes that are more than all
+        other memory of the programs inside."""
+        with contextlib.suppress(OSError):  # unreclaimable pages stay
             if self.is_one:
                 self.limit(rest)
             else:
@@ -95,7 +95,7 @@ class Cgroup:
 
 @contextlib.contextmanager
 def after(seconds, function, *arguments):
-    """A call so many seconds from now, unless the block ends before. It has to succeed."""
+    """A call after a number of seconds, unless the block ends before. It has to succeed."""
     failures = []
 
     def call():

@@ -5,8 +5,8 @@
  *     ringpack_loop seek sources=c.bin seq_len=4096 batch_size=8 row=100000 state=FILE
  *
  * One process, one thread, private memory on huge pages; the token files are read into it first,
- * or, with `mapped=1`, mapped from the page cache. The keys are those of `ringpack serve`, so both
- * are given the same task. Each stage goes over the whole stream once:
+ * or, with `mapped=1`, mapped from the page cache. The keys are the same as of `ringpack serve`, so
+ * both have the same task. Each stage goes over the whole stream once:
  *
  *     pack     the plain loop: plan, then widen every document into a batch with the sections of
  *              the profile (loop.h); `slots` batches are filled in turn (1: it stays in the cache)
@@ -43,7 +43,7 @@ static double cpu_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec / SECOND_NS;
 }
 
-/* A stage begins; stop_clock turns what is in `result` into what has passed. */
+/* A stage begins; stop_clock turns the time in `result` into the elapsed one. */
 static void start_clock(struct result *result)
 {
     result->cpu_seconds = cpu_now();

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranges — one object by libcurl alone, in ranges, some at a time: the limit beside which
- * remote.py holds the engine.
+/* ranges — one object by plain libcurl, in ranges, some at a time: the limit that remote.py
+ * compares the engine with.
  *
  *     ringpack_ranges URL BYTES RANGE_BYTES DEPTH
  *
  * One thread and one multi handle. Each of DEPTH connections is kept, and has a buffer of its own,
- * into which its bytes are copied as they arrive and which nobody reads. Prints JSON. */
+ * without a reader: its bytes are copied there as they arrive. Prints JSON. */
 #include <curl/curl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ static size_t take(char *data, size_t size, size_t count, void *context)
     return bytes;
 }
 
-/* Ask for the next range, unless there is none. Returns its bytes. */
+/* Request the next range, if there is one. Returns its bytes. */
 static size_t ask(CURLM *multi, struct lane *lane, uint64_t *offset, uint64_t bytes, size_t most)
 {
     char range[64];
@@ -80,7 +80,7 @@ static struct lane *open_lanes(const char *url, size_t depth, size_t range_bytes
     return lanes;
 }
 
-/* 0, or what libcurl says of the first range that failed. */
+/* 0, or libcurl's code of the first range that failed. */
 static CURLcode fetch(CURLM *multi, struct lane *lanes, size_t depth, uint64_t bytes, size_t most)
 {
     uint64_t offset = 0, done = 0;

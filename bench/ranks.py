@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many ranks on one engine, and batches of every size: what one token costs, and who waits.
+"""Many ranks on one engine, and batches of every size: the cost of a token, and the waits.
 
     build/venv/bin/python bench/ranks.py --build build/release
     build/venv/bin/python bench/ranks.py --build build/release --ranks 1,64 --shapes 1x512 --calls
@@ -7,9 +7,9 @@
 A case is a number of ranks and a shape of a batch, ROWSxSEQ_LEN. Each rank is a C trainer, a
 process of its own, which takes its batches as fast as they come. A case with several ranks is held
 against one rank that takes the same tokens in batches of the same shape (`per_one_rank`), by turns,
-and all figures are medians over --rounds. CPU seconds are those of the engine and of all trainers,
-from their starts to their ends; they and the counts depend on other load less than tokens/s do.
---calls counts system calls with strace, in a run of its own.
+and all figures are medians over --rounds. CPU seconds are of the engine and of all trainers, from
+their starts to their ends; they and the counts depend on other load less than tokens/s do. --calls
+counts system calls with strace, in a run of its own.
 """
 
 import argparse
@@ -32,9 +32,9 @@ from engine import PATIENCE, Bench, Engine, Failed  # noqa: E402
 RANKS = (1, 2, 4, 8, 64)
 SHAPES = ("1x512", "8x4096", "64x32768", "1x1048576")
 TOKENS = 400_000_000  # taken in a round by all ranks together
-BATCHES_MAX = 200_000  # of all ranks together
-BATCHES_MIN = 24  # of a rank
-RING_BYTES = 4 << 30  # of all rings together, as far as two slots a ring allow
+BATCHES_MAX = 200_000  # for all ranks together
+BATCHES_MIN = 24  # for each rank
+RING_BYTES = 4 << 30  # for all rings together, as far as two slots a ring allow
 SLOTS = 16
 CORPUS_TOKENS = 20_000_000
 

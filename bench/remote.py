@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A corpus behind HTTP, read in blocks, beside a bare libcurl program at the same depth.
+"""A corpus behind HTTP, read in blocks, against a bare libcurl program at the same depth.
 
     build/venv/bin/python bench/remote.py --build build [--tokens 200000000] [--rounds 5]
 
@@ -60,7 +60,7 @@ def talk(connection, folder, delay_s):
             while b"\r\n\r\n" in request:
                 one, request = request.split(b"\r\n\r\n", 1)
                 answer(connection, folder, delay_s, one)
-    except OSError:  # the client has what it wanted
+    except OSError:  # the client has its bytes
         pass
     finally:
         connection.close()
@@ -87,7 +87,7 @@ class Server:
         self.process.join()
 
 
-# ---- what is measured ---------------------------------------------------------------------------
+# ---- the measurements ---------------------------------------------------------------------------
 
 
 def bare(bench, program, url, size):

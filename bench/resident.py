@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process has resident and no file's: pages of mapped files belong to the page cache."""
+"""Resident memory of a process without mapped files, whose pages belong to the page cache."""
 
 import time
 
@@ -12,7 +12,7 @@ def resident(pid):
 
 
 def resident_in_the_end(pid):
-    """The prefetch ring is filled after the first batch: wait until nothing more comes."""
+    """The prefetch ring is filled after the first batch: wait until it stops growing."""
     found, before = resident(pid), 0
     while found != before:
         time.sleep(0.5)

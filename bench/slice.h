@@ -20,8 +20,8 @@
 
 struct slice {
     uint64_t begin_ns, until_ns, end_ns; /* CLOCK_MONOTONIC */
-    uint64_t cpu_ns;                     /* of this process */
-    uint64_t engine_cpu_ns;              /* of the engine's process; 0 if there is none */
+    uint64_t cpu_ns;                     /* this process's */
+    uint64_t engine_cpu_ns;              /* the engine's; 0 without one */
     uint64_t tokens, rows;
 };
 

@@ -4,7 +4,7 @@
 A machine that is shared changes its speed by a quarter within minutes, and by little within a
 second. So the sides live side by side, and one runs while the others are idle. A slice is of PARTS
 parts, in the order A B, B A, A B, B A: a drift that favours A in one of them favours B in the next.
-A pair is a slice of each side, and its ratio is one value of what is reported.
+A pair is a slice of each side, and its ratio is one reported value.
 
 Invariants: a slice of the engine begins and ends with full rings and threads that sleep (trainer.c,
 workers.h), so it holds the work of as many tokens as the trainer took. The tokens of a side's
@@ -20,7 +20,7 @@ from collections import Counter
 
 from engine import PATIENCE, Engine, Failed
 
-PARTS = 4  # of a slice
+PARTS = 4  # in a slice
 
 
 class Side:
@@ -49,7 +49,7 @@ class Side:
         return found
 
     def _answer(self, seconds):
-        """The next line, which a program that is healthy writes in less than so many seconds."""
+        """The next line, which a healthy program writes in less than that number of seconds."""
         if not select.select([self.process.stdout], [], [], seconds)[0]:
             self.process.kill()
             raise Failed(f"{self.name}: a part of a slice did not end within {seconds:g} s")
@@ -105,9 +105,9 @@ class EngineSide(Side):
 
 
 def take_turns(sides, pairs, ms, parts=PARTS, loaded=lambda: None):
-    """{name of a side: its slices}, as many of each as pairs. A short part comes first, in which
-    pages are touched for the first time; it is checked, but not reported. `loaded` is called
-    between it and the slices."""
+    """{name of a side: its slices}, as many of each as pairs. A short part comes first, which
+    touches pages for the first time; it is checked, but not reported. `loaded` is called between it
+    and the slices."""
     found = {side.name: [] for side in sides}
     order = list(sides)
     part_ms = max(ms // parts, 1)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer — a C trainer under a magnifying glass, and the bare ring to hold beside it.
+/* trainer — a C trainer under a magnifying glass, and the bare ring to compare it with.
  *
  *     ringpack_trainer attach run_dir=DIR batches=2000 think_us=1000 log=FILE
  *     ringpack_trainer attach run_dir=DIR batches=200 warm=256 rest_ms=300 read=131072
@@ -8,26 +8,24 @@
  *     ringpack_trainer slices run_dir=DIR engine=PID
  *     ringpack_trainer bare slots=256 slot_bytes=196608 batches=200 warm=256 read=131072
  *
- * attach: take, check and return so many batches of a running engine, after `warm` ones (pages of
- * the ring are faulted in then) and a rest, in which the ring fills; `think_us` sleeps after each;
- * `rank` is 0 unless it is given.
- * `log` gets two u64 a batch: when next() was called (CLOCK_MONOTONIC) and how long it took, in ns.
- * SIGTERM ends it early, with its report. `read` sums so many bytes of input_ids, as a trainer's
- * copy to its device would touch them. `strict` ends it with SIGSYS at any system call but write
- * and exit (seccomp), from the second batch on. `states` keeps the state tokens of the newest
- * batches in a file that outlives the process; `back` attaches from the token of so many batches
- * before the newest one there.
+ * attach: take, check and return a number of batches of a running engine, after `warm` ones (pages
+ * of the ring are faulted in then) and a rest, in which the ring fills; `think_us` sleeps after
+ * each; `rank` is 0 unless it is given. `log` gets two u64 a batch: when next() was called
+ * (CLOCK_MONOTONIC) and how long it took, in ns. SIGTERM ends it early, with its report. `read`
+ * sums that number of bytes of input_ids, as a trainer's copy to its device would touch them.
+ * `strict` ends it with SIGSYS at any system call but write and exit (seccomp), from the second
+ * batch on. `states` keeps the state tokens of the newest batches in a file that outlives the
+ * process; `back` attaches from the token of that number of batches before the newest one there.
  *
  * slices: take batches for so long as standard input says, and answer with JSON (slice.h). A slice
  * begins and ends with full rings and an engine whose workers (workers.h) sleep: when its time is
  * over the trainer stops taking, and waits until they have slept for ASLEEP_NS; the slice ended
- * where that began. So what the engine did within a slice is the work for as many tokens as were
- * taken, whatever it had read and packed ahead, and what it does while it has nothing to do is in
- * no slice.
+ * where that began. So a slice has the engine's work for as many tokens as were taken, whatever it
+ * had read and packed ahead, and no slice has its idle time.
  *
- * bare: what any two processes pay that hand slots over through shared memory: a child fills the
- * ring, the parent takes. One word each way, no checks, nobody sleeps; the memory is
- * of the kind that the engine takes. */
+ * bare: the cost of a hand-over of slots through shared memory between any two processes: a child
+ * fills the ring, the parent takes. One word each way, no checks, no sleeps; the memory is of the
+ * kind that the engine takes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -61,11 +59,11 @@ struct arguments {
     uint64_t batches, warm, rest_ms, think_us, read, strict, slots, slot_bytes, rank, back, engine;
 };
 
-/* State tokens in a file: that of the state after batch k is in slot k mod STATES_KEPT. */
+/* State tokens in a file: the token of the state after batch k is in slot k mod STATES_KEPT. */
 #define STATES_KEPT 4096u
 #define STATE_BYTES_MAX 16368u
 struct states {
-    uint64_t newest; /* 1 + the number of the newest batch; 0: there is none */
+    uint64_t newest; /* 1 + the number of the newest batch; 0: no batch yet */
     uint64_t reserved;
     struct {
         uint64_t batch, bytes;
@@ -84,7 +82,7 @@ _Noreturn static void refuse(const char *what)
     exit(2);
 }
 
-/* Of this thread: what a busy machine does in between is not counted. */
+/* The thread's time: other load of a busy machine is not counted. */
 static uint64_t cpu_ns(void)
 {
     struct timespec t;
@@ -227,7 +225,7 @@ static void drain(struct rp_client *client, const struct arguments *a, struct st
 /* ---- in slices ------------------------------------------------------------------------------- */
 
 #define POLL_NS 100000u
-#define ASLEEP_NS 20000000u /* a thread that sleeps for so long has nothing left to do */
+#define ASLEEP_NS 20000000u /* a thread that sleeps for that long is idle */
 
 struct engine {
     clockid_t clock;

@@ -2,7 +2,7 @@
 /* workers.h — the threads of an engine that plan, read and pack: does one of them work?
  *
  * The other threads of an engine (the one that watches the page cache, its own, which keeps house)
- * work now and then while its rings are full, and are not asked. Nor are packer processes. */
+ * work now and then while its rings are full, and do not count. Nor are packer processes. */
 #ifndef RP_BENCH_WORKERS_H
 #define RP_BENCH_WORKERS_H
 
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define WORKERS_MAX 64u /* of which one stays free */
+#define WORKERS_MAX 64u /* one of them stays free */
 
 struct workers {
     int stats[WORKERS_MAX]; /* /proc/PID/task/TID/stat of each */

@@ -32,7 +32,7 @@ struct rp_source_spec *rp_stream_sources(const struct rp_config *config)
             .eos = source->eos,
             .column = source->column,
             .mask = {.name = source->mask, .value = source->mask_value, .of = source->mask_of},
-            .drop_unmasked = source->drop_unmasked,
+            .drop_untrained = source->drop_untrained,
             .documents = source->documents};
         /* rp_config_finish has checked both words */
         bool known = rp_format_parse(source->format, &specs[i].format) &&
@@ -82,7 +82,7 @@ static int check_requests(const struct rp_config *config, const struct rp_corpus
                           const struct rp_shard *object, struct rp_error *error)
 {
     if (config->shuffle != RP_SHUFFLE_DOCUMENT)
-        return 0; /* rp_stream_object_bytes asks all shards */
+        return 0; /* rp_stream_object_bytes sums over all shards */
     uint64_t object_bytes = rp_stream_object_bytes(corpus);
     if (config->cache_bytes >= object_bytes)
         return 0;
@@ -108,7 +108,7 @@ int rp_stream_choose_io(struct rp_io_chosen *chosen, const struct rp_config *con
     const char *begin = object ? "objects in stores are read with libcurl, and files by " : "";
     size_t length = strlen(begin);
     memcpy(why, begin, length + 1);
-    *chosen = (struct rp_io_chosen){.gives_way = names[io] == NULL};
+    *chosen = (struct rp_io_chosen){.may_fall_back = names[io] == NULL};
     code = rp_io_choose(names[io], &chosen->file_method, why + length, RP_STREAM_WHY_BYTES - length,
                         error);
     chosen->method = object ? rp_io_objects() : chosen->file_method;
@@ -246,7 +246,7 @@ bool rp_stream_docs_per_row_text(const struct rp_docs_per_row *found,
     return true;
 }
 
-/* ---- what nothing verifies ------------------------------------------------------------------- */
+/* ---- unverified tokens ----------------------------------------------------------------------- */
 
 struct rp_source_part rp_stream_unverified(const struct rp_config *config,
                                            const struct rp_corpus *corpus, uint32_t number)

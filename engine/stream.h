@@ -30,7 +30,7 @@ struct rp_source_spec *rp_stream_sources(const struct rp_config *config);
 RP_MUST_CHECK int rp_stream_open_corpus(struct rp_corpus **corpus_out,
                                         const struct rp_config *config, bool allow_missing,
                                         struct rp_error *error);
-/** The same, with a gate before what may take long (corpus.h); NULL = none. */
+/** The same, with a gate before work that may take long (corpus.h); NULL = none. */
 RP_MUST_CHECK int rp_stream_open_corpus_with(struct rp_corpus **corpus_out,
                                              const struct rp_config *config, bool allow_missing,
                                              const struct rp_corpus_gate *gate,
@@ -47,7 +47,7 @@ RP_MUST_CHECK int rp_stream_choose_io(struct rp_io_chosen *chosen, const struct 
                                       struct rp_error *error);
 
 /** A plan of the whole stream, at row 0. The corpus must outlive it. A config without
- * max_docs_per_row gets the default of this corpus; rp_plan_max_docs_per_row tells it. */
+ * max_docs_per_row gets the default of this corpus: rp_plan_max_docs_per_row. */
 RP_MUST_CHECK int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *config,
                                       const struct rp_corpus *corpus, struct rp_error *error);
 
@@ -66,25 +66,25 @@ RP_MUST_CHECK int rp_stream_make_contract(char **text_out, struct rp_contract *c
                                           const struct rp_corpus *corpus,
                                           const struct rp_plan *plan, struct rp_error *error);
 
-/** Every token id of a batch lies below it: vocab_size, or what token_dtype has room for. */
+/** Every token id of a batch is smaller: vocab_size, or the number of values of token_dtype. */
 uint64_t rp_stream_token_limit(const struct rp_config *config);
 
-/** What max_docs_per_row of the config, or its default for this corpus, costs. */
+/** The cost of max_docs_per_row of the config, or of its default for this corpus. */
 RP_MUST_CHECK int rp_stream_docs_per_row(struct rp_docs_per_row *found,
                                          const struct rp_config *config,
                                          const struct rp_corpus *corpus, struct rp_error *error);
 
-/** What to tell the user about it; false if the cost is too small to be told. */
+/** The message to the user about it; false if the cost is too small for one. */
 bool rp_stream_docs_per_row_text(const struct rp_docs_per_row *found,
                                  const struct rp_config *config, char *text, size_t bytes);
 
-/** How much of a source nothing compares with a hash as it is read. */
+/** The part of a source that no read compares with a hash. */
 struct rp_source_part rp_stream_unverified(const struct rp_config *config,
                                            const struct rp_corpus *corpus, uint32_t source);
 
-/* The share of what is delivered that nothing verifies, by the weights of the sources: 0 to 1. */
+/* The share of delivered tokens that no hash verifies, by the weights of the sources: 0 to 1. */
 struct rp_unverified_share {
-    double tokens, bytes; /* of the tokens; of the bytes that they are read from */
+    double tokens, bytes; /* shares of the tokens, and of the bytes that they are read from */
 };
 struct rp_unverified_share rp_stream_unverified_share(const struct rp_config *config,
                                                       const struct rp_corpus *corpus);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A corpus of real text: what this machine has of documentation and sources, by a byte-level BPE
-that is trained on a part of it. Another machine has other text; the JSON says how much it was.
+"""A corpus of real text: documentation and sources on this machine, by a byte-level BPE that is
+trained on a part of it. Another machine has other text; the JSON says how much it was.
 """
 
 import os
@@ -41,7 +41,7 @@ def train_tokenizer(path):
 
 
 def make_text_corpus(program, folder, tokens):
-    """At most about so many tokens; made once. Returns the path of the .bin."""
+    """At most about that number of tokens; made once. Returns the path of the .bin."""
     path, tokenizer = Path(folder) / f"text-{tokens}.bin", Path(folder) / "tokenizer.json"
     if path.with_suffix(".idx").exists():
         return path
@@ -51,7 +51,7 @@ def make_text_corpus(program, folder, tokens):
     globs = [word for pattern in PATTERNS for word in ("--glob", pattern)]
     folders = [name for name in FOLDERS if Path(name).is_dir()]
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE),
-                   "RINGPACK_PYTHON": sys.executable}  # of the tokenizer's process
+                   "RINGPACK_PYTHON": sys.executable}  # environment of the tokenizer's process
     subprocess.run([program, "convert", "-q", "--force", "-o", str(path.with_suffix("")),
                     "--tokenizer", str(tokenizer), "--eos", "<|endoftext|>", "--max-tokens",
                     str(tokens), *globs, *folders],

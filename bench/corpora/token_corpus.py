@@ -20,7 +20,7 @@ def draw_lengths(random, documents):
 
 
 def write_index(path, documents, parts):
-    """`parts()` gives the lengths, part by part, whenever it is asked. Returns the tokens."""
+    """`parts()` gives the lengths, part by part, at each call. Returns the tokens."""
     with open(path, "wb") as file:
         file.write(b"MMIDIDX\0\0")
         file.write(struct.pack("<QBQQ", 1, 8, documents, documents + 1))
@@ -37,7 +37,7 @@ def write_index(path, documents, parts):
 
 
 def make_corpus(folder, tokens, seed=0):
-    """`tokens` u16 tokens, and what the last document has more. Returns the path of the .bin."""
+    """`tokens` u16 tokens, and the surplus of the last document. Returns the path of the .bin."""
     path = Path(folder) / f"lognormal-{tokens}-{seed}.bin"
     if not path.with_suffix(".idx").exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,8 +56,8 @@ def make_corpus(folder, tokens, seed=0):
 
 
 def make_index(folder, documents, seed=0):
-    """A corpus of which only the index takes space: its .bin is a hole. Not for speed. Of more
-    documents than a PART the lengths repeat: to draw 10^9 of them takes minutes."""
+    """A corpus whose index takes space and whose .bin is a hole. Not for speed. With more documents
+    than a PART the lengths repeat: to draw 10^9 of them takes minutes."""
     path = Path(folder) / f"hole-{documents}-{seed}.bin"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,8 @@ def make_index(folder, documents, seed=0):
 
 
 def aligned_reads(path, block=4096):
-    """What whole blocks a reader of single documents has to fetch: {bytes of a read: how many}."""
+    """The whole blocks that a reader of single documents has to fetch: {bytes of a read: how
+    many}."""
     with open(Path(path).with_suffix(".idx"), "rb") as file:
         file.seek(17)
         _, count = struct.unpack("<BQ", file.read(9))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packer that a skilled user writes around a library that has none, in numpy and nothing else.
+"""The packer that a skilled user writes around a library that has none, in pure numpy.
 
 Of a batch of pieces: best fit decreasing, the rooms of rows in a sorted list (bisect); ids and
 positions written by one call of numpy.concatenate each, so that Python's work is per piece and
@@ -19,7 +19,7 @@ PIECES_PER_BATCH = 256  # enough for rows that are filled to 98 %
 
 def fit(lengths, seq_len):
     """Best fit decreasing: [[piece, ...] of each row]."""
-    room, rows = [], []  # sorted by what is left; in the same order
+    room, rows = [], []  # sorted by the remaining room; in the same order
     for piece in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
         length = lengths[piece]
         at = bisect.bisect_left(room, length)
@@ -33,7 +33,7 @@ def fit(lengths, seq_len):
 
 
 class Packer:
-    """Pieces of u16 become input_ids (0 where there is no token) and position_ids (-1 there)."""
+    """Pieces of u16 become input_ids (0 without a token) and position_ids (-1 there)."""
 
     def __init__(self, seq_len):
         self.seq_len = seq_len

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Megatron corpus (.bin, .idx) as the peers are given it: in pieces, or in windows.
 
-Nothing is read before it is asked for: the resume measurements use a corpus whose tokens are a
-hole of many gigabytes.
+Reads happen on request only: the resume measurements use a corpus whose tokens are a hole of many
+gigabytes.
 """
 
 import struct
@@ -30,8 +30,8 @@ class Corpus:
         return len(self.ids)
 
     def pieces(self, seq_len):
-        """(first token, length) of what is left of the documents when none may be longer than a
-        row: what ringpack does with long_doc: split."""
+        """(first token, length) of the pieces of documents if none may be longer than a row, as
+        ringpack cuts them with long_doc: split."""
         counts = -(-self.lengths // seq_len)
         ends = numpy.cumsum(self.lengths, dtype="<i8")
         starts = numpy.repeat(ends - self.lengths, counts)
@@ -49,8 +49,8 @@ class Corpus:
 
 
 class PieceList:
-    """Pieces by number, one or many: what random access reads. A process that is handed one opens
-    the files itself."""
+    """Pieces by number, one or many, for random access. A process that is handed one opens the
+    files itself."""
 
     def __init__(self, path, seq_len):
         self.path, self.seq_len = path, seq_len
@@ -81,10 +81,10 @@ class PieceList:
 
 
 class Tally:
-    """What was delivered, in any order: enough to know whether it was every token once.
+    """The delivered tokens, in any order: enough to know whether each came once.
 
     `weighed` adds up id times position in its piece, so tokens in a wrong order inside a piece are
-    noticed where the peer tells positions."""
+    noticed if the peer has positions."""
 
     def __init__(self, ids_max=1 << 16):
         self.counts = numpy.zeros(ids_max, "<i8")
@@ -114,7 +114,7 @@ def tally_of(corpus, seq_len):
 
 
 def shifted(state, changes):
-    """A copy of a saved state in which every number of that name has grown: {name: by how much}."""
+    """A copy of a saved state whose numbers of that name have grown: {name: by how much}."""
     if isinstance(state, dict):
         return {key: value + changes[key] if key in changes and isinstance(value, int)
                 else shifted(value, changes) for key, value in state.items()}

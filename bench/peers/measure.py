@@ -12,9 +12,9 @@
                                  to the first batch: from the start of the process, and from there
                                  on where its modules are loaded
 
-The corpus is converted, and indices are built, by whoever needs them first; no clock runs then.
-Nobody checks what is delivered while the clock runs, so what is measured is delivery: of ids as
-i32 at least, which a model can take. A peer that stores u16 has them widened here.
+The corpus is converted, and indices are built, by whoever needs them first; no clock runs then. No
+check of the content runs within the measured time, which is for the delivery of ids as i32 at
+least, as a model takes them. A peer that stores u16 has them widened here.
 """
 
 import argparse
@@ -90,8 +90,8 @@ def ids_of(peer, batch):
 
 
 def check_state(task):
-    """Whether a loader that is given the state goes on with the batch that came next; and where
-    positions can be made up, whether the made up one is the true one."""
+    """Whether a loader with that state continues with the next batch; and whether a made up
+    position, if the peer has one, is the true one."""
     states, batches = [], []
     peer, workers = make_peer(task), task.workers
     for number, batch in enumerate(peer.open(workers)):

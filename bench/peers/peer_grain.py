@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Grain, by its own packers (`Grain`) and with a packer in its batch function (`Documents`).
 
-Its documentation: data that is in memory already is best read with num_threads=0; what is bound by
-Python's lock is helped by mp_prefetch, here with a buffer that several batches fit in.
+Its documentation: data that is in memory already is best read with num_threads=0; mp_prefetch helps
+work that Python's lock bounds, here with a buffer for several batches.
 """
 
 import copy
@@ -17,7 +17,7 @@ OPEN_ROWS = 64  # as many as ringpack has documents to choose from
 
 
 class Pieces(PieceList):
-    """What Grain's packers want: a feature of each element."""
+    """The input of Grain's packers: a feature of each element."""
 
     def __getitem__(self, index):
         return {"tokens": super().__getitem__(index)}
@@ -48,7 +48,7 @@ class Loader:
         return copy.deepcopy(self.iterator.get_state())
 
     def pieces_of(self, rows):
-        """How many pieces have about as many tokens as so many rows."""
+        """The number of pieces with about as many tokens as a number of rows."""
         return int(rows * self.task.seq_len / numpy.mean(self.source.lengths))
 
 

@@ -4,10 +4,10 @@ and StreamingDataset with pack_sequences, which puts an end token after each doc
 sequence every seq_len tokens (`Packed`).
 
 Its documentation: a permutation is built once, and read in large batches in Arrow's own format,
-which copies nothing; in a DataLoader it gives a batch by one call. Worker processes are started
-anew (spawn), because Lance has threads. StreamingDataset reads and turns rows into lists in threads
-of its own; one thread that turns, and short queues, are six times as fast here as what it does by
-itself, because those threads and the one that packs wait for one another at Python's lock.
+without a copy; in a DataLoader it gives a batch by one call. Worker processes are spawned, because
+Lance has threads. StreamingDataset reads and turns rows into lists in threads of its own; one
+thread that turns, and short queues, are six times as fast here as its default, because those
+threads and the packing one wait for one another at Python's lock.
 """
 
 import copy
@@ -25,13 +25,13 @@ from collate import PIECES_PER_BATCH
 from documents import Corpus
 from peer_torchdata import TensorPacker
 
-ROWS_AT_ONCE = 1 << 16  # of a table that is written
+ROWS_AT_ONCE = 1 << 16  # rows of one write to a table
 EOS, PAD = 65533, 65534  # no id of the corpus is one of these
-SPARE = 0.01  # of the blocks of an epoch: splits are not equally long
+SPARE = 0.01  # share of an epoch's blocks: splits are not equally long
 
 
 def arrays_of(batch):
-    """The rows of a batch as numpy arrays that lie in Arrow's memory."""
+    """The rows of a batch as numpy arrays in Arrow's memory."""
     column = batch.column(0)
     offsets = column.offsets.to_numpy().tolist()
     tokens = column.values.to_numpy()

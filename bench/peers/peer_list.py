@@ -4,10 +4,10 @@
     OWN      the library itself packs: its documented packer, as it comes.
     AROUND   the library gives whole documents, and a function of its user packs them. collate.py
              is that function, the fastest that was found; it is the same for all of them.
-    WINDOWS  nobody packs: rows are cut every seq_len tokens from a corpus that was concatenated
+    WINDOWS no packing: rows are cut every seq_len tokens from a corpus that was concatenated
              before, which is another and a lighter task.
 
-This file imports nothing of any peer, so that it can be read where none is installed.
+This file imports no peer, so that it can be read without any.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ CLASSES = {
     AROUND: "the best that was written around it: numpy, best fit decreasing",
     WINDOWS: "no packing: windows of a corpus that was concatenated before",
 }
-# What ringpack delivers beside each class: beside packers, the arrays of Grain's packers; beside
-# windows, ids and the ends of documents, and it still packs.
+# ringpack's delivery for each class: for packers, the arrays of Grain's packers; for windows, ids
+# and the ends of documents, and it still packs.
 OURS = {OWN: "ringpack grain", AROUND: "ringpack grain", WINDOWS: "ringpack min"}
 
 WHOLE = "whole documents; ids, positions"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""litData. Its documentation for pretraining: optimize() with TokensLoader into chunks of about
-64 MB, StreamingDataset with the same TokensLoader, StreamingDataLoader with workers. Rows are cut
-from chunks, so it packs nothing: documents are cut where a row ends, and what a chunk has beyond
-its last row is left out.
+"""litData. Its documentation for pretraining: optimize() with TokensLoader into chunks of about 64
+MB, StreamingDataset with the same TokensLoader, StreamingDataLoader with workers. Rows are cut from
+chunks, without packing: documents are cut at the end of a row, and the rest of a chunk after its
+last row is left out.
 """
 
 import copy
@@ -20,7 +20,7 @@ CHUNK_TOKENS = 1 << 25
 
 
 def document_of(work):
-    """One span of the corpus, as optimize() asks for it in a process of its own."""
+    """One span of the corpus, which optimize() requests in a process of its own."""
     path, start, end = work
     yield torch.from_numpy(numpy.array(Corpus(path).ids[start:end]))
 
@@ -48,7 +48,7 @@ class LitData:
             self._repeat(-(-corpus.tokens // tokens))
 
     def _repeat(self, times):
-        """So many rows that their content does not matter: every chunk is a link to one."""
+        """Rows whose content does not matter, for their number: every chunk is a link to one."""
         path = self.folder / "index.json"
         index = json.loads(path.read_text())
         first = index["chunks"][0]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Megatron's GPTDataset, with its pretraining's DataLoader. Its documentation: mapped .bin, indices
-built once and cached (path_to_cache), no attention mask in the batches. Documents are cut where a
-row ends, and what the last row would need more is left out.
+built once and cached (path_to_cache), no attention mask in the batches. Documents are cut at the
+end of a row, and an incomplete last row is left out.
 """
 
 import logging
@@ -14,13 +14,13 @@ import torch
 
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
-from megatron.core.datasets import helpers_cpp  # noqa: E402, F401  (built, or nothing is measured)
+from megatron.core.datasets import helpers_cpp  # noqa: E402, F401  (built, else not measured)
 from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig  # noqa: E402
 from megatron.core.datasets.utils import Split  # noqa: E402
 
 
 class Tokenizer:
-    """What GPTDataset asks a tokenizer for. No id of the corpus is one of these."""
+    """The tokenizer's interface that GPTDataset needs. No id of the corpus is one of these."""
 
     vocab_size, eod, pad, unique_identifiers = 65535, 65533, 65534, {"name": "none"}
 

@@ -51,7 +51,7 @@ class Ringpack:
         return self.loader.state_dict()
 
     def moved(self, state, rows):
-        """The state at that row, by planning up to it: nothing of the stream is made up."""
+        """The state at that row, by planning up to it: no part of the stream is made up."""
         del state
         task, token = self.task, Path(self.task.folder) / "token"
         keys = {"sources": task.corpus, "seq_len": task.seq_len, "batch_size": task.batch_size,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MosaicML Streaming. Its documentation: the standard parameters (py1e, all shards kept locally)
 are the fast ones; batch_size must be given, and workers help. Rows are cut when the corpus is
-written, so it packs nothing: documents are cut where a row ends.
+written, without packing: documents are cut at the end of a row.
 """
 
 import json
@@ -62,7 +62,7 @@ class Streaming:
         self._write(self.folder, (corpus.window(self.task.seq_len, i) for i in range(count)))
 
     def _write_repeated(self, corpus):
-        """So many rows that their content does not matter: every shard is a link to one."""
+        """Rows whose content does not matter, for their number: every shard is a link to one."""
         seq_len = self.task.seq_len
         rows = SHARD_BYTES // (2 * seq_len) - 1024  # and their offsets
         self._write(self.folder, (numpy.zeros(seq_len, "<u2") for _ in range(rows)))

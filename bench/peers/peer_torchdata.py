@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torchdata's StatefulDataLoader, which packs nothing itself.
+"""torchdata's StatefulDataLoader, which does not pack.
 
 `Documents`: whole pieces of documents, which the collate function packs. `Windows`: rows cut from
 the corpus before. Its documentation, and torch's: a batch is fetched by one call (__getitems__);
@@ -78,7 +78,7 @@ class Documents(TorchData):
         return positions >= 0, positions
 
     def moved(self, state, rows):
-        """The state so many rows on: as many pieces as hold these tokens."""
+        """The state a number of rows on: as many pieces as hold these tokens."""
         _, lengths = Corpus(self.task.corpus).pieces(self.task.seq_len)
         samples = int(rows * self.task.seq_len / numpy.mean(lengths))
         return self.moved_by(state, samples // PIECES_PER_BATCH * PIECES_PER_BATCH,

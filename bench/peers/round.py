@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measurements that belong together, one after another, each in a process of its own.
 
-    round.py LIMIT < [[ARGUMENT, ...], ...]     what measure.py is given, as JSON
-    [{"found": ...} or {"failed": "why"}, ...]  on standard output
+    round.py LIMIT < [[ARGUMENT, ...], ...]     the arguments of measure.py, as JSON [{"found": ...}
+    or {"failed": "why"}, ...]  on standard output
 
 One command for several measurements, so that a machine that is shared can be had for them:
-compare.py puts a prefix before it. A measurement that fails or takes too long is an answer, too.
+compare.py puts a prefix before it. A measurement that fails or takes too long is an answer as well.
 """
 
 import json

@@ -6,7 +6,7 @@
 
 Every peer is a process of its own (`measure.py NAME serve`) that has loaded its modules before the
 first round begins, and waits for a line while others are timed. So a round takes little more than
-the times that are measured, and nothing lies between two runs that a ratio compares.
+the measured times, and the two runs of a ratio follow each other directly.
 """
 
 import json
@@ -20,7 +20,7 @@ import time
 from round import MEASURE, reason_of
 
 TRIAL_SECONDS = 0.5
-PATIENCE_SECONDS = 200  # as for any other measurement of peers; only what hangs takes so long
+PATIENCE_SECONDS = 200  # as for any other measurement of peers; only a hung one takes that long
 
 
 class Gone(Exception):
@@ -77,7 +77,7 @@ class Rounds:
             self._of_member(name, Peer.answer)
 
     def try_workers(self):
-        """Where the best number of workers is not known yet."""
+        """The peers whose best number of workers is unknown."""
         for name in [name for name in self.members if name not in self.task["workers"]]:
             rates = self._of_member(name, lambda peer: {
                 workers: peer.speed(workers, TRIAL_SECONDS) for workers in self.task["tried"]})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the charts share: colours, numbers for people, and the few shapes of SVG they are of."""
+"""The common part of the charts: colours, numbers for people, and a few shapes of SVG."""
 
 import math
 from html import escape

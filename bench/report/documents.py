@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What documents say of a stored run: text between `<!-- NAME -->` and the next `<!-- end -->`,
-which comes from the run's file alone."""
+"""The text of documents about a stored run: between `<!-- NAME -->` and the next `<!-- end -->`, it
+comes only from the run's file."""
 
 END = "<!-- end -->"
 

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The goals that were set for speed, what this run found, and whether it meets them.
+"""The goals that were set for speed, this run's values, and whether they meet them.
 
     python bench/report/goals.py RESULT.json [--docs]
 
-With --docs the table of bench/README.md is written, too: it comes from bench/results/latest.json.
+With --docs the table of bench/README.md is written as well: it comes from
+bench/results/latest.json.
 
 A goal is judged by the median and its interval (../intervals.py): `met` or `NOT MET` if the whole
 interval is on one side of the bound, else `undecided`, and so are too few values for an interval.
-Sizes and counts are judged as they are. What a run left out (--no-cold) is `not measured`, and
-meets nothing. peers.py judges what other loaders are compared by.
+Sizes and counts are judged as they are. A number that a run left out (--no-cold) is `not measured`,
+and meets no goal. peers.py judges the comparisons with other loaders.
 """
 
 import json
@@ -19,10 +20,10 @@ from chart import number
 from documents import write_between
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "README.md"
-FORMAT = 2  # of the JSON. 1 has no intervals
+FORMAT = 2  # version of the JSON; 1 has no intervals
 MET, NOT_MET, UNDECIDED, NOT_MEASURED = "met", "NOT MET", "undecided", "not measured"
 
-# what, its metric, sense, bound, unit, factor from the JSON's unit
+# label, its metric, sense, bound, unit, factor from the JSON's unit
 METRICS = [
     ("page cache, min: CPU of plain loop / engine's", "hot_min_per_loop_cpu", ">=", 0.95, "x", 1),
     ("page cache, min: tokens/s / plain loop's", "hot_min_per_loop", ">=", 0.8, "x", 1),
@@ -78,7 +79,7 @@ class Found:
         return MET if low >= bound else NOT_MET if high < bound else UNDECIDED
 
     def said(self):
-        """What makes a goal undecided."""
+        """The reason why a goal is undecided."""
         count = "1 value" if self.count == 1 else f"{self.count} values"
         if not self.interval:
             return f"{count}: too few"
@@ -127,21 +128,21 @@ def of_positions(result):
     yield ("hand-over: system calls when nobody sleeps", exactly(forbidden and 0), "<=", 0, "")
 
 
-def of_manifests(result):
-    above = [row["above_first_ms"] for row in result.get("manifests", [])[1:]
+def of_indexes(result):
+    above = [row["above_first_ms"] for row in result.get("indexes", [])[1:]
              if "above_first_ms" in row]
     slowest = max(above, default=None, key=lambda summary: summary["median"])
-    yield ("first batch with a manifest, slowest - one shard",
+    yield ("first batch with a corpus index, slowest - one shard",
            Found(slowest) if slowest else NOTHING, "<=", 10, "ms")
 
 
 def goals(result):
-    """[(label, what was found, sense, bound, unit, verdict)]"""
+    """[(label, value found, sense, bound, unit, verdict)]"""
     if result["format"] > FORMAT:
         sys.exit(f"goals.py: the result has format {result['format']}, and this program reads up to"
                  f" {FORMAT}: use the bench/report of the commit that made it")
     return [(label, found, sense, bound, unit, found.verdict(sense, bound))
-            for part in (of_metrics, of_positions, of_manifests)
+            for part in (of_metrics, of_positions, of_indexes)
             for label, found, sense, bound, unit in part(result)]
 
 
@@ -175,7 +176,7 @@ def print_goals(result):
 
 
 def table(result):
-    """What bench/README.md has of the stored run: every goal and its verdict."""
+    """The text of bench/README.md on the stored run: every goal and its verdict."""
     machine = result["machine"]
     lines = [f"Run of {result['date'][:16].replace('T', ' ')} UTC, {machine['cpu']}, "
              f"{machine['cores']} cores, commit {machine['commit']}; "

@@ -4,7 +4,7 @@ the sentence of README.md and the table of bench/findings/peers.md.
 
     python bench/report/peers.py bench/results/peers.json [--docs]
 
-The text of the documents between `<!-- peers -->` and `<!-- end -->` comes from the file alone. A
+The text of the documents between `<!-- peers -->` and `<!-- end -->` comes only from the file. A
 ratio is only ever of one class: ringpack over the best member of that class, in the same round.
 """
 
@@ -73,8 +73,8 @@ def print_resume(result):
 
 
 def deepest_resume(result):
-    """(ringpack's ms, the best of the others' ms, the other's name, rows); None where there is
-    nothing to compare."""
+    """(ringpack's ms, the best of the others' ms, the other's name, rows); None without a pair to
+    compare."""
     timed = [e for e in result["resume"] if e["process_ms"]]
     rows = max((e["rows"] for e in timed), default=0)
     times = sorted((e["process_ms"]["median"], e["name"]) for e in timed if e["rows"] == rows)
@@ -84,7 +84,7 @@ def deepest_resume(result):
 
 
 def verdict_of(ratio, bound):
-    """Inside the interval, and without one, nothing is decided."""
+    """Inside the interval, and without one, a goal is undecided."""
     if ratio is None:
         return "not measured"
     low, high = ratio["interval"] or (0, math.inf)
@@ -133,12 +133,12 @@ def members_of(result, kind, best):
 
 
 def sentence(result):
-    """What README.md says: the classes and members that this run measured, and when that was."""
+    """The sentence of README.md: the classes and members that this run measured, and its date."""
     measured = {kind: ratio for kind in CLASSES
                 if (ratio := ratio_of(result, "lognormal", kind))}
     said = [f"{ratio_text(ratio)} {SAID[kind]} ({members_of(result, kind, ratio['best'])})"
             for kind, ratio in measured.items()]
-    lines = ["Tokens per second of ringpack in a Python loop, divided by those of other "
+    lines = ["Tokens per second of ringpack in a Python loop, relative to other "
              "loaders on the same machine: " + "; ".join(said) + "."]
     absent = [SAID_ABSENT[kind] for kind in CLASSES if kind not in measured]
     if absent:
@@ -157,7 +157,7 @@ def sentence(result):
 
 
 def table(result):
-    """What bench/findings/peers.md has: every peer in its class."""
+    """The table of bench/findings/peers.md: every peer in its class."""
     lines = [f"Run of {result['date'][:16].replace('T', ' ')} UTC, {machine_line(result)}; "
              f"{load_text(result)}; {rounds_of(result)} rounds, "
              f"{result['settings']['seconds']:g} s each. {', '.join(result['versions'])}.\n"]

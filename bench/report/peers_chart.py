@@ -19,7 +19,7 @@ HEADINGS = {
 
 
 def ratio_text(ratio):
-    """A ratio with its interval, where there were enough rounds for one."""
+    """A ratio with its interval, if the rounds suffice for one."""
     ends = ratio["interval"] and " to ".join(number(end) for end in ratio["interval"])
     return f"{number(ratio['median'])} ×" + (f" ({ends})" if ends else "")
 
@@ -122,7 +122,7 @@ def fill_rows(result):
 
 
 def draw_fill(result, top):
-    """By what is lost, because the rest looks alike: padding, on a logarithmic axis."""
+    """By the loss, because the rest looks alike: padding, on a logarithmic axis."""
     rows = [(label, max(1 - fill, 1e-5), colour) for label, fill, colour in fill_rows(result)]
     first, last = -5, math.ceil(math.log10(max(loss for _, loss, _ in rows)))
     scale = (WIDTH - LEFT - RIGHT) / (last - first)

@@ -17,7 +17,7 @@ from chart import (BOUND, INK, LOOP, OURS, RULE, SOFT, WIDTH, documents_text, li
 from goals import print_goals
 
 def beside_loop(profile):
-    """Rows of what takes turns with the plain loop."""
+    """Rows of runs that take turns with the plain loop."""
     rows = [
         ("loop_{}", "Mtok/s", 1e-6, "plain C loop, {}, one batch"),
         ("loop_{}_8_batches", "Mtok/s", 1e-6, "plain C loop, {}"),
@@ -37,7 +37,7 @@ def beside_loop(profile):
             for name, unit, factor, label in rows]
 
 
-# metric, unit, factor from the JSON's unit, what it is
+# metric, unit, factor from the JSON's unit, meaning
 TABLE = {
     "page cache, one trainer": [
         ("memcpy", "Mtok/s", 1e-6, "memcpy of the token files"),
@@ -139,7 +139,7 @@ def machine_line(result):
 
 
 def load_text(result):
-    """Of others, for the most part: what makes whiskers long."""
+    """Load of others, for the most part, which makes whiskers long."""
     before, after = (result["load"][when][0] for when in ("before", "after"))
     return f"load average {before:.1f} before, {after:.1f} after"
 
@@ -166,11 +166,11 @@ def print_positions(result):
         print(f"{entry['documents']:18,d}{entry['token_bytes']:8,d} B{cells}")
 
 
-def print_manifests(result):
-    if result.get("manifests"):
+def print_indexes(result):
+    if result.get("indexes"):
         print(f"\n{'shards':>12s}{'documents':>16s}{'first batch':>29s}{'index':>29s}"
               f"{'of 512 documents':>29s}   median, 95 % interval")
-    for entry in result.get("manifests", []):
+    for entry in result.get("indexes", []):
         print(f"{entry['shards']:12,d}{entry['documents']:16,d}"
               f"{timed(entry['first_batch_ms'], 'ms')}{timed(entry['index_seconds'], 's')}"
               + (timed(entry["first_batch_of_512_ms"], "ms")
@@ -192,7 +192,7 @@ def print_table(result):
                             for k in ("median", "min", "max"))
             print(f"  {label:34s}{cells}{interval_of(metric, factor):>18s}  {unit}")
     print_positions(result)
-    print_manifests(result)
+    print_indexes(result)
     print()
     for name, entry in result["checks"].items():
         print(f"checked {entry['times']:3d} times: {name}")
@@ -203,7 +203,7 @@ def print_table(result):
 # ---- the chart -----------------------------------------------------------------------------------
 
 HEIGHT = 715
-LEFT, RIGHT = 190, 112  # of the bars
+LEFT, RIGHT = 190, 112  # edges of the bars
 BAR, GAP, GROUP_GAP = 22, 9, 20
 
 BARS = [  # label, metric, colour; None begins a new group

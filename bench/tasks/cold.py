@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The corpus on the disk, read past the page cache, beside what fio reads from the same file."""
+"""The corpus on the disk, read past the page cache, against fio on the same file."""
 
 import contextlib
 import json
@@ -13,16 +13,17 @@ from engine import Engine, Failed, field_of
 from slices import EngineSide, LoopSide, cpu, rates, ratios, side_by_side, take_turns
 
 BLOCK = 4096
-PAST_CACHE = {"io": "io_uring", "direct": "on"}  # `auto` maps whatever the page cache holds
-FIO_MS = 300  # of a run that chooses the size of reads
-PART_MS = 500  # of a slice: each starts fio anew
+PAST_CACHE = {"io": "io_uring", "o_direct": "on"}  # `auto` maps whatever the page cache holds
+FIO_MS = 300  # a run that chooses the size of reads
+PART_MS = 500  # a slice's part: each starts fio again
 DEPTH = 128  # reads in flight: as many as the engine has of files (io_depth)
 HUGE_PAGES = 64
 SIZES_MAX = 60  # fio takes at most 64 in a bssplit
 
 
 def split_of(reads):
-    """fio's bssplit for so many reads of such sizes; percentages are whole, and add up to 100."""
+    """fio's bssplit for numbers of reads of these sizes; percentages are whole, and add up to
+    100."""
     total, sizes = sum(reads.values()), sorted(reads)
     exact = {size: 100 * reads[size] / total for size in sizes}
     kept = {size: int(share) for size, share in exact.items() if share >= 1}
@@ -34,7 +35,7 @@ def split_of(reads):
 
 class FioSide:
     """fio by turns with others. Its clock and CPU time are those of its own thread that reads, so
-    what it needs to start is not counted."""
+    its start is not counted."""
 
     def __init__(self, name, cold, options, bytes_per_token):
         self.name, self.cold, self.options = name, cold, options
@@ -75,7 +76,7 @@ class Cold:
 
     @contextlib.contextmanager
     def huge_pages(self):
-        """Huge pages for fio's buffers, where this may be asked for; given back afterwards."""
+        """Huge pages for fio's buffers, if this is permitted; given back afterwards."""
         knob = Path("/proc/sys/vm/nr_hugepages")
         before = int(knob.read_text())
         lent = False

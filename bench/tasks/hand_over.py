@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that are ready: what it costs to take them, in C and in Python, beside a bare ring."""
+"""The cost of taking batches that are ready, in C and in Python, against a bare ring."""
 
 import functools
 import json
@@ -14,7 +14,7 @@ from engine import Engine, Failed
 from slices import ratios
 
 BATCHES = 2000  # small ones
-SLOTS = 256  # of the task's own batches
+SLOTS = 256  # for the task's own batches
 SMALL_TOKENS = 8_200_000  # 251 of them: the second lap is the end, and the engine rests then
 SECOND_LAP = {"warm": SLOTS, "rest_ms": 200, "batches": 240}
 FILL_SECONDS = 0.3  # until all of the small ones are there
@@ -91,7 +91,7 @@ def torch_version_of(python):
 
 @functools.cache
 def python_with_torch():
-    """That of the peers, where it is there; else the one that runs the bench; and the version of
+    """The peers' interpreter, if it is there; else the one that runs the bench; and the version of
     its torch. None: neither has torch."""
     for python in str(PEERS_PYTHON), sys.executable:
         version = torch_version_of(python)
@@ -114,7 +114,7 @@ class HandOver:
 
     def _two_laps(self):
         """A stream of two laps: the trainer takes one, which faults in the pages of the ring, and
-        rests; then the second is there, the engine has no more to do, nobody sleeps for anybody."""
+        rests; then the second is there, the engine is done, and no process sleeps for another."""
         return Engine(self.bench, self.bench.task(sources=self.small, num_epochs=2, profile="min",
                                                   prefetch_factor=SLOTS), "--fresh")
 
@@ -147,7 +147,7 @@ class HandOver:
             return self._python(PYTHON_TRAINER, BATCHES, kind, *looks, python=python)
 
     def _next_torch(self, python):
-        """Dropped and held take turns as the sides do: what is first in a process is so in every
+        """Dropped and held take turns as the sides do: each is the first in a process in every
         other round."""
         found = self._next_python("torch", *self.tensor_looks, python=python)
         self.tensor_looks.reverse()
@@ -171,7 +171,7 @@ class HandOver:
         return found
 
     def _side_of_tensors(self):
-        """What finds two values; without torch, None."""
+        """The measurement of two values; without torch, None."""
         python = python_with_torch()
         if python is None:
             self.bench.note("hand-over: no torch here (bench/peers/setup installs it): tensors were"
@@ -183,7 +183,7 @@ class HandOver:
         return lambda: self._next_torch(interpreter)
 
     def _by_turns(self, *sides):
-        """What each side finds, in rounds of a run each."""
+        """The values of each side, in rounds of a run each."""
         found = [[] for _ in sides]
         turn = list(zip(sides, found))
         for _ in range(self.bench.settings["hand_overs"]):
@@ -192,7 +192,7 @@ class HandOver:
             turn.reverse()
         return found
 
-    # ---- batches of the task, beside a bare ring -------------------------------------------------
+    # ---- batches of the task, against a bare ring ------------------------------------------------
 
     def _take(self, **options):
         with self._two_laps():
@@ -211,8 +211,8 @@ class HandOver:
                                      **SECOND_LAP)["cpu_ns"]
 
     def ring(self):
-        """Batches of the task, taken only and read whole, beside a bare ring with slots of the same
-        size; and with system calls forbidden."""
+        """Batches of the task, taken only and read whole, against a bare ring with slots of the
+        same size; and with system calls forbidden."""
         settings, sample = self.bench.settings, {}
         for name, read in ("take", 0), ("read", 4 * settings["seq_len"] * settings["batch_size"]):
             ours, bare = self._by_turns(lambda: self._take_awake(read),

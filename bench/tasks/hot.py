@@ -17,7 +17,8 @@ class Hot:
         self.expected = None
 
     def check(self):
-        """What every run must deliver: rows by `ringpack plan`, the digest by the plain loop."""
+        """The expected delivery of every run: rows by `ringpack plan`, the digest by the plain
+        loop."""
         bench = self.bench
         plan = bench.plan(bench.task())
         self.expected = {"tokens": plan["tokens"], "next_row": plan["rows"]}
@@ -43,7 +44,7 @@ class Hot:
             "fill": self.expected["tokens"] / slots,
         }
 
-    # ---- beside the plain loop -------------------------------------------------------------------
+    # ---- against the plain loop ------------------------------------------------------------------
 
     def _beside_loop(self, profile):
         """The fair loop, the engine, the fair loop over the page cache, and over one batch."""
@@ -91,14 +92,14 @@ class Hot:
     # ---- comparing blocks ------------------------------------------------------------------------
 
     def _indexed(self, io, verify):
-        """The task with sidecars, which lie in a folder of their own: no other task finds them."""
+        """The task with sidecars in a folder of their own: no other task finds them."""
         folder = self.bench.scratch / "sidecars"
         if not folder.exists():
             self.bench.run("index", "-q", "--index-dir", folder, self.bench.settings["corpus"])
-        return {"io": io, "direct": "off", "index": folder, "verify_blocks": verify}
+        return {"io": io, "o_direct": "off", "index": folder, "verify_blocks": verify}
 
     def verification(self):
-        """Each block compared with its hash as it is used, beside the same without."""
+        """Each block compared with its hash as it is used, against the same without."""
         bench, settings, sample = self.bench, self.bench.settings, {}
         keys = bench.task(profile="min", num_epochs="endless")
         bench.warm()

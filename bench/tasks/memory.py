@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an engine has resident beside what `ringpack plan` says of it, at few documents and at many.
+"""An engine's resident memory against the figure of `ringpack plan`, at few documents and at many.
 
 tests/cli/test_memory.sh does the same with other sizes of rings.
 """
@@ -21,7 +21,7 @@ class Memory:
                         for count in bench.settings["memory_documents"]}
 
     def _measure(self, corpus):
-        """(bytes that are resident and no file's, what was said before)"""
+        """(bytes that are resident and no file's, the figure of the plan)"""
         bench = self.bench
         keys = bench.task(sources=corpus, num_epochs="endless", io="pread", prefetch_factor=16)
         said = bench.plan(keys, rows=100)["memory"]["reading_bytes"]

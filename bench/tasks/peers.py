@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others deliver of the same corpus, by classes (peers/peer_list.py).
+"""The delivery of other loaders from the same corpus, by classes (peers/peer_list.py).
 
 Flow: every peer tries 0, 1 and 2 workers, and with the best number delivers an epoch that is
 checked (each token once, the right batch after a saved state). Then come rounds: in each of a class
 ringpack runs, each member of the class runs with the number of workers that was best, and ringpack
 runs again; the order of the members turns with the round. A ratio is taken within a round, between
-the mean of ringpack's two runs and the member's one, so what the machine does strikes both.
+the mean of ringpack's two runs and the member's one, so the machine's load strikes both.
 
 A peer that cannot be installed, fails, or delivers something else is in the result by its name,
-with the reason; the others go on.
+with the reason; the others continue.
 """
 
 import json
@@ -26,10 +26,10 @@ from peer_list import ABSENT, CLASSES, OURS, PEERS
 
 HERE = Path(__file__).resolve().parent.parent / "peers"
 WORKERS = [0, 1, 2]
-RESUME_SEQ_LEN = 512  # so that 16 M rows lie in 16 M documents
+RESUME_SEQ_LEN = 512  # so that 16 M rows are in 16 M documents
 RESUMES = 3  # from each state
 LIMIT_SECONDS = 200  # for one measurement
-LOOKED_AT_TOKENS = 20_000_000  # of an epoch that is checked, of documents as in the one task
+LOOKED_AT_TOKENS = 20_000_000  # in a checked epoch, with documents as in the one task
 RESUMED_AT_ONCE = 4  # peers in one piece of time
 PIECE_SECONDS = 55
 
@@ -53,7 +53,8 @@ class Peers:
         self.workers, self.by_workers = {}, {}  # by corpus and name
 
     def _run(self, program, given, *options, prefix=()):
-        """A program of the peers' folder; `prefix` is how it is had alone, or beside others."""
+        """A program of the peers' folder; `prefix` is the command that runs it alone, or with
+        others."""
         environment = {**os.environ, "RINGPACK": self.bench.program,
                        "RINGPACK_LIBRARY": self.bench.library,
                        "RINGPACK_LOOP": self.bench.loop_program, "PYTHONWARNINGS": "ignore"}
@@ -72,7 +73,8 @@ class Peers:
                 str(self.settings["seq_len"])]
 
     def _ask(self, tasks, prefix):
-        """What each measurement found, by turns; None for one that failed, whose reason is kept."""
+        """The values of each measurement, by turns; None for one that failed, whose reason is
+        kept."""
         tasks = [[str(word) for word in (*task[:2], *self._common(), *task[2:])] for task in tasks]
         answers = self._run("round.py", tasks, LIMIT_SECONDS, prefix=prefix)
         for task, answer in zip(tasks, answers):
@@ -94,7 +96,7 @@ class Peers:
     # ---- tokens a second -------------------------------------------------------------------------
 
     def _look(self, names):
-        """{name: {corpus: what an epoch of it is like}} of those that deliver what they should."""
+        """{name: {corpus: what an epoch of it is like}} of the peers with a right delivery."""
         tasks = [(name, corpus) for name in names for corpus in self.looked_at]
         answers = self._ask([(name, "verify", "--corpus", self.looked_at[corpus], "--workers",
                               self.workers.get((corpus, name), 0)) for name, corpus in tasks],
@@ -205,8 +207,8 @@ class Peers:
                             for key in ("process", "load")}}
 
     def resumes(self, save, rounds):
-        """By rows before the state. States so deep are made from one of the beginning, except those
-        of ringpack, which plans up to the row."""
+        """By rows before the state. States so deep are made from one of the beginning, except
+        ringpack's, which plans up to the row."""
         corpus = make_index(self.folder.parent, self.settings["index_documents"]).resolve()
         names = [name for name in self._standing() if not PEERS[name].no_deep_resume]
         entries = []
@@ -226,7 +228,7 @@ class Peers:
             for kind, corpus in self.corpora.items()}
 
     def run(self, save):
-        """Hand over what is found as it comes."""
+        """Hand over each value as it comes."""
         rounds = self.speeds(save)
         save(self._result(rounds, []))
         self.resumes(save, rounds)
@@ -245,7 +247,7 @@ class Peers:
 
 
 def versions():
-    """Of what is compared; what it needs besides is left out."""
+    """The versions of the compared packages, without their dependencies."""
     lists = [(HERE / name).read_text().split("\n# needed")[0].splitlines()
              for name in ("requirements.txt", "requirements-alone.txt")]
     return [line for lines in lists for line in lines if "==" in line]
@@ -258,7 +260,7 @@ def with_interval(values):
 
 def ratios(rounds):
     """ringpack over the best member of a class within each round, by corpus and class. A class
-    nobody was measured of has none."""
+    without a measured member has none."""
     found = []
     for (corpus, kind), each in rounds.items():
         if not each:

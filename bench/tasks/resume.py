@@ -44,7 +44,7 @@ class Resume:
         return ours, empty, [a - b for a, b in zip(ours, empty)]
 
     def start(self):
-        """At row 0 of the corpus, beside a process that does nothing."""
+        """At row 0 of the corpus, against an empty process."""
         bench = self.bench
         bench.warm()
 
@@ -78,7 +78,7 @@ class Resume:
                 begin = time.monotonic()
                 path = self.ringpack.checkpoint("bench", bench.run_dir)
                 seconds = time.monotonic() - begin
-                # what the checkpoint counts as consumed may be one batch behind
+                # the checkpoint's count of consumed batches may be one behind
                 following = {}
                 for _ in range(3):
                     batch = next(steps)
@@ -120,8 +120,7 @@ class Resume:
     # ---- deep positions --------------------------------------------------------------------------
 
     def _seek(self, keys, documents, per_row):
-        """A state token of the row that so many documents come before, and what it took to get
-        there by planning."""
+        """A state token of the row after a number of documents, and the time to plan up to it."""
         bench, token = self.bench, self.bench.scratch / f"token-{documents}"
         size = bench.settings["batch_size"]
         row = int(documents / per_row) // size * size

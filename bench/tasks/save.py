@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Full checkpoints while a trainer takes batches: how fast they are written, and if it notices.
 
-A trainer logs when it called next() and how long that took. Meanwhile, again and again: nothing for
-as long as a checkpoint takes, a checkpoint, and the same bytes written plainly to the same
-directory: through the page cache, and past it and read back, by us, who have nothing to do with the
-engine; then the same in the other order. So each call of next() fell into one of these, and they
-are compared within a round.
+A trainer logs when it called next() and how long that took. Meanwhile, again and again: a pause as
+long as a checkpoint, a checkpoint, and the same bytes written plainly to the same directory:
+through the page cache, and past it and read back, by this process, apart from the engine; then the
+same in the other order. So each call of next() fell into one of these, and they are compared within
+a round.
 """
 
 import contextlib
@@ -145,7 +145,7 @@ class Save:
         return (begin, time.monotonic()), Path(path).stat().st_size
 
     def _rounds(self):
-        """Before each of the four there is a pause, for what the one before leaves to be done."""
+        """Before each of the four there is a pause, for the rest of the one before."""
         (begin, end), size = self._save()
         seconds, found = end - begin, []
         for number in range(self.rounds):
@@ -165,7 +165,7 @@ class Save:
         return found
 
     def _calls(self, name, **options):
-        """What became of next() in the meantime, and the rounds."""
+        """The times of next() in the meantime, and the rounds."""
         log = self.bench.scratch / "next.log"
         with self._running(log, **options) as trainer:
             self._await_first_batch(trainer)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seeking without a state token: planning up to a row, several times over.
 
-Positions take turns, each time in a process of its own. The first seek of a position, in which the
-index may come from the disk and which writes the token (resume.py), is not counted."""
+Positions take turns, each time in a process of its own. The first seek of a position, which may
+read the index from the disk and writes the token (resume.py), is not counted."""
 
 from engine import summarise
 from tasks.several import several_by_turns
@@ -23,8 +23,8 @@ class Seeking:
         return 1000 * found["seek"]["seconds"]
 
     def times(self, positions):
-        """These entries of resume.py, with the times of planning, and those of starts without a
-        token: to the first batch with one, and planning before."""
+        """These entries of resume.py, with the times of planning, and of starts without a token: to
+        the first batch with one, and planning before."""
         times = several_by_turns([lambda entry=entry: self._plan_ms(entry) for entry in positions],
                                  self.bench.settings["seeks"])
         return [{**entry, "plan_ms": summarise(found), "without_token_ms": summarise(

@@ -7,7 +7,7 @@ LIMIT_SECONDS = 300  # a measurement that has taken so long in all is not made a
 
 
 def several_by_turns(measurements, count, limit=LIMIT_SECONDS):
-    """[what each of these functions returned, `count` times or as often as its limit allows]"""
+    """[the results of each of these functions, `count` times or as often as its limit allows]"""
     found, spent = [[] for _ in measurements], [0.0] * len(measurements)
     for turn in range(count):
         for at in (turn + number for number in range(len(measurements))):

@@ -18,7 +18,7 @@ struct rp_available rp_memory_available(void);
 struct rp_available rp_memory_available_below(const char *root);
 
 /** Read the number that follows `key` at the beginning of a line of a small text file, such as
- * those in /proc; "" = the first number. False if there is no such file, key or number. */
+ * those in /proc; "" = the first number. False without such a file, key or number. */
 bool rp_read_number(const char *path, const char *key, uint64_t *value);
 
 #endif

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cgroup.c — see cgroup.h. */
 #include "base/cgroup.h"
 
 #include <stdbool.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chain.c — see chain.h.
- *
- * An append locks the file, reads its end, and writes one line with one call. So it keeps no state
+/* An append locks the file, reads its end, and writes one line with one call. So it keeps no state
  * that another process, or an earlier call, could have made stale. */
 #include "base/chain.h"
 
@@ -24,7 +22,7 @@
 #include "base/text.h"
 #include "base/utc.h"
 
-#define TAIL_BYTES (16u << 10)      /* of the file, searched for the last entry first */
+#define TAIL_BYTES (16u << 10)      /* end of the file, searched for the last entry first */
 #define TAIL_BYTES_MAX (256u << 20) /* then up to here */
 #define HASH_DIGITS (RP_CHAIN_HASH_BYTES - 1)
 
@@ -76,7 +74,7 @@ static bool take_hash(const char *text, size_t bytes, size_t *at, char hash[RP_C
     return strspn(hash, "0123456789abcdef") == HASH_DIGITS;
 }
 
-/* What an entry says about the one before it. */
+/* The fields of an entry about the one before it. */
 struct claim {
     char after[RP_CHAIN_HASH_BYTES];
     uint64_t skipped; /* bytes; 0 = none */
@@ -198,7 +196,7 @@ static int find_tail(struct tail *tail, int fd, const char *path, uint64_t size,
         int code = read_tail(tail, fd, path, size, (size_t)all, error);
         if (code < 0 || tail->reader.number > 0)
             return code;
-        if (all == size && (is_torn_first_write(tail) || RP_DEFECT(append_to_any_file)))
+        if (all == size && is_torn_first_write(tail))
             return 0;
         if (all == size)
             return rp_fail(error, -RP_E_FORMAT,
@@ -224,14 +222,14 @@ static char *compose(const struct tail *tail, const char *members)
                  hash);
     }
     rp_utc_now(time);
-    char *text = rp_format("%s%" PRIu64 "%s%s\"%s,\"time\":\"%s\",%s", begin_text,
-                           reader->number + 1, after_text,
-                           reader->number ? reader->hash : first_after, skipped, time, members);
+    char *text = rp_asprintf("%s%" PRIu64 "%s%s\"%s,\"time\":\"%s\",%s", begin_text,
+                             reader->number + 1, after_text,
+                             reader->number ? reader->hash : first_after, skipped, time, members);
     if (!text)
         return NULL;
     hash_of(text, strlen(text), hash);
-    char *line = rp_format("%s%s%s%s%s\n", tail->is_open ? "\n" : "", text, hash_text, hash,
-                           end_text);
+    char *line = rp_asprintf("%s%s%s%s%s\n", tail->is_open ? "\n" : "", text, hash_text, hash,
+                             end_text);
     free(text);
     return line;
 }

@@ -20,7 +20,7 @@
  *   - `hash` covers `after`, so the hash of an entry stands for the whole file before it: a byte
  *     that was changed, and an entry that was removed or inserted, break the chain at that place.
  *   - The end of the file is not covered: a file that lacks its last entries is whole. Anyone who
- *     keeps the hash of an entry elsewhere can tell. */
+ *     keeps the hash of an entry elsewhere notices. */
 #ifndef RP_BASE_CHAIN_H
 #define RP_BASE_CHAIN_H
 
@@ -68,9 +68,9 @@ struct rp_chain_entry {
 struct rp_chain_reader {
     const char *text;
     size_t bytes, at;
-    size_t end;                     /* where the last entry ends, with its newline */
-    uint64_t number;                /* of the last entry, 0 = none */
-    char hash[RP_CHAIN_HASH_BYTES]; /* of the last entry */
+    size_t end;                     /* end of the last entry, with its newline */
+    uint64_t number;                /* the last entry's, 0 = none */
+    char hash[RP_CHAIN_HASH_BYTES]; /* the last entry's */
 };
 /** The next entry; false at the end. Bytes from reader->end on are of no entry then. */
 bool rp_chain_next(struct rp_chain_reader *reader, struct rp_chain_entry *entry);

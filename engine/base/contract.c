@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contract.c — see contract.h. */
 #include "base/contract.h"
 
 #include <limits.h>
@@ -8,7 +7,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/text.h"
 #include "base/weights.h"
 
@@ -159,7 +157,7 @@ int rp_contract_open(struct rp_contract *contract, const char *text, size_t byte
 
 struct difference {
     const struct rule *rule;
-    uint32_t source;       /* of a field of a source */
+    uint32_t source;       /* its number, if the field is a source's */
     char name[NAME_BYTES]; /* in messages */
     char had[RP_RECORD_VALUE_MAX + 1], has[RP_RECORD_VALUE_MAX + 1];
 };
@@ -228,7 +226,7 @@ static const char *may_change(const struct rule *rule)
     return "it never changes within a stream";
 }
 
-/* What to do about a difference, and whether the field may ever change. */
+/* The hint for a difference: the next command, and whether the field may ever change. */
 static void write_hint(char *hint, size_t bytes, const struct difference *difference,
                        enum rp_contract_moment moment)
 {
@@ -361,7 +359,6 @@ static void collect(struct refusal *refusal, const struct rp_record *had,
         bool is_weight = difference.rule->kind == KIND_WEIGHT;
         if (difference.rule->may_differ & sides->moment ||
             (sides->moment == RP_AT_ATTACH && !comparison.pair.has[0]) ||
-            (RP_DEFECT(forget_contract_field) && !strcmp(difference.rule->name, "pad_id")) ||
             (comparison.other_sources && difference.source != UINT32_MAX))
             continue;
         if (is_weight && !is_tried)

@@ -8,8 +8,7 @@
  *
  * Contracts are compared when a run resumes from a state token, when a trainer that describes its
  * stream attaches, when it attaches to the successor of its engine, and when the nodes of a job
- * check that they agree. The table in contract.c says for each field in which of these cases it may
- * differ. */
+ * check that they agree. The table in contract.c lists the cases that allow a field to differ. */
 #ifndef RP_BASE_CONTRACT_H
 #define RP_BASE_CONTRACT_H
 
@@ -68,7 +67,7 @@ RP_MUST_CHECK int rp_contract_compare(const struct rp_contract *had, const struc
                                       const struct rp_contract_sides *sides,
                                       struct rp_error *error);
 
-/** The moments (bits of enum rp_contract_moment) at which a field may differ. UINT_MAX, all of
+/** The moments (bits of enum rp_contract_moment) that allow a field to differ. UINT_MAX, all of
  * them, for a name that is none of a contract's fields. */
 unsigned rp_contract_may_differ(const char *name);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpus.c — see cpus.h. sched_setaffinity ignores CPUs that are not available, so rp_cpus_pin first
- * requests all CPUs and reads back the ones that it has got. */
+/* sched_setaffinity ignores CPUs that are not available, so rp_cpus_pin first requests all CPUs and
+ * reads back the ones that it has got. */
 #include "base/cpus.h"
 
 #include <errno.h>

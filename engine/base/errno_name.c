@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* errno_name.c — see errno_name.h. */
 #include "base/errno_name.h"
 
 #include <errno.h>

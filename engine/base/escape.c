@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* escape.c — see escape.h. */
 #include "base/escape.h"
 
 #include <stdbool.h>

@@ -17,6 +17,6 @@ size_t rp_control_bytes(const char *text);
 void rp_escape(char *out, size_t room, const char *text, const char *kept);
 /* Enough room for any text of `bytes` bytes, its NUL included. */
 #define RP_ESCAPED_BYTES(bytes) (4 * (bytes) + 12)
-#define RP_ESCAPE_BYTES_MAX 12 /* of one control character */
+#define RP_ESCAPE_BYTES_MAX 12 /* for one control character */
 
 #endif

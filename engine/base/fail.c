@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fail.c — see fail.h. */
 #include "base/fail.h"
 
 #include <stdarg.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file.c — see file.h.
- *
- * Invariants: a path is checked with stat(2) before it is opened, because opening a FIFO may block
+/* Invariants: a path is checked with stat(2) before it is opened, because opening a FIFO may block
  * and opening a device may have effects, and with fstat(2) after it, because it may have been
  * replaced. New files are in new_file.c, directories in dir.c. */
 #include "base/file.h"
@@ -124,6 +122,18 @@ int rp_file_read_at(int fd, const char *path, void *buffer, size_t bytes, uint64
         done += (size_t)got;
     }
     return 0;
+}
+
+bool rp_file_begins(const char *path, const void *magic, size_t bytes)
+{
+    char head[16];
+    RP_ASSERT(bytes <= sizeof head);
+    int fd = rp_file_open_read(path, NULL, NULL);
+    bool begins = fd >= 0 && rp_file_read_at(fd, path, head, bytes, 0, NULL) == 0 &&
+                  !memcmp(head, magic, bytes);
+    if (fd >= 0)
+        close(fd);
+    return begins;
 }
 
 int rp_file_write(int fd, const char *path, const void *buffer, size_t bytes,

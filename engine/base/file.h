@@ -29,6 +29,9 @@ RP_MUST_CHECK int rp_file_open_read(const char *path, uint64_t *bytes_out, struc
 RP_MUST_CHECK int rp_file_read_at(int fd, const char *path, void *buffer, size_t bytes,
                                   uint64_t offset, struct rp_error *error);
 
+/** Whether a file begins with these bytes, 16 at most; false if it cannot be read. */
+bool rp_file_begins(const char *path, const void *magic, size_t bytes);
+
 /** Write all of `buffer` at the file's position. */
 RP_MUST_CHECK int rp_file_write(int fd, const char *path, const void *buffer, size_t bytes,
                                 struct rp_error *error);
@@ -101,13 +104,13 @@ RP_MUST_CHECK int rp_dir_make_unsynced(const char *path, struct rp_error *error)
 RP_MUST_CHECK int rp_dir_sync_names(const char *path, struct rp_error *error);
 
 /** The bytes of a whole regular file, for reading. `data` of an empty file is NULL. A large file is
- * mapped (mapped.h says what happens if it is truncated); a small one is copied, because the kernel
- * limits the mappings of a process (65530 by default). */
+ * mapped (mapped.h: the effect of a truncation); a small one is copied, because the kernel limits
+ * the mappings of a process (65530 by default). */
 struct rp_map {
     const uint8_t *data; /* aligned as malloc does */
     uint64_t bytes;
     struct rp_mapped_file *mapping; /* NULL = `data` is a copy */
-    struct rp_stamp stamp;          /* of a mapped file, when it was mapped */
+    struct rp_stamp stamp;          /* a mapped file's, when it was mapped */
 };
 #define RP_MAP_COPY_BYTES_MAX (32u << 10)
 RP_MUST_CHECK int rp_map_open(struct rp_map *map, const char *path, struct rp_error *error);

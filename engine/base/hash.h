@@ -25,7 +25,7 @@ struct rp_hash128 rp_hash128(const void *data, size_t bytes);
 
 /* Incremental XXH3-128. It owns no memory, so it need not be freed; it must be aligned. */
 struct rp_hasher {
-    uint8_t state[576] __attribute__((aligned(64))); /* of libxxhash */
+    uint8_t state[576] __attribute__((aligned(64))); /* libxxhash's */
 };
 void rp_hasher_begin(struct rp_hasher *hasher);
 void rp_hasher_add(struct rp_hasher *hasher, const void *data, size_t bytes);

@@ -5,8 +5,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/defect.h"
-
 /* The next URL of http or https, or NULL. */
 static char *find_url(char *text)
 {
@@ -23,8 +21,7 @@ static char *find_url(char *text)
 
 static void fill(char *begin, const char *end)
 {
-    if (!RP_DEFECT(keep_queries))
-        memset(begin, '*', (size_t)(end - begin));
+    memset(begin, '*', (size_t)(end - begin));
 }
 
 /* Hide in the URL, which ends at `end`. */

@@ -10,7 +10,7 @@
  * and all that follows, because its end is not known. True if a part was hidden. */
 bool rp_hide_in_value(char *value);
 
-/** In a sentence: up to the mark in which the URL is quoted, or else up to ": " or the end. */
+/** In a sentence: up to the quotation mark after the URL, or else up to ": " or the end. */
 void rp_hide_in_sentence(char *text);
 
 #endif

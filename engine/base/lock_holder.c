@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lock_holder.c — see lock_holder.h. A line of /proc/locks is "N: FLOCK ADVISORY WRITE PID
- * MAJOR:MINOR:INODE 0 EOF", with "->" before the kind if it waits. Command lines may hold secrets,
- * so that only the name of a process is shown. */
+/* A line of /proc/locks is "N: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF", with "->" before
+ * the kind if it waits. Command lines may hold secrets, so that only the name of a process is
+ * shown. */
 #include "base/lock_holder.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "base/escape.h"
 
@@ -57,4 +58,11 @@ char *rp_lock_holder(int fd, char text[RP_LOCK_HOLDER_BYTES])
         snprintf(text, RP_LOCK_HOLDER_BYTES, "a process that /proc/locks does not name");
     }
     return text;
+}
+
+void rp_host_name(char text[RP_HOST_BYTES])
+{
+    memset(text, 0, RP_HOST_BYTES);
+    if (gethostname(text, RP_HOST_BYTES - 1) < 0)
+        text[0] = 0;
 }

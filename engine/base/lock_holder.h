@@ -10,4 +10,8 @@
  * "a process that /proc/locks does not name". Returns `text`. */
 char *rp_lock_holder(int fd, char text[RP_LOCK_HOLDER_BYTES]);
 
+#define RP_HOST_BYTES 65
+/** The name of this machine; "" if it has none. */
+void rp_host_name(char text[RP_HOST_BYTES]);
+
 #endif

@@ -77,7 +77,7 @@ static size_t format_line(char line[LINE_BYTES], enum rp_log_level level, const 
 {
     static const char *const prefixes[] = {"error: ", "warning: ", ""};
     static const char *const levels[] = {"error", "warning", "info"};
-    static const int priorities[] = {3, 4, 6}; /* of syslog(3) */
+    static const int priorities[] = {3, 4, 6}; /* priorities in syslog(3) */
     char time[RP_UTC_BYTES] = "", escaped[LINE_BYTES - 200];
     if (form == RP_LOG_TEXT || form == RP_LOG_JSON)
         rp_utc_now(time);

@@ -25,26 +25,26 @@ enum rp_log_format {
     X(contract_changed, INFO, "fields that may change are others than in the checkpoint")          \
     X(attached, INFO, "a trainer of this rank has attached, at this row")                          \
     X(detached, INFO, "a trainer of this rank has left, or died, at this row")                     \
-    X(refused, WARNING, "a trainer was not let in, and was told why; repeats: every 10 seconds")   \
+    X(refused, WARNING, "an attach was refused, with a reason; repeats: every 10 seconds")         \
     X(behind, INFO, "a rank is far behind the others; a flow of its own reads its rows")           \
     X(caught_up, INFO, "that rank is as far as the others again")                                  \
     X(saved, INFO, "a checkpoint is on the disk; it is read back next")                            \
     X(saved_without_contents, WARNING,                                                             \
       "the same, and prefetched rows are read again; it says why")                                 \
     X(save_not_needed, INFO, "the newest checkpoint is of this very position")                     \
-    X(save_failed, ERROR, "no checkpoint was saved; earlier ones stay, the stream goes on")        \
-    X(save_not_trusted, ERROR, "the disk does not return what it acknowledged; older ones stay")   \
+    X(save_failed, ERROR, "no checkpoint was saved; earlier ones stay, the stream continues")      \
+    X(save_not_trusted, ERROR, "the disk does not return the acknowledged bytes; older ones stay") \
     X(checkpoint_damaged, ERROR,                                                                   \
       "a kept checkpoint or copy has decayed; it is named, and stays until others verify")         \
     X(copy_failed, ERROR, "a checkpoint has no copy in the second location")                       \
     X(alert, WARNING, "an alert is raised; its kind is named, and `alert_command` is run")         \
-    X(alert_cleared, INFO, "what it was raised for is over")                                       \
+    X(alert_cleared, INFO, "the incident is over")                                                 \
     X(alert_command_failed, WARNING, "the command of an alert did not run, or was killed")         \
     X(watcher_replaced, WARNING,                                                                   \
-      "the process that raises alerts died; it is started again, and knows what was raised")       \
+      "the process that raises alerts died; it is started again, and knows the raised alerts")     \
     X(watcher_lost, ERROR,                                                                         \
       "it died repeatedly or could not start: no alerts before the next engine")                   \
-    X(packer_replaced, WARNING, "a packer process died; nothing is lost")                          \
+    X(packer_replaced, WARNING, "a packer process died; its work is repeated")                     \
     X(failed, ERROR, "the engine stops for this reason; batches before it are delivered")          \
     X(stream_ended, INFO, "every rank has had all batches; the engine ends")                       \
     X(stopping, INFO, "a signal, or the end of the parent, ends the engine after a checkpoint")

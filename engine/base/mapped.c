@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mapped.c — see mapped.h.
- *
- * SIGBUS is synchronous: it is raised by an instruction that reads a mapping, never inside malloc
+/* SIGBUS is synchronous: it is raised by an instruction that reads a mapping, never inside malloc
  * or stdio. So the handler need not restrict itself to async-signal-safe functions. */
 #include "base/mapped.h"
 
@@ -19,7 +17,6 @@
 #include "base/available.h"
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/mem.h"
 
 #define EXIT_TROUBLE 2
@@ -243,7 +240,7 @@ bool rp_mapped_guard_again(void (*work)(void *argument), void *argument)
     while (!work_within(&here, work, argument)) {
         tries = here.page == page ? tries + 1 : 0;
         page = here.page;
-        if (tries == RETRIES || is_cut(here.mapping, &found) || RP_DEFECT(lose_at_first_error)) {
+        if (tries == RETRIES || is_cut(here.mapping, &found)) {
             lose(here.mapping);
             return false;
         }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mem.c — see mem.h. */
 #include "base/mem.h"
 
 #include <errno.h>
@@ -92,7 +91,7 @@ void rp_free_secret(char *text)
     free(text);
 }
 
-char *rp_format(const char *format, ...)
+char *rp_asprintf(const char *format, ...)
 {
     char *text = NULL;
     va_list arguments;

@@ -40,6 +40,6 @@ int rp_memfd(const char *name);
 void rp_free_secret(char *text);
 
 /** Formatted string on the heap; NULL when out of memory. The caller frees it. */
-char *rp_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *rp_asprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

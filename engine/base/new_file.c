@@ -23,20 +23,31 @@ static const char *name_in(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Create a file with a temporary name in the directory of the target. */
-static int new_file_named(struct rp_new_file *new_file, int dir, struct rp_error *error)
+/* Give a nameless file a temporary name, because linkat(2) cannot replace a file and rename(2) can;
+ * or create a file of such a name. */
+static int add_name(struct rp_new_file *new_file, int dir, struct rp_error *error)
 {
+    char self[64];
+    bool is_nameless = new_file->fd >= 0;
+    snprintf(self, sizeof self, "/proc/self/fd/%d", new_file->fd);
     for (unsigned attempt = 0; attempt < 1000; attempt++) {
-        new_file->temporary = rp_format("%s.tmp.%ld.%u", new_file->path, (long)getpid(), attempt);
-        if (!new_file->temporary)
+        char *name = rp_asprintf("%s.tmp.%ld.%u", new_file->path, (long)getpid(), attempt);
+        if (!name)
             return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", new_file->path);
-        new_file->fd = openat(dir, name_in(new_file->temporary),
-                              O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        if (new_file->fd >= 0)
+        if (!is_nameless)
+            new_file->fd = openat(dir, name_in(name),
+                                  O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (is_nameless ? linkat(AT_FDCWD, self, dir, name_in(name), AT_SYMLINK_FOLLOW) == 0
+                        : new_file->fd >= 0) {
+            new_file->temporary = name;
             return 0;
-        int code = rp_file_fail(error, new_file->temporary, "create");
-        free(new_file->temporary);
-        new_file->temporary = NULL;
+        }
+        int code = is_nameless ? rp_file_fail(error, new_file->path, "name the new file")
+                               : rp_file_fail(error, name, "create");
+        free(name);
+        if (code == -ENOENT && is_nameless && rp_proc_hint())
+            return rp_fail(error, -ENOENT, rp_proc_hint(), "%s: cannot name the new file: %s",
+                           new_file->path, strerror(ENOENT));
         if (code != -EEXIST && code != -EINTR)
             return code;
     }
@@ -55,7 +66,7 @@ static int open_new(struct rp_new_file *new_file, const char *path, bool is_scra
     if (code == 0 && !is_scratch)
         new_file->fd = openat(dir, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
     if (code == 0 && new_file->fd < 0) /* a named file works, or fails with a better message */
-        code = new_file_named(new_file, dir, error);
+        code = add_name(new_file, dir, error);
     if (dir >= 0)
         close(dir);
     if (code < 0)
@@ -73,37 +84,12 @@ int rp_new_file_open_scratch(struct rp_new_file *new_file, const char *path, str
     return open_new(new_file, path, true, error);
 }
 
-/* Give a nameless file a temporary name, because linkat(2) cannot replace a file and rename(2) can.
- */
-static int new_file_link(struct rp_new_file *new_file, int dir, struct rp_error *error)
-{
-    char self[64];
-    snprintf(self, sizeof self, "/proc/self/fd/%d", new_file->fd);
-    for (unsigned attempt = 0; attempt < 1000; attempt++) {
-        char *name = rp_format("%s.tmp.%ld.%u", new_file->path, (long)getpid(), attempt);
-        if (!name)
-            return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", new_file->path);
-        if (linkat(AT_FDCWD, self, dir, name_in(name), AT_SYMLINK_FOLLOW) == 0) {
-            new_file->temporary = name;
-            return 0;
-        }
-        free(name);
-        if (errno == ENOENT && rp_proc_hint())
-            return rp_fail(error, -ENOENT, rp_proc_hint(), "%s: cannot name the new file: %s",
-                           new_file->path, strerror(ENOENT));
-        if (errno != EEXIST)
-            return rp_file_fail(error, new_file->path, "name the new file");
-    }
-    return rp_fail(error, -EEXIST, "remove the old *.tmp.* files beside it",
-                   "%s: 1000 temporary files are already there", new_file->path);
-}
-
 int rp_new_file_rename(struct rp_new_file *new_file, struct rp_error *error)
 {
     RP_ASSERT(new_file->fd >= 0);
     const char *name;
     int dir = rp_out_dir_of(new_file->path, &name, error);
-    int code = dir < 0 ? dir : new_file->temporary ? 0 : new_file_link(new_file, dir, error);
+    int code = dir < 0 ? dir : new_file->temporary ? 0 : add_name(new_file, dir, error);
     if (code == 0 && renameat(dir, name_in(new_file->temporary), dir, name) < 0)
         code = rp_file_fail(error, new_file->path, "replace");
     if (dir >= 0)
@@ -141,7 +127,7 @@ void rp_new_file_discard(struct rp_new_file *new_file)
     *new_file = (struct rp_new_file){.fd = -1};
 }
 
-/* "FILE.tmp.PID.ATTEMPT", as new_file_named and new_file_link make it? */
+/* "FILE.tmp.PID.ATTEMPT", as add_name makes it? */
 static bool is_temporary_of(const char *name, const char *file)
 {
     static const char middle[] = ".tmp.", digits[] = "0123456789";

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 
 /* A syncfs also writes other processes' data, so a few files are synced one by one. */
 #define SYNCFS_FILES_MIN 8u
@@ -54,8 +53,6 @@ static void write_together(const struct rp_new_files *files)
 /* For a file that is written already, fsync reports whether that write has failed. */
 static void sync_each(struct rp_new_files *files)
 {
-    if (RP_DEFECT(trust_syncfs) && files->count >= SYNCFS_FILES_MIN)
-        return;
     for (uint32_t i = 0; i < files->count; i++)
         if (fsync(files->files[i].fd) < 0)
             files->codes[i] = rp_file_fail(&files->errors[i], files->files[i].path,
@@ -95,12 +92,9 @@ void rp_new_files_publish(struct rp_new_files *files)
     memset(files->codes, 0, sizeof files->codes);
     if (files->count == 0)
         return;
-    if (RP_DEFECT(rename_before_sync))
-        rename_each(files);
     write_together(files);
     sync_each(files);
-    if (!RP_DEFECT(rename_before_sync))
-        rename_each(files);
+    rename_each(files);
     sync_directories(files);
     for (uint32_t i = 0; i < files->count; i++)
         rp_new_file_discard(&files->files[i]);

@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 
-/* So many descriptors are open at a time. */
+/* Descriptors that are open at a time. */
 #define RP_NEW_FILES_MAX 256u
 
 struct rp_new_files {

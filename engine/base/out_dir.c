@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* out_dir.c — see out_dir.h. Symlinks are judged as by fs.protected_symlinks, and files as by
- * fs.protected_regular: not every machine and container has them set, and neither covers a
- * directory that is writable by everybody without being sticky. */
+/* Symlinks are judged as by fs.protected_symlinks, and files as by fs.protected_regular: not every
+ * machine and container has them set, and neither covers a directory that is writable by everybody
+ * without being sticky. */
 #include "base/out_dir.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ static char *name_of(int dir)
     char link[64], name[PATH_MAX];
     snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
     ssize_t bytes = dir < 0 ? -1 : readlink(link, name, sizeof name - 1);
-    return bytes > 0 ? rp_format("%.*s", (int)bytes, name) : strdup("its directory");
+    return bytes > 0 ? rp_asprintf("%.*s", (int)bytes, name) : strdup("its directory");
 }
 
 static int fail_foreign(int dir, const struct stat *holder, const char *name,
@@ -121,7 +121,7 @@ static int follow(struct walk *walk, int link, const char *name, struct rp_error
     errno = ELOOP;
     if (++walk->links > LINKS_MAX)
         return fail_step(walk, "open", error);
-    char *rest = rp_format("%.*s/%s", (int)bytes, target, walk->rest);
+    char *rest = rp_asprintf("%.*s/%s", (int)bytes, target, walk->rest);
     if (!rest)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", walk->path);
     free(walk->rest);
@@ -178,7 +178,7 @@ static int begin_at(struct walk *walk, const char *name, struct rp_error *error)
     return 0;
 }
 
-/* Take the next name off the rest. *name is NULL if there is none. */
+/* Take the next name off the rest. *name is NULL after the last one. */
 static int next_name(struct walk *walk, char **name, struct rp_error *error)
 {
     char *at = walk->rest + strspn(walk->rest, "/");
@@ -324,8 +324,8 @@ static int target_of(int dir, const char *name, const char *path, char **target,
     } else if (follows) {
         ssize_t bytes = readlinkat(link, "", text, sizeof text - 1);
         if (bytes > 0)
-            *target = text[0] == '/' ? rp_format("%.*s", (int)bytes, text)
-                                     : rp_format("/proc/self/fd/%d/%.*s", dir, (int)bytes, text);
+            *target = text[0] == '/' ? rp_asprintf("%.*s", (int)bytes, text)
+                                     : rp_asprintf("/proc/self/fd/%d/%.*s", dir, (int)bytes, text);
         if (bytes <= 0)
             code = rp_file_fail(error, path, "open");
         else if (!*target)

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/mem.h"
 
@@ -52,7 +51,7 @@ int rp_own_dir_open(const char *path, const char *what, const char *choose, stru
 
 static char *default_in_tmp(void)
 {
-    return rp_format("/tmp/ringpack-%u-cache", (unsigned)getuid());
+    return rp_asprintf("/tmp/ringpack-%u-cache", (unsigned)getuid());
 }
 
 static bool can_be_used(const char *path)
@@ -66,8 +65,8 @@ char *rp_dir_of_caches(const char *given)
     if (given)
         return strdup(given);
     if (cache && *cache)
-        return rp_format("%s/ringpack", cache);
-    char *at_home = home && *home ? rp_format("%s/.cache/ringpack", home) : NULL;
+        return rp_asprintf("%s/ringpack", cache);
+    char *at_home = home && *home ? rp_asprintf("%s/.cache/ringpack", home) : NULL;
     if (at_home && can_be_used(at_home))
         return at_home;
     free(at_home);
@@ -93,7 +92,7 @@ int rp_dir_make_caches(const char *path, struct rp_error *error)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
     size_t bytes = strlen(shared);
     bool is_in_tmp = !strncmp(path, shared, bytes) && (!path[bytes] || path[bytes] == '/');
-    int code = is_in_tmp && !RP_DEFECT(trust_any_directory) ? make_own(shared, error) : 0;
+    int code = is_in_tmp ? make_own(shared, error) : 0;
     free(shared);
     if (code < 0)
         return code;

@@ -8,7 +8,7 @@
 
 /** Open a directory: owned by us, writable by no other user, no symlink. Its description `what`
  * begins the message, and `choose` says in the hint how to choose another one. Returns a
- * descriptor, -ENOENT if there is none, or a code. */
+ * descriptor, -ENOENT if it does not exist, or a code. */
 RP_MUST_CHECK int rp_own_dir_open(const char *path, const char *what, const char *choose,
                                   struct rp_error *error);
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.c — see record.h. */
 #include "base/record.h"
 
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record.h — named fields as text, in a canonical form: equal fields have equal bytes.
  *
- * A record is a list of lines, each NAME SIGN VALUE newline. The sign tells how to compare a field,
+ * A record is a list of lines, each NAME SIGN VALUE newline. The sign says how to compare a field,
  * so that a reader can compare fields that it does not know:
  *
  *     name=value   must be equal; a record that lacks the line differs
@@ -65,7 +65,7 @@ bool rp_record_next_difference(struct rp_record_pair *pair);
 struct rp_record_writer {
     char *text;
     size_t bytes, capacity;
-    size_t last; /* where the last line begins */
+    size_t last; /* begin of the last line */
     bool out_of_memory;
 };
 /** Add a line; names must ascend. Bytes that a value cannot hold are escaped, and a long value is

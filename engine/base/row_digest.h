@@ -15,7 +15,7 @@
 struct rp_hash128 rp_row_hash(const int32_t *lengths, uint32_t fragments, const void *tokens,
                               enum rp_dtype dtype);
 
-/* Where the labels of a row are. */
+/* The place of the labels of a row. */
 struct rp_row_labels {
     const void *labels; /* NULL: the run has only a loss mask */
     enum rp_dtype dtype;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* spawn.h — programs that an engine or a command starts for its user: commands of alerts, programs
  * that give keys. They inherit only the environment and the place for errors: default signals,
- * /dev/null as input, no descriptor beyond the first three, and a process group of their own, by
- * which they and their children can be killed. Threads: any. */
+ * /dev/null as input, no descriptor beyond the first three, and a process group of their own, so
+ * that they and their children can be killed. Threads: any. */
 #ifndef RP_BASE_SPAWN_H
 #define RP_BASE_SPAWN_H
 

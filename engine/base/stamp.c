@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stamp.c — see stamp.h. */
 #include "base/stamp.h"
 
 #include <errno.h>
@@ -8,7 +7,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 #define SETTLE_PAUSE_NS 1000000u
@@ -54,8 +52,7 @@ static bool is_settled(const struct rp_stamp *stamp)
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
     uint64_t step_ns = stamp->ctime_ns % SECOND_NS == 0 ? 2 * SECOND_NS : 1;
     uint64_t settled_ns = stamp->ctime_ns + step_ns, now_ns = ns_of(&now);
-    return now_ns >= settled_ns || settled_ns - now_ns > 2 * SECOND_NS ||
-           RP_DEFECT(trust_fresh_stamps);
+    return now_ns >= settled_ns || settled_ns - now_ns > 2 * SECOND_NS;
 }
 
 int rp_stamp_settle(int fd, struct rp_stamp *stamp)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stop.h — does somebody want this process to end? For work that may take long and that a person
- * waits for (a start, an index): it checks between two pieces, and gives up. What it began is
+/* stop.h — the request that this process ends. Work that may take long and that a person waits for
+ * (a start, an index) checks for it between two pieces, and gives up. Its unfinished files are
  * removed, as after any other error. Threads: any. */
 #ifndef RP_BASE_STOP_H
 #define RP_BASE_STOP_H

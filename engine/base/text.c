@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c — see text.h. */
 #include "base/text.h"
 
 #include <ctype.h>
@@ -36,7 +35,7 @@ bool rp_text_u64(const char *text, uint64_t *value)
 }
 
 /* Skip one letter of "kmgt", and an i after it, which makes the base 1024. Returns base, base^2,
- * base^3 or base^4, or 1 if there is no letter. */
+ * base^3 or base^4, or 1 without a letter. */
 static uint64_t suffix_scale(const char **text, uint64_t base)
 {
     static const char letters[] = "kmgt";
@@ -92,7 +91,7 @@ enum rp_decimal rp_text_decimal(const char *text, unsigned places, uint64_t *val
     return RP_DECIMAL_FINE;
 }
 
-bool rp_text_count(const char *text, uint64_t *value)
+static bool read_scaled(const char *text, uint64_t base, const char *unit, uint64_t *value)
 {
     const char *rest;
     uint64_t number;
@@ -100,21 +99,18 @@ bool rp_text_count(const char *text, uint64_t *value)
         return true;
     if (!leading_digits(text, &number, &rest))
         return false;
-    uint64_t scale = suffix_scale(&rest, 1000);
-    return *rest == '\0' && rp_mul_u64(number, scale, value);
+    uint64_t scale = suffix_scale(&rest, base);
+    return (!*rest || !strcasecmp(rest, unit)) && rp_mul_u64(number, scale, value);
+}
+
+bool rp_text_count(const char *text, uint64_t *value)
+{
+    return read_scaled(text, 1000, "", value);
 }
 
 bool rp_text_bytes(const char *text, uint64_t *value)
 {
-    const char *rest;
-    uint64_t number;
-    if (rp_text_decimal(text, 0, value) == RP_DECIMAL_FINE)
-        return true;
-    if (!leading_digits(text, &number, &rest))
-        return false;
-    uint64_t scale = suffix_scale(&rest, 1024);
-    bool unit = *rest == '\0' || !strcasecmp(rest, "b");
-    return unit && rp_mul_u64(number, scale, value);
+    return read_scaled(text, 1024, "b", value);
 }
 
 void rp_text_millionths(uint64_t number, char *text, size_t bytes)

@@ -47,7 +47,7 @@ struct rp_text_shell {
 const char *rp_text_shell(struct rp_text_shell *word, const char *path);
 /** The same of a word that is no path, for instance the value of an option: "-x" stays "-x". */
 const char *rp_text_shell_word(struct rp_text_shell *word, const char *text);
-/* The same, in memory of the block in which it stands: for the hints of messages. */
+/* The same, in memory of the enclosing block: for the hints of messages. */
 #define RP_TEXT_SHELL(path) rp_text_shell(&(struct rp_text_shell){{0}}, path)
 #define RP_TEXT_SHELL_WORD(text) rp_text_shell_word(&(struct rp_text_shell){{0}}, text)
 

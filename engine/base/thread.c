@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See thread.h. */
 #include "base/thread.h"
 
 #include <errno.h>
@@ -7,7 +6,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 
 #define PAUSE_MIN_NS UINT64_C(5000000)
 #define PAUSE_MAX_NS UINT64_C(200000000)
@@ -16,7 +14,7 @@ uint64_t rp_thread_patience_ns = UINT64_C(5000000000);
 
 bool rp_thread_again(struct rp_thread_tries *tries, int failed)
 {
-    if (failed != EAGAIN || RP_DEFECT(start_threads_once))
+    if (failed != EAGAIN)
         return false;
     uint64_t now = rp_now_ns();
     if (!tries->pause_ns)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* thread.h — threads and child processes, at a moment at which there may be no room for one.
+/* thread.h — starts threads and child processes, and retries while a limit leaves no room for one.
  *
  * A limit on processes (pids.max of a cgroup, `ulimit -u`) also counts threads, and other programs
  * of the same user or container use it up for a moment: EAGAIN. So the start of a needed thread or
@@ -28,7 +28,7 @@ int rp_thread_try(pthread_t *thread, void *(*main)(void *), void *argument);
 /** fork for a process that is needed. Returns as fork does. */
 pid_t rp_fork(void);
 
-/** The tries of another call that starts a process. Zeroed, there was none. */
+/** The tries of another call that starts a process. Zeroed = no try so far. */
 struct rp_thread_tries {
     uint64_t began_ns, pause_ns;
 };

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* utc.c — see utc.h. */
 #include "base/utc.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* utc.h — a moment of the wall clock as text, for people and for files. Nothing is ordered by it
+/* utc.h — a moment of the wall clock as text, for people and for files. No event is ordered by it
  * (clock.h). gmtime_r and strftime take a lock, which a process that was forked from several
  * threads must not take; these functions take none. */
 #ifndef RP_BASE_UTC_H

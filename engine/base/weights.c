@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights.c — see weights.h. */
 #include "base/weights.h"
 
 #include <stdio.h>
@@ -7,7 +6,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/text.h"
 
@@ -120,8 +118,7 @@ bool rp_weights_is_kept(const struct rp_weights *weights, uint32_t source)
     if (!weights->of || source >= weights->count)
         return false;
     const struct rp_weight *one = &weights->of[source];
-    return RP_DEFECT(compare_weights_alone) ? one->had == one->has
-                                            : same_factor(one, &weights->of[weights->kept]);
+    return same_factor(one, &weights->of[weights->kept]);
 }
 
 void rp_weights_has_text(const struct rp_weights *weights, uint32_t source,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache — see cache.h. Opening, closing, counts. */
+/* cache — opens, closes and counts a cache. */
 #include "cache/cache.h"
 
 #include <errno.h>
@@ -10,15 +10,15 @@
 #include "base/own_dir.h"
 #include "base/thread.h"
 #include "cache/cache_struct.h"
-#include "cache/keeper.h"
+#include "cache/writer.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static int copy_objects(struct rp_cache *cache, const struct rp_cache_options *options)
 {
     cache->objects = rp_calloc(options->object_count, sizeof *cache->objects);
-    cache->kept = rp_calloc(options->object_count, sizeof(struct rp_kept *));
-    if (!cache->objects || !cache->kept)
+    cache->entries = rp_calloc(options->object_count, sizeof(struct rp_entry *));
+    if (!cache->objects || !cache->entries)
         return -ENOMEM;
     for (uint32_t i = 0; i < options->object_count; i++) {
         struct rp_cache_object *copy = &cache->objects[i];
@@ -36,10 +36,10 @@ static int open_memory(struct rp_cache *cache, const struct rp_cache_options *op
                        struct rp_error *error)
 {
     char *base = rp_dir_of_caches(options->directory);
-    cache->directory = base ? rp_format("%s/blocks", base) : NULL;
+    cache->directory = base ? rp_asprintf("%s/blocks", base) : NULL;
     free(base);
     if (!cache->directory || copy_objects(cache, options) < 0 ||
-        rp_stock_open(&cache->stock, &cache->options, &cache->space) < 0)
+        rp_eviction_open(&cache->eviction, &cache->options, &cache->quota) < 0)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a cache of %u objects",
                        options->object_count);
     return 0;
@@ -47,14 +47,14 @@ static int open_memory(struct rp_cache *cache, const struct rp_cache_options *op
 
 static void free_cache(struct rp_cache *cache)
 {
-    rp_stock_close(&cache->stock);
-    rp_space_close(&cache->space);
+    rp_eviction_close(&cache->eviction);
+    rp_quota_close(&cache->quota);
     for (uint32_t i = 0; cache->objects && i < cache->options.object_count; i++) {
         free((void *)(uintptr_t)cache->objects[i].name);
         free((void *)(uintptr_t)cache->objects[i].identity);
     }
     free(cache->objects);
-    free(cache->kept);
+    free(cache->entries);
     free(cache->directory);
     pthread_mutex_destroy(&cache->mutex);
     pthread_cond_destroy(&cache->work);
@@ -70,16 +70,16 @@ int rp_cache_open(struct rp_cache **cache_out, const struct rp_cache_options *op
     if (!cache)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a cache");
     cache->options = *options;
-    cache->space.fd = cache->space.directory = -1;
+    cache->quota.fd = cache->quota.directory = -1;
     pthread_mutex_init(&cache->mutex, NULL);
     pthread_cond_init(&cache->work, NULL);
     pthread_cond_init(&cache->idle, NULL);
     int code = open_memory(cache, options, error);
     if (code == 0)
-        code = rp_space_open(&cache->space, cache->directory, error);
+        code = rp_quota_open(&cache->quota, cache->directory, error);
     if (code == 0) {
-        cache->is_busy = true; /* the thread begins with a scan of the directory */
-        int failed = rp_thread_start(&cache->thread, rp_keeper_run, cache);
+        cache->is_busy = true; /* the thread first scans the directory */
+        int failed = rp_thread_start(&cache->thread, rp_cache_writer_run, cache);
         code = failed ? rp_fail(error, -failed, NULL, "cannot start the thread of the cache") : 0;
     }
     if (code < 0)
@@ -107,7 +107,7 @@ void rp_cache_close(struct rp_cache *cache)
     pthread_mutex_unlock(&cache->mutex);
     pthread_join(cache->thread, NULL);
     for (uint32_t i = 0; i < cache->options.object_count; i++)
-        RP_ASSERT(!cache->kept[i]);
+        RP_ASSERT(!cache->entries[i]);
     free_cache(cache);
 }
 
@@ -130,7 +130,7 @@ void rp_cache_counts(struct rp_cache *cache, struct rp_cache_counts *counts)
         .filled_bytes = rp_a64_load_relaxed(&cache->filled_bytes),
         .damaged_bytes = rp_a64_load_relaxed(&cache->damaged_bytes),
         .failures = rp_a64_load_relaxed(&cache->failures),
-        .held_bytes = rp_space_peek(&cache->space),
+        .held_bytes = rp_quota_peek(&cache->quota),
         .bytes_max = cache->options.bytes};
     pthread_mutex_unlock(&cache->mutex);
 }

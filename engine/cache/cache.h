@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache.h — bytes of objects in stores, kept in files of a local disk, so that a second use of them
- * asks no server.
+/* cache.h — bytes of objects in files of a local disk, so that a second use needs no server.
  *
- * Each object has one file (kept_file.h), named by a hash of its name, its identity (ETag) and its
- * size: an object that changed is another object, with another file. The file is sparse. Beside the
- * bytes it has a hash of each page of 4 KiB, and two words for each chunk of 64 pages that say
- * which pages are there.
+ * Each object has one file (entry_file.h), named by a hash of its name, its identity (ETag) and its
+ * size: a changed object is another object, with another file. The file is sparse. Next to the
+ * bytes it stores a hash of each page of 4 KiB, and two words for each chunk of 64 pages that mark
+ * its present pages.
  *
  *     reader threads                      the cache's thread
- *     ── rp_kept_look: is it there?       ◄── queue ── rp_kept_keep: bytes that arrived and were
- *     ── an ordinary read of the file                  verified
- *     ── rp_kept_check: is it what           makes room (stock.h), writes bytes, hashes, words
- *        was written?
+ *     ── rp_entry_look: which pages        ◄── queue ── rp_entry_keep: bytes that arrived and were
+ *        are present?                                  verified
+ *     ── an ordinary read of the file         makes room (eviction.h), writes bytes, hashes, words
+ *     ── rp_entry_check: do they match
+ *        their hashes?
  *
  * Invariants:
- *  - What is read from a file counts only if every page of it has its hash. So neither a crash at
- * any moment, nor a failing disk, nor an eviction during the read can give other bytes than
- * arrived.
+ *  - Bytes read from a file count only if each of their pages matches its hash. So neither a crash
+ *    at any moment, nor a failing disk, nor an eviction during the read can deliver bytes that
+ *    differ from those that arrived.
  *  - The pages of all files of a directory, of all engines, are at most `bytes`: they are counted
- *    under a lock that ends with its process (space.h), before they are written.
+ *    before they are written, under a lock that ends with its process (quota.h).
  *  - Readers never wait for a write: while 64 MiB of copies wait for the disk, further bytes are
- * not kept. They do read words, hashes and bytes from that disk.
- *  - No failure of the cache is one of the run: what it cannot give is asked of the server. */
+ *    declined. Readers do read words, hashes and bytes from that disk.
+ *  - No failure of the cache is one of the run: missing bytes are requested from the server. */
 #ifndef RP_CACHE_CACHE_H
 #define RP_CACHE_CACHE_H
 
@@ -35,110 +35,110 @@
 #define RP_CACHE_CHUNK_BYTES (RP_CACHE_PAGE_BYTES * RP_CACHE_CHUNK_PAGES)
 #define RP_CACHE_BYTES_MIN (8u << 20)
 #define RP_CACHE_NEVER UINT64_MAX
-/* Memory of copies that wait for the disk: as much is read while a disk takes a breath. */
+/* Limit of the copies that wait for the disk: readers may fill it while a disk stalls. */
 #define RP_CACHE_QUEUE_BYTES (64u << 20)
 
 /* An object of the run. */
 struct rp_cache_object {
-    const char *name; /* without secrets, and no other object's */
+    const char *name; /* unique, and without secrets */
     const char *identity;
     uint64_t bytes;
 };
 
 struct rp_cache_options {
-    /* The files lie in DIRECTORY/blocks; NULL = rp_dir_of_caches (base/own_dir.h). */
+    /* The files are in DIRECTORY/blocks; NULL = rp_dir_of_caches (base/own_dir.h). */
     const char *directory;
-    uint64_t bytes; /* of pages that are kept at most, by all engines together */
-    const struct rp_cache_object *objects; /* copied; known by their numbers from then on */
+    uint64_t bytes;                        /* limit of the pages of all engines */
+    const struct rp_cache_object *objects; /* copied; later calls use their numbers */
     uint32_t object_count;
-    /* How far away the next use of bytes [first, last) of an object is, in any unit;
-     * RP_CACHE_NEVER. The furthest chunk is evicted. Asked by the cache's thread only. */
+    /* Distance to the next use of bytes [first, last) of an object, in any unit, or
+     * RP_CACHE_NEVER. The chunk with the greatest distance is evicted. Called by the cache's thread
+     * only. */
     uint64_t (*next_use)(void *context, uint32_t object, uint64_t first, uint64_t last);
     void *context;
-    /* The epoch that is read now; what is fetched is counted by it. Asked by any thread. */
+    /* The current epoch, to which fetched bytes are counted. Called by any thread. */
     uint64_t (*epoch)(void *context);
-    uint64_t usual_distance; /* of what another run keeps, whose plan is not known here */
+    uint64_t usual_distance; /* of chunks of other runs, whose next use is unknown */
 };
 
 struct rp_cache;
-/** Make the directory if need be, and start the thread, which counts what is there if nobody knows.
- * So opening takes no longer with more files. A directory that cannot be used is an error, which
- * the caller may live with. */
+/** Make the directory if need be, and start the thread, which counts the pages if their count is
+ * unknown. So opening takes no longer with more files. An unusable directory is an error, which the
+ * caller may ignore. */
 RP_MUST_CHECK int rp_cache_open(struct rp_cache **cache_out, const struct rp_cache_options *options,
                                 struct rp_error *error);
-/** Writes what is queued, but waits no longer than a few seconds for other engines. */
+/** Writes the queued bytes, but waits only a few seconds for the lock of other engines. */
 void rp_cache_close(struct rp_cache *cache);
-/** Wait until all that was given to rp_kept_keep is written or was dropped. */
+/** Wait until all bytes passed to rp_entry_keep are written or declined. */
 void rp_cache_flush(struct rp_cache *cache);
 
 /* ---- readers: any thread --------------------------------------------------------------------- */
 
-struct rp_kept;
-/** The object, whose file is opened if it exists. The cache's thread makes it when there is
- * something to keep. NULL: out of memory. */
-struct rp_kept *rp_kept_open(struct rp_cache *cache, uint32_t object);
-void rp_kept_close(struct rp_kept *kept); /* NULL is fine */
+struct rp_entry;
+/** The entry of an object; its file is opened if it exists. The cache's thread makes the file
+ * before its first write. NULL: out of memory. */
+struct rp_entry *rp_entry_open(struct rp_cache *cache, uint32_t object);
+void rp_entry_close(struct rp_entry *entry); /* NULL is fine */
 
-int rp_kept_fd(const struct rp_kept *kept);
-/** Where byte 0 of the object lies in its file. */
-uint64_t rp_kept_data_offset(const struct rp_kept *kept);
+int rp_entry_fd(const struct rp_entry *entry);
+/** The offset in the file of byte 0 of the object. */
+uint64_t rp_entry_data_offset(const struct rp_entry *entry);
 
-/* Of a range, the bytes from its begin and up to its end that are there; head + tail <= bytes. */
+/* The present bytes at the begin and at the end of a range; head + tail <= bytes. */
 struct rp_cache_held {
     uint32_t head, tail;
 };
-/** Both are whole pages. `offset` is aligned to pages, `bytes` ends on a page or with the object.
+/** Both are whole pages. `offset` is aligned to pages; `bytes` ends on a page or with the object.
  */
-struct rp_cache_held rp_kept_look(const struct rp_kept *kept, uint64_t offset, uint32_t bytes);
-/** Are these bytes, which were read from the file, those that were written to it? If not, the pages
- * are given up. */
-bool rp_kept_check(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes);
-/** These bytes could not be read from the file: the cache's thread checks their pages, and gives up
- * those that it cannot read either. */
-void rp_kept_doubt(struct rp_kept *kept, uint64_t offset, uint32_t bytes);
-/** These bytes are what was written, and are wrong: their pages are given up, and what is kept from
- * now on takes their place. */
-void rp_kept_forget(struct rp_kept *kept, uint64_t offset, uint32_t bytes);
-/** Keep bytes that the server sent, and that were compared with all there is to compare them with.
- * They are copied; those that are there already are left alone. */
-void rp_kept_keep(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes);
+struct rp_cache_held rp_entry_look(const struct rp_entry *entry, uint64_t offset, uint32_t bytes);
+/** Do these bytes, read from the file, match their hashes? If not, damaged pages are removed. */
+bool rp_entry_check(struct rp_entry *entry, uint64_t offset, const void *data, uint32_t bytes);
+/** A read of these bytes from the file failed: the cache's thread checks their pages, and removes
+ * those that are unreadable or damaged. */
+void rp_entry_doubt(struct rp_entry *entry, uint64_t offset, uint32_t bytes);
+/** These bytes match their hashes, but are wrong: their pages are removed, so that new bytes can
+ * replace them. */
+void rp_entry_forget(struct rp_entry *entry, uint64_t offset, uint32_t bytes);
+/** Copy and queue bytes that the server sent and the caller has verified as far as possible. Pages
+ * that are present already are not written again. */
+void rp_entry_keep(struct rp_entry *entry, uint64_t offset, const void *data, uint32_t bytes);
 
-/** For stat: a read of which so many bytes came from the file, and so many from the server. */
-void rp_kept_note(struct rp_kept *kept, uint64_t from_file, uint64_t from_server);
+/** Count a read for stat: its bytes from the file, and its bytes from the server. */
+void rp_entry_note(struct rp_entry *entry, uint64_t from_file, uint64_t from_server);
 
-/* ---- fills: what is fetched before a reader wants it. One thread ----------------------------- */
+/* ---- fills (engine/README.md, Words): one thread --------------------------------------------- */
 
 #define RP_CACHE_FILLS_MAX 4u
 
-/** May so many bytes be fetched now? Not while a reader has a request at the server or a write has
- * failed lately, and not if the cache would be nearly full: nothing is evicted for a fill. */
+/** May a fill of this length begin? Not while a reader has a request at the server, not after a
+ * recent failed write, and not if the cache would be nearly full: fills evict no chunk. */
 bool rp_cache_may_fill(struct rp_cache *cache, uint64_t bytes);
-/** Some bytes begin to be fetched: readers that want them wait. The number of the fill, or -1: as
- * many as may be are under way. */
-RP_MUST_CHECK int rp_kept_fill_begin(struct rp_kept *kept, uint64_t offset, uint32_t bytes);
-/** They have arrived, or NULL: they will not. The fill ends when they are written or dropped. */
-void rp_kept_fill_end(struct rp_kept *kept, uint32_t fill, const void *data);
+/** Begin a fill: readers of its bytes wait. Returns its number, or -1 if RP_CACHE_FILLS_MAX fills
+ * are active. */
+RP_MUST_CHECK int rp_entry_fill_begin(struct rp_entry *entry, uint64_t offset, uint32_t bytes);
+/** The bytes have arrived, or will not (NULL). The fill ends when they are written or declined. */
+void rp_entry_fill_end(struct rp_entry *entry, uint32_t fill, const void *data);
 
-/** For readers: are any of these bytes being filled? */
-bool rp_kept_is_filling(const struct rp_kept *kept, uint64_t offset, uint32_t bytes);
+/** Does an active fill contain any of these bytes? Called by readers. */
+bool rp_entry_is_filling(const struct rp_entry *entry, uint64_t offset, uint32_t bytes);
 /** A reader's request is at the server, or no longer. */
-void rp_kept_request_begins(struct rp_kept *kept);
-void rp_kept_request_ends(struct rp_kept *kept);
+void rp_entry_request_begins(struct rp_entry *entry);
+void rp_entry_request_ends(struct rp_entry *entry);
 
 struct rp_cache_counts {
-    uint64_t hits, misses; /* reads: all of it from the file, or not */
+    uint64_t hits, misses; /* reads with all of their bytes from the file; others */
     uint64_t hit_bytes, fetched_bytes;
-    uint64_t epoch; /* in which the last read was, and what was fetched in it and in the last one */
+    uint64_t epoch; /* of the last read */
     uint64_t epoch_fetched_bytes, last_epoch_fetched_bytes;
     uint64_t kept_bytes, evicted_bytes; /* by this engine */
-    uint64_t declined_bytes; /* not kept: needed later than all that is there, or no time for it */
-    uint64_t filled_bytes;   /* fetched before a reader wanted them; not in fetched_bytes */
-    uint64_t damaged_bytes;  /* given up because a hash differed */
-    uint64_t failures;       /* writes that failed, as on a full disk */
+    uint64_t declined_bytes; /* not written: needed later than all others, or no room to queue */
+    uint64_t filled_bytes;   /* fetched by fills; not in fetched_bytes */
+    uint64_t damaged_bytes;  /* removed because a hash differed */
+    uint64_t failures;       /* failed writes, as on a full disk */
     uint64_t held_bytes, bytes_max; /* by all engines; the limit */
 };
 void rp_cache_counts(struct rp_cache *cache, struct rp_cache_counts *counts);
-/** Its directory, for people. */
+/** The directory, for messages. */
 const char *rp_cache_place(const struct rp_cache *cache);
 
 #endif

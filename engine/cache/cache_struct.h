@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cache_struct.h — the state of a cache. Private to engine/cache: cache.c has the calls of
- * readers, keeper.c the thread that writes. */
+ * readers, writer.c the thread that writes. */
 #ifndef RP_CACHE_CACHE_STRUCT_H
 #define RP_CACHE_CACHE_STRUCT_H
 
@@ -8,54 +8,55 @@
 
 #include "base/atomic.h"
 #include "cache/cache.h"
-#include "cache/kept_file.h"
-#include "cache/pause.h"
-#include "cache/space.h"
-#include "cache/stock.h"
+#include "cache/entry_file.h"
+#include "cache/backoff.h"
+#include "cache/quota.h"
+#include "cache/eviction.h"
 
-/* An object that readers have open. `file` is opened or made by the first to open it, or by the
- * cache's thread; it is valid once is_open says so, until the last reference is given back. */
-struct rp_kept {
+/* An open object. `file` is opened or made by the first reader, or by the cache's thread; it is
+ * valid from is_open until the last reference is released. */
+struct rp_entry {
     struct rp_cache *cache;
     uint32_t object;
     uint32_t references; /* under the mutex */
-    struct rp_kept_file file;
-    struct rp_a32 is_open; /* set by rp_kept_open, before others see it, or later by the cache's
-                              thread. PAIRS kept-open */
+    struct rp_entry_file file;
+    struct rp_a32 is_open; /* set by rp_entry_open, before others see it, or later by the cache's
+                              thread. PAIRS entry-open */
     struct rp_a64 touched_ns;
-    struct rp_a32 doubts; /* jobs that check pages which were not what was written */
+    struct rp_a32 doubts; /* queued jobs that check or remove pages */
 };
 
-/* Bytes that are fetched before a reader wants them. */
+/* A fill (engine/README.md, Words). */
 struct rp_cache_fill {
-    const struct rp_kept *kept; /* NULL: there is none */
+    const struct rp_entry *entry; /* NULL: unused */
     uint64_t first, last;
 };
 
-/* Bytes to write; without data, pages to be checked because they were not what was written. */
+/* Bytes to write; without data, pages to check or remove. */
 struct rp_cache_job {
     struct rp_cache_job *next;
-    struct rp_kept *kept;
+    struct rp_entry *entry;
     uint64_t offset;
     uint32_t bytes;
     bool has_data;
-    bool is_wrong; /* without data: the pages are given up, whatever their hashes say */
+    bool is_wrong; /* without data: remove the pages, whatever their hashes */
     bool is_fill;  /* number `fill`, which ends with the job */
     uint32_t fill;
     uint8_t data[];
 };
 
-/** Queue bytes to be written; false: they are declined. With a fill, it ends with them. */
-bool rp_kept_queue(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes,
-                   const uint32_t *fill, bool is_wrong);
-/** The fill is over: readers no longer wait for it. */
+/** Queue bytes to be written; false: they are declined. `fill` may be NULL; it ends with the job.
+ */
+bool rp_entry_queue(struct rp_entry *entry, uint64_t offset, const void *data, uint32_t bytes,
+                    const uint32_t *fill, bool is_wrong);
+/** End a fill: readers no longer wait for it. */
 void rp_cache_fill_over(struct rp_cache *cache, uint32_t fill);
 
 struct rp_cache {
     struct rp_cache_options options;
-    struct rp_cache_object *objects; /* [object_count]; their strings are ours */
+    struct rp_cache_object *objects; /* [object_count]; the cache owns their strings */
     char *directory;
-    struct rp_kept **kept; /* [object_count]: those that are open. Under the mutex */
+    struct rp_entry **entries; /* [object_count], the open ones. Under the mutex */
 
     pthread_mutex_t mutex;
     pthread_cond_t work, idle;
@@ -68,14 +69,14 @@ struct rp_cache {
     pthread_t thread;
 
     /* the thread's own */
-    struct rp_space space;
-    struct rp_stock stock;
+    struct rp_quota quota;
+    struct rp_eviction eviction;
     uint64_t said_ns; /* when a failure was last logged */
-    bool has_said;    /* and nothing was written since */
+    bool has_said;    /* since then, no write has succeeded */
 
-    /* Set by the thread and by readers. While writes pause, nothing is queued; while reads pause,
-     * everything is asked of the server. */
-    struct rp_cache_pause writes, reads;
+    /* Set by the thread and by readers. While writes pause, no job is queued; while reads pause,
+     * all bytes are requested from the server. */
+    struct rp_cache_backoff writes, reads;
 
     struct rp_a64 hits, misses, hit_bytes, fetched_bytes;
     struct rp_a64 kept_bytes, evicted_bytes, declined_bytes, damaged_bytes, failures, filled_bytes;

@@ -5,12 +5,12 @@
  * A checkpoint holds a state token (critical: without it the file is worthless) and, if configured,
  * contents: tokens that were already read when the checkpoint was made. Contents are advisory:
  * if they are damaged or missing, the corpus is read again, and the rows are the same. The position
- * of a checkpoint is the row at which its state token continues the stream. FORMAT.md describes the
- * file byte by byte.
+ * of a checkpoint is the first row that its state token plans. FORMAT.md describes the file byte by
+ * byte.
  *
  * A checkpoint is saved in these steps: create a temporary file, reserve its space, write it, fsync
  * it, rename it, fsync the directory. Then the save is reported. After that the file is read back
- * past the page cache and compared; nothing older is removed before. A failed fsync is never
+ * past the page cache and compared; no older checkpoint is removed before. A failed fsync is never
  * retried on the same inode. There is no "latest" pointer: a start takes the newest
  * file that verifies, renames damaged ones to NAME.bad, and reports an error rather than start at
  * row 0 when every file is damaged. Threads: one directory handle belongs to one thread at a time.
@@ -34,9 +34,8 @@ enum rp_checkpoint_section_type {
 };
 #define RP_CHECKPOINT_SECTIONS_MAX 64u
 
-/* One record of a CONTENTS section: `count` tokens, the first of which is token `offset` of row
- * `row`. count * width bytes follow, then zeros up to a multiple of 8. Records ascend by (row,
- * offset). */
+/* One record of a CONTENTS section: `count` tokens of row `row`, from token `offset` on. count *
+ * width bytes follow, then zeros up to a multiple of 8. Records ascend by (row, offset). */
 struct rp_content_record {
     uint64_t row;
     uint32_t offset, count;
@@ -44,18 +43,18 @@ struct rp_content_record {
     uint32_t reserved;
 };
 
-/* What the header says about the run. */
+/* The fields of the head that describe the run and the position. */
 struct rp_checkpoint_info {
     uint64_t sequence; /* orders the checkpoints of a directory, ascending (clocks do not) */
     uint64_t next_row; /* the position: the first row that the state token plans */
-    /* Rows [next_row, contents_end_row) have contents. The two are equal where no row has any, or
-     * where the contents are damaged. */
+    /* Rows [next_row, contents_end_row) have contents. The two are equal if no row has any, or
+     * if the contents are damaged. */
     uint64_t contents_end_row;
-    struct rp_hash128 identity; /* of the stream */
+    struct rp_hash128 identity; /* the stream's */
     uint32_t world;             /* ranks of the run that saved */
     uint32_t rows; /* rows of a batch of that run; a run that resumes may have other numbers */
     char run[65];
-    char version[32]; /* of ringpack */
+    char version[32]; /* ringpack's */
 };
 
 /* A run of bytes in memory. A section is a list of pieces, so that contents need not be copied
@@ -74,7 +73,7 @@ struct rp_checkpoint_part {
 /* A section that another thread fills while the saving thread already writes its first bytes. */
 struct rp_growing_section;
 
-/** A section of `bytes` bytes at `data`, none of which is final yet. NULL when out of memory. */
+/** A section of `bytes` bytes at `data`; no byte is final yet. NULL when out of memory. */
 struct rp_growing_section *rp_growing_section_open(const void *data, size_t bytes);
 /** The next `bytes` bytes are final: the saving thread may write them now. */
 void rp_growing_section_add(struct rp_growing_section *growing, size_t bytes);
@@ -108,7 +107,7 @@ bool rp_checkpoint_dir_is_new(const struct rp_checkpoint_dir *dir);
  * its id when it is moved, and a copy of the directory has the same id. */
 #define RP_DIRECTORY_ID_BYTES 33
 bool rp_directory_id_is_valid(const char *id);
-/** Read the id of the directory; "" if it has none. */
+/** Read the id of the directory; "" = no id. */
 RP_MUST_CHECK int rp_checkpoint_dir_id(const struct rp_checkpoint_dir *dir,
                                        char id[RP_DIRECTORY_ID_BYTES], struct rp_error *error);
 /** The same, but a directory without an id gets one. */
@@ -117,18 +116,18 @@ RP_MUST_CHECK int rp_checkpoint_dir_make_id(struct rp_checkpoint_dir *dir,
 /** The number of the device that the directory is on; 0 if fstat fails. */
 dev_t rp_checkpoint_dir_device(const struct rp_checkpoint_dir *dir);
 
-/* What became of the copies in the second location since the directory was opened. */
+/* The results of copying to the second location since the directory was opened. */
 struct rp_copy_counts {
     bool is_kept;    /* there is a second location */
     bool is_at_work; /* a copy is being written or verified */
     uint64_t copies, failures;
     uint64_t skipped;            /* a newer checkpoint was there before their copy began */
-    uint64_t row, bytes;         /* of the newest copy that verified */
-    uint64_t began_ns, ended_ns; /* of that copy, CLOCK_MONOTONIC */
+    uint64_t row, bytes;         /* the newest copy that verified */
+    uint64_t began_ns, ended_ns; /* times of that copy, CLOCK_MONOTONIC */
     bool has_failed;             /* the last copy did, for this reason: */
     char reason[sizeof(((struct rp_error *)0)->message)];
 };
-/** Any thread may ask. */
+/** Any thread may call it. */
 void rp_checkpoint_dir_copies(const struct rp_checkpoint_dir *dir, struct rp_copy_counts *counts);
 
 /** Wait for the copy of the last save, then unlock and free. NULL is fine. */
@@ -139,7 +138,7 @@ void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir);
  * yet). The caller fills *info except for its sequence, which is set here, above every sequence
  * that was used in the directory before. On success the file *path_out (path_out may be NULL; the
  * caller frees) is durable; rp_checkpoint_read_back_save verifies it. On failure older checkpoints
- * are unharmed. There are up to three attempts, each with a new inode. Where there is a second
+ * are unharmed. There are up to three attempts, each with a new inode. With a second
  * location, a thread of its own copies the file later; its failures are logged. */
 RP_MUST_CHECK int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info *info,
                                      const struct rp_checkpoint_part *parts, size_t part_count,
@@ -153,31 +152,31 @@ RP_MUST_CHECK int rp_checkpoint_read_back_save(struct rp_checkpoint_dir *dir,
 
 /** Read every checkpoint and copy that is kept once in `period_seconds` (0: never), on a thread of
  * its own at idle priority, until the directory is closed. A damaged one is logged by name and
- * counts no longer as one that is kept; it stays until others that verify take its place
- * (FORMAT.md, "What is kept"). One that cannot be read this time is also logged, and counts as
- * before. Call it once, before the first save. */
+ * no longer counts as kept; it stays until verified checkpoints take its place (FORMAT.md,
+ * "Retention"). One that cannot be read this time is also logged, and counts as before. Call it
+ * once, before the first save. */
 RP_MUST_CHECK int rp_checkpoint_dir_scrub(struct rp_checkpoint_dir *dir, uint32_t period_seconds,
                                           struct rp_error *error);
 
-/* What became of that since the directory was opened. */
+/* The results of scrubbing since the directory was opened. */
 struct rp_scrub_counts {
-    uint64_t passes;   /* over all that is kept */
+    uint64_t passes;   /* over all kept files */
     uint64_t files;    /* that verified in the last pass */
     uint64_t failures; /* that were damaged, or could not be read, in the last pass */
-    uint64_t ended_ns; /* of the last pass, CLOCK_MONOTONIC; 0 = none yet */
-    char reason[sizeof(((struct rp_error *)0)->message)]; /* of the last failure; "" = none */
+    uint64_t ended_ns; /* end of the last pass, CLOCK_MONOTONIC; 0 = none yet */
+    char reason[sizeof(((struct rp_error *)0)->message)]; /* the last failure's; "" = none */
 };
-/** Any thread may ask. */
+/** Any thread may call it. */
 void rp_checkpoint_dir_scrubs(const struct rp_checkpoint_dir *dir, struct rp_scrub_counts *counts);
 
-/* How long the parts of writing a file took. */
+/* Durations of the steps of writing a file. */
 struct rp_checkpoint_times {
     uint64_t write_ns;     /* create, reserve and write, with the waits for growing sections */
     uint64_t sync_ns;      /* fsync */
     uint64_t name_ns;      /* rename, and fsync of the directory */
     uint64_t read_back_ns; /* open, read and compare */
 };
-/** Of the last save; read_back_ns once it was read back. */
+/** The times of the last save; read_back_ns is set once it was read back. */
 struct rp_checkpoint_times rp_checkpoint_dir_times(const struct rp_checkpoint_dir *dir);
 
 /** Whether the newest checkpoint of the directory verifies and has this very state token, so that
@@ -189,8 +188,8 @@ bool rp_checkpoint_is_saved(struct rp_checkpoint_dir *dir, const struct rp_check
  * 0 = no history. Call it before the first save. */
 void rp_checkpoint_keep_every(struct rp_checkpoint_dir *dir, uint64_t rows);
 
-/** Remove the checkpoints that are no longer kept (FORMAT.md, "What is kept"). It may read whole
- * files, so call it after a save has been reported to those who wait for it. */
+/** Remove the checkpoints that are no longer kept (FORMAT.md, "Retention"). It may read whole
+ * files, so call it after a save has been reported to its waiting callers. */
 void rp_checkpoint_prune(struct rp_checkpoint_dir *dir);
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -201,7 +200,7 @@ struct rp_checkpoint; /* an open, verified file, read into private memory */
 bool rp_checkpoint_is_file(const char *path);
 
 /** Read and verify one file. A damaged head, footer or critical section is -RP_E_CORRUPT with the
- * offset. Where only the contents are damaged, the file is opened, and rp_checkpoint_section
+ * offset. If only the contents are damaged, the file is opened, and rp_checkpoint_section
  * returns NULL for them. */
 RP_MUST_CHECK int rp_checkpoint_open(struct rp_checkpoint **out, const char *path,
                                      struct rp_error *error);
@@ -265,7 +264,7 @@ RP_MUST_CHECK int rp_checkpoint_set_asides(const char *directory, struct rp_set_
                                            size_t *count_out, struct rp_error *error);
 
 /** For a run that starts at row 0 again: move all checkpoints of the directory into a new directory
- * set-aside-DATE-N inside it, where nothing prunes them, and the copies in the second location
+ * set-aside-DATE-N inside it, where they are never pruned, and the copies in the second location
  * likewise. Call it before the first save. Returns the number of checkpoints, without the copies.
  */
 RP_MUST_CHECK int rp_checkpoint_set_aside_all(struct rp_checkpoint_dir *dir,

@@ -26,7 +26,7 @@ void rp_copier_offer(struct rp_copier *copier, uint64_t sequence);
 /** The newest sequence with a verified copy, made or found since the copier was opened; 0 = none
  * yet. */
 uint64_t rp_copier_newest(struct rp_copier *copier);
-/** What became of the copies; is_kept is set. */
+/** The results of copying; is_kept is set. */
 void rp_copier_counts(struct rp_copier *copier, struct rp_copy_counts *counts);
 /** Copy the checkpoint that was offered last, then stop. Returns rp_copier_newest. NULL is fine. */
 uint64_t rp_copier_close(struct rp_copier *copier);

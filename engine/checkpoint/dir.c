@@ -3,7 +3,7 @@
  *
  * A save computes the layout and the hashes of the sections (image.h). Each of up to three attempts
  * takes the next sequence number and lets writer.c write the file. At the end the file is offered
- * to the copier. It is read back after the save was reported, and before anything older is pruned:
+ * to the copier. It is read back after the save was reported, and before an older file is pruned:
  * until then it does not count as verified. A sequence number is never used twice, so a file that a
  * failed attempt left behind does not disturb the next one. */
 #include "checkpoint/dir.h"
@@ -59,7 +59,7 @@ static int save_image(struct rp_locked_dir *locked, struct rp_image *image,
         if (code == 0)
             return 0;
         bool again = rp_writer_wait_to_retry(&locked->writer, attempt, code);
-        if (!again && attempt == 0) /* of an error that another attempt would meet again */
+        if (!again && attempt == 0) /* a lasting error: writer.c */
             return rp_fail(error, code, found.hint, "%s", found.message);
         if (!again)
             return rp_fail(error, code, found.hint, "%s (attempt %u of %u)", found.message,
@@ -97,8 +97,7 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
     info->sequence = sequence;
     free(dir->unread); /* if it was not read back, the next pruning reads the file */
     dir->unread = image;
-    rp_locked_dir_note(&dir->locked, sequence, info->next_row,
-                       RP_DEFECT(trust_unread_save) ? RP_KNOWN_VERIFIED : RP_KNOWN_HEAD);
+    rp_locked_dir_note(&dir->locked, sequence, info->next_row, RP_KNOWN_HEAD);
     if (dir->copier)
         rp_copier_offer(dir->copier, sequence);
     rp_name_make(&name, sequence, RP_NAME_CURRENT);
@@ -122,7 +121,7 @@ int rp_checkpoint_read_back_save(struct rp_checkpoint_dir *dir, struct rp_error 
     struct rp_image *image = dir->unread;
     struct rp_name name;
     dir->unread = NULL;
-    if (!image || RP_DEFECT(trust_unread_save))
+    if (!image)
         return 0;
     rp_name_make(&name, image->head.info.sequence, RP_NAME_CURRENT);
     int code = rp_writer_read_back(&dir->locked.writer, name.text, &image->file, error);
@@ -223,8 +222,8 @@ bool rp_checkpoint_is_saved(struct rp_checkpoint_dir *dir, const struct rp_check
     return *path_out != NULL;
 }
 
-/* The trials of the two directories still run when this returns, or else one has followed the
- * other. */
+/* If trials_go_on is set, the trials of the two directories still run when this returns; else they
+ * have run in turn. */
 static int open_dir(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
                     const char *copy_path, struct rp_storage *storage, size_t buffer_bytes,
                     bool trials_go_on, struct rp_error *error)
@@ -248,7 +247,7 @@ static int open_dir(struct rp_checkpoint_dir **dir_out, const char *path, uint32
         rp_checkpoint_dir_close(dir);
         return code;
     }
-    /* Where the directory was lost, its copies may have higher sequence numbers. */
+    /* If the directory was lost, its copies may have higher sequence numbers. */
     dir->locked.newest_sequence = rp_max_u64(dir->locked.newest_sequence, copied_sequence);
     *dir_out = dir;
     return 0;

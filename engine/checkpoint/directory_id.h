@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* directory_id.h — the id of a checkpoint directory, in a file inside it, by which a start
- * recognises the directory. FORMAT.md describes the file. */
+/* directory_id.h — the id of a checkpoint directory, in a file inside it. A start recognises
+ * the directory by it. FORMAT.md describes the file. */
 #ifndef RP_CHECKPOINT_DIRECTORY_ID_H
 #define RP_CHECKPOINT_DIRECTORY_ID_H
 
@@ -9,7 +9,7 @@
 
 #define RP_DIRECTORY_ID_NAME ".directory-id"
 
-/** The id of the directory; "" if it has none, or if its file is damaged, which is logged. */
+/** The id of the directory; "" without an id file, or if that is damaged, which is logged. */
 RP_MUST_CHECK int rp_directory_id_read(const struct rp_locked_dir *locked,
                                        char id[RP_DIRECTORY_ID_BYTES], struct rp_error *error);
 

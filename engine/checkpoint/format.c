@@ -19,6 +19,7 @@
 
 #include "base/bits.h"
 #include "base/defect.h"
+#include "base/file.h"
 
 static const char head_magic[8] = {'R', 'P', 'C', 'H', 'E', 'C', 'K', 0};
 static const char footer_magic[8] = {'R', 'P', 'C', 'K', 'E', 'N', 'D', 0};
@@ -47,7 +48,7 @@ struct head_bytes {
     struct head_fields fields;
     struct head_entry table[RP_CHECKPOINT_SECTIONS_MAX];
     uint8_t zeros[3568];
-    struct rp_hash128 hash; /* of every byte before it */
+    struct rp_hash128 hash; /* over every byte before it */
 };
 struct footer_bytes {
     char magic[8];
@@ -55,7 +56,7 @@ struct footer_bytes {
     uint64_t file_bytes, sequence;
     struct rp_hash128 head_hash;
     uint8_t zeros[4032];
-    struct rp_hash128 hash; /* of every byte before it */
+    struct rp_hash128 hash; /* over every byte before it */
 };
 RP_STATIC_ASSERT(sizeof(struct head_fields) == 512, "FORMAT.md, head");
 RP_STATIC_ASSERT(sizeof(struct head_entry) == 64, "FORMAT.md, table");
@@ -69,9 +70,9 @@ const char rp_checkpoint_damaged_hint[] =
     rp_fail(error, -RP_E_CORRUPT, rp_checkpoint_damaged_hint,                                      \
             "%s: damaged at byte %" PRIu64 ": " format, path, (uint64_t)(offset), __VA_ARGS__)
 
-bool rp_checkpoint_is_head(const void *bytes)
+bool rp_checkpoint_is_file(const char *path)
 {
-    return memcmp(bytes, head_magic, sizeof head_magic) == 0;
+    return rp_file_begins(path, head_magic, sizeof head_magic);
 }
 
 static bool all_zero(const void *data, size_t bytes)

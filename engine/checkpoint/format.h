@@ -2,7 +2,7 @@
 /* format.h — encode, parse and verify the bytes of a checkpoint file in memory. FORMAT.md specifies
  * them.
  *
- * Nothing here opens a file or allocates, and no number of a file is trusted: every size is
+ * No function here opens a file or allocates, and no number of a file is trusted: every size is
  * compared with the length of the file before it is used, and every byte of a file is fixed,
  * hashed, a hash, or required to be zero. */
 #ifndef RP_CHECKPOINT_FORMAT_H
@@ -20,7 +20,7 @@ struct rp_checkpoint_format_section {
     uint32_t type;
     bool critical;
     uint64_t offset, bytes;
-    struct rp_hash128 hash; /* of exactly `bytes` bytes; the padding after them is zero */
+    struct rp_hash128 hash; /* over exactly `bytes` bytes; the padding after them is zero */
 };
 
 /* A decoded head. Before encoding, the caller fills info, section_count and each section's type,
@@ -30,7 +30,7 @@ struct rp_checkpoint_head {
     uint64_t file_bytes;
     uint32_t section_count;
     struct rp_checkpoint_format_section sections[RP_CHECKPOINT_SECTIONS_MAX];
-    struct rp_hash128 hash; /* of the encoded head; the footer repeats it */
+    struct rp_hash128 hash; /* the encoded head's; the footer repeats it */
 };
 
 /** Set each section's offset and `critical`, and file_bytes. -RP_E_USAGE when types do not ascend,
@@ -45,9 +45,6 @@ void rp_checkpoint_encode_footer(const struct rp_checkpoint_head *head, void *by
 /* The hint of every error about a damaged checkpoint. */
 extern const char rp_checkpoint_damaged_hint[];
 
-/** Whether these bytes, 8 at least, begin with the magic of a checkpoint. */
-bool rp_checkpoint_is_head(const void *bytes);
-
 /** Decode the first RP_CHECKPOINT_HEAD_BYTES of a file of `file_bytes` bytes; `path` is for
  * messages. On success every section is inside the file. Errors: -RP_E_FORMAT (not a checkpoint),
  * -RP_E_CORRUPT, -RP_E_VERSION. */
@@ -55,7 +52,7 @@ RP_MUST_CHECK int rp_checkpoint_parse_head(struct rp_checkpoint_head *head, cons
                                            uint64_t file_bytes, const char *path,
                                            struct rp_error *error);
 
-/* Advisory sections that are damaged, or the padding after them. */
+/* Damage to advisory sections, or to the padding after them. */
 struct rp_checkpoint_damage {
     bool contents;
     uint32_t other; /* the type of the first other one, 0 if all are whole */

@@ -5,8 +5,8 @@
  *
  *   P1  At most one process writes into a directory: the one that holds an flock on .lock. The
  *       kernel drops the lock when the process ends. The text in the file is for people only.
- *       Whoever removes .lock breaks this, and one of two processes finds it out: a lock is taken
- *       only if it is still the file of that name, and each save checks again.
+ *       Removing .lock breaks this, and one of two processes finds it out: a lock is taken only if
+ *       it is still the file of that name, and each save checks again.
  *
  *   P2  The holder of the lock may remove every temporary file of ringpack in the directory: the
  *       process that wrote it has ended. */
@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/file.h"
+#include "base/lock_holder.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/out_dir.h"
@@ -31,8 +31,8 @@
 #include "checkpoint/listing.h"
 
 #define LOCK_NAME ".lock"
-#define HOLDER_BYTES 96 /* of text in the lock file, padded with zeros */
-#define TRIES_MAX 8u    /* to open the file to which its name leads */
+#define HOLDER_BYTES 96 /* the text in the lock file, padded with zeros */
+#define TRIES_MAX 8u    /* to open the file that has the lock's name */
 
 static int fail_errno(struct rp_error *error, const char *path, const char *verb)
 {
@@ -61,13 +61,15 @@ static int fail_busy(const struct rp_locked_dir *locked, struct rp_error *error)
                    holder[0] ? holder : "(not known)");
 }
 
-/* Whether the name of the lock leads to the file that is held. */
-static bool is_named(const struct rp_locked_dir *locked)
+/* Does the name of the lock lead to the held file? */
+enum lock_name { LOCK_UNKNOWN, LOCK_HELD, LOCK_OTHER };
+static enum lock_name look_at_lock(const struct rp_locked_dir *locked)
 {
     struct stat held, found;
-    return fstat(locked->lock, &held) == 0 &&
-           fstatat(locked->dir, LOCK_NAME, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
-           held.st_ino == found.st_ino;
+    if (fstat(locked->lock, &held) < 0 ||
+        fstatat(locked->dir, LOCK_NAME, &found, AT_SYMLINK_NOFOLLOW) < 0)
+        return LOCK_UNKNOWN;
+    return held.st_ino == found.st_ino ? LOCK_HELD : LOCK_OTHER;
 }
 
 /* One try at the lock. */
@@ -97,12 +99,11 @@ static int take_lock(struct rp_locked_dir *locked, struct rp_error *error)
         int code = open_lock(locked, error);
         if (code < 0)
             return code;
-        is_ours = is_named(locked) || RP_DEFECT(trust_first_lock);
+        is_ours = look_at_lock(locked) == LOCK_HELD;
     }
     locked->is_watched = locked->is_watched && is_ours;
-    char host[65] = {0}, text[HOLDER_BYTES] = {0};
-    if (gethostname(host, sizeof host - 1) < 0)
-        host[0] = 0;
+    char host[RP_HOST_BYTES], text[HOLDER_BYTES] = {0};
+    rp_host_name(host);
     snprintf(text, sizeof text, "%ld on %s\n", (long)getpid(), host);
     ssize_t written = pwrite(locked->lock, text, sizeof text, 0);
     (void)written; /* for people only (P1) */
@@ -159,7 +160,7 @@ static int find_newest_sequence(struct rp_locked_dir *locked, struct rp_error *e
 
 /* ---- checks before a save -------------------------------------------------------------------- */
 
-/* Whether the path leads to no directory or to another one. False where that cannot be found out:
+/* Whether the path leads to no directory or to another one. False if that cannot be found out:
  * the save itself will fail then, with a better message. */
 static bool is_elsewhere(const struct rp_locked_dir *locked)
 {
@@ -171,21 +172,12 @@ static bool is_elsewhere(const struct rp_locked_dir *locked)
     return held.st_dev != found.st_dev || held.st_ino != found.st_ino;
 }
 
-/* Whether the lock file was removed and another process has made a new one. */
-static bool is_taken(const struct rp_locked_dir *locked)
-{
-    struct stat held, found;
-    return fstat(locked->lock, &held) == 0 &&
-           fstatat(locked->dir, LOCK_NAME, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
-           held.st_ino != found.st_ino;
-}
-
 int rp_locked_dir_check(const struct rp_locked_dir *locked, struct rp_error *error)
 {
     RP_ASSERT(!locked->trial.is_under_way);
     if (!locked->is_watched)
         return 0;
-    if (is_taken(locked))
+    if (look_at_lock(locked) == LOCK_OTHER) /* it was removed, and another process made a new one */
         return rp_fail(error, -RP_E_BUSY,
                        "stop one of the two; never remove " LOCK_NAME ": a lock ends with its "
                        "process",

@@ -14,8 +14,7 @@
 #define RP_LOCKED_DIR_KEEP_MAX 1000u
 #define RP_LOCKED_DIR_DAMAGED_MAX 64u
 
-/* What this process knows about a checkpoint of the directory, so that it need not read the file
- * again. */
+/* This process' knowledge of a checkpoint, which saves reading the file again. */
 enum rp_known {
     RP_KNOWN_HEAD,     /* its row, but not whether the file verifies */
     RP_KNOWN_VERIFIED, /* the whole file, as the disk returned it */
@@ -30,13 +29,13 @@ struct rp_locked_dir {
     char *path;
     int dir;  /* file descriptors; -1 while not open */
     int lock; /* held while it is open */
-    /* rp_locked_dir_check compares inodes. False where none of several checks of a file that was
+    /* rp_locked_dir_check compares inodes. False if none of several checks of a file that was
      * just opened by its name found the same inode, as on some network file systems. */
     bool is_watched;
     bool is_new; /* the directory did not exist before it was opened */
     struct rp_writer writer;
     struct rp_trial trial;
-    uint64_t newest_sequence;          /* of all files that are or were here, 0 = none */
+    uint64_t newest_sequence;          /* among all files that are or were here, 0 = none */
     uint32_t keep;                     /* positions */
     uint64_t keep_every_rows;          /* rows for each checkpoint of a history; 0 = no history */
     struct rp_known_checkpoint *known; /* newest first */
@@ -49,16 +48,16 @@ struct rp_locked_dir {
 };
 
 /** Open and lock `path`, which is made first if `make` is set, and begin the trial write. Until
- * that is finished, nothing may be written, *locked may not be moved, and its writer not touched.
+ * the trial is finished, write no file, and neither move *locked nor use its writer.
  * buffer_bytes: of the writer, a multiple of 8192 up to RP_WRITER_BUFFER_BYTES. -RP_E_BUSY names
  * the process that holds the lock. On failure *locked is closed. */
 RP_MUST_CHECK int rp_locked_dir_begin(struct rp_locked_dir *locked, const char *path, uint32_t keep,
                                       bool make, struct rp_storage *storage, size_t buffer_bytes,
                                       struct rp_error *error);
-/** Both: begin, with the largest buffer, and finish the trial write. */
+/** Begin with the largest buffer, and finish the trial write. */
 RP_MUST_CHECK int rp_locked_dir_open(struct rp_locked_dir *locked, const char *path, uint32_t keep,
                                      bool make, struct rp_storage *storage, struct rp_error *error);
-/** Also closes one whose opening failed half-way. */
+/** Also closes a handle whose opening failed half-way. */
 void rp_locked_dir_close(struct rp_locked_dir *locked);
 /** Remove a directory that was made for a trial, once it is closed. */
 void rp_locked_dir_remove(const char *path);
@@ -74,8 +73,8 @@ void rp_locked_dir_note(struct rp_locked_dir *locked, uint64_t sequence, uint64_
 struct rp_known_checkpoint *rp_locked_dir_recall(const struct rp_locked_dir *locked,
                                                  uint64_t sequence);
 
-/** Remember that a checkpoint is damaged: it counts as none of those that are kept, until the
- * directory is closed. False if that was known. Any thread may call it. */
+/** Remember that a checkpoint is damaged: it does not count as kept until the directory is
+ * closed. False if the damage was known. Any thread may call it. */
 bool rp_locked_dir_add_damaged(struct rp_locked_dir *locked, uint64_t sequence);
 
 /** Remember whether the disk has returned the newest save as it was written. If neither it nor the
@@ -83,9 +82,9 @@ bool rp_locked_dir_add_damaged(struct rp_locked_dir *locked, uint64_t sequence);
  * older one stays if a start could resume from it, and not from the newer one. */
 void rp_locked_dir_judge(struct rp_locked_dir *locked, uint64_t sequence, bool is_good);
 
-/** Remove the checkpoints that prune.c finds to be no longer kept, and verify those that this
- * process has not verified yet. newest_copied: the newest sequence that has a verified copy,
- * UINT64_MAX where no copies are made. Failures are logged: one checkpoint too many does no harm.
+/** Verify the checkpoints that this process has not verified yet, and remove the checkpoints that
+ * are no longer kept (prune.c). newest_copied: the newest sequence that has a verified copy,
+ * UINT64_MAX if no copies are made. Failures are logged: one checkpoint too many does no harm.
  */
 void rp_locked_dir_prune(struct rp_locked_dir *locked, uint64_t newest_copied);
 
@@ -95,8 +94,8 @@ RP_MUST_CHECK int rp_locked_dir_set_aside(const struct rp_locked_dir *locked,
                                           struct rp_error *error);
 
 /** Rename the copies in the second location `copies` whose checkpoints were rewound since the last
- * start that had one (rewind.c). If there are any, it waits for both trials. Call it before a copy
- * is examined. */
+ * start that had one (rewind.c). If there are markers, it waits for both trials. Call it before
+ * a copy is examined. */
 RP_MUST_CHECK int rp_locked_dir_rewind_copies(struct rp_locked_dir *locked,
                                               struct rp_locked_dir *copies, struct rp_error *error);
 

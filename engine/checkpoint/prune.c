@@ -16,7 +16,7 @@
  *   N1  A checkpoint is removed only when newer ones at `keep` (2 or more) positions are known to
  *       verify. So any number of saves at one position removes no other position.
  *
- *   N2  Where there is a second location, a checkpoint is removed only when it, or a newer one, has
+ *   N2  With a second location, a checkpoint is removed only when it, or a newer one, has
  *       a verified copy there.
  *
  *   N3  A checkpoint of the history is removed only when another one of its rows is known to verify
@@ -41,7 +41,7 @@ struct file {
     const struct rp_name *name;
     struct rp_known_checkpoint known;
     bool has_row;
-    enum answer answer; /* of this pruning: does it verify? NONE = not checked yet */
+    enum answer answer; /* in this pruning: does it verify? NONE = not checked yet */
     enum fate fate;
 };
 
@@ -81,7 +81,7 @@ static bool is_damaged(struct rp_locked_dir *locked, uint64_t sequence)
     for (size_t i = 0; i < locked->damaged_count; i++)
         found = found || locked->damaged[i] == sequence;
     pthread_mutex_unlock(&locked->damaged_mutex);
-    return found && !RP_DEFECT(trust_scrubbed_once);
+    return found;
 }
 
 bool rp_locked_dir_add_damaged(struct rp_locked_dir *locked, uint64_t sequence)
@@ -239,16 +239,15 @@ static void keep_history(const struct pruning *pruning, size_t newer)
     struct file *kept = NULL;  /* the newest one of the part that is kept so far */
     for (size_t i = pruning->count; i-- > newer;) {
         struct file *file = &pruning->files[i];
-        bool has_row = know_row(pruning, file);
-        file->fate = has_row || !RP_DEFECT(remove_unread) ? FATE_KEPT : FATE_REMOVED;
-        if (!has_row)
+        file->fate = FATE_KEPT;
+        if (!know_row(pruning, file))
             continue;
         if (!kept || kept->known.row / every != file->known.row / every) {
             first = file;
         } else if (verify(pruning, kept) == ANSWER_GOOD) {
             file->fate = FATE_REMOVED;
             continue;
-        } else if (verify(pruning, file) == ANSWER_GOOD) { /* it takes the place of damaged ones */
+        } else if (verify(pruning, file) == ANSWER_GOOD) { /* it replaces damaged ones */
             for (struct file *older = file + 1; older <= first; older++)
                 if (older->answer == ANSWER_DAMAGED)
                     older->fate = FATE_REMOVED;

@@ -3,8 +3,8 @@
  *
  * The caller's thread reads into one half of the buffer while a helper thread hashes the other
  * half, so that the disk is never idle. All calls of the storage are made by the caller's thread,
- * in order. The caller hashes the last part itself, and every part for which no thread can be
- * started. */
+ * in order. The caller hashes the last part itself, and every part if no thread can be started
+ * for it. */
 #include "checkpoint/read_back.h"
 
 #include <errno.h>

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/defect.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/format.h"
@@ -152,17 +151,6 @@ static int open_at(struct rp_checkpoint **out, int dir, const char *name, int fl
     return 0;
 }
 
-bool rp_checkpoint_is_file(const char *path)
-{
-    char magic[8];
-    int fd = rp_file_open_read(path, NULL, NULL);
-    bool is_one = fd >= 0 && pread(fd, magic, sizeof magic, 0) == sizeof magic &&
-                  rp_checkpoint_is_head(magic);
-    if (fd >= 0)
-        close(fd);
-    return is_one;
-}
-
 int rp_checkpoint_open(struct rp_checkpoint **out, const char *path, struct rp_error *error)
 {
     return open_at(out, AT_FDCWD, path, 0, strdup(path), error);
@@ -171,7 +159,7 @@ int rp_checkpoint_open(struct rp_checkpoint **out, const char *path, struct rp_e
 int rp_reader_open(struct rp_checkpoint **out, int dir, const char *path,
                    const struct rp_name *name, struct rp_error *error)
 {
-    int code = open_at(out, dir, name->text, O_NOFOLLOW, rp_format("%s/%s", path, name->text),
+    int code = open_at(out, dir, name->text, O_NOFOLLOW, rp_asprintf("%s/%s", path, name->text),
                        error);
     if (code < 0 || (*out)->head.info.sequence == name->sequence)
         return code;
@@ -221,8 +209,7 @@ void rp_checkpoint_close(struct rp_checkpoint *checkpoint)
 
 bool rp_reader_is_damage(int code)
 {
-    bool is_damage = code == -RP_E_CORRUPT || code == -RP_E_FORMAT || code == -EIO;
-    return is_damage || (code < 0 && RP_DEFECT(call_unread_damaged));
+    return code == -RP_E_CORRUPT || code == -RP_E_FORMAT || code == -EIO;
 }
 
 const void *rp_reader_bytes(const struct rp_checkpoint *checkpoint, uint64_t *bytes_out)

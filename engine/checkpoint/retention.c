@@ -4,14 +4,14 @@
  *
  * Invariants
  *
- *   R1  No function here removes a file. Files that are not to be used are renamed, and can be
+ *   R1  No function here removes a file. Unusable files are renamed, and can be
  *       renamed back by hand.
  *
- *   R2  A damaged file is renamed only when an older one verifies: a directory in which none
- *       verifies stays as it is.
+ *   R2  A damaged file is renamed only when an older one verifies: a directory without a verified
+ *       file stays as it is.
  *
- *   R3  A directory that never held a checkpoint is told apart from one in which none verifies: the
- *       latter is an error, so that no run starts at row 0 unasked. */
+ *   R3  A directory whose checkpoints all fail to verify is an error, unlike one that never held
+ *       a checkpoint, so that no run starts at row 0 unasked. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/listing.h"
 
-#define LISTINGS_MAX 10u /* times to list a directory in which an engine saves and prunes */
+#define LISTINGS_MAX 10u /* times to list a directory while an engine saves and prunes there */
 
 static int open_directory(const char *path, struct rp_error *error)
 {

@@ -37,7 +37,7 @@
 #define MARKER_NAME_BYTES 40
 #define MARKER_FORMAT ".rewind-%012" PRIu64 "-%012" PRIu64
 
-/* What one rewind has given up. */
+/* The checkpoints that one rewind has given up. */
 struct rewound {
     uint64_t after, last; /* sequences */
 };
@@ -93,7 +93,7 @@ static int leave_marker(struct rp_locked_dir *locked, const struct rewound *rewo
     int code = fd < 0 ? fd : storage->sync(storage, fd);
     if (fd >= 0)
         (void)storage->close(storage, fd);
-    if (code == 0 || code == -EEXIST) /* of the same command, which was interrupted */
+    if (code == 0 || code == -EEXIST) /* left by the same command, which was interrupted */
         code = storage->sync_dir(storage, locked->dir);
     return code < 0 ? rp_fail(error, code, "nothing was changed; make the directory writable",
                               "%s/%s: cannot leave this mark for the copies: %s", locked->path,

@@ -11,17 +11,17 @@
 #include "base/bits.h"
 #include "base/chain.h"
 #include "base/file.h"
+#include "base/lock_holder.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
 
 #define LOOK_BACK_BYTES (1u << 20) /* some thousand entries */
 #define TEXT_BYTES 1001
-#define HOST_BYTES 65
 
 char *rp_checkpoint_journal_path(const char *directory)
 {
-    return rp_format("%s/" RP_RUN_JOURNAL_NAME, directory);
+    return rp_asprintf("%s/" RP_RUN_JOURNAL_NAME, directory);
 }
 
 json_t *rp_checkpoint_journal_text(const char *text)
@@ -34,9 +34,8 @@ json_t *rp_checkpoint_journal_text(const char *text)
 
 static void add_writer(json_t *entry)
 {
-    char host[HOST_BYTES] = {0};
-    if (gethostname(host, sizeof host - 1) < 0)
-        host[0] = 0;
+    char host[RP_HOST_BYTES];
+    rp_host_name(host);
     json_object_set_new(entry, "host", rp_checkpoint_journal_text(host));
     json_object_set_new(entry, "pid", json_integer(getpid()));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run_journal.h — the file in a checkpoint directory that records the history of its run's data:
- * which engine started where and from what, where it ended, what operators did. FORMAT.md describes
- * its entries, base/chain.h how they are chained.
+ * starts of engines with their rows and origins, their ends, and acts of operators. FORMAT.md
+ * describes its entries, base/chain.h the chain.
  *
  * It is for people and for `ringpack audit`: no run depends on it. So a journal that cannot be read
  * or written is a warning, and never the reason for an error. */
@@ -39,12 +39,12 @@ RP_MUST_CHECK int rp_checkpoint_journal_append(const char *directory, json_t *en
  * failure is a warning in the log. */
 void rp_checkpoint_journal_add_act(const char *directory, json_t *entry);
 
-/* What the last engine wrote. The caller releases both. */
+/* The last engine's entries. The caller releases both. */
 struct rp_run_journal_last {
     json_t *started; /* NULL: no engine is known to have started */
     json_t *stopped; /* NULL: it has not written that it ended */
 };
-/** Read the end of the journal, as far as it can be read. */
+/** Find them at the end of the journal, as far as it can be read. */
 void rp_checkpoint_journal_find_last(const char *directory, struct rp_run_journal_last *last);
 
 #endif

@@ -14,19 +14,12 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/lock_holder.h"
 #include "base/mem.h"
 #include "base/record.h"
 #include "base/text.h"
 
 #define RECORD_BYTES_MAX 4096u
-#define HOST_BYTES 65
-
-static void get_host(char host[HOST_BYTES])
-{
-    memset(host, 0, HOST_BYTES);
-    if (gethostname(host, HOST_BYTES - 1) < 0)
-        host[0] = 0;
-}
 
 char *rp_checkpoint_run_record_dir(const char *chosen, const char **why)
 {
@@ -35,20 +28,20 @@ char *rp_checkpoint_run_record_dir(const char *chosen, const char **why)
     if (chosen)
         return strdup(chosen);
     if (state && state[0] == '/')
-        return rp_format("%s/ringpack", state);
+        return rp_asprintf("%s/ringpack", state);
     if (home && home[0] == '/')
-        return rp_format("%s/.local/state/ringpack", home);
+        return rp_asprintf("%s/.local/state/ringpack", home);
     *why = "neither XDG_STATE_HOME nor HOME is set";
     return NULL;
 }
 
 char *rp_checkpoint_run_record_path(const char *record_dir, const char *run, const char *directory)
 {
-    char host[HOST_BYTES], hex[RP_HASH_HEX_BYTES];
+    char host[RP_HOST_BYTES], hex[RP_HASH_HEX_BYTES];
     char *canonical = realpath(directory, NULL);
     if (!canonical)
         return NULL;
-    get_host(host);
+    rp_host_name(host);
     struct rp_hasher hasher;
     rp_hasher_begin(&hasher);
     rp_hasher_add(&hasher, host, strlen(host) + 1);
@@ -56,7 +49,7 @@ char *rp_checkpoint_run_record_path(const char *record_dir, const char *run, con
     rp_hasher_add(&hasher, canonical, strlen(canonical));
     free(canonical);
     rp_hash128_hex(rp_hasher_finish(&hasher), hex);
-    return rp_format("%s/%s-%.16s.record", record_dir, run, hex);
+    return rp_asprintf("%s/%s-%.16s.record", record_dir, run, hex);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -103,12 +96,12 @@ int rp_checkpoint_run_record_write(struct rp_run_record *out, const char *path, 
                                    const char *directory, struct rp_error *error)
 {
     struct rp_record_writer writer = {0};
-    char host[HOST_BYTES];
+    char host[RP_HOST_BYTES];
     time_t now = time(NULL);
     struct tm utc = {0};
     gmtime_r(&now, &utc);
     strftime(out->date, sizeof out->date, "%Y-%m-%d %H:%M:%S", &utc);
-    get_host(host);
+    rp_host_name(host);
     rp_record_add(&writer, ':', "date", "%s", out->date);
     rp_record_add(&writer, ':', "device", "%" PRIu64, out->device);
     rp_record_add(&writer, ':', "directory", "%s", directory);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run_record.h — a file outside of the checkpoint directory that has the id of the directory
- * (directory_id.h) and the position of its newest checkpoint. By it a start can distinguish a new
- * directory from a mount point whose file system is not mounted.
+ * (directory_id.h) and the position of its newest checkpoint. With it a start can distinguish a
+ * new directory from a mount point whose file system is not mounted.
  *
  * There is one record for each host, run and canonical path of a checkpoint directory. FORMAT.md
  * describes the file. */
@@ -10,13 +10,13 @@
 
 #include "checkpoint/checkpoint.h"
 
-#define RP_RUN_RECORD_NONE "none" /* a value of run_record_dir: keep no record */
+#define RP_RUN_RECORD_NONE "none" /* a value of mount_guard_dir: keep no record */
 
 struct rp_run_record {
-    char id[RP_DIRECTORY_ID_BYTES]; /* of the directory */
+    char id[RP_DIRECTORY_ID_BYTES]; /* the directory's */
     uint64_t row;                   /* position of its newest checkpoint; 0 = it had none */
     uint64_t device;                /* for people only, because a reboot may change it */
-    char date[24];                  /* of the record, UTC; for people only */
+    char date[24];                  /* when the record was written, UTC; for people only */
 };
 
 /** The directory of the records: `chosen`, or $XDG_STATE_HOME/ringpack, or ~/.local/state/ringpack.

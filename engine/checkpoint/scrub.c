@@ -31,7 +31,7 @@
 #define RATE_BYTES (64u << 20) /* a second */
 #define BUFFER_BYTES (1u << 20)
 #define NICE 19
-#define IOPRIO_WHO_PROCESS 1 /* of ioprio_set(2), which has no header for programs */
+#define IOPRIO_WHO_PROCESS 1 /* for ioprio_set(2), which has no header for programs */
 #define IOPRIO_IDLE (3 << 13)
 #define NS 1000000000ull
 
@@ -41,7 +41,7 @@ struct rp_scrubber {
     uint64_t period_ns;
     uint8_t *buffer;
     struct rp_image *image;
-    struct rp_scrub_counts pass; /* of the pass that is under way */
+    struct rp_scrub_counts pass; /* the pass that is under way */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -49,7 +49,7 @@ struct rp_scrubber {
     struct rp_scrub_counts counts;
 };
 
-/* Wait, or until the scrubber is to stop. Returns whether it is. */
+/* Wait, at most until the scrubber is to stop. Returns true if it is. */
 static bool wait_or_stop(struct rp_scrubber *scrubber, uint64_t ns)
 {
     uint64_t until = rp_now_ns() + ns;
@@ -127,7 +127,7 @@ static void scrub_directory(struct rp_scrubber *scrubber, struct rp_locked_dir *
 static void *scrubber_main(void *argument)
 {
     struct rp_scrubber *scrubber = argument;
-    (void)nice(NICE); /* of this thread only */
+    (void)nice(NICE); /* this thread only */
     (void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_IDLE);
     while (!wait_or_stop(scrubber, scrubber->period_ns)) {
         scrubber->pass = (struct rp_scrub_counts){.passes = scrubber->pass.passes + 1};

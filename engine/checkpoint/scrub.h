@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scrub.h — a thread that reads kept checkpoints, from time to time, so that a checkpoint that
- * decays is known before it is needed, and while others are still there. */
+/* scrub.h — a thread that reads kept checkpoints periodically, so that a decayed checkpoint is
+ * known before it is needed, while others still exist. */
 #ifndef RP_CHECKPOINT_SCRUB_H
 #define RP_CHECKPOINT_SCRUB_H
 

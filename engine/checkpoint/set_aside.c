@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* set_aside.c — for a run that starts at row 0 again: move the checkpoints of a directory into a
- * new directory inside it, set-aside-DATE-N, where nothing prunes them.
+ * new directory inside it, set-aside-DATE-N, where they are never pruned.
  *
  * Invariants
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage.h — the table of system calls by which a checkpoint reaches the disk.
+/* storage.h — the table of system calls that take a checkpoint to the disk.
  *
  * Tests replace the table: a test can let any call fail once or for ever, or record all calls and
  * derive every state that a power cut could leave. Each method returns 0 (or a count, or a file
@@ -15,7 +15,7 @@
 struct rp_storage {
     /** Create a new file for writing: O_EXCL, no symbolic link is followed. */
     int (*create)(struct rp_storage *storage, int dir, const char *name);
-    /** Allocate the blocks of the file, so that a full disk fails before anything is written. */
+    /** Allocate the blocks of the file, so that a full disk fails before the first write. */
     int (*reserve)(struct rp_storage *storage, int fd, uint64_t bytes);
     /** Buffer, length and offset are multiples of 4096. May write less than `bytes`. */
     ssize_t (*write)(struct rp_storage *storage, int fd, const void *data, size_t bytes,

@@ -19,8 +19,7 @@ static int put_as_a_save(struct rp_writer *writer, struct rp_error *error)
     struct rp_checkpoint_piece piece = {zeros, sizeof zeros};
     struct rp_writer_span part = {&piece, 1, sizeof zeros, rp_hash128(zeros, sizeof zeros), NULL};
     struct rp_writer_span spans[] = {part, part};
-    struct rp_writer_file file = {
-        .spans = spans, .span_count = RP_DEFECT(try_in_order) ? 1 : 2, .is_read_back_later = true};
+    struct rp_writer_file file = {.spans = spans, .span_count = 2, .is_read_back_later = true};
     int code = rp_writer_put(writer, RP_TRIAL_NAME, &file, error);
     if (code < 0)
         return code;

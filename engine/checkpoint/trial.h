@@ -18,14 +18,14 @@
  * beginning until it is finished. */
 struct rp_trial {
     struct rp_writer *writer;
-    bool sync_names; /* of the directory and of those above it */
+    bool sync_names; /* first sync the names of the directory and of all above it */
     pthread_t thread;
     bool is_under_way; /* the thread has not been joined */
     int code;          /* once it is finished: 0, or of `error` */
     struct rp_error error;
 };
 
-/** Begin the trial on a thread; where none can be started, do it at once. */
+/** Begin the trial on a thread; if none can be started, run it at once. */
 void rp_trial_begin(struct rp_trial *trial);
 /** Wait for the end of a trial that was begun, and return its result. May be called again. */
 RP_MUST_CHECK int rp_trial_finish(struct rp_trial *trial, struct rp_error *error);

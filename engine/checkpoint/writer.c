@@ -27,7 +27,7 @@
 
 #define PAGE_BYTES 4096u
 #define WRITE_BYTES_MIN (4u << 20)         /* larger writes are no faster */
-#define FIRST_WRITE_BYTES_MIN (512u << 10) /* of a growing section: the disk begins early */
+#define FIRST_WRITE_BYTES_MIN (512u << 10) /* for a growing section: the disk begins early */
 #define TEMPORARY_PREFIX "."
 #define TEMPORARY_SUFFIX ".tmp"
 
@@ -79,12 +79,12 @@ static int fail_step(const struct rp_writer *writer, struct rp_error *error, int
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* A part of a file, written from front to back. Each write begins at a page boundary of memory and
- * of the file, as direct I/O requires. Data that is not aligned like that is copied into the buffer
- * first; contents are aligned, and are written from where they are. */
+ * of the file, as direct I/O requires. Data without this alignment is copied into the buffer first;
+ * contents have it, and are written in place. */
 struct stream {
     const struct rp_writer *writer;
     int fd;
-    uint64_t offset; /* of buffer[0] in the file */
+    uint64_t offset; /* where buffer[0] is in the file */
     size_t used;     /* bytes that wait in the buffer */
 };
 
@@ -152,16 +152,16 @@ static int stream_add(struct stream *stream, const uint8_t *data, size_t bytes, 
     return 0;
 }
 
-/* Of a growing section of which `done` bytes were written. The disk has nothing to do before the
- * first write, so that is a small one. Each write is at least as long as all before it together:
- * there are few small ones. */
+/* The least size of the next write of a growing section after `done` bytes. The disk is idle before
+ * the first write, so that one is small. Each write is at least as long as all before it together:
+ * few writes are small. */
 static uint64_t next_write(const struct rp_writer *writer, uint64_t done)
 {
     return rp_min_u64(smallest_write(writer), rp_max_u64(FIRST_WRITE_BYTES_MIN, done));
 }
 
 /* Write the bytes that are final while the other thread makes the rest. The bytes in the buffer are
- * written first, before there is anything else to write. */
+ * written first, before it waits for more. */
 static int stream_add_growing(struct stream *stream, const struct rp_writer_span *span)
 {
     const uint8_t *data = span->pieces[0].data;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* writer.h — write a file so that it is either durable and verified under its name, or absent.
  *
- * The writer implements the protocol of FORMAT.md, "Writing". It does not know what the bytes mean.
+ * The writer implements the protocol of FORMAT.md, "Writing". It does not interpret the bytes.
  */
 #ifndef RP_CHECKPOINT_WRITER_H
 #define RP_CHECKPOINT_WRITER_H
@@ -12,14 +12,14 @@
 #define RP_WRITER_ATTEMPTS 3u
 #define RP_WRITER_BUFFER_BYTES (16u << 20)
 
-/* The directory to write to, and the means. */
+/* The directory to write to, its storage and its buffer. */
 struct rp_writer {
     struct rp_storage *storage;
     int dir;          /* file descriptor of the directory */
-    const char *path; /* of the directory, for messages */
+    const char *path; /* the directory's, for messages */
     uint8_t *buffer;  /* aligned to 4096; joins pieces. Its halves are used to read the file back */
     size_t buffer_bytes;              /* a multiple of 8192 */
-    struct rp_checkpoint_times times; /* of the last file */
+    struct rp_checkpoint_times times; /* the last file's */
 };
 
 /* A run of bytes of the file. Its hash is taken of the memory before it is written, so reading back
@@ -27,7 +27,7 @@ struct rp_writer {
 struct rp_writer_span {
     const struct rp_checkpoint_piece *pieces;
     size_t piece_count;
-    uint64_t bytes; /* of the pieces together; may be 0 */
+    uint64_t bytes; /* all pieces together; may be 0 */
     struct rp_hash128 hash;
     struct rp_growing_section
         *growing; /* says which bytes of the only piece are final; NULL = all */
@@ -44,10 +44,10 @@ struct rp_writer_file {
     bool is_read_back_later; /* by rp_writer_read_back, once it has its name */
 };
 
-/** One attempt to write the file as `name`. Returns 0 when it is durable under its name and, unless
- * that is to be done later, has been read back and compared with the hashes. On failure the file is
- * removed under its name and its temporary name, unless that fails, too. No other file is touched.
- */
+/** One attempt to write the file as `name`. Returns 0 when it is durable under its name and,
+ * unless is_read_back_later is set, has been read back and compared with the hashes. On failure the
+ * file is removed under its name and its temporary name, unless the removal also fails. No other
+ * file is touched. */
 RP_MUST_CHECK int rp_writer_put(struct rp_writer *writer, const char *name,
                                 struct rp_writer_file *file, struct rp_error *error);
 

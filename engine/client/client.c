@@ -25,13 +25,13 @@
 #include "client/sized.h"
 #include "shm/socket.h"
 
-#define RP_LOOK_UP_NS 100000000u     /* between two checks of a sleeper that the engine lives */
+#define RP_LIVENESS_NS 100000000u    /* between two checks of a sleeper that the engine lives */
 #define RP_STOPPED_PAUSE_NS 5000000u /* before the next attach, if a successor was stopping */
 
-/* Beside enum rp_next, inside this file: the engine is gone and its ring is empty. */
+/* One more result, as enum rp_next, inside this file: the engine is gone, its ring is empty. */
 enum { NEXT_LOST = 0 };
 
-/* What the calls need of the caller's structs, which client.h calls "required". */
+/* The size of the fields that client.h calls "required". */
 #define RP_BATCH_REQUIRED RP_SIZE_WITH(rp_batch, sections)
 
 static int refuse_child(const struct rp_client *client, struct rp_error *error)
@@ -106,7 +106,7 @@ void rp_client_detach(struct rp_client *client)
     pthread_mutex_unlock(&client->lock);
     if (last)
         free_client(client);
-    /* else the socket stays open: the engine may reuse the slots as soon as it is closed */
+    /* else it stays open: the engine may reuse the slots as soon as the socket is closed */
 }
 
 const struct rp_geometry *rp_client_geometry(const struct rp_client *client)
@@ -220,7 +220,7 @@ static int try_take(struct rp_client *client, struct rp_batch *batch, struct rp_
  *                      lost_ns   current   before it joins
  *   ENGINE_LOST        0         set       restart_timeout_ns begins: lost_ns is set
  *   SUCCESSOR_LOST     set       set       a pause; or a failure, if restart_timeout_ns is over
- *   NO_SUCCESSOR_YET   set       NULL      nothing
+ *   NO_SUCCESSOR_YET   set       NULL      no step
  */
 enum search_reason {
     ENGINE_LOST,      /* the engine is gone, and the client finds that now */
@@ -275,7 +275,7 @@ static int wait_for_next(struct rp_client *client, int found, uint64_t begin_ns,
         uint64_t now = rp_now_ns();
         if (found == RP_NEXT_EMPTY && now < deadline) {
             rp_ring_view_waits_since(&client->current->view, begin_ns);
-            rp_ring_view_wait(&client->current->view, rp_min_u64(deadline - now, RP_LOOK_UP_NS));
+            rp_ring_view_wait(&client->current->view, rp_min_u64(deadline - now, RP_LIVENESS_NS));
             found = try_take(client, batch, error);
         }
         if (found == RP_NEXT_EMPTY && rp_socket_hung_up(client->socket)) {
@@ -298,7 +298,7 @@ static int wait_for_next(struct rp_client *client, int found, uint64_t begin_ns,
     }
 }
 
-/* A wait has ended with a batch; the call may have been another one. */
+/* Count a wait that has ended with a batch. It may have begun in an earlier call. */
 static void note_wait(struct rp_client *client)
 {
     rp_ring_view_waited(&client->current->view, client->waited_ns);
@@ -426,10 +426,9 @@ int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch
 {
     if (client->forked)
         return 0;
-    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&client->lock;
-    pthread_mutex_lock(lock);
+    pthread_mutex_lock(rp_client_lock(client));
     bool held = find_lease(client, batch) != NULL;
-    pthread_mutex_unlock(lock);
+    pthread_mutex_unlock(rp_client_lock(client));
     return held;
 }
 

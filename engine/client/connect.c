@@ -96,12 +96,13 @@ static int send_attach(const struct rp_client *client, int fd, struct rp_error *
     const char *contract = again ? rp_contract_text(&client->contract) : client->expected;
     size_t contract_bytes = again ? rp_contract_bytes(&client->contract)
                                   : client->options.expected_bytes;
-    size_t body_bytes = client->state_bytes + contract_bytes;
+    const struct rp_kept_token *state = rp_client_newest(client);
+    size_t body_bytes = state->bytes + contract_bytes;
     char *body = malloc(body_bytes + 1);
     if (!body)
         return rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
-    memcpy(body, client->state, client->state_bytes);
-    memcpy(body + client->state_bytes, contract, contract_bytes);
+    memcpy(body, state->token, state->bytes);
+    memcpy(body + state->bytes, contract, contract_bytes);
     request.rank = client->options.rank;
     request.world = client->options.world;
     request.rows = client->options.rows;
@@ -110,7 +111,7 @@ static int send_attach(const struct rp_client *client, int fd, struct rp_error *
     request.replicas = client->options.replicas;
     request.next_row = client->attach_row;
     request.step_row = again ? client->geometry.base_row : RP_NEXT_ROW_ANY;
-    request.state_bytes = (uint32_t)client->state_bytes;
+    request.state_bytes = (uint32_t)state->bytes;
     request.contract_bytes = (uint32_t)contract_bytes;
     request.expects = !again && contract_bytes > 0;
     int code = rp_socket_send(fd, &request, sizeof request, body, body_bytes, NULL, 0, error);
@@ -138,8 +139,9 @@ static int check_continuation(const struct rp_client *client, const struct rp_ri
 static void take_first_row(struct rp_client *client, uint64_t row)
 {
     uint64_t state_row = row;
-    if (client->state_bytes >= STATE_NEXT_ROW_AT + sizeof state_row)
-        memcpy(&state_row, (const uint8_t *)client->state + STATE_NEXT_ROW_AT, sizeof state_row);
+    const struct rp_kept_token *state = rp_client_newest(client);
+    if (state->bytes >= STATE_NEXT_ROW_AT + sizeof state_row)
+        memcpy(&state_row, state->token + STATE_NEXT_ROW_AT, sizeof state_row);
     client->attach_row = row;
     client->next_row = rp_min_u64(row, state_row);
 }
@@ -164,7 +166,7 @@ static int adopt(struct rp_client *client, struct rp_mapping *mapping, int fd,
     pthread_mutex_lock(&client->lock);
     code = rp_client_reserve_tokens(client, rp_max_u64(g->state_bytes, state_bytes), error);
     if (code == 0) {
-        if (client->state_bytes == 0)
+        if (rp_client_newest(client)->bytes == 0)
             rp_client_keep_token(client, (const uint8_t *)reply->text, state_bytes, 0, 0);
         client->geometry = *g;
         if (client->attaches == 0)
@@ -253,7 +255,7 @@ static int connect_and_attach(struct rp_client *client, uint64_t deadline_ns,
 struct attempt {
     int code;
     struct rp_error failure; /* set if code < 0 */
-    bool was_cut_short;      /* by the deadline, too soon for an engine to reply */
+    bool was_cut_short;      /* the deadline came before an engine could reply */
 };
 
 static struct attempt try_to_join(struct rp_client *client, uint64_t deadline_ns)
@@ -279,7 +281,7 @@ int rp_client_join(struct rp_client *client, uint64_t deadline_ns, struct rp_err
         pause_ns = rp_min_u64(2 * pause_ns, RP_RETRY_MAX_NS);
         struct attempt next = try_to_join(client, deadline_ns);
         if (next.was_cut_short)
-            break; /* why the try before it failed says more than a timeout */
+            break; /* the earlier failure says more than a timeout */
         attempt = next;
     }
     if (attempt.code < 0 && error)

@@ -13,7 +13,7 @@
 
 #define RP_HINT_CONTRACT "use the engine and the trainer library of one ringpack version"
 
-/* Whether a section has another type or is there for only one of the two. */
+/* Does a section have another type, or exist in only one of the two? */
 static bool sections_differ(const struct rp_geometry *a, const struct rp_geometry *b)
 {
     for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
@@ -75,7 +75,7 @@ int rp_client_take_contract(struct rp_client *client, const struct rp_ring_view 
     return knows_less ? 0 : keep(client, text, bytes, error);
 }
 
-/* ---- what the trainer may ask ---------------------------------------------------------------- */
+/* ---- queries of the trainer ------------------------------------------------------------------ */
 
 void rp_client_identity(const struct rp_client *client, uint64_t identity[2])
 {

@@ -7,8 +7,8 @@
  *   - A mapping exists while it is the current one or a lease on it is held. A lease stays valid
  *     after its engine has died, after another mapping has become the current one, and after
  *     rp_client_detach.
- *   - `state` and `next_row` are the position after the last batch that was taken. An attach to a
- *     successor begins there.
+ *   - The newest token and `next_row` are the position after the last batch that was taken. An
+ *     attach to a successor begins there.
  *   - Threads: one thread takes batches. Any thread may release a lease, at any time (garbage
  *     collectors do), read the client's position, or close it. `lock` guards the mappings, their
  *     leases, the socket, the tokens and the counts. */
@@ -27,7 +27,7 @@
 /* One attach: the ring that it mapped, and the leases on it. */
 struct rp_mapping {
     struct rp_ring_view view;
-    uint64_t number; /* of this attach, from 1: rp_batch.lease */
+    uint64_t number; /* this attach's, from 1: rp_batch.lease */
     uint64_t leases;
     uint64_t *held; /* [slots]: 1 + the batch that is on lease in this slot, or 0 */
     struct rp_mapping *older;
@@ -38,19 +38,19 @@ struct rp_mapping {
 struct rp_kept_token {
     uint8_t *token;
     size_t bytes;
-    uint64_t lease, number; /* of the batch; lease 0: of none */
+    uint64_t lease, number; /* the batch's; lease 0: no batch */
 };
 
-/* What is to be written to a file of digests (digest_log.c): the batches since its last entry. */
+/* The next entry of a file of digests (digest_log.c): the batches since the last entry. */
 struct rp_digest_log {
-    char *path;                  /* NULL: none is kept */
-    bool is_begun;               /* there are some: */
+    char *path;                  /* NULL: no file is written */
+    bool is_begun;               /* it has at least one batch: */
     uint64_t first_row, end_row; /* global rows of those batches, padding of the end included */
     uint64_t rows, tokens, sum[2];
 };
 
 struct rp_client {
-    pid_t pid;   /* of the process that attached */
+    pid_t pid;   /* the process that attached */
     bool forked; /* in a forked child of it. getpid would be a system call for each batch */
     char *run, *run_dir;
     struct rp_client_options options; /* run, run_dir, state and expected are not used */
@@ -61,29 +61,37 @@ struct rp_client {
     struct rp_mapping *mappings; /* newest first */
     struct rp_mapping *current;  /* NULL: no engine */
     uint64_t attaches, leases;
-    uint64_t calls; /* of take and next that are running: they use `current` without `lock` */
+    uint64_t calls; /* running calls of take and next: they use `current` without `lock` */
     bool closed;    /* no more batches; `current` is left with the last of these calls and leases */
     bool detached;
 
-    struct rp_geometry geometry; /* of the last attach */
-    struct rp_contract contract; /* with the run: a view of contract_text */
-    char *contract_text;         /* NULL before the first attach */
-    uint8_t *state, *before;     /* `before`: the token before the last batch that was lent */
-    size_t state_bytes, before_bytes, state_capacity;
-    /* A ring of the newest tokens, in which these two are; each has room for state_capacity. */
-    struct rp_kept_token kept[RP_TOKENS_KEPT];
-    unsigned newest;     /* of kept: `state` */
-    uint64_t next_row;   /* of the state; RP_NEXT_ROW_ANY before the first attach */
+    struct rp_geometry geometry;               /* as of the last attach */
+    struct rp_contract contract;               /* with the run: a view of contract_text */
+    char *contract_text;                       /* NULL before the first attach */
+    struct rp_kept_token kept[RP_TOKENS_KEPT]; /* a ring: each has room for token_capacity */
+    size_t token_capacity;
+    unsigned newest;   /* index in kept: the state, the token after the last batch that was lent */
+    uint64_t next_row; /* the state's; RP_NEXT_ROW_ANY before the first attach */
     uint64_t attach_row; /* to attach at: next_row, or farther in the padding after the stream */
     uint64_t lost_ns;    /* when the engine was found dead; 0: a batch was taken since */
     struct rp_client_counts counts;
     struct rp_digest_log digest;
-    bool has_refused;   /* the monitor has; the batch is refused again at each call */
+    bool has_refused;   /* the monitor has refused a batch, and refuses it again at each call */
     uint64_t waited_ns; /* in calls that waited since the last batch */
 
     struct rp_client *next; /* in the list of connect.c */
 };
 
+/** The state; it has 0 bytes before the first one. */
+static inline const struct rp_kept_token *rp_client_newest(const struct rp_client *client)
+{
+    return &client->kept[client->newest];
+}
+/** The lock, for a call that only reads. */
+static inline pthread_mutex_t *rp_client_lock(const struct rp_client *client)
+{
+    return (pthread_mutex_t *)(uintptr_t)&client->lock;
+}
 /** Attach to the run's engine. Tries at least once, and again until deadline_ns while
  * rp_client_may_retry. Returns 0 or the failure of the last try; but if the deadline ended that
  * try too soon for an engine to reply, the failure of the try before it. */
@@ -94,7 +102,7 @@ RP_MUST_CHECK int rp_client_join(struct rp_client *client, uint64_t deadline_ns,
 bool rp_client_may_retry(int code);
 /** Leave the engine: close the socket, and unmap the current mapping unless it has leases. */
 void rp_client_leave(struct rp_client *client);
-/** The same with `lock` held, if the client is closed and nothing uses the mapping. */
+/** The same with `lock` held, if the client is closed and no call or lease uses the mapping. */
 void rp_client_leave_if_closed(struct rp_client *client);
 /** Begin and end a call that uses the current mapping; -RP_E_USAGE if the client is closed. */
 RP_MUST_CHECK int rp_client_begin_call(struct rp_client *client, struct rp_error *error);
@@ -127,9 +135,9 @@ RP_MUST_CHECK int rp_client_take_contract(struct rp_client *client, const struct
 RP_MUST_CHECK int rp_client_monitor(struct rp_client *client, const struct rp_geometry *g,
                                     const uint8_t *slot, const struct rp_slot_header *header,
                                     struct rp_error *error);
-/** The plan digest of a state token; false if it has none. */
+/** The plan digest of a state token; false if the token has no digest. */
 bool rp_client_token_digest(const uint8_t *token, size_t bytes, struct rp_hash128 *digest);
-/** If options name a file of digests: whether it can be written. Checked before the first request
+/** If options name a file of digests, check that it can be written. Called before the first request
  * to the engine, so that a refused attach leaves the run unchanged. */
 RP_MUST_CHECK int rp_client_digest_check(const struct rp_client *client, struct rp_error *error);
 /** Begin that file. */

@@ -6,8 +6,8 @@
  * in the same folder, so a reader can order deliveries of two jobs without a clock: the attach came
  * after those entries.
  *
- * An interval begins at the row of the first batch and ends after the step at which the number of
- * rows since row 0 passes a multiple of digest_steps steps. So the intervals of all ranks, and of
+ * An interval begins at the row of the first batch and ends after the step that takes the number of
+ * rows since row 0 past a multiple of digest_steps steps. So the intervals of all ranks, and of
  * runs with other numbers of ranks, end at the same rows, and their content digests add up.
  *
  * Invariant: an entry covers batches that follow each other. It is written before the batch after
@@ -26,7 +26,7 @@
 #include "client/core.h"
 
 #define SEEN_MAX 256u   /* files */
-#define SEEN_DIGITS 16u /* of the hash of an entry */
+#define SEEN_DIGITS 16u /* kept digits of an entry's hash */
 #define SEEN_BYTES (SEEN_MAX * (SEEN_DIGITS + 1))
 
 static bool is_kept(const struct rp_client *client)
@@ -66,13 +66,13 @@ static void see_others(const char *path, char seen[SEEN_BYTES])
 {
     char hash[RP_CHAIN_HASH_BYTES];
     const char *slash = strrchr(path, '/'), *own = slash ? slash + 1 : path;
-    char *folder = slash ? rp_format("%.*s/", (int)(slash - path), path) : rp_format("./");
+    char *folder = slash ? rp_asprintf("%.*s/", (int)(slash - path), path) : rp_asprintf("./");
     DIR *directory = folder ? opendir(folder) : NULL;
     size_t bytes = 0;
     for (struct dirent *entry; directory && (entry = readdir(directory));) {
         if (bytes + SEEN_DIGITS + 1 >= SEEN_BYTES || !is_of_other_job(entry->d_name, own))
             continue;
-        char *other = rp_format("%s%s", folder, entry->d_name);
+        char *other = rp_asprintf("%s%s", folder, entry->d_name);
         if (other && rp_chain_last(other, hash, NULL) == 0)
             bytes += (size_t)snprintf(seen + bytes, SEEN_BYTES - bytes, "%s%.*s", bytes ? " " : "",
                                       (int)SEEN_DIGITS, hash);
@@ -108,7 +108,8 @@ static void write_interval(struct rp_client *client)
     char members[512], content_hex[RP_HASH_HEX_BYTES], plan_hex[RP_HASH_HEX_BYTES] = "";
     if (!log->is_begun)
         return;
-    if (rp_client_token_digest(client->state, client->state_bytes, &plan))
+    if (rp_client_token_digest(rp_client_newest(client)->token, rp_client_newest(client)->bytes,
+                               &plan))
         rp_hash128_hex(plan, plan_hex);
     struct rp_hash128 content = {log->sum[0], log->sum[1]};
     snprintf(members, sizeof members,

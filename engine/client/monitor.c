@@ -4,7 +4,7 @@
  * The ring's header is checked when a batch is taken (shm/ring_view.c). The checks here compare
  * other words: the rows of the batch as the packer wrote them, the state token after it as the
  * planner wrote it, and this trainer's own position. So a batch that is in the wrong slot, is of
- * another stream, or is given twice is noticed whichever of them went wrong. */
+ * another stream, or is given twice is noticed, whichever of these words is wrong. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ enum {
     TOKEN_STREAM_BYTES = 40,
     TOKEN_NEXT_ROW_AT = 96,
     TOKEN_BYTES_MIN = 120,
-    TOKEN_WITH_DIGEST = 3, /* the version from which the plan digest is before the hash */
+    TOKEN_WITH_DIGEST = 3, /* since this version the plan digest precedes the hash */
     HASH_BYTES = 16,
 };
 
@@ -29,7 +29,7 @@ enum finding { FINE, GAP, REPEAT, FOREIGN };
 
 struct found {
     enum finding finding;
-    uint64_t expected, row; /* FOREIGN only: the row at which the batch begins */
+    uint64_t expected, row; /* if FOREIGN, both are the first row of the batch */
 };
 
 static struct found compare_row(uint64_t expected, uint64_t row)
@@ -90,12 +90,13 @@ static struct found check(const struct rp_client *client, const struct rp_geomet
                           const uint8_t *slot, const struct rp_slot_header *header)
 {
     uint64_t begin = g->base_row + header->batch * g->rows * g->world;
+    const struct rp_kept_token *state = rp_client_newest(client);
     struct found found = compare_row(client->attach_row, begin);
     if (found.finding == FINE)
         found = check_rows(g, slot, header);
     if (found.finding == FINE &&
-        !is_next_token(client->state, client->state_bytes, slot + header->state_offset,
-                       header->state_bytes, header->next_row))
+        !is_next_token(state->token, state->bytes, slot + header->state_offset, header->state_bytes,
+                       header->next_row))
         found = (struct found){FOREIGN, header->first_row, header->first_row};
     return found;
 }

@@ -49,9 +49,9 @@ static int check(const struct rp_client_options *options, struct rp_error *error
 static int copy_bytes(struct rp_client *client, const struct rp_client_options *options,
                       struct rp_error *error)
 {
-    client->run = rp_format("%s", options->run ? options->run : "default");
-    client->run_dir = options->run_dir ? rp_format("%s", options->run_dir) : NULL;
-    client->digest.path = options->digest_log ? rp_format("%s", options->digest_log) : NULL;
+    client->run = rp_asprintf("%s", options->run ? options->run : "default");
+    client->run_dir = options->run_dir ? rp_asprintf("%s", options->run_dir) : NULL;
+    client->digest.path = options->digest_log ? rp_asprintf("%s", options->digest_log) : NULL;
     client->expected = malloc(options->expected_bytes + 1);
     if (!client->run || !client->expected || (options->run_dir && !client->run_dir) ||
         (options->digest_log && !client->digest.path))

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "client/message.h"
 #include "ringpack/client.h"
+#include "shm/peer.h"
 #include "shm/socket.h"
 
 /* Periods of ten seconds to wait for a slow answer: two hours. */
@@ -74,14 +74,12 @@ static const char *state_of(pid_t pid)
 
 static int fail_silent(int fd, const char *run, struct rp_error *error)
 {
-    struct ucred peer = {.pid = 0};
-    socklen_t length = sizeof peer;
-    (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length);
+    pid_t pid = rp_peer_of(fd).pid;
     return rp_fail(error, -RP_E_TIMEOUT,
                    "`ringpack ps` says when it answers again; `kill -CONT PID` continues a process "
                    "that is stopped; its log says what it is doing",
                    "run `%s`: its engine is silent: no answer within %u s; process %d %s", run,
-                   RP_QUESTION_PATIENCE_MS / 1000, (int)peer.pid, state_of(peer.pid));
+                   RP_QUESTION_PATIENCE_MS / 1000, (int)pid, state_of(pid));
 }
 
 /* Whether an engine that owes an answer answers another question. One that is ending has closed its
@@ -114,8 +112,8 @@ static int await_answer(int fd, const char *run_dir, const char *run, uint32_t k
     return fail_silent(fd, run, error);
 }
 
-static int ask_with(const char *run_dir, const char *run, uint32_t kind, const void *body,
-                    size_t body_bytes, char **text_out, struct rp_error *error)
+static int ask(const char *run_dir, const char *run, uint32_t kind, const void *body,
+               size_t body_bytes, char **text_out, struct rp_error *error)
 {
     *text_out = NULL;
     run = run ? run : "default";
@@ -128,12 +126,6 @@ static int ask_with(const char *run_dir, const char *run, uint32_t kind, const v
     return code;
 }
 
-static int ask(const char *run_dir, const char *run, uint32_t kind, char **text_out,
-               struct rp_error *error)
-{
-    return ask_with(run_dir, run, kind, NULL, 0, text_out, error);
-}
-
 int rp_run_locate(const char *run_dir, const char *run, const struct rp_provenance *documents,
                   size_t count, char **text_out, struct rp_error *error)
 {
@@ -141,13 +133,13 @@ int rp_run_locate(const char *run_dir, const char *run, const struct rp_provenan
     if (count > RP_MESSAGE_BYTES_MAX / 2 / sizeof *documents)
         return rp_fail(error, -RP_E_USAGE, "ask for fewer documents at once",
                        "%zu documents do not fit in a message", count);
-    return ask_with(run_dir, run, RP_REQUEST_LOCATE, documents, count * sizeof *documents, text_out,
-                    error);
+    return ask(run_dir, run, RP_REQUEST_LOCATE, documents, count * sizeof *documents, text_out,
+               error);
 }
 
 int rp_run_stat(const char *run_dir, const char *run, char **json_out, struct rp_error *error)
 {
-    return ask(run_dir, run, RP_REQUEST_STAT, json_out, error);
+    return ask(run_dir, run, RP_REQUEST_STAT, NULL, 0, json_out, error);
 }
 
 int rp_question_stat(const char *run_dir, const char *run, uint64_t patience_ns,
@@ -165,13 +157,13 @@ int rp_question_answer(int fd, int wait_ms, char **json_out, struct rp_error *er
 
 int rp_run_checkpoint(const char *run_dir, const char *run, char **path_out, struct rp_error *error)
 {
-    return ask(run_dir, run, RP_REQUEST_CHECKPOINT, path_out, error);
+    return ask(run_dir, run, RP_REQUEST_CHECKPOINT, NULL, 0, path_out, error);
 }
 
 int rp_run_stop(const char *run_dir, const char *run, struct rp_error *error)
 {
     char *text;
-    int code = ask(run_dir, run, RP_REQUEST_STOP, &text, error);
+    int code = ask(run_dir, run, RP_REQUEST_STOP, NULL, 0, &text, error);
     free(text);
     return code;
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/fail.h"
 
 int rp_sized_check(uint64_t struct_size, size_t required, const char *name, struct rp_error *error)
@@ -24,7 +23,7 @@ int rp_sized_read(void *to, size_t known, const void *from, const char *name,
 {
     const uint8_t *bytes = from;
     uint64_t struct_size = rp_load_u64(bytes);
-    for (uint64_t i = known; i < struct_size && !RP_DEFECT(ignore_unknown_options); i++)
+    for (uint64_t i = known; i < struct_size; i++)
         if (bytes[i] != 0)
             return rp_fail(error, -RP_E_USAGE,
                            "use a library at least as new as the header that the program was "
@@ -43,7 +42,7 @@ void rp_sized_write(void *to, const void *from, size_t known)
 {
     const size_t head = sizeof(uint64_t); /* struct_size itself */
     uint64_t struct_size = rp_load_u64(to);
-    uint64_t end = RP_DEFECT(write_beyond_struct) ? known : rp_min_u64(known, struct_size);
+    uint64_t end = rp_min_u64(known, struct_size);
     memcpy((uint8_t *)to + head, (const uint8_t *)from + head, end - head);
     if (struct_size > known)
         memset((uint8_t *)to + known, 0, struct_size - known);

@@ -15,63 +15,50 @@
 void rp_client_keep_token(struct rp_client *client, const uint8_t *token, size_t bytes,
                           uint64_t lease, uint64_t number)
 {
-    client->before = client->state;
-    client->before_bytes = client->state_bytes;
     client->newest = (client->newest + 1) % RP_TOKENS_KEPT;
     struct rp_kept_token *kept = &client->kept[client->newest];
     memcpy(kept->token, token, bytes);
     kept->bytes = bytes;
     kept->lease = lease;
     kept->number = number;
-    client->state = kept->token;
-    client->state_bytes = bytes;
 }
 
 int rp_client_reserve_tokens(struct rp_client *client, size_t bytes, struct rp_error *error)
 {
-    if (bytes <= client->state_capacity)
+    if (bytes <= client->token_capacity)
         return 0;
-    unsigned before = (client->newest + RP_TOKENS_KEPT - 1) % RP_TOKENS_KEPT;
     for (unsigned i = 0; i < RP_TOKENS_KEPT; i++) {
         uint8_t *token = realloc(client->kept[i].token, bytes);
-        if (token) {
-            client->kept[i].token = token;
-            client->state = i == client->newest ? token : client->state;
-            client->before = i == before ? token : client->before;
-        } else {
+        if (!token)
             return rp_fail(error, -ENOMEM, NULL, "a state token of %zu bytes: out of memory",
                            bytes);
-        }
+        client->kept[i].token = token;
     }
-    client->state_capacity = bytes;
+    client->token_capacity = bytes;
     return 0;
 }
 
-static size_t copy_token(const uint8_t *token, size_t bytes, void *buffer, size_t capacity)
+static size_t copy_token(const struct rp_kept_token *kept, void *buffer, size_t capacity)
 {
-    if (buffer && bytes > 0 && capacity >= bytes)
-        memcpy(buffer, token, bytes);
-    return bytes;
-}
-
-static pthread_mutex_t *lock_of(const struct rp_client *client)
-{
-    return (pthread_mutex_t *)(uintptr_t)&client->lock;
+    if (buffer && kept->bytes > 0 && capacity >= kept->bytes)
+        memcpy(buffer, kept->token, kept->bytes);
+    return kept->bytes;
 }
 
 size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capacity)
 {
-    pthread_mutex_lock(lock_of(client));
-    size_t bytes = copy_token(client->state, client->state_bytes, buffer, capacity);
-    pthread_mutex_unlock(lock_of(client));
+    pthread_mutex_lock(rp_client_lock(client));
+    size_t bytes = copy_token(rp_client_newest(client), buffer, capacity);
+    pthread_mutex_unlock(rp_client_lock(client));
     return bytes;
 }
 
 size_t rp_client_state_before(const struct rp_client *client, void *buffer, size_t capacity)
 {
-    pthread_mutex_lock(lock_of(client));
-    size_t bytes = copy_token(client->before, client->before_bytes, buffer, capacity);
-    pthread_mutex_unlock(lock_of(client));
+    pthread_mutex_lock(rp_client_lock(client));
+    unsigned before = (client->newest + RP_TOKENS_KEPT - 1) % RP_TOKENS_KEPT;
+    size_t bytes = copy_token(&client->kept[before], buffer, capacity);
+    pthread_mutex_unlock(rp_client_lock(client));
     return bytes;
 }
 
@@ -79,21 +66,21 @@ size_t rp_client_state_after(const struct rp_client *client, const struct rp_bat
                              void *buffer, size_t capacity)
 {
     size_t bytes = 0;
-    pthread_mutex_lock(lock_of(client));
+    pthread_mutex_lock(rp_client_lock(client));
     for (unsigned i = 0; i < RP_TOKENS_KEPT && bytes == 0; i++) {
         const struct rp_kept_token *kept = &client->kept[i];
         if (kept->lease != 0 && kept->lease == batch->lease && kept->number == batch->number)
-            bytes = copy_token(kept->token, kept->bytes, buffer, capacity);
+            bytes = copy_token(kept, buffer, capacity);
     }
-    pthread_mutex_unlock(lock_of(client));
+    pthread_mutex_unlock(rp_client_lock(client));
     return bytes;
 }
 
 uint64_t rp_client_next_row(const struct rp_client *client)
 {
-    pthread_mutex_lock(lock_of(client));
+    pthread_mutex_lock(rp_client_lock(client));
     uint64_t row = client->next_row;
-    pthread_mutex_unlock(lock_of(client));
+    pthread_mutex_unlock(rp_client_lock(client));
     return row;
 }
 
@@ -102,8 +89,8 @@ int rp_client_counts(const struct rp_client *client, struct rp_client_counts *co
     int code = rp_sized_check(counts->struct_size, RP_COUNTS_REQUIRED, "rp_client_counts", NULL);
     if (code < 0)
         return code;
-    pthread_mutex_lock(lock_of(client));
+    pthread_mutex_lock(rp_client_lock(client));
     rp_sized_write(counts, &client->counts, sizeof client->counts);
-    pthread_mutex_unlock(lock_of(client));
+    pthread_mutex_unlock(rp_client_lock(client));
     return 0;
 }

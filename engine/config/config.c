@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.c — see config.h: defaults, setting a key, freeing. */
+/* config.c — the defaults of keys, setting a key, and freeing a config. */
 #include "config/config.h"
 
 #include <errno.h>
@@ -104,6 +104,7 @@ int rp_config_set(struct rp_config *config, const char *name, const char *text,
     int code = rp_key_find(rp_config_key_table, RP_KEY_COUNT, name, option, &key, error);
     if (code < 0)
         return code;
+    rp_key_tell_older(config, key, name);
     uint32_t *line = &config->lines[key - rp_config_key_table];
     if (key->kind == RP_KIND_SOURCES)
         code = set_sources(config, text, *line == RP_CONFIG_OPTION, error);

@@ -25,19 +25,19 @@ struct rp_config_source {
      */
     char **shards;
     uint32_t shard_count;
-    /* What they were before: with an index of all sources, `shards` stays as it is. */
+    /* The patterns before expansion: with an index of all sources, `shards` stays as it is. */
     char **patterns;
     uint32_t pattern_count;
-    char *format;       /* `format`: auto or a name of RP_FORMAT_LIST; default auto */
-    char *dtype;        /* `dtype`: a name of RP_TOKEN_LIST; default from the file (NULL) */
-    int64_t eos;        /* `eos`; -1 = not declared */
-    char *column;       /* `column` of token ids; default: the reader's choice (NULL) */
-    char *mask;         /* `mask`: auto | none | the name of a mask; default auto */
-    char *mask_value;   /* `mask_value`: train | ignore; default as it was indexed (NULL) */
-    char *mask_of;      /* `mask_of`: token | next; default as it was indexed (NULL) */
-    bool drop_unmasked; /* `drop_unmasked`: false */
-    char *documents;    /* `documents`: a range of them (corpus/range.h); default all (NULL) */
-    uint32_t line;      /* in the config file; 0 = not from a file */
+    char *format;        /* `format`: auto or a name of RP_FORMAT_LIST; default auto */
+    char *dtype;         /* `dtype`: a name of RP_TOKEN_LIST; default from the file (NULL) */
+    int64_t eos;         /* `eos`; -1 = not declared */
+    char *column;        /* `column` of token ids; default: the reader's choice (NULL) */
+    char *mask;          /* `mask`: auto | none | the name of a mask; default auto */
+    char *mask_value;    /* `mask_value`: train | ignore; default as it was indexed (NULL) */
+    char *mask_of;       /* `mask_of`: token | next; default as it was indexed (NULL) */
+    bool drop_untrained; /* `drop_untrained`: false */
+    char *documents;     /* `documents`: a range of them (corpus/range.h); default all (NULL) */
+    uint32_t line;       /* in the config file; 0 = not from a file */
 };
 
 #define RP_CONFIG_KEYS_MAX 64
@@ -49,11 +49,11 @@ enum rp_resume { RP_RESUME_AUTO, RP_RESUME_REQUIRED, RP_RESUME_FRESH };
 enum rp_switch { RP_SWITCH_AUTO, RP_SWITCH_ON, RP_SWITCH_OFF };
 
 struct rp_config {
-    char *path;   /* of the YAML file; NULL = no file was read */
+    char *path;   /* the YAML file's; NULL = no file was read */
     char *called; /* name of that file in messages: its path, or the name of a memfd */
-    char *text;   /* of that file */
-    char *given;  /* what rp_config_set has set, for rp_config_kept_text; NULL = nothing */
-    char *run;    /* name by which trainers find the engine: [A-Za-z0-9._-]{1,64}; default "default"
+    char *text;   /* that file's */
+    char *given;  /* keys set by rp_config_set, for rp_config_kept_text; NULL = none */
+    char *run;    /* trainers find the engine by this name: [A-Za-z0-9._-]{1,64}; default "default"
                    */
 
     /* the stream: identity (engine/plan/STREAM.md) */
@@ -82,7 +82,7 @@ struct rp_config {
     uint32_t replicas; /* 1; consumers of this node that need the batches of one rank */
     bool drop_last;    /* false */
     int64_t pad_id;    /* 0 */
-    char *profile;     /* of RP_PROFILES; default min */
+    char *profile;     /* one of RP_PROFILES; default min */
     uint32_t sections; /* bit per rp_section: `sections`, and the sections of the given profile */
     uint32_t sections_unlisted; /* which a profile has added to a list that names some of its own */
     uint32_t token_dtype; /* `token_dtype`: i32 | i64 | u16 (enum rp_dtype), for input_ids, labels
@@ -91,40 +91,41 @@ struct rp_config {
 
     /* the machine: never changes a token */
     char *cpus;                   /* `0-7,16`: CPUs of the engine; NULL = all it may use */
-    uint32_t num_workers;         /* reader threads; 1 */
+    uint32_t readers;             /* reader threads; 1 */
     uint32_t packers;             /* auto: rp_config_choose_packers */
-    uint32_t packer_cpus;         /* from which `packers` was chosen; 0 = it was given */
+    uint32_t packer_cpus;         /* CPUs that decided `packers`; 0 = it was given */
     bool packer_processes;        /* false */
     uint32_t prefetch_factor;     /* slots of a batch ring; rounded up to a power of two >= 2; 8 */
-    uint64_t prefetch_bytes;      /* of the prefetch ring; 0 = what the plan needs (flow.h) */
+    uint64_t prefetch_bytes;      /* the prefetch ring's; 0 = the need of the plan (flow.h) */
     uint32_t io_depth;            /* reads in flight per reader; 0 = as rp_io_choose_depth says */
     enum rp_io_choice io;         /* auto | io_uring | pread | mapped */
-    enum rp_switch direct;        /* O_DIRECT: auto | on | off */
-    enum rp_switch verify_blocks; /* check sidecar hashes of what is read: auto (= on where there is
+    enum rp_switch o_direct;      /* O_DIRECT: auto | on | off */
+    enum rp_switch verify_blocks; /* check sidecar hashes at each read: auto (= on for a shard with
                                      a sidecar) | on | off */
     char *index;                  /* a file: of all sources; a directory: of sidecars */
     char *manifest, *index_dir;   /* older names of it, for a file and for a directory */
     bool index_is_file;           /* set by rp_config_finish */
     bool ignores_index;           /* the shards are to be listed all the same: not a key */
-    char *cache_dir;              /* of what is fetched from stores; NULL = object/remote.h */
-    uint64_t cache_bytes;         /* of blocks of objects that are kept there; 0 = none */
-    char *run_dir; /* of the socket; NULL = $XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID */
+    bool is_kept;                 /* while a checkpoint is read: its older names get no warning */
+    char *cache_dir;              /* for bytes fetched from stores; NULL = object/remote.h */
+    uint64_t cache_bytes;         /* limit of the kept blocks of objects; 0 = none are kept */
+    char *run_dir; /* the socket's; NULL = $XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID */
 
     /* checkpoints */
     char *checkpoint_dir;              /* NULL = none are written; "none" until it is finished */
     enum rp_resume resume;             /* auto */
-    uint64_t checkpoint_steps;         /* from one to the next; 0 = at SIGTERM and on demand only */
+    uint64_t checkpoint_steps;         /* between checkpoints; 0 = at SIGTERM and on demand only */
     uint32_t checkpoint_keep;          /* positions; 3; at least 2 */
     uint64_t checkpoint_keep_every;    /* steps; 0 = no history */
     uint32_t checkpoint_scrub_seconds; /* 0 = never */
     bool checkpoint_contents;          /* true */
-    char *checkpoint_copy_dir;         /* the second location; NULL = none */
-    char *run_record_dir;              /* NULL = in the user's state home; "none" = no run record */
+    char *checkpoint_mirror_dir;       /* the second location; NULL = none */
+    char *mount_guard_dir;             /* NULL = in the user's state home; "none" = no run record */
 
     /* alerts (tools/ringpack/alerts/alert.h) */
     char *alert_command;       /* program and arguments, separated by commas; NULL = none */
     uint32_t alert_starved_ms; /* 0 = no alert; likewise: */
-    uint64_t alert_skew_rows;  /* of a rank */
+    uint64_t alert_skew_rows;  /* a rank's */
     uint64_t alert_disk_free;  /* bytes */
     enum rp_log_format log_format;
 
@@ -136,8 +137,8 @@ struct rp_config {
 /** Set all defaults. Every config begins with this call. */
 void rp_config_init(struct rp_config *config);
 
-/** Read a YAML file. Errors (-RP_E_CONFIG, exit code 2) have file:line:column, the key, what was
- * expected and what was found, and for an unknown key the nearest known one ("did you mean …?").
+/** Read a YAML file. Errors (-RP_E_CONFIG, exit code 2) have file:line:column, the key, the
+ * expected and the found value, and for an unknown key the nearest known one ("did you mean …?").
  * Refused are duplicate keys, tabs as indentation, undefined aliases, several documents, and files
  * over 1 MiB. Ranges are not checked here. */
 RP_MUST_CHECK int rp_config_read(struct rp_config *config, const char *path,
@@ -147,10 +148,10 @@ RP_MUST_CHECK int rp_config_read(struct rp_config *config, const char *path,
 RP_MUST_CHECK int rp_config_read_text(struct rp_config *config, const char *text, size_t bytes,
                                       const char *path, struct rp_error *error);
 
-/** What a checkpoint keeps of a config: the text of the file, and after it, as comments, the path
- * of the file and the keys that options have set, with absolute paths. So the same config can be
- * read again, in another directory, by rp_config_read_kept. The rights that URLs carry are hidden.
- * The caller frees it; NULL when out of memory. */
+/** The kept text of a config: the text of the file, and after it, as comments, the path of the file
+ * and the keys that options have set, with absolute paths. So the same config can be read again, in
+ * another directory, by rp_config_read_kept. The rights that URLs carry are hidden. The caller
+ * frees it; NULL when out of memory. */
 char *rp_config_kept_text(const struct rp_config *config);
 
 /** Read a kept text; `name` is its name in messages. -RP_E_VERSION: it is of an older ringpack,
@@ -173,8 +174,8 @@ RP_MUST_CHECK int rp_config_make_private(struct rp_config *config, struct rp_err
  * those that do. Call it once. */
 RP_MUST_CHECK int rp_config_finish(struct rp_config *config, struct rp_error *error);
 
-/** The index of all sources, or NULL: shards are opened one by one; and the directory of sidecars,
- * or NULL: they are beside the shards. Of a finished config. */
+/** Of a finished config: the index of all sources (NULL: shards are opened one by one), and the
+ * directory of sidecars (NULL: each is in the directory of its shard). */
 static inline const char *rp_config_index_file(const struct rp_config *config)
 {
     return config->index_is_file ? config->index : config->manifest;
@@ -193,11 +194,18 @@ const struct rp_config_key *rp_config_keys(void);
 /** The same for the keys of one source. */
 const struct rp_config_key *rp_config_source_keys(void);
 
+/** Names that keys had before, of the config and of a source. This version reads them, and logs the
+ * new name; the next one does not read them. `older` after the last one is NULL. */
+struct rp_config_older_name {
+    const char *older, *name;
+};
+extern const struct rp_config_older_name rp_config_older_names[];
+
 /** If `sections` names some but not all sections of the given profile, it may have been meant to
  * replace them: write the added sections, and how to get only the list. */
 bool rp_config_sections_doubt(const struct rp_config *config, char *text, size_t bytes);
 
-/** The value of a key as the text that would set it; empty if it has none. Not for `sources`. */
+/** The value of a key as the text that would set it; empty without a value. Not for `sources`. */
 void rp_config_value_text(const struct rp_config *config, const char *name, char *text,
                           size_t bytes);
 /** The same for a key of a source. Shards are joined by commas. */

@@ -59,7 +59,7 @@ static void add_path(struct walk *walk, const char *path)
 static int add_file(struct walk *walk, const char *path)
 {
     struct stat info, link;
-    char resolved[PATH_MAX], *data = rp_format("%s.bin", path);
+    char resolved[PATH_MAX], *data = rp_asprintf("%s.bin", path);
     if (!data)
         return -ENOMEM;
     const char *file = lstat(path, &link) != 0 && lstat(data, &link) == 0 ? data : path;
@@ -93,7 +93,7 @@ static void add_keys(struct walk *walk, const struct rp_config_source *source)
     for (size_t i = 0; i < RP_ARRAY_COUNT(texts); i++)
         add_text(&walk->files, texts[i]);
     add_number(&walk->files, (uint64_t)source->eos);
-    add_number(&walk->files, source->drop_unmasked);
+    add_number(&walk->files, source->drop_untrained);
 }
 
 static int hash_corpus(struct walk *walk, const struct rp_config *config, struct rp_error *error)
@@ -132,7 +132,7 @@ static bool has_word(const struct rp_config *config, const char *name, const cha
     return strcmp(value, word) == 0;
 }
 
-/* In the order of their names. What a packing or a shuffle does not use is in no contract. */
+/* In the order of their names. A key that a packing or a shuffle does not use is in no contract. */
 static void add_stream(struct rp_record_writer *writer, const struct rp_config *config,
                        const struct walk *walk)
 {

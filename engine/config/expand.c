@@ -56,8 +56,8 @@ static char *token_file(const char *path)
 {
     int stem = (int)strlen(path) - 4;
     if (rp_text_has_suffix(path, ".idx"))
-        return rp_format("%.*s.bin", stem, path);
-    return rp_folder_is_sidecar(path) ? rp_format("%.*s", stem, path) : strdup(path);
+        return rp_asprintf("%.*s.bin", stem, path);
+    return rp_folder_is_sidecar(path) ? rp_asprintf("%.*s", stem, path) : strdup(path);
 }
 
 /* A folder stands for the files of the dataset that it holds, in their order. */
@@ -90,8 +90,8 @@ static int fail_nothing(const char *pattern, bool wild, struct rp_key_place plac
 }
 
 /* Whether braces expand to at most BRACE_PATTERNS_MAX patterns. {a,b}{a,b}… doubles with every
- * pair, so a pattern of 200 bytes could take years. The estimate is the worst case, in which all
- * pairs have the same number of alternatives. */
+ * pair, so a pattern of 200 bytes could take years. The estimate is the worst case: all pairs have
+ * the same number of alternatives. */
 static bool braces_are_few(const char *pattern)
 {
     uint64_t braces = 0, commas = 0, patterns = 1;
@@ -125,7 +125,7 @@ static int note_unread(const char *path, int number)
     return number != ENOENT && number != ENOTDIR; /* these have no match */
 }
 
-/* The index of a corpus may be beside its shards: it is none. */
+/* The index of a corpus may be in the directory of its shards, and is not a shard. */
 static int add_token_file(struct rp_config_source *found, const char *path, struct rp_error *error)
 {
     struct stat info;
@@ -193,17 +193,6 @@ static int expand_escaped(struct rp_config_source *found, const char *pattern, c
     return code;
 }
 
-static int expand_glob(struct rp_config_source *found, const char *pattern, struct rp_error *error)
-{
-    bool is_wild;
-    char *escaped = escape_folders(pattern, &is_wild);
-    int code = !escaped  ? rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards")
-               : is_wild ? expand_escaped(found, pattern, escaped, error)
-                         : rp_config_source_add_shard(found, NULL, pattern, error);
-    free(escaped);
-    return code;
-}
-
 /* Sort shards [first, count) and remove repetitions, which occur where an index and its token file
  * both match. */
 static void tidy_matches(struct rp_config_source *found, uint32_t first)
@@ -221,6 +210,19 @@ static void tidy_matches(struct rp_config_source *found, uint32_t first)
     found->shard_count = kept;
 }
 
+static int expand_glob(struct rp_config_source *found, const char *pattern, struct rp_error *error)
+{
+    bool is_wild;
+    uint32_t first = found->shard_count;
+    char *escaped = escape_folders(pattern, &is_wild);
+    int code = !escaped  ? rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards")
+               : is_wild ? expand_escaped(found, pattern, escaped, error)
+                         : rp_config_source_add_shard(found, NULL, pattern, error);
+    tidy_matches(found, first);
+    free(escaped);
+    return code;
+}
+
 /* Whether a path is the PREFIX of an existing Megatron dataset; it may contain wildcard characters.
  */
 static bool is_prefix(const char *path)
@@ -228,7 +230,7 @@ static bool is_prefix(const char *path)
     static const char *const suffixes[] = {".idx", ".bin"};
     bool exists = false;
     for (size_t i = 0; i < RP_ARRAY_COUNT(suffixes) && !exists; i++) {
-        char *file = rp_format("%s%s", path, suffixes[i]);
+        char *file = rp_asprintf("%s%s", path, suffixes[i]);
         exists = file && access(file, F_OK) == 0;
         free(file);
     }
@@ -246,8 +248,8 @@ static int add_object(void *context, const char *url, struct rp_error *error)
     struct objects *objects = context;
     if (rp_url_has_suffix(url, RP_INDEX_SUFFIX))
         return rp_paths_add(&objects->indexes, url, error);
-    char *file = rp_url_has_suffix(url, ".idx")                ? rp_url_beside(url, 4, ".bin")
-                 : rp_url_has_suffix(url, RP_INDEX_SUFFIX_OLD) ? rp_url_beside(url, 4, "")
+    char *file = rp_url_has_suffix(url, ".idx")                ? rp_url_companion(url, 4, ".bin")
+                 : rp_url_has_suffix(url, RP_INDEX_SUFFIX_OLD) ? rp_url_companion(url, 4, "")
                                                                : strdup(url);
     int code = file ? rp_config_source_add_shard(objects->found, NULL, file, error)
                     : rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
@@ -264,8 +266,7 @@ static bool is_index_of_corpus(const char *url)
     return is_open;
 }
 
-/* As add_token_file: a sidecar counts as its token file, the index of a corpus as none. Those of
- * objects that are listed need not be looked at. */
+/* The token files of sidecars that the bucket did not list. */
 static int list_unlisted(const struct objects *objects, uint32_t first, struct rp_paths *files,
                          struct rp_paths *indexes, struct rp_error *error)
 {
@@ -274,7 +275,7 @@ static int list_unlisted(const struct objects *objects, uint32_t first, struct r
     int code = 0;
     for (size_t i = 0; code == 0 && i < objects->indexes.count; i++) {
         const char *index = objects->indexes.paths[i];
-        char *file = rp_url_beside(index, strlen(RP_INDEX_SUFFIX), "");
+        char *file = rp_url_companion(index, strlen(RP_INDEX_SUFFIX), "");
         if (!file)
             code = rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
         else if (listed == 0 || !bsearch(&file, found->shards + first, listed,
@@ -287,6 +288,7 @@ static int list_unlisted(const struct objects *objects, uint32_t first, struct r
     return code;
 }
 
+/* As add_token_file: a sidecar counts as its token file, the index of a corpus as none. */
 static int add_indexed(const struct objects *objects, uint32_t first, struct rp_error *error)
 {
     struct rp_paths files = {0}, indexes = {0};
@@ -322,18 +324,13 @@ static int expand_url(struct rp_config_source *found, const char *pattern,
     if (code == 0 && objects.indexes.count)
         code = add_indexed(&objects, first, error);
     rp_paths_release(&objects.indexes);
-    if (code < 0)
-        return code;
-    if (found->shard_count == first) {
+    if (code == 0 && found->shard_count == first) {
         char *name = rp_url_name(pattern);
         code = rp_key_fail(place, "shards", "check the bucket and the key", error,
                            "%s: no object matches", name ? name : "");
         free(name);
-        return code;
     }
-    if (wild) /* a folder's files have an order of their own */
-        tidy_matches(found, first);
-    return 0;
+    return code;
 }
 
 static int expand_pattern(struct rp_config_source *found, const char *pattern,
@@ -356,13 +353,9 @@ static int expand_pattern(struct rp_config_source *found, const char *pattern,
                            BRACE_PATTERNS_MAX);
     uint32_t first = found->shard_count;
     int code = wild ? expand_glob(found, pattern, error) : expand_directory(found, pattern, error);
-    if (code < 0)
-        return code;
-    if (found->shard_count == first)
-        return fail_nothing(pattern, wild, place, error);
-    if (wild) /* a folder's files have an order of their own */
-        tidy_matches(found, first);
-    return 0;
+    if (code == 0 && found->shard_count == first)
+        code = fail_nothing(pattern, wild, place, error);
+    return code;
 }
 
 int rp_config_source_expand(struct rp_config_source *source, struct rp_key_place place,
@@ -382,9 +375,7 @@ int rp_config_source_expand(struct rp_config_source *source, struct rp_key_place
         free(name);
     }
     if (code < 0) {
-        for (uint32_t i = 0; i < found.shard_count; i++)
-            free(found.shards[i]);
-        free(found.shards);
+        rp_config_source_free(&found);
         return code;
     }
     source->patterns = source->shards;

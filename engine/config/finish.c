@@ -31,12 +31,6 @@ static struct rp_key_place key_place(const struct rp_config *config, enum rp_key
 #define FAIL_AT(config, key, hint, error, ...)                                                     \
     rp_key_fail(key_place(config, RP_KEY_##key), #key, hint, error, __VA_ARGS__)
 
-static uint64_t number_of(const struct rp_config *config, const struct rp_key *key)
-{
-    const char *field = (const char *)config + key->offset;
-    return key->size == sizeof(uint64_t) ? rp_load_u64(field) : rp_load_u32(field);
-}
-
 /* Compare whole numbers with their bounds. A number that was not given and has no default is 0
  * here: it is set later, or it is required and missing. */
 static int check_ranges(const struct rp_config *config, struct rp_error *error)
@@ -47,7 +41,7 @@ static int check_ranges(const struct rp_config *config, struct rp_error *error)
             key->kind != RP_KIND_BYTES && key->kind != RP_KIND_EPOCHS)
             continue;
         struct rp_key_place place = key_place(config, (enum rp_key_index)i);
-        uint64_t value = number_of(config, key);
+        uint64_t value = rp_key_number(key, config);
         if (config->lines[i] == 0 && value == 0 && !strcmp(key->standard, "(required)"))
             return rp_key_fail(place, key->name, "add it to the config, or give it as an option",
                                error, "required, but not given: %s", key->help);
@@ -118,7 +112,7 @@ static char *stem_of_path(const char *path)
     while (name > path && name[-1] != '/')
         name--;
     const char *dot = memrchr(name, '.', (size_t)(end - name));
-    return rp_format("%.*s", (int)((dot && dot > name ? dot : end) - name), name);
+    return rp_asprintf("%.*s", (int)((dot && dot > name ? dot : end) - name), name);
 }
 
 /* The query of a URL, which may hold a secret, is no part of its name. */
@@ -159,8 +153,8 @@ static int finish_source(struct rp_config *config, struct rp_config_source *sour
     return code;
 }
 
-/* A source without a name has that of its first shard, which the index knows. Whether it is the
- * index of these sources is checked where the corpus is opened. */
+/* A source without a name gets the name of its first shard, which the index knows. The open of the
+ * corpus checks whether this is the index of these sources. */
 static int take_names(struct rp_config *config, struct rp_error *error)
 {
     struct rp_index *index = NULL;
@@ -343,8 +337,7 @@ static int finish_batch(struct rp_config *config, struct rp_error *error)
     RP_ASSERT(index >= 0 && !strcmp(profiles[index].name, config->profile));
     const struct profile *profile = &profiles[index];
     uint32_t always = BIT(ROWS) | BIT(DOC_LENS) | BIT(INPUT_IDS), listed = config->sections;
-    bool adds = config->lines[RP_KEY_profile] && !RP_DEFECT(replace_profile_sections);
-    if (!config->lines[RP_KEY_sections] || adds)
+    if (!config->lines[RP_KEY_sections] || config->lines[RP_KEY_profile])
         config->sections |= profile->sections;
     config->sections |= always;
     if (listed & (profile->sections | always))
@@ -364,8 +357,8 @@ static int finish_batch(struct rp_config *config, struct rp_error *error)
 static void leave_checkpoints_out(struct rp_config *config)
 {
     free(config->checkpoint_dir);
-    free(config->checkpoint_copy_dir);
-    config->checkpoint_dir = config->checkpoint_copy_dir = NULL;
+    free(config->checkpoint_mirror_dir);
+    config->checkpoint_dir = config->checkpoint_mirror_dir = NULL;
     config->checkpoint_steps = 0;
     config->resume = RP_RESUME_AUTO;
 }
@@ -387,11 +380,12 @@ static int finish_machine(struct rp_config *config, struct rp_error *error)
                        "there is no checkpoint_dir to write to");
     if (!config->checkpoint_dir && config->resume == RP_RESUME_REQUIRED)
         return FAIL_AT(config, resume, hint, error, "required, but there is no checkpoint_dir");
-    if (!config->checkpoint_dir && config->checkpoint_copy_dir)
-        return FAIL_AT(config, checkpoint_copy_dir, hint, error,
+    if (!config->checkpoint_dir && config->checkpoint_mirror_dir)
+        return FAIL_AT(config, checkpoint_mirror_dir, hint, error,
                        "there is no checkpoint_dir to copy");
-    if (config->checkpoint_copy_dir && !strcmp(config->checkpoint_copy_dir, config->checkpoint_dir))
-        return FAIL_AT(config, checkpoint_copy_dir, "choose a directory on another disk", error,
+    if (config->checkpoint_mirror_dir &&
+        !strcmp(config->checkpoint_mirror_dir, config->checkpoint_dir))
+        return FAIL_AT(config, checkpoint_mirror_dir, "choose a directory on another disk", error,
                        "it is the same as checkpoint_dir");
     rp_config_choose_packers(config);
     return 0;
@@ -405,7 +399,7 @@ int rp_config_make_private(struct rp_config *config, struct rp_error *error)
         config->alert_starved_ms = 0;
         config->alert_skew_rows = config->alert_disk_free = 0;
     }
-    return rp_config_set(config, "run_record_dir", "none", error);
+    return rp_config_set(config, "mount_guard_dir", "none", error);
 }
 
 int rp_config_finish(struct rp_config *config, struct rp_error *error)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* given.c — note what options set, and write the config that a checkpoint keeps. */
+/* given.c — record the keys that options set, and write the kept text of a config. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static char *absolute_list(const char *text)
     char *copy = strdup(text), *rest = copy, *list = NULL;
     for (char *path; copy && (path = strsep(&rest, ",")) != NULL;) {
         char *one = absolute(path);
-        char *longer = one ? rp_format("%s%s%s", list ? list : "", list ? "," : "", one) : NULL;
+        char *longer = one ? rp_asprintf("%s%s%s", list ? list : "", list ? "," : "", one) : NULL;
         free(one);
         free(list);
         list = longer;
@@ -59,8 +59,8 @@ int rp_config_note_given(struct rp_config *config, const struct rp_key *key, con
                   : is_path                    ? absolute(text)
                                                : strdup(text);
     char *escaped = value ? escape(value) : NULL;
-    char *given = escaped ? rp_format("%s" RP_KEPT_LINE "%s %s\n",
-                                      config->given ? config->given : "", key->name, escaped)
+    char *given = escaped ? rp_asprintf("%s" RP_KEPT_LINE "%s %s\n",
+                                        config->given ? config->given : "", key->name, escaped)
                           : NULL;
     free(value);
     free(escaped);
@@ -77,8 +77,8 @@ static char *text_of_file(const struct rp_config *config, const char *given)
     char *hidden = rp_config_hide_yaml(config->text);
     size_t bytes = hidden ? strlen(hidden) : 0;
     const char *end = bytes && hidden[bytes - 1] != '\n' ? "\n" : "";
-    char *text = escaped && hidden ? rp_format("%s%s" RP_KEPT_LINE RP_KEPT_FILE "%s\n%s", hidden,
-                                               end, escaped, given)
+    char *text = escaped && hidden ? rp_asprintf("%s%s" RP_KEPT_LINE RP_KEPT_FILE "%s\n%s", hidden,
+                                                 end, escaped, given)
                                    : NULL;
     free(path);
     free(escaped);
@@ -92,7 +92,7 @@ char *rp_config_kept_text(const struct rp_config *config)
     if (given) {
         rp_config_hide_options(given);
         text = config->path ? text_of_file(config, given)
-                            : rp_format(RP_KEPT_LINE RP_KEPT_NO_FILE "\n%s", given);
+                            : rp_asprintf(RP_KEPT_LINE RP_KEPT_NO_FILE "\n%s", given);
     }
     rp_free_secret(given);
     return text;

@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "config/config.h"
 
-#define ESCAPE_BYTES 6 /* of one byte of a value: \u00XX */
+#define ESCAPE_BYTES 6 /* one byte of a value as \u00XX */
 
 /* A text that is copied in parts. Marks of libyaml count characters. */
 struct copy {
@@ -41,7 +41,7 @@ static void put(struct copy *copy, const char *text, size_t bytes)
     copy->out[copy->bytes] = '\0';
 }
 
-/* The first byte, at the reached place or after it, at which a character begins. */
+/* The first byte of a character at the reached place or after it. */
 static size_t byte_of(const struct copy *copy, size_t character)
 {
     size_t at = copy->at, characters = copy->characters;
@@ -112,7 +112,7 @@ static void put_value(struct copy *copy, const char *raw, size_t bytes, const ch
             put(copy, found + strlen(value), bytes - (size_t)(found - raw) - strlen(value));
         } else {
             put_quoted(copy, hidden);
-            if (bytes && raw[bytes - 1] == '\n') /* of a block */
+            if (bytes && raw[bytes - 1] == '\n') /* the end of a YAML block */
                 put(copy, "\n", 1);
         }
     }

@@ -23,22 +23,26 @@ static void unescape(char *text)
     *to = '\0';
 }
 
-/* The text after the prefix of a kept line; NULL if it is none. */
-static const char *kept_line(const char *line)
+/* The text after a prefix; NULL if the text does not begin with it. */
+static char *after(char *text, const char *prefix)
 {
-    return strncmp(line, RP_KEPT_LINE, sizeof RP_KEPT_LINE - 1) ? NULL
-                                                                : line + sizeof RP_KEPT_LINE - 1;
+    size_t bytes = strlen(prefix);
+    return strncmp(text, prefix, bytes) ? NULL : text + bytes;
 }
 
-/* Where the last `file` or `no file` begins; NULL if the text has neither. */
+static char *kept_line(char *line)
+{
+    return after(line, RP_KEPT_LINE);
+}
+
+/* The begin of the last `file` or `no file`; NULL if the text has neither. */
 static char *find_kept(char *text)
 {
     char *found = NULL;
     for (char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        const char *rest = kept_line(line);
-        if (rest && (!strncmp(rest, RP_KEPT_FILE, sizeof RP_KEPT_FILE - 1) ||
-                     !strncmp(rest, RP_KEPT_NO_FILE, sizeof RP_KEPT_NO_FILE - 1)))
+        char *rest = kept_line(line);
+        if (rest && (after(rest, RP_KEPT_FILE) || after(rest, RP_KEPT_NO_FILE)))
             found = line;
         if (!*line)
             break;
@@ -51,9 +55,7 @@ static int set_options(struct rp_config *config, char *rest, struct rp_error *er
 {
     int code = 0;
     for (char *line; code == 0 && (line = strsep(&rest, "\n")) != NULL;) {
-        char *key = strncmp(line, RP_KEPT_LINE, sizeof RP_KEPT_LINE - 1)
-                        ? NULL
-                        : line + sizeof RP_KEPT_LINE - 1;
+        char *key = kept_line(line);
         char *value = key ? strchr(key, ' ') : NULL;
         if (!value)
             continue;
@@ -71,6 +73,7 @@ int rp_config_read_kept(struct rp_config *config, const char *text, size_t bytes
     if (!copy)
         return no_memory(error);
     int code = 0;
+    config->is_kept = true;
     if (!rest) {
         code = rp_fail(error, -RP_E_VERSION, "give its config, too: `-c CONFIG`",
                        "%s: its config does not say where relative paths begin: it is of an older "
@@ -78,16 +81,15 @@ int rp_config_read_kept(struct rp_config *config, const char *text, size_t bytes
                        name);
     } else {
         char *line = strsep(&rest, "\n");
-        char *path = line + sizeof RP_KEPT_LINE - 1 + sizeof RP_KEPT_FILE - 1;
-        bool has_file = !strncmp(line + sizeof RP_KEPT_LINE - 1, RP_KEPT_FILE,
-                                 sizeof RP_KEPT_FILE - 1);
-        if (has_file) {
+        char *path = after(kept_line(line), RP_KEPT_FILE);
+        if (path) {
             unescape(path);
             code = rp_config_read_text(config, copy, (size_t)(line - copy), path, error);
         }
         if (code == 0)
             code = set_options(config, rest, error);
     }
+    config->is_kept = false; /* options that follow are the user's */
     if (code < 0 && code != -RP_E_VERSION)
         code = rp_fail_context(error, code, "the config that is kept in %s", name);
     free(copy);

@@ -17,6 +17,7 @@
 
 #include "base/bits.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
 
@@ -72,13 +73,42 @@ static void undashed(char out[RP_TEXT_WORD_MAX], const char *name)
     out[i] = '\0';
 }
 
+const struct rp_config_older_name rp_config_older_names[] = {
+    {"num_workers", "readers"},
+    {"direct", "o_direct"},
+    {"run_record_dir", "mount_guard_dir"},
+    {"checkpoint_copy_dir", "checkpoint_mirror_dir"},
+    {"drop_unmasked", "drop_untrained"},
+    {NULL, NULL},
+};
+
+/* `name`, or the name that the key has now. */
+static const char *newer(const char *name)
+{
+    for (const struct rp_config_older_name *entry = rp_config_older_names; entry->older; entry++)
+        if (!strcmp(entry->older, name))
+            return entry->name;
+    return name;
+}
+
+void rp_key_tell_older(const struct rp_config *config, const struct rp_key *key, const char *name)
+{
+    char wanted[RP_TEXT_WORD_MAX];
+    undashed(wanted, name);
+    if (strcmp(wanted, key->name) != 0 && !config->is_kept)
+        rp_log(RP_LOG_WARNING,
+               "config: `%s` is now `%s`; the next version does not read the older name", wanted,
+               key->name);
+}
+
 int rp_key_find(const struct rp_key *table, size_t count, const char *name,
                 struct rp_key_place place, const struct rp_key **key_out, struct rp_error *error)
 {
     char wanted[RP_TEXT_WORD_MAX];
     undashed(wanted, name);
+    const char *now = newer(wanted);
     for (size_t i = 0; i < count; i++) {
-        if (!strcmp(table[i].name, wanted)) {
+        if (!strcmp(table[i].name, now)) {
             *key_out = &table[i];
             return 0;
         }
@@ -147,7 +177,15 @@ static void store_number(const struct rp_key *key, void *object, uint64_t value)
         rp_store_u32(field, (uint32_t)value);
 }
 
-/* What messages expect for a number of this kind. */
+uint64_t rp_key_number(const struct rp_key *key, const void *object)
+{
+    const char *field = (const char *)object + key->offset;
+    if (key->kind == RP_KIND_BOOL)
+        return *(const bool *)field;
+    return key->size == sizeof(uint64_t) ? rp_load_u64(field) : rp_load_u32(field);
+}
+
+/* The expected value of a number of this kind, for messages. */
 static const char *number_words(const struct rp_key *key)
 {
     switch (key->kind) {
@@ -305,7 +343,7 @@ char *rp_config_path_behind(const char *directory, const char *path)
 {
     if (!directory || !strcmp(directory, ".") || path[0] == '/' || rp_url_is(path))
         return strdup(path);
-    return rp_format("%s/%s", directory, path);
+    return rp_asprintf("%s/%s", directory, path);
 }
 
 bool rp_key_is_program_path(const struct rp_key *key, const char *text)

@@ -93,7 +93,7 @@ enum rp_key_kind {
       "label of a position: the next token (shifted) or the token itself (aligned)")               \
     X(cpus, cpus, TEXT, NULL, "(all that it may use)", 0, 0,                                       \
       "CPUs of the engine, for instance 0-7,16-23; its memory is then on their NUMA nodes")        \
-    X(num_workers, num_workers, COUNT, NULL, "1", 1, 64, "threads that read")                      \
+    X(readers, readers, COUNT, NULL, "1", 1, 64, "threads that read")                              \
     X(packers, packers, COUNT, "auto", "auto", 1, 64,                                              \
       "workers that pack; auto = from the CPUs and the trainers here, 1 to 8")                     \
     X(packer_processes, packer_processes, BOOL, NULL, "false", 0, 0,                               \
@@ -106,7 +106,8 @@ enum rp_key_kind {
       "reads in flight per reader")                                                                \
     X(io, io, CHOICE, "auto|io_uring|pread|mapped", "auto", 0, 0,                                  \
       "how files are read; mapped suits a corpus that the page cache holds")                       \
-    X(direct, direct, CHOICE, "auto|on|off", "auto", 0, 0, "read past the page cache (O_DIRECT)")  \
+    X(o_direct, o_direct, CHOICE, "auto|on|off", "auto", 0, 0,                                     \
+      "read past the page cache (O_DIRECT)")                                                       \
     X(verify_blocks, verify_blocks, CHOICE, "auto|on|off", "auto", 0, 0,                           \
       "compare what is read with the hashes of the sidecars; auto = where there are any")          \
     X(index, index, PATH, NULL, "(sidecars beside the shards)", 0, 0,                              \
@@ -134,7 +135,7 @@ enum rp_key_kind {
       "kept checkpoints and copies are read again once in so many seconds; 0 = never")             \
     X(checkpoint_contents, checkpoint_contents, BOOL, NULL, "true", 0, 0,                          \
       "also save the prefetched rows, so that a resumed run starts without reading the corpus")    \
-    X(checkpoint_copy_dir, checkpoint_copy_dir, PATH, NULL, "(no copies)", 0, 0,                   \
+    X(checkpoint_mirror_dir, checkpoint_mirror_dir, PATH, NULL, "(no copies)", 0, 0,               \
       "second location: a directory where copies of checkpoints are written and verified")         \
     X(alert_command, alert_command, COMMAND, NULL, "(alerts are logged only)", 0, 0,               \
       "program run at each alert, with its arguments, without a shell; RINGPACK_ALERT... say why") \
@@ -146,7 +147,7 @@ enum rp_key_kind {
       "alert when less room is left for checkpoints, copies or the cache; 0 = never")              \
     X(log_format, log_format, CHOICE, "text|json|plain", "text", 0, 0,                             \
       "lines of the log: text with the time (systemd's journal has its own), json, plain")         \
-    X(run_record_dir, run_record_dir, PATH, "none",                                                \
+    X(mount_guard_dir, mount_guard_dir, PATH, "none",                                              \
       "($XDG_STATE_HOME/ringpack or ~/.local/state/ringpack)", 0, 0,                               \
       "directory of the run record, by which a start notices a missing mount; none = no record")
 
@@ -169,7 +170,7 @@ enum rp_key_kind {
       "what an entry of the mask that is not 0 means")                                             \
     X(mask_of, mask_of, WORD, "token|next", "(as indexed)", 0, 0,                                  \
       "whether an entry of the mask is about its own token or the next one")                       \
-    X(drop_unmasked, drop_unmasked, BOOL, NULL, "false", 0, 0,                                     \
+    X(drop_untrained, drop_untrained, BOOL, NULL, "false", 0, 0,                                   \
       "leave documents out in which the mask has no trained token")                                \
     X(documents, documents, TEXT, NULL, "(all)", 0, 0,                                             \
       "the part of its documents that is used: FIRST-END, from 0 and without END, or percent "     \
@@ -189,13 +190,13 @@ struct rp_key {
     const char *standard;
     uint64_t least, most;
     const char *help;
-    size_t offset, size; /* of the field in struct rp_config or struct rp_config_source */
+    size_t offset, size; /* the field's, in struct rp_config or struct rp_config_source */
 };
 extern const struct rp_key rp_config_key_table[RP_KEY_COUNT];
 extern const struct rp_key rp_source_key_table[];
 extern const size_t rp_source_key_count;
 
-/* Where a value was given. path NULL: by rp_config_set. */
+/* The place of a value. path NULL: given by rp_config_set. */
 struct rp_key_place {
     const char *path;
     uint32_t line, column; /* from 1; column 0 = not known */
@@ -206,15 +207,21 @@ int rp_key_fail(struct rp_key_place place, const char *key, const char *hint,
                 struct rp_error *error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/** Find the key of that name; dashes count as underscores. An unknown name is an error that names
- * the nearest key. */
+/** Find the key of that name, or of an older name; dashes count as underscores. An unknown name is
+ * an error that names the nearest key. */
 RP_MUST_CHECK int rp_key_find(const struct rp_key *table, size_t count, const char *name,
                               struct rp_key_place place, const struct rp_key **key_out,
                               struct rp_error *error);
 
+/** Log the name of a key that was found by an older one. */
+void rp_key_tell_older(const struct rp_config *config, const struct rp_key *key, const char *name);
+
 /** Set the field of `key` in `object` from one text. Not for the kinds SHARDS and SOURCES. */
 RP_MUST_CHECK int rp_key_set(const struct rp_key *key, void *object, const char *text,
                              struct rp_key_place place, struct rp_error *error);
+
+/** The number in the field of `key` of `object`. */
+uint64_t rp_key_number(const struct rp_key *key, const void *object);
 
 /** Set every field that is not a text to its default. */
 void rp_key_set_standards(const struct rp_key *table, size_t count, void *object);

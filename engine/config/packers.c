@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* packers.c — see packers.h.
- *
- * One CPU is left for each trainer. Packers take half of the others, rounded up: readers, the
+/* One CPU is left for each trainer. Packers take half of the others, rounded up: readers, the
  * engine's own thread and the trainers' helper threads share the other half. On 16 CPUs 8 packers
  * packed 5.5 times as fast as 1, and 12 packers more slowly than 8. */
 #include "config/packers.h"
 
 #include "base/bits.h"
 #include "base/cpus.h"
-#include "base/defect.h"
 
 #define PACKERS_MOST 8u
 
 uint32_t rp_packers_choose(uint32_t cpus, uint64_t trainers)
 {
-    if (RP_DEFECT(crowd_trainers))
-        trainers = 0;
     uint64_t left = cpus > trainers ? cpus - trainers : 0;
     return (uint32_t)rp_max_u64(1, rp_min_u64((left + 1) / 2, PACKERS_MOST));
 }

@@ -104,33 +104,25 @@ static void print_ranks(const struct rp_config *config, char *text, size_t bytes
                  config->rank_first + config->rank_count - 1);
 }
 
-static uint64_t number_of(const struct rp_key *key, const char *field)
-{
-    if (key->kind == RP_KIND_BOOL)
-        return *(const bool *)field;
-    return key->size == sizeof(uint64_t) ? rp_load_u64(field) : rp_load_u32(field);
-}
-
 static void print_value(const struct rp_key *key, const void *object, char *text, size_t bytes)
 {
-    const char *field = (const char *)object + key->offset;
     const char *string;
     switch (key->kind) {
     case RP_KIND_TEXT:
     case RP_KIND_PATH:
     case RP_KIND_WORD:
     case RP_KIND_COMMAND:
-        string = *(char *const *)field;
+        string = *(char *const *)((const char *)object + key->offset);
         snprintf(text, bytes, "%s", string ? string : "");
         return;
     case RP_KIND_BOOL:
-        snprintf(text, bytes, "%s", number_of(key, field) ? "true" : "false");
+        snprintf(text, bytes, "%s", rp_key_number(key, object) ? "true" : "false");
         return;
     case RP_KIND_CHOICE:
-        print_word(key->words, number_of(key, field), text, bytes);
+        print_word(key->words, rp_key_number(key, object), text, bytes);
         return;
     case RP_KIND_SECTIONS:
-        print_sections(number_of(key, field), text, bytes);
+        print_sections(rp_key_number(key, object), text, bytes);
         return;
     case RP_KIND_SHARDS:
         print_shards(object, text, bytes);
@@ -139,26 +131,26 @@ static void print_value(const struct rp_key *key, const void *object, char *text
         print_ranks(object, text, bytes);
         return;
     case RP_KIND_WEIGHT:
-        rp_text_millionths(number_of(key, field), text, bytes);
+        rp_text_millionths(rp_key_number(key, object), text, bytes);
         return;
     case RP_KIND_SIGNED:
-        snprintf(text, bytes, "%" PRId64, (int64_t)number_of(key, field));
+        snprintf(text, bytes, "%" PRId64, (int64_t)rp_key_number(key, object));
         return;
     case RP_KIND_EPOCHS:
-        if (number_of(key, field) == 0) {
+        if (rp_key_number(key, object) == 0) {
             snprintf(text, bytes, "endless");
             return;
         }
         /* fall through */
     case RP_KIND_COUNT:
-        if (key->words && number_of(key, field) == RP_CONFIG_CHOSEN) {
+        if (key->words && rp_key_number(key, object) == RP_CONFIG_CHOSEN) {
             snprintf(text, bytes, "%s", key->words);
             return;
         }
         /* fall through */
     case RP_KIND_LENGTH:
     case RP_KIND_BYTES:
-        snprintf(text, bytes, "%" PRIu64, number_of(key, field));
+        snprintf(text, bytes, "%" PRIu64, rp_key_number(key, object));
         return;
     case RP_KIND_SOURCES:
         break; /* they have keys of their own */

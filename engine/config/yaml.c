@@ -88,6 +88,7 @@ static int read_key(struct reader *reader, const struct rp_key *table, size_t co
         return rp_key_fail(place, name, "keep one of the two", reader->error,
                            "the key is given twice");
     *seen |= bit;
+    rp_key_tell_older(reader->config, *key, name);
     return 0;
 }
 
@@ -334,8 +335,8 @@ static int with_parser(struct reader *reader, const char *text, size_t bytes,
     return code;
 }
 
-/* The name of the file in messages: its path, or, of a memfd that is given as /proc/self/fd/N, the
- * name with which it was made. */
+/* The name of the file in messages: its path, or, if it is a memfd that is given as
+ * /proc/self/fd/N, the name that it was made with. */
 static char *name_of(const char *path)
 {
     static const char prefix[] = "/memfd:", suffix[] = " (deleted)";

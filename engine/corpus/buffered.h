@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* buffered.h — a file that is read from its beginning to its end in pieces of any size, with few
- * reads of the disk. The file is read and not mapped, so one that shrinks is an error that names
- * it. */
+/* buffered.h — sequential reads of a file in pieces of any size, with few disk reads. The file is
+ * read and not mapped, so a file that shrinks is an error that names it. */
 #ifndef RP_CORPUS_BUFFERED_H
 #define RP_CORPUS_BUFFERED_H
 
@@ -15,11 +14,10 @@ struct rp_buffered {
     int fd;
     uint64_t file_bytes;
     uint8_t *bytes;
-    uint64_t begin, end, capacity; /* what of the file is in `bytes` */
+    uint64_t begin, end, capacity; /* the part of the file in `bytes` */
 };
 
-/** The bytes [first, first + count) of the file, which lie in it. They are valid until the next
- * call. */
+/** The bytes [first, first + count), which must be inside the file. Valid until the next call. */
 RP_MUST_CHECK int rp_buffered_look(struct rp_buffered *file, uint64_t first, uint64_t count,
                                    const uint8_t **out, struct rp_error *error);
 /** Free the memory. */

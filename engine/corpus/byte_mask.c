@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-const struct rp_beside rp_byte_masks_of_olmo[] = {
+const struct rp_companion rp_byte_masks_of_olmo[] = {
     {"token_ids", "labels_mask"}, {"input_ids", "label_mask"}, {NULL, NULL}};
 
 /* A byte cannot hold the id of a token. */
@@ -27,30 +27,24 @@ static int check_origin(const struct rp_probe *probe, const struct rp_mask_origi
                          origin->name);
 }
 
-static int take_olmo(struct rp_byte_mask *mask, const struct rp_probe *probe, const char *base,
-                     const struct rp_beside *kind, const struct rp_mask_choice *choice,
-                     struct rp_layout *layout, struct rp_error *error)
+int rp_byte_mask_find(struct rp_byte_mask *mask, char *path, const char *name, const char *hint,
+                      const struct rp_probe *probe, const struct rp_mask_choice *choice,
+                      struct rp_layout *layout, struct rp_error *error)
 {
-    bool is_auto = rp_mask_is_auto(choice);
-    const char *name = is_auto ? kind->add : choice->name;
-    mask->path = rp_format("%.*s%s%s", (int)(base - probe->path), probe->path, name,
-                           base + strlen(kind->cut));
-    if (!mask->path)
+    if (!path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", probe->path);
-    layout->has_spans = access(mask->path, F_OK) == 0;
+    int code = 0;
+    layout->has_spans = access(path, F_OK) == 0;
     if (layout->has_spans) {
-        int code = rp_mask_origin(&layout->mask, name, choice, error);
+        mask->path = path;
+        code = rp_mask_origin(&layout->mask, name, choice, error);
         mask->rule = layout->mask.rule;
         return code < 0 ? code : check_origin(probe, &layout->mask, error);
     }
-    int code = is_auto ? 0
-                       : rp_fail(error, -RP_E_FORMAT,
-                                 "write the mask as a byte for each token, or set `mask: none` "
-                                 "(--mask none)",
-                                 "%s: mask `%s`: expected %s, found no such file", probe->path,
-                                 name, mask->path);
-    free(mask->path);
-    mask->path = NULL;
+    if (!rp_mask_is_auto(choice))
+        code = rp_fail(error, -RP_E_FORMAT, hint, "%s: mask `%s`: expected %s, found no such file",
+                       probe->path, name, path);
+    free(path);
     return code;
 }
 
@@ -59,10 +53,18 @@ int rp_byte_mask_of_olmo(struct rp_byte_mask *mask, const struct rp_probe *probe
                          struct rp_error *error)
 {
     const char *slash = strrchr(probe->path, '/'), *base = slash ? slash + 1 : probe->path;
-    for (const struct rp_beside *kind = rp_byte_masks_of_olmo; kind->cut; kind++)
-        if (!rp_mask_is_none(choice) && !strncmp(base, kind->cut, strlen(kind->cut)))
-            return take_olmo(mask, probe, base, kind, choice, layout, error);
-    return 0;
+    const struct rp_companion *kind = rp_byte_masks_of_olmo;
+    while (kind->cut && strncmp(base, kind->cut, strlen(kind->cut)) != 0)
+        kind++;
+    if (!kind->cut || rp_mask_is_none(choice))
+        return 0;
+    const char *name = rp_mask_is_auto(choice) ? kind->add : choice->name;
+    char *path = rp_asprintf("%.*s%s%s", (int)(base - probe->path), probe->path, name,
+                             base + strlen(kind->cut));
+    return rp_byte_mask_find(
+        mask, path, name,
+        "write the mask as a byte for each token, or set `mask: none` (--mask none)", probe, choice,
+        layout, error);
 }
 
 static int fail_too_long_at_start(const struct rp_probe *probe, const struct rp_layout *layout,

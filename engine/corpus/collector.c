@@ -91,8 +91,8 @@ int rp_collector_add_document(struct rp_collector *collector, uint64_t byte, uin
     int code = add(collector, RP_COLLECT_BYTES, &byte, sizeof byte, error);
     if (code == 0)
         code = add(collector, RP_COLLECT_LENGTHS, &tokens, sizeof tokens, error);
-    collector->documents++;
-    return code < 0 || !collector->has_spans
+    collector->shape.documents++;
+    return code < 0 || !collector->shape.has_spans
                ? code
                : rp_collector_add_spans(collector, spans, span_count, error);
 }
@@ -100,9 +100,9 @@ int rp_collector_add_document(struct rp_collector *collector, uint64_t byte, uin
 int rp_collector_add_spans(struct rp_collector *collector, const struct rp_span *spans,
                            size_t span_count, struct rp_error *error)
 {
-    collector->span_count += span_count;
-    int code = add(collector, RP_COLLECT_SPAN_ENDS, &collector->span_count,
-                   sizeof collector->span_count, error);
+    uint64_t *end = &collector->shape.span_count;
+    *end += span_count;
+    int code = add(collector, RP_COLLECT_SPAN_ENDS, end, sizeof *end, error);
     return code < 0 ? code
                     : add(collector, RP_COLLECT_SPANS, spans, span_count * sizeof *spans, error);
 }
@@ -146,17 +146,13 @@ int rp_collector_put_blocks(const struct rp_collector *collector, uint64_t *to,
 int rp_collector_make_table(const struct rp_collector *collector, struct rp_table *table,
                             struct rp_error *error)
 {
-    const struct rp_table_shape shape = {.documents = collector->documents,
-                                         .span_count = collector->span_count,
-                                         .has_extents = true,
-                                         .has_spans = collector->has_spans};
     uint64_t bytes;
-    bool fits = rp_table_image_bytes(&shape, &bytes);
+    bool fits = rp_table_image_bytes(&collector->shape, &bytes);
     uint8_t *image = fits ? rp_calloc(1, (size_t)rp_max_u64(bytes, 8)) : NULL;
     if (!image)
         return rp_fail(error, -ENOMEM, "run `ringpack index` on the file: the table is then mapped",
                        "%s: no memory for a table of its documents", collector->name);
-    rp_table_over(table, &shape, image, NULL);
+    rp_table_over(table, &collector->shape, image, NULL);
     table->built = image;
     return rp_collector_put_table(collector, table, error);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* collector.h — what a walk over one shard finds, kept until all of it is known: hashes of blocks,
- * documents and their spans. The place of each section of a table depends on the number of
- * documents, so sections are collected one by one and then copied to their places.
+/* collector.h — collects the results of a walk over one shard: hashes of blocks, documents and
+ * their spans. The place of each section of a table depends on the number of documents, so sections
+ * are collected one by one and then copied to their places.
  *
- * A collector with a path keeps a buffer of each section in memory and the rest in files without a
- * name beside that path, so that memory use is constant; one without a path keeps all in memory. */
+ * A collector with a path keeps a buffer of each section in memory and the rest in unnamed files in
+ * that path's folder, so memory use is constant. A collector without a path keeps all in memory. */
 #ifndef RP_CORPUS_COLLECTOR_H
 #define RP_CORPUS_COLLECTOR_H
 
@@ -31,8 +31,7 @@ struct rp_collector {
     const char *name; /* for messages */
     const char *path; /* NULL: all is kept in memory */
     struct rp_collected sections[RP_COLLECT_COUNT];
-    bool has_spans; /* set before the first document */
-    uint64_t documents, span_count;
+    struct rp_table_shape shape; /* its has_ fields are set before the first document */
 };
 
 /** Both strings are borrowed. */
@@ -45,12 +44,12 @@ RP_MUST_CHECK int rp_collector_add_blocks(struct rp_collector *collector, const 
 RP_MUST_CHECK int rp_collector_add_document(struct rp_collector *collector, uint64_t byte,
                                             uint32_t tokens, const struct rp_span *spans,
                                             size_t span_count, struct rp_error *error);
-/** The same for a shard whose documents are in an index of its own: its spans alone. */
+/** Add only the spans of a document, for a shard whose documents have an index of their own. */
 RP_MUST_CHECK int rp_collector_add_spans(struct rp_collector *collector,
                                          const struct rp_span *spans, size_t span_count,
                                          struct rp_error *error);
 
-/** Copy the documents to a table over memory that may be written to; and the hashes of blocks. */
+/** Copy the documents to a table over writable memory; copy the hashes of blocks. */
 RP_MUST_CHECK int rp_collector_put_table(const struct rp_collector *collector,
                                          const struct rp_table *table, struct rp_error *error);
 RP_MUST_CHECK int rp_collector_put_blocks(const struct rp_collector *collector, uint64_t *to,

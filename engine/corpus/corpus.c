@@ -227,7 +227,7 @@ static uint64_t length_of(const struct rp_source *source, uint64_t document)
     const struct rp_index_segment *segment = rp_source_segment(source, document);
     uint64_t own = document - segment->first_document;
     note_asked(source, segment);
-    int has_span = source->drop_unmasked ? rp_documents_has_span(segment, own) : 1;
+    int has_span = source->drop_untrained ? rp_documents_has_span(segment, own) : 1;
     return has_span > 0 ? rp_documents_length(segment, own) : has_span == 0 ? 0 : UINT64_MAX;
 }
 
@@ -243,13 +243,13 @@ static void length_many(const struct rp_source *source, const uint64_t *document
     for (uint32_t i = 0; i < count; i++) {
         const struct rp_index_segment *segment = rp_source_segment(source, documents[i]);
         rp_documents_expect(segment, documents[i] - segment->first_document);
-        if (source->drop_unmasked)
+        if (source->drop_untrained)
             rp_spans_expect(&segment->table.spans, documents[i] - segment->first_document);
     }
-    /* While the cache misses are under way: learn about the segment of one of the documents, which
-     * is a large one more often. */
+    /* While the cache misses are under way: check ahead in the segment of one of the documents,
+     * which is a large one more often. */
     struct rp_index_segment *segment = rp_source_segment(source, documents[0]);
-    rp_documents_learn(segment, documents[0] - segment->first_document);
+    rp_documents_check_ahead(segment, documents[0] - segment->first_document);
     for (uint32_t i = 0; i < count; i++)
         tokens[i] = length_of(source, documents[i]);
 }
@@ -333,7 +333,7 @@ int rp_source_explain(const struct rp_source *source, uint64_t document, struct 
     struct place place;
     uint64_t tokens, offset;
     const char *problem = locate(source, document + source->skipped, &place, &tokens, &offset);
-    if (!problem && source->drop_unmasked &&
+    if (!problem && source->drop_untrained &&
         rp_documents_has_span(place.segment, place.document) < 0)
         problem = "the page of the index that has its spans differs from its hash";
     char hint[sizeof error->hint];
@@ -358,7 +358,8 @@ int rp_source_extent(const struct rp_source *source, uint64_t document, struct r
     return 0;
 }
 
-const char *rp_source_row(const struct rp_source *source, uint64_t document, uint64_t *row_out)
+const char *rp_source_provenance(const struct rp_source *source, uint64_t document,
+                                 uint64_t *row_out)
 {
     struct place place;
     (void)find(source, document + source->skipped, &place); /* else the path is the index's */
@@ -371,7 +372,7 @@ const char *rp_source_row(const struct rp_source *source, uint64_t document, uin
 void rp_source_mask_text(const struct rp_source *source, char *text, size_t bytes)
 {
     snprintf(text, bytes, "%s%s", source->has_mask ? source->mask : "none",
-             source->drop_unmasked ? ", drop_unmasked" : "");
+             source->drop_untrained ? ", drop_untrained" : "");
 }
 
 bool rp_source_has_mask(const struct rp_source *source)

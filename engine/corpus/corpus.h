@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus.h — what the bytes of a corpus mean: where each document lies, and whether it changed.
+/* corpus.h — the documents of a corpus: their places, their lengths, and a check that they are
+ * unchanged.
  *
  * A shard is one file in which every document is one contiguous run of little-endian integers.
- * Formats differ only in how they say where documents begin; this module hides that behind an
- * extent table. It reads indexes and sampled blocks, never whole token files (rp_index_build does,
- * once, for the user).
+ * Formats differ only in how they state the begin of each document; this module hides that behind
+ * an extent table. It reads indexes and sampled blocks, never whole token files (rp_index_build
+ * does, once, for the user).
  *
  * Indexes are mapped, so memory does not grow with a corpus that has them. Threads: open and close
  * on one thread; everything else is read-only and may be called from any number of threads. */
@@ -18,6 +19,7 @@
 #include "base/fail.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/progress.h"
 #include "corpus/spans.h"
 #include "corpus/tokenizer_id.h"
 
@@ -45,7 +47,7 @@
     X(OLMO, "olmo")
 #define RP_FORMAT_ENUM(id, name) RP_FORMAT_##id,
 enum rp_format {
-    RP_FORMAT_AUTO, /* decided by magic, then by the files beside it; raw is never guessed */
+    RP_FORMAT_AUTO, /* decided by magic, then by companion files; raw is never guessed */
     RP_FORMAT_LIST(RP_FORMAT_ENUM) RP_FORMAT_COUNT
 };
 
@@ -72,7 +74,7 @@ uint32_t rp_token_bits(enum rp_token_type type);  /* of an id: without the sign 
 /* The name of a column, with its NUL. */
 #define RP_COLUMN_BYTES 32u
 
-/* What the user says about one source. Paths are files, URLs (object/url.h), Megatron prefixes, or
+/* The declaration of one source. Paths are files, URLs (object/url.h), Megatron prefixes, or
  * directories/globs that the config module has already expanded, in the canonical order (sorted
  * bytewise within one pattern). */
 struct rp_source_spec {
@@ -83,15 +85,15 @@ struct rp_source_spec {
     enum rp_format format;
     enum rp_token_type type; /* NONE = from the file */
     int64_t eos;             /* RP_EOS_NONE = not declared */
-    const char *column;      /* of token ids, where a file has several; NULL = not declared */
+    const char *column;      /* of token ids, if a file has several; NULL = not declared */
     struct rp_mask_choice mask;
-    bool drop_unmasked;    /* documents without spans count as empty */
-    const char *documents; /* the part of them that is used (range.h); NULL = all */
+    bool drop_untrained;   /* documents without spans count as empty */
+    const char *documents; /* the range of documents that is used (range.h); NULL = all */
 };
 
-/* Asked on the opening thread, possibly several times, before what may take long: answers of a
- * store, a walk over a shard that has no sidecar. A code below 0, with its error, ends the opening.
- */
+/* Callback of the opening thread, called possibly several times, before each step that may take
+ * long: replies of a store, a walk over a shard without a sidecar. A negative code, with its error,
+ * ends the opening. */
 struct rp_corpus_gate {
     int (*pass)(void *context, struct rp_error *error);
     void *context;
@@ -100,11 +102,11 @@ struct rp_corpus_gate {
 struct rp_corpus_spec {
     const struct rp_source_spec *sources;
     uint32_t source_count;
-    const char *index_dir;   /* searched for sidecars first; NULL = beside the shard only */
-    const char *index;       /* of all sources, whose shards are then the patterns of the index;
-                                NULL = every shard is opened */
-    const char *cache_dir;   /* for indexes and sidecars of URLs; NULL = as object/remote.h says */
-    bool allow_missing_data; /* with its sidecar there, a missing token file is a warning */
+    const char *index_dir; /* searched for sidecars first; NULL = only the shard's folder */
+    const char *index;     /* corpus index of all sources, whose shards are then the patterns of the
+                              index; NULL = every shard is opened */
+    const char *cache_dir; /* for indexes and sidecars of URLs; NULL = as object/remote.h says */
+    bool allow_missing_data;           /* a missing token file that has a sidecar is a warning */
     const struct rp_corpus_gate *gate; /* NULL = none */
 };
 
@@ -113,8 +115,9 @@ struct rp_source; /* one source, passed to the plan as its `lengths` */
 
 /** Open every index, check sizes, compute fingerprints. Formats that need a scan of all tokens
  * (RAW, NPY, LLMC) need a sidecar; without one this returns -RP_E_FORMAT with the hint `ringpack
- * index …` — unless the file is small (<= 256 MiB), when it is scanned in memory. Of the others,
- * more than 16 Mi documents in a shard need one. Errors name path, field, expected and found. */
+ * index …`, unless the file is small (<= 256 MiB): then it is scanned in memory. A shard of another
+ * format needs a sidecar if it has more than 16 Mi documents. Errors name path, field, expected and
+ * found. */
 RP_MUST_CHECK int rp_corpus_open(struct rp_corpus **corpus_out, const struct rp_corpus_spec *spec,
                                  struct rp_error *error);
 void rp_corpus_close(struct rp_corpus *corpus);
@@ -127,17 +130,17 @@ uint64_t rp_source_tokens(const struct rp_source *source); /* in all its documen
 
 uint32_t rp_source_shards(const struct rp_source *source);
 
-/* Some of its shards, and what their tokens are in number and bytes. */
+/* A subset of a source's shards: their number, and the number and bytes of their tokens. */
 struct rp_source_part {
     uint64_t tokens, bytes;
     uint32_t shards;
 };
 struct rp_source_part rp_source_whole(const struct rp_source *source);
-/** Its shards that have no sidecar, so that nothing verifies them. */
+/** The shards without a sidecar, which nothing verifies. */
 struct rp_source_part rp_source_unverified(const struct rp_source *source);
 
-/** The largest token id of a source, as far as indexes know it; 0 if none does.
- * It walks over the shards. */
+/** The largest token id of a source that its indexes know; 0 if no index knows one. It walks over
+ * the shards. */
 uint64_t rp_source_token_max(const struct rp_source *source);
 
 /** Tokens of a document, or UINT64_MAX when its index entry is damaged (outside the file,
@@ -145,52 +148,53 @@ uint64_t rp_source_token_max(const struct rp_source *source);
  * O(1) memory, a few ns: no lock, no syscall. */
 uint64_t rp_source_length(const void *source, uint64_t document);
 
-/** The same for many documents. Signature fits struct rp_plan_source.length_many. */
+/** As rp_source_length, for many documents. Signature fits struct rp_plan_source.length_many. */
 void rp_source_length_many(const void *source, const uint64_t *documents, uint32_t count,
                            uint64_t *tokens);
 
-/** Say exactly what is wrong with a document for which rp_source_length returned UINT64_MAX. */
+/** Report the damage of a document whose rp_source_length is UINT64_MAX. */
 int rp_source_explain(const struct rp_source *source, uint64_t document, struct rp_error *error);
 
-/* Where a document's tokens lie. */
+/* The place of a document's tokens. */
 struct rp_extent {
     uint32_t shard;       /* number of the shard in the corpus */
     uint32_t width;       /* bytes a token */
     uint64_t byte_offset; /* of the document's first token in the shard's token file */
     uint64_t tokens;
 };
-/** The extent of a document, or -RP_E_CORRUPT with what rp_source_explain says. Also for a document
- * of which rp_source_length gave a length: the index may have been overwritten since. */
+/** The extent of a document, or -RP_E_CORRUPT with the error of rp_source_explain. May also fail
+ * for a document with a valid rp_source_length: the index may have been overwritten since. */
 RP_MUST_CHECK int rp_source_extent(const struct rp_source *source, uint64_t document,
                                    struct rp_extent *extent, struct rp_error *error);
 
-/** Prefetch the index entry of a document whose extent will be asked for next. */
+/** Prefetch the index entry of a document before a call of rp_source_extent. */
 void rp_source_expect_extent(const struct rp_source *source, uint64_t document);
 
-/** Where a document comes from: the token file, and *row_out, which document of it this is: the row
- * of a table, the document of a Megatron index. The string belongs to the corpus. */
-const char *rp_source_row(const struct rp_source *source, uint64_t document, uint64_t *row_out);
+/** The token file of a document, and its number there (*row_out): the row of a table, or the
+ * document of a Megatron index. The string belongs to the corpus. */
+const char *rp_source_provenance(const struct rp_source *source, uint64_t document,
+                                 uint64_t *row_out);
 
 /** Whether the run uses a mask of this source. Without one, every token is trained. */
 bool rp_source_has_mask(const struct rp_source *source);
 
-/** Whether a document has a trained token: 1, 0, or negative where the tables are damaged. Of a
- * source that has a mask. */
+/** Whether a document has a trained token: 1, 0, or negative if the tables are damaged. The source
+ * must have a mask. */
 int rp_source_has_span(const struct rp_source *source, uint64_t document);
 
-/** Its mask: "none", "labels", "loss_mask (ignore, next), drop_unmasked". */
+/** Its mask: "none", "labels", "loss_mask (ignore, next), drop_untrained". */
 void rp_source_mask_text(const struct rp_source *source, char *text, size_t bytes);
 
-/** The spans of a part of a document, as rp_spans_cut. Of a source that has a mask. -RP_E_CORRUPT
- * where the sidecar's tables are damaged. */
+/** The spans of a part of a document, as rp_spans_cut. The source must have a mask. -RP_E_CORRUPT
+ * if the sidecar's tables are damaged. */
 RP_MUST_CHECK int rp_source_spans(const struct rp_source *source, const struct rp_part *part,
                                   struct rp_span *out, uint32_t *count_out, struct rp_error *error);
 
 /* One token file. Strings and hashes belong to the corpus. */
 struct rp_shard {
-    const char *path; /* of the token file, or its URL as people see it */
-    /* Of an object in a store: what to open, which may hold a secret, and what identifies its
-     * content ("" = nothing does). NULL: it is a file. */
+    const char *path; /* of the token file, or its display URL */
+    /* For an object in a store: the URL to open, which may hold a secret, and the identity of its
+     * content ("" = the store gives none). NULL: a file. */
     const char *url, *identity;
     uint64_t bytes; /* of the token file */
     uint32_t source;
@@ -198,109 +202,110 @@ struct rp_shard {
     const uint64_t *block_hashes; /* XXH3-64 of each block; NULL without a sidecar */
     uint64_t block_count;
     uint64_t documents, tokens;
-    /* At open; all zero if the token file was missing. Of a listed shard: bytes and modification
-     * time, and the rest is zero, because the file was not opened. */
+    /* At open; all zero if the token file was missing. A listed shard is not opened: it has bytes
+     * and modification time, and the rest is zero. */
     struct rp_stamp stamp;
     const struct rp_tokenizer_id *tokenizer; /* NULL: not known */
-    bool is_listed;        /* it is known from the corpus index alone, and was not opened */
-    uint64_t idx_mtime_ns; /* of its .idx when it was listed; 0: not known */
-    const struct rp_index_segment *segment; /* that has its documents */
+    bool is_listed;                          /* known from the corpus index only, not opened */
+    uint64_t idx_mtime_ns;                   /* of its .idx when it was listed; 0: not known */
+    const struct rp_index_segment *segment;  /* which has its documents */
 };
 uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus);
 const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t shard);
-/** What tells the object of a shard from others, without secrets: rp_url_id; "" if it is a file.
- * The caller frees it; NULL when out of memory. */
+/** The key of a shard's object, without secrets (rp_url_id); "" for a file. The caller frees it;
+ * NULL when out of memory. */
 char *rp_corpus_object_id(const struct rp_shard *shard);
 
-/** The index of the whole corpus, or NULL: its shards were opened. */
+/** The path of the corpus index; NULL if shards were opened without one. */
 const char *rp_corpus_index_path(const struct rp_corpus *corpus);
-/** The bytes of all shards; of those that are files, not objects in stores; how many files there
- * are; the bytes of the widest token; the first shard that is an object,
- * or NULL. */
+/** The bytes of all shards; the bytes of shards that are files; the number of files; the bytes of
+ * the widest token; the first shard that is an object, or NULL. */
 uint64_t rp_corpus_bytes(const struct rp_corpus *corpus);
 uint64_t rp_corpus_file_bytes(const struct rp_corpus *corpus);
 uint32_t rp_corpus_file_count(const struct rp_corpus *corpus);
 uint32_t rp_corpus_widest(const struct rp_corpus *corpus);
 const struct rp_shard *rp_corpus_first_object(const struct rp_corpus *corpus);
 
-/** -RP_E_CHANGED, with what changed, if the open file is not what it was by *known, which begins as
- * shard->stamp: size, modification time or change time. A file that got or lost a name (it was
- * linked to, or replaced by another of its name) has a new change time for that, which is then in
- * *known: a write whose modification time was set back in the same moment would be missed. */
+/** -RP_E_CHANGED, with the difference, if the open file no longer matches *known, which begins as
+ * shard->stamp: size, modification time or change time. A new or removed name (a hard link, or a
+ * replacement by another file) also changes the change time, which is then stored in *known: a
+ * write in the same moment whose modification time was set back would be missed. */
 RP_MUST_CHECK int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
                                  struct rp_error *error);
 
-/** Check the indexes and sidecars that were asked for a length or an extent since the last check:
- * are they what was opened? One whose stamp differs (touched, linked to, overwritten) is compared
- * with its hash and from then on kept in memory; one that differs, or whose hash nobody knows (an
- * .idx above 64 MiB without a sidecar), is -RP_E_CHANGED: what was planned since the last check may
- * be wrong. By one thread. */
+/** Check the indexes and sidecars from which a length or an extent was read since the last check.
+ * If a stamp differs (touched, linked to, overwritten), the content is compared with its hash and
+ * from then on kept in memory. A content that differs, or has no known hash (an .idx above 64 MiB
+ * without a sidecar), is -RP_E_CHANGED: plans since the last check may be wrong. Call from one
+ * thread. */
 RP_MUST_CHECK int rp_corpus_look(const struct rp_corpus *corpus, struct rp_error *error);
 
-/** What the spans of a shard were made of; NULL: the run uses none of it. Not of a listed shard. */
+/** The mask from which a shard's spans were made; NULL: the run uses no mask of it. Not for a
+ * listed shard. */
 const struct rp_mask_origin *rp_shard_mask(const struct rp_shard *shard);
 
-/** A block differs from its hash. -RP_E_CORRUPT if that is because the sidecar is damaged, 0 if it
- * is not. */
+/** Call after a block differed from its hash. -RP_E_CORRUPT if the cause is a damaged sidecar, else
+ * 0. */
 RP_MUST_CHECK int rp_shard_check_sidecar(const struct rp_shard *shard, struct rp_error *error);
 
-/* Fingerprints do not depend on paths or times. The sampled one is over sizes, the index (whole up
- * to 64 MiB, sampled above) and 64 blocks of every shard; the full one exists when every shard has
- * a sidecar and covers every byte. Of an object in a store the sidecar gives the hashes of the
- * blocks, so that a copy on a disk has the same fingerprints; without one, its ETag takes their
- * place. */
+/* Fingerprints do not depend on paths or times. The sampled one covers sizes, the index (whole up
+ * to 64 MiB, sampled above) and 64 blocks of every shard; the full one exists if every shard has a
+ * sidecar, and covers every byte. For an object in a store, the block hashes come from its sidecar,
+ * so a copy on a disk has the same fingerprints; without a sidecar its ETag takes their place. */
 struct rp_fingerprint {
     struct rp_hash128 sampled, full; /* full is zero when not known */
 };
 struct rp_fingerprint rp_corpus_fingerprint(const struct rp_corpus *corpus);
-/** What made the ids of the corpus, where a sidecar knows it: one tokenizer, or it is refused. */
+/** The one tokenizer that made the ids of the corpus, if a sidecar knows it. Several are refused.
+ */
 const struct rp_tokenizer_id *rp_corpus_tokenizer(const struct rp_corpus *corpus);
 /** "full (index)", or "sampled (N of M shards have no sidecar; …)". */
 void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size_t bytes);
 
-/* What a path is, and why we think so (ringpack inspect). */
+/* The format of a path, the reason for it, and figures of its documents (ringpack inspect). */
 struct rp_inspection {
     enum rp_format format;
     enum rp_token_type type;
-    int64_t eos; /* RP_EOS_NONE where the format needs none */
+    int64_t eos; /* RP_EOS_NONE if the format needs none */
     char why[256];
-    char column[RP_COLUMN_BYTES]; /* of the token ids; empty where the format has none */
+    char column[RP_COLUMN_BYTES]; /* of the token ids; empty if the format has none */
     uint64_t bytes, tokens, documents, empty_documents;
-    uint64_t damaged_documents; /* whose length rp_source_length would not give */
+    uint64_t damaged_documents; /* whose rp_source_length is UINT64_MAX */
     uint64_t length_min, length_max;
     uint64_t length_histogram[65]; /* [b]: documents whose length has b significant bits */
     uint64_t token_max;            /* largest token id; UINT64_MAX if not scanned */
     bool has_sidecar;
-    char mask[64];           /* as rp_source_mask_text; empty: it has none, or none is wanted */
-    uint64_t trained_tokens; /* by that mask */
+    char mask[64];                /* as rp_source_mask_text; empty: no mask exists or is wanted */
+    uint64_t trained_tokens;      /* by that mask */
     uint64_t untrained_documents; /* with tokens, none of them trained */
     struct rp_tokenizer_id tokenizer;
     struct rp_fingerprint fingerprint;
 };
-/** Inspect one shard. `hints` may be NULL; its name, weight and shards are ignored.
- *  scan_tokens: read every token for token_max (memory speed); otherwise only the index. An object
- *  in a store is fetched for that, into index_dir or the temporary directory, and removed again.
- *  progress (may be NULL) is called with bytes done and total now and then. */
+/** Inspect one shard. `hints` may be NULL; its name, weight and shards are ignored. scan_tokens:
+ * read every token for token_max (memory speed); otherwise only the index. To scan an object in a
+ * store, it is fetched into index_dir or the temporary directory, and removed again. */
 RP_MUST_CHECK int rp_inspect(const char *path, const struct rp_source_spec *hints,
                              const char *index_dir, bool scan_tokens,
-                             void (*progress)(void *context, uint64_t done, uint64_t total),
-                             void *context, struct rp_inspection *inspection,
+                             const struct rp_progress *progress, struct rp_inspection *inspection,
                              struct rp_error *error);
 
-/** Build the sidecar of one shard: document table where the format has none, a hash of every block,
+struct rp_index_build_options {
+    const struct rp_source_spec *hints; /* as in rp_inspect */
+    const char *index_dir; /* of the older and the new sidecar; NULL: the shard's folder */
+    /* Path of the sidecar, which is not synced: a crash of the machine may leave it damaged. NULL:
+     * the usual path. */
+    const char *scratch_path;
+    /* If set, the sidecar stays unnamed in *whole, and the caller publishes it, mostly together
+     * with other files (base/new_files.h). NULL: it is published. */
+    struct rp_new_file *whole;
+    const struct rp_progress *progress;
+};
+/** Build the sidecar of one shard: a document table if the format has none, a hash of every block,
  * the content hash, the largest token id. Reads the token file once, at memory speed, and replaces
- * the sidecar atomically. index_dir NULL = beside the shard. `hints` as in rp_inspect. An object in
- * a store is fetched into index_dir, which must be given, and removed from there again. */
-RP_MUST_CHECK int rp_index_build(const char *path, const struct rp_source_spec *hints,
-                                 const char *index_dir,
-                                 void (*progress)(void *context, uint64_t done, uint64_t total),
-                                 void *context, struct rp_error *error);
-/** The same, but the sidecar gets no name: it becomes *whole, which the caller publishes, mostly
- * together with others (base/new_files.h). */
-RP_MUST_CHECK int rp_index_build_unpublished(
-    const char *path, const struct rp_source_spec *hints, const char *index_dir,
-    void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
-    struct rp_new_file *whole, struct rp_error *error);
+ * the sidecar atomically. An object in a store is fetched into index_dir, which must be given, and
+ * removed from there again. options NULL: all are zero. */
+RP_MUST_CHECK int rp_index_build(const char *path, const struct rp_index_build_options *options,
+                                 struct rp_error *error);
 
 const char *rp_format_name(enum rp_format format);
 const char *rp_token_type_name(enum rp_token_type type); /* "u16" */

@@ -32,21 +32,24 @@ static int fail_mappings(const struct rp_corpus *corpus, struct rp_error *error)
                            corpus->shard_count, corpus->shard_total);
 }
 
-/* All at once, because each costs at least one answer of a server. */
-static int open_remotes(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
-                        struct rp_error *error)
+int rp_corpus_open_remotes(struct rp_remote **remotes, size_t *remote_count,
+                           const struct rp_source_spec *sources, uint32_t source_count,
+                           const char *cache_dir, const struct rp_corpus_gate *gate,
+                           struct rp_error *error)
 {
-    const char **urls = rp_calloc(corpus->shard_total, sizeof *urls);
+    size_t count = 0;
+    for (uint32_t s = 0; s < source_count; s++)
+        count += sources[s].shard_count;
+    const char **urls = rp_calloc(count, sizeof *urls);
     if (!urls)
         return fail_memory(error);
-    for (uint32_t s = 0; s < spec->source_count; s++)
-        for (uint32_t i = 0; i < spec->sources[s].shard_count; i++)
-            if (rp_url_is(spec->sources[s].shards[i]))
-                urls[corpus->remote_count++] = spec->sources[s].shards[i];
-    int code = corpus->remote_count ? rp_corpus_gate_pass(spec->gate, error) : 0;
-    if (code == 0 && corpus->remote_count)
-        code = rp_remotes_open(&corpus->remotes, urls, corpus->remote_count, spec->cache_dir,
-                               error);
+    for (uint32_t s = 0; s < source_count; s++)
+        for (uint32_t i = 0; i < sources[s].shard_count; i++)
+            if (rp_url_is(sources[s].shards[i]))
+                urls[(*remote_count)++] = sources[s].shards[i];
+    int code = *remote_count ? rp_corpus_gate_pass(gate, error) : 0;
+    if (code == 0 && *remote_count)
+        code = rp_remotes_open(remotes, urls, *remote_count, cache_dir, error);
     free(urls);
     return code;
 }
@@ -92,37 +95,15 @@ static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
     return 0;
 }
 
-/* All shards of a source have the same mask, or none has. */
-static int take_mask(struct rp_source *source, const struct rp_opened *shards,
-                     struct rp_error *error)
-{
-    for (uint32_t i = 0; i < source->shard_count; i++) {
-        const struct rp_opened *opened = &shards[i];
-        char found[sizeof source->mask] = "";
-        if (opened->uses_spans)
-            rp_mask_text(opened->mask, found, sizeof found);
-        if (i == 0)
-            memcpy(source->mask, found, sizeof found);
-        if (strcmp(source->mask, found) != 0)
-            return rp_fail(error, -RP_E_MISMATCH,
-                           "index all its shards with one mask (`ringpack index --mask NAME`), or "
-                           "set mask: none",
-                           "%s: mask: expected %s, as of %s, found %s", opened->shard.path,
-                           source->mask[0] ? source->mask : "none", shards[0].shard.path,
-                           found[0] ? found : "none");
-    }
-    return 0;
-}
-
 /* Each opened shard is a segment. */
 static int take_shards(struct rp_corpus *corpus, struct rp_source *source, struct rp_error *error)
 {
     struct rp_opened *shards = corpus->shards + source->first_shard;
     struct rp_fingerprint_list list;
     uint64_t documents = 0;
-    bool fits = true;
+    int code = 0;
     rp_fingerprint_begin(&list);
-    for (uint32_t i = 0; fits && i < source->shard_count; i++) {
+    for (uint32_t i = 0; code == 0 && i < source->shard_count; i++) {
         struct rp_opened *opened = &shards[i];
         uint32_t width = rp_token_width(opened->shard.type);
         const struct rp_source_part part = {opened->shard.tokens, opened->shard.tokens * width, 1};
@@ -130,8 +111,11 @@ static int take_shards(struct rp_corpus *corpus, struct rp_source *source, struc
         opened->segment->first_shard = i;
         corpus->segments[corpus->segment_count++] = opened->segment;
         rp_fingerprint_add(&list, &opened->fingerprint);
-        fits = rp_add_u64(documents, opened->shard.documents, &documents) &&
-               rp_add_u64(source->tokens, opened->shard.tokens, &source->tokens);
+        bool fits = rp_add_u64(documents, opened->shard.documents, &documents) &&
+                    rp_add_u64(source->tokens, opened->shard.tokens, &source->tokens);
+        code = fits ? rp_mask_take(source->mask, opened->uses_spans ? opened->mask : NULL,
+                                   opened->shard.path, i ? shards[0].shard.path : NULL, error)
+                    : fail_memory(error);
         add_part(&source->whole, &part);
         if (!opened->found.sidecar)
             add_part(&source->unverified, &part);
@@ -142,7 +126,7 @@ static int take_shards(struct rp_corpus *corpus, struct rp_source *source, struc
     source->fingerprint = rp_fingerprint_of(&list);
     source->segment_count = source->shard_count;
     source->documents = documents;
-    return fits ? take_mask(source, shards, error) : fail_memory(error);
+    return code;
 }
 
 /* ---- an index of all shards ------------------------------------------------------------------ */
@@ -260,8 +244,8 @@ static int finish_source(struct rp_corpus *corpus, uint32_t s, const struct rp_s
 {
     struct rp_source *source = &corpus->sources[s];
     source->has_mask = source->mask[0] != 0;
-    source->drop_unmasked = spec->drop_unmasked;
-    if (source->drop_unmasked && !source->has_mask)
+    source->drop_untrained = spec->drop_untrained;
+    if (source->drop_untrained && !source->has_mask)
         return rp_fail_context(error, rp_mask_fail_drop(error), "source `%s`", source->name);
     int code = corpus->index ? rp_index_check_source(corpus->index, s, spec, error) : 0;
     return code < 0 ? code : make_buckets(corpus, source, error);
@@ -277,7 +261,10 @@ static int make_shards(struct rp_corpus *corpus, const struct rp_corpus_spec *sp
         return rp_fail(error, -RP_E_EMPTY, "name at least one shard", "the corpus has no shards");
     corpus->shard_total = (uint32_t)shards;
     corpus->shards = rp_calloc((size_t)shards, sizeof *corpus->shards);
-    return corpus->shards ? open_remotes(corpus, spec, error) : fail_memory(error);
+    return corpus->shards
+               ? rp_corpus_open_remotes(&corpus->remotes, &corpus->remote_count, spec->sources,
+                                        spec->source_count, spec->cache_dir, spec->gate, error)
+               : fail_memory(error);
 }
 
 static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus_struct.h — a corpus and its sources. Private to corpus.c, which answers questions,
- * corpus_open.c, which opens shards or an index of all of them, and listed.c, which has the shards
- * of such an index; and to eos.c and range.c.
+/* corpus_struct.h — a corpus and its sources. Private to corpus.c (queries), corpus_open.c (opens
+ * shards or a corpus index), listed.c (shards of a corpus index), eos.c and range.c.
  *
  * Invariants: shards are numbered over the whole corpus, in the order of the sources and of their
  * lists, and so are segments. Document d of a source is in the segment g with first[g] <= d <
- * first[g + 1]; a table with a few entries a segment gives the place to start the search, so the
- * usual look-up is one division-free step, and it keeps no state that threads would have to share.
- */
+ * first[g + 1]. A table with a few entries per segment gives the start of the search, so the usual
+ * look-up is one division-free step, without state that threads would have to share. */
 #ifndef RP_CORPUS_CORPUS_STRUCT_H
 #define RP_CORPUS_CORPUS_STRUCT_H
 
@@ -24,8 +22,8 @@ struct rp_source {
     uint32_t first_shard, shard_count;
     uint64_t documents, tokens; /* of its range */
     uint64_t skipped;           /* documents before its range (range.h) */
-    bool has_mask, drop_unmasked;
-    char mask[64]; /* empty: it has none */
+    bool has_mask, drop_untrained;
+    char mask[RP_MASK_TEXT_BYTES]; /* empty: the source has no mask */
     struct rp_fingerprint fingerprint;
     struct rp_source_part whole, unverified;
     uint64_t bytes;           /* of the token files */
@@ -39,16 +37,17 @@ struct rp_corpus {
     uint32_t source_count;
     struct rp_index_segment **segments; /* [segment_count] */
     uint32_t segment_count;
-    /* [segment_count / 64]: which was asked since the last check. Set by whoever asks. */
+    /* [segment_count / 64]: bits of the segments that were read since the last check. Readers set
+     * them. */
     struct rp_a64 *asked;
     uint32_t shard_count, shard_total; /* opened so far, and all */
     struct rp_fingerprint fingerprint;
     struct rp_tokenizer_known tokenizer;
-    struct rp_opened *shards;  /* [shard_total]; NULL: they are listed in the index */
+    struct rp_opened *shards;  /* [shard_total]; NULL: listed in the index */
     struct rp_remote *remotes; /* of the opened shards that are URLs, in their order */
     size_t remote_count;
     struct rp_index *index;  /* NULL: the shards were opened */
-    struct rp_a64 *listed;   /* [shard_count] pointers to listed shards that were used, or 0 */
+    struct rp_a64 *listed;   /* [shard_count] pointers to the listed shards used so far, or 0 */
     struct rp_shard damaged; /* stands for a shard whose record is damaged */
 };
 

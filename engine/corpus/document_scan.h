@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* document_scan.h — where documents begin in a stream of tokens, and the largest token, at memory
- * speed. */
+/* document_scan.h — finds the borders of documents in a stream of tokens, and the largest token, at
+ * memory speed. */
 #ifndef RP_CORPUS_DOCUMENT_SCAN_H
 #define RP_CORPUS_DOCUMENT_SCAN_H
 
 #include "corpus/corpus.h"
 
-/* Bytes of the token file that are read and scanned at a time: few enough to stay in the cache. */
+/* Bytes of the token file that are read and scanned at a time: small enough for the CPU cache. */
 #define RP_DOCUMENT_SCAN_BYTES (256u << 10)
 
 /* Finds `eos` among `count` tokens, the first of which has number `base`; sets the largest. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encoded.h — forms of files that hold documents, but not as tokens that lie end to end: `ringpack
- * convert` reads them, by their own libraries. They are known by their names, so that whoever gives
- * one in the place of token files is told what to type. */
+/* encoded.h — file forms that hold documents, but not as contiguous tokens. `ringpack convert`
+ * reads them, by their own libraries. They are recognized by name, so that a refusal of such a file
+ * can show the command to type. */
 #ifndef RP_CORPUS_ENCODED_H
 #define RP_CORPUS_ENCODED_H
 
@@ -12,16 +12,16 @@
 
 struct rp_encoded {
     const char *name;        /* as `ringpack convert --as` has it */
-    const char *what;        /* for people: "Parquet" */
+    const char *what;        /* display name: "Parquet" */
     const char *suffixes[7]; /* of file names; NULL ends the list */
     bool has_text;           /* its documents may be text */
 };
 
-/** By the name of a file, and by the form's own name; NULL: it is none of them. */
+/** The form by a file's name, and by the form's own name; NULL: unknown. */
 const struct rp_encoded *rp_encoded_of(const char *path);
 const struct rp_encoded *rp_encoded_named(const char *name);
 
-/** The command that converts what is at `path`. */
+/** The command that converts `path`. */
 void rp_encoded_hint(const struct rp_encoded *encoded, const char *path, char *hint, size_t bytes);
 
 /** -RP_E_FORMAT: `path` is a file of this form, or a folder of such files. */

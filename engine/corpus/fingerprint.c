@@ -8,7 +8,6 @@
 #include <sys/uio.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/file.h"
 
 #define INDEX_SAMPLES 1024u
@@ -54,7 +53,7 @@ static struct words begin_words(const struct rp_identity *identity)
 
 static void add_table(struct words *words, const struct rp_identity *identity)
 {
-    if (identity->has_table && !RP_DEFECT(forget_spans))
+    if (identity->has_table)
         add_hash(words, identity->table_root);
     if (identity->spans_use != RP_SPANS_USED)
         add_word(words, (uint64_t)identity->spans_use);
@@ -117,21 +116,6 @@ uint64_t rp_sample_block(uint32_t i, uint64_t blocks)
     return spread(i, RP_SAMPLE_BLOCKS, blocks);
 }
 
-struct rp_hash128 rp_index_sample(const void *index, uint64_t bytes)
-{
-    if (bytes <= RP_INDEX_HASH_WHOLE_MAX)
-        return rp_hash128(index, (size_t)bytes);
-    struct rp_hasher hasher;
-    rp_hasher_begin(&hasher);
-    uint64_t blocks = rp_div_up(bytes, RP_BLOCK_BYTES);
-    for (uint32_t i = 0; i < INDEX_SAMPLES; i++) {
-        uint64_t offset = spread(i, INDEX_SAMPLES, blocks) * RP_BLOCK_BYTES;
-        rp_hasher_add(&hasher, (const uint8_t *)index + offset,
-                      (size_t)rp_min_u64(RP_BLOCK_BYTES, bytes - offset));
-    }
-    return rp_hasher_finish(&hasher);
-}
-
 /* Ask for the sampled blocks from `first` on before waiting for one: one seek time instead of all.
  */
 static void will_need(int fd, uint32_t first, uint32_t samples, uint64_t blocks)
@@ -175,10 +159,10 @@ static int read_block(struct sampled *file, uint32_t i, uint8_t block[RP_BLOCK_B
 
 /* Read, and not accessed through the mapping: a fault of each block, and a table of pages for what
  * is far apart, take three times as long (5.0 ms against 1.6). */
-int rp_index_sample_read(int fd, const char *path, uint64_t bytes, struct rp_hash128 *sample,
-                         struct rp_error *error)
+int rp_index_sample(int fd, const char *path, uint64_t bytes, struct rp_hash128 *sample,
+                    struct rp_error *error)
 {
-    RP_ASSERT(bytes > RP_INDEX_HASH_WHOLE_MAX);
+    RP_ASSERT(bytes > RP_INDEX_HASH_WHOLE_MAX); /* else it is hashed */
     struct sampled file = {fd, path, bytes, INDEX_SAMPLES, .is_cached = true};
     struct rp_hasher hasher;
     uint8_t block[RP_BLOCK_BYTES];

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fingerprint.h — is this the content we saw before? Paths, names and times are not part of the
- * answer.
+/* fingerprint.h — the identity of a content. Paths, names and times are not part of it.
  *
  * A shard's sampled fingerprint is the XXH3-128 of its geometry, the hash of its index or the root
  * of its document table (table.h), and the hashes of up to 64 blocks of its token file, spread
  * evenly with the first and the last among them. Its full fingerprint replaces the sampled blocks
- * by the hash of all block hashes. Both can be computed from a sidecar alone, so a corpus whose
- * token files are gone still has its identity. A source's is the hash over its shards' in order, a
- * corpus' the hash over its sources'. */
+ * by the hash of all block hashes. Both can be computed from a sidecar without the token file, so a
+ * corpus whose token files are gone still has its identity. The fingerprint of a source is the hash
+ * over its shards' in order, that of a corpus the hash over its sources'. */
 #ifndef RP_CORPUS_FINGERPRINT_H
 #define RP_CORPUS_FINGERPRINT_H
 
 #include "corpus/corpus.h"
 
 #define RP_SAMPLE_BLOCKS 64u
-/* An index up to this size is hashed whole; of a larger one 1024 blocks are. */
+/* An index up to this size is hashed whole; a larger one by 1024 sampled blocks. */
 #define RP_INDEX_HASH_WHOLE_MAX (64u << 20)
 
-/* What becomes of the spans of a shard that has some; the numbers are part of the fingerprint. */
+/* The use of a shard's spans; the numbers are part of the fingerprint. */
 enum rp_spans_use {
-    RP_SPANS_USED, /* or there are none */
+    RP_SPANS_USED, /* or the shard has none */
     RP_SPANS_UNUSED,
     RP_SPANS_DROP_UNMASKED /* used, and documents without any count as empty */
 };
@@ -30,8 +29,8 @@ struct rp_identity {
     enum rp_token_type type;
     int64_t eos;
     uint64_t bytes, token_offset, documents, tokens;
-    uint64_t index_bytes;           /* of the .idx; 0 where there is none */
-    struct rp_hash128 index_sample; /* rp_index_sample of it */
+    uint64_t index_bytes;           /* of the .idx; 0 if there is no .idx */
+    struct rp_hash128 index_sample; /* its hash; rp_index_sample if it is large */
     bool has_table;
     struct rp_hash128 table_root;
     enum rp_spans_use spans_use;
@@ -43,8 +42,8 @@ struct rp_identity {
 
 struct rp_fingerprint rp_identity_fingerprint(const struct rp_identity *identity);
 
-/* The fingerprint of a list, from those of its members in order; it is full only if every member's
- * is. After each member it can be asked for. */
+/* The fingerprint of a list, from the fingerprints of its members in order; it is full only if
+ * every member's is. It can be read after each member. */
 struct rp_fingerprint_list {
     struct rp_hasher sampled, full;
     uint64_t count, full_count; /* members, and those with a full fingerprint */
@@ -57,10 +56,9 @@ struct rp_fingerprint rp_fingerprint_of(const struct rp_fingerprint_list *list);
 uint32_t rp_sample_count(uint64_t blocks);
 uint64_t rp_sample_block(uint32_t i, uint64_t blocks);
 
-/** Of an index in memory, and of one in a file, of which only the sampled blocks are read. */
-struct rp_hash128 rp_index_sample(const void *index, uint64_t bytes);
-RP_MUST_CHECK int rp_index_sample_read(int fd, const char *path, uint64_t bytes,
-                                       struct rp_hash128 *sample, struct rp_error *error);
+/** Hash the sampled blocks of a large index in a file. */
+RP_MUST_CHECK int rp_index_sample(int fd, const char *path, uint64_t bytes,
+                                  struct rp_hash128 *sample, struct rp_error *error);
 
 /** Hash the sampled blocks of a token file. */
 RP_MUST_CHECK int rp_sample_read(int fd, const char *path, uint64_t bytes,

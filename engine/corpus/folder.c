@@ -80,9 +80,9 @@ bool rp_folder_has(const struct rp_folder *folder, const char *name)
 static char *path_in(const struct rp_folder *folder, const char *name)
 {
     if (!folder->url)
-        return rp_format("%s/%s", folder->path, name);
-    char *suffix = rp_format("/%s", name); /* in front of the query of a URL */
-    char *url = suffix ? rp_url_beside(folder->url, 0, suffix) : NULL;
+        return rp_asprintf("%s/%s", folder->path, name);
+    char *suffix = rp_asprintf("/%s", name); /* in front of the query of a URL */
+    char *url = suffix ? rp_url_companion(folder->url, 0, suffix) : NULL;
     free(suffix);
     return url;
 }
@@ -197,7 +197,7 @@ static int refuse_encoded(const struct rp_folder *folder, struct rp_error *error
     const struct rp_encoded *encoded = rp_encoded_of(folder->path); /* one is a folder itself */
     for (size_t i = 0; i < folder->names.count && !encoded; i++)
         encoded = rp_encoded_of(folder->names.paths[i]);
-    char *path = encoded ? rp_format("%s%s", folder->path, folder->url ? "/" : "") : NULL;
+    char *path = encoded ? rp_asprintf("%s%s", folder->path, folder->url ? "/" : "") : NULL;
     int code = path ? rp_encoded_refuse(encoded, path, true, error) : 0;
     free(path);
     return code;
@@ -220,7 +220,7 @@ static int expand(struct rp_folder *folder, struct rp_paths *files, struct rp_er
 
 int rp_folder_expand(const char *path, struct rp_paths *files, struct rp_error *error)
 {
-    char *url = rp_url_is(path) ? rp_url_beside(path, 1, "") : NULL;
+    char *url = rp_url_is(path) ? rp_url_companion(path, 1, "") : NULL;
     char *name = url ? rp_url_name(url) : strdup(path);
     struct rp_folder folder = {.path = name, .url = url};
     int code = name && (url || !rp_url_is(path)) ? 0 : fail_memory(error);

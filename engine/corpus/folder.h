@@ -21,12 +21,12 @@ RP_MUST_CHECK int rp_paths_add(struct rp_paths *paths, const char *path, struct 
 void rp_paths_sort(struct rp_paths *paths);
 void rp_paths_release(struct rp_paths *paths);
 
-/* What a folder holds, sorted bytewise, without names that begin with a dot. A folder in a store is
- * what lies directly below a URL; of a server that cannot be asked for a list, only those of the
- * files are known that would say which others there are (index.json and the like). */
+/* The names in a folder, sorted bytewise, without names that begin with a dot. A folder in a store
+ * has the objects directly below a URL. Without a listing API, only the index files of a data set
+ * (index.json and the like) can be found. */
 struct rp_folder {
-    const char *path; /* as people see it, without a slash at its end where it is a URL */
-    const char *url;  /* likewise, and with its query, which may hold a secret; NULL: a directory */
+    const char *path; /* for display; a URL has no slash at its end */
+    const char *url;  /* likewise, with its query, which may hold a secret; NULL: a directory */
     struct rp_paths names;
 };
 bool rp_folder_has(const struct rp_folder *folder, const char *name);
@@ -35,23 +35,24 @@ bool rp_folder_has(const struct rp_folder *folder, const char *name);
 RP_MUST_CHECK int rp_folder_add(const struct rp_folder *folder, const char *name,
                                 struct rp_paths *files, struct rp_error *error);
 
-/** All of a file of the folder, as rp_file_read_all. */
+/** The whole content of a file in the folder, as rp_file_read_all. */
 RP_MUST_CHECK int rp_folder_read(const struct rp_folder *folder, const char *name,
                                  uint64_t bytes_max, char **text_out, size_t *bytes_out,
                                  struct rp_error *error);
 
-/** The token files that a folder stands for, in their order: those of the first reader (readers.h)
- * whose format the folder has; in a store, where no reader knows it, all that have a sidecar. 0 and
- * nothing added: of none. The path of a folder may be a URL that ends with a slash. */
+/** The token files of a folder, in their order, from the first reader (readers.h) whose format the
+ * folder has. In a store, if no reader knows the folder: all files that have a sidecar. Returns 0
+ * and adds no file if the folder has no known format. The path may be a URL that ends with a
+ * slash. */
 RP_MUST_CHECK int rp_folder_expand(const char *path, struct rp_paths *files,
                                    struct rp_error *error);
-/** The path of some folder in a folder of a disk, if it has one. */
+/** The path of any subfolder of a folder on a disk, if it has one. */
 bool rp_folder_below(const char *path, char *below, size_t bytes);
-/** What a folder may hold, for people: "NAME.bin with NAME.idx, …". */
+/** The known contents of folders, for messages: "NAME.bin with NAME.idx, …". */
 void rp_folder_forms(char *text, size_t bytes);
 
-/** Is it the name of a sidecar: that of a token file and four bytes? Also one of an older version,
- * which is refused where the token file is opened. */
+/** Is this the name of a sidecar: the name of a token file and four bytes? Also true for older
+ * versions, which are refused when the token file is opened. */
 static inline bool rp_folder_is_sidecar(const char *name)
 {
     return rp_text_has_suffix(name, ".rpi") || rp_text_has_suffix(name, ".rpx");

@@ -56,19 +56,6 @@ static bool exists(const char *path)
     return stat(path, &info) == 0;
 }
 
-static bool begins_with(const char *path, const char *magic, size_t bytes)
-{
-    char head[16] = {0};
-    uint64_t file_bytes;
-    int fd = rp_file_open_read(path, &file_bytes, NULL);
-    if (fd < 0)
-        return false;
-    bool same = file_bytes >= bytes && rp_file_read_at(fd, path, head, bytes, 0, NULL) == 0 &&
-                !memcmp(head, magic, bytes);
-    close(fd);
-    return same;
-}
-
 /* A Megatron shard may be named by its prefix, its .bin or its .idx. An .idx that is not there is
  * not an answer; one that is there counts if it looks like an index of any kind, so that a wrong
  * one is refused. */
@@ -80,15 +67,16 @@ static int find_megatron(struct rp_found *found, const char *path, bool declared
         stem -= 4;
     else if (!declared && exists(path))
         return 0;
-    char *index_path = rp_format("%.*s.idx", (int)stem, path);
-    char *token_path = rp_format("%.*s.bin", (int)stem, path);
+    char *index_path = rp_asprintf("%.*s.idx", (int)stem, path);
+    char *token_path = rp_asprintf("%.*s.bin", (int)stem, path);
     if (!index_path || !token_path) {
         free(index_path);
         free(token_path);
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
     }
     bool settled = declared || rp_text_has_suffix(path, ".idx") ||
-                   begins_with(index_path, "MMIDIDX", 7) || begins_with(index_path, "TNTIDX", 6);
+                   rp_file_begins(index_path, "MMIDIDX", 7) ||
+                   rp_file_begins(index_path, "TNTIDX", 6);
     if (!settled) {
         free(index_path);
         free(token_path);
@@ -194,7 +182,7 @@ static int fail_unknown(const struct rp_found *found, struct rp_error *error)
     if (encoded)
         return rp_encoded_refuse(encoded, path, false, error);
     char *index_path = rp_text_has_suffix(path, ".bin")
-                           ? rp_format("%.*s.idx", (int)(strlen(path) - 4), path)
+                           ? rp_asprintf("%.*s.idx", (int)(strlen(path) - 4), path)
                            : NULL;
     int code;
     if (index_path && exists(index_path))

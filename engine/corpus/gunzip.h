@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gunzip.h — text that is read once from its beginning to its end, as it is or compressed by gzip,
- * with constant memory. As gzip's own tools it takes several archives that follow each other for
- * one text, and zeros after the last one for padding; unlike them it refuses all else there.
- */
+/* gunzip.h — sequential reads of text, plain or compressed by gzip, in constant memory. As gzip's
+ * own tools it takes concatenated archives for one text, and zeros after the last one for padding;
+ * unlike them it refuses any other trailing byte. */
 #ifndef RP_CORPUS_GUNZIP_H
 #define RP_CORPUS_GUNZIP_H
 
@@ -33,7 +32,7 @@ RP_MUST_CHECK int rp_gunzip_begin(struct rp_gunzip *text, int fd, const char *pa
 /** The next bytes of the text, at most `bytes`; *got_out is 0 at its end. */
 RP_MUST_CHECK int rp_gunzip_read(struct rp_gunzip *text, void *to, size_t bytes, size_t *got_out,
                                  struct rp_error *error);
-/** Free the memory; the descriptor stays open. Fine after a failed begin, too. */
+/** Free the memory; the descriptor stays open. May be called after a failed begin. */
 void rp_gunzip_end(struct rp_gunzip *text);
 
 #endif

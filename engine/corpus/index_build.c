@@ -8,10 +8,10 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
-#include "corpus/borrowed.h"
+#include "corpus/staged_shard.h"
 #include "corpus/collector.h"
 #include "corpus/index/write.h"
-#include "corpus/largest.h"
+#include "corpus/max_token_id.h"
 #include "corpus/mask_megatron.h"
 #include "corpus/shard.h"
 #include "object/url.h"
@@ -41,7 +41,7 @@ struct indexing {
     struct rp_collector *collector;
     const struct rp_probe *probe;
     struct rp_sink *sink;
-    struct rp_largest largest;
+    struct rp_max_token_id largest;
     bool looks_for_largest;
 };
 
@@ -59,57 +59,54 @@ static int keep(void *context, uint64_t byte, uint32_t tokens, const struct rp_s
     enum rp_token_type type = indexing->sink->layout.type;
     int code = 0;
     if (indexing->looks_for_largest && indexing->sink->documents == 1)
-        code = rp_largest_begin(&indexing->largest, indexing->probe, type, error);
+        code = rp_max_token_id_begin(&indexing->largest, indexing->probe, type, error);
     if (code == 0 && indexing->looks_for_largest)
-        code = rp_largest_add(&indexing->largest, byte, tokens, error);
+        code = rp_max_token_id_add(&indexing->largest, byte, tokens, error);
     if (code < 0)
         return code;
-    indexing->collector->has_spans = indexing->sink->layout.has_spans;
+    indexing->collector->shape.has_spans = indexing->sink->layout.has_spans;
     return rp_collector_add_document(indexing->collector, byte, tokens, spans, span_count, error);
 }
 
-/* A shard that is indexed: what is learnt of it. */
-struct learnt {
+/* A shard that is indexed: its facts and documents, as scanned. */
+struct scanned {
     struct rp_index_record record;
-    struct rp_table_shape shape;
     struct rp_tokenizer_id tokenizer;
     struct rp_collector collector;
 };
 
 /* The documents of a format that is walked. */
 static int add_documents(struct rp_opened *opened, const struct rp_probe *probe,
-                         const struct rp_progress *progress, struct learnt *learnt,
+                         const struct rp_progress *progress, struct scanned *scanned,
                          struct rp_error *error)
 {
     const struct rp_reader *reader = rp_readers_of(opened->found.format);
     struct rp_reader_options options = rp_found_options(&opened->found);
-    struct rp_index_record *record = &learnt->record;
+    struct rp_index_record *record = &scanned->record;
     struct rp_sink sink = {.path = probe->path,
                            .file_bytes = probe->bytes,
                            .keep = keep,
                            .piece = reader->reads_tokens ? add_walked_piece : NULL};
-    struct indexing indexing = {.collector = &learnt->collector,
+    struct indexing indexing = {.collector = &scanned->collector,
                                 .probe = probe,
                                 .sink = &sink,
                                 .looks_for_largest = !reader->reads_tokens};
     sink.context = &indexing;
+    scanned->collector.shape.has_extents = true;
     if (reader->reads_tokens)
-        options.progress = *progress;
+        options.progress = progress;
     int code = reader->walk(probe, &options, &sink, error);
     if (code == 0 && indexing.largest.buffer)
-        code = rp_largest_finish(&indexing.largest, &sink.token_max, error);
-    rp_largest_close(&indexing.largest);
+        code = rp_max_token_id_finish(&indexing.largest, &sink.token_max, error);
+    rp_max_token_id_close(&indexing.largest);
     if (code == 0 && !reader->reads_tokens)
-        code = rp_tokens_read(probe, NULL, NULL, add_piece, &learnt->collector, progress, error);
+        code = rp_tokens_read(probe, NULL, NULL, add_piece, &scanned->collector, progress, error);
     record->type = sink.layout.type;
     record->eos = sink.layout.eos;
     record->token_offset = sink.layout.token_offset;
     record->tokens = sink.tokens;
     record->token_max = sink.token_max;
-    learnt->shape = (struct rp_table_shape){.documents = sink.documents,
-                                            .span_count = learnt->collector.span_count,
-                                            .has_extents = true,
-                                            .has_spans = sink.layout.has_spans};
+    scanned->collector.shape.has_spans = sink.layout.has_spans;
     memcpy(record->column, sink.layout.column, sizeof record->column);
     record->mask = sink.layout.mask;
     return code < 0 ? code
@@ -120,15 +117,15 @@ static int add_documents(struct rp_opened *opened, const struct rp_probe *probe,
 
 /* A format that has an index of its own: of the token file only blocks and the largest id. */
 static int add_tokens(struct rp_opened *opened, const struct rp_probe *probe,
-                      const struct rp_progress *progress, struct learnt *learnt,
+                      const struct rp_progress *progress, struct scanned *scanned,
                       struct rp_error *error)
 {
     const struct rp_layout layout = {.type = opened->shard.type};
     const struct rp_map *idx = &opened->megatron.map;
-    struct rp_index_record *record = &learnt->record;
+    struct rp_index_record *record = &scanned->record;
     struct rp_document_scan scan;
     rp_document_scan_begin(&scan, layout.type, RP_EOS_NONE, false);
-    int code = rp_tokens_read(probe, &layout, &scan, add_piece, &learnt->collector, progress,
+    int code = rp_tokens_read(probe, &layout, &scan, add_piece, &scanned->collector, progress,
                               error);
     record->type = opened->shard.type;
     record->eos = RP_EOS_NONE;
@@ -139,72 +136,63 @@ static int add_tokens(struct rp_opened *opened, const struct rp_probe *probe,
     if (code == 0)
         code = rp_map_hash(idx, &record->idx_content, error);
     if (code == 0)
-        code = rp_megatron_mask(opened, probe->fd, &learnt->collector, &record->mask, error);
-    learnt->shape = (struct rp_table_shape){.documents = opened->shard.documents,
-                                            .span_count = learnt->collector.span_count,
-                                            .has_spans = code == 1};
+        code = rp_megatron_mask(opened, probe->fd, &scanned->collector, &record->mask, error);
+    scanned->collector.shape.documents = opened->shard.documents;
+    scanned->collector.shape.has_spans = code == 1;
     return code < 0 ? code : 0;
 }
 
-/* Where a sidecar goes. */
-struct target {
-    const char *id;            /* rp_url_id of the file, or NULL if it is where it stays */
-    const char *scratch_path;  /* there, and not synced; NULL: where sidecars are searched for */
-    struct rp_new_file *whole; /* gets the finished file, which the caller publishes; NULL: it is
-                                  published */
-};
-
-static int learn(struct rp_opened *opened, int fd, const struct rp_progress *progress,
-                 struct learnt *learnt, struct rp_error *error)
+static int scan(struct rp_opened *opened, int fd, const struct rp_progress *progress,
+                struct scanned *scanned, struct rp_error *error)
 {
     struct rp_probe probe;
     int code = rp_shard_probe(opened, fd, &probe, error);
     if (code == 0)
-        code = rp_ids_read_tokenizer(&learnt->tokenizer, opened->shard.path, error);
+        code = rp_ids_read_tokenizer(&scanned->tokenizer, opened->shard.path, error);
     if (code == 0)
         code = opened->found.format == RP_FORMAT_MEGATRON
-                   ? add_tokens(opened, &probe, progress, learnt, error)
-                   : add_documents(opened, &probe, progress, learnt, error);
+                   ? add_tokens(opened, &probe, progress, scanned, error)
+                   : add_documents(opened, &probe, progress, scanned, error);
     if (code == 0) /* what was hashed must be what the sidecar will be compared with */
         code = rp_shard_check(&opened->shard, &opened->shard.stamp, fd, error);
     return code;
 }
 
 static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
-                         const struct target *target, const struct rp_progress *progress,
-                         struct rp_error *error)
+                         const struct rp_index_build_options *options, struct rp_error *error)
 {
-    struct learnt learnt = {
+    struct scanned scanned = {
         .record = {.format = opened->found.format, .bytes = opened->shard.bytes}};
     struct rp_new_file file;
-    int code = target->scratch_path ? rp_new_file_open_scratch(&file, path, error)
-                                    : rp_new_file_open(&file, path, error);
+    int code = options->scratch_path ? rp_new_file_open_scratch(&file, path, error)
+                                     : rp_new_file_open(&file, path, error);
     if (code < 0)
         return code;
-    rp_collector_begin(&learnt.collector, opened->shard.path, path);
-    code = learn(opened, fd, progress, &learnt, error);
+    rp_collector_begin(&scanned.collector, opened->shard.path, path);
+    code = scan(opened, fd, options->progress, &scanned, error);
     if (code == 0)
-        code = rp_sidecar_write(&file, &learnt.record, &learnt.shape, &learnt.tokenizer,
-                                &learnt.collector, error);
-    rp_collector_discard(&learnt.collector);
-    if (code == 0 && !target->whole)
+        code = rp_sidecar_write(&file, &scanned.record, &scanned.tokenizer, &scanned.collector,
+                                error);
+    rp_collector_discard(&scanned.collector);
+    if (code == 0 && !options->whole)
         return rp_new_file_publish(&file, error);
     if (code == 0)
-        *target->whole = file;
+        *options->whole = file;
     else
         rp_new_file_discard(&file);
     return code;
 }
 
-static int build(const char *path, const struct target *target, const struct rp_source_spec *hints,
-                 const char *index_dir, const struct rp_progress *progress, struct rp_error *error)
+/* `id`: rp_url_id of an object that was fetched to `path`; NULL: it is a file. */
+static int build(const char *path, const char *id, const struct rp_index_build_options *options,
+                 struct rp_error *error)
 {
-    const char *id = target->id, *scratch_path = target->scratch_path;
-    const struct rp_find_options options = {
-        .hints = hints, .index_dir = index_dir, .replacing_sidecar = true};
+    const char *index_dir = options->index_dir, *scratch_path = options->scratch_path;
+    const struct rp_find_options find = {
+        .hints = options->hints, .index_dir = index_dir, .replacing_sidecar = true};
     struct rp_opened opened;
     int fd;
-    int code = rp_shard_open_for_index(&opened, path, &options, &fd, error);
+    int code = rp_shard_open_for_index(&opened, path, &find, &fd, error);
     if (code < 0)
         return code;
     char *sidecar_path = scratch_path ? strdup(scratch_path)
@@ -214,7 +202,7 @@ static int build(const char *path, const struct target *target, const struct rp_
     if (code == 0 && index_dir && !scratch_path)
         code = rp_dir_make(index_dir, error);
     if (code == 0)
-        code = write_sidecar(&opened, fd, sidecar_path, target, progress, error);
+        code = write_sidecar(&opened, fd, sidecar_path, options, error);
     free(sidecar_path);
     close(fd);
     rp_shard_close(&opened);
@@ -222,57 +210,38 @@ static int build(const char *path, const struct target *target, const struct rp_
 }
 
 /* Nothing is written to stores: the sidecar stays on this machine. */
-static int build_remote(const char *url, const struct rp_source_spec *hints, const char *index_dir,
-                        struct rp_new_file *whole, const struct rp_progress *progress,
+static int build_remote(const char *url, const struct rp_index_build_options *options,
                         struct rp_error *error)
 {
-    struct rp_borrowed borrowed;
+    struct rp_staged_shard staged;
     char *name = rp_url_name(url), *id = rp_url_id(url);
     int code = 0;
     if (!name || !id)
         code = rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
-    else if (!index_dir)
+    else if (!options->index_dir)
         code = rp_fail(error, -RP_E_USAGE,
                        "name a directory for the sidecar with --index-dir, and in the config with "
                        "`index:`; or index the file on a disk, and copy its " RP_INDEX_SUFFIX
                        " beside it",
                        "%s: nothing is written to stores", name);
     if (code == 0)
-        code = rp_borrowed_open(&borrowed, url, NULL, index_dir, progress, error);
+        code = rp_staged_shard_open(&staged, url, NULL, options->index_dir, options->progress,
+                                    error);
     if (code == 0) {
-        code = build(borrowed.path, &(struct target){.id = id, .whole = whole}, hints, index_dir,
-                     progress, error);
+        code = build(staged.path, id, options, error);
         if (code < 0)
             code = rp_fail_context(error, code, "%s", name);
-        rp_borrowed_close(&borrowed);
+        rp_staged_shard_close(&staged);
     }
     free(name);
     free(id);
     return code;
 }
 
-int rp_index_build_unpublished(const char *path, const struct rp_source_spec *hints,
-                               const char *index_dir,
-                               void (*progress)(void *context, uint64_t done, uint64_t total),
-                               void *context, struct rp_new_file *whole, struct rp_error *error)
-{
-    const struct rp_progress report = {progress, context};
-    const struct target target = {.whole = whole};
-    return rp_url_is(path) ? build_remote(path, hints, index_dir, whole, &report, error)
-                           : build(path, &target, hints, index_dir, &report, error);
-}
-
-int rp_index_build(const char *path, const struct rp_source_spec *hints, const char *index_dir,
-                   void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
+int rp_index_build(const char *path, const struct rp_index_build_options *options,
                    struct rp_error *error)
 {
-    return rp_index_build_unpublished(path, hints, index_dir, progress, context, NULL, error);
-}
-
-int rp_index_build_scratch(const char *path, const struct rp_source_spec *hints,
-                           const char *index_dir, const char *scratch_path,
-                           const struct rp_progress *progress, struct rp_error *error)
-{
-    const struct target target = {.scratch_path = scratch_path};
-    return build(path, &target, hints, index_dir, progress, error);
+    static const struct rp_index_build_options none;
+    options = options ? options : &none;
+    return rp_url_is(path) ? build_remote(path, options, error) : build(path, NULL, options, error);
 }

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "corpus/borrowed.h"
-#include "corpus/largest.h"
+#include "corpus/staged_shard.h"
+#include "corpus/max_token_id.h"
 #include "corpus/shard.h"
 #include "object/url.h"
 
@@ -57,21 +57,21 @@ static int scan_documents(const struct rp_opened *opened, const struct rp_probe 
                           const struct rp_progress *progress, uint64_t *token_max,
                           struct rp_error *error)
 {
-    struct rp_largest largest;
+    struct rp_max_token_id largest;
     uint64_t done = 0;
-    int code = rp_largest_begin(&largest, probe, opened->shard.type, error);
+    int code = rp_max_token_id_begin(&largest, probe, opened->shard.type, error);
     for (uint64_t d = 0; code == 0 && d < opened->shard.documents; d++) {
         uint64_t tokens, byte;
         if (rp_shard_locate(opened, d, &tokens, &byte))
             continue;
-        code = rp_largest_add(&largest, byte, tokens, error);
+        code = rp_max_token_id_add(&largest, byte, tokens, error);
         done += tokens;
-        if (progress->report && d % 1024 == 0)
-            progress->report(progress->context, done, opened->shard.tokens);
+        if (d % 1024 == 0)
+            rp_progress_report(progress, done, opened->shard.tokens);
     }
     if (code == 0)
-        return rp_largest_finish(&largest, token_max, error);
-    rp_largest_close(&largest);
+        return rp_max_token_id_finish(&largest, token_max, error);
+    rp_max_token_id_close(&largest);
     return code;
 }
 
@@ -101,20 +101,20 @@ static int scan_largest(const struct rp_opened *opened, const char *place,
     if (!opened->found.remote)
         return scan_file(opened, opened->shard.path, progress, token_max, error);
     const char *temporary = getenv("TMPDIR");
-    struct rp_borrowed borrowed;
+    struct rp_staged_shard staged;
     place = place ? place : temporary && *temporary ? temporary : "/tmp";
-    int code = rp_borrowed_open(&borrowed, opened->shard.url, opened->shard.identity, place,
-                                progress, error);
+    int code = rp_staged_shard_open(&staged, opened->shard.url, opened->shard.identity, place,
+                                    progress, error);
     if (code < 0)
         return code;
-    code = scan_file(opened, borrowed.path, progress, token_max, error);
-    rp_borrowed_close(&borrowed);
+    code = scan_file(opened, staged.path, progress, token_max, error);
+    rp_staged_shard_close(&staged);
     return code;
 }
 
 int rp_inspect(const char *path, const struct rp_source_spec *hints, const char *index_dir,
-               bool scan_tokens, void (*progress)(void *context, uint64_t done, uint64_t total),
-               void *context, struct rp_inspection *inspection, struct rp_error *error)
+               bool scan_tokens, const struct rp_progress *progress,
+               struct rp_inspection *inspection, struct rp_error *error)
 {
     struct rp_remote *remote = NULL;
     int code = 0;
@@ -126,7 +126,6 @@ int rp_inspect(const char *path, const struct rp_source_spec *hints, const char 
         .find = {.hints = hints, .remote = remote, .index_dir = index_dir},
         .scan_bytes_max = scan_tokens ? UINT64_MAX : RP_SCAN_AT_OPEN_MAX,
     };
-    const struct rp_progress report = {progress, context};
     struct rp_opened opened;
     code = rp_shard_open(&opened, path, 0, &options, error);
     if (code < 0) {
@@ -154,7 +153,7 @@ int rp_inspect(const char *path, const struct rp_source_spec *hints, const char 
         rp_mask_text(opened.mask, inspection->mask, sizeof inspection->mask);
     count_lengths(&opened, inspection);
     if (scan_tokens)
-        code = scan_largest(&opened, index_dir, &report, &inspection->token_max, error);
+        code = scan_largest(&opened, index_dir, progress, &inspection->token_max, error);
     rp_shard_close(&opened);
     rp_remotes_close(remote, 1);
     return code;

@@ -92,11 +92,11 @@ static char *url_of(const struct rp_source *source, const char *name)
         while (folder > 0 && pattern[folder - 1] != '/')
             folder--;
         if (is_one && is_url_of(pattern, bytes, name))
-            return rp_format("%s%s", name, mark);
+            return rp_asprintf("%s%s", name, mark);
         if (!is_one && !strncmp(name, pattern, folder))
             query = mark;
     }
-    return rp_format("%s%s", name, query);
+    return rp_asprintf("%s%s", name, query);
 }
 
 static const struct rp_source *source_of(const struct rp_corpus *corpus, uint32_t shard)
@@ -110,15 +110,10 @@ static const struct rp_source *source_of(const struct rp_corpus *corpus, uint32_
 /* The last segment whose first shard is not after this one, which is counted within the source. */
 static const struct rp_index_segment *segment_of(const struct rp_source *source, uint32_t shard)
 {
-    uint32_t low = 0, high = source->segment_count - 1;
-    while (low < high) {
-        uint32_t middle = low + (high - low + 1) / 2;
-        if (source->segments[middle]->first_shard <= shard)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return source->segments[low];
+    uint32_t g = 0;
+    while (g + 1 < source->segment_count && source->segments[g + 1]->first_shard <= shard)
+        g++;
+    return source->segments[g];
 }
 
 static bool take_object(struct listed *listed, const struct rp_source *source,

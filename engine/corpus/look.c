@@ -34,11 +34,10 @@ static int changed(const char *path, const char *what, uint64_t expected, uint64
 static int compare(const struct rp_opened *opened, struct rp_error *error)
 {
     const struct rp_map *map = &opened->megatron.map;
-    bool is_whole = opened->found.sidecar != NULL;
-    struct rp_hash128 expected = is_whole ? opened->found.record.idx_content
-                                          : opened->megatron.sample;
-    struct rp_hash128 found = is_whole ? rp_hash128(map->data, (size_t)map->bytes)
-                                       : rp_index_sample(map->data, map->bytes);
+    /* without a sidecar it is small, and its sample is its hash */
+    struct rp_hash128 expected = opened->found.sidecar ? opened->found.record.idx_content
+                                                       : opened->megatron.sample;
+    struct rp_hash128 found = rp_hash128(map->data, (size_t)map->bytes);
     return rp_hash128_equal(found, expected)
                ? 0
                : changed(opened->found.index_path, "hash", expected.low, found.low, error);

@@ -79,10 +79,27 @@ int rp_mask_check(const struct rp_mask_choice *choice, const struct rp_mask_orig
                    path, expected, found);
 }
 
+int rp_mask_take(char mask[RP_MASK_TEXT_BYTES], const struct rp_mask_origin *origin,
+                 const char *path, const char *first, struct rp_error *error)
+{
+    char found[RP_MASK_TEXT_BYTES] = "";
+    if (origin)
+        rp_mask_text(origin, found, sizeof found);
+    if (!first)
+        memcpy(mask, found, sizeof found);
+    if (!strcmp(mask, found))
+        return 0;
+    return rp_fail(error, -RP_E_MISMATCH,
+                   "index all its shards with one mask (`mask:` in the configuration, `ringpack "
+                   "index --mask NAME`), or set mask: none",
+                   "%s: mask: expected %s, as of %s, found %s", path, mask[0] ? mask : "none",
+                   first, found[0] ? found : "none");
+}
+
 int rp_mask_fail_drop(struct rp_error *error)
 {
-    return rp_fail(error, -RP_E_CONFIG, "index its shards with a mask, or leave drop_unmasked out",
-                   "drop_unmasked: its shards have no mask, or mask: none was given");
+    return rp_fail(error, -RP_E_CONFIG, "index its shards with a mask, or leave drop_untrained out",
+                   "drop_untrained: its shards have no mask, or mask: none was given");
 }
 
 void rp_span_list_release(struct rp_span_list *list)

@@ -18,11 +18,17 @@ RP_MUST_CHECK int rp_mask_origin(struct rp_mask_origin *origin, const char *name
 /** "labels", "loss_mask (ignore, next)". */
 void rp_mask_text(const struct rp_mask_origin *origin, char *text, size_t bytes);
 
-/** -RP_E_CONFIG: drop_unmasked was set for shards whose spans are not used, or that have none. */
+#define RP_MASK_TEXT_BYTES 64u
+/** All shards of a source have one mask, or none has (origin NULL). `mask` is its text, or ""; the
+ * shard of `path` makes it if `first`, the shard that did, is NULL. */
+RP_MUST_CHECK int rp_mask_take(char mask[RP_MASK_TEXT_BYTES], const struct rp_mask_origin *origin,
+                               const char *path, const char *first, struct rp_error *error);
+
+/** -RP_E_CONFIG: drop_untrained was set for shards whose spans are not used, or that have none. */
 int rp_mask_fail_drop(struct rp_error *error);
 
-/** -RP_E_MISMATCH unless the spans of a shard, of `origin`, are what was chosen; NULL: it has none.
- * Says how to make others. */
+/** -RP_E_MISMATCH unless the `origin` of a shard's spans (NULL: none) matches the choice. The error
+ * shows how to make others. */
 RP_MUST_CHECK int rp_mask_check(const struct rp_mask_choice *choice,
                                 const struct rp_mask_origin *origin, const char *path,
                                 struct rp_error *error);

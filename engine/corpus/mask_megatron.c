@@ -113,13 +113,13 @@ char *rp_megatron_mask_prefix(const char *path, const char *name)
     size_t stem = strlen(path) - (rp_text_has_suffix(path, ".bin") ? 4 : 0);
     size_t suffix = strlen(TEXT_SUFFIX);
     if (stem > suffix && !strncmp(path + stem - suffix, TEXT_SUFFIX, suffix))
-        return rp_format("%.*s_%s_document", (int)(stem - suffix), path, name);
-    return rp_format("%.*s_%s", (int)stem, path, name);
+        return rp_asprintf("%.*s_%s_document", (int)(stem - suffix), path, name);
+    return rp_asprintf("%.*s_%s", (int)stem, path, name);
 }
 
 static bool has_index(const char *prefix)
 {
-    char *path = rp_format("%s.idx", prefix);
+    char *path = rp_asprintf("%s.idx", prefix);
     bool is_there = path && access(path, F_OK) == 0;
     free(path);
     return is_there;

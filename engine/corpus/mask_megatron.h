@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mask_megatron.h — the mask of a Megatron shard is a file of spans beside it (spanfile.h), or
- * another shard with the same documents: labels as gpt-neox writes them (not shifted, -100 where a
- * token is not trained), or any mask. */
+/* mask_megatron.h — the mask of a Megatron shard: its .spans file (spanfile.h), or another shard
+ * with the same documents: labels as gpt-neox writes them (not shifted, -100 for an untrained
+ * token), or any mask. */
 #ifndef RP_CORPUS_MASK_MEGATRON_H
 #define RP_CORPUS_MASK_MEGATRON_H
 
@@ -9,9 +9,9 @@
 #include "corpus/shard.h"
 
 /** Add the spans of every document of a shard, whose token file is open as fd, to its new sidecar.
- * A file of spans comes first. Mask NAME of ..._text_document is ..._NAME_document, and of any
- * other PREFIX it is PREFIX_NAME. Where nothing was declared, `label` is taken if the first of
- * these is there. 1: added, and *origin says of what. 0: there is no mask. */
+ * A .spans file comes first. Mask NAME of ..._text_document is ..._NAME_document; of any other
+ * PREFIX it is PREFIX_NAME. Without a declaration, `label` is taken if ..._label_document exists.
+ * 1: added, and *origin is set. 0: no mask. */
 RP_MUST_CHECK int rp_megatron_mask(const struct rp_opened *opened, int fd,
                                    struct rp_collector *collector, struct rp_mask_origin *origin,
                                    struct rp_error *error);

@@ -17,7 +17,6 @@
 
 #include "base/available.h"
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "corpus/fingerprint.h"
 #include "corpus/readers.h"
@@ -120,7 +119,7 @@ static int check_ends(struct rp_megatron *megatron, struct rp_error *error)
                        "%s: document entries: expected 0 to %" PRIu64 ", found %" PRId64
                        " to %" PRId64,
                        path, megatron->sequences, (int64_t)begin, (int64_t)end);
-    if (megatron->sequences == 0 && megatron->token_bytes > 0 && !RP_DEFECT(trust_empty_index))
+    if (megatron->sequences == 0 && megatron->token_bytes > 0)
         return rp_fail(error, -RP_E_CORRUPT, HINT,
                        "%s: expected the sequences of %s, which has %" PRIu64 " bytes, found none",
                        path, megatron->token_path, megatron->token_bytes);
@@ -154,9 +153,7 @@ static const char *locate_sequence(const struct rp_megatron *megatron, uint64_t 
     if (length < 0)
         return "a sequence has a negative length";
     uint64_t bytes = (uint64_t)length << shift;
-    bool inside = rp_range_inside(pointer, bytes, megatron->token_bytes) ||
-                  RP_DEFECT(trust_index_extents);
-    if (pointer & ((1u << shift) - 1) || !inside)
+    if (pointer & ((1u << shift) - 1) || !rp_range_inside(pointer, bytes, megatron->token_bytes))
         return "it lies outside the .bin, or between two tokens";
     *begin = pointer;
     *end = pointer + bytes;
@@ -251,7 +248,7 @@ static void will_need(const uint8_t *array, uint64_t entry_bytes, uint64_t first
     (void)madvise((void *)begin, end - begin, MADV_WILLNEED);
 }
 
-uint64_t rp_megatron_learn(const struct rp_megatron *megatron, uint64_t plain, uint64_t count)
+uint64_t rp_megatron_check_ahead(const struct rp_megatron *megatron, uint64_t plain, uint64_t count)
 {
     count = rp_min_u64(count, megatron->documents - plain);
     if (megatron->map.bytes >= LARGE_INDEX_BYTES && plain + count <= megatron->sequences) {
@@ -319,15 +316,6 @@ static int check_index(struct rp_megatron *megatron, enum rp_token_type declared
     return code;
 }
 
-static int sample_index(struct rp_megatron *megatron, int fd, const char *path,
-                        struct rp_error *error)
-{
-    if (megatron->map.bytes > RP_INDEX_HASH_WHOLE_MAX)
-        return rp_index_sample_read(fd, path, megatron->map.bytes, &megatron->sample, error);
-    megatron->sample = rp_index_sample(megatron->map.data, megatron->map.bytes);
-    return 0;
-}
-
 /* The kernel reads around an access to a mapped file, as far as the disk is set to: 8 MiB at times.
  * Where the file does not fit in memory, that throws out what was read before it is used. */
 static void expect_random_reads(struct rp_megatron *megatron)
@@ -364,8 +352,10 @@ int rp_megatron_open(struct rp_megatron *megatron, const char *path, const char 
         expect_random_reads(megatron);
         code = check_index(megatron, declared, plain_out, error);
     }
-    if (code == 0)
-        code = sample_index(megatron, fd, path, error);
+    if (code == 0 && bytes <= RP_INDEX_HASH_WHOLE_MAX)
+        megatron->sample = rp_hash128(megatron->map.data, (size_t)bytes);
+    else if (code == 0)
+        code = rp_index_sample(fd, path, bytes, &megatron->sample, error);
     close(fd);
     return code;
 }
@@ -378,7 +368,7 @@ void rp_megatron_close(struct rp_megatron *megatron)
 int rp_megatron_check_time(const char *token_path, uint64_t mtime_ns, struct rp_error *error)
 {
     struct rp_stamp found;
-    char *path = rp_format("%.*s.idx", (int)(strlen(token_path) - 4), token_path);
+    char *path = rp_asprintf("%.*s.idx", (int)(strlen(token_path) - 4), token_path);
     if (!path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", token_path);
     int code = 0; /* a run with a corpus index does not need it */

@@ -27,8 +27,8 @@ bool rp_range_parse(const char *text, struct rp_document_range *range);
 struct rp_source;
 /* rp_source_length. */
 typedef uint64_t rp_length_of(const void *source, uint64_t document);
-/** Leave all documents of a source out but those of the range; NULL: none is left out. Errors name
- * the number of documents: -RP_E_CONFIG, -RP_E_EMPTY. */
+/** Restrict a source to the documents of a range; NULL: to all. Errors name the number of
+ * documents: -RP_E_CONFIG, -RP_E_EMPTY. */
 RP_MUST_CHECK int rp_source_take_range(struct rp_source *source, const char *text,
                                        rp_length_of *length_of, struct rp_error *error);
 

@@ -43,8 +43,7 @@ static int read_pieces(const struct rp_probe *probe, const struct rp_layout *lay
         code = piece(context, bytes, length, starts, count, error);
         if (code < 0)
             return code;
-        if (progress && progress->report)
-            progress->report(progress->context, done, probe->bytes);
+        rp_progress_report(progress, done, probe->bytes);
     }
     return 0;
 }

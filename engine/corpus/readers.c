@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/text.h"
 #include "corpus/mask.h"
 
@@ -94,7 +93,7 @@ int rp_sink_document(struct rp_sink *sink, uint64_t byte, uint64_t tokens,
                 rp_range_inside(byte, bytes, sink->file_bytes);
     RP_ASSERT(spans_are_right(spans, span_count, tokens));
     RP_ASSERT(sink->layout.has_spans || span_count == 0);
-    if (!fits && !RP_DEFECT(trust_table_extents))
+    if (!fits)
         return rp_fail(error, -RP_E_CORRUPT, "copy or write the file again",
                        "%s: document %" PRIu64 ": %" PRIu64 " tokens at byte %" PRIu64
                        " lie outside the file, which has %" PRIu64 " bytes",

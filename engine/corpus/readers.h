@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* readers.h — what a format is to the engine: a reader, which says where the documents of a file
- * lie.
+/* readers.h — a reader finds the places of a file's documents: one reader for each format.
  *
  * A reader is an indexer. It emits (first byte, tokens) for each document of a file once, into one
  * table (table.h), from memory at a start or into a sidecar by `ringpack index`. Tokens are later
  * read from the file in place, by the same path for every format, so a reader can make a start slow
  * and never a batch. README.md says how to write one.
  *
- * readers.c lists the readers; whatever depends on the format of a file goes through that list. */
+ * readers.c lists the readers; all code that depends on a file's format uses that list. */
 #ifndef RP_CORPUS_READERS_H
 #define RP_CORPUS_READERS_H
 
@@ -15,43 +14,40 @@
 #include "corpus/folder.h"
 #include "corpus/mask.h"
 
-/* A file that was opened to find out what it is. */
+/* A file that was opened to find its format. */
 struct rp_probe {
     const char *path;
     int fd;
     uint64_t bytes;
     uint8_t head[16]; /* its first bytes, then zeros */
-    bool is_declared; /* somebody said that the file has this reader's format */
+    bool is_declared; /* the file was declared to have this reader's format */
 };
 
-/* What somebody said about the file's content. */
+/* The declared content of a file. */
 struct rp_reader_options {
     enum rp_token_type type; /* NONE = not declared */
     int64_t eos;             /* RP_EOS_NONE = not declared */
     const char *column;      /* NULL = not declared */
     struct rp_mask_choice mask;
-    /* At a start: bytes of the file that walk may read beside metadata and offsets, so that a start
-     * stays fast. A larger file needs a sidecar. */
+    /* At a start: the bytes of the file that walk may read in addition to metadata and offsets, so
+     * that a start stays fast. A larger file needs a sidecar. */
     uint64_t read_bytes_max;
-    struct rp_progress {
-        void (*report)(void *context, uint64_t done, uint64_t total); /* may be NULL */
-        void *context;
-    } progress;
+    const struct rp_progress *progress;
 };
 
-/* What is true of all documents of a file. */
+/* Facts that all documents of a file share. */
 struct rp_layout {
     enum rp_token_type type;
-    int64_t eos;                  /* RP_EOS_NONE where the format needs none */
-    uint64_t token_offset;        /* of the first token, where they follow each other; else 0 */
-    char column[RP_COLUMN_BYTES]; /* empty where the format has none */
+    int64_t eos;                  /* RP_EOS_NONE if the format needs none */
+    uint64_t token_offset;        /* of the first token, if tokens are contiguous; else 0 */
+    char column[RP_COLUMN_BYTES]; /* empty if the format has none */
     bool has_spans;               /* every document comes with its spans */
-    struct rp_mask_origin mask;   /* that they are made of */
+    struct rp_mask_origin mask;   /* the origin of the spans */
 };
 
-/* Where a reader puts what it finds. */
+/* The output of a reader. */
 struct rp_sink {
-    const char *path; /* of the token file, which has so many bytes */
+    const char *path; /* of the token file, and its size */
     uint64_t file_bytes;
     struct rp_layout layout;
     uint64_t documents, tokens; /* so far */
@@ -69,8 +65,8 @@ struct rp_sink {
 /** Once, before the first document. -RP_E_FORMAT if another type was declared. */
 RP_MUST_CHECK int rp_sink_begin(struct rp_sink *sink, const struct rp_layout *layout,
                                 const struct rp_reader_options *options, struct rp_error *error);
-/** The next document. `byte` need not be a multiple of anything. Its spans keep the rules of
- * spans.h; NULL where the layout has none. Refuses a document that lies outside the file. */
+/** The next document. `byte` may have any alignment. Its spans keep the rules of spans.h; NULL if
+ * the layout has none. Refuses a document outside the file. */
 RP_MUST_CHECK int rp_sink_document(struct rp_sink *sink, uint64_t byte, uint64_t tokens,
                                    const struct rp_span *spans, size_t span_count,
                                    struct rp_error *error);
@@ -84,29 +80,29 @@ RP_MUST_CHECK int rp_readers_check_mask(enum rp_format format, const struct rp_m
                                         const struct rp_mask_origin *origin, const char *path,
                                         struct rp_error *error);
 
-/* A file beside a token file: its name without `cut` at the end, which it must have, and with `add`
- * after it. A `cut` of "/" stands for the whole last name. */
-struct rp_beside {
+/* A companion file's name: the token file's name without `cut` at the end, which it must have, and
+ * with `add` after it. A `cut` of "/" stands for the whole last name. */
+struct rp_companion {
     const char *cut, *add;
 };
 
 struct rp_reader {
     enum rp_format format;
-    const char *what;    /* for people: "a numpy .npy file" */
-    const char *folders; /* what a folder of this format holds, for people; NULL: no folder does */
+    const char *what;    /* display name: "a numpy .npy file" */
+    const char *folders; /* contents of such a folder, for messages; NULL: no folders */
     bool reads_tokens;   /* walk reads every token, so a large file needs a sidecar */
-    bool claims_by_name; /* claim reads names and not bytes, so a sidecar knows better */
-    bool holds_no_mask;  /* neither it nor a file beside it says which tokens are trained */
+    bool claims_by_name; /* claim reads names and not bytes, so a sidecar takes precedence */
+    bool holds_no_mask;  /* the format has no mask, not even in a companion file */
 
-    /* Files beside a token file without which walk cannot work, or knows less; ends with a NULL
-     * `add`. NULL: there are none. */
-    const struct rp_beside *beside;
-    /* The same, for names that begin with `cut` instead: `add` takes its place. */
-    const struct rp_beside *beside_by_beginning;
+    /* Companion files without which walk fails, or knows less; ends with a NULL `add`. NULL:
+     * none. */
+    const struct rp_companion *companions;
+    /* As `companions`, but `add` replaces `cut` at the beginning of the name. */
+    const struct rp_companion *companions_by_beginning;
 
-    /** 1: the file has this format, and `why` says how that is known. 0: it has not. Negative: it
-     * is of this family, but cannot be read in place, or it contradicts what was declared; the
-     * error says what to do. NULL: the format is found by other means (format.c). */
+    /** 1: the file has this format, and `why` gives the evidence. 0: it has not. Negative: it is of
+     * this family, but cannot be read in place, or contradicts its declaration; the error says how
+     * to continue. NULL: the format is found by other means (format.c). */
     int (*claim)(const struct rp_probe *probe, char why[256], struct rp_error *error);
 
     /** 1: the folder is a dataset of this format, and its token files were added in their order.
@@ -122,20 +118,20 @@ struct rp_reader {
 /** The reader of a format; NULL for AUTO. */
 const struct rp_reader *rp_readers_of(enum rp_format format);
 
-/** The reader that claims a file that nobody has declared. 1: *reader_out is it. 0: none does.
- * Negative: one knows the file and cannot read it. by_bytes: names do not count, because a sidecar
- * knows the format. */
+/** The reader that claims a file without a declared format. 1: *reader_out is it. 0: no reader
+ * claims it. Negative: a reader knows the file and cannot read it. by_bytes: names do not count,
+ * because a sidecar knows the format. */
 RP_MUST_CHECK int rp_readers_claim(const struct rp_probe *probe,
                                    const struct rp_reader **reader_out, bool by_bytes,
                                    char why[256], struct rp_error *error);
 
-/** -RP_E_FORMAT: the file is not what was declared, or cannot be read in place. */
+/** -RP_E_FORMAT: the file contradicts its declaration, or cannot be read in place. */
 int rp_readers_refuse(const struct rp_probe *probe, const char *found, const char *hint,
                       struct rp_error *error);
 /** The same, with the command that converts the file as the hint. */
 int rp_readers_convert(const struct rp_probe *probe, const char *found, struct rp_error *error);
 
-/* All of them, in the order in which they are asked for a file or a folder. */
+/* All readers, in the order in which they may claim a file or a folder. */
 extern const struct rp_reader *const rp_readers[];
 extern const size_t rp_readers_count;
 

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,36 +45,22 @@ static int open_tokens(struct rp_opened *opened, int *code, struct rp_error *err
     return fd;
 }
 
-static int stale(const struct rp_opened *opened, const char *field, const char *expected,
-                 const char *found, struct rp_error *error)
+/* The format and what follows it name a field, and its expected and found values. */
+static int __attribute__((format(printf, 3, 4)))
+stale(const struct rp_opened *opened, struct rp_error *error, const char *format, ...)
 {
-    char hint[sizeof error->hint];
+    char hint[sizeof error->hint], text[160];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
     snprintf(
         hint, sizeof hint,
         "if the change is meant, run `ringpack index %s` again: old runs cannot be resumed then;"
         " if not, restore the file",
         RP_HINT_PATH(opened->shard.path));
-    return rp_fail(error, -RP_E_CHANGED, hint,
-                   "%s: it is not what its sidecar %s describes: %s: expected %s, found %s",
-                   opened->shard.path, opened->found.sidecar->path, field, expected, found);
-}
-
-static int stale_number(const struct rp_opened *opened, const char *field, uint64_t expected,
-                        uint64_t found, struct rp_error *error)
-{
-    char expected_text[24], found_text[24];
-    snprintf(expected_text, sizeof expected_text, "%" PRId64, (int64_t)expected); /* eos: -1 */
-    snprintf(found_text, sizeof found_text, "%" PRId64, (int64_t)found);
-    return stale(opened, field, expected_text, found_text, error);
-}
-
-static int stale_hash(const struct rp_opened *opened, const char *field, uint64_t expected,
-                      uint64_t found, struct rp_error *error)
-{
-    char expected_text[24], found_text[24];
-    snprintf(expected_text, sizeof expected_text, "%016" PRIx64, expected);
-    snprintf(found_text, sizeof found_text, "%016" PRIx64, found);
-    return stale(opened, field, expected_text, found_text, error);
+    return rp_fail(error, -RP_E_CHANGED, hint, "%s: it is not what its sidecar %s describes: %s",
+                   opened->shard.path, opened->found.sidecar->path, text);
 }
 
 static bool is_megatron(const struct rp_opened *opened)
@@ -101,12 +88,12 @@ static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
     };
     for (size_t i = 0; i < RP_ARRAY_COUNT(fields); i++)
         if (fields[i].expected != fields[i].found)
-            return stale_number(opened, fields[i].field, fields[i].expected, fields[i].found,
-                                error);
+            return stale(opened, error, "%s: expected %" PRId64 ", found %" PRId64, fields[i].field,
+                         (int64_t)fields[i].expected, (int64_t)fields[i].found);
     const char *column = opened->found.column;
     return !column || !info->column[0] || !strcmp(column, info->column)
                ? 0
-               : stale(opened, "column", info->column, column, error);
+               : stale(opened, error, "column: expected %s, found %s", info->column, column);
 }
 
 /* The .idx is not in the sidecar, so it may have changed too. */
@@ -115,41 +102,31 @@ static int check_index(const struct rp_opened *opened, const struct rp_identity 
 {
     const struct rp_index_record *record = &opened->found.record;
     if (record->documents != identity->documents)
-        return stale_number(opened, "documents", record->documents, identity->documents, error);
+        return stale(opened, error, "documents: expected %" PRIu64 ", found %" PRIu64,
+                     record->documents, identity->documents);
     if (record->idx_bytes != identity->index_bytes)
-        return stale_number(opened, "bytes of the index", record->idx_bytes, identity->index_bytes,
-                            error);
+        return stale(opened, error, "bytes of the index: expected %" PRIu64 ", found %" PRIu64,
+                     record->idx_bytes, identity->index_bytes);
     if (!rp_hash128_equal(record->idx_sample, identity->index_sample))
-        return stale_hash(opened, "hash of the index", record->idx_sample.low,
-                          identity->index_sample.low, error);
+        return stale(opened, error, "hash of the index: expected %016" PRIx64 ", found %016" PRIx64,
+                     record->idx_sample.low, identity->index_sample.low);
     return 0;
-}
-
-/* -RP_E_CORRUPT unless the hashes of its blocks are what was written. */
-static int check_blocks(const struct rp_opened *opened, struct rp_error *error)
-{
-    const struct rp_index_segment *segment = opened->segment;
-    const uint64_t *blocks = rp_index_blocks(segment, &opened->found.record);
-    return rp_index_verify_blocks(segment, blocks, segment->shape.blocks)
-               ? 0
-               : rp_index_fail_damaged(segment->index, "block hashes", error);
 }
 
 static int check_sample(const struct rp_opened *opened, const uint64_t sample[RP_SAMPLE_BLOCKS],
                         struct rp_error *error)
 {
-    const uint64_t *hashes = rp_index_blocks(opened->segment, &opened->found.record);
-    uint64_t blocks = opened->segment->shape.blocks;
-    for (uint32_t i = 0; i < rp_sample_count(blocks); i++) {
-        uint64_t block = rp_sample_block(i, blocks);
-        if (sample[i] == hashes[block])
+    const struct rp_shard *shard = &opened->shard;
+    for (uint32_t i = 0; i < rp_sample_count(shard->block_count); i++) {
+        uint64_t block = rp_sample_block(i, shard->block_count);
+        if (sample[i] == shard->block_hashes[block])
             continue;
-        int code = check_blocks(opened, error);
-        if (code < 0)
-            return code;
-        char field[80];
-        snprintf(field, sizeof field, "hash of the block at byte %" PRIu64, block * RP_BLOCK_BYTES);
-        return stale_hash(opened, field, hashes[block], sample[i], error);
+        int code = rp_shard_check_sidecar(shard, error);
+        return code < 0 ? code
+                        : stale(opened, error,
+                                "hash of the block at byte %" PRIu64 ": expected %016" PRIx64
+                                ", found %016" PRIx64,
+                                block * RP_BLOCK_BYTES, shard->block_hashes[block], sample[i]);
     }
     return 0;
 }
@@ -157,18 +134,15 @@ static int check_sample(const struct rp_opened *opened, const uint64_t sample[RP
 static int take_sample(struct rp_opened *opened, int fd, uint64_t sample[RP_SAMPLE_BLOCKS],
                        struct rp_error *error)
 {
+    const struct rp_shard *shard = &opened->shard;
     if (fd < 0) {
-        const uint64_t *hashes = rp_index_blocks(opened->segment, &opened->found.record);
-        uint64_t blocks = opened->segment->shape.blocks;
         /* of a file that is gone, nothing else would find a wrong hash */
-        int code = opened->found.remote ? 0 : check_blocks(opened, error);
-        if (code < 0)
-            return code;
-        for (uint32_t i = 0; i < rp_sample_count(blocks); i++)
-            sample[i] = hashes[rp_sample_block(i, blocks)];
-        return 0;
+        int code = opened->found.remote ? 0 : rp_shard_check_sidecar(shard, error);
+        for (uint32_t i = 0; code == 0 && i < rp_sample_count(shard->block_count); i++)
+            sample[i] = shard->block_hashes[rp_sample_block(i, shard->block_count)];
+        return code;
     }
-    int code = rp_sample_read(fd, opened->shard.path, opened->shard.bytes, sample, error);
+    int code = rp_sample_read(fd, shard->path, shard->bytes, sample, error);
     return code == 0 && opened->found.sidecar ? check_sample(opened, sample, error) : code;
 }
 
@@ -180,7 +154,8 @@ static int take_mask(struct rp_opened *opened, const struct rp_find_options *opt
     const struct rp_mask_origin *origin = opened->found.sidecar ? &opened->found.record.mask
                                                                 : &opened->layout.mask;
     opened->uses_spans = has_spans && !rp_mask_is_none(&opened->found.mask);
-    opened->drops_unmasked = opened->uses_spans && options->hints && options->hints->drop_unmasked;
+    opened->drops_untrained = opened->uses_spans && options->hints &&
+                              options->hints->drop_untrained;
     opened->mask = has_spans ? origin : NULL;
     return rp_readers_check_mask(opened->found.format, &opened->found.mask, opened->mask,
                                  opened->shard.path, error);
@@ -233,7 +208,7 @@ static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
                                                     : rp_table_root(table);
     if (opened->mask && !opened->uses_spans)
         identity.spans_use = RP_SPANS_UNUSED;
-    if (opened->drops_unmasked)
+    if (opened->drops_untrained)
         identity.spans_use = RP_SPANS_DROP_UNMASKED;
     int code = 0;
     if (opened->found.sidecar) {
@@ -353,25 +328,26 @@ static void complete_segment(struct rp_opened *opened)
     segment->shape.shards = 1;
     segment->shape.objects = opened->found.remote != NULL;
     segment->shape.table.documents = opened->shard.documents;
-    opened->shard.segment = segment;
-    opened->shard.block_count = rp_div_up(opened->shard.bytes, RP_BLOCK_BYTES);
-    if (!opened->found.sidecar)
-        return;
-    opened->shard.block_hashes = rp_index_blocks(segment, &opened->found.record);
-    if (rp_ids_know_tokenizer(&opened->found.sidecar->sources[0].tokenizer))
-        opened->shard.tokenizer = &opened->found.sidecar->sources[0].tokenizer;
 }
 
 static void begin_segment(struct rp_opened *opened)
 {
-    opened->segment = opened->found.sidecar ? &opened->found.sidecar->segments[0] : &opened->own;
+    struct rp_index *sidecar = opened->found.sidecar;
+    opened->segment = sidecar ? &sidecar->segments[0] : &opened->own;
+    opened->shard.segment = opened->segment;
+    opened->shard.block_count = rp_div_up(opened->shard.bytes, RP_BLOCK_BYTES);
+    if (!sidecar)
+        return;
+    opened->shard.block_hashes = rp_index_blocks(opened->segment, &opened->found.record);
+    if (rp_ids_know_tokenizer(&sidecar->sources[0].tokenizer))
+        opened->shard.tokenizer = &sidecar->sources[0].tokenizer;
 }
 
 static int open_found(struct rp_opened *opened, const struct rp_open_options *options,
                       struct rp_error *error)
 {
-    begin_segment(opened);
     int code, fd = open_tokens(opened, &code, error);
+    begin_segment(opened);
     if (code == 0 && is_megatron(opened))
         code = open_idx(opened, error);
     if (code == 0 && opened->found.sidecar)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard.h — one opened shard: the public struct rp_shard, and the segment that has its documents,
- * which is that of its sidecar or in memory (index/documents.h). */
+/* shard.h — one opened shard: the public struct rp_shard, and the segment of its documents, from
+ * its sidecar or in memory (index/documents.h). */
 #ifndef RP_CORPUS_SHARD_H
 #define RP_CORPUS_SHARD_H
 
@@ -21,18 +21,18 @@ struct rp_opened {
     struct rp_found found;
     struct rp_layout layout;     /* not Megatron */
     struct rp_megatron megatron; /* its .idx, if it has one */
-    /* That of the sidecar; else `own`. Without extents of a Megatron shard. */
+    /* The sidecar's segment; else `own`. Without extents for a Megatron shard. */
     struct rp_index_segment *segment, own;
-    const struct rp_mask_origin *mask; /* of its spans; NULL: it has none */
-    bool uses_spans;                   /* it has some, and they are wanted */
-    bool drops_unmasked;               /* and documents without any count as empty */
+    const struct rp_mask_origin *mask; /* origin of its spans; NULL: no mask */
+    bool uses_spans;                   /* the shard has spans, and they are wanted */
+    bool drops_untrained;              /* and documents without any count as empty */
     struct rp_fingerprint fingerprint;
     bool idx_detached; /* rp_shard_look: a copy in memory stands for the .idx */
 };
 
 struct rp_open_options {
     struct rp_find_options find;
-    uint64_t scan_bytes_max; /* a token file without sidecar is scanned if it is not larger */
+    uint64_t scan_bytes_max; /* size limit for the scan of a token file without a sidecar */
     const struct rp_corpus_gate *gate; /* NULL = none */
 };
 
@@ -41,11 +41,18 @@ static inline int rp_corpus_gate_pass(const struct rp_corpus_gate *gate, struct 
     return gate ? gate->pass(gate->context, error) : 0;
 }
 
+/** Open the shards of all sources that are URLs, in their order (corpus_open.c): together, because
+ * each costs at least one reply of a server. The gate is called if there are any. */
+RP_MUST_CHECK int rp_corpus_open_remotes(struct rp_remote **remotes, size_t *remote_count,
+                                         const struct rp_source_spec *sources,
+                                         uint32_t source_count, const char *cache_dir,
+                                         const struct rp_corpus_gate *gate, struct rp_error *error);
+
 RP_MUST_CHECK int rp_shard_open(struct rp_opened *opened, const char *path, uint32_t source,
                                 const struct rp_open_options *options, struct rp_error *error);
-/** The same without a document table and a fingerprint, and with the token file left open in
- * *fd_out: the state from which a sidecar is built. An old sidecar serves as a declaration only.
- * What only a walk finds out (type, tokens, documents) is not known of formats that are walked. */
+/** As rp_shard_open, without a document table and a fingerprint, and with the token file left open
+ * in *fd_out: the state from which a sidecar is built. An old sidecar serves only as a declaration.
+ * Type, tokens and documents stay unknown if the format needs a walk. */
 RP_MUST_CHECK int rp_shard_open_for_index(struct rp_opened *opened, const char *path,
                                           const struct rp_find_options *options, int *fd_out,
                                           struct rp_error *error);
@@ -63,15 +70,6 @@ static inline const char *rp_shard_locate(const struct rp_opened *opened, uint64
 RP_MUST_CHECK int rp_shard_probe(const struct rp_opened *opened, int fd, struct rp_probe *probe,
                                  struct rp_error *error);
 
-/* index_build.c */
-
-/** rp_index_build into a file that is not synced: after a crash of the machine it may be there and
- * be damaged. The declarations of its own sidecar count; that is searched for in index_dir. */
-RP_MUST_CHECK int rp_index_build_scratch(const char *path, const struct rp_source_spec *hints,
-                                         const char *index_dir, const char *scratch_path,
-                                         const struct rp_progress *progress,
-                                         struct rp_error *error);
-
 /* look.c */
 
 /** rp_corpus_look for one shard. */
@@ -87,7 +85,7 @@ typedef int (*rp_piece_function)(void *context, const uint8_t *bytes, size_t byt
                                  const uint64_t *starts, size_t start_count,
                                  struct rp_error *error);
 /** Read a whole token file once, in order, through `scan`: its tokens have the type and the place
- * of the layout. Without a scan (NULL) the layout is ignored. */
+ * in the layout. Without a scan (NULL) the layout is ignored. */
 RP_MUST_CHECK int rp_tokens_read(const struct rp_probe *probe, const struct rp_layout *layout,
                                  struct rp_document_scan *scan, rp_piece_function piece,
                                  void *context, const struct rp_progress *progress,

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/text.h"
 
@@ -30,7 +29,7 @@ enum {
 char *rp_spanfile_path(const char *token_path)
 {
     size_t stem = strlen(token_path) - (rp_text_has_suffix(token_path, ".bin") ? 4 : 0);
-    return rp_format("%.*s.spans", (int)stem, token_path);
+    return rp_asprintf("%.*s.spans", (int)stem, token_path);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -58,15 +57,17 @@ static int flush(struct rp_spanfile_writer *writer, struct rp_error *error)
     return code;
 }
 
-static int put(struct rp_spanfile_writer *writer, uint32_t first, const uint32_t *second,
+static int put(struct rp_spanfile_writer *writer, const void *data, size_t bytes,
                struct rp_error *error)
 {
-    size_t bytes = second ? 8 : 4;
-    int code = writer->buffered + bytes > BUFFER_BYTES ? flush(writer, error) : 0;
-    rp_store_u32(writer->buffer + writer->buffered, first);
-    if (second)
-        rp_store_u32(writer->buffer + writer->buffered + 4, *second);
-    writer->buffered += bytes;
+    int code = 0;
+    for (size_t done = 0; code == 0 && done < bytes;) {
+        size_t some = (size_t)rp_min_u64(bytes - done, BUFFER_BYTES - writer->buffered);
+        memcpy(writer->buffer + writer->buffered, (const uint8_t *)data + done, some);
+        writer->buffered += some;
+        done += some;
+        code = writer->buffered == BUFFER_BYTES ? flush(writer, error) : 0;
+    }
     return code;
 }
 
@@ -75,10 +76,8 @@ int rp_spanfile_add(struct rp_spanfile_writer *writer, const struct rp_span *spa
 {
     writer->documents++;
     writer->spans += count;
-    int code = put(writer, count, NULL, error);
-    for (uint32_t i = 0; i < count && code == 0; i++)
-        code = put(writer, spans[i].begin, &spans[i].end, error);
-    return code;
+    int code = put(writer, &count, sizeof count, error); /* little-endian, as the spans */
+    return code < 0 ? code : put(writer, spans, count * sizeof *spans, error);
 }
 
 int rp_spanfile_finish(struct rp_spanfile_writer *writer, struct rp_error *error)
@@ -191,8 +190,7 @@ int rp_spanfile_next(struct rp_spanfile *file, uint64_t tokens, const struct rp_
     uint64_t previous_end = 0;
     for (uint32_t i = 0; i < *count; i++) {
         const struct rp_span *span = &(*spans)[i];
-        bool is_outside = span->end > tokens && !RP_DEFECT(trust_spans);
-        if (span->begin <= previous_end || span->begin >= span->end || is_outside)
+        if (span->begin <= previous_end || span->begin >= span->end || span->end > tokens)
             return damaged(file, "tokens of a document, at least", span->end, tokens, error);
         previous_end = span->end;
     }

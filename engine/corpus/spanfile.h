@@ -62,12 +62,12 @@ char *rp_spanfile_path(const char *token_path);
 /** 1: it is open. 0: there is none. The caller closes it in both cases. */
 RP_MUST_CHECK int rp_spanfile_open(struct rp_spanfile *file, const char *path,
                                    struct rp_error *error);
-/** The spans of the next document, which has so many tokens; valid until the next call.
- * -RP_E_CORRUPT: they are none, or no document is left. */
+/** The spans of the next document of `tokens` tokens; valid until the next call. -RP_E_CORRUPT:
+ * they are invalid, or no document is left. */
 RP_MUST_CHECK int rp_spanfile_next(struct rp_spanfile *file, uint64_t tokens,
                                    const struct rp_span **spans, uint32_t *count,
                                    struct rp_error *error);
-/** -RP_E_CORRUPT unless all documents were read, and the file is what was written. */
+/** -RP_E_CORRUPT unless all documents were read, and the content matches its hash. */
 RP_MUST_CHECK int rp_spanfile_end(struct rp_spanfile *file, struct rp_error *error);
 void rp_spanfile_close(struct rp_spanfile *file);
 

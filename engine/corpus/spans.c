@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 
 #define DAMAGED_ENDS "its entry in the table of spans is damaged"
 #define DAMAGED_SPAN "a span of it is damaged"
@@ -52,11 +51,10 @@ const char *rp_spans_cut(const struct rp_spans *spans, const struct rp_part *par
         if (span.begin >= last)
             break;
         previous_end = span.end;
-        uint64_t cut = part->first + (RP_DEFECT(mask_one_off_at_cut) && part->first > 0);
         uint64_t begin = rp_max_u64(span.begin, part->first) - part->first;
         RP_ASSERT(count < rp_spans_max(part->tokens));
         out[count++] = (struct rp_span){(uint32_t)begin,
-                                        (uint32_t)(rp_min_u64(span.end, last) - cut)};
+                                        (uint32_t)(rp_min_u64(span.end, last) - part->first)};
     }
     *count_out = count;
     return NULL;

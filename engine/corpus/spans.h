@@ -42,15 +42,15 @@ static inline struct rp_mask_rule rp_mask_rule_of(uint32_t bits)
     return (struct rp_mask_rule){.is_labels = bits & 1, .ignores = bits & 2, .of_next = bits & 4};
 }
 
-/* What spans were made of. */
+/* The mask from which spans were made. */
 struct rp_mask_origin {
     char name[RP_MASK_NAME_BYTES];
     struct rp_mask_rule rule;
 };
 
-/* What was declared about a mask; zeros: nothing was. */
+/* The declared mask; zeros: not declared. */
 struct rp_mask_choice {
-    const char *name;  /* NULL or "auto": whatever there is; "none" */
+    const char *name;  /* NULL or "auto": any mask; "none" */
     const char *value; /* NULL, "train" or "ignore" */
     const char *of;    /* NULL, "token" or "next" */
 };
@@ -75,13 +75,13 @@ static inline uint32_t rp_spans_max(uint32_t n)
     return n / 2 + n % 2;
 }
 
-/** The spans of a part of a document, counted from its first token; `out` has room for
- * rp_spans_max of them. Token 0 of the part may be in a span. *count_out is their number.
- * Returns NULL, or what is wrong with the tables. */
+/** The spans of a part of a document, counted from its first token; `out` has room for rp_spans_max
+ * of them. Token 0 of the part may be in a span. *count_out is their number. Returns NULL, or the
+ * fault of the tables. */
 const char *rp_spans_cut(const struct rp_spans *spans, const struct rp_part *part,
                          struct rp_span *out, uint32_t *count_out);
 
-/** Whether a document has a span. False where the entry is damaged, too. */
+/** Whether a document has a span. Also false if the entry is damaged. */
 static inline bool rp_spans_any(const struct rp_spans *spans, uint64_t document)
 {
     return spans->ends[document] < spans->ends[document + 1];

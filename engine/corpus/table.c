@@ -131,7 +131,7 @@ const char *rp_table_locate(const struct rp_table *table, uint64_t document, uin
     return NULL;
 }
 
-uint64_t rp_table_learn(const struct rp_table *table, uint64_t first, uint64_t count)
+uint64_t rp_table_check_ahead(const struct rp_table *table, uint64_t first, uint64_t count)
 {
     uint64_t documents = table->shape.documents;
     uint64_t last = first + rp_min_u64(count, documents - first);

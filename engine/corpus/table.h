@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.h — where each document of a shard lies: one table for all formats without an index that
- * can be mapped as it is.
+/* table.h — the places of a shard's documents: one table for all formats without an index that can
+ * be mapped as it is.
  *
  * Its image has these sections, each after the one before and filled with zeros to a multiple of 8:
  *
  *     u64  [D]      bytes: first byte of every document in the token file, at any alignment
  *     u32  [D]      lengths: its tokens
- *     u64  [D + 1]  span ends: spans before document d; absent where nothing is masked
+ *     u64  [D + 1]  span ends: spans before document d; absent without a mask
  *     u32  [S][2]   spans: begin and end of every span, document by document (spans.h)
  *
- * The last two are there if the layout has_spans. A format whose extents are in an index of its own
- * may have a table of spans alone. The plan reads lengths and nothing else: 4 bytes a document.
+ * The last two are there if the layout has_spans. A format with its own index of extents may have a
+ * table of only spans. The plan reads only lengths: 4 bytes a document.
  *
  * The image is in memory, or mapped at the beginning of a segment of an index (index/index.h).
  * There a page of RP_BLOCK_BYTES is verified at its first use, so that a start takes no longer with
  * more documents. It is not hashed at each use, because planning a document takes some 50 ns and
- * hashing a page several times that; a later write to a mapped index is noticed by rp_index_look.
+ * hashing a page several times that; rp_index_look notices a later write to a mapped index.
  *
- * Invariants: no entry is used before its page was compared with its hash. Where a document lies is
+ * Invariants: no entry is used before its page was compared with its hash. A document's place is
  * checked against the file at each use, whatever the hash says. */
 #ifndef RP_CORPUS_TABLE_H
 #define RP_CORPUS_TABLE_H
@@ -27,7 +27,7 @@
 #include "corpus/index/page_tree.h"
 #include "corpus/readers.h"
 
-/* In memory a table is built of at most so many documents: 192 MiB. */
+/* The most documents of a table that is built in memory: 192 MiB. */
 #define RP_TABLE_AT_OPEN_MAX (16u << 20)
 
 struct rp_table_shape {
@@ -57,8 +57,8 @@ void rp_table_over(struct rp_table *table, const struct rp_table_shape *shape, c
                    const struct rp_tree *tree);
 void rp_table_close(struct rp_table *table);
 
-/** XXH3-128 of the XXH3-64 of every page of an image; the last page may be short. This root of the
- * documents alone is part of a shard's fingerprint. */
+/** XXH3-128 of the XXH3-64 of every page of an image; the last page may be short. This root covers
+ * only documents, and is part of a shard's fingerprint. */
 struct rp_hash128 rp_table_root(const struct rp_table *table);
 
 /** Walk a file and keep its documents in memory. */
@@ -67,19 +67,19 @@ RP_MUST_CHECK int rp_table_build(struct rp_table *table, struct rp_layout *layou
                                  const struct rp_reader_options *options, uint64_t *tokens_out,
                                  struct rp_error *error);
 
-/** Are the pages of the ends of a document's spans what was written? And these and the pages of the
- * spans themselves? A caller that reads spans asks first. */
+/** Do the pages of a document's span ends match their hashes? The second: also the pages of the
+ * spans? Call before spans are read. */
 bool rp_table_verify_ends(const struct rp_table *table, uint64_t document);
 bool rp_table_verify_spans(const struct rp_table *table, uint64_t document);
 
-/** The tokens of a document, or UINT64_MAX where the table is damaged. */
+/** The tokens of a document, or UINT64_MAX if the table is damaged. */
 uint64_t rp_table_length(const struct rp_table *table, uint64_t document);
-/** What is wrong with the entry of a document of a file of so many bytes; NULL: nothing is, and its
- * tokens and its first byte are set. */
+/** Sets a document's tokens and first byte in a file of `file_bytes` bytes. Returns NULL, or the
+ * fault of its entry. */
 const char *rp_table_locate(const struct rp_table *table, uint64_t document, uint32_t width,
                             uint64_t file_bytes, uint64_t *tokens, uint64_t *byte);
-/** Verify the lengths of the documents from `first` on, `count` of them at the least if there are
- * so many. Returns the first document after them; less where the table is damaged. */
-uint64_t rp_table_learn(const struct rp_table *table, uint64_t first, uint64_t count);
+/** Verify the lengths of at least `count` documents from `first` on, or of all that are left.
+ * Returns the first document after them; less if the table is damaged. */
+uint64_t rp_table_check_ahead(const struct rp_table *table, uint64_t first, uint64_t count);
 
 #endif

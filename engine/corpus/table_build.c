@@ -19,14 +19,14 @@ static int keep(void *context, uint64_t byte, uint32_t tokens, const struct rp_s
 {
     struct building *building = context;
     const struct rp_probe *probe = building->probe;
-    if (building->has_limit && building->collector.documents == RP_TABLE_AT_OPEN_MAX) {
+    if (building->has_limit && building->collector.shape.documents == RP_TABLE_AT_OPEN_MAX) {
         char hint[sizeof error->hint];
         snprintf(hint, sizeof hint, "run `ringpack index %s` once", RP_HINT_PATH(probe->path));
         return rp_fail(error, -RP_E_FORMAT, hint,
                        "%s: more than %u documents: expected a sidecar, found none", probe->path,
                        RP_TABLE_AT_OPEN_MAX);
     }
-    building->collector.has_spans = building->sink->layout.has_spans;
+    building->collector.shape.has_spans = building->sink->layout.has_spans;
     return rp_collector_add_document(&building->collector, byte, tokens, spans, span_count, error);
 }
 
@@ -39,9 +39,10 @@ int rp_table_build(struct rp_table *table, struct rp_layout *layout, const struc
         .path = probe->path, .file_bytes = probe->bytes, .keep = keep, .context = &building};
     building.sink = &sink;
     rp_collector_begin(&building.collector, probe->path, NULL);
+    building.collector.shape.has_extents = true;
     *table = (struct rp_table){0};
     int code = reader->walk(probe, options, &sink, error);
-    building.collector.has_spans = sink.layout.has_spans;
+    building.collector.shape.has_spans = sink.layout.has_spans;
     if (code == 0)
         code = rp_collector_make_table(&building.collector, table, error);
     *layout = sink.layout;

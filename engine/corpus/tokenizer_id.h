@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer_id.h — which tokenizer made the ids of a shard, where that is known.
+/* tokenizer_id.h — the tokenizer that made the ids of a shard, if it is known.
  *
- * PREFIX.tokens.json beside a token file says it: `ringpack convert` writes one, and people may
+ * The companion file PREFIX.tokens.json names it: `ringpack convert` writes one, and people may
  * write one for files of their own. `ringpack index` copies the identity into the sidecar, and all
  * shards of a corpus that have one must have the same. */
 #ifndef RP_CORPUS_TOKENIZER_ID_H
@@ -24,8 +24,8 @@ static inline bool rp_ids_know_tokenizer(const struct rp_tokenizer_id *id)
     return rp_hash128_is_known(id->hash);
 }
 
-/** What PREFIX.tokens.json beside a token file says; PREFIX is the path without `.bin`, or all of
- * it. Unknown if there is no such file, or no hash in it. -RP_E_FORMAT: it cannot be read. */
+/** The tokenizer in PREFIX.tokens.json of a token file; PREFIX is the path without `.bin`, or all
+ * of it. Unknown if there is no such file, or no hash in it. -RP_E_FORMAT: it cannot be read. */
 RP_MUST_CHECK int rp_ids_read_tokenizer(struct rp_tokenizer_id *id, const char *token_path,
                                         struct rp_error *error);
 

@@ -14,41 +14,38 @@ struct places {
     uint64_t free_until, pack_from, tickets, states, data, end;
 };
 
-static struct places find_places(uint32_t ring_count, uint32_t slot_count, uint64_t data_bytes,
-                                 uint32_t state_count, uint64_t state_bytes)
+static struct places find_places(const struct rp_arena_sizes *sizes)
 {
-    uint64_t stride = sizeof(struct rp_state_slot) + rp_align_up(state_bytes, 64);
+    uint64_t stride = sizeof(struct rp_state_slot) + rp_align_up(sizes->state_bytes, 64);
+    uint64_t words = sizes->ring_count * sizeof(struct rp_a64);
     struct places p;
     p.free_until = rp_align_up(sizeof(struct rp_arena_words), 128);
-    p.pack_from = rp_align_up(p.free_until + ring_count * sizeof(struct rp_a64), 128);
-    p.tickets = rp_align_up(p.pack_from + ring_count * sizeof(struct rp_a64), 4096);
-    p.states = rp_align_up(p.tickets + slot_count * sizeof(struct rp_ticket), 4096);
-    p.data = rp_align_up(p.states + state_count * stride, HUGE_BYTES);
-    p.end = p.data + data_bytes;
+    p.pack_from = rp_align_up(p.free_until + words, 128);
+    p.tickets = rp_align_up(p.pack_from + words, 4096);
+    p.states = rp_align_up(p.tickets + sizes->slot_count * sizeof(struct rp_ticket), 4096);
+    p.data = rp_align_up(p.states + sizes->state_count * stride, HUGE_BYTES);
+    p.end = p.data + sizes->data_bytes;
     return p;
 }
 
-uint64_t rp_arena_bytes(uint32_t ring_count, uint32_t slot_count, uint64_t data_bytes,
-                        uint32_t state_count, uint64_t state_bytes)
+uint64_t rp_arena_bytes(const struct rp_arena_sizes *sizes)
 {
-    struct places p = find_places(ring_count, slot_count, data_bytes, state_count, state_bytes);
-    return rp_align_up(p.end, HUGE_BYTES);
+    return rp_align_up(find_places(sizes).end, HUGE_BYTES);
 }
 
-int rp_arena_create(struct rp_arena *arena, bool is_private, uint32_t ring_count,
-                    uint32_t slot_count, uint64_t data_bytes, uint32_t state_count,
-                    uint64_t state_bytes, struct rp_error *error)
+int rp_arena_create(struct rp_arena *arena, bool is_private, const struct rp_arena_sizes *sizes,
+                    struct rp_error *error)
 {
-    RP_ASSERT(rp_is_pow2(slot_count) && rp_is_pow2(state_count));
-    RP_ASSERT(data_bytes % 4096 == 0);
-    RP_ASSERT(ring_count > 0);
+    RP_ASSERT(rp_is_pow2(sizes->slot_count) && rp_is_pow2(sizes->state_count));
+    RP_ASSERT(sizes->data_bytes % 4096 == 0);
+    RP_ASSERT(sizes->ring_count > 0);
     *arena = (struct rp_arena){.segment.fd = -1,
-                               .slot_count = slot_count,
-                               .state_count = state_count,
-                               .data_bytes = data_bytes,
-                               .state_bytes = rp_align_up(state_bytes, 64),
-                               .filled.value = !is_private};
-    struct places p = find_places(ring_count, slot_count, data_bytes, state_count, state_bytes);
+                               .slot_count = sizes->slot_count,
+                               .state_count = sizes->state_count,
+                               .data_bytes = sizes->data_bytes,
+                               .state_bytes = rp_align_up(sizes->state_bytes, 64),
+                               .prefaulted.value = !is_private};
+    struct places p = find_places(sizes);
     int code = is_private ? rp_segment_create_private(&arena->segment, NAME, p.end, error)
                           : rp_segment_create(&arena->segment, NAME, p.end, true, error);
     if (code < 0)
@@ -64,11 +61,11 @@ int rp_arena_create(struct rp_arena *arena, bool is_private, uint32_t ring_count
     return 0;
 }
 
-int rp_arena_fill(struct rp_arena *arena, struct rp_error *error)
+int rp_arena_prefault(struct rp_arena *arena, struct rp_error *error)
 {
-    int code = rp_segment_fill(&arena->segment, NAME, error);
+    int code = rp_segment_prefault(&arena->segment, NAME, error);
     if (code == 0)
-        rp_a32_store_release(&arena->filled, 1); /* PAIRS arena-filled */
+        rp_a32_store_release(&arena->prefaulted, 1); /* PAIRS arena-prefaulted */
     return code;
 }
 

@@ -18,10 +18,10 @@
 
 /* The lane and the rank of a row repeat with one period: count, in one period, how many rows of
  * each lane belong to ranks of this node. */
-static void find_local_lanes(struct rp_block_reads *block_reads, const struct rp_flow_options *o,
+static void find_local_lanes(struct rp_block_reads *b, const struct rp_flow_options *o,
                              uint64_t base_row)
 {
-    uint32_t lanes = block_reads->blocks.lanes;
+    uint32_t lanes = b->blocks.lanes;
     RP_ASSERT(lanes > 0 && o->rows > 0 && o->world > 0);
     uint64_t batch_rows = (uint64_t)o->rows * o->world;
     uint64_t period = batch_rows / rp_gcd_u64(batch_rows, lanes) * lanes;
@@ -31,8 +31,8 @@ static void find_local_lanes(struct rp_block_reads *block_reads, const struct rp
         uint64_t first = (lane + lanes - base_row % lanes) % lanes;
         for (uint64_t i = first; i < rp_min_u64(period, PERIOD_ROWS_MAX); i += lanes, all++)
             ours += i / o->rows % o->world - o->rank_first < o->rank_count;
-        block_reads->is_local[lane] = 2 * ours >= all;
-        block_reads->leaves_lanes_out |= !block_reads->is_local[lane];
+        b->is_local[lane] = 2 * ours >= all;
+        b->leaves_lanes_out |= !b->is_local[lane];
     }
 }
 
@@ -49,17 +49,16 @@ static uint64_t mean_block_bytes(const struct rp_corpus *corpus, uint32_t source
 }
 
 /* A window of every local lane and source. */
-static uint64_t window_bytes(const struct rp_block_reads *block_reads,
-                             const struct rp_flow_options *o)
+static uint64_t window_bytes(const struct rp_block_reads *b, const struct rp_flow_options *o)
 {
     uint64_t lanes = 0, bytes = 0;
-    for (uint32_t lane = 0; lane < block_reads->blocks.lanes; lane++)
-        lanes += block_reads->is_local[lane];
-    if (block_reads->blocks.are_shared)
+    for (uint32_t lane = 0; lane < b->blocks.lanes; lane++)
+        lanes += b->is_local[lane];
+    if (b->blocks.are_shared)
         lanes = rp_min_u64(lanes, 1);
-    for (uint32_t s = 0; s < block_reads->blocks.sources; s++)
-        bytes += mean_block_bytes(o->corpus, s, block_reads->blocks.documents);
-    return bytes * block_reads->blocks.window * lanes;
+    for (uint32_t s = 0; s < b->blocks.sources; s++)
+        bytes += mean_block_bytes(o->corpus, s, b->blocks.documents);
+    return bytes * b->blocks.window * lanes;
 }
 
 /* Two windows, and space for tickets' own reads. */
@@ -68,23 +67,23 @@ static uint64_t least_bytes(uint64_t window)
     return window * 2 + window / 4;
 }
 
-static bool are_too_many(const struct rp_block_reads *block_reads)
+static bool are_too_many(const struct rp_block_reads *b)
 {
-    return 2ull * block_reads->blocks.window * block_reads->pair_count > RP_BLOCK_READS_MAX;
+    return 2ull * b->blocks.window * b->pair_count > RP_BLOCK_READS_MAX;
 }
 
-static void place_ahead(struct rp_block_reads *block_reads, const struct rp_plan *plan)
+static void place_ahead(struct rp_block_reads *b, const struct rp_plan *plan)
 {
-    for (uint32_t pair = 0; pair < block_reads->pair_count; pair++)
-        block_reads->ahead[pair] = rp_plan_block_window(plan, pair / block_reads->blocks.sources,
-                                                        pair % block_reads->blocks.sources);
+    for (uint32_t pair = 0; pair < b->pair_count; pair++)
+        b->ahead[pair] = rp_plan_block_window(plan, pair / b->blocks.sources,
+                                              pair % b->blocks.sources);
 }
 
-static bool are_of_use(struct rp_block_reads *block_reads, const struct rp_flow_options *options,
+static bool are_of_use(struct rp_block_reads *b, const struct rp_flow_options *options,
                        uint64_t data_bytes)
 {
-    uint64_t wanted = least_bytes(window_bytes(block_reads, options));
-    if (wanted == 0 || are_too_many(block_reads))
+    uint64_t wanted = least_bytes(window_bytes(b, options));
+    if (wanted == 0 || are_too_many(b))
         return false;
     if (wanted > data_bytes)
         rp_log(RP_LOG_INFO,
@@ -94,55 +93,54 @@ static bool are_of_use(struct rp_block_reads *block_reads, const struct rp_flow_
     return wanted <= data_bytes;
 }
 
-int rp_block_reads_open(struct rp_block_reads *block_reads, const struct rp_plan *plan,
+int rp_block_reads_open(struct rp_block_reads *b, const struct rp_plan *plan,
                         const struct rp_flow_options *options, uint64_t base_row,
                         uint64_t data_bytes, struct rp_error *error)
 {
-    *block_reads = (struct rp_block_reads){.blocks = rp_plan_blocks(plan)};
-    if (block_reads->blocks.documents == 0)
+    *b = (struct rp_block_reads){.blocks = rp_plan_blocks(plan)};
+    if (b->blocks.documents == 0)
         return 0;
-    block_reads->pair_count = block_reads->blocks.lanes * block_reads->blocks.sources;
-    block_reads->block_reads = rp_calloc(RP_BLOCK_READS_MAX, sizeof *block_reads->block_reads);
-    block_reads->buckets = rp_calloc(RP_BLOCK_READS_MAX, sizeof *block_reads->buckets);
-    block_reads->ahead = rp_calloc(block_reads->pair_count, sizeof *block_reads->ahead);
-    block_reads->is_local = rp_calloc(block_reads->blocks.lanes, sizeof *block_reads->is_local);
-    if (!block_reads->block_reads || !block_reads->buckets || !block_reads->ahead ||
-        !block_reads->is_local) {
-        rp_block_reads_close(block_reads);
+    b->pair_count = b->blocks.lanes * b->blocks.sources;
+    b->entries = rp_calloc(RP_BLOCK_READS_MAX, sizeof *b->entries);
+    b->buckets = rp_calloc(RP_BLOCK_READS_MAX, sizeof *b->buckets);
+    b->ahead = rp_calloc(b->pair_count, sizeof *b->ahead);
+    b->is_local = rp_calloc(b->blocks.lanes, sizeof *b->is_local);
+    if (!b->entries || !b->buckets || !b->ahead || !b->is_local) {
+        rp_block_reads_close(b);
         return rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
     }
-    find_local_lanes(block_reads, options, base_row);
-    place_ahead(block_reads, plan);
-    if (!are_of_use(block_reads, options, data_bytes))
-        rp_block_reads_close(block_reads);
+    find_local_lanes(b, options, base_row);
+    place_ahead(b, plan);
+    if (!are_of_use(b, options, data_bytes))
+        rp_block_reads_close(b);
     return 0;
 }
 
-void rp_block_reads_close(struct rp_block_reads *block_reads)
+void rp_block_reads_close(struct rp_block_reads *b)
 {
-    free(block_reads->block_reads);
-    free(block_reads->buckets);
-    free(block_reads->ahead);
-    free(block_reads->is_local);
-    *block_reads = (struct rp_block_reads){0};
+    free(b->entries);
+    free(b->buckets);
+    free(b->ahead);
+    free(b->is_local);
+    *b = (struct rp_block_reads){0};
 }
 
 uint64_t rp_block_reads_data_bytes(const struct rp_plan *plan,
                                    const struct rp_flow_options *options, uint64_t base_row,
                                    uint64_t bytes_max)
 {
-    struct rp_block_reads block_reads = {.blocks = rp_plan_blocks(plan)};
-    if (block_reads.blocks.documents == 0)
+    struct rp_block_reads b = {.blocks = rp_plan_blocks(plan)};
+    if (b.blocks.documents == 0)
         return 0;
-    block_reads.pair_count = block_reads.blocks.lanes * block_reads.blocks.sources;
-    block_reads.is_local = rp_calloc(block_reads.blocks.lanes, sizeof *block_reads.is_local);
-    if (!block_reads.is_local || are_too_many(&block_reads)) {
-        rp_block_reads_close(&block_reads);
+    b.pair_count = b.blocks.lanes * b.blocks.sources;
+    b.is_local = rp_calloc(b.blocks.lanes, sizeof *b.is_local);
+    if (!b.is_local || are_too_many(&b)) {
+        rp_block_reads_close(&b);
         return 0;
     }
-    find_local_lanes(&block_reads, options, base_row);
-    uint64_t window = window_bytes(&block_reads, options);
-    rp_block_reads_close(&block_reads);
+    find_local_lanes(&b, options, base_row);
+    uint64_t window = window_bytes(&b, options);
+    rp_block_reads_close(&b);
     return least_bytes(window) <= bytes_max ? rp_min_u64(WINDOWS_AT_EASE * window, bytes_max) : 0;
 }
 
@@ -156,13 +154,13 @@ RP_STATIC_ASSERT(RP_BLOCK_READS_MAX == 1u << 12, "bucket_of keeps 12 bits");
 
 #define ANY_SHARD UINT32_MAX
 
-static const struct rp_block_read *find(const struct rp_block_reads *block_reads,
+static const struct rp_block_read *find(const struct rp_block_reads *b,
                                         const struct rp_data_ring *data_ring, uint32_t source,
                                         uint64_t number, uint32_t shard)
 {
-    uint32_t at = block_reads->buckets[bucket_of(source, number)];
-    for (; at; at = block_reads->block_reads[at - 1].next_in_bucket) {
-        const struct rp_block_read *block_read = &block_reads->block_reads[at - 1];
+    uint32_t at = b->buckets[bucket_of(source, number)];
+    for (; at; at = b->entries[at - 1].next_in_bucket) {
+        const struct rp_block_read *block_read = &b->entries[at - 1];
         if (block_read->number == number && block_read->source == source &&
             (block_read->shard == shard || shard == ANY_SHARD) &&
             rp_data_ring_has(data_ring, block_read->region))
@@ -171,33 +169,31 @@ static const struct rp_block_read *find(const struct rp_block_reads *block_reads
     return NULL;
 }
 
-const struct rp_block_read *rp_block_reads_find(const struct rp_block_reads *block_reads,
+const struct rp_block_read *rp_block_reads_find(const struct rp_block_reads *b,
                                                 const struct rp_data_ring *data_ring,
                                                 uint32_t source, uint64_t document, uint32_t shard)
 {
-    return block_reads->count ? find(block_reads, data_ring, source,
-                                     document / block_reads->blocks.documents, shard)
-                              : NULL;
+    return b->count ? find(b, data_ring, source, document / b->blocks.documents, shard) : NULL;
 }
 
-static void next_pair(struct rp_block_reads *block_reads)
+static void next_pair(struct rp_block_reads *b)
 {
-    block_reads->pair = (block_reads->pair + 1) % block_reads->pair_count;
+    b->pair = (b->pair + 1) % b->pair_count;
 }
 
-bool rp_block_reads_peek(struct rp_block_reads *block_reads, const struct rp_data_ring *data_ring,
+bool rp_block_reads_peek(struct rp_block_reads *b, const struct rp_data_ring *data_ring,
                          const struct rp_plan *plan, struct rp_plan_block *block)
 {
-    uint32_t pairs = (uint32_t)rp_min_u64(block_reads->pair_count, PAIRS_A_CALL);
-    for (uint32_t i = 0; i < pairs; i++, next_pair(block_reads)) {
-        uint32_t lane = block_reads->pair / block_reads->blocks.sources;
-        uint32_t source = block_reads->pair % block_reads->blocks.sources;
-        uint64_t *ahead = &block_reads->ahead[block_reads->pair];
-        if (!block_reads->is_local[lane])
+    uint32_t pairs = (uint32_t)rp_min_u64(b->pair_count, PAIRS_A_CALL);
+    for (uint32_t i = 0; i < pairs; i++, next_pair(b)) {
+        uint32_t lane = b->pair / b->blocks.sources;
+        uint32_t source = b->pair % b->blocks.sources;
+        uint64_t *ahead = &b->ahead[b->pair];
+        if (!b->is_local[lane])
             continue;
-        uint64_t until = rp_plan_block_position(plan, lane, source) + block_reads->blocks.window;
+        uint64_t until = rp_plan_block_position(plan, lane, source) + b->blocks.window;
         for (; *ahead < until && rp_plan_block_at(plan, lane, source, *ahead, block); ++*ahead) {
-            const struct rp_block_read *found = find(block_reads, data_ring, source, block->number,
+            const struct rp_block_read *found = find(b, data_ring, source, block->number,
                                                      ANY_SHARD);
             if (!found || found->epoch != block->epoch) /* else it came for another lane */
                 return true;
@@ -206,44 +202,44 @@ bool rp_block_reads_peek(struct rp_block_reads *block_reads, const struct rp_dat
     return false;
 }
 
-void rp_block_reads_take(struct rp_block_reads *block_reads)
+void rp_block_reads_take(struct rp_block_reads *b)
 {
-    block_reads->ahead[block_reads->pair]++;
+    b->ahead[b->pair]++;
 }
 
-void rp_block_reads_defer(struct rp_block_reads *block_reads)
+void rp_block_reads_defer(struct rp_block_reads *b)
 {
-    next_pair(block_reads);
+    next_pair(b);
 }
 
-bool rp_block_reads_is_wanted(const struct rp_block_reads *block_reads, const struct rp_plan *plan)
+bool rp_block_reads_is_wanted(const struct rp_block_reads *b, const struct rp_plan *plan)
 {
-    uint32_t pair = block_reads->pair;
-    uint64_t window = rp_plan_block_window(plan, pair / block_reads->blocks.sources,
-                                           pair % block_reads->blocks.sources);
-    return block_reads->ahead[pair] < window + block_reads->blocks.window;
+    uint32_t pair = b->pair;
+    uint64_t window = rp_plan_block_window(plan, pair / b->blocks.sources,
+                                           pair % b->blocks.sources);
+    return b->ahead[pair] < window + b->blocks.window;
 }
 
-static void unlink_block_read(struct rp_block_reads *block_reads, uint32_t index)
+static void unlink_block_read(struct rp_block_reads *b, uint32_t index)
 {
-    const struct rp_block_read *block_read = &block_reads->block_reads[index];
-    uint32_t *link = &block_reads->buckets[bucket_of(block_read->source, block_read->number)];
+    const struct rp_block_read *block_read = &b->entries[index];
+    uint32_t *link = &b->buckets[bucket_of(block_read->source, block_read->number)];
     while (*link != index + 1) {
         RP_ASSERT(*link != 0); /* every block read that is kept is in its bucket */
-        link = &block_reads->block_reads[*link - 1].next_in_bucket;
+        link = &b->entries[*link - 1].next_in_bucket;
     }
     *link = block_read->next_in_bucket;
 }
 
-void rp_block_reads_add(struct rp_block_reads *block_reads, const struct rp_block_read *block_read)
+void rp_block_reads_add(struct rp_block_reads *b, const struct rp_block_read *block_read)
 {
     RP_ASSERT(block_read->run_count > 0 && block_read->run_count <= RP_BLOCK_RUNS_MAX);
-    uint32_t index = (uint32_t)(block_reads->count % RP_BLOCK_READS_MAX);
-    if (block_reads->count >= RP_BLOCK_READS_MAX)
-        unlink_block_read(block_reads, index);
-    uint32_t *bucket = &block_reads->buckets[bucket_of(block_read->source, block_read->number)];
-    block_reads->block_reads[index] = *block_read;
-    block_reads->block_reads[index].next_in_bucket = *bucket;
+    uint32_t index = (uint32_t)(b->count % RP_BLOCK_READS_MAX);
+    if (b->count >= RP_BLOCK_READS_MAX)
+        unlink_block_read(b, index);
+    uint32_t *bucket = &b->buckets[bucket_of(block_read->source, block_read->number)];
+    b->entries[index] = *block_read;
+    b->entries[index].next_in_bucket = *bucket;
     *bucket = index + 1;
-    block_reads->count++;
+    b->count++;
 }

@@ -45,10 +45,9 @@ struct rp_block_read {
 };
 
 struct rp_block_reads {
-    struct rp_plan_blocks blocks; /* documents = 0: there are no block_reads */
-    struct rp_block_read
-        *block_reads;  /* [RP_BLOCK_READS_MAX], the youngest at (count - 1) mod that */
-    uint32_t *buckets; /* [RP_BLOCK_READS_MAX]: 1 + index, or 0 */
+    struct rp_plan_blocks blocks;  /* documents = 0: there are no block_reads */
+    struct rp_block_read *entries; /* [RP_BLOCK_READS_MAX], the youngest at (count - 1) mod that */
+    uint32_t *buckets;             /* [RP_BLOCK_READS_MAX]: 1 + index, or 0 */
     uint64_t count;
     uint64_t *ahead;       /* [lane, source]: position of the next block to read */
     bool *is_local;        /* [lane] */
@@ -66,11 +65,10 @@ bool rp_block_runs_find(const struct rp_corpus *corpus, struct rp_plan_block *bl
 
 /** Decide whether a stream benefits from block reads, with `data_bytes` of memory for them. If it
  * would and the memory is too small, that is logged. */
-RP_MUST_CHECK int rp_block_reads_open(struct rp_block_reads *block_reads,
-                                      const struct rp_plan *plan,
+RP_MUST_CHECK int rp_block_reads_open(struct rp_block_reads *b, const struct rp_plan *plan,
                                       const struct rp_flow_options *options, uint64_t base_row,
                                       uint64_t data_bytes, struct rp_error *error);
-void rp_block_reads_close(struct rp_block_reads *block_reads);
+void rp_block_reads_close(struct rp_block_reads *b);
 
 /** Data bytes with which reading and packing seldom wait for each other's window; 0 if block reads
  * do not help the stream, or would need more than `bytes_max`. Reads from the options the corpus
@@ -81,20 +79,20 @@ uint64_t rp_block_reads_data_bytes(const struct rp_plan *plan,
 
 /** Find the next block that should be read now. Until rp_block_reads_take or _defer, the next call
  * finds the same block. False if none is due. */
-bool rp_block_reads_peek(struct rp_block_reads *block_reads, const struct rp_data_ring *data_ring,
+bool rp_block_reads_peek(struct rp_block_reads *b, const struct rp_data_ring *data_ring,
                          const struct rp_plan *plan, struct rp_plan_block *block);
 /** The block that was found is read, or never will be: the next one follows. */
-void rp_block_reads_take(struct rp_block_reads *block_reads);
+void rp_block_reads_take(struct rp_block_reads *b);
 /** Blocks of other lanes and sources are due before the block that was found. */
-void rp_block_reads_defer(struct rp_block_reads *block_reads);
+void rp_block_reads_defer(struct rp_block_reads *b);
 /** True if the plan takes documents from the window of the block that was found: the caller then
  * waits for room, because without the block each of its documents would cost a read. */
-bool rp_block_reads_is_wanted(const struct rp_block_reads *block_reads, const struct rp_plan *plan);
+bool rp_block_reads_is_wanted(const struct rp_block_reads *b, const struct rp_plan *plan);
 
-void rp_block_reads_add(struct rp_block_reads *block_reads, const struct rp_block_read *block_read);
+void rp_block_reads_add(struct rp_block_reads *b, const struct rp_block_read *block_read);
 
 /** The block read that covers the part of a document's block in this shard, or NULL. */
-const struct rp_block_read *rp_block_reads_find(const struct rp_block_reads *block_reads,
+const struct rp_block_read *rp_block_reads_find(const struct rp_block_reads *b,
                                                 const struct rp_data_ring *data_ring,
                                                 uint32_t source, uint64_t document, uint32_t shard);
 

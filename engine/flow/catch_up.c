@@ -2,7 +2,6 @@
 /* catch_up — makes catch-up flows (catch_up.h). flow.c runs them. */
 #include "flow/catch_up.h"
 
-#include "base/defect.h"
 #include "flow/flow_struct.h"
 
 /* Enough for some reads at a time. */
@@ -46,8 +45,8 @@ int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_flow *flow, uin
                           struct rp_error *error)
 {
     struct rp_flow_options options = catch_up_options(&flow->options, ring);
-    if (rp_files_hold_all(&flow->files) && !RP_DEFECT(catch_up_past_cache))
-        options.direct = false; /* the page cache already has these bytes */
+    if (rp_files_hold_all(&flow->files))
+        options.o_direct = false; /* the page cache already has these bytes */
     int code = rp_flow_open(made, &options, flow->wake_fd, error);
     if (code >= 0) /* most documents of a block are of other rings */
         (*made)->dispatch.reads.no_block_reads = true;

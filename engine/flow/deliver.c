@@ -245,11 +245,11 @@ static bool retire_rows(struct rp_deliver *d)
 static int end_stream(struct rp_deliver *d, uint64_t batch, struct rp_error *error)
 {
     if (d->phase == RP_STREAM_RUNS) {
-        rp_looks_ask(d->looks);
+        rp_revalidation_request(d->revalidation);
         rp_event_signal(&d->arena->words->retired_event);
     }
     d->phase = RP_STREAM_LAST_CHECK;
-    int code = rp_looks_result(d->looks, error);
+    int code = rp_revalidation_result(d->revalidation, error);
     if (code <= 0)
         return code < 0 ? code : RP_FLOW_IDLE;
     for (uint32_t r = 0; r < d->options->rank_count; r++)

@@ -51,7 +51,7 @@
 
 #include "flow/flow.h"
 #include "flow/files.h"
-#include "flow/looks.h"
+#include "flow/revalidation.h"
 
 #define RP_ANNOUNCE_NS 100000u
 #define RP_ANNOUNCE_RANK_NS 12500u /* so of more than 8 ranks */
@@ -76,7 +76,7 @@ struct rp_deliver {
     struct rp_arena *arena;
     struct rp_ring *rings; /* [rank_count] */
     const struct rp_files *files;
-    struct rp_looks *looks;
+    struct rp_revalidation *revalidation;
     int wake_fd;               /* eventfd of the engine */
     struct rp_a32 room;        /* enum rp_room, see above */
     struct rp_a32 unannounced; /* 1: a ring has batches to announce. Writer: who has the turn */

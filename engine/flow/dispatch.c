@@ -10,8 +10,8 @@
  * are handed on together, after a check that these files are still the ones that were opened
  * (rp_corpus_look), before dispatch sleeps and at intervals that keep its cost a small share.
  *
- * Token files without hashes are checked twice a second, and when the engine wants it (looks.h). So
- * the thread lives as long as the flow runs, also when everything is planned.
+ * Token files without hashes are checked twice a second, and when the engine wants it
+ * (revalidation.h). So the thread lives as long as the flow runs, also when everything is planned.
  *
  * Invariants: everything about a ticket is written before its PLANNED store; a ticket becomes
  * PLANNED only if a check after it was closed found the indexes unchanged. Failures: an error of
@@ -28,32 +28,33 @@
 #include "base/defect.h"
 #include "base/mapped.h"
 #include "base/thread.h"
-#include "flow/give_way.h"
+#include "flow/startup_yield.h"
 #include "flow/join.h"
 
-/* The next check is due LOOK_SHARE times as long after the last one as that one took, and at most
- * LOOK_NS_MAX after it. */
-#define LOOK_SHARE 64u
-#define LOOK_NS_MAX 50000000u
+/* The next check is due CHECK_SHARE times as long after the last one as that one took, and at most
+ * CHECK_NS_MAX after it. */
+#define CHECK_SHARE 64u
+#define CHECK_NS_MAX 50000000u
 /* Between two periodic revalidations of token files. */
-#define FILES_LOOK_NS 500000000u
+#define REVALIDATION_NS 500000000u
 
 /* ---- checking token files -------------------------------------------------------------------- */
 
 static void check_files(struct rp_dispatch *d)
 {
     uint64_t retired = rp_a64_load_acquire(&d->arena->words->retired);
-    rp_looks_answer(d->looks, d->reads.files, retired, d->wake_fd);
-    d->looked_ns = rp_now_ns();
+    rp_revalidation_answer(d->revalidation, d->reads.files, retired, d->wake_fd);
+    d->revalidated_ns = rp_now_ns();
 }
 
 static int check_when_due(struct rp_dispatch *d, struct rp_error *error)
 {
-    if (rp_now_ns() - d->looked_ns >= FILES_LOOK_NS || rp_looks_are_asked_for(d->looks))
+    if (rp_now_ns() - d->revalidated_ns >= REVALIDATION_NS ||
+        rp_revalidation_is_requested(d->revalidation))
         check_files(d);
-    if (!rp_a32_load_relaxed(&d->looks->has_failed))
+    if (!rp_a32_load_relaxed(&d->revalidation->has_failed))
         return 0;
-    *error = d->looks->error;
+    *error = d->revalidation->error;
     return error->code;
 }
 
@@ -95,7 +96,7 @@ static int hand_on(struct rp_dispatch *d, struct rp_error *error)
     if (code < 0)
         return code;
     uint64_t end = rp_now_ns();
-    d->look_at_ns = end + rp_min_u64(LOOK_SHARE * (end - begin), LOOK_NS_MAX);
+    d->hand_on_at_ns = end + rp_min_u64(CHECK_SHARE * (end - begin), CHECK_NS_MAX);
     publish_closed(d);
     return 0;
 }
@@ -111,7 +112,7 @@ static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wan
         int code = hand_on(d, error);
         if (code < 0)
             return code;
-        if (rp_looks_are_asked_for(d->looks))
+        if (rp_revalidation_is_requested(d->revalidation))
             check_files(d); /* dispatch_all sees its failure before the next batch */
         /* not from d->batch on, whose rows may be planned in part */
         rp_join_rings(d->arena, d->options->rank_count, d->batch + 1, d->wake_fd);
@@ -120,7 +121,7 @@ static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wan
         rp_event_sleep_unless(&words->retired_event, epoch,
                               rp_arena_stopping(d->arena) ||
                                   rp_a64_load_acquire(&words->retired) >= wanted ||
-                                  rp_looks_are_asked_for(d->looks));
+                                  rp_revalidation_is_requested(d->revalidation));
         if (rp_arena_stopping(d->arena))
             return -RP_E_STOPPED;
     }
@@ -393,11 +394,11 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
         int code = check_when_due(d, error);
         if (code >= 0)
             code = plan_batch(d, error);
-        if (code >= 0 && rp_now_ns() >= d->look_at_ns)
+        if (code >= 0 && rp_now_ns() >= d->hand_on_at_ns)
             code = hand_on(d, error);
         if (code < 0)
             return code;
-        if (rp_gives_way())
+        if (rp_startup_yield_is_due())
             sched_yield();
     }
     int code = open_ticket(d, error);
@@ -448,13 +449,14 @@ static void answer_until_stopped(struct rp_dispatch *d)
     rp_a64_store_relaxed(&words->retired_wanted, UINT64_MAX);
     for (;;) {
         bool stops = rp_arena_stopping(d->arena);
-        if (rp_looks_are_asked_for(d->looks))
+        if (rp_revalidation_is_requested(d->revalidation))
             check_files(d);
         if (stops)
             return;
         uint32_t epoch = rp_event_prepare(&words->retired_event);
         rp_event_sleep_unless(&words->retired_event, epoch,
-                              rp_arena_stopping(d->arena) || rp_looks_are_asked_for(d->looks));
+                              rp_arena_stopping(d->arena) ||
+                                  rp_revalidation_is_requested(d->revalidation));
     }
 }
 

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "flow/flow.h"
-#include "flow/looks.h"
+#include "flow/revalidation.h"
 #include "flow/reads.h"
 
 struct rp_dispatch {
@@ -24,10 +24,10 @@ struct rp_dispatch {
     bool has_row, ended;
     struct rp_ticket *ticket; /* under construction, or NULL */
     uint64_t next_ticket;
-    uint64_t handed_on;  /* tickets below it have been given to readers and packers */
-    uint64_t look_at_ns; /* from this time on, a planned micro-batch ends with a hand_on */
-    uint64_t looked_ns;  /* when the token files without hashes were last checked */
-    struct rp_looks *looks;
+    uint64_t handed_on;      /* tickets below it have been given to readers and packers */
+    uint64_t hand_on_at_ns;  /* from this time on, a planned micro-batch ends with a hand_on */
+    uint64_t revalidated_ns; /* when the token files without hashes were last checked */
+    struct rp_revalidation *revalidation;
     int wake_fd; /* eventfd of the engine: written when a check is answered, or a ring joined */
 
     pthread_t thread;

@@ -207,10 +207,10 @@ static void sleep_until_planned(struct rp_fetcher *f)
 }
 
 /* Registering memory with the kernel touches every page of it, so it is registered only after the
- * filler (fill.h) is done. */
+ * prefaulting (prefault.h) is done. */
 static void use_region(struct rp_fetcher *f)
 {
-    if (f->has_region || !rp_a32_load_acquire(&f->arena->filled)) /* PAIRS arena-filled */
+    if (f->has_region || !rp_a32_load_acquire(&f->arena->prefaulted)) /* PAIRS arena-prefaulted */
         return;
     rp_io_use_region(f->io, f->arena->data, f->arena->data_bytes);
     f->has_region = true;
@@ -262,7 +262,7 @@ static void *fetch_main(void *argument)
     struct rp_fetcher *f = argument;
     struct rp_io_options options = {.depth = f->options->io_depth,
                                     .file_method = f->options->file_method,
-                                    .gives_way = f->options->gives_way,
+                                    .may_fall_back = f->options->may_fall_back,
                                     .refusal = &f->refusal,
                                     .is_stopping = is_stopping,
                                     .context = f};

@@ -26,7 +26,7 @@ int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
                                .files = rp_calloc(count, sizeof(struct rp_file)),
                                .watched = rp_calloc(count, sizeof(uint32_t)),
                                .has_objects = rp_corpus_first_object(options->corpus) != NULL,
-                               .direct = options->direct,
+                               .o_direct = options->o_direct,
                                .verify_blocks = options->verify_blocks};
     if (!files->files || !files->watched) {
         free(files->files);
@@ -107,13 +107,12 @@ static int check_opened(struct rp_file *file, const struct rp_shard *shard, stru
     return rp_shard_check(shard, &file->stamp, file->object.fd, error);
 }
 
-static struct rp_io_place place_of(const struct rp_files *files, uint32_t shard, bool direct)
+static struct rp_io_place place_of(const struct rp_files *files, uint32_t shard, bool o_direct)
 {
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
-    uint32_t known = RP_DEFECT(try_direct_again) ? 0 : files->files[shard].known_alignment;
     return (struct rp_io_place){.path = info->url ? info->url : info->path,
-                                .direct = direct,
-                                .known_alignment = known,
+                                .o_direct = o_direct,
+                                .known_alignment = files->files[shard].known_alignment,
                                 .bytes = info->bytes,
                                 .identity = info->identity,
                                 .cache = files->cache,
@@ -146,11 +145,12 @@ static void watch_file(struct rp_files *files, uint32_t index)
 {
     const struct rp_shard *shard = rp_corpus_shard(files->corpus, index);
     struct rp_file *file = &files->files[index];
-    bool is_left_out = shard->url || (RP_DEFECT(leave_files_beside_objects) && files->has_objects);
-    if (is_left_out || file->map || shard->bytes == 0 || map_file(files, index, NULL) < 0)
+    if (shard->url || file->map || shard->bytes == 0 || map_file(files, index, NULL) < 0)
         return;
-    const struct rp_page_cache_file watched = {
-        .fd = file->object.fd, .is_direct = file->direct, .map = file->map, .bytes = shard->bytes};
+    const struct rp_page_cache_file watched = {.fd = file->object.fd,
+                                               .is_direct = file->o_direct,
+                                               .map = file->map,
+                                               .bytes = shard->bytes};
     file->stretches = rp_residency_add(&files->residency, index, &watched);
     if (!file->stretches)
         unmap_file(files, index);
@@ -160,12 +160,12 @@ static int open_file(struct rp_files *files, uint32_t shard, struct rp_error *er
 {
     struct rp_file *file = &files->files[shard];
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
-    const struct rp_io_place place = place_of(files, shard, files->direct);
+    const struct rp_io_place place = place_of(files, shard, files->o_direct);
     int code = files->method->open_object(&file->object, &place, error);
     if (code < 0)
         return code;
     file->is_open = true;
-    if (place.direct)
+    if (place.o_direct)
         file->known_alignment = file->object.alignment;
     file->checked = files->verify_blocks && info->block_hashes;
     code = check_opened(file, info, error);
@@ -173,7 +173,7 @@ static int open_file(struct rp_files *files, uint32_t shard, struct rp_error *er
         close_object(files, shard);
         return code;
     }
-    file->direct = file->object.alignment > 1;
+    file->o_direct = file->object.alignment > 1;
     file->alignment = file->checked ? RP_BLOCK_BYTES : file->object.alignment;
     RP_ASSERT(file->object.alignment <= RP_BLOCK_BYTES);
     rp_descriptors_add(&files->descriptors, shard);
@@ -185,7 +185,7 @@ static int open_file(struct rp_files *files, uint32_t shard, struct rp_error *er
 bool rp_files_need_direct(struct rp_files *files, uint32_t shard)
 {
     struct rp_file *file = &files->files[shard];
-    RP_DASSERT(file->is_open && !file->direct);
+    RP_DASSERT(file->is_open && !file->o_direct);
     if (file->direct_alignment)
         return file->direct_alignment > 1;
     const struct rp_io_place place = place_of(files, shard, true);
@@ -269,7 +269,7 @@ void rp_files_restart(struct rp_files *files)
         files->files[files->watched[i]].last_ticket = 0;
 }
 
-int rp_files_look(struct rp_files *files, uint64_t retired, struct rp_error *error)
+int rp_files_revalidate(struct rp_files *files, uint64_t retired, struct rp_error *error)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < files->watched_count; i++) {
@@ -423,7 +423,7 @@ static int check_adapt(const struct rp_files *files, const struct rp_flow_option
 static void stop_adapting(struct rp_files *files, const struct rp_flow_options *options)
 {
     unmap_all(files);
-    files->direct = options->direct;
+    files->o_direct = options->o_direct;
     for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++) {
         files->files[i].stretches = NULL;
         if (files->files[i].is_open)
@@ -460,7 +460,7 @@ bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *option
     if (code < 0)
         return false;
     files->adapts = files->has_mappings = true;
-    files->direct = !options->may_buffer;
+    files->o_direct = !options->may_buffer;
     /* packer processes have the mappings that there are when they are forked */
     for (uint32_t i = 0; i < count && code >= 0 && options->packer_processes; i++)
         code = is_object(files, i) ? 0 : open_file(files, i, why);
@@ -469,19 +469,19 @@ bool rp_files_adapt(struct rp_files *files, const struct rp_flow_options *option
     return code >= 0;
 }
 
-struct rp_block_range rp_files_blocks(const struct rp_files *files,
-                                      const struct rp_transfer *transfer)
+struct rp_hashed_range rp_files_hashed_range(const struct rp_files *files,
+                                             const struct rp_transfer *transfer)
 {
     const struct rp_shard *shard = rp_corpus_shard(files->corpus, transfer->mapped_shard - 1);
     uint64_t end = transfer->data_offset + (uint64_t)transfer->fragment.length * transfer->width;
-    return (struct rp_block_range){
+    return (struct rp_hashed_range){
         .first = rp_align_down(transfer->data_offset, RP_BLOCK_BYTES),
         .end = rp_min_u64(rp_align_up(end, RP_BLOCK_BYTES), shard->bytes)};
 }
 
 void rp_files_ask_for_pages(const struct rp_files *files, const struct rp_transfer *transfer)
 {
-    struct rp_block_range blocks = rp_files_blocks(files, transfer);
+    struct rp_hashed_range blocks = rp_files_hashed_range(files, transfer);
     rp_residency_read_ahead(&files->residency, transfer->mapped_shard - 1, blocks.first,
                             blocks.end);
 }

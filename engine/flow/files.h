@@ -30,7 +30,7 @@ struct rp_file {
     bool is_open;
     /* alignment of reads: 1, RP_BLOCK_BYTES if blocks are checked, or O_DIRECT's */
     uint32_t alignment;
-    bool direct;        /* reads must be aligned, also at the end of the file */
+    bool o_direct;      /* reads must be aligned, also at the end of the file */
     bool checked;       /* blocks are compared with the sidecar's hashes, at each use */
     const uint8_t *map; /* the whole file, or NULL */
     struct rp_mapped_file *mapping;
@@ -54,7 +54,7 @@ struct rp_files {
     struct rp_cache *cache; /* the cache of objects; NULL = none */
     struct rp_file *files;  /* [shards of the corpus] */
     struct rp_descriptors descriptors;
-    bool direct, verify_blocks;
+    bool o_direct, verify_blocks;
     bool has_mappings; /* or had, before one of them failed */
     bool are_mapped;   /* all files, and none is read */
     bool has_objects;  /* shards that are no files */
@@ -107,7 +107,8 @@ void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket, 
 /** Check that the files without hashes are unchanged (rp_shard_check). A file is checked from its
  * first use until one check after the last ticket that used it was retired (all below `retired`
  * are), so a change before the tokens were copied is always noticed. Called by dispatch. */
-RP_MUST_CHECK int rp_files_look(struct rp_files *files, uint64_t retired, struct rp_error *error);
+RP_MUST_CHECK int rp_files_revalidate(struct rp_files *files, uint64_t retired,
+                                      struct rp_error *error);
 
 /** Tickets are numbered from 0 again. */
 void rp_files_restart(struct rp_files *files);
@@ -136,7 +137,7 @@ static inline enum rp_read_way rp_files_way(const struct rp_file *file, uint64_t
 {
     if (file->stretches)
         return rp_residency_way(file->stretches, first, last);
-    return file->map ? RP_READ_MAPPED : file->direct ? RP_READ_DIRECT : RP_READ_BUFFERED;
+    return file->map ? RP_READ_MAPPED : file->o_direct ? RP_READ_DIRECT : RP_READ_BUFFERED;
 }
 /** A direct read of the file, which is open for buffered ones, is planned: is there a descriptor
  * for it? */
@@ -164,11 +165,11 @@ RP_MUST_CHECK bool rp_files_adapt(struct rp_files *files, const struct rp_flow_o
                                   struct rp_error *why);
 
 /** The byte range, in whole blocks, that holds a transfer of a mapped file. */
-struct rp_block_range {
+struct rp_hashed_range {
     uint64_t first, end;
 };
-struct rp_block_range rp_files_blocks(const struct rp_files *files,
-                                      const struct rp_transfer *transfer);
+struct rp_hashed_range rp_files_hashed_range(const struct rp_files *files,
+                                             const struct rp_transfer *transfer);
 /** Begin to read the pages that hold a transfer of a mapped file, and no others. */
 void rp_files_ask_for_pages(const struct rp_files *files, const struct rp_transfer *transfer);
 /** A packer takes the tokens of this transfer next: start readahead of their pages if they may be

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "flow/catch_up.h"
 #include "flow/flow_struct.h"
-#include "flow/give_way.h"
+#include "flow/startup_yield.h"
 
 /* Is the data ring in use? Not while all taken tokens are mapped. */
 static bool is_reading(const struct rp_flow *flow)
@@ -20,13 +20,13 @@ static bool is_reading(const struct rp_flow *flow)
 }
 
 /* Filling starts after the first batch, which it would delay. */
-static int watch_filling(struct rp_flow *flow, struct rp_error *error)
+static int watch_prefault(struct rp_flow *flow, struct rp_error *error)
 {
     bool is_due = flow->deliver.batches > 0 && is_reading(flow) &&
-                  !rp_a32_load_relaxed(&flow->arena.filled);
-    if (is_due && !flow->filler.started)
-        return rp_filler_start(&flow->filler, &flow->arena, flow->wake_fd, error);
-    return rp_filler_check(&flow->filler, error);
+                  !rp_a32_load_relaxed(&flow->arena.prefaulted);
+    if (is_due && !flow->prefault.started)
+        return rp_prefault_start(&flow->prefault, &flow->arena, flow->wake_fd, error);
+    return rp_prefault_check(&flow->prefault, error);
 }
 
 /* ---- rings that are behind (catch_up.h) ---------------------------------------------------- */
@@ -70,7 +70,7 @@ static void drop_catch_up(struct rp_flow *flow, uint32_t ring)
         return;
     rp_flow_stop(catch_up); /* checks its files */
     if (flow->caught_up_error.code == 0)
-        (void)!rp_looks_result(&catch_up->looks, &flow->caught_up_error);
+        (void)!rp_revalidation_result(&catch_up->revalidation, &flow->caught_up_error);
     rp_flow_add_counts(catch_up, &flow->caught_up);
     rp_flow_close(catch_up);
     flow->catch_up[ring] = NULL;
@@ -106,7 +106,7 @@ void rp_flow_drop_catch_up(struct rp_flow *flow, uint32_t ring)
 
 /* The ring's pack_from. If all of the stream is planned, dispatch will not replace that word any
  * more: then it becomes a batch past the end, and the catch-up flow delivers all that is left. */
-static uint64_t look_for_join(struct rp_flow *flow, uint32_t ring)
+static uint64_t poll_join(struct rp_flow *flow, uint32_t ring)
 {
     struct rp_a64 *pack_from = &flow->arena.pack_from[ring];
     uint64_t all = rp_a64_load_acquire(&flow->arena.words->planned_all); /* PAIRS planned-all */
@@ -126,7 +126,7 @@ static int deliver_catch_up(struct rp_flow *flow, uint32_t ring, struct rp_error
     RP_ASSERT(step != RP_FLOW_RESTART); /* it reads no blocks */
     if (step < 0)
         return step;
-    uint64_t from = look_for_join(flow, ring);
+    uint64_t from = poll_join(flow, ring);
     bool is_joined = rp_pack_is_joined(from);
     RP_ASSERT(!is_joined || behind->tail <= from);
     /* if the main flow has already ended, only the catch-up flow can end the ring */
@@ -197,13 +197,13 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                              .arena = &flow->arena,
                              .rings = rings,
                              .files = &flow->files,
-                             .looks = &flow->looks,
+                             .revalidation = &flow->revalidation,
                              .base_row = base_row,
                              .unlabelled = flow->unlabelled,
                              .batches = d->batches,
                              .rows = d->rows,
                              .tokens = d->tokens};
-    rp_gives_way_from_now();
+    rp_startup_yield_begin();
     flow->dispatch = (struct rp_dispatch){.options = &flow->options,
                                           .arena = &flow->arena,
                                           .reads = flow->dispatch.reads,
@@ -213,8 +213,22 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                                           .begin_row = base_row + batch * o->rows * o->world,
                                           .batch = batch,
                                           .start_batch = flow->start_batch,
-                                          .looks = &flow->looks,
+                                          .revalidation = &flow->revalidation,
                                           .wake_fd = flow->wake_fd};
+}
+
+static int start_packers(struct rp_flow *flow, struct rp_error *error)
+{
+    int code = 0;
+    for (uint32_t i = 0; i < flow->options.packers && code >= 0; i++)
+        code = rp_packer_start(&flow->packers[i], flow->options.packer_processes, error);
+    return code;
+}
+
+static void join_packers(struct rp_flow *flow)
+{
+    for (uint32_t i = 0; i < flow->options.packers; i++)
+        rp_packer_join(&flow->packers[i]);
 }
 
 int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
@@ -226,11 +240,10 @@ int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *sc
     prepare_start(flow, plan, scout, base_row, batch, rings);
     int code = rp_reads_start(&flow->dispatch.reads, plan, base_row, error);
     flow->running = true;
-    /* processes first: a child is forked before the threads of this start exist */
-    for (uint32_t i = 0; i < o->packers && code >= 0; i++) {
+    for (uint32_t i = 0; i < o->packers; i++)
         flow->packers[i].deaths = 0; /* ticket numbers restart */
-        code = rp_packer_start(&flow->packers[i], o->packer_processes, error);
-    }
+    if (code >= 0) /* processes first: a child is forked before the threads of this start exist */
+        code = start_packers(flow, error);
     for (uint32_t i = 0; i < o->readers && code >= 0; i++)
         code = rp_fetcher_start(&flow->fetchers[i], error);
     if (code >= 0)
@@ -252,7 +265,7 @@ void rp_flow_stop(struct rp_flow *flow)
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
         drop_catch_up(flow, r);
     struct rp_arena_words *words = flow->arena.words;
-    rp_looks_ask(&flow->looks);
+    rp_revalidation_request(&flow->revalidation);
     rp_a32_store_release(&words->stop, RP_ARENA_STOPS);
     rp_event_signal(&words->planned);
     rp_event_signal(&words->ready);
@@ -262,8 +275,7 @@ void rp_flow_stop(struct rp_flow *flow)
     rp_residency_stop(&flow->files.residency);
     for (uint32_t i = 0; i < flow->options.readers; i++)
         rp_fetcher_join(&flow->fetchers[i]);
-    for (uint32_t i = 0; i < flow->options.packers; i++)
-        rp_packer_join(&flow->packers[i]);
+    join_packers(flow);
     flow->running = false;
 }
 
@@ -276,8 +288,7 @@ void rp_flow_pause_packers(struct rp_flow *flow)
     rp_a32_store_release(&words->stop, RP_ARENA_STOPS_PACKERS);
     rp_event_signal(&words->ready);
     rp_event_signal(&words->space);
-    for (uint32_t i = 0; i < flow->options.packers; i++)
-        rp_packer_join(&flow->packers[i]);
+    join_packers(flow);
 }
 
 bool rp_flow_packers_are_paused(const struct rp_flow *flow)
@@ -305,16 +316,11 @@ uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring)
 
 int rp_flow_resume_packers(struct rp_flow *flow, struct rp_error *error)
 {
-    const struct rp_flow_options *o = &flow->options;
-    int code = 0;
     RP_ASSERT(rp_flow_packers_are_paused(flow));
-    for (uint32_t r = 0; r < o->rank_count; r++)
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
         rp_pack_target_init(&flow->targets[r], &flow->deliver.rings[r]);
     rp_a32_store_release(&flow->arena.words->stop, RP_ARENA_RUNS);
-    for (uint32_t i = 0; i < o->packers && code >= 0; i++) {
-        RP_ASSERT(!flow->packers[i].started);
-        code = rp_packer_start(&flow->packers[i], o->packer_processes, error);
-    }
+    int code = start_packers(flow, error);
     if (code < 0)
         rp_flow_stop(flow);
     return code;
@@ -335,7 +341,7 @@ int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error)
     RP_ASSERT(flow->running);
     int code = caught_up_failure(flow, error);
     if (code >= 0)
-        code = watch_filling(flow, error);
+        code = watch_prefault(flow, error);
     if (code < 0)
         return code;
     int step = rp_deliver_step(&flow->deliver, error);
@@ -373,13 +379,10 @@ bool rp_flow_park(struct rp_flow *flow)
     RP_ASSERT(!flow->is_parked);
     share_wake_up(flow);
     flow->is_parked = true;
-    bool is_parked = rp_deliver_park(&flow->deliver), is_first = true;
-    for (uint32_t r = 0; r < flow->options.rank_count; r++) {
-        if (!flow->catch_up[r] || (RP_DEFECT(park_first_behind) && !is_first))
-            continue;
-        is_parked &= rp_flow_park(flow->catch_up[r]);
-        is_first = false;
-    }
+    bool is_parked = rp_deliver_park(&flow->deliver);
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
+        if (flow->catch_up[r])
+            is_parked &= rp_flow_park(flow->catch_up[r]);
     return is_parked;
 }
 
@@ -396,25 +399,25 @@ void rp_flow_unpark(struct rp_flow *flow)
 
 /* ---- the last check of token files ---------------------------------------------------------- */
 
-void rp_flow_ask_look(struct rp_flow *flow)
+void rp_flow_request_revalidation(struct rp_flow *flow)
 {
     if (!flow->running)
         return;
-    rp_looks_ask(&flow->looks);
+    rp_revalidation_request(&flow->revalidation);
     rp_event_signal(&flow->arena.words->retired_event);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
         if (flow->catch_up[r])
-            rp_flow_ask_look(flow->catch_up[r]);
+            rp_flow_request_revalidation(flow->catch_up[r]);
 }
 
-int rp_flow_look_result(const struct rp_flow *flow, struct rp_error *error)
+int rp_flow_revalidation_result(const struct rp_flow *flow, struct rp_error *error)
 {
     int result = caught_up_failure(flow, error);
     if (result == 0)
-        result = rp_looks_result(&flow->looks, error);
+        result = rp_revalidation_result(&flow->revalidation, error);
     for (uint32_t r = 0; r < flow->options.rank_count && result > 0; r++)
         if (flow->catch_up[r])
-            result = rp_flow_look_result(flow->catch_up[r], error);
+            result = rp_flow_revalidation_result(flow->catch_up[r], error);
     return result;
 }
 

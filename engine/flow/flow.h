@@ -50,14 +50,14 @@ struct rp_flow_options {
     const struct rp_corpus *corpus;
     const struct rp_io_method *method;
     const struct rp_io_method *file_method; /* if `method` reads objects: the method for files */
-    bool gives_way;                         /* as in rp_io_options */
+    bool may_fall_back;                     /* as in rp_io_options */
     const struct rp_contents *contents;     /* NULL = none */
     struct rp_cache *cache;       /* the cache of objects, indexed by shard number; NULL = none */
     struct rp_next_use *next_use; /* gets a note of each read; NULL = no forecast */
     uint32_t readers, packers, io_depth;
     bool packer_processes;
-    bool mapped; /* take tokens from mapped files: for a corpus that the page cache holds */
-    bool direct; /* open token files with O_DIRECT where they allow it */
+    bool mapped;   /* take tokens from mapped files: for a corpus that the page cache holds */
+    bool o_direct; /* open token files with O_DIRECT where they allow it */
     /* Choose the read mode continuously for each stretch (residency.h). `mapped` and `direct` then
      * hold only at the start, or throughout if adapting is impossible; without may_buffer no
      * stretch is mapped even then. */
@@ -187,11 +187,11 @@ void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last
 /** Request a revalidation of every token file without hashes that was used since the last one;
  * wake_fd is written when the result is ready. rp_flow_stop revalidates them as well, so a stopped
  * flow needs no request. */
-void rp_flow_ask_look(struct rp_flow *flow);
+void rp_flow_request_revalidation(struct rp_flow *flow);
 /** 1: no file has changed: every token that was copied before the request matches the file as it
  * was opened. 0: no result yet; a disk that hangs gives none. Negative: *error names a file that
  * has changed. */
-RP_MUST_CHECK int rp_flow_look_result(const struct rp_flow *flow, struct rp_error *error);
+RP_MUST_CHECK int rp_flow_revalidation_result(const struct rp_flow *flow, struct rp_error *error);
 
 struct rp_flow_counts {
     uint64_t batches, rows, tokens; /* published, over local ranks; tokens without padding */

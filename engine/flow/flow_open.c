@@ -44,8 +44,8 @@ static int open_files(struct rp_flow *flow, struct rp_error *error)
     if (o->adapts)                                     /* a hint means that it can be fixed: warn */
         rp_log(why.hint[0] ? RP_LOG_WARNING : RP_LOG_INFO,
                "token files are read in one way for the whole run%s: %s%s%s",
-               o->mapped && bypasses_cache ? ", but none is mapped (direct: on)" : "", why.message,
-               why.hint[0] ? "; " : "", why.hint);
+               o->mapped && bypasses_cache ? ", but none is mapped (o_direct: on)" : "",
+               why.message, why.hint[0] ? "; " : "", why.hint);
     if (o->mapped && !bypasses_cache && rp_files_map(&flow->files, &why) < 0)
         rp_log(RP_LOG_WARNING, "token files are read, not mapped: %s", why.message);
     return code;
@@ -70,11 +70,6 @@ static int open_verified(struct rp_flow *flow, struct rp_error *error)
     return code;
 }
 
-struct sizes {
-    uint64_t data_bytes; /* including the masks' share */
-    uint32_t slots, states;
-};
-
 /* A checkpoint needs the state at the end of the last step that every ring has consumed, so the
  * states of one whole step are kept, as far as STEP_STATES_BYTES_MAX allows. */
 static uint64_t states_of_a_step(const struct rp_flow_options *o)
@@ -83,18 +78,19 @@ static uint64_t states_of_a_step(const struct rp_flow_options *o)
     return rp_min_u64(micro_batches, STEP_STATES_BYTES_MAX / rp_max_u64(o->state_bytes, 1) + 1);
 }
 
-static struct sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped)
+static struct rp_arena_sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped)
 {
     uint64_t least = rp_align_up(TRANSFERS_MIN * transfer_bytes_max(o), RP_BLOCK_BYTES);
     uint64_t most = rp_align_up(rp_max_u64(o->prefetch_bytes, least), RP_BLOCK_BYTES);
     /* mapped tokens stay in place: only contents of a checkpoint are copied into the data */
-    struct sizes sizes = {.data_bytes = is_mapped ? least : most};
-    sizes.data_bytes += rp_masks_bytes(o);
-    sizes.slots = is_mapped ? SLOTS_MAPPED : choose_slots(o, most);
+    struct rp_arena_sizes sizes = {.ring_count = o->rank_count,
+                                   .slot_count = is_mapped ? SLOTS_MAPPED : choose_slots(o, most),
+                                   .data_bytes = (is_mapped ? least : most) + rp_masks_bytes(o),
+                                   .state_bytes = o->state_bytes};
     /* a position may be requested until every ring has released the step after it, and is planned
      * at most `slots` micro-batches ahead */
-    sizes.states = (uint32_t)rp_pow2_at_least((uint64_t)sizes.slots + o->batch_slots +
-                                              states_of_a_step(o) + 4);
+    sizes.state_count = (uint32_t)rp_pow2_at_least((uint64_t)sizes.slot_count + o->batch_slots +
+                                                   states_of_a_step(o) + 4);
     return sizes;
 }
 
@@ -110,20 +106,17 @@ uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const str
 
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped)
 {
-    struct sizes sizes = choose_sizes(options, is_mapped);
+    const struct rp_arena_sizes sizes = choose_sizes(options, is_mapped);
     uint64_t of_packer = options->verify_blocks ? rp_verified_bytes(transfer_bytes_max(options))
                                                 : 0;
-    return options->packers * of_packer + rp_arena_bytes(options->rank_count, sizes.slots,
-                                                         sizes.data_bytes, sizes.states,
-                                                         options->state_bytes);
+    return options->packers * of_packer + rp_arena_bytes(&sizes);
 }
 
 static int create_arena(struct rp_flow *flow, struct rp_error *error)
 {
     const struct rp_flow_options *o = &flow->options;
-    struct sizes sizes = choose_sizes(o, rp_files_are_mapped(&flow->files));
-    return rp_arena_create(&flow->arena, !o->packer_processes, o->rank_count, sizes.slots,
-                           sizes.data_bytes, sizes.states, o->state_bytes, error);
+    const struct rp_arena_sizes sizes = choose_sizes(o, rp_files_are_mapped(&flow->files));
+    return rp_arena_create(&flow->arena, !o->packer_processes, &sizes, error);
 }
 
 void rp_flow_free(struct rp_flow *flow)
@@ -131,7 +124,7 @@ void rp_flow_free(struct rp_flow *flow)
     rp_reads_close(&flow->dispatch.reads);
     if (flow->files.files)
         rp_files_close(&flow->files);
-    rp_filler_join(&flow->filler);
+    rp_prefault_join(&flow->prefault);
     rp_arena_close(&flow->arena);
     for (uint32_t i = 0; flow->verified && i < flow->options.packers; i++)
         rp_verified_close(&flow->verified[i]);

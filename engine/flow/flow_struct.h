@@ -8,16 +8,16 @@
 #include "flow/dispatch.h"
 #include "flow/fetch.h"
 #include "flow/files.h"
-#include "flow/fill.h"
+#include "flow/prefault.h"
 #include "flow/flow.h"
 #include "flow/packer.h"
 
 struct rp_flow {
     struct rp_flow_options options;
     struct rp_arena arena;
-    struct rp_filler filler;
+    struct rp_prefault prefault;
     struct rp_files files;
-    struct rp_looks looks;
+    struct rp_revalidation revalidation;
     struct rp_dispatch dispatch;
     struct rp_fetcher *fetchers; /* [readers] */
     struct rp_pack_plan pack_plan;

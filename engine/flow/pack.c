@@ -18,7 +18,7 @@
 #include "base/defect.h"
 #include "base/file.h"
 #include "flow/deliver.h"
-#include "flow/give_way.h"
+#include "flow/startup_yield.h"
 #include "flow/widen.h"
 
 /* While a transfer is packed, the tokens of the one this many places after it are prefetched into
@@ -187,14 +187,18 @@ static void deliver(const struct rp_pack_plan *plan, enum rp_turn_reason reason)
     }
 }
 
+static bool has_room(const struct rp_arena *arena, uint32_t ring, uint64_t batch)
+{
+    return batch < rp_a64_load_acquire(&arena->free_until[ring]); /* PAIRS batch-space */
+}
+
 /* Wait until batch slots of `ring` may be written. False when the flow is stopping. */
 static bool wait_for_space(const struct rp_pack_plan *plan, uint32_t ring, uint64_t batch)
 {
     const struct rp_arena *arena = plan->arena;
-    const struct rp_a64 *free_until = &arena->free_until[ring];
     struct rp_event *space = &arena->words->space;
     uint32_t spins = 0;
-    while (batch >= rp_a64_load_acquire(free_until)) { /* PAIRS batch-space */
+    while (!has_room(arena, ring, batch)) {
         /* a trainer that is just waking up takes a few us: less than a sleep and two wake-ups */
         if (plan->deliver && rp_spin(&spins, RP_SPIN_NS)) {
             rp_deliver_as_packer(plan->deliver, RP_TURN_POLLS_ROOM);
@@ -203,8 +207,7 @@ static bool wait_for_space(const struct rp_pack_plan *plan, uint32_t ring, uint6
         uint32_t epoch = rp_event_prepare(space);
         deliver(plan, RP_TURN_LACKS_ROOM);
         rp_event_sleep_unless(space, epoch,
-                              batch < rp_a64_load_acquire(free_until) ||
-                                  rp_arena_stopping_packers(arena));
+                              has_room(arena, ring, batch) || rp_arena_stopping_packers(arena));
         if (rp_arena_stopping_packers(arena))
             return false;
     }
@@ -252,10 +255,9 @@ static const uint8_t *transfer_tokens(const struct rp_pack_plan *plan, uint32_t 
 static bool can_be_packed(const struct rp_pack_plan *plan, const struct rp_ticket *ticket,
                           uint64_t number, const struct rp_transfer *transfer)
 {
-    const struct rp_a64 *free_until = &plan->arena->free_until[transfer->ring];
-    bool has_space = ticket->batch < rp_a64_load_acquire(free_until); /* PAIRS batch-space */
     return !rp_arena_stopping_packers(plan->arena) &&
-           (has_space || wait_for_space(plan, transfer->ring, ticket->batch)) &&
+           (has_room(plan->arena, transfer->ring, ticket->batch) ||
+            wait_for_space(plan, transfer->ring, ticket->batch)) &&
            (transfer->loaded_by == number || wait_for_ticket(plan, transfer->loaded_by) != 0);
 }
 
@@ -339,9 +341,9 @@ static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, uint64_
 }
 
 /* The yield may last long, so trainers get the announcement of published batches first. */
-static void give_way(const struct rp_pack_plan *plan)
+static void yield_at_startup(const struct rp_pack_plan *plan)
 {
-    if (!rp_gives_way())
+    if (!rp_startup_yield_is_due())
         return;
     deliver(plan, RP_TURN_WAITS);
     sched_yield();
@@ -360,20 +362,6 @@ static uint64_t state_of(const struct rp_arena *arena, uint64_t number)
     return rp_a64_load_acquire(&rp_arena_ticket(arena, number)->state); /* PAIRS ticket-state */
 }
 
-/* Rows that another flow packs need no space here. */
-static bool waits_for_space(const struct rp_arena *arena, uint32_t ring, uint64_t batch)
-{
-    return !is_left_out(arena, ring, batch) &&
-           batch >= rp_a64_load_acquire(&arena->free_until[ring]); /* PAIRS batch-space */
-}
-
-static bool waits_for_reads(const struct rp_arena *arena, uint64_t batch,
-                            const struct rp_transfer *transfer)
-{
-    return !is_left_out(arena, transfer->ring, batch) &&
-           !rp_arena_is_loaded(arena, transfer->loaded_by);
-}
-
 bool rp_packer_has_work(const struct rp_pack_plan *plan, uint32_t index, uint64_t *number)
 {
     const struct rp_arena *arena = plan->arena;
@@ -382,11 +370,15 @@ bool rp_packer_has_work(const struct rp_pack_plan *plan, uint32_t index, uint64_
         n += plan->packers;
     const struct rp_ticket *ticket = rp_arena_ticket(arena, n);
     bool has_work = state_of(arena, n) == rp_ticket_word(n, RP_TICKET_READY);
-    for (uint32_t i = 0; has_work && i < ticket->transfer_count; i++)
-        has_work = !waits_for_space(arena, ticket->transfers[i].ring, ticket->batch) &&
-                   !waits_for_reads(arena, ticket->batch, &ticket->transfers[i]);
+    for (uint32_t i = 0; has_work && i < ticket->transfer_count; i++) {
+        const struct rp_transfer *transfer = &ticket->transfers[i];
+        has_work = is_left_out(arena, transfer->ring, ticket->batch) ||
+                   (has_room(arena, transfer->ring, ticket->batch) &&
+                    rp_arena_is_loaded(arena, transfer->loaded_by));
+    }
     for (uint32_t i = 0; has_work && i < ticket->row_count; i++)
-        has_work = !waits_for_space(arena, ticket->rows[i].ring, ticket->batch);
+        has_work = is_left_out(arena, ticket->rows[i].ring, ticket->batch) ||
+                   has_room(arena, ticket->rows[i].ring, ticket->batch);
     *number = n;
     return has_work;
 }
@@ -407,6 +399,6 @@ void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
         rp_a64_store_release(&ticket->state,
                              rp_ticket_word(number, RP_TICKET_PACKED)); /* PAIRS ticket-state */
         deliver(plan, RP_TURN_PACKED);
-        give_way(plan);
+        yield_at_startup(plan);
     }
 }

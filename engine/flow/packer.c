@@ -6,7 +6,6 @@
 #include "flow/packer.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +15,9 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mapped.h"
 #include "base/thread.h"
+#include "shm/peer.h"
 
 /* A process that dies while it packs a ticket is replaced at most this many times for that ticket.
  * Then the next one would probably die as well: it is killed for memory, say, as soon as it touches
@@ -92,7 +91,6 @@ static int start_process(struct rp_packer *packer, struct rp_error *error)
 int rp_packer_start(struct rp_packer *packer, bool as_process, struct rp_error *error)
 {
     RP_ASSERT(!packer->started && packer->index < packer->plan->packers);
-    packer->is_process = as_process;
     packer->pidfd = -1;
     int code = 0;
     if (as_process) {
@@ -108,8 +106,7 @@ int rp_packer_start(struct rp_packer *packer, bool as_process, struct rp_error *
 
 bool rp_packer_is_dead(const struct rp_packer *packer)
 {
-    struct pollfd entry = {.fd = packer->pidfd, .events = POLLIN};
-    return packer->started && packer->is_process && poll(&entry, 1, 0) == 1;
+    return packer->started && rp_peer_has_ended(packer->pidfd);
 }
 
 /* After a crash, the replacement would crash as well. */
@@ -127,13 +124,13 @@ static bool is_crash(const siginfo_t *death)
 static bool dies_of_its_ticket(struct rp_packer *packer)
 {
     uint64_t ticket;
-    if (!rp_packer_has_work(packer->plan, packer->index, &ticket) && !RP_DEFECT(count_idle_deaths))
+    if (!rp_packer_has_work(packer->plan, packer->index, &ticket))
         return false;
-    if (ticket != packer->ticket_at_death && !RP_DEFECT(count_deaths_for_ever))
+    if (ticket != packer->ticket_at_death)
         packer->deaths = 0;
     packer->ticket_at_death = ticket;
     packer->deaths++;
-    return packer->deaths > REPLACEMENTS_OF_A_TICKET && !RP_DEFECT(replace_for_ever);
+    return packer->deaths > REPLACEMENTS_OF_A_TICKET;
 }
 
 static int give_up(const struct rp_packer *packer, const siginfo_t *death, struct rp_error *error)
@@ -170,7 +167,7 @@ void rp_packer_join(struct rp_packer *packer)
 {
     if (!packer->started)
         return;
-    if (packer->is_process) {
+    if (packer->pidfd >= 0) {
         /* it may be stopped; its ticket is packed again (I3) */
         syscall(SYS_pidfd_send_signal, packer->pidfd, SIGKILL, NULL, 0);
         reap(packer->pid);

@@ -11,11 +11,10 @@
 struct rp_packer {
     const struct rp_pack_plan *plan;
     uint32_t index;
-    bool is_process;
-    pthread_t thread;
     bool started;
+    pthread_t thread;
     pid_t pid;
-    int pidfd;                /* -1 = none */
+    int pidfd;                /* -1: it is a thread */
     uint32_t deaths;          /* deaths of its processes while they packed ticket_at_death */
     uint64_t ticket_at_death; /* the ticket that the last of them was packing */
 };

@@ -13,7 +13,6 @@
 #include "base/available.h"
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "io/io.h"
 
 #ifndef SYS_cachestat
@@ -102,7 +101,7 @@ static uint64_t missing_probes(const struct rp_page_cache_file *file, uint64_t f
                                uint64_t bytes)
 {
     uint64_t slice = rp_max_u64(bytes / PROBES, 1), missing = 0;
-    uint64_t shift = RP_DEFECT(probe_same_places) ? 0 : rp_now_ns() % slice;
+    uint64_t shift = rp_now_ns() % slice;
     for (uint64_t i = 0; i < PROBES; i++) {
         bool is_cached;
         (void)probe(file->fd, first + rp_min_u64(slice * i + shift, bytes - 1), &is_cached);

@@ -23,7 +23,7 @@
 
 struct fetching {
     struct rp_io_object object;
-    struct rp_kept *kept; /* NULL: the entry is free */
+    struct rp_entry *kept; /* NULL: the entry is free */
     const struct rp_shard *shard;
     uint32_t fill; /* its number in the cache */
     uint64_t offset;
@@ -159,14 +159,14 @@ static bool next_piece(struct rp_prefill *prefill, uint32_t piece, uint64_t *off
 static void close_entry(struct rp_prefill *prefill, struct fetching *it)
 {
     prefill->chosen.method->close_object(&it->object);
-    rp_kept_close(it->kept);
+    rp_entry_close(it->kept);
     free(it->buffer);
     *it = (struct fetching){0};
 }
 
 static void begin_fetching(struct rp_prefill *prefill, struct fetching *it)
 {
-    int fill = it->buffer ? rp_kept_fill_begin(it->kept, it->offset, it->bytes) : -1;
+    int fill = it->buffer ? rp_entry_fill_begin(it->kept, it->offset, it->bytes) : -1;
     uint32_t lane = prefill->pair / prefill->blocks.sources;
     uint32_t source = prefill->pair % prefill->blocks.sources;
     if (fill < 0) {
@@ -177,7 +177,7 @@ static void begin_fetching(struct rp_prefill *prefill, struct fetching *it)
     /* readers search for fills after they have moved on: either they see this one, or it is late */
     if (rp_forecast_position(prefill->next_use->forecast, lane, source) >=
         prefill->position[prefill->pair]) {
-        rp_kept_fill_end(it->kept, it->fill, NULL);
+        rp_entry_fill_end(it->kept, it->fill, NULL);
         close_entry(prefill, it);
         prefill->runs.run_count = 0;
         prefill->rest.documents = 0;
@@ -210,16 +210,16 @@ static bool fetch_next(struct rp_prefill *prefill)
                                       .cache = prefill->cache,
                                       .number = number};
     bool is_kept = shard->url && shard->identity[0];
-    struct rp_kept *kept = is_kept ? rp_kept_open(prefill->cache, number) : NULL;
+    struct rp_entry *kept = is_kept ? rp_entry_open(prefill->cache, number) : NULL;
     if (!kept || prefill->chosen.method->open_object(&it->object, &place, NULL) < 0) {
         prefill->runs.run_count = 0; /* a file on a disk, or no memory: the reader sees to it */
-        rp_kept_close(kept);
+        rp_entry_close(kept);
         return true;
     }
     it->kept = kept;
     it->shard = shard;
     while (next_piece(prefill, it->object.read_bytes, &it->offset, &it->bytes)) {
-        struct rp_cache_held held = rp_kept_look(kept, it->offset, it->bytes);
+        struct rp_cache_held held = rp_entry_look(kept, it->offset, it->bytes);
         if (held.head == it->bytes)
             continue;
         it->buffer = malloc(it->bytes);
@@ -249,7 +249,7 @@ static void take_done(struct rp_prefill *prefill)
     for (unsigned i = 0; i < count; i++) {
         struct fetching *it = &prefill->fetching[done[i].tag];
         bool is_good = done[i].result == 0 && is_right(it);
-        rp_kept_fill_end(it->kept, it->fill, is_good ? it->buffer : NULL);
+        rp_entry_fill_end(it->kept, it->fill, is_good ? it->buffer : NULL);
         close_entry(prefill, it);
         prefill->in_flight--;
         if (!is_good)
@@ -289,7 +289,7 @@ static void *prefill_main(void *context)
     struct rp_prefill *prefill = context;
     const struct rp_io_options options = {.depth = RP_CACHE_FILLS_MAX,
                                           .file_method = prefill->chosen.file_method,
-                                          .gives_way = prefill->chosen.gives_way,
+                                          .may_fall_back = prefill->chosen.may_fall_back,
                                           .is_stopping = is_stopping,
                                           .context = prefill,
                                           .is_fill = true};
@@ -302,7 +302,7 @@ static void *prefill_main(void *context)
         struct fetching *it = &prefill->fetching[i];
         if (!it->kept)
             continue;
-        rp_kept_fill_end(it->kept, it->fill, NULL);
+        rp_entry_fill_end(it->kept, it->fill, NULL);
         close_entry(prefill, it);
     }
     return NULL;

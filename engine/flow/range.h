@@ -31,7 +31,7 @@ static inline struct rp_file_range rp_file_range_of(const struct rp_file *file, 
                                   .first = rp_align_down(first, alignment),
                                   .last = rp_align_up(last, alignment),
                                   .file_bytes = file_bytes,
-                                  .beyond_end = past_cache || file->direct,
+                                  .beyond_end = past_cache || file->o_direct,
                                   .wanted = first};
     if (!range.beyond_end)
         range.last = rp_min_u64(range.last, file_bytes);

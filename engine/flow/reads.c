@@ -195,7 +195,7 @@ static bool place_in_block_read(struct rp_reads *reads, uint32_t shard, uint64_t
             continue;
         transfer->data_offset = run->data_offset + (first - run->first);
         transfer->loaded_by = block_read->ticket;
-        bool is_direct = block_read->past_cache || reads->files->files[shard].direct;
+        bool is_direct = block_read->past_cache || reads->files->files[shard].o_direct;
         rp_files_count(reads->files, shard, is_direct, last - first);
         rp_data_ring_use(&reads->data_ring, block_read->region, reads->number);
         return true;
@@ -228,7 +228,7 @@ static void place_mapped(const struct rp_reads *reads, const struct rp_file *fil
     transfer->data_offset = is_wrong ? first % RP_STRETCH_BYTES : first;
     if (!file->checked)
         return;
-    struct rp_block_range blocks = rp_files_blocks(reads->files, transfer);
+    struct rp_hashed_range blocks = rp_files_hashed_range(reads->files, transfer);
     transfer->expected = rp_files_expected(reads->files, shard, blocks.first,
                                            blocks.end - blocks.first);
 }
@@ -237,7 +237,7 @@ static void place_mapped(const struct rp_reads *reads, const struct rp_file *fil
 static bool goes_past_cache(const struct rp_reads *reads, const struct rp_file *file,
                             enum rp_read_way way, uint32_t shard)
 {
-    return way == RP_READ_DIRECT && !file->direct && rp_files_need_direct(reads->files, shard);
+    return way == RP_READ_DIRECT && !file->o_direct && rp_files_need_direct(reads->files, shard);
 }
 
 static bool place_alone(struct rp_reads *reads, const struct rp_file *file, enum rp_read_way way,
@@ -321,8 +321,6 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *tra
         return code;
     if (!rp_source_has_mask(source))
         return place_tokens(reads, row, transfer, &extent, error);
-    if (RP_DEFECT(place_before_spans))
-        (void)place_tokens(reads, row, transfer, &extent, error);
     code = find_mask(reads, &place, transfer, extent.tokens, error);
     if (code == RP_READS_PLACED)
         code = place_tokens(reads, row, transfer, &extent, error);
@@ -446,8 +444,7 @@ enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_
     block_read->source = due.block.source;
     block_read->number = due.block.number;
     block_read->epoch = due.block.epoch;
-    block_read->is_wanted = block_read->past_cache && (due.block.later_epochs >= LATER_EPOCHS ||
-                                                       RP_DEFECT(read_in_for_nothing));
+    block_read->is_wanted = block_read->past_cache && due.block.later_epochs >= LATER_EPOCHS;
     block_read->ticket = number;
     if (!rp_data_ring_take(&reads->data_ring, due.bytes, RP_BLOCK_BYTES, number, false,
                            retired(reads), &data_offset)) {

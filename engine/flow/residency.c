@@ -9,7 +9,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
@@ -32,10 +31,18 @@
 #define BUSY_SHARE 10u
 #define CALM_NS 100000000u
 
-static uint64_t stretch_bytes(const struct rp_resident_file *file, uint32_t index)
+/* A stretch: `bytes` from `first` on in its file. */
+struct place {
+    const struct rp_page_cache_file *file;
+    struct rp_stretch *stretch;
+    uint64_t first, bytes;
+};
+
+static struct place place_of(const struct rp_resident_file *file, uint32_t index)
 {
     uint64_t first = (uint64_t)index * RP_STRETCH_BYTES;
-    return rp_min_u64(RP_STRETCH_BYTES, file->file.bytes - first);
+    return (struct place){&file->file, &file->stretches[index], first,
+                          rp_min_u64(RP_STRETCH_BYTES, file->file.bytes - first)};
 }
 
 static uint32_t seconds(const struct rp_residency *r)
@@ -82,7 +89,7 @@ static bool has_room(const struct rp_residency *r, const struct rp_stretch *stre
     if (rp_residency_watched_bytes(r) <= room)
         return true;
     if (!r->options.may_direct)
-        return r->holds_all || RP_DEFECT(map_without_room);
+        return r->holds_all;
     return (had_room || rp_a32_load_relaxed(&stretch->wanted)) && others + bytes <= room;
 }
 
@@ -96,7 +103,7 @@ static enum rp_read_way choose_way(const struct rp_residency *r, const struct rp
     bool was_mapped = rp_a32_load_relaxed(&stretch->way) == RP_READ_MAPPED;
     uint64_t most = was_mapped ? rp_max_u64(bytes / RP_MISSING_TO_KEEP, r->page_bytes)
                                : bytes / MISSING_TO_MAP;
-    if ((was_mapped && RP_DEFECT(keep_lost_stretches)) || (missing <= most && missing < bytes))
+    if (missing <= most && missing < bytes)
         return RP_READ_MAPPED;
     if (!r->options.may_buffer)
         return RP_READ_DIRECT;
@@ -140,15 +147,16 @@ static void set_claim(struct rp_residency *r, struct rp_stretch *stretch, uint64
 
 /* The kernel counts whole pages, and a file's last page mostly extends past its end. Returns
  * whether memory has room for the stretch. */
-static bool set_stretch(struct rp_residency *r, struct rp_stretch *stretch, uint64_t bytes,
-                        uint64_t missing_pages)
+static bool set_stretch(struct rp_residency *r, const struct place *place)
 {
-    uint64_t missing = rp_min_u64(missing_pages, bytes);
-    bool fits = has_room(r, stretch, bytes);
-    enum rp_read_way way = choose_way(r, stretch, bytes, missing, fits);
-    set_way(r, stretch, bytes, way);
-    set_held(r, stretch, bytes - missing);
-    set_claim(r, stretch, way == RP_READ_DIRECT ? bytes - missing : bytes);
+    uint64_t bytes = place->bytes;
+    uint64_t missing = rp_min_u64(r->options.page_cache->missing(place->file, place->first, bytes),
+                                  bytes);
+    bool fits = has_room(r, place->stretch, bytes);
+    enum rp_read_way way = choose_way(r, place->stretch, bytes, missing, fits);
+    set_way(r, place->stretch, bytes, way);
+    set_held(r, place->stretch, bytes - missing);
+    set_claim(r, place->stretch, way == RP_READ_DIRECT ? bytes - missing : bytes);
     return fits;
 }
 
@@ -159,26 +167,19 @@ static bool may_read_in(const struct rp_residency *r)
 }
 
 struct batch {
-    struct place {
-        struct rp_resident_file *file;
-        uint32_t stretch;
-    } places[READ_IN_STRETCHES];
+    struct place places[READ_IN_STRETCHES];
     uint32_t count;
 };
 
-static void check_stretch(struct rp_residency *r, struct rp_resident_file *file, uint32_t index,
-                          struct batch *batch)
+static void check_stretch(struct rp_residency *r, const struct place *place, struct batch *batch)
 {
-    struct rp_stretch *stretch = &file->stretches[index];
-    uint64_t bytes = stretch_bytes(file, index);
-    uint64_t first = (uint64_t)index * RP_STRETCH_BYTES;
-    bool fits = set_stretch(r, stretch, bytes,
-                            r->options.page_cache->missing(&file->file, first, bytes));
+    struct rp_stretch *stretch = place->stretch;
+    bool fits = set_stretch(r, place);
     bool is_wanted = rp_a32_exchange_acquire(&stretch->wanted, 0);
     if (is_wanted && fits && rp_a32_load_relaxed(&stretch->way) == RP_READ_BUFFERED &&
         may_read_in(r)) {
-        batch->places[batch->count++] = (struct place){file, index};
-        r->read_in += bytes - stretch->held;
+        batch->places[batch->count++] = *place;
+        r->read_in += place->bytes - stretch->held;
     }
 }
 
@@ -193,17 +194,13 @@ static void read_in(struct rp_residency *r, struct batch *batch)
     const struct rp_page_cache *cache = r->options.page_cache;
     for (uint32_t i = 0; i < batch->count; i++) {
         const struct place *place = &batch->places[i];
-        cache->read_ahead(&place->file->file, (uint64_t)place->stretch * RP_STRETCH_BYTES,
-                          stretch_bytes(place->file, place->stretch));
+        cache->read_ahead(place->file, place->first, place->bytes);
     }
     for (uint32_t i = 0; i < batch->count && !is_stopping(r); i++) {
         const struct place *place = &batch->places[i];
-        struct rp_stretch *stretch = &place->file->stretches[place->stretch];
-        uint64_t bytes = stretch_bytes(place->file, place->stretch);
-        uint64_t first = (uint64_t)place->stretch * RP_STRETCH_BYTES;
-        cache->settle(&place->file->file, first, bytes);
-        stretch->read_in_at = seconds(r);
-        (void)set_stretch(r, stretch, bytes, cache->missing(&place->file->file, first, bytes));
+        cache->settle(place->file, place->first, place->bytes);
+        place->stretch->read_in_at = seconds(r);
+        (void)set_stretch(r, place);
     }
     rp_a64_store_relaxed(&r->read_in_bytes, r->read_in);
     batch->count = 0;
@@ -225,7 +222,8 @@ static bool check_next(struct rp_residency *r, struct batch *batch)
         struct rp_resident_file *file = &r->files[r->at_file];
         bool is_open = rp_a32_load_acquire(&file->is_open); /* PAIRS resident-file */
         if (is_open && r->at_stretch < file->stretch_count) {
-            check_stretch(r, file, r->at_stretch++, batch);
+            const struct place place = place_of(file, r->at_stretch++);
+            check_stretch(r, &place, batch);
             return true;
         }
         r->at_file++;
@@ -238,7 +236,7 @@ static bool check_next(struct rp_residency *r, struct batch *batch)
 
 /* ---- the watcher ----------------------------------------------------------------------------- */
 
-void rp_residency_look(struct rp_residency *r)
+void rp_residency_poll(struct rp_residency *r)
 {
     struct batch batch = {.count = 0};
     check_memory(r);
@@ -292,10 +290,10 @@ static void sleep_for(struct rp_residency *r, uint64_t ns)
 static void notice_new_files(struct rp_residency *r)
 {
     bool has_new_file = rp_a32_exchange_acquire(&r->has_new_file, 0); /* PAIRS new-file */
-    if (!has_new_file || RP_DEFECT(overlook_new_file))
+    if (!has_new_file)
         return;
     r->is_calm = false;
-    r->has_changed |= !RP_DEFECT(calm_before_new_file);
+    r->has_changed = true;
 }
 
 static void *watch(void *argument)
@@ -395,7 +393,7 @@ struct rp_stretch *rp_residency_add(struct rp_residency *r, uint32_t shard,
     if (file->file.way == RP_PAGE_CACHE_SILENT || count > UINT32_MAX)
         return NULL;
     struct rp_stretch *stretches = make_stretches(r, count);
-    bool is_memory = file->file.way == RP_PAGE_CACHE_WHOLE && !RP_DEFECT(claim_for_memory);
+    bool is_memory = file->file.way == RP_PAGE_CACHE_WHOLE;
     enum rp_read_way way = is_memory ? RP_READ_MAPPED : first_way(r);
     for (uint64_t i = 0; stretches && i < count; i++)
         rp_a32_store_relaxed(&stretches[i].way, way);
@@ -412,13 +410,12 @@ struct rp_stretch *rp_residency_add(struct rp_residency *r, uint32_t shard,
 void rp_residency_read_ahead(const struct rp_residency *r, uint32_t shard, uint64_t first,
                              uint64_t last)
 {
-    if (!RP_DEFECT(fault_for_lost_pages))
-        r->options.page_cache->read_ahead(&r->files[shard].file, first, last - first);
+    r->options.page_cache->read_ahead(&r->files[shard].file, first, last - first);
 }
 
 void rp_residency_tell(struct rp_residency *r)
 {
-    if (!r->has_untold_file && !RP_DEFECT(wake_for_old_files))
+    if (!r->has_untold_file)
         return;
     r->has_untold_file = false;
     rp_a32_store_release(&r->has_new_file, 1); /* PAIRS new-file */

@@ -130,7 +130,7 @@ void rp_residency_start(struct rp_residency *residency);
 void rp_residency_stop(struct rp_residency *residency);
 
 /** One turn of the watcher, for tests: checks every stretch once. */
-void rp_residency_look(struct rp_residency *residency);
+void rp_residency_poll(struct rp_residency *residency);
 
 /** Bytes of files that need room to be in the page cache, as far as known: files are opened when
  * they are used, and some may turn out to be in memory. Any thread may call this and the next

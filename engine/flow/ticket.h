@@ -187,18 +187,20 @@ struct rp_arena {
     struct rp_ticket *tickets;
     uint8_t *states;
     uint8_t *data;
-    struct rp_a32 filled; /* 1: all of its pages are there. PAIRS arena-filled */
+    struct rp_a32 prefaulted; /* 1: all of its pages are there. PAIRS arena-prefaulted */
 };
 
+struct rp_arena_sizes {
+    uint32_t ring_count, slot_count, state_count;
+    uint64_t data_bytes, state_bytes;
+};
 /** Bytes of an arena with these sizes, and its creation. A shared arena is touched in full, on huge
- * pages where possible; a private one serves threads only, is usable at once, and should be filled
- * while it is used (fill.h). */
-uint64_t rp_arena_bytes(uint32_t ring_count, uint32_t slot_count, uint64_t data_bytes,
-                        uint32_t state_count, uint64_t state_bytes);
-RP_MUST_CHECK int rp_arena_create(struct rp_arena *arena, bool is_private, uint32_t ring_count,
-                                  uint32_t slot_count, uint64_t data_bytes, uint32_t state_count,
-                                  uint64_t state_bytes, struct rp_error *error);
-RP_MUST_CHECK int rp_arena_fill(struct rp_arena *arena, struct rp_error *error);
+ * pages where possible; a private one serves threads only, is usable at once, and should be
+ * prefaulted while it is used (prefault.h). */
+uint64_t rp_arena_bytes(const struct rp_arena_sizes *sizes);
+RP_MUST_CHECK int rp_arena_create(struct rp_arena *arena, bool is_private,
+                                  const struct rp_arena_sizes *sizes, struct rp_error *error);
+RP_MUST_CHECK int rp_arena_prefault(struct rp_arena *arena, struct rp_error *error);
 /** Forget all tickets: the next one is number 0. No stage may run. State slots are kept. */
 void rp_arena_reset(struct rp_arena *arena);
 void rp_arena_close(struct rp_arena *arena);

@@ -61,7 +61,7 @@ const uint8_t *rp_verified_take(struct rp_verified *verified, const struct rp_fi
                                 const struct rp_transfer *transfer, struct rp_error *error)
 {
     uint32_t shard = transfer->mapped_shard - 1;
-    struct rp_block_range blocks = rp_files_blocks(files, transfer);
+    struct rp_hashed_range blocks = rp_files_hashed_range(files, transfer);
     uint64_t bytes = blocks.end - blocks.first, all = 0;
     RP_ASSERT(blocks.first % RP_BLOCK_BYTES == 0 && blocks.first < blocks.end);
     uint64_t kept = keep_shared(verified, shard, blocks.first);

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ringpack/batch.h"
+#include "shm/layout.h"
 
 #define RP_LABEL_IGNORED (-100)
 
@@ -45,11 +45,5 @@ uint64_t rp_widen_token_at(const void *source, uint32_t width, size_t i);
 /** target[i] = first + i, and target[i] = value, for i < n, as I32 or I64 (fill: also U16). */
 void rp_count_up(void *target, enum rp_dtype dtype, int64_t first, size_t n);
 void rp_widen_fill(void *target, enum rp_dtype dtype, int64_t value, size_t n);
-
-/** Bytes of one element. */
-static inline size_t rp_dtype_bytes(enum rp_dtype dtype)
-{
-    return dtype == RP_DTYPE_U16 ? 2 : dtype == RP_DTYPE_I64 ? 8 : 4;
-}
 
 #endif

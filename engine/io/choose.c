@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* choose — which method works here. Asking the kernel for its version or reading sysctls would only
- * guess: seccomp filters and sandboxes say no in their own ways. So a ring is made, and a byte is
- * read through it. */
+/* choose — choice of a method by trial. The kernel's version and its sysctls do not suffice,
+ * because seccomp filters and sandboxes refuse calls in their own ways. So a ring is made, and one
+ * byte is read through it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,8 +19,8 @@ const struct rp_io_method *rp_io_objects(void)
 #endif
 }
 
-/* With 128 reads in flight in io_uring a reader that waits for a quarter of its reads is woken, and
- * hands reads over, a third less often than with 64, which saves a quarter of the CPU time of an
+/* With 128 reads in flight instead of 64, io_uring wakes a reader that waits for a quarter of its
+ * reads, and takes submissions, a third less often. That saves a quarter of the CPU time of an
  * engine that reads single documents past the page cache (bench/findings/reading.md). */
 uint32_t rp_io_choose_depth(const struct rp_io_method *method, uint32_t asked_for)
 {

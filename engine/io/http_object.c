@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_object — see http_object.h. */
+/* http_object — opens and closes the objects of io_http.c. */
 #include "io/http_object.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "base/defect.h"
 #include "base/mem.h"
 
 /* AWS advises ranges of 8 to 16 MiB; 16 of them in flight are 1 GB/s at 50 ms. */
@@ -14,7 +13,7 @@
 void rp_http_close_object(const struct rp_io_object *object)
 {
     struct rp_http_object *it = (struct rp_http_object *)object->handle;
-    rp_kept_close(it->kept);
+    rp_entry_close(it->kept);
     if (it->object)
         rp_object_close(it->object);
     else
@@ -32,16 +31,8 @@ static int open_remote(struct rp_http_object *it, const struct rp_io_place *plac
         return rp_fail(error, -ENOMEM, NULL, "out of memory for an object");
     int code = rp_object_open(&it->object, place->path, error);
     if (code == 0 && place->cache && place->identity[0]) /* else it may change unnoticed */
-        it->kept = rp_kept_open(place->cache, place->number);
+        it->kept = rp_entry_open(place->cache, place->number);
     return code;
-}
-
-static int open_local(struct rp_http_object *it, const struct rp_io_place *place,
-                      struct rp_error *error)
-{
-    struct rp_io_place local = *place;
-    local.direct = place->direct && !RP_DEFECT(buffer_files_beside_objects);
-    return rp_io_open_file(&it->file, &local, error);
 }
 
 int rp_http_open_object(struct rp_io_object *object_out, const struct rp_io_place *place,
@@ -50,7 +41,8 @@ int rp_http_open_object(struct rp_io_object *object_out, const struct rp_io_plac
     struct rp_http_object *it = rp_calloc(1, sizeof *it);
     if (!it)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for an object");
-    int code = place->identity ? open_remote(it, place, error) : open_local(it, place, error);
+    int code = place->identity ? open_remote(it, place, error)
+                               : rp_io_open_file(&it->file, place, error);
     if (code < 0) {
         free(it->identity);
         free(it);
@@ -66,7 +58,7 @@ int rp_http_open_object(struct rp_io_object *object_out, const struct rp_io_plac
 void rp_http_keep(const struct rp_io_object *object, uint64_t offset, const void *data,
                   uint32_t bytes)
 {
-    rp_kept_keep(((const struct rp_http_object *)object->handle)->kept, offset, data, bytes);
+    rp_entry_keep(((const struct rp_http_object *)object->handle)->kept, offset, data, bytes);
 }
 
 bool rp_http_can_ask_again(const struct rp_io_object *object)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_object.h — what reads of io_http.c are of: an object in a store, with what a cache keeps of
- * it, or a file beside it. The functions are those of the method (io.h). */
+/* http_object.h — the objects of io_http.c: a remote object with its cache entry, or a local file.
+ * The functions are members of the method table (io.h). */
 #ifndef RP_IO_HTTP_OBJECT_H
 #define RP_IO_HTTP_OBJECT_H
 
@@ -9,11 +9,11 @@
 #include "object/requests.h"
 
 struct rp_http_object {
-    struct rp_object *object; /* NULL = a file */
+    struct rp_object *object; /* NULL: a local file */
     struct rp_io_object file;
     uint64_t bytes;
     char *identity;
-    struct rp_kept *kept; /* NULL: nothing is kept of it */
+    struct rp_entry *kept; /* NULL: not cached */
 };
 
 RP_MUST_CHECK int rp_http_open_object(struct rp_io_object *object_out,

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io — what a raw result means, once for every method.
+/* io — interprets the raw results of all methods.
  *
- * Flow:   rp_io_submit         rp_io_wait ──► finished for good
+ * Flow:   rp_io_submit         rp_io_wait ──► final result
  *              │                   ▲
  *              ▼                   │
  *            queue ──► method ──► settle
  *              ▲                   │ the rest of a short read, a refused or failed piece
  *              └───────────────────┘
  *
- * A read holds one flight from rp_io_submit until rp_io_wait returns it. The piece asked for always
+ * A read holds one flight from rp_io_submit until rp_io_wait returns it. Its next piece always
  * follows the bytes that have arrived, so a flight needs no list of holes.
  *
- * What settle decides of a result, and why:
+ * Decisions of settle by raw result:
  *
- *   nothing         the file ends here.
+ *   0 bytes         the file ends here.
  *
- *   a part          ask for the rest. Only O_DIRECT reads stop off the alignment, and only at the
- *                   end of the file: asking from such a place would be EINVAL.
+ *   short           submit the rest. Only O_DIRECT reads end off the alignment, and only at the end
+ *                   of the file; a read from such an offset would fail with EINVAL.
  *
- *   EAGAIN, EINTR,  ask again (XFS and md say EAGAIN even for blocking files), with pauses when it
- *   EBUSY, ENOMEM   goes on, and give up after about a second.
+ *   EAGAIN, EINTR,  retry (XFS and md return EAGAIN even for blocking files), with pauses after
+ *   EBUSY, ENOMEM   10 refusals, and give up after about a second.
  *
- *   EIO             a direct read fails as a whole for one bad sector: ask for half, so that the
- *                   pieces close in on the bad place, and there ask again three times. Bad bytes
- *                   beyond bytes_needed (slack of the alignment) are then never asked for.
+ *   EIO             a direct read fails as a whole for one bad sector: halve the piece until it
+ *                   isolates the bad sector, then retry three times. Bad bytes beyond bytes_needed
+ *                   (slack of the alignment) are then never read.
  *
  *   other errors    are final.
  *
@@ -44,15 +44,15 @@ enum {
     REAP_BATCH = 64,
     PIECE_MIN_BYTES = 4096, /* no smaller: the unit in which disks and the page cache fail */
     EIO_RETRIES = 3,
-    REFUSALS_AT_ONCE = 10, /* then pause before asking again */
+    REFUSALS_AT_ONCE = 10, /* then pause between retries */
     REFUSALS_MAX = 1000,
     PAUSE_NS = 1000000,
 };
 
 struct flight {
-    struct rp_io_read read; /* as the caller gave it */
-    uint32_t arrived;       /* bytes that lie in the buffer, without a gap from its start */
-    uint32_t asked;         /* bytes asked for now, after those */
+    struct rp_io_read read; /* as submitted */
+    uint32_t arrived;       /* bytes in the buffer, without a gap from its start */
+    uint32_t asked;         /* bytes of the next piece */
     uint32_t piece_max;     /* halved by every EIO */
     uint32_t refusals;      /* in a row */
     uint32_t failures;      /* EIO in a row at the smallest piece */
@@ -68,9 +68,28 @@ struct rp_io {
     struct rp_io_read *queue; /* not yet taken by the method; tag = number of the flight */
     uint32_t queued;
     uint32_t at_method;
-    bool pause; /* somebody is being refused again and again */
+    bool pause; /* a flight is refused repeatedly */
     struct rp_io_counts counts;
 };
+
+/* A later ring may be refused although an earlier one works: some kernels charge rings to the
+ * user's RLIMIT_MEMLOCK (measured on 6.18: 16 KiB for 128 reads), each ring takes a descriptor, and
+ * io_uring may be disabled while an engine runs. The methods for files can replace each other at
+ * any time, because their objects are plain descriptors. */
+int rp_io_open_method(const struct rp_io_method **method, void **self,
+                      const struct rp_io_options *options, struct rp_error *error)
+{
+    struct rp_error refusal;
+    bool may_fall_back = options->may_fall_back && *method == &rp_io_method_uring;
+    if (!may_fall_back || RP_DEFECT(insist_on_rings))
+        return (*method)->open(self, options, error);
+    if (rp_io_method_uring.open(self, options, &refusal) == 0)
+        return 0;
+    if (options->refusal)
+        *options->refusal = refusal;
+    *method = &rp_io_method_pread;
+    return rp_io_method_pread.open(self, options, error);
+}
 
 int rp_io_open(struct rp_io **io_out, const struct rp_io_method *method,
                const struct rp_io_options *options, struct rp_error *error)
@@ -108,7 +127,7 @@ void rp_io_close(struct rp_io *io)
 {
     if (!io)
         return;
-    while (io->at_method) { /* their memory is the kernel's until then */
+    while (io->at_method) { /* the kernel owns their memory until then */
         uint64_t tags[REAP_BATCH];
         int64_t results[REAP_BATCH];
         int count = io->method->reap(io->self, tags, results, REAP_BATCH, 1);
@@ -212,7 +231,7 @@ void rp_io_submit(struct rp_io *io, const struct rp_io_read *reads, unsigned cou
         io->flights[number] = (struct flight){.read = *read, .piece_max = UINT32_MAX};
         enqueue(io, number);
     }
-    (void)push(io); /* what is refused now is tried again by rp_io_wait */
+    (void)push(io); /* rp_io_wait retries a refused submit */
 }
 
 static uint32_t half_of(uint32_t bytes)
@@ -220,7 +239,7 @@ static uint32_t half_of(uint32_t bytes)
     return (uint32_t)rp_max_u64(rp_align_down(bytes / 2, PIECE_MIN_BYTES), PIECE_MIN_BYTES);
 }
 
-/* True when asking again makes sense; arranges the next piece. */
+/* Plan a retry. Returns false if the error is final. */
 static bool retry(struct rp_io *io, struct flight *flight, int64_t result)
 {
     switch (-result) {
@@ -245,7 +264,7 @@ static bool retry(struct rp_io *io, struct flight *flight, int64_t result)
     return true;
 }
 
-/* Judge a raw result. True when the read is finished, with *final its result. */
+/* Interpret a raw result. Returns true if the read is finished, with its result in *final. */
 static bool settle(struct rp_io *io, struct flight *flight, int64_t result, int *final)
 {
     if (result < 0) {
@@ -266,7 +285,7 @@ static bool settle(struct rp_io *io, struct flight *flight, int64_t result, int 
     return false;
 }
 
-/* Take in one raw result; returns 1 and fills *done when that read is finished, else 0. */
+/* Process one raw result. Returns 1 and fills *done if its read is finished, else 0. */
 static unsigned take(struct rp_io *io, uint64_t tag, int64_t result, struct rp_io_done *done)
 {
     RP_ASSERT(tag < io->depth);
@@ -284,7 +303,7 @@ static unsigned take(struct rp_io *io, uint64_t tag, int64_t result, struct rp_i
     return 1;
 }
 
-/* The method takes nothing and has nothing to wait for: its answer is the result of the queue. */
+/* The method refuses reads and has none in flight: its code is the result of each queued read. */
 static unsigned take_refused(struct rp_io *io, int result, struct rp_io_done *done, unsigned max)
 {
     unsigned finished = 0;

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io_http — reads of objects in stores (object/requests.h), of what a cache keeps of them
- * (cache/cache.h), and of files beside them.
+/* io_http — reads of remote objects (object/requests.h), of their cached bytes (cache/cache.h), and
+ * of local files of the same corpus.
  *
- *     a read of an object ──► its begin and its end, as far as the cache has them ──► files
- *                         └─► what lies between ──────────────────────────────────► server
- *     a read of a file    ──────────────────────────────────────────────────────────► files
+ *     read of a remote object ──► head and tail: its cached ends ──► files
+ *                             └─► gap between them ────────────────► server
+ *     read of a local file    ─────────────────────────────────────► files
  *
- * Files are opened, through the page cache or past it, and read by options->file_method, as those
- * of a corpus without objects. Bytes from the cache are compared with their hashes; if any of them
- * are wrong, all of the read is asked of the server. So it is where the reader says that they are
- * not those of its sidecar: they were damaged before they came into the cache.
+ * options->file_method opens and reads files, through the page cache or past it, as in a corpus
+ * without remote objects. Cached bytes are compared with their hashes; if one page is damaged, the
+ * whole read is requested from the server. The same happens if the reader finds that bytes differ
+ * from their sidecar: they were damaged before they were cached.
  *
- * The reader's own thread drives libcurl, and bodies are written straight to where the packer takes
- * the tokens from. Requests that can be tried again are tried again in there, so the result of an
- * object is either all of the bytes or final; why it failed is kept with the object, for `explain`.
+ * The reader's own thread drives libcurl, which writes bodies directly into the buffer of the read.
+ * object/requests.h retries requests, so the result of a remote read is either complete or final.
+ * The object keeps the reason of a failure, for `explain`.
  *
- * A request can be dropped, unlike the read of a file: when the engine stops, nobody waits for a
+ * Unlike the read of a file, a request can be dropped: an engine that stops does not wait for a
  * server.
  *
- * Invariant: a slot is used from submit until its result is taken, and its parts are in flight at
- * the files' method, or at the server: at most one part of a read at a time is a request. */
+ * Invariant: a slot is used from submit until its result is taken. Its parts are at the files'
+ * method or at the server; at most one part of a read is a request. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,31 +34,31 @@
 #include "object/requests.h"
 
 #define TAKE_MAX 64u
-#define LOOK_MS 2u
-#define LOOK_FILES_MS 1u
+#define POLL_MS 2u
+#define POLL_FILES_MS 1u
 #define LOCAL_DEPTH_MAX 4096u
-/* A reader waits no longer for a fill than a server usually needs. */
+/* Limit of a reader's wait for a fill: longer than most replies take. */
 #define FILL_WAIT_NS 5000000000u
 
-/* Parts of a read: of a tag of the files' method, beside the number of the slot. */
+/* Parts of a read. A tag of the files' method contains the part and the number of the slot. */
 enum part { WHOLE_FILE, HEAD, TAIL, PARTS };
 
 struct slot {
     struct rp_object_request request;
     const struct rp_http_object *of;
-    struct rp_io_read read; /* as it was submitted */
-    uint32_t bytes;         /* of it, that lie in the object */
+    struct rp_io_read read; /* as submitted */
+    uint32_t bytes;         /* of the read, up to the end of the object */
     struct rp_cache_held held;
     uint32_t parts_left;
     bool is_used;
-    bool is_requested, is_at_server; /* a part was asked of the server; it is still in flight */
-    bool is_damaged;                 /* a part from the cache is not what was written */
-    bool is_dropped;                 /* nobody waits for it any more */
-    uint64_t fill_until_ns; /* not 0: no part is in flight, because the bytes are being filled */
+    bool is_requested, is_at_server; /* a part was requested; it is in flight */
+    bool is_damaged;                 /* a cached page does not match its hash */
+    bool is_dropped;                 /* the engine stops */
+    uint64_t fill_until_ns;          /* not 0: waits for a fill, with no part in flight */
 };
 
 struct http {
-    struct rp_requests *requests; /* NULL: they were dropped */
+    struct rp_requests *requests; /* NULL: dropped */
     const struct rp_io_method *files;
     void *files_self;
     struct rp_io_read *queue; /* [PARTS * depth], for `files`; tag = slot * PARTS + part */
@@ -68,7 +68,7 @@ struct http {
     struct {
         uint64_t tag;
         int64_t value;
-    } * results; /* [depth], of reads that are done */
+    } * results; /* [depth], finished reads */
     uint32_t result_count;
     uint64_t retries;
     struct rp_io_options options;
@@ -151,7 +151,7 @@ static void request(struct http *http, struct slot *slot, uint32_t first, uint32
     slot->parts_left++;
     http->at_server++;
     if (slot->of->kept && !http->options.is_fill)
-        rp_kept_request_begins(slot->of->kept);
+        rp_entry_request_begins(slot->of->kept);
     rp_requests_start(http->requests, &slot->request);
 }
 
@@ -160,10 +160,10 @@ static void leave_server(struct http *http, struct slot *slot)
     RP_ASSERT(slot->is_at_server);
     slot->is_at_server = false;
     if (slot->of->kept && !http->options.is_fill)
-        rp_kept_request_ends(slot->of->kept);
+        rp_entry_request_ends(slot->of->kept);
 }
 
-/* Bytes [first, last) of a read, from byte `offset` of a file on. */
+/* Queue bytes [first, last) of a read. `offset` is the file offset of the read's first byte. */
 static void read_file(struct http *http, struct slot *slot, enum part part, int fd, uint64_t offset,
                       uint32_t first, uint32_t last)
 {
@@ -179,14 +179,14 @@ static void read_file(struct http *http, struct slot *slot, enum part part, int 
     slot->parts_left++;
 }
 
-/* What the cache has of a read. True if the rest is being filled: then the read waits for it. Of a
- * fill that ends between the two questions the second one finds what was written. */
+/* Look up the cached ends of a read. Returns true if the gap is being filled: then the read waits.
+ * The fill is checked first: if it ends before the lookup, the lookup finds its bytes. */
 static bool waits_for_fill(struct http *http, struct slot *slot)
 {
-    const struct rp_kept *kept = slot->of->kept;
+    const struct rp_entry *kept = slot->of->kept;
     bool is_filling = !http->options.is_fill &&
-                      rp_kept_is_filling(kept, slot->read.offset, slot->bytes);
-    slot->held = rp_kept_look(kept, slot->read.offset, slot->bytes);
+                      rp_entry_is_filling(kept, slot->read.offset, slot->bytes);
+    slot->held = rp_entry_look(kept, slot->read.offset, slot->bytes);
     uint64_t until_ns = slot->fill_until_ns ? slot->fill_until_ns : rp_now_ns() + FILL_WAIT_NS;
     bool waits = is_filling && slot->held.head + slot->held.tail < slot->bytes &&
                  rp_now_ns() < until_ns;
@@ -196,20 +196,20 @@ static bool waits_for_fill(struct http *http, struct slot *slot)
     return waits;
 }
 
-/* From the cache what it has, and the rest of the server. */
+/* Read head and tail from the cache, and request the gap. */
 static void read_object(struct http *http, struct slot *slot)
 {
-    const struct rp_kept *kept = slot->of->kept;
+    const struct rp_entry *kept = slot->of->kept;
     if (kept && slot->read.is_second)
-        rp_kept_forget(slot->of->kept, slot->read.offset, slot->bytes);
+        rp_entry_forget(slot->of->kept, slot->read.offset, slot->bytes);
     else if (kept && waits_for_fill(http, slot))
         return;
     uint32_t bytes = slot->bytes, head = slot->held.head, tail = slot->held.tail;
-    uint64_t offset = head + tail ? rp_kept_data_offset(kept) + slot->read.offset : 0;
+    uint64_t offset = head + tail ? rp_entry_data_offset(kept) + slot->read.offset : 0;
     if (head)
-        read_file(http, slot, HEAD, rp_kept_fd(kept), offset, 0, head);
+        read_file(http, slot, HEAD, rp_entry_fd(kept), offset, 0, head);
     if (tail)
-        read_file(http, slot, TAIL, rp_kept_fd(kept), offset, bytes - tail, bytes);
+        read_file(http, slot, TAIL, rp_entry_fd(kept), offset, bytes - tail, bytes);
     if (head + tail < bytes)
         request(http, slot, head, bytes - tail);
 }
@@ -240,7 +240,7 @@ static int http_submit(void *self, const struct rp_io_read *reads, unsigned coun
     return (int)count;
 }
 
-/* A failure is final in here, so it must not look like one that io.c tries again. */
+/* A failed request is final, so its code must not be one that io.c retries. */
 static int64_t result_of(const struct slot *slot)
 {
     if (slot->is_dropped)
@@ -251,7 +251,7 @@ static int64_t result_of(const struct slot *slot)
     return -EREMOTEIO;
 }
 
-/* A part of a read of an object is done. */
+/* One part of a remote read is done. */
 static void finish_part(struct http *http, struct slot *slot)
 {
     if (--slot->parts_left > 0)
@@ -267,11 +267,11 @@ static void finish_part(struct http *http, struct slot *slot)
     if (slot->is_damaged && result >= 0)
         result = -ECANCELED; /* requests were dropped */
     if (slot->of->kept && result >= 0 && !http->options.is_fill)
-        rp_kept_note(slot->of->kept, held, slot->bytes - held);
+        rp_entry_note(slot->of->kept, held, slot->bytes - held);
     finish(http, slot, result);
 }
 
-/* ---- what is done ---------------------------------------------------------------------------- */
+/* ---- completions ----------------------------------------------------------------------------- */
 
 static void take_part(struct http *http, uint64_t tag, int64_t result)
 {
@@ -285,10 +285,10 @@ static void take_part(struct http *http, uint64_t tag, int64_t result)
     uint32_t first = part == HEAD ? 0 : slot->bytes - bytes;
     uint64_t offset = slot->read.offset + first;
     if (result != bytes) {
-        rp_kept_doubt(slot->of->kept, offset, bytes);
+        rp_entry_doubt(slot->of->kept, offset, bytes);
         slot->is_damaged = true;
-    } else if (!rp_kept_check(slot->of->kept, offset, (uint8_t *)slot->read.buffer + first,
-                              bytes)) {
+    } else if (!rp_entry_check(slot->of->kept, offset, (uint8_t *)slot->read.buffer + first,
+                               bytes)) {
         slot->is_damaged = true;
     }
     finish_part(http, slot);
@@ -299,7 +299,7 @@ static void push_files(struct http *http)
     while (http->queued) {
         int taken = http->files->submit(http->files_self, http->queue, http->queued);
         if (taken <= 0 && http->at_files)
-            return; /* tried again at the next call */
+            return; /* retried at the next call */
         uint64_t tag = http->queue[0].tag;
         uint32_t count = taken <= 0 ? 1 : (uint32_t)taken;
         http->at_files += taken <= 0 ? 0 : count;
@@ -325,16 +325,16 @@ static void take_files(struct http *http, unsigned wait_min)
         take_part(http, tags[i], results[i]);
 }
 
-/* With `wait`, until a request is done or the engine stops; while files are being read, for a
- * moment. A poll that finds nothing lasts for a moment, too: its caller has something else to do,
- * but not all the time. */
+/* With `wait`, wait until a request is done or the engine stops; at most POLL_FILES_MS while file
+ * reads are in flight. Without `wait`, the poll still lasts up to POLL_MS, so that its caller does
+ * not spin. */
 static void take_requests(struct http *http, bool wait)
 {
     struct rp_object_request *done[TAKE_MAX];
     const struct rp_requests_wait until = {.wait_min = http->result_count == 0,
-                                           .most_ms = http->at_files ? LOOK_FILES_MS
+                                           .most_ms = http->at_files ? POLL_FILES_MS
                                                       : wait         ? 0
-                                                                     : LOOK_MS,
+                                                                     : POLL_MS,
                                            .is_stopping = http->options.is_stopping,
                                            .context = http->options.context};
     unsigned count = rp_requests_wait(http->requests, done, TAKE_MAX, &until);
@@ -348,7 +348,7 @@ static void take_requests(struct http *http, bool wait)
     http->retries = rp_requests_retries(http->requests);
 }
 
-/* Nobody will read the results: only their memory must be given back. */
+/* Give the memory of all requests back; their results are discarded. */
 static void drop_requests(struct http *http)
 {
     rp_requests_close(http->requests);
@@ -369,14 +369,14 @@ static void drop_requests(struct http *http)
     }
 }
 
-/* Reads that wait for a fill, which is over or not. If nothing else is in flight, for a moment. */
-static void look_at_fills(struct http *http)
+/* Look again for reads that wait for a fill; pause if no other part is in flight. */
+static void poll_fills(struct http *http)
 {
     for (uint32_t i = 0; i < http->depth && http->requests; i++)
         if (http->slots[i].is_used && http->slots[i].fill_until_ns)
             read_object(http, &http->slots[i]);
     if (http->at_fills && !http->at_server && !http->at_files && !http->queued)
-        rp_sleep_ns(LOOK_MS * 1000000u / 2);
+        rp_sleep_ns(POLL_MS * 1000000u / 2);
 }
 
 static unsigned take_results(struct http *http, uint64_t *tags, int64_t *results, unsigned max)
@@ -401,7 +401,7 @@ static int http_reap(void *self, uint64_t *tags, int64_t *results, unsigned max,
     unsigned taken = take_results(http, tags, results, max);
     do {
         if (http->at_fills)
-            look_at_fills(http);
+            poll_fills(http);
         take_files(http, http->at_server == 0 && taken == 0);
         if (http->at_server)
             take_requests(http, taken < wait_min);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io_pread — reads by a pool of threads: for machines and containers that have no io_uring.
+/* io_pread — reads by a pool of threads, for machines and containers without io_uring.
  *
  *   submit ──► jobs ──► threads ──► results ──► reap
- *      └── what the page cache holds is copied at once ──┘
+ *      └── bytes in the page cache are copied at once ──┘
  *
  * A thread blocks in pread for every read in flight, up to THREADS_MAX (measured, cold, 36 KiB:
  * 0.9 of io_uring's bandwidth at three times its processor time). A thread is started when more
@@ -10,10 +10,10 @@
  * first tried with RWF_NOWAIT in the caller's thread: a hit costs one copy and no switch of
  * threads, which is also what io_uring does.
  *
- * Invariants: jobs + running + results <= depth, so neither queue overflows (io.c promises it).
+ * Invariant: jobs + running + results <= depth, as io.c guarantees, so neither queue overflows.
  *
- * Threads: everything below `lock` belongs to the lock; the rest is set at open, or used by the
- * owner alone. */
+ * Threads: the lock protects all members below it; the others are set at open, or used by the owner
+ * only. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -41,13 +41,12 @@ struct result {
 
 struct pool {
     uint32_t depth, threads_max;
-    /* Files that refuse RWF_NOWAIT, as their file system (tmpfs) or a sandbox says: 1 + descriptor,
-     * in the place of the descriptor modulo REFUSERS. To ask such a file at each read costs a tenth
-     * of the read. A descriptor that becomes another file's stays in its place, which costs that
-     * file the fast way and nothing else. */
+    /* Files whose file system (tmpfs) or sandbox refuses RWF_NOWAIT: 1 + descriptor, at index
+     * descriptor modulo REFUSERS. A try at each read would cost a tenth of the read. If the
+     * descriptor is reused, its new file only loses the fast path. */
     intptr_t refusers[REFUSERS];
     pthread_t threads[THREADS_MAX];
-    uint32_t thread_count; /* of the owner alone, as is `threads` */
+    uint32_t thread_count; /* the owner's only, as is `threads` */
 
     pthread_mutex_t lock;
     pthread_cond_t work;     /* jobs, or stop */
@@ -56,7 +55,7 @@ struct pool {
     uint32_t job_first, job_count;
     struct result *results; /* ring of depth, from result_first */
     uint32_t result_first, result_count;
-    uint32_t awaited; /* by reap; 0 = nobody waits */
+    uint32_t awaited; /* by reap; 0 = reap is not waiting */
     uint32_t busy;    /* threads that are reading */
     bool stop;
 };
@@ -68,7 +67,7 @@ static int64_t read_some(const struct job *job)
                           read->bytes - job->arrived, (off_t)(read->offset + job->arrived));
     if (count < 0 && job->arrived == 0)
         return -errno;
-    /* After some bytes an error is kept back: it shows when the rest is asked for. */
+    /* An error after some bytes is deferred: the read of the rest returns it. */
     return (int64_t)job->arrived + (count > 0 ? count : 0);
 }
 
@@ -112,7 +111,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Signals are the main thread's affair, so the new thread blocks them all. Returns 0 or -errno. */
+/* The main thread handles signals, so the new thread blocks them all. Returns 0 or -errno. */
 static int start_thread(struct pool *pool)
 {
     sigset_t all, before;
@@ -153,7 +152,7 @@ static int pread_open(void **self, const struct rp_io_options *options, struct r
     pthread_cond_init(&pool->finished, NULL);
     pool->jobs = rp_calloc(pool->depth, sizeof *pool->jobs);
     pool->results = rp_calloc(pool->depth, sizeof *pool->results);
-    /* One thread is enough to go on, so only the first must start. */
+    /* One thread suffices for progress, so only the first must start. */
     int code = pool->jobs && pool->results ? start_thread(pool) : -ENOMEM;
     if (code < 0) {
         pread_close(pool);
@@ -164,7 +163,7 @@ static int pread_open(void **self, const struct rp_io_options *options, struct r
     return 0;
 }
 
-/* Copy what the page cache holds. True when the read is complete. */
+/* Copy bytes that are in the page cache. Returns true if the read is complete. */
 static bool read_cached(struct pool *pool, struct job *job)
 {
     const struct rp_io_read *read = &job->read;
@@ -173,7 +172,7 @@ static bool read_cached(struct pool *pool, struct job *job)
         return false;
     struct iovec target = {read->buffer, read->bytes};
     ssize_t count = preadv2((int)read->object, &target, 1, (off_t)read->offset, RWF_NOWAIT);
-    if (count < 0) { /* one that cannot say never will */
+    if (count < 0) { /* a refusal is permanent */
         if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)
             *refuser = read->object + 1;
         return false;
@@ -204,7 +203,7 @@ static int pread_submit(void *self, const struct rp_io_read *reads, unsigned cou
         bool crowded = pool->job_count > pool->thread_count - pool->busy;
         pthread_mutex_unlock(&pool->lock);
         if (crowded && pool->thread_count < pool->threads_max)
-            (void)start_thread(pool); /* else the others go on, and the next read tries again */
+            (void)start_thread(pool); /* else the next read retries the start */
     }
     return (int)count;
 }

@@ -5,16 +5,16 @@
  * them and waits. Buffers inside the registered region are read with READ_FIXED (measured: 17 to
  * 40 % less processor time for each read, because the pages stay pinned), all others with READ.
  *
- * What the kernel may refuse, and what we do then:
+ * Refusals of the kernel, and the reactions:
  *
- *   setup flags     older kernels answer EINVAL: take the next rung of the ladder. The last one has
+ *   setup flags     older kernels return EINVAL: try the next of `setups`. The last one has
  *                   no flag at all, because gVisor refuses even CLAMP.
  *
- *   registration    ENOMEM from RLIMIT_MEMLOCK (8 MiB by default, counted for each user; on some
- *                   kernels the rings themselves count, too): run unregistered.
+ *   registration    ENOMEM from RLIMIT_MEMLOCK (8 MiB by default, counted for each user; some
+ *                   kernels count the rings as well): run unregistered.
  *
- *   a ring at all   open fails with the reason, be it the first ring or a later one. choose.c takes
- *                   pread in the place of the first, open_method.c in that of a later one.
+ *   any ring        open fails with the reason. pread replaces the first ring (choose.c) or a later
+ *                   one (io.c).
  *
  * Invariants: reads in flight <= entries of the submission queue <= half the completion queue, so
  * there is always room in both. FEAT_NODROP is required, so no completion can be lost.
@@ -41,16 +41,16 @@ enum { TAKE_BATCH = 64, PAUSE_NS = 1000000 };
 
 struct ring {
     struct io_uring uring;
-    const char *rung; /* of the ladder: name of the flags */
+    const char *setup; /* name of its flags */
     uint8_t *region;
     size_t region_bytes; /* 0 = not registered */
-    int region_refusal;  /* 0, or why not: -errno */
+    int region_refusal;  /* -errno of the refused registration, or 0 */
 };
 
 static const struct {
     unsigned flags;
     const char *name;
-} ladder[] = {
+} setups[] = {
     {IORING_SETUP_CLAMP | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN |
          IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN, /* 6.1 */
      "DEFER_TASKRUN"},
@@ -59,12 +59,12 @@ static const struct {
     {0, "no flags"},
 };
 
-static int climb_down(struct ring *ring, unsigned entries)
+static int try_setup_flags(struct ring *ring, unsigned entries)
 {
     int code = -EINVAL;
-    for (size_t i = 0; i < RP_ARRAY_COUNT(ladder) && code == -EINVAL; i++) {
-        code = io_uring_queue_init(entries, &ring->uring, ladder[i].flags);
-        ring->rung = ladder[i].name;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(setups) && code == -EINVAL; i++) {
+        code = io_uring_queue_init(entries, &ring->uring, setups[i].flags);
+        ring->setup = setups[i].name;
     }
     if (code == 0 && !(ring->uring.features & IORING_FEAT_NODROP)) {
         io_uring_queue_exit(&ring->uring);
@@ -93,7 +93,8 @@ static void uring_use_region(void *self, void *region, size_t bytes)
     }
 }
 
-/* kernel.io_uring_disabled (6.6): 0 nobody, 1 all but CAP_SYS_ADMIN and one group, 2 everybody. */
+/* kernel.io_uring_disabled (6.6): 0 allows all, 1 only CAP_SYS_ADMIN and one group, 2 no process.
+ */
 static char disabled_setting(void)
 {
     char setting = '0';
@@ -142,12 +143,12 @@ static int uring_open(void **self, const struct rp_io_options *options, struct r
     struct ring *ring = rp_calloc(1, sizeof *ring);
     if (!ring)
         return rp_fail(error, -ENOMEM, NULL, "no memory for a ring");
-    int code = climb_down(ring, options->depth);
+    int code = try_setup_flags(ring, options->depth);
     if (code < 0) {
         free(ring);
         return explain_refusal(code, error);
     }
-    /* Both are improvements: without them the ring works as well, only slower. */
+    /* Both are optional: without them the ring is only slower. */
     (void)io_uring_ring_dontfork(&ring->uring);
     (void)io_uring_register_ring_fd(&ring->uring);
     *self = ring;
@@ -212,7 +213,7 @@ static int uring_reap(void *self, uint64_t *tags, int64_t *results, unsigned max
         taken += take_completed(ring, tags + taken, results + taken, max - taken);
         if (taken >= wait_min)
             break;
-        if (code == -EAGAIN) /* the kernel has no memory for requests: nobody else can be asked */
+        if (code == -EAGAIN) /* no memory for requests: only waiting helps */
             rp_sleep_ns(PAUSE_NS);
     }
     return (int)taken;
@@ -222,12 +223,12 @@ static void uring_describe(const void *self, char *text, size_t text_bytes)
 {
     const struct ring *ring = self;
     if (ring->region_bytes)
-        snprintf(text, text_bytes, "io_uring (%s), buffers registered", ring->rung);
+        snprintf(text, text_bytes, "io_uring (%s), buffers registered", ring->setup);
     else if (ring->region_refusal)
-        snprintf(text, text_bytes, "io_uring (%s), buffers not registered (%s)", ring->rung,
+        snprintf(text, text_bytes, "io_uring (%s), buffers not registered (%s)", ring->setup,
                  rp_errno_name(-ring->region_refusal));
     else
-        snprintf(text, text_bytes, "io_uring (%s)", ring->rung);
+        snprintf(text, text_bytes, "io_uring (%s)", ring->setup);
 }
 
 const struct rp_io_method rp_io_method_uring = {

@@ -2,11 +2,10 @@
 /* open_file — token files, opened for the page cache or past it (O_DIRECT).
  *
  * O_DIRECT is switched on after the file is open and known to be a regular file. Its alignment
- * comes from statx; a trial read then shows whether the file system means it, because some accept
- * the flag and refuse every read. Whatever goes wrong on that way leaves an ordinary buffered file:
- * slower on cold data, but right.
+ * comes from statx; a trial read then verifies it, because some file systems accept the flag and
+ * refuse every read. After any failure the file stays buffered: slower on cold data, but right.
  *
- * tmpfs accepts O_DIRECT and ignores it: its files are memory already, so they stay buffered. */
+ * tmpfs accepts O_DIRECT and ignores it: its files are in memory, so they stay buffered. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -23,7 +22,7 @@
 #define ALIGNMENT_MAX 4096u
 #define LONG_READ_BYTES (512u << 10)
 
-/* Linux 6.1 says the alignment in two words of struct statx that older headers do not name. */
+/* Linux 6.1 returns the alignment in two words of struct statx that older headers do not name. */
 #ifndef STATX_DIOALIGN
 #define STATX_DIOALIGN 0x2000u
 #endif
@@ -43,7 +42,7 @@ bool rp_io_lies_in_memory(int fd)
            info.f_type == HUGETLBFS_MAGIC;
 }
 
-/* What O_DIRECT wants of offsets, lengths and memory alike; 0 = there is no O_DIRECT here. */
+/* O_DIRECT's alignment of offsets, lengths and memory; 0 = O_DIRECT is not supported. */
 static uint32_t direct_alignment(int fd)
 {
     struct statx info = {0};
@@ -55,7 +54,7 @@ static uint32_t direct_alignment(int fd)
     return memory && offset ? (uint32_t)rp_max_u64(memory, offset) : 0;
 }
 
-/* Read once as the reader will: memory aligned to `alignment` and to nothing more. */
+/* Try one read at the weakest allowed alignment: memory aligned to `alignment` and no more. */
 static bool direct_read_works(int fd, uint32_t alignment)
 {
     uint8_t *memory = rp_calloc_aligned(2 * ALIGNMENT_MAX, 4 * ALIGNMENT_MAX);
@@ -64,8 +63,8 @@ static bool direct_read_works(int fd, uint32_t alignment)
     return works;
 }
 
-/* Returns the alignment, 1 when the file stays buffered. `known` is the alignment that an earlier
- * descriptor of the file has, whose trial is not repeated: it reads from the disk. */
+/* Returns the alignment, or 1 if the file stays buffered. `known` is the alignment of an earlier
+ * descriptor of the file; it saves the trial read, which would read from the disk. */
 static uint32_t switch_to_direct(int fd, uint32_t known)
 {
     uint32_t alignment = known ? known : rp_io_lies_in_memory(fd) ? 0 : direct_alignment(fd);
@@ -88,7 +87,7 @@ int rp_io_open_file(struct rp_io_object *object_out, const struct rp_io_place *p
         return fd;
     *object_out = (struct rp_io_object){
         .handle = fd, .fd = fd, .alignment = 1, .read_bytes = LONG_READ_BYTES};
-    if (place->direct)
+    if (place->o_direct)
         object_out->alignment = switch_to_direct(fd, place->known_alignment);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command — see command.h. */
+/* command — run a shell command with a time limit, and read its output. */
 #include "object/command.h"
 
 #include <errno.h>
@@ -39,8 +39,8 @@ static void read_some(struct running *it)
     it->output = -1;
 }
 
-/* Wait for it to end. 0: *status is its status; -1 where SIGCHLD is ignored, so that nobody knows
- * it. */
+/* Wait for the command to end. 0: *status is its status; -1 if SIGCHLD is ignored, so that its
+ * status is unknown. */
 static int follow(struct running *it, int *status, struct rp_error *error)
 {
     const struct rp_command *command = it->command;
@@ -54,7 +54,7 @@ static int follow(struct running *it, int *status, struct rp_error *error)
         pid_t ended = waitpid(it->pid, status, WNOHANG);
         if (ended == it->pid || (ended < 0 && errno == ECHILD)) {
             if (it->output >= 0)
-                read_some(it); /* a child of it may hold the pipe, and has nothing to say */
+                read_some(it); /* a child of it may hold the pipe; its output does not count */
             *status = ended < 0 ? -1 : *status;
             return 0;
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* credentials — see credentials.h. */
+/* credentials — find, keep and renew the keys of this process. */
 #include "object/credentials.h"
 
 #include <jansson.h>
@@ -16,17 +16,17 @@
 #include "object/profile.h"
 #include "object/web_identity.h"
 
-#define EARLY_S 300 /* they are got again so long before they expire */
-#define RENEW_S 10  /* refused ones, and ones that cannot be had, not more often than this */
+#define EARLY_S 300 /* renew them this long before they expire */
+#define RENEW_S 10  /* the least time between two tries to renew refused or unavailable keys */
 #define HINT                                                                                       \
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket is read "    \
     "with AWS_NO_SIGN_REQUEST=1"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct rp_credentials known; /* of the process */
+static struct rp_credentials known; /* the process's keys */
 static bool are_known;
 static time_t known_since, failed_at;
-static struct rp_error failure; /* of the last try; code 0: it was good */
+static struct rp_error failure; /* the last try's error; code 0: it succeeded */
 
 static char *copy_of(const char *text)
 {
@@ -41,15 +41,15 @@ void rp_credentials_free(struct rp_credentials *credentials)
     *credentials = (struct rp_credentials){0};
 }
 
-/* 2026-11-22T07:00:00Z; 0 if it is none. */
+/* 2026-11-22T07:00:00Z; 0 if the text has another form. */
 static time_t moment_of(const char *text)
 {
     struct tm utc = {0};
     return text && strptime(text, "%Y-%m-%dT%H:%M:%S", &utc) ? timegm(&utc) : 0;
 }
 
-/* What credential_process, the container and the instance answer: the same JSON, but for the name
- * of the session's token. */
+/* Parse the JSON of credential_process, the container and the instance: its form is the same but
+ * for the name of the session's token. */
 static int take_json(struct rp_credentials *made, const char *text, const char *place,
                      struct rp_error *error)
 {
@@ -76,7 +76,7 @@ static int take_json(struct rp_credentials *made, const char *text, const char *
     return code;
 }
 
-/* 1 = found, 0 = there are none; so do the next ones. */
+/* 1 = found, 0 = not configured; the same holds for the functions below. */
 static int from_environment(struct rp_credentials *made, struct rp_error *error)
 {
     const char *key_id = rp_environment("AWS_ACCESS_KEY_ID");
@@ -95,8 +95,8 @@ static int from_environment(struct rp_credentials *made, struct rp_error *error)
     return 1;
 }
 
-/* Rights of a profile that only AWS's own tools can get. Without this the next place would be used,
- * and that may have broader rights. */
+/* Refuse rights of a profile that only AWS's own tools can get. Otherwise the next place would be
+ * used, and that may have broader rights. */
 static int refuse_unknown(struct rp_error *error)
 {
     static const struct {
@@ -230,8 +230,8 @@ static bool are_fresh(void)
     return are_known && (known.expires == 0 || time(NULL) < known.expires - EARLY_S);
 }
 
-/* Get them anew. What worked before may work again: a program that fails and an endpoint that gives
- * nothing are asked again, as a store is that is busy. */
+/* Get new keys. A source that worked before may work again: a failing program and an endpoint
+ * without a reply are retried, as a busy store is. */
 static int get_anew(const struct rp_patience *patience, struct rp_error *error)
 {
     struct rp_credentials made;
@@ -252,7 +252,8 @@ static int get_anew(const struct rp_patience *patience, struct rp_error *error)
     return 0;
 }
 
-/* Many requests want keys at once, so what failed just now is not tried for each of them. */
+/* Many requests want keys at once, so a try that failed just now is not repeated for each of them.
+ */
 static int get_or_recall(bool renew, const struct rp_patience *patience, struct rp_error *error)
 {
     bool has_just_failed = failure.code < 0 && time(NULL) - failed_at < RENEW_S;

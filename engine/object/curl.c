@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* curl — see curl.h. */
+/* curl — load libcurl and its functions by name. */
 #include "object/curl.h"
 
 #include <dlfcn.h>

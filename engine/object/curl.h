@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* curl.h — libcurl, found when the first URL is used: an engine of local files never loads it, and
+/* curl.h — libcurl, loaded when the first URL is used: an engine of local files never loads it, and
  * a machine without it reads files as before. */
 #ifndef RP_OBJECT_CURL_H
 #define RP_OBJECT_CURL_H
 
 #include "base/fail.h"
 
-/* The numbers of options that old releases know, too. */
+/* Keep the option numbers that old releases know as well. */
 #define CURL_DISABLE_DEPRECATION
 #include <curl/curl.h>
 
@@ -38,7 +38,7 @@ struct rp_curl {
 #undef RP_CURL_POINTER
 };
 
-/** Load it; any thread, any number of times. NULL, with the reason, where it cannot be had. */
+/** Load libcurl; any thread, any number of times. NULL, with the reason, if it cannot be loaded. */
 const struct rp_curl *rp_curl_load(struct rp_error *error);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* endpoint — see endpoint.h. Addresses and headers are those of AWS's documentation: "Container
- * credential provider" and "Use the Instance Metadata Service". */
+/* endpoint — request keys from the container's or the instance's endpoint. Addresses and headers
+ * are from AWS's documentation: "Container credential provider" and "Use the Instance Metadata
+ * Service". */
 #include "object/endpoint.h"
 
 #include <errno.h>
@@ -38,8 +39,8 @@ static size_t take_part(char *data, size_t size, size_t count, void *context)
     return bytes;
 }
 
-/* The answer to one request, or NULL if there is none, or not 200. The caller frees it, with
- * rp_free_secret. */
+/* The body of one reply, or NULL if no reply came, or its status is not 200. The caller frees it
+ * with rp_free_secret. */
 static char *ask(const struct rp_curl *curl, const char *method, const char *url,
                  const char *header)
 {
@@ -70,7 +71,7 @@ static char *ask(const struct rp_curl *curl, const char *method, const char *url
     return NULL;
 }
 
-/* "Authorization: …" for the container's endpoint, "" if it wants none, NULL when out of memory. */
+/* "Authorization: …" for the container's endpoint, "" if it needs none, NULL when out of memory. */
 static char *container_header(void)
 {
     const char *given = rp_environment("AWS_CONTAINER_AUTHORIZATION_TOKEN");
@@ -79,14 +80,14 @@ static char *container_header(void)
     size_t bytes;
     if (path && rp_file_read_all(path, TOKEN_BYTES_MAX, &read, &bytes, NULL) == 0)
         given = read;
-    char *header = given ? rp_format("Authorization: %.*s", (int)strcspn(given, "\r\n"), given)
+    char *header = given ? rp_asprintf("Authorization: %.*s", (int)strcspn(given, "\r\n"), given)
                          : strdup("");
     rp_free_secret(read);
     return header;
 }
 
-/* Keys go over an http connection only to this machine, or to the addresses that ECS and EKS have
- * for it. Any other host could be anybody's. */
+/* Over http, keys go only to this machine, or to the addresses that ECS and EKS have for it. Any
+ * other host could belong to a stranger. */
 static bool is_local(const char *url)
 {
     static const char *const hosts[] = {"localhost", "[::1]", "169.254.170.2", "169.254.170.23",
@@ -106,7 +107,7 @@ static int ask_container(const struct rp_curl *curl, const char *relative, const
         return rp_fail(error, -RP_E_CONFIG, "name it by https, or by an address of this machine",
                        "credentials: AWS_CONTAINER_CREDENTIALS_FULL_URI is an http URL of another "
                        "host, where keys would be read by others");
-    char *url = relative ? rp_format("http://169.254.170.2%s", relative) : strdup(full);
+    char *url = relative ? rp_asprintf("http://169.254.170.2%s", relative) : strdup(full);
     char *header = container_header();
     *text_out = url && header ? ask(curl, "GET", url, *header ? header : NULL) : NULL;
     free(url);
@@ -122,14 +123,14 @@ static char *ask_instance(const struct rp_curl *curl)
     const char *given = rp_environment("AWS_EC2_METADATA_SERVICE_ENDPOINT");
     const char *mode = rp_environment("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE");
     const char *base = given ? given : mode && !strcasecmp(mode, "IPv6") ? INSTANCE_6 : INSTANCE;
-    char *url = rp_format("%s/latest/api/token", base);
+    char *url = rp_asprintf("%s/latest/api/token", base);
     char *token = url ? ask(curl, "PUT", url, "X-aws-ec2-metadata-token-ttl-seconds: 300") : NULL;
-    char *header = token ? rp_format("X-aws-ec2-metadata-token: %s", token) : NULL;
+    char *header = token ? rp_asprintf("X-aws-ec2-metadata-token: %s", token) : NULL;
     free(url);
-    url = rp_format("%s%s", base, roles);
+    url = rp_asprintf("%s%s", base, roles);
     char *role = url && header ? ask(curl, "GET", url, header) : NULL;
     free(url);
-    url = role ? rp_format("%s%s%.*s", base, roles, (int)strcspn(role, "\r\n"), role) : NULL;
+    url = role ? rp_asprintf("%s%s%.*s", base, roles, (int)strcspn(role, "\r\n"), role) : NULL;
     char *text = url ? ask(curl, "GET", url, header) : NULL;
     free(url);
     rp_free_secret(token);

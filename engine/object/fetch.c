@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fetch — see fetch.h. The first request brings the size, the identity and the first 64 KiB; the
- * rest comes in pieces, some at a time. */
+/* fetch — read an object in pieces. The first request brings the size, the identity and the first
+ * 64 KiB; the other pieces follow, several at a time. */
 #include "object/fetch.h"
 
 #include <errno.h>
@@ -24,8 +24,7 @@ struct fetching {
     struct rp_object *object;
     struct rp_object_request look;
     uint8_t first[LOOK_BYTES];
-    void (*progress)(void *context, uint64_t done, uint64_t total);
-    void *context;
+    const struct rp_progress *progress;
 };
 
 static int take_failure(const struct rp_object_request *request, struct rp_error *error)
@@ -36,7 +35,7 @@ static int take_failure(const struct rp_object_request *request, struct rp_error
     return code;
 }
 
-/* A store may answer 403 to what is not there. */
+/* A store may answer 403 for a missing object. */
 static bool is_missing(const struct rp_object_request *request)
 {
     return request->error.code == -ENOENT || request->error.code == -EACCES;
@@ -95,7 +94,7 @@ static int begin(struct fetching **fetching_out, const char *url, struct rp_erro
         code = rp_requests_do(&f->look, 1, 1, error);
     if (code == 0)
         code = take_failure(&f->look, error);
-    return code == -EACCES ? -ENOENT : code; /* stores that do not say what there is */
+    return code == -EACCES ? -ENOENT : code; /* some stores do not disclose which objects exist */
 }
 
 static void end(struct fetching *fetching)
@@ -105,7 +104,7 @@ static void end(struct fetching *fetching)
     free(fetching);
 }
 
-/* Some pieces from *at on; the new *at is after them. */
+/* Read several pieces from *at on; the new *at is after them. */
 static int read_some(const struct fetching *f, uint8_t *to, uint64_t *at, struct rp_error *error)
 {
     struct rp_object_request requests[PIECES_AT_ONCE];
@@ -133,8 +132,7 @@ static int read_all(const struct fetching *f, uint8_t *to, struct rp_error *erro
     memcpy(to, f->first, f->look.arrived);
     for (uint64_t at = f->look.arrived; code == 0 && at < f->look.total;) {
         code = read_some(f, to, &at, error);
-        if (f->progress)
-            f->progress(f->context, at, f->look.total);
+        rp_progress_report(f->progress, at, f->look.total);
     }
     return code;
 }
@@ -180,8 +178,7 @@ static int fill_file(const struct fetching *f, const struct rp_new_file *file,
 }
 
 int rp_fetch_file(const char *url, const char *path, const char *identity,
-                  void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
-                  struct rp_error *error)
+                  const struct rp_progress *progress, struct rp_error *error)
 {
     struct fetching *f;
     struct rp_new_file file;
@@ -195,7 +192,6 @@ int rp_fetch_file(const char *url, const char *path, const char *identity,
                        rp_object_name(f->object), identity, f->look.identity);
     if (code == 0) {
         f->progress = progress;
-        f->context = context;
         code = rp_new_file_open(&file, path, error);
         if (code == 0) {
             code = fill_file(f, &file, error);

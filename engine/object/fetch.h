@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fetch.h — whole objects, for what cannot be done in a store: the small ones that say what a
- * folder holds, into memory; and shards that are indexed, into a file. Every piece is compared with
- * the size and the identity of the first, so that what arrives is one content of the object. */
+/* fetch.h — fetch whole objects, for uses that cannot read them in a store: small objects that list
+ * the contents of a folder, into memory; shards to index, into a file. The size and the identity of
+ * every piece are compared with the first piece's, so that all bytes are of one content of the
+ * object. */
 #ifndef RP_OBJECT_FETCH_H
 #define RP_OBJECT_FETCH_H
 
@@ -10,28 +11,27 @@
 #include <stdint.h>
 
 #include "base/fail.h"
+#include "base/progress.h"
 
-/* What is known of an object without reading it. */
+/* The size and the identity of an object. */
 struct rp_looked {
     uint64_t bytes;
-    uint64_t identity; /* a hash of what tells one content of it from another; 0: nothing does */
+    uint64_t identity; /* a hash of its identity (reply.h); 0: the store names none */
 };
-/** Find the sizes and identities of objects, some at a time. They may be empty. One that is not
- * there, or of which the store does not say whether it is, is an error, or with may_be_missing like
- * an empty one. */
+/** Find the sizes and identities of objects, several at a time. Objects may be empty. A missing
+ * object, or one whose existence the store does not disclose, is an error; with may_be_missing it
+ * counts as empty. */
 RP_MUST_CHECK int rp_fetch_looks(const char *const *urls, size_t count, bool may_be_missing,
                                  struct rp_looked *looked, struct rp_error *error);
 
-/** All of an object of at most bytes_max bytes, with a NUL after it that is not counted; the caller
- * frees it. -ENOENT: it is not there, or the store does not say whether it is. */
+/** Read a whole object of at most bytes_max bytes, and add a NUL that is not counted; the caller
+ * frees it. -ENOENT: it is missing, or the store does not disclose its existence. */
 RP_MUST_CHECK int rp_fetch_text(const char *url, uint64_t bytes_max, char **text_out,
                                 size_t *bytes_out, struct rp_error *error);
 
-/** All of an object into a new file, which appears under its name when it is whole. -ENOENT as
- * above; -RP_E_CHANGED unless `identity` is what identifies it (NULL: whatever does). `progress`
- * (may be NULL) is called with bytes done and total now and then. */
+/** Write a whole object to a new file, which appears under its name once it is complete. -ENOENT as
+ * above; -RP_E_CHANGED if the object's identity is not `identity` (NULL: any identity). */
 RP_MUST_CHECK int rp_fetch_file(const char *url, const char *path, const char *identity,
-                                void (*progress)(void *context, uint64_t done, uint64_t total),
-                                void *context, struct rp_error *error);
+                                const struct rp_progress *progress, struct rp_error *error);
 
 #endif

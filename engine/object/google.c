@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* google — see google.h. */
+/* google — find the bearer, and keep the token that a command printed. */
 #include "object/google.h"
 
 #include <errno.h>
@@ -13,16 +13,16 @@
 #include "object/profile.h"
 
 #define TOKEN_BYTES_MAX (16u << 10)
-#define LIFETIME_S 1800 /* of a token of a command: Google's last for an hour */
+#define LIFETIME_S 1800 /* a command's token is kept this long: Google's last for an hour */
 #define RENEW_S 10
 #define COMMAND "RINGPACK_GOOGLE_TOKEN_COMMAND"
 #define FILE_OF_TOKEN "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char *printed; /* by the command; NULL: it has not been run */
+static char *printed; /* by the command; NULL: it has not run */
 static time_t printed_at;
 
-/* Without what is around it. False: nothing is left. */
+/* Keep the first word. False: the text is blank. */
 static bool trim(char *text)
 {
     size_t blanks = strspn(text, " \t\r\n");

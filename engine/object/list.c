@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list — which objects of a bucket a pattern stands for: ListObjectsV2 of S3, List Blobs of Azure,
- * or the tree of a repository of the Hugging Face Hub, page by page.
+/* list — the objects of a bucket that match a pattern: ListObjectsV2 of S3, List Blobs of Azure, or
+ * the tree of a repository of the Hugging Face Hub, page by page.
  *
- * Of the answer only keys and the token of the next page are taken. S3 and Azure answer with XML,
+ * Of each reply only keys and the token of the next page are used. S3 and Azure answer with XML,
  * the Hub with JSON and the next page in a header. */
 #include <errno.h>
 #include <expat.h>
@@ -22,15 +22,15 @@
 #define PAGE_BYTES (8u << 20)
 #define KEYS_MAX 10000000u /* more are no corpus, but a mistake */
 /* A server may name a next page without end, and never the same. S3 has up to 1000 keys in a page,
- * and some empty pages where many objects were removed. */
+ * and some empty pages after many objects were removed. */
 #define PAGES_MAX 100000u
 #define EMPTY_PAGES_MAX 1000u /* in a row */
 #define ASK "ask those who run the server"
 
-/* How a store is asked for a page, and the elements of its answer. The Hub's has none: its page is
- * an array of objects with a `type` and a `path`. */
+/* The query for a page of a store, and the elements of its reply. The Hub's reply has no elements:
+ * its page is an array of objects with a `type` and a `path`. */
 struct dialect {
-    const char *query, *marker; /* before the prefix; of a page that is not the first */
+    const char *query, *marker; /* before the prefix; of a page after the first */
     const char *root, *key, *next;
 };
 static const struct dialect s3 = {"list-type=2&prefix=", "continuation-token=", "ListBucketResult",
@@ -41,19 +41,19 @@ static const struct dialect hub = {.query = NULL};
 
 struct listing {
     const struct dialect *dialect;
-    char *base;               /* of the objects: what is before their keys */
-    const char *query;        /* and after them; NULL: nothing */
+    char *base;               /* URLs of the objects up to the key */
+    const char *query;        /* and after the key; NULL: none */
     struct rp_object *object; /* the bucket */
-    char *prefix;             /* of the keys: the pattern up to its first wildcard */
+    char *prefix;             /* prefix of the keys: the pattern up to its first wildcard */
     bool encodes;             /* keys are percent-encoded in URLs */
-    bool is_deep;             /* of the Hub: folders below the prefix count, too */
+    bool is_deep;             /* Hub: folders below the prefix count as well */
     const char *pattern;      /* NULL: all keys directly below the prefix */
     char *page;               /* [PAGE_BYTES] */
-    char *next;               /* token of the next page; NULL = there is none */
-    char *mark;               /* token of page mark_page, with which later ones are compared */
+    char *next;               /* token of the next page; NULL = no next page */
+    char *mark;               /* token of page mark_page; later tokens are compared with it */
     uint64_t page_count, mark_page;
     uint32_t empty_pages; /* up to the last one: they have neither keys nor folders */
-    bool has_entries;     /* the page that is read has some */
+    bool has_entries;     /* the current page has keys or folders */
     char **keys;
     size_t count;
 };
@@ -63,7 +63,7 @@ static int fail_memory(struct rp_error *error)
     return rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
 }
 
-/* As a pattern of a disk (glob): a name that begins with a dot is matched by a dot alone. */
+/* As a glob pattern of files: only a dot matches the dot at the beginning of a name. */
 static bool matches_pattern(const char *pattern, const char *key)
 {
     return fnmatch(pattern, key, FNM_PATHNAME | (RP_DEFECT(match_hidden_keys) ? 0 : FNM_PERIOD)) ==
@@ -72,7 +72,7 @@ static bool matches_pattern(const char *pattern, const char *key)
 
 static int keep_key(struct listing *l, const char *key, struct rp_error *error)
 {
-    /* No key that was not asked for is taken, whatever the server says. */
+    /* Only keys with the requested prefix are taken, whatever the server sends. */
     size_t prefix = strlen(l->prefix);
     bool matches = !strncmp(key, l->prefix, prefix);
     l->has_entries = true;
@@ -98,12 +98,13 @@ static int keep_key(struct listing *l, const char *key, struct rp_error *error)
     return 0;
 }
 
-/* The token of the next page. Pages that lead back to one before them would be asked for without
- * end, so each token is compared with one marked before it. The mark moves to pages 1, 2, 4, 8, …:
- * at last it lies in the circle, and the next mark is farther than the circle is long (Brent). */
+/* Take the token of the next page. Pages that lead back to an earlier page would be requested
+ * without end, so each token is compared with a marked earlier one. The mark moves to pages 1, 2,
+ * 4, 8, …: at last it is in the circle, and the next mark is farther than the circle is long
+ * (Brent). */
 static int take_next(struct listing *l, char *next, struct rp_error *error)
 {
-    if (next && !*next) { /* Azure's way to say that there is none */
+    if (next && !*next) { /* Azure marks the last page so */
         free(next);
         next = NULL;
     }
@@ -156,7 +157,7 @@ static int take_json(struct listing *l, size_t bytes, struct rp_error *error)
     return code;
 }
 
-/* A page of XML: the text of the element that is read, and the values of those before it. */
+/* A page of XML: the text of the current element, and the values of earlier ones. */
 struct page {
     struct listing *l;
     struct rp_error *error;
@@ -176,7 +177,7 @@ static void XMLCALL begin_element(void *context, const char *name, const char **
     page->is_encoded |= dialect == &azure && attributes[0] && !strcmp(name, dialect->key);
 }
 
-/* Only a page whose entities are made to grow has more than its bytes: its text is cut. */
+/* Only a page with entities made to grow has more text than bytes: the text is cut. */
 static void XMLCALL add_text(void *context, const char *text, int bytes)
 {
     struct page *page = context;
@@ -198,7 +199,7 @@ static void XMLCALL end_element(void *context, const char *name)
         page->is_truncated = !strcmp(page->text, "true");
 }
 
-/* A page that is not whole would leave objects out: a body without a length may end anywhere. */
+/* A truncated page would leave objects out: a body without a length may end anywhere. */
 static int check_page(const struct page *page, XML_Parser parser, struct rp_error *error)
 {
     const struct dialect *dialect = page->l->dialect;
@@ -248,17 +249,19 @@ static int take_page(struct listing *l, size_t bytes, struct rp_error *error)
     return code;
 }
 
-/* Another query is the way to the next page of the Hub; else a token beside the query. */
+/* The next page of the Hub has a query of its own; other stores take a token in addition to the
+ * query. */
 static char *query_of(const struct listing *l)
 {
     if (l->dialect == &hub)
         return l->next ? strdup(l->next)
-                       : rp_format("expand=false&recursive=%s", l->is_deep ? "true" : "false");
+                       : rp_asprintf("expand=false&recursive=%s", l->is_deep ? "true" : "false");
     char *token = rp_percent_encode(l->next ? l->next : "", false);
     char *prefix = rp_percent_encode(l->prefix, false);
-    char *query = token && prefix ? rp_format("%s%s%s%s%s", l->next ? l->dialect->marker : "",
-                                              token, l->next ? "&" : "", l->dialect->query, prefix)
-                                  : NULL;
+    char *query = token && prefix
+                      ? rp_asprintf("%s%s%s%s%s", l->next ? l->dialect->marker : "", token,
+                                    l->next ? "&" : "", l->dialect->query, prefix)
+                      : NULL;
     free(token);
     free(prefix);
     return query;
@@ -293,7 +296,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* A key may be in two pages: when objects are written in between, the keys after them move on. */
+/* A key may be in two pages: objects written in between move the keys after them. */
 static int tell_keys(struct listing *l, int (*add)(void *, const char *, struct rp_error *),
                      void *context, struct rp_error *error)
 {
@@ -304,8 +307,8 @@ static int tell_keys(struct listing *l, int (*add)(void *, const char *, struct 
         if (i > 0 && !strcmp(l->keys[i], l->keys[i - 1]))
             continue;
         char *encoded = l->encodes ? rp_percent_encode(l->keys[i], true) : NULL;
-        char *text = rp_format("%s%s%s%s", l->base, encoded ? encoded : l->keys[i],
-                               l->query ? "?" : "", l->query ? l->query : "");
+        char *text = rp_asprintf("%s%s%s%s", l->base, encoded ? encoded : l->keys[i],
+                                 l->query ? "?" : "", l->query ? l->query : "");
         free(encoded);
         code = text ? add(context, text, error) : fail_memory(error);
         free(text);
@@ -325,19 +328,19 @@ static int read_pages(struct listing *l, const char *bucket, struct rp_error *er
     return code;
 }
 
-/* `bucket` is the URL of the bucket, and `key` what follows it in the pattern. */
+/* `bucket` is the URL of the bucket, and `key` the part after it in the pattern. */
 static int list_all(struct listing *l, const char *bucket, const char *key, struct rp_error *error)
 {
     size_t plain = strcspn(key, l->dialect == &azure ? "*[" : "*?[");
     l->pattern = key[plain] ? key : NULL;
-    l->prefix = rp_format("%.*s", (int)plain, key);
+    l->prefix = rp_asprintf("%.*s", (int)plain, key);
     return l->prefix ? read_pages(l, bucket, error) : fail_memory(error);
 }
 
 static int list_bucket(struct listing *l, const struct rp_url *url, struct rp_error *error)
 {
     l->dialect = &s3;
-    l->base = rp_format("%s://%s/", url->store == RP_STORE_S3 ? "s3" : "gs", url->bucket);
+    l->base = rp_asprintf("%s://%s/", url->store == RP_STORE_S3 ? "s3" : "gs", url->bucket);
     return l->base ? list_all(l, l->base, url->key, error) : fail_memory(error);
 }
 
@@ -347,11 +350,11 @@ static int list_container(struct listing *l, const struct rp_url *url, struct rp
     int container = (int)strcspn(url->path + 1, "/") + 1;
     char *key = rp_percent_decode(url->path + container + (url->path[container] == '/'));
     const char *mark = url->query ? "?" : "", *query = url->query ? url->query : "";
-    char *bucket = rp_format("%s://%s%.*s%s%s", url->scheme, url->host, container, url->path, mark,
-                             query);
+    char *bucket = rp_asprintf("%s://%s%.*s%s%s", url->scheme, url->host, container, url->path,
+                               mark, query);
     l->dialect = &azure;
     l->encodes = true;
-    l->base = rp_format("%s://%s%.*s/", url->scheme, url->host, container, url->path);
+    l->base = rp_asprintf("%s://%s%.*s/", url->scheme, url->host, container, url->path);
     l->query = url->query;
     int code = bucket && key && l->base ? list_all(l, bucket, key, error) : fail_memory(error);
     l->pattern = NULL; /* it is in `key` */
@@ -364,8 +367,8 @@ static int list_container(struct listing *l, const struct rp_url *url, struct rp
 struct hub_place {
     char *key;     /* in the repository, decoded */
     size_t plain;  /* bytes of the key before its first wildcard */
-    size_t folder; /* and those of the folder that holds all matches, with its last slash */
-    size_t base;   /* bytes of the URL before the key: objects are named with them */
+    size_t folder; /* bytes of the folder that holds all matches, with its last slash */
+    size_t base;   /* bytes of the URL before the key: names of objects begin with them */
 };
 
 /* hf://REPOSITORY/PATTERN, or https://HOST/REPOSITORY/resolve/REVISION/PATTERN, in which `?` begins
@@ -392,27 +395,27 @@ static int find_hub_place(const struct rp_url *url, struct hub_place *place, str
     return 0;
 }
 
-/* The folder of the Hub in which the search begins, as its API has it; the caller frees it. `url`
- * leads to https://HOST/BASE/REPOSITORY/resolve/REVISION/KEY, where the repository of a model has
- * no word for what it is. NULL when out of memory. */
+/* The URL of the Hub's API for the folder in which the search begins; the caller frees it. `url`
+ * leads to https://HOST/BASE/REPOSITORY/resolve/REVISION/KEY, in which a model's repository has no
+ * word for its kind. NULL when out of memory. */
 static char *tree_url(const struct rp_url *url, const struct hub_place *place)
 {
     size_t base, folder = place->folder ? place->folder - 1 : 0;
     const char *given = rp_url_hub_base(&base);
     if (strncmp(url->path, given, base) != 0)
-        base = 0; /* the Hub itself, while HF_ENDPOINT is another place */
+        base = 0; /* the Hub itself, although HF_ENDPOINT is another host */
     const char *resolve = strstr(url->path, "/resolve/");
     const char *repository = url->path + base, *revision = resolve + strlen("/resolve/");
     bool is_model = strncmp(repository, "/datasets/", 10) != 0 &&
                     strncmp(repository, "/spaces/", 8) != 0;
-    char *plain = rp_format("%.*s", (int)folder, place->key);
+    char *plain = rp_asprintf("%.*s", (int)folder, place->key);
     char *encoded = plain ? rp_percent_encode(plain, true) : NULL;
-    char *made = encoded
-                     ? rp_format("%s://%s%.*s/api%s%.*s/tree/%.*s%s%s", url->scheme, url->host,
-                                 (int)base, url->path, is_model ? "/models" : "",
-                                 (int)(resolve - repository), repository,
-                                 (int)strcspn(revision, "/"), revision, folder ? "/" : "", encoded)
-                     : NULL;
+    char *made = encoded ? rp_asprintf("%s://%s%.*s/api%s%.*s/tree/%.*s%s%s", url->scheme,
+                                       url->host, (int)base, url->path, is_model ? "/models" : "",
+                                       (int)(resolve - repository), repository,
+                                       (int)strcspn(revision, "/"), revision, folder ? "/" : "",
+                                       encoded)
+                         : NULL;
     free(plain);
     free(encoded);
     return made;
@@ -420,7 +423,7 @@ static char *tree_url(const struct rp_url *url, const struct hub_place *place)
 
 static int list_hub(struct listing *l, const struct rp_url *url, struct rp_error *error)
 {
-    struct hub_place place;
+    struct hub_place place = {0};
     int code = find_hub_place(url, &place, error);
     if (code < 0)
         return code;
@@ -429,8 +432,8 @@ static int list_hub(struct listing *l, const struct rp_url *url, struct rp_error
     l->query = url->query;
     l->is_deep = strchr(place.key + place.plain, '/');
     l->pattern = place.key[place.plain] ? place.key : NULL;
-    l->prefix = rp_format("%.*s", (int)place.plain, place.key);
-    l->base = rp_format("%.*s", (int)place.base, url->name);
+    l->prefix = rp_asprintf("%.*s", (int)place.plain, place.key);
+    l->base = rp_asprintf("%.*s", (int)place.base, url->name);
     char *tree = tree_url(url, &place);
     code = tree && l->base && l->prefix ? read_pages(l, tree, error) : fail_memory(error);
     l->pattern = NULL; /* it is in place.key */

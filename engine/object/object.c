@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* object — see object.h. */
+/* object — the URL and the bearer of each request to an object, signed again before they expire. */
 #include "object/object.h"
 
 #include <errno.h>
@@ -17,19 +17,19 @@
 #include "object/sign.h"
 #include "object/url.h"
 
-#define LIFETIME_S 3600u /* of a signed URL */
-#define EARLY_S 600      /* a new one is made so long before its end */
+#define LIFETIME_S 3600u /* a signed URL's */
+#define EARLY_S 600      /* make a new one this long before its end */
 #define TOKEN_BYTES_MAX (16u << 10)
 
 struct rp_object {
     struct rp_url url;
     char *id;
 
-    pthread_mutex_t lock; /* of what follows */
-    char *asked;          /* signed, or where a redirect led; NULL: to be made */
-    const char *place;    /* where its keys came from */
-    time_t expires;       /* of `asked` */
-    bool has_moved;       /* `asked` is where a redirect led: it carries its own right */
+    pthread_mutex_t lock; /* guards the fields below */
+    char *asked;          /* a signed URL, or the target of a redirect; NULL: to be made */
+    const char *place;    /* origin of its keys */
+    time_t expires;       /* expiry of that URL */
+    bool has_moved;       /* the URL is the target of a redirect, which carries its own right */
     bool was_refused;
     struct rp_error failure; /* code 0: none */
 };
@@ -81,7 +81,7 @@ void rp_ask_free(struct rp_ask *ask)
 
 /* ---- rights ---------------------------------------------------------------------------------- */
 
-/* As huggingface_hub finds it. */
+/* Find it in the places of huggingface_hub. */
 static char *hub_token(void)
 {
     const char *given = rp_environment("HF_TOKEN"), *home = rp_environment("HF_HOME");
@@ -92,9 +92,9 @@ static char *hub_token(void)
     const char *file = rp_environment("HF_TOKEN_PATH"), *user = rp_environment("HOME");
     const char *cache = rp_environment("XDG_CACHE_HOME");
     char *path = file    ? strdup(file)
-                 : home  ? rp_format("%s/token", home)
-                 : cache ? rp_format("%s/huggingface/token", cache)
-                 : user  ? rp_format("%s/.cache/huggingface/token", user)
+                 : home  ? rp_asprintf("%s/token", home)
+                 : cache ? rp_asprintf("%s/huggingface/token", cache)
+                 : user  ? rp_asprintf("%s/.cache/huggingface/token", user)
                          : NULL;
     char *text = NULL;
     size_t bytes;
@@ -107,9 +107,9 @@ static char *hub_token(void)
 static char *plain_url(const struct rp_url *url, const char *query)
 {
     const char *right = url->query ? url->query : rp_url_sas(url);
-    return rp_format("%s://%s%s%s%s%s%s", url->scheme, url->host, url->path,
-                     query || right ? "?" : "", query ? query : "", query && right ? "&" : "",
-                     right ? right : "");
+    return rp_asprintf("%s://%s%s%s%s%s%s", url->scheme, url->host, url->path,
+                       query || right ? "?" : "", query ? query : "", query && right ? "&" : "",
+                       right ? right : "");
 }
 
 /* The query of a bucket whose readers pay; its parameter is the last one in the order of bytes. The
@@ -124,8 +124,8 @@ static int add_payer(const struct rp_url *url, const char *query, char **made,
                        "AWS_REQUEST_PAYER: expected requester, found `%.64s`", payer);
     if (!payer && !query)
         return 0;
-    *made = rp_format("%s%s%s", query ? query : "", query && payer ? "&" : "",
-                      payer ? "x-amz-request-payer=requester" : "");
+    *made = rp_asprintf("%s%s%s", query ? query : "", query && payer ? "&" : "",
+                        payer ? "x-amz-request-payer=requester" : "");
     return *made ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
 }
 
@@ -167,7 +167,7 @@ static int get_keys(const struct rp_url *url, bool renew, const struct rp_patien
     return 0;
 }
 
-/* Make the URL to ask; the lock is held. */
+/* Make the URL of a request; the lock is held. */
 static int make_url(struct rp_object *object, const char *query, const struct rp_patience *patience,
                     char **made, struct rp_error *error)
 {
@@ -198,7 +198,7 @@ static bool is_fresh(const struct rp_object *object)
            (object->expires == 0 || time(NULL) < object->expires - EARLY_S / 2);
 }
 
-/* The bearer that goes with the URL, if it is shown one; the lock is held. */
+/* Add the bearer of the URL, if it takes one; the lock is held. */
 static int add_bearer(const struct rp_object *object, bool renew,
                       const struct rp_patience *patience, struct rp_ask *ask,
                       struct rp_error *error)
@@ -248,7 +248,7 @@ int rp_object_ask(struct rp_object *object, const char *query, const struct rp_p
 void rp_object_refused(struct rp_object *object, const char *url)
 {
     pthread_mutex_lock(&object->lock);
-    if (!object->asked || !strcmp(object->asked, url)) /* else it has been made anew already */
+    if (!object->asked || !strcmp(object->asked, url)) /* else a new one has been made already */
         object->was_refused = true;
     pthread_mutex_unlock(&object->lock);
 }

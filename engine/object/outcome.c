@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outcome — see outcome.h. */
+/* outcome — turn libcurl's code for a failed transfer into a cause and a hint. */
 #include "object/outcome.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "object/profile.h"
 #include "object/requests.h"
 
-/* HOST[:PORT] of the proxy that libcurl takes, without its user and password. */
+/* HOST[:PORT] of the proxy that libcurl uses, without its user and password. */
 static void name_proxy(const char *url, char *text, size_t bytes)
 {
     static const char *const of_https[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
@@ -54,7 +54,7 @@ static bool judge_proxy(const struct rp_outcome *t, struct rp_error *error)
     return is_busy;
 }
 
-/* Each library of TLS that libcurl is built with has words of its own. */
+/* Each TLS library that libcurl is built with has its own error texts. */
 static int fail_certificate(const struct rp_outcome *t, struct rp_error *error)
 {
     static const struct {
@@ -107,7 +107,7 @@ bool rp_outcome_judge(const struct rp_outcome *t, struct rp_error *error)
     case CURLE_URL_MALFORMAT:
         (void)rp_fail(error, -RP_E_CONFIG, "check the URL", "%s: it cannot be asked for", t->name);
         return false;
-    case CURLE_WRITE_ERROR: /* we ended it: a page that is too long, or more than was promised */
+    case CURLE_WRITE_ERROR: /* we ended it: the page or the body is too long */
         (void)rp_fail(error, -RP_E_PROTOCOL, "check the server",
                       "%s: the answer is longer than %u bytes", t->name, t->bytes);
         return false;

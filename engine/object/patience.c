@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* patience — how long requests are tried again: see requests.h. */
+/* patience — pauses and time limits of retries (requests.h). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* profile — see profile.h. The files are INI files, as Python's configparser reads them: names of
- * keys in any case, `=` or `:` after them, comments of # and ;. Lines that are indented below a key
- * without a value are settings of that key. */
+/* profile — read the profile of AWS's tools. The files are INI files, as Python's configparser
+ * reads them: names of keys in any case, `=` or `:` after them, comments of # and ;. Lines that are
+ * indented below a key without a value are settings of that key. */
 #include "object/profile.h"
 
 #include <ctype.h>
@@ -26,7 +26,7 @@ const char *rp_environment(const char *name)
 static char *path_of(const char *variable, const char *name)
 {
     const char *given = rp_environment(variable), *home = rp_environment("HOME");
-    return given ? strdup(given) : home ? rp_format("%s/.aws/%s", home, name) : NULL;
+    return given ? strdup(given) : home ? rp_asprintf("%s/.aws/%s", home, name) : NULL;
 }
 
 static char *trim(char *text)
@@ -39,8 +39,8 @@ static char *trim(char *text)
     return text;
 }
 
-/* "[profile NAME]" in config, "[NAME]" in credentials; config has its default without the word. Of
- * other sections the word is told: "services". */
+/* "[profile NAME]" in config, "[NAME]" in credentials; config has its default without the word. For
+ * other sections the caller passes the word: "services". */
 static bool is_header_of(char *line, const char *word, const char *wanted)
 {
     char *end = strrchr(line, ']');
@@ -61,15 +61,15 @@ static bool is_header_of(char *line, const char *word, const char *wanted)
     return !strcmp(name, wanted) && (has_word || !strcmp(word, "profile"));
 }
 
-/* What is looked for: a key of a section, or a setting of a key. */
+/* The wanted value: a key of a section, or a setting of a key. */
 struct wanted {
     const char *word, *section; /* "profile" and its name */
     const char *parent;         /* NULL: a key of the section itself */
     const char *key;            /* NULL: is the section there? */
 };
 
-/* The value in a line of the section; NULL if it is another. *inside: are the lines that follow,
- * if they are indented, those of the parent? */
+/* The value in a line of the section; NULL if the line has another key. *inside: do the next lines,
+ * if they are indented, belong to the parent? */
 static char *value_in(char *line, const struct wanted *wanted, bool *inside)
 {
     bool is_indented = isspace((unsigned char)*line);
@@ -85,7 +85,7 @@ static char *value_in(char *line, const struct wanted *wanted, bool *inside)
     return is_here && !strcasecmp(name, wanted->key) ? value : NULL;
 }
 
-/* The value, "" of a NULL key if the section is there; the caller frees it. */
+/* The value; for a NULL key "" if the section exists. The caller frees it. */
 static char *look_into(const char *path, const struct wanted *wanted)
 {
     char *text, *rest, *found = NULL;

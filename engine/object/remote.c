@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* remote — see remote.h.
+/* remote — open the shards of a corpus that are objects, in groups.
  *
  * Of each shard the tokens, the index, the sidecar and the file of spans are requested. The first
  * request of each brings size, identity and the first 64 KiB, which is all of a small one; the rest
- * of a larger one is read into a new file in pieces. Shards are taken in groups, so that a corpus
- * of many needs no more memory and descriptors than a group. */
+ * of a larger one is read into a new file in pieces. Because shards are opened in groups, a large
+ * corpus needs no more memory and descriptors than one group. */
 #include "object/remote.h"
 
 #include <errno.h>
@@ -35,16 +35,16 @@ enum part { TOKENS, INDEX, SIDECAR, SPANS, PARTS };
 
 /* One of the objects of a shard while its group is being opened. */
 struct look {
-    struct rp_object *object; /* NULL = the shard has none of this kind */
+    struct rp_object *object; /* NULL = the shard has no object of this kind */
     struct rp_object_request request;
     uint8_t *bytes; /* [LOOK_BYTES] */
     char *path;     /* in the directory */
-    bool is_new;    /* it is being written */
+    bool is_new;    /* the file is being written */
     struct rp_new_file file;
     uint8_t *map;
 };
 
-/* Of the others it is enough to know that they are there. */
+/* The other parts are not fetched: it is enough to know that they exist. */
 static bool is_fetched(enum part part)
 {
     return part == INDEX || part == SIDECAR;
@@ -56,8 +56,8 @@ static bool is_fetched(enum part part)
 static char *part_url(const char *url, enum part part, bool *none)
 {
     bool is_index = rp_url_has_suffix(url, ".idx"), is_sidecar = rp_url_has_suffix(url, ".rpi");
-    char *tokens = is_index     ? rp_url_beside(url, 4, ".bin")
-                   : is_sidecar ? rp_url_beside(url, 4, "")
+    char *tokens = is_index     ? rp_url_companion(url, 4, ".bin")
+                   : is_sidecar ? rp_url_companion(url, 4, "")
                                 : strdup(url);
     char *made = NULL;
     bool is_of_megatron = part == INDEX || part == SPANS;
@@ -65,9 +65,9 @@ static char *part_url(const char *url, enum part part, bool *none)
     if (part == TOKENS || !tokens)
         return tokens;
     if (!*none)
-        made = part == INDEX   ? rp_url_beside(tokens, 4, ".idx")
-               : part == SPANS ? rp_url_beside(tokens, 4, ".spans")
-                               : rp_url_beside(tokens, 0, ".rpi");
+        made = part == INDEX   ? rp_url_companion(tokens, 4, ".idx")
+               : part == SPANS ? rp_url_companion(tokens, 4, ".spans")
+                               : rp_url_companion(tokens, 0, ".rpi");
     free(tokens);
     return made;
 }
@@ -100,7 +100,7 @@ static void close_look(struct look *look)
     free(look->path);
 }
 
-/* All requests of a list of looks, side by side in memory of their own. */
+/* Do all requests of a list of looks at once, contiguous in an array of their own. */
 static int do_looks(struct look *looks, size_t count, struct rp_error *error)
 {
     struct rp_object_request *requests = rp_calloc(count, sizeof *requests);
@@ -118,7 +118,7 @@ static int do_looks(struct look *looks, size_t count, struct rp_error *error)
     return code;
 }
 
-/* A store may answer 403 to what is not there, so that nobody learns what there is. */
+/* A store may answer 403 for a missing object, to hide which objects exist. */
 static bool is_missing(const struct look *look)
 {
     int code = look->request.error.code;
@@ -142,10 +142,10 @@ static int check_look(const struct look *look, enum part part, struct rp_error *
 
 /* ---- fetching -------------------------------------------------------------------------------- */
 
-/* The file beside a fetched one that has the hash of its content; the caller frees it. */
+/* The path of the hash file of a fetched file; the caller frees it. */
 static char *hash_path(const struct look *look)
 {
-    return rp_format("%s" HASH_SUFFIX, look->path);
+    return rp_asprintf("%s" HASH_SUFFIX, look->path);
 }
 
 static bool read_hash(const struct look *look, char text[RP_HASH_HEX_BYTES])
@@ -161,8 +161,8 @@ static bool read_hash(const struct look *look, char text[RP_HASH_HEX_BYTES])
     return is_read;
 }
 
-/* Is the content there, and is it still what was fetched? Its size alone would not tell a file that
- * was overwritten, or that a power cut or a failing disk has left with other bytes. */
+/* Is the fetched content still complete and unchanged? An unchanged size does not reveal a file
+ * that was overwritten, or one with wrong bytes after a power cut or a disk failure. */
 static bool is_there(const struct look *look)
 {
     struct rp_map map;
@@ -178,14 +178,14 @@ static bool is_there(const struct look *look)
     return is_same;
 }
 
-/* Begin the file of an object that is not there, with its first bytes. */
+/* Begin the file of an object that is not fetched yet, with its first bytes. */
 static int begin_file(struct look *look, const char *directory, struct rp_error *error)
 {
     const struct rp_object_request *r = &look->request;
-    char *key = rp_format("%s\n%s\n%" PRIu64, rp_object_id(look->object), r->identity, r->total);
+    char *key = rp_asprintf("%s\n%s\n%" PRIu64, rp_object_id(look->object), r->identity, r->total);
     struct rp_hash128 hash = rp_hash128(key ? key : "", key ? strlen(key) : 0);
     if (key)
-        look->path = rp_format("%s/%016" PRIx64 "%016" PRIx64, directory, hash.high, hash.low);
+        look->path = rp_asprintf("%s/%016" PRIx64 "%016" PRIx64, directory, hash.high, hash.low);
     free(key);
     if (!look->path)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a name");
@@ -213,7 +213,7 @@ static size_t count_pieces(const struct look *look)
     return look->is_new ? rp_div_up(look->request.total - look->request.arrived, PIECE_BYTES) : 0;
 }
 
-/* The rest of all files that were begun, in pieces. */
+/* Fetch the rest of all begun files, in pieces. */
 static int fetch_rest(struct look *looks, size_t count, struct rp_error *error)
 {
     size_t pieces = 0, used = 0;
@@ -248,8 +248,8 @@ static int fetch_rest(struct look *looks, size_t count, struct rp_error *error)
     return code;
 }
 
-/* A kill between the two leaves a file without its hash, or with that of an older content, which is
- * fetched again. */
+/* A kill between the two leaves a file without its hash, or with the hash of an older content; it
+ * is fetched again. */
 static int finish_file(struct look *look, struct rp_error *error)
 {
     if (!look->is_new)
@@ -270,7 +270,7 @@ static int finish_file(struct look *look, struct rp_error *error)
 
 /* ---- shards ---------------------------------------------------------------------------------- */
 
-/* Of what identifies an object; 0 stands for one that is not there. */
+/* Hash the identity of an object; 0 stands for a missing object. */
 static uint64_t hash_identity(const struct look *look)
 {
     const struct rp_object_request *r = &look->request;
@@ -350,7 +350,7 @@ int rp_remotes_open(struct rp_remote **remotes_out, const char *const *urls, siz
     }
     free(looks);
     free(chosen);
-    if (denied) /* with the right to list the bucket, a store says 404 of what is not there */
+    if (denied) /* to a client that may list the bucket, a store answers 404 for a missing object */
         rp_log(RP_LOG_WARNING,
                "%zu of %zu shards: access to their .spans was denied (status 403): taken as not "
                "there, so that all of their tokens are trained; the right to list the bucket tells "

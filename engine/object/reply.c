@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reply — see reply.h. */
+/* reply — parse the headers of a reply, and judge it. */
 #include "object/reply.h"
 
 #include <ctype.h>
@@ -30,7 +30,7 @@ const char *rp_reply_identity(const struct rp_object_reply *reply)
     return reply->etag[0] ? reply->etag : reply->modified;
 }
 
-/* "bytes 0-99/1000", "bytes 0-99/ *", or "bytes * /1000" (without the blanks) of a refusal. */
+/* "bytes 0-99/1000", "bytes 0-99/ *", or, in a refusal, "bytes * /1000" (without the blanks). */
 static void take_range(struct rp_object_reply *reply, const char *value)
 {
     char total[24] = "";
@@ -86,7 +86,7 @@ static void take_value(struct rp_object_reply *reply, const char *name, const ch
     if (!strcasecmp(name, "content-length") && !rp_text_u64(value, &reply->length))
         reply->length = RP_SIZE_UNKNOWN;
     if (!strcasecmp(name, "retry-after") && !rp_text_u64(value, &reply->retry_after_s))
-        reply->retry_after_s = 0; /* a date: the usual pause is as good */
+        reply->retry_after_s = 0; /* a date: the usual pause serves as well */
 }
 
 void rp_reply_header(struct rp_object_reply *reply, const char *line, size_t bytes)
@@ -97,7 +97,7 @@ void rp_reply_header(struct rp_object_reply *reply, const char *line, size_t byt
     while (length && isspace((unsigned char)text[length - 1]))
         length--;
     text[length] = '\0';
-    if (!strncmp(text, "HTTP/", 5)) { /* the reply before it was a redirect, or said to go on */
+    if (!strncmp(text, "HTTP/", 5)) { /* the reply before it was a redirect or interim (1xx) */
         rp_reply_begin(reply);
         const char *status = strchr(text, ' ');
         reply->status = status ? strtol(status, NULL, 10) : 0;
@@ -114,8 +114,8 @@ void rp_reply_header(struct rp_object_reply *reply, const char *line, size_t byt
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-/* What an S3 server calls the reason: <Code>NoSuchBucket</Code>. Nothing else of the body is shown:
- * it may repeat what was signed. */
+/* The reason of an S3 server: <Code>NoSuchBucket</Code>. The rest of the body is not shown: it may
+ * repeat the signed text. */
 static void find_reason(const struct rp_object_reply *reply, char *text, size_t bytes)
 {
     char body[sizeof reply->body + 1];
@@ -139,7 +139,7 @@ static enum rp_verdict judge_missing(const struct rp_object_reply *reply,
                                      const struct rp_expected *expected, const char *reason,
                                      struct rp_error *error)
 {
-    bool has_none = reply->total == 0 || reply->total == RP_SIZE_UNKNOWN; /* not all say it */
+    bool has_none = reply->total == 0 || reply->total == RP_SIZE_UNKNOWN; /* some servers omit it */
     if (reply->status == 416 && has_none && expected->total == RP_SIZE_UNKNOWN)
         (void)rp_fail(error, -RP_E_EMPTY, "remove it from the list of shards, or write it again",
                       "%s: found an empty object", expected->name);
@@ -154,7 +154,7 @@ static enum rp_verdict judge_missing(const struct rp_object_reply *reply,
     return RP_REPLY_WRONG;
 }
 
-/* S3 says 400 to keys of a session that is over: with new ones the same request is good. */
+/* S3 answers 400 to keys of an expired session: with new keys the same request succeeds. */
 static bool are_keys_old(const struct rp_object_reply *reply, const char *reason)
 {
     static const char *const codes[] = {" ExpiredToken", " TokenRefreshRequired"};
@@ -165,9 +165,9 @@ static bool are_keys_old(const struct rp_object_reply *reply, const char *reason
     return false;
 }
 
-/* A server that is busy or broken for a while. Every status of 5xx counts, also those that proxies
- * made up (509, 520 to 530, 598), but for 501 and 505, which say that a request is not understood.
- * Stores have further reasons, with other statuses. */
+/* Is the server busy or broken for a while? Every status of 5xx counts, also the statuses made up
+ * by proxies (509, 520 to 530, 598), but for 501 and 505, which mean that a request is not
+ * understood. Stores have further reasons, with other statuses. */
 static bool is_busy(const struct rp_object_reply *reply, const char *code)
 {
     static const char *const codes[] = {"RequestTimeout",
@@ -193,7 +193,7 @@ static bool is_busy(const struct rp_object_reply *reply, const char *code)
     case 425:
     case 429:
         return true;
-    case 409: /* with a code, it is for good: an object in an archive, for instance */
+    case 409: /* with a code, it is permanent: an object in an archive, for instance */
         return !*code;
     case 501:
     case 505:
@@ -203,7 +203,7 @@ static bool is_busy(const struct rp_object_reply *reply, const char *code)
     }
 }
 
-/* What to do about a right that is refused, by the code of the store. */
+/* The hint for a refused right, by the code of the store. */
 static const char *refusal_hint(const char *code)
 {
     static const struct {
@@ -230,7 +230,7 @@ static enum rp_verdict judge_refusal(const struct rp_object_reply *reply,
     find_reason(reply, reason, sizeof reason);
     const char *code = strchr(reason + strlen("HTTP status "), ' ');
     code = code ? code + 1 : "";
-    if (is_busy(reply, code) && !RP_DEFECT(give_up_on_busy_stores)) {
+    if (is_busy(reply, code)) {
         (void)rp_fail(error, -RP_E_TIMEOUT, NULL, "%s: %s", expected->name, reason);
         return RP_REPLY_AGAIN;
     }
@@ -264,7 +264,7 @@ static enum rp_verdict judge_identity(const struct rp_object_reply *reply,
     char was[24], is[24];
     snprintf(was, sizeof was, "%" PRIu64, expected->total);
     snprintf(is, sizeof is, "%" PRIu64, total);
-    /* "*": the server does not say it. The identity says that it is the same object. */
+    /* "*": the server does not send it. The identity shows that the object is the same. */
     bool is_said = total != RP_SIZE_UNKNOWN || !expected->identity;
     if (expected->total != RP_SIZE_UNKNOWN && total != expected->total && is_said) {
         (void)fail_changed(expected, "bytes", was, is, error);
@@ -280,7 +280,7 @@ static enum rp_verdict judge_identity(const struct rp_object_reply *reply,
     return RP_REPLY_GOOD;
 }
 
-/* Without its next page a list would be taken for whole. */
+/* Without its next page a list would pass for complete. */
 static enum rp_verdict judge_page(const struct rp_object_reply *reply,
                                   const struct rp_expected *expected, struct rp_error *error)
 {
@@ -303,8 +303,8 @@ static int fail_ranges(const struct rp_object_reply *reply, const struct rp_expe
                    expected->name, reply->status);
 }
 
-/* Bytes that were encoded on the way are not those of the object. A file whose name says that it is
- * compressed is stored so: a server may say it once more. */
+/* Bytes that were encoded on the way are not the bytes of the object. A file whose name shows that
+ * it is compressed is stored so: a server may repeat it in the header. */
 static bool is_as_stored(const struct rp_object_reply *reply, const char *name)
 {
     static const struct {
@@ -313,11 +313,11 @@ static bool is_as_stored(const struct rp_object_reply *reply, const char *name)
                     {"zstd", ".zst"}, {"br", ".br"},     {"bzip2", ".bz2"}};
     const char *coding = reply->coding;
     if (!*coding || !strcasecmp(coding, "identity") || !strcasecmp(coding, "aws-chunked"))
-        return true; /* clients leave the last one, of an upload, at objects */
+        return true; /* clients leave it at objects: the coding of an upload */
     for (size_t i = 0; i < RP_ARRAY_COUNT(as_named); i++)
         if (!strcasecmp(coding, as_named[i].coding) && rp_text_has_suffix(name, as_named[i].ending))
             return true;
-    return RP_DEFECT(take_encoded_bytes);
+    return false;
 }
 
 static int fail_encoded(const struct rp_object_reply *reply, const struct rp_expected *expected,
@@ -345,7 +345,7 @@ enum rp_verdict rp_reply_judge(const struct rp_object_reply *reply,
     }
     if (expected->is_page)
         return judge_page(reply, expected, error);
-    /* More than the first bytes, which were asked for: no later range would be answered either. */
+    /* More than the requested first bytes: no later range would be answered either. */
     if (is_whole && expected->is_look && reply->length != RP_SIZE_UNKNOWN &&
         reply->length > expected->last + 1) {
         (void)fail_ranges(reply, expected, error);
@@ -359,7 +359,7 @@ enum rp_verdict rp_reply_judge(const struct rp_object_reply *reply,
     }
     uint64_t last = expected->last;
     if (expected->total == RP_SIZE_UNKNOWN && reply->total != RP_SIZE_UNKNOWN)
-        last = rp_min_u64(last, reply->total - 1); /* of an object that is shorter */
+        last = rp_min_u64(last, reply->total - 1); /* the object may be shorter */
     if ((reply->first != expected->first || reply->last != last) &&
         !RP_DEFECT(ignore_content_range)) {
         (void)rp_fail(error, -RP_E_PROTOCOL, "check the server, and what lies in front of it",

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* requests — see requests.h.
+/* requests — the states of a request:
  *
  *   start ──► ASKED ──► the reply's headers are judged ──► body into the buffer ──► DONE
  *               ▲                 │                              │
  *               │ pause is over   ▼ busy, broken, silent         ▼ half a body
  *               └────────────── PAUSED ◄─────────────────────────┘
  *
- * After half a body only the rest is asked for. */
+ * After half a body only the rest is requested. */
 #include "object/requests.h"
 
 #include <errno.h>
@@ -27,10 +27,10 @@
 #define CONNECT_MS 10000L
 #define STALL_BYTES 1024L              /* a second */
 #define BODY_BUFFER_BYTES (512L << 10) /* libcurl takes no more */
-#define PROGRESS_BYTES (64u << 10)     /* less than this is no reason to go on for longer */
+#define PROGRESS_BYTES (64u << 10)     /* less progress does not restart give_up_s */
 #define POLL_MS 100
 #define QUIET_NS (10ull * 1000 * MS)  /* between two lines in the log */
-#define SWALLOW_BYTES_MAX (64u << 10) /* of a refusal, so that its connection can be kept */
+#define SWALLOW_BYTES_MAX (64u << 10) /* bytes of a refusal, so that its connection can be kept */
 
 enum exchange_state { FREE, ASKED, PAUSED, DONE };
 
@@ -41,12 +41,12 @@ struct exchange {
     CURL *easy;
     struct rp_ask ask;
     struct rp_object_reply reply;
-    char detail[CURL_ERROR_SIZE]; /* libcurl's words for what failed */
+    char detail[CURL_ERROR_SIZE]; /* libcurl's text for the failure */
     enum rp_verdict verdict;
     bool is_judged;
     bool was_refused;    /* once already: the second refusal is the last */
     uint32_t begin;      /* request->arrived when this try began */
-    uint64_t swallowed;  /* bytes of a body that is not wanted */
+    uint64_t swallowed;  /* bytes of an unwanted body */
     unsigned tries;      /* that failed in a row */
     uint64_t failing_ns; /* when the first of them began; 0 = none */
     uint64_t due_ns;     /* PAUSED: until then */
@@ -100,7 +100,7 @@ static void judge(struct exchange *x)
     snprintf(r->identity, sizeof r->identity, "%s", rp_reply_identity(&x->reply));
 }
 
-/* Returning less than there is makes libcurl end the transfer. */
+/* libcurl ends the transfer if this returns less than the size of the data. */
 static size_t take_body(char *data, size_t size, size_t count, void *context)
 {
     struct exchange *x = context;
@@ -127,7 +127,7 @@ static void set_options(struct exchange *x)
     const struct rp_curl *curl = x->owner->curl;
     const struct rp_object_request *r = x->request;
     char range[64];
-    bool is_safe = !strncmp(x->ask.url, "https:", 6); /* and then a redirect is to be, too */
+    bool is_safe = !strncmp(x->ask.url, "https:", 6); /* and then a redirect must be as well */
     curl->easy_reset(x->easy);
     curl->easy_setopt(x->easy, CURLOPT_URL, x->ask.url);
     curl->easy_setopt(x->easy, CURLOPT_PATH_AS_IS, 1L);
@@ -184,7 +184,7 @@ static uint64_t draw_below(struct rp_requests *requests, uint64_t limit)
     return limit ? x % limit : 0;
 }
 
-/* Somebody who reads the log learns why nothing moves, and is not flooded. */
+/* Log why no request advances, at most once in QUIET_NS. */
 static void tell(struct rp_requests *requests, const struct rp_object_request *r, uint64_t now)
 {
     if (now - requests->said_ns < QUIET_NS)
@@ -239,7 +239,7 @@ static void ask(struct exchange *x)
     x->swallowed = 0;
     r->error.code = 0;
     int asked = rp_object_ask(r->object, r->query, &x->owner->patience, &x->ask, &r->error);
-    if (asked == -RP_E_TIMEOUT) /* keys that cannot be had for a time */
+    if (asked == -RP_E_TIMEOUT) /* keys are unavailable for now */
         pause_or_give_up(x);
     else if (asked < 0)
         finish(x);
@@ -265,7 +265,7 @@ static bool is_whole(const struct rp_object_request *r)
     return r->kind == RP_REQUEST_PAGE || r->arrived == wanted;
 }
 
-/* Of a transfer that libcurl has ended. */
+/* The outcome of a transfer that libcurl has ended. */
 static struct rp_outcome outcome_of(const struct exchange *x, CURLcode code)
 {
     const struct rp_curl *curl = x->owner->curl;
@@ -306,7 +306,7 @@ static enum step take_good(struct exchange *x, const struct rp_outcome *outcome)
 
 static enum step next_step(struct exchange *x, const struct rp_outcome *outcome)
 {
-    /* A redirect that libcurl has not followed names no place: that of S3 names the region. */
+    /* A redirect without a target, which libcurl cannot follow, is final: S3's names the region. */
     bool is_last = outcome->code == CURLE_OK || x->reply.status >= 400;
     if (x->reply.status >= 200 && is_last && !rp_outcome_is_proxys(outcome))
         judge(x);
@@ -427,7 +427,7 @@ static void take_messages(struct rp_requests *requests)
     }
 }
 
-/* Ask again what has paused for long enough. Returns milliseconds until the next one is due. */
+/* Retry requests whose pause is over. Returns milliseconds until the next one is due. */
 static uint64_t serve_pauses(struct rp_requests *requests)
 {
     uint64_t now = rp_now_ns(), next = now + POLL_MS * MS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* requests_do — requests that somebody waits for, until they are answered or the process is to end
+/* requests_do — do requests while the caller waits, until all are answered or the process is to end
  * (requests.h). */
 #include "base/bits.h"
 #include "base/stop.h"

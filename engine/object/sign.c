@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sign — see sign.h. */
+/* sign — presign URLs, and percent-encode text. */
 #include "object/sign.h"
 
 #include <ctype.h>
@@ -42,7 +42,7 @@ char *rp_percent_decode(const char *text)
     for (const char *at = text; decoded && *at; at++) {
         int high = *at == '%' ? digit_value(at[1]) : -1;
         int low = high >= 0 ? digit_value(at[2]) : -1;
-        bool is_code = low >= 0 && (high | low); /* none stands for the end of the text */
+        bool is_code = low >= 0 && (high | low); /* %00 is no code: it would end the text */
         *to++ = is_code ? (char)(16 * high + low) : *at;
         at += is_code ? 2 : 0;
     }
@@ -51,12 +51,12 @@ char *rp_percent_decode(const char *text)
     return decoded;
 }
 
-/* The key that signs: that of the account, narrowed to one day, region and service. */
+/* The signing key: the account's key, narrowed to one day, region and service. */
 static void derive_key(const struct rp_signer *signer, const char day[9],
                        uint8_t key[RP_SHA256_BYTES])
 {
     const char *const parts[] = {day, signer->region, "s3", "aws4_request"};
-    char *first = rp_format("AWS4%s", signer->secret);
+    char *first = rp_asprintf("AWS4%s", signer->secret);
     const void *with = first ? first : "";
     size_t bytes = first ? strlen(first) : 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
@@ -71,19 +71,19 @@ static void derive_key(const struct rp_signer *signer, const char day[9],
     free(first);
 }
 
-/* All parameters but the signature, in bytewise order: those of lower case come last. */
+/* All parameters but the signature, in bytewise order: names in lower case come last. */
 static char *make_query(const struct rp_signer *signer, const char *scope, const char *moment,
                         const char *query, uint32_t lifetime_s)
 {
-    char *credential = rp_format("%s/%s", signer->key_id, scope);
+    char *credential = rp_asprintf("%s/%s", signer->key_id, scope);
     char *encoded = credential ? rp_percent_encode(credential, false) : NULL;
     char *token = rp_percent_encode(signer->session_token ? signer->session_token : "", false);
     char *made = NULL;
     if (encoded && token)
-        made = rp_format("X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=%s&X-Amz-Date=%s"
-                         "&X-Amz-Expires=%u%s%s&X-Amz-SignedHeaders=host%s%s",
-                         encoded, moment, lifetime_s, *token ? "&X-Amz-Security-Token=" : "", token,
-                         query ? "&" : "", query ? query : "");
+        made = rp_asprintf("X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=%s&X-Amz-Date=%s"
+                           "&X-Amz-Expires=%u%s%s&X-Amz-SignedHeaders=host%s%s",
+                           encoded, moment, lifetime_s, *token ? "&X-Amz-Security-Token=" : "",
+                           token, query ? "&" : "", query ? query : "");
     free(credential);
     free(encoded);
     rp_free_secret(token);
@@ -99,21 +99,21 @@ char *rp_sign_url(const struct rp_signer *signer, const char *scheme, const char
     gmtime_r(&now, &utc);
     strftime(moment, sizeof moment, "%Y%m%dT%H%M%SZ", &utc);
     strftime(day, sizeof day, "%Y%m%d", &utc);
-    char *scope = rp_format("%s/%s/s3/aws4_request", day, signer->region);
+    char *scope = rp_asprintf("%s/%s/s3/aws4_request", day, signer->region);
     char *all = scope ? make_query(signer, scope, moment, query, lifetime_s) : NULL;
     char *canonical =
-        all ? rp_format("GET\n%s\n%s\nhost:%s\n\nhost\nUNSIGNED-PAYLOAD", path, all, host) : NULL;
+        all ? rp_asprintf("GET\n%s\n%s\nhost:%s\n\nhost\nUNSIGNED-PAYLOAD", path, all, host) : NULL;
     char *to_sign = NULL, *url = NULL;
     if (canonical) {
         rp_sha256(canonical, strlen(canonical), digest);
         rp_sha256_hex(digest, hex);
-        to_sign = rp_format("AWS4-HMAC-SHA256\n%s\n%s\n%s", moment, scope, hex);
+        to_sign = rp_asprintf("AWS4-HMAC-SHA256\n%s\n%s\n%s", moment, scope, hex);
     }
     if (to_sign) {
         derive_key(signer, day, key);
         rp_hmac_sha256(key, sizeof key, to_sign, strlen(to_sign), digest);
         rp_sha256_hex(digest, hex);
-        url = rp_format("%s://%s%s?%s&X-Amz-Signature=%s", scheme, host, path, all, hex);
+        url = rp_asprintf("%s://%s%s?%s&X-Amz-Signature=%s", scheme, host, path, all, hex);
     }
     explicit_bzero(key, sizeof key);
     free(scope);

@@ -27,8 +27,8 @@ char *rp_sign_url(const struct rp_signer *signer, const char *scheme, const char
 /** `text` with all but letters, digits and -._~ as %XX; slashes stay if keep_slashes. The caller
  * frees it; NULL when out of memory. */
 char *rp_percent_encode(const char *text, bool keep_slashes);
-/** `text` with each %XX as the byte that it stands for; what is no such code stays. The caller
- * frees it; NULL when out of memory. */
+/** `text` with each %XX as the byte that it stands for; other text stays. The caller frees it; NULL
+ * when out of memory. */
 char *rp_percent_decode(const char *text);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* url — see url.h. */
+/* url — parse URLs, and find the hosts of stores. */
 #include "object/url.h"
 
 #include <ctype.h>
@@ -97,14 +97,15 @@ bool rp_url_is_azure_host(const char *host)
     return length > bytes && !strncasecmp(host + length - bytes, suffix, bytes);
 }
 
-/* A SAS is the right to an account. Others who name an object of theirs are not to get it. */
+/* A SAS is the right to one account. Other accounts, whose owners may name an object of theirs,
+ * must not get it. */
 static bool is_of_account(const struct rp_url *url)
 {
     const char *account = rp_environment("AZURE_STORAGE_ACCOUNT_NAME");
     size_t label = strcspn(url->host, ".");
     bool is_ours = !account ||
                    (strlen(account) == label && !strncasecmp(url->host, account, label));
-    return (is_ours && !strcmp(url->scheme, "https")) || RP_DEFECT(send_rights_anywhere);
+    return is_ours && !strcmp(url->scheme, "https");
 }
 
 const char *rp_url_sas(const struct rp_url *url)
@@ -136,10 +137,10 @@ bool rp_url_has_suffix(const char *text, const char *suffix)
     return length > bytes && !memcmp(text + length - bytes, suffix, bytes);
 }
 
-char *rp_url_beside(const char *text, size_t cut, const char *suffix)
+char *rp_url_companion(const char *text, size_t cut, const char *suffix)
 {
     size_t length = path_length(text);
-    return rp_format("%.*s%s%s", (int)(length - cut), text, suffix, text + length);
+    return rp_asprintf("%.*s%s%s", (int)(length - cut), text, suffix, text + length);
 }
 
 char *rp_url_name(const char *text)
@@ -150,9 +151,9 @@ char *rp_url_name(const char *text)
     const char *end = host + strcspn(host, "/?#");
     const char *at = memrchr(host, '@', (size_t)(end - host));
     if (rp_url_has_bucket(text) || !at)
-        return rp_format("%.*s", (int)length, text);
-    return rp_format("%.*s%.*s", (int)(host - text), text, (int)(length - (size_t)(at + 1 - text)),
-                     at + 1);
+        return rp_asprintf("%.*s", (int)length, text);
+    return rp_asprintf("%.*s%.*s", (int)(host - text), text,
+                       (int)(length - (size_t)(at + 1 - text)), at + 1);
 }
 
 void rp_url_free(struct rp_url *url)
@@ -167,9 +168,10 @@ void rp_url_free(struct rp_url *url)
     *url = (struct rp_url){0};
 }
 
-/* ---- where buckets are ----------------------------------------------------------------------- */
+/* ---- hosts of buckets ------------------------------------------------------------------------ */
 
-/* Where S3 is served from in the place of AWS: *endpoint, which the caller frees; NULL: nowhere. */
+/* The server that replaces AWS for S3: *endpoint, which the caller frees; NULL: none is configured.
+ */
 static int given_endpoint(char **endpoint, struct rp_error *error)
 {
     bool is_ignored;
@@ -214,7 +216,7 @@ static int check_endpoint(const char *name, const char *endpoint, struct rp_erro
     size_t shown = strcspn(endpoint, "?#");
     if (is_http && !memchr(host, '@', strcspn(host, "/")))
         return 0;
-    if (is_http) /* with a password, perhaps */
+    if (is_http) /* it may hold a password */
         return rp_fail(error, -RP_E_CONFIG, "set it to https://HOST",
                        "%s: expected a URL of http or https, found one with a user", name);
     return rp_fail(error, -RP_E_CONFIG, "set it to https://HOST",
@@ -222,8 +224,8 @@ static int check_endpoint(const char *name, const char *endpoint, struct rp_erro
                    (int)rp_min_u64(shown, 200), endpoint);
 }
 
-/* Bytes of HOST[:PORT] without a port that its scheme has anyway: clients leave that out of the
- * header `Host`, which is signed. */
+/* Bytes of HOST[:PORT] without the default port of its scheme: clients leave that out of the header
+ * `Host`, which is signed. */
 static size_t host_bytes(const char *scheme, const char *host, size_t length)
 {
     size_t name = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
@@ -233,10 +235,10 @@ static size_t host_bytes(const char *scheme, const char *host, size_t length)
     size_t zeros = strspn(digits, "0"), count = length - name - 1 - rp_min_u64(zeros, length);
     const char *standard = !strncmp(scheme, "https", 5) ? "443" : "80";
     bool is_standard = count == strlen(standard) && !strncmp(digits + zeros, standard, count);
-    return length == name + 1 || (is_standard && !RP_DEFECT(sign_standard_port)) ? name : length;
+    return length == name + 1 || is_standard ? name : length;
 }
 
-/* How buckets are named: in the host, or in the path. */
+/* Are buckets named in the host, or in the path? */
 static int find_style(bool *is_virtual, bool *is_path, struct rp_error *error)
 {
     const char *given = rp_environment("AWS_S3_ADDRESSING_STYLE");
@@ -260,7 +262,7 @@ static bool is_label(const char *text)
            text[0] != '-' && text[length - 1] != '-';
 }
 
-/* http://HOST[/BASE], which the variable `name` of the environment may have given. */
+/* http://HOST[/BASE], perhaps from the variable `name` of the environment. */
 static int take_endpoint(struct rp_url *url, const char *name, const char *endpoint,
                          const char *key, struct rp_error *error)
 {
@@ -280,14 +282,14 @@ static int take_endpoint(struct rp_url *url, const char *name, const char *endpo
     const char *base = host + length;
     while (base_length && base[base_length - 1] == '/')
         base_length--;
-    url->scheme = rp_format("%.*s", (int)(host - 3 - endpoint), endpoint);
-    if (url->store != RP_STORE_HUB) /* nothing is signed for it, and hosts are compared */
+    url->scheme = rp_asprintf("%.*s", (int)(host - 3 - endpoint), endpoint);
+    if (url->store != RP_STORE_HUB) /* no request to it is signed, and hosts are compared */
         length = host_bytes(endpoint, host, length);
-    url->host = rp_format("%s%s%.*s", is_virtual ? url->bucket : "", is_virtual ? "." : "",
-                          (int)length, host);
-    url->path = is_virtual ? rp_format("%.*s/%s", (int)base_length, base, key)
-                           : rp_format("%.*s/%s%s%s", (int)base_length, base, url->bucket,
-                                       *key ? "/" : "", key);
+    url->host = rp_asprintf("%s%s%.*s", is_virtual ? url->bucket : "", is_virtual ? "." : "",
+                            (int)length, host);
+    url->path = is_virtual ? rp_asprintf("%.*s/%s", (int)base_length, base, key)
+                           : rp_asprintf("%.*s/%s%s%s", (int)base_length, base, url->bucket,
+                                         *key ? "/" : "", key);
     return 0;
 }
 
@@ -305,11 +307,11 @@ static int place_on_aws(struct rp_url *url, const char *key, struct rp_error *er
                        region);
     url->scheme = strdup("https");
     if (code == 0 && region && (is_path || !is_label(url->bucket))) {
-        url->host = rp_format("s3.%s.%s", region, rp_aws_domain(region));
-        url->path = rp_format("/%s/%s", url->bucket, key);
+        url->host = rp_asprintf("s3.%s.%s", region, rp_aws_domain(region));
+        url->path = rp_asprintf("/%s/%s", url->bucket, key);
     } else if (code == 0 && region) {
-        url->host = rp_format("%s.s3.%s.%s", url->bucket, region, rp_aws_domain(region));
-        url->path = rp_format("/%s", key);
+        url->host = rp_asprintf("%s.s3.%s.%s", url->bucket, region, rp_aws_domain(region));
+        url->path = rp_asprintf("/%s", key);
     }
     free(region);
     return code;
@@ -355,17 +357,17 @@ static int split_bucket(struct rp_url *url, const char *rest, struct rp_error *e
     if (length == 0)
         return rp_fail(error, -RP_E_CONFIG, "write s3://BUCKET/KEY",
                        "%s: expected a bucket and a key, found no bucket", url->name);
-    if (!is_bucket(rest, length) && !RP_DEFECT(take_any_bucket))
+    if (!is_bucket(rest, length))
         return rp_fail(error, -RP_E_CONFIG, "copy the name of the bucket from the store",
                        "%.200s: expected a name of a bucket (letters, digits, dots, dashes and "
                        "underscores), found another character in it",
                        url->name);
-    url->bucket = rp_format("%.*s", (int)length, rest);
+    url->bucket = rp_asprintf("%.*s", (int)length, rest);
     url->key = strdup(rest + length + (rest[length] == '/'));
     return url->bucket && url->key ? place_in_bucket(url, error) : 0;
 }
 
-/* Bytes of a revision: of refs/convert/parquet and refs/pr/7 all three names. */
+/* Bytes of a revision: refs/convert/parquet and refs/pr/7 have three names. */
 static size_t revision_bytes(const char *text)
 {
     size_t bytes = strcspn(text, "/");
@@ -374,7 +376,7 @@ static size_t revision_bytes(const char *text)
     return bytes;
 }
 
-/* datasets/OWNER/NAME[@REVISION]/KEY, of which the server wants to know …/resolve/REVISION/KEY. */
+/* Split datasets/OWNER/NAME[@REVISION]/KEY; the server's form is …/resolve/REVISION/KEY. */
 static int split_hub(struct rp_url *url, const char *rest, struct rp_error *error)
 {
     size_t kind = !strncmp(rest, "datasets/", 9) ? 9 : !strncmp(rest, "spaces/", 7) ? 7 : 0;
@@ -390,10 +392,11 @@ static int split_hub(struct rp_url *url, const char *rest, struct rp_error *erro
         !is_name)
         return rp_fail(error, -RP_E_CONFIG, "write hf://datasets/OWNER/NAME[@REVISION]/PATH",
                        "%s: expected a repository of the Hub and a path in it", url->name);
-    char *given = rp_format("%.*s", (int)bytes, at), *plain = rp_percent_decode(given ? given : "");
+    char *given = rp_asprintf("%.*s", (int)bytes, at),
+         *plain = rp_percent_decode(given ? given : "");
     char *revision = plain ? rp_percent_encode(has_revision ? plain : "main", false) : NULL;
     if (revision)
-        url->bucket = rp_format("%.*s/resolve/%s", (int)name, rest, revision);
+        url->bucket = rp_asprintf("%.*s/resolve/%s", (int)name, rest, revision);
     url->key = strdup(key + 1);
     free(given);
     free(plain);
@@ -411,7 +414,7 @@ static int split_http(struct rp_url *url, const char *text, const char *rest,
     if (host == 0 || end <= host + 1)
         return rp_fail(error, -RP_E_CONFIG, "write https://HOST/PATH",
                        "%s: expected a host and a path", url->name);
-    size_t plain = 0; /* letters of other scripts are for libcurl to judge */
+    size_t plain = 0; /* libcurl judges letters of other scripts */
     while (plain < host &&
            ((unsigned char)rest[plain] >= 128 || strchr(NAME_LETTERS "-._:[]%", rest[plain])))
         plain++;
@@ -422,13 +425,13 @@ static int split_http(struct rp_url *url, const char *text, const char *rest,
     const char *hub = rp_environment("HF_ENDPOINT"), *resolve = strstr(rest, "/resolve/");
     int code = hub && resolve && resolve < rest + end ? check_endpoint("HF_ENDPOINT", hub, error)
                                                       : 0;
-    if (code < 0) /* such a URL may be one of that Hub, whose token would not be sent */
+    if (code < 0) /* such a URL may belong to that Hub, whose token would not be sent */
         return code;
-    url->scheme = rp_format("%.*s", (int)(rest - 3 - text), text);
-    url->host = rp_format("%.*s", (int)host, rest);
-    url->path = rp_format("%.*s", (int)(end - host), rest + host);
+    url->scheme = rp_asprintf("%.*s", (int)(rest - 3 - text), text);
+    url->host = rp_asprintf("%.*s", (int)host, rest);
+    url->path = rp_asprintf("%.*s", (int)(end - host), rest + host);
     if (rest[end] == '?')
-        url->query = rp_format("%.*s", (int)strcspn(rest + end + 1, "#"), rest + end + 1);
+        url->query = rp_asprintf("%.*s", (int)strcspn(rest + end + 1, "#"), rest + end + 1);
     return 0;
 }
 

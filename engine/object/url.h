@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* url.h — the URLs that a corpus may have in the place of paths.
  *
- *   s3://BUCKET/KEY      AWS, or what AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL names (R2, MinIO …)
+ *   s3://BUCKET/KEY      AWS, or AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL if set (R2, MinIO …)
  *   gs://BUCKET/KEY      Google Cloud Storage, by its XML API
  *   hf://datasets/OWNER/NAME[@REVISION]/KEY   a file of the Hugging Face Hub, or of HF_ENDPOINT;
  *   hf://OWNER/NAME[@REVISION]/KEY            as huggingface_hub writes them
@@ -21,22 +21,22 @@ enum rp_store { RP_STORE_HTTP, RP_STORE_S3, RP_STORE_GS, RP_STORE_HUB };
 
 struct rp_url {
     enum rp_store store;
-    char *name;   /* the URL as people see it: without user, password and query */
+    char *name;   /* the URL for messages: without user, password and query */
     char *scheme; /* on the wire: http or https */
     char *host;   /* on the wire, with a port if it has one */
     char *path;   /* on the wire: percent-encoded, with a leading slash; without the query */
-    char *query;  /* of an https URL: what follows the question mark; NULL = nothing */
-    char *bucket; /* S3 and GS; of the Hub what is before the key on the wire; else NULL */
-    char *key;    /* of these: not encoded; may be "" or a pattern */
+    char *query;  /* https URLs: the text after the question mark; NULL = none */
+    char *bucket; /* S3 and GS; of the Hub the path before the key on the wire; else NULL */
+    char *key;    /* for these stores: not encoded; may be "" or a pattern */
 };
 
-/** Is this a URL, and no path? Whether it is one that can be read is rp_url_parse's to say. */
+/** Is this a URL, and no path? rp_url_parse checks if it can be read. */
 bool rp_url_is(const char *text);
 
 /** Does it name a bucket, whose objects can be listed? */
 bool rp_url_has_bucket(const char *text);
 
-/** Can what lies below it be listed: is it in a bucket, a container of Azure, or on the Hub? */
+/** Can the objects below it be listed: is it in a bucket, a container of Azure, or on the Hub? */
 bool rp_url_can_list(const char *text);
 
 /** Is it a pattern of such objects? In the URL of a container a question mark begins the query. */
@@ -47,40 +47,40 @@ bool rp_url_is_azure_host(const char *host);
 
 /** Is this the host of the Hugging Face Hub, or of HF_ENDPOINT? */
 bool rp_url_is_hub_host(const char *host);
-/** The path of HF_ENDPOINT, without a slash at its end: "" where it has none. */
+/** The path of HF_ENDPOINT, without a slash at its end; "" if it has none. */
 const char *rp_url_hub_base(size_t *bytes);
-/** May the Hub's token be sent to this URL? To a host of the Hub by https; by http only to that of
- * an HF_ENDPOINT which says http itself. */
+/** May the Hub's token be sent to this URL? To a host of the Hub by https; by http only to the host
+ * of an HF_ENDPOINT that has the scheme http itself. */
 bool rp_url_may_have_hub_token(const struct rp_url *url);
 
-/** Split a URL and find its host. -RP_E_CONFIG says what is wrong with it. */
+/** Split a URL and find its host. -RP_E_CONFIG: the URL is invalid; *error has the reason. */
 RP_MUST_CHECK int rp_url_parse(struct rp_url *url, const char *text, struct rp_error *error);
 void rp_url_free(struct rp_url *url);
 
 /** The URL with another last name: `suffix` at the end of its path, in the place of the last `cut`
  * bytes. The caller frees it; NULL when out of memory. */
-char *rp_url_beside(const char *text, size_t cut, const char *suffix);
+char *rp_url_companion(const char *text, size_t cut, const char *suffix);
 
 /** Does the path of the URL, without its query, end with `suffix`? */
 bool rp_url_has_suffix(const char *text, const char *suffix);
 
-/** The right of Azure that the environment has for the URL (AZURE_STORAGE_SAS_TOKEN): by https
- * only, and only for AZURE_STORAGE_ACCOUNT_NAME, where that is set. NULL: there is none, or the URL
- * has a query of its own. */
+/** The SAS that the environment has for the URL (AZURE_STORAGE_SAS_TOKEN): by https only, and if
+ * AZURE_STORAGE_ACCOUNT_NAME is set, for that account only. NULL: it has none, or the URL has a
+ * query of its own. */
 const char *rp_url_sas(const struct rp_url *url);
 
 /** The region of S3: from the environment or the profile, else us-east-1. The caller frees it. */
 char *rp_s3_region(void);
 
-/** The domain of AWS's services in the partition of a region: amazonaws.com, or that of China … */
+/** The domain of AWS's services in the partition of a region: amazonaws.com, or China's … */
 const char *rp_aws_domain(const char *region);
 
-/** The URL as people see it. The caller frees it; NULL when out of memory. */
+/** The URL for messages. The caller frees it; NULL when out of memory. */
 char *rp_url_name(const char *text);
 
-/** What tells the object from others, without secrets, as keys of files: the name, and, where the
- * query says more than who may read, a hash of the rest (`?versionId=2`, `?file=a`). The same with
- * every signature. The caller frees it; NULL when out of memory. */
+/** The id of the object, without secrets, as keys of files: the name, and, if the query has
+ * parameters other than the right to read (`?versionId=2`, `?file=a`), a hash of these. Every
+ * signature gives the same id. The caller frees it; NULL when out of memory. */
 char *rp_url_id(const char *text);
 
 #endif

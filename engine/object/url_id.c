@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* url_id — what tells the object of a URL from others (url.h).
+/* url_id — the id of the object of a URL (url.h).
  *
- * A query says two things: who may read (a signature, which is another one tomorrow), and what is
- * read (`versionId`, or a program behind the path). Only the latter counts. Each kind of signature
- * has a parameter without which it is none, and takes others along; `st` without `sig` names
- * something else than the start of a right of Azure. */
+ * A query has two parts: the right to read (a signature, which is another one tomorrow), and the
+ * choice of the bytes (`versionId`, or a program behind the path). Only the latter counts. Each
+ * kind of signature has a required parameter, and optional ones that count only with it: `st`
+ * without `sig` is not the start of a right of Azure. */
 #include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "object/url.h"
 
-/* Names of parameters; one that ends with a dash is the beginning of names. Case does not count. */
+/* Names of parameters; a name that ends with a dash is a prefix. Case does not count. */
 static const struct {
     const char *signature, *others[25];
 } rights[] = {
@@ -35,7 +34,7 @@ static const struct {
     {"access_token", {NULL}},
 };
 
-/* Headers of the answer that the one who signed has chosen: they change no byte of it. */
+/* Headers of the reply that the signer has chosen: they change no byte of the object. */
 static const char *const headers[] = {"response-content-type",
                                       "response-content-language",
                                       "response-expires",
@@ -67,13 +66,13 @@ static bool has_parameter(const char *query, size_t bytes, const char *name)
     return false;
 }
 
-/* Does this parameter of the query change nothing of what is read? */
+/* Does this parameter of the query leave the bytes of the object unchanged? */
 static bool is_of_right(const char *query, size_t bytes, const char *parameter, size_t length)
 {
     for (size_t i = 0; i < RP_ARRAY_COUNT(headers); i++)
         if (is_named(parameter, length, headers[i]))
             return true;
-    bool is_expiry = is_named(parameter, length, "Expires"); /* of a signature of any kind */
+    bool is_expiry = is_named(parameter, length, "Expires"); /* belongs to signatures of any kind */
     for (size_t i = 0; i < RP_ARRAY_COUNT(rights); i++) {
         bool is_it = is_expiry || is_named(parameter, length, rights[i].signature);
         for (const char *const *other = rights[i].others; *other && !is_it; other++)
@@ -88,7 +87,7 @@ char *rp_url_id(const char *text)
 {
     char *name = rp_url_name(text);
     const char *query = strncmp(text, "http", 4) ? NULL : strchr(text, '?');
-    if (!name || !query || memchr(text, '#', (size_t)(query - text)) || RP_DEFECT(forget_queries))
+    if (!name || !query || memchr(text, '#', (size_t)(query - text)))
         return name;
     size_t bytes = strcspn(++query, "#");
     struct rp_hasher hasher;
@@ -106,7 +105,7 @@ char *rp_url_id(const char *text)
     struct rp_hash128 hash = rp_hasher_finish(&hasher);
     if (!is_part)
         return name;
-    char *id = rp_format("%s?%016" PRIx64, name, hash.high ^ hash.low);
+    char *id = rp_asprintf("%s?%016" PRIx64, name, hash.high ^ hash.low);
     free(name);
     return id;
 }

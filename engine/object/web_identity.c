@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* web_identity — see web_identity.h. The request and its answer are those of AWS's documentation:
+/* web_identity — request keys from STS. The request and its reply are as in AWS's documentation:
  * docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRoleWithWebIdentity.html. */
 #include "object/web_identity.h"
 
@@ -40,7 +40,7 @@ int rp_web_identity_find(struct rp_web_identity *identity, struct rp_error *erro
     identity->token_file = file ? strdup(file) : rp_profile_value("web_identity_token_file");
     identity->session = session ? strdup(session) : rp_profile_value("role_session_name");
     if (!identity->session)
-        identity->session = rp_format("ringpack-%lld", (long long)time(NULL));
+        identity->session = rp_asprintf("ringpack-%lld", (long long)time(NULL));
     if (identity->token_file && !identity->role)
         return rp_fail(error, -RP_E_CONFIG, "add role_arn to it",
                        "credentials: the profile %.100s of ~/.aws has a web_identity_token_file, "
@@ -49,7 +49,7 @@ int rp_web_identity_find(struct rp_web_identity *identity, struct rp_error *erro
     return identity->role && identity->token_file && identity->session;
 }
 
-/* Where STS is. AWS_ENDPOINT_URL is a store, mostly, and must not get the token. */
+/* The URL of STS. AWS_ENDPOINT_URL is mostly a store, and must not get the token. */
 static int find_service(char **url, struct rp_error *error)
 {
     const char *given = rp_environment("AWS_ENDPOINT_URL_STS");
@@ -62,13 +62,14 @@ static int find_service(char **url, struct rp_error *error)
                        "credentials: a web identity and AWS_ENDPOINT_URL are given: expected the "
                        "STS to be named");
     else
-        *url = given ? strdup(given)
-                     : rp_format("https://sts.%s.%s", region ? region : "", rp_aws_domain(region));
+        *url = given
+                   ? strdup(given)
+                   : rp_asprintf("https://sts.%s.%s", region ? region : "", rp_aws_domain(region));
     free(region);
     return code < 0 ? code : *url ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
 }
 
-/* The text of an element of the answer, which has no attributes; the caller frees it. */
+/* The text of an element of the reply, which has no attributes; the caller frees it. */
 static char *element(const char *xml, const char *name)
 {
     char open[32];
@@ -76,18 +77,18 @@ static char *element(const char *xml, const char *name)
     const char *begin = strstr(xml, open), *end = begin ? strchr(begin + strlen(open), '<') : NULL;
     begin = begin ? begin + strlen(open) : NULL;
     bool is_plain = end && strcspn(begin, "&\"\\") >= (size_t)(end - begin);
-    return is_plain ? rp_format("%.*s", (int)(end - begin), begin) : NULL;
+    return is_plain ? rp_asprintf("%.*s", (int)(end - begin), begin) : NULL;
 }
 
-/* The XML as the JSON that other places give. */
+/* Convert the XML to the JSON of the other places. */
 static char *as_json(const char *xml)
 {
     char *id = element(xml, "AccessKeyId"), *secret = element(xml, "SecretAccessKey");
     char *token = element(xml, "SessionToken"), *expires = element(xml, "Expiration");
     char *json = id && secret && token && expires
-                     ? rp_format("{\"AccessKeyId\":\"%s\",\"SecretAccessKey\":\"%s\","
-                                 "\"SessionToken\":\"%s\",\"Expiration\":\"%s\"}",
-                                 id, secret, token, expires)
+                     ? rp_asprintf("{\"AccessKeyId\":\"%s\",\"SecretAccessKey\":\"%s\","
+                                   "\"SessionToken\":\"%s\",\"Expiration\":\"%s\"}",
+                                   id, secret, token, expires)
                      : strdup("{}");
     free(id);
     rp_free_secret(secret);
@@ -133,9 +134,9 @@ int rp_web_identity_ask(const struct rp_web_identity *identity, char **text_out,
     char *session = rp_percent_encode(identity->session, false);
     char *encoded = rp_percent_encode(token, false);
     if (role && session && encoded)
-        body = rp_format("Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn=%s"
-                         "&RoleSessionName=%s&WebIdentityToken=%s",
-                         role, session, encoded);
+        body = rp_asprintf("Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn=%s"
+                           "&RoleSessionName=%s&WebIdentityToken=%s",
+                           role, session, encoded);
     code = body ? rp_endpoint_post(url, body, &answer, &status, error)
                 : rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
     if (code == 0 && status == 200)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* without_curl — what the rest of the engine finds in the place of stores where it was built
- * without libcurl: a refusal with its reason. */
+/* without_curl — replaces the stores in a build without libcurl: each call is refused with this
+ * reason. */
 #include "base/fail.h"
 #include "object/fetch.h"
 #include "object/remote.h"
@@ -59,14 +59,12 @@ int rp_fetch_text(const char *url, uint64_t bytes_max, char **text_out, size_t *
 }
 
 int rp_fetch_file(const char *url, const char *path, const char *identity,
-                  void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
-                  struct rp_error *error)
+                  const struct rp_progress *progress, struct rp_error *error)
 {
     (void)url;
     (void)path;
     (void)identity;
     (void)progress;
-    (void)context;
     return refuse(error);
 }
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blocks.c — see blocks.h. */
 #include "plan/blocks.h"
 
 #include "base/bits.h"
@@ -23,10 +22,9 @@ struct rp_plan_blocks rp_plan_blocks(const struct rp_plan *plan)
     return blocks;
 }
 
-/* Blocks that a lane uses in an epoch. */
-static uint64_t blocks_in_epoch(const struct rp_order *order)
+uint64_t rp_blocks_in_epoch(const struct rp_order *order, uint32_t lane)
 {
-    return order->shuffle == RP_SHUFFLE_BLOCK ? order->lane_units
+    return order->shuffle == RP_SHUFFLE_BLOCK ? rp_div_up(order->units - lane, order->lanes)
                                               : rp_div_up(order->units, RP_PLAIN_DOCUMENTS);
 }
 
@@ -41,7 +39,7 @@ static uint64_t position_in_epoch(const struct rp_cursor *cursor)
 uint64_t rp_plan_block_position(const struct rp_plan *plan, uint32_t lane, uint32_t source)
 {
     const struct rp_cursor *cursor = &plan->lanes[lane].piece_source.cursors[source];
-    return cursor->epoch * blocks_in_epoch(&cursor->order) + position_in_epoch(cursor);
+    return cursor->epoch * rp_blocks_in_epoch(&cursor->order, lane) + position_in_epoch(cursor);
 }
 
 uint64_t rp_plan_block_window(const struct rp_plan *plan, uint32_t lane, uint32_t source)
@@ -50,29 +48,35 @@ uint64_t rp_plan_block_window(const struct rp_plan *plan, uint32_t lane, uint32_
     uint64_t in_epoch = position_in_epoch(cursor);
     if (cursor->order.shuffle == RP_SHUFFLE_BLOCK)
         in_epoch -= in_epoch % cursor->order.window_units;
-    return cursor->epoch * blocks_in_epoch(&cursor->order) + in_epoch;
+    return cursor->epoch * rp_blocks_in_epoch(&cursor->order, lane) + in_epoch;
+}
+
+bool rp_plan_block_in_order(struct rp_order order, uint32_t lane, uint64_t num_epochs,
+                            uint64_t documents, uint64_t position, struct rp_plan_block *block)
+{
+    uint64_t count = rp_blocks_in_epoch(&order, lane), each = RP_PLAIN_DOCUMENTS;
+    uint64_t epoch = position / count, number = position % count;
+    if (num_epochs > 0 && epoch >= num_epochs)
+        return false;
+    if (order.shuffle == RP_SHUFFLE_BLOCK) {
+        each = order.unit_documents;
+        rp_order_enter(&order, epoch);
+        number = rp_permute(&order.unit_permutation, number * order.lanes + lane);
+    }
+    *block = (struct rp_plan_block){.source = order.source,
+                                    .number = number,
+                                    .epoch = epoch,
+                                    .later_epochs = num_epochs ? num_epochs - 1 - epoch
+                                                               : UINT64_MAX,
+                                    .first_document = number * each,
+                                    .documents = rp_min_u64(each, documents - number * each)};
+    return true;
 }
 
 bool rp_plan_block_at(const struct rp_plan *plan, uint32_t lane, uint32_t source, uint64_t position,
                       struct rp_plan_block *block)
 {
-    struct rp_order order = plan->lanes[lane].piece_source.cursors[source].order;
-    uint64_t count = blocks_in_epoch(&order), epoch = position / count, number = position % count;
-    uint64_t epochs = plan->config.num_epochs;
-    if (epochs > 0 && epoch >= epochs)
-        return false;
-    uint64_t documents = RP_PLAIN_DOCUMENTS;
-    if (order.shuffle == RP_SHUFFLE_BLOCK) {
-        documents = order.unit_documents;
-        rp_order_enter(&order, epoch);
-        number = rp_permute(&order.unit_permutation, number * order.lanes + order.lane);
-    }
-    uint64_t first = number * documents, all = plan->sources[source].documents;
-    *block = (struct rp_plan_block){.source = source,
-                                    .number = number,
-                                    .epoch = epoch,
-                                    .later_epochs = rp_plan_later_epochs(epochs, epoch),
-                                    .first_document = first,
-                                    .documents = rp_min_u64(documents, all - first)};
-    return true;
+    return rp_plan_block_in_order(plan->lanes[lane].piece_source.cursors[source].order, lane,
+                                  plan->config.num_epochs, plan->sources[source].documents,
+                                  position, block);
 }

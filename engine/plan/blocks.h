@@ -9,9 +9,10 @@
 #ifndef RP_PLAN_BLOCKS_H
 #define RP_PLAN_BLOCKS_H
 
+#include "plan/order.h"
 #include "plan/plan.h"
 
-#define RP_PLAIN_DOCUMENTS 256u /* in a block, where nothing is shuffled in blocks */
+#define RP_PLAIN_DOCUMENTS 256u /* in a block without `block` shuffle */
 
 struct rp_plan_blocks {
     uint64_t documents; /* in a block; 0 = the order has no blocks */
@@ -29,19 +30,19 @@ uint64_t rp_plan_block_window(const struct rp_plan *plan, uint32_t lane, uint32_
 
 struct rp_plan_block {
     uint32_t source;
-    uint64_t number;                    /* of the block in its source */
-    uint64_t epoch;                     /* in which the documents are used */
-    uint64_t later_epochs;              /* in which they are used again; UINT64_MAX: endless */
+    uint64_t number;                    /* the block's, in its source */
+    uint64_t epoch;                     /* the epoch that uses the documents */
+    uint64_t later_epochs;              /* number that use them again; UINT64_MAX: endless */
     uint64_t first_document, documents; /* documents >= 1 */
 };
 
-/** Epochs after `epoch` of num_epochs; UINT64_MAX where num_epochs is 0, which is endless. */
-static inline uint64_t rp_plan_later_epochs(uint64_t num_epochs, uint64_t epoch)
-{
-    return num_epochs ? num_epochs - 1 - epoch : UINT64_MAX;
-}
-
-/** The block at a position of a lane and a source. False after the last epoch. */
+/** Blocks that a lane uses in an epoch, by the order of one of the lanes. */
+uint64_t rp_blocks_in_epoch(const struct rp_order *order, uint32_t lane);
+/** The block at a position of a lane in a source of `documents` documents, by the order of one of
+ * the lanes. False after the last of num_epochs (0: endless). */
+bool rp_plan_block_in_order(struct rp_order order, uint32_t lane, uint64_t num_epochs,
+                            uint64_t documents, uint64_t position, struct rp_plan_block *block);
+/** The same for a plan. */
 bool rp_plan_block_at(const struct rp_plan *plan, uint32_t lane, uint32_t source, uint64_t position,
                       struct rp_plan_block *block);
 

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docs_per_row.c — see docs_per_row.h.
- *
- * The default: of the documents of a source, in ascending order of length, skip the shortest, which
- * together hold one hundredth of the tokens. A row must have room for as many documents of the next
- * length as fill it. So a row reaches the limit with a gap only if nearly all of its documents are
- * among the shortest. */
+/* The default: skip the shortest documents of a source, which together hold one hundredth of the
+ * tokens. A row must have room for as many documents of the next length as fill it. So a row
+ * reaches the limit with a gap only if nearly all of its documents are among the shortest. */
 #include "plan/docs_per_row.h"
 
 #include <errno.h>
@@ -46,7 +43,7 @@ static void take_sample(struct sample *sample, const struct rp_plan_source *sour
     }
 }
 
-/* The tokens of all documents of at most this length. Of a longer one only a row counts. */
+/* The tokens of all documents of at most this length. A longer one counts as a row. */
 static uint64_t tokens_up_to(const struct sample *sample, uint64_t length, uint32_t seq_len)
 {
     uint64_t tokens = 0;
@@ -75,7 +72,7 @@ static uint64_t wanted_of(const struct sample *sample, uint32_t seq_len)
     return rp_div_up(seq_len, low) + 1; /* + 1: the row may begin with the rest of a document */
 }
 
-/* ---- what a limit costs ---------------------------------------------------------------------- */
+/* ---- the cost of a limit --------------------------------------------------------------------- */
 
 struct filling {
     uint64_t rows, padding;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* docs_per_row.h — the default of max_docs_per_row, and the padding that a value costs.
  *
- * Both follow from a sample of up to 4096 document lengths of each source. Which documents are
- * sampled depends on their number alone, so every node of a run computes the same. The default
- * decides the stream; STREAM.md, section 1, specifies it. The cost is an estimate for people. */
+ * Both follow from a sample of up to 4096 document lengths of each source. The choice of documents
+ * depends on only their number, so every node of a run computes the same. The default decides the
+ * stream; STREAM.md, section 1, specifies it. The cost is an estimate for people. */
 #ifndef RP_PLAN_DOCS_PER_ROW_H
 #define RP_PLAN_DOCS_PER_ROW_H
 

@@ -14,11 +14,11 @@
 #define DISTANCE_MAX 9e18
 
 struct source {
-    struct rp_order order; /* of lane 0, entered into the epoch that was asked for last */
+    struct rp_order order; /* lane 0's, in the epoch of the last query */
     struct rp_order fresh; /* the same, entered into none: it never changes */
     uint64_t documents;
-    uint64_t blocks;     /* in an epoch, of all lanes */
-    double block_tokens; /* of the stream, from one block of a lane to its next one */
+    uint64_t blocks;     /* all lanes', in an epoch */
+    double block_tokens; /* stream length from one block of a lane to its next one */
 };
 
 struct rp_forecast {
@@ -114,21 +114,12 @@ uint64_t rp_forecast_documents(const struct rp_forecast *forecast)
     return forecast->blocks.documents;
 }
 
-/* Blocks that a lane has in an epoch of this source. */
-static uint64_t lane_blocks(const struct source *source, uint32_t lane)
-{
-    const struct rp_order *order = &source->fresh;
-    if (order->shuffle != RP_SHUFFLE_BLOCK)
-        return source->blocks;
-    return rp_div_up(order->units - lane, order->lanes);
-}
-
 uint64_t rp_forecast_position(const struct rp_forecast *forecast, uint32_t lane, uint32_t source)
 {
     return rp_a64_load_relaxed(&forecast->position[index_of(forecast, lane, source)]);
 }
 
-/* Where a block lies in an epoch: its lane, and its place among the blocks of that lane. */
+/* The place of a block in an epoch: its lane, and its number among the blocks of that lane. */
 struct place {
     uint32_t lane;
     uint64_t at;
@@ -160,7 +151,7 @@ uint64_t rp_forecast_distance(struct rp_forecast *forecast, uint32_t number, uin
         if (forecast->num_epochs > 0 && epoch >= forecast->num_epochs)
             break;
         struct place place = place_of(source, block, epoch);
-        uint64_t at = epoch * lane_blocks(source, place.lane) + place.at;
+        uint64_t at = epoch * rp_blocks_in_epoch(&source->fresh, place.lane) + place.at;
         uint64_t now = rp_forecast_position(forecast, place.lane, number);
         if (rp_a32_load_relaxed(&forecast->is_local[place.lane]) && at >= now)
             return distance(source, (double)(at - now));
@@ -170,12 +161,14 @@ uint64_t rp_forecast_distance(struct rp_forecast *forecast, uint32_t number, uin
 
 uint64_t rp_forecast_epoch(const struct rp_forecast *forecast, uint32_t source)
 {
-    return rp_forecast_position(forecast, 0, source) / lane_blocks(&forecast->sources[source], 0);
+    return rp_forecast_position(forecast, 0, source) /
+           rp_blocks_in_epoch(&forecast->sources[source].fresh, 0);
 }
 
 uint64_t rp_forecast_epoch_tokens(const struct rp_forecast *forecast, uint32_t source)
 {
-    return distance(&forecast->sources[source], (double)lane_blocks(&forecast->sources[source], 0));
+    uint64_t blocks = rp_blocks_in_epoch(&forecast->sources[source].fresh, 0);
+    return rp_forecast_tokens(forecast, source, blocks);
 }
 
 bool rp_forecast_is_local(const struct rp_forecast *forecast, uint32_t lane)
@@ -192,21 +185,6 @@ bool rp_forecast_block_at(const struct rp_forecast *forecast, uint32_t lane, uin
                           uint64_t position, struct rp_plan_block *block)
 {
     const struct source *source = &forecast->sources[number];
-    uint64_t count = lane_blocks(source, lane), epoch = position / count, at = position % count;
-    if (forecast->num_epochs > 0 && epoch >= forecast->num_epochs)
-        return false;
-    if (source->fresh.shuffle == RP_SHUFFLE_BLOCK) {
-        struct rp_order order = source->fresh;
-        rp_order_enter(&order, epoch);
-        at = rp_permute(&order.unit_permutation, at * order.lanes + lane);
-    }
-    uint64_t first = at * forecast->blocks.documents;
-    *block = (struct rp_plan_block){
-        .source = number,
-        .number = at,
-        .epoch = epoch,
-        .later_epochs = rp_plan_later_epochs(forecast->num_epochs, epoch),
-        .first_document = first,
-        .documents = rp_min_u64(forecast->blocks.documents, source->documents - first)};
-    return true;
+    return rp_plan_block_in_order(source->fresh, lane, forecast->num_epochs, source->documents,
+                                  position, block);
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane.c — see lane.h. */
 #include "plan/lane.h"
 
 #include <errno.h>

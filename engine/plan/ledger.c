@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See ledger.h.
- *
- * The documents of an epoch are dealt to the lanes. So of the epochs that every lane has finished
- * each document was taken once; only the epochs that some lanes are ahead are counted by lane. */
+/* The documents of an epoch are dealt to the lanes. So each epoch that every lane has finished took
+ * each document once; only the epochs that some lanes are ahead are counted by lane. */
 #include "plan/ledger.h"
 
 #include "plan/token_records.h"
@@ -16,7 +14,7 @@ struct ledger {
     struct rp_ledger_source *sources;
 };
 
-/* What is done with a lane's place in a source. */
+/* A visit of a lane's cursor in a source. */
 typedef void visitor(struct ledger *ledger, uint32_t lane, uint32_t source,
                      const struct rp_state_cursor *cursor);
 
@@ -45,20 +43,6 @@ static void add_cursor(struct ledger *ledger, uint32_t lane, uint32_t source,
     entry->tokens += cursor->mixed;
 }
 
-/* Skip what a lane holds back for later rows. */
-static bool skip_held(struct rp_state_reader *reader, const struct rp_state_lane *lane)
-{
-    if (!rp_state_skip(reader, (uint64_t)lane->fifo + lane->pending, sizeof(struct rp_state_piece)))
-        return false;
-    for (uint32_t i = 0; i < lane->open_rows; i++) {
-        struct rp_state_open_row row;
-        if (!rp_state_read(reader, &row, sizeof row) ||
-            !rp_state_skip(reader, row.fragments, sizeof(struct rp_fragment)))
-            return false;
-    }
-    return true;
-}
-
 /* False if the token ends before its last record. */
 static bool visit_cursors(struct ledger *ledger, struct rp_state_reader reader, visitor *visit)
 {
@@ -72,7 +56,7 @@ static bool visit_cursors(struct ledger *ledger, struct rp_state_reader reader, 
                 return false;
             visit(ledger, l, s, &cursor);
         }
-        if (!skip_held(&reader, &lane))
+        if (!rp_state_skip_held(&reader, &lane))
             return false;
     }
     return true;
@@ -85,19 +69,36 @@ static void add_tokens(struct ledger *ledger, uint32_t lane, uint32_t source,
     ledger->sources[source].tokens += cursor->mixed;
 }
 
+/* Open a token, which must have `sources` sources and `lanes` lanes (0: any number). */
+static int open_token(struct rp_state_reader *reader, struct ledger *ledger, const void *token,
+                      size_t bytes, struct rp_error *error)
+{
+    struct rp_state_header header;
+    int code = rp_state_open(reader, &header, token, bytes, error);
+    if (code < 0)
+        return code;
+    if (header.source_count != ledger->source_count ||
+        (ledger->lanes > 0 && header.lanes != ledger->lanes))
+        return rp_fail(error, -RP_E_MISMATCH, RP_TOKEN_DAMAGED_HINT,
+                       "state token: it is of another stream");
+    ledger->lanes = header.lanes;
+    memset(ledger->sources, 0, ledger->source_count * sizeof *ledger->sources);
+    return 0;
+}
+
+static int end(bool is_whole, struct rp_error *error)
+{
+    return is_whole ? 0 : RP_TOKEN_DAMAGED(error, ": it ends in the middle of a record");
+}
+
 int rp_state_ledger(const void *token, size_t bytes, struct rp_ledger_source *sources,
                     uint32_t count, struct rp_error *error)
 {
     struct rp_state_reader reader;
-    struct rp_state_header header;
-    int code = rp_state_open(&reader, &header, token, bytes, error);
+    struct ledger ledger = {NULL, 0, count, sources};
+    int code = open_token(&reader, &ledger, token, bytes, error);
     if (code < 0)
         return code;
-    if (header.source_count != count)
-        return rp_fail(error, -RP_E_MISMATCH, RP_TOKEN_DAMAGED_HINT,
-                       "state token: it is of another stream");
-    struct ledger ledger = {NULL, header.lanes, count, sources};
-    memset(sources, 0, count * sizeof *sources);
     bool whole = true;
     for (uint32_t s = 0; s < count && whole; s++) {
         struct rp_state_source source;
@@ -105,25 +106,17 @@ int rp_state_ledger(const void *token, size_t bytes, struct rp_ledger_source *so
         sources[s].weight = whole ? source.weight : 0;
         sources[s].of_epoch = whole ? source.documents : 0;
     }
-    if (!whole || !visit_cursors(&ledger, reader, add_tokens))
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: it ends in the middle of a record");
-    return 0;
+    return end(whole && visit_cursors(&ledger, reader, add_tokens), error);
 }
 
 int rp_plan_ledger(const struct rp_plan *plan, const void *token, size_t bytes,
                    struct rp_ledger_source *sources, struct rp_error *error)
 {
     struct rp_state_reader reader;
-    struct rp_state_header header;
     struct ledger ledger = {plan, plan->config.lanes, plan->source_count, sources};
-    int code = rp_state_open(&reader, &header, token, bytes, error);
+    int code = open_token(&reader, &ledger, token, bytes, error);
     if (code < 0)
         return code;
-    if (header.lanes != plan->config.lanes || header.source_count != plan->source_count)
-        return rp_fail(error, -RP_E_MISMATCH, RP_TOKEN_DAMAGED_HINT,
-                       "state token: it is of another stream");
-    memset(sources, 0, plan->source_count * sizeof *sources);
     bool whole = rp_state_skip(&reader, plan->source_count, sizeof(struct rp_state_source)) &&
                  visit_cursors(&ledger, reader, find_epochs);
     for (uint32_t s = 0; s < plan->source_count && whole; s++) {
@@ -131,8 +124,5 @@ int rp_plan_ledger(const struct rp_plan *plan, const void *token, size_t bytes,
         sources[s].of_epoch = plan->sources[s].documents;
         sources[s].documents = sources[s].finished_epochs * sources[s].of_epoch;
     }
-    if (!whole || !visit_cursors(&ledger, reader, add_cursor))
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: it ends in the middle of a record");
-    return 0;
+    return end(whole && visit_cursors(&ledger, reader, add_cursor), error);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ledger.h — what the rows before a position took of each source, as a state token has it. */
+/* ledger.h — the counts of each source up to a position, as a state token has them. */
 #ifndef RP_PLAN_LEDGER_H
 #define RP_PLAN_LEDGER_H
 
 #include "plan/plan.h"
 
 struct rp_ledger_source {
-    uint64_t weight;    /* of the plan */
+    uint64_t weight;    /* the plan's */
     uint64_t documents; /* taken since row 0 */
     uint64_t tokens;    /* taken since the weights of the token apply */
     uint64_t of_epoch;  /* documents of the source: those of an epoch */
@@ -15,13 +15,13 @@ struct rp_ledger_source {
 };
 
 /** Fill in an entry for each source of the plan. The token must be of the plan's stream; the plan
- * does not change. What a lane has taken and holds back for later rows is included. Errors: those
- * of rp_state_info, and -RP_E_MISMATCH. */
+ * does not change. Pieces that a lane holds back for later rows are included. Errors: as
+ * rp_state_info, and -RP_E_MISMATCH. */
 RP_MUST_CHECK int rp_plan_ledger(const struct rp_plan *plan, const void *token, size_t bytes,
                                  struct rp_ledger_source *sources, struct rp_error *error);
 
-/** What a token alone says of its sources, of which there are `count`: weight, tokens, of_epoch and
- * the epochs; `documents` stays 0, because how they are dealt to lanes is the plan's. Errors: as
+/** As above, from a token without a plan: weight, tokens, of_epoch and the epochs of its `count`
+ * sources. `documents` stays 0, because only the plan deals documents to lanes. Errors: as
  * above. */
 RP_MUST_CHECK int rp_state_ledger(const void *token, size_t bytes, struct rp_ledger_source *sources,
                                   uint32_t count, struct rp_error *error);

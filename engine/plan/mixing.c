@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mixing.c — see mixing.h. */
 #include "plan/mixing.h"
 
 __extension__ typedef unsigned __int128 wide; /* mixed * weight needs 96 bits */

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* order.c — see order.h.
- *
- * `block` uses two permutations: one of the blocks of the source, and one of the documents of each
+/* `block` uses two permutations: one of the blocks of the source, and one of the documents of each
  * window of the lane's blocks. Only the last block of a source can be short. The inverse
  * permutation gives its place in the epoch, so the start of every window is computed without
  * visiting the windows before it. */

@@ -29,7 +29,7 @@ struct rp_order {
     uint64_t epoch;
     struct rp_epoch_key epoch_key;
     struct rp_permutation unit_permutation;
-    uint64_t documents;  /* of this lane in this epoch */
+    uint64_t documents;  /* this lane's, in this epoch */
     uint64_t short_unit; /* the lane's unit that is the short last one; UINT64_MAX = none is */
 
     /* `block` only: the window that was read last. */

@@ -36,7 +36,7 @@ static inline void rp_draft_take(struct rp_draft *draft, struct rp_lane *lane,
 }
 
 /* Fill an empty draft with the lane's next row. A row without fragments means that the lane has
- * ended. Errors are those of rp_piece_source_next; after one the lane cannot be used any more. */
+ * ended. Errors: as rp_piece_source_next; after one the lane cannot be used any more. */
 RP_MUST_CHECK int rp_lookahead_row(struct rp_lane *lane, struct rp_draft *row,
                                    struct rp_error *error);
 RP_MUST_CHECK int rp_concat_row(struct rp_lane *lane, struct rp_draft *row, struct rp_error *error);

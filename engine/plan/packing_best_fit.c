@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* packing_best_fit.c — several rows are open at once; each document goes into the one in which it
- * leaves the smallest gap.
+/* packing_best_fit.c — several rows are open at once; each document goes into the row that it
+ * leaves with the smallest gap.
  *
  * The open rows are a window whose values are gaps. A row with no gap or with max_docs_per_row
  * fragments is emitted at once, so every open row has room for one more fragment. */

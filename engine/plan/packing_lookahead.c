@@ -7,7 +7,7 @@
  * partial row, so FIFO and pending piece are the whole state.
  *
  * Invariants: no piece of the FIFO is longer than seq_len; the pending piece is; while one is
- * pending nothing is read, so the FIFO keeps the room for its rest. */
+ * pending no document is read, so the FIFO keeps the room for its rest. */
 #include "base/bits.h"
 #include "plan/packing.h"
 
@@ -78,8 +78,8 @@ struct pair {
 /* Find the best pair whose sum lies in (sum_min, gap].
  *
  * The search ends when twice the length of `a` is not above the best sum: any better pair has a
- * member that is longer than `a`, and was seen with that member as `a`. Where no `b` fits beside
- * `a`, the sum is the length of `a`, which is at most sum_min, so it is never taken for a pair. */
+ * member that is longer than `a`, and was seen with that member as `a`. If no `b` fits with `a`,
+ * the sum is the length of `a`, which is at most sum_min, so it is never taken for a pair. */
 static bool find_pair(const struct rp_window *window, uint32_t gap, uint32_t sum_min,
                       struct pair *pair)
 {
@@ -102,8 +102,8 @@ static bool find_pair(const struct rp_window *window, uint32_t gap, uint32_t sum
     return best > sum_min;
 }
 
-/* Take `best`, or a pair with a greater sum. Returns the longest piece that fits into what is left
- * of the gap, or none. */
+/* Take `best`, or a pair with a greater sum. Returns the longest piece that fits into the rest of
+ * the gap, or none. */
 static uint16_t take_filler(struct rp_lane *lane, struct rp_draft *row, uint16_t best)
 {
     const struct rp_window *window = &lane->window;

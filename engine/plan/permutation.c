@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* permutation.c — see permutation.h.
- *
- * One round is seven dependent multiplications, so a single value is bound by their latency (about
+/* One round is seven dependent multiplications, so a single value is bound by their latency (about
  * 80 ns a pass). rp_permute_many computes many values side by side, in vectors. */
 #include "plan/permutation.h"
 

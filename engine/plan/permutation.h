@@ -3,21 +3,21 @@
  * 2).
  *
  * A Feistel network over Philox, applied until the value is below n (cycle walking). Any value is
- * computed in O(1) time and memory, and so is the inverse. The generator is Random123's, so nothing
- * depends on the machine, the compiler or libc. */
+ * computed in O(1) time and memory, and so is the inverse. The generator is Random123's, so no
+ * value depends on the machine, the compiler or libc. */
 #ifndef RP_PLAN_PERMUTATION_H
 #define RP_PLAN_PERMUTATION_H
 
 #include <stdint.h>
 
-/* What all permutations of one epoch of one source are derived from. */
+/* The base key of all permutations of one epoch of one source. */
 struct rp_epoch_key {
     uint32_t word[2];
 };
 struct rp_epoch_key rp_epoch_key_make(uint64_t seed, uint32_t source, uint64_t epoch);
 
 #define RP_PERMUTATION_ROUNDS 6
-#define RP_GENERATOR_ROUNDS 7 /* of philox2x32 in each of them */
+#define RP_GENERATOR_ROUNDS 7 /* philox2x32's, in each of them */
 
 struct rp_permutation {
     uint64_t n;
@@ -36,7 +36,7 @@ uint64_t rp_permute_inverse(const struct rp_permutation *permutation, uint64_t y
 #define RP_PERMUTE_MANY_MAX 64u
 
 /** rp_permute on each of `count` <= RP_PERMUTE_MANY_MAX values in place; several times faster,
- * because the multiplications of one value overlap with those of the others. */
+ * because the multiplications of different values overlap. */
 void rp_permute_many(const struct rp_permutation *permutation, uint64_t *values, uint32_t count);
 
 #endif

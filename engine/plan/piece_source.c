@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* piece_source.c — see piece_source.h. */
 #include "plan/piece_source.h"
 
 #include <errno.h>
@@ -175,7 +174,7 @@ int rp_piece_source_next(struct rp_piece_source *piece_source, struct rp_piece *
             return 1;
         }
         counts->empty += length == 0;
-        /* A source that delivers nothing stays the first of the mixing until it is finished. */
+        /* A source that delivers no piece stays the first of the mixing until it is finished. */
         fruitless = piece_source->finished[s] ? 0 : fruitless + 1;
         if (can_never_deliver(piece_source, s, &fruitless))
             return fail_no_token(piece_source, s, error);

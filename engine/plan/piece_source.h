@@ -61,7 +61,8 @@ RP_MUST_CHECK int rp_piece_source_next(struct rp_piece_source *piece_source, str
 /** Whether rp_piece_source_next would deliver a piece or fail. The state does not change. */
 bool rp_piece_source_has_more(const struct rp_piece_source *piece_source);
 
-/** Recompute what follows from the state. Call it after (epoch, position) or mixed were set. */
+/** Recompute the values derived from the state. Call it after (epoch, position) or mixed were
+ * set. */
 void rp_piece_source_reset(struct rp_piece_source *piece_source);
 
 /** How many tokens of a document of `length` tokens are used, by long_doc. */

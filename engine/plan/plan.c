@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c — see plan.h. This file has the loop over rows and the end of the stream. packing_*.c
- * decides what is in a row; token*.c has the state token. */
+/* plan.c — the loop over rows, and the end of the stream. packing_*.c fills a row; token*.c has the
+ * state token. */
 #include "plan/plan.h"
 
 #include <errno.h>
 #include <inttypes.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "plan/packing.h"
 #include "plan/plan_state.h"
@@ -140,7 +139,7 @@ int rp_plan_open(struct rp_plan **plan_out, const struct rp_plan_config *config,
         return rp_fail(error, -ENOMEM, NULL, "no memory for a plan");
     plan->config = checked;
     plan->source_count = source_count;
-    plan->digest = rp_hash128(NULL, 0); /* of no rows */
+    plan->digest = rp_hash128(NULL, 0); /* D(0) */
     failed = open_parts(plan, sources, error);
     if (failed < 0) {
         rp_plan_close(plan);
@@ -177,8 +176,8 @@ static int make_row(struct rp_lane *lane, struct rp_draft *draft, struct rp_erro
     }
 }
 
-/* Whether no further row has a fragment. Nothing is planned to find out, so that the state at the
- * end of the stream is the state after its last row, however often rp_plan_next is called. */
+/* Whether no further row has a fragment. It plans no row, so that the state at the end of the
+ * stream is the state after its last row, however often rp_plan_next is called. */
 static bool is_over(const struct rp_plan *plan)
 {
     for (uint64_t i = 0; i < plan->config.lanes; i++)
@@ -187,7 +186,7 @@ static bool is_over(const struct rp_plan *plan)
     return true;
 }
 
-/* A row that failed half-way leaves the plan between two rows, so every further call fails, too. */
+/* A row that failed half-way leaves the plan between two rows, so every further call also fails. */
 static int report_failure(const struct rp_plan *plan, struct rp_error *error)
 {
     if (error)
@@ -199,8 +198,7 @@ static int report_failure(const struct rp_plan *plan, struct rp_error *error)
  * whose parts would have to be joined. */
 static void add_to_digest(struct rp_plan *plan, const struct rp_draft *draft)
 {
-    if (!rp_hash128_is_known(plan->digest) ||
-        (RP_DEFECT(skip_padding_in_digest) && draft->count == 0))
+    if (!rp_hash128_is_known(plan->digest))
         return;
     struct {
         struct rp_hash128 before;

@@ -57,8 +57,7 @@ struct rp_plan_config {
     uint32_t lanes;
     struct rp_hash128 corpus_sampled, corpus_full; /* fingerprints; full is zero if not known */
     struct rp_hash128 tokenizer;                   /* that made the ids; zero if not known */
-    uint64_t
-        weight_unit; /* for messages: 1 of a weight in millionths of what the user wrote, or 0 */
+    uint64_t weight_unit; /* for messages: 1 of a weight in millionths of the user's number, or 0 */
 };
 
 /* `length` tokens of `document` from token `offset` on. Batches have this record as provenance. */
@@ -113,8 +112,8 @@ uint64_t rp_plan_documents(const struct rp_plan *plan);
  * ends before it, or the error of rp_plan_next. */
 RP_MUST_CHECK int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error);
 
-/** The plan digest of all rows before the next one (STREAM.md section 7); zero where it is not
- * known, because the plan was continued from a token of an older version. */
+/** The plan digest of all rows before the next one (STREAM.md section 7); zero if it is not known,
+ * because the plan was continued from a token of an older version. */
 struct rp_hash128 rp_plan_digest(const struct rp_plan *plan);
 /** The digest is not known from here on. */
 void rp_plan_forget_digest(struct rp_plan *plan);
@@ -136,8 +135,8 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token);
 RP_MUST_CHECK int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes,
                                bool accept_weights, struct rp_error *error);
 
-/** The same where a run goes on from a token: the plan's num_epochs may be another than the
- * token's, if no source was read further than it says (STREAM.md section 8). */
+/** The same for a run that continues from a token: the plan's num_epochs may differ from the
+ * token's, if no source was read beyond it (STREAM.md section 8). */
 RP_MUST_CHECK int rp_plan_resume(struct rp_plan *plan, const void *token, size_t bytes,
                                  bool accept_weights, struct rp_error *error);
 
@@ -147,11 +146,11 @@ void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts);
  * section 9). */
 void rp_plan_contract(const struct rp_plan *plan, struct rp_record_writer *writer);
 
-/* What a token says about itself, for listings. No plan and no corpus is needed. */
+/* The facts that a token contains, for listings. No plan and no corpus is needed. */
 struct rp_state_info {
     struct rp_plan_config config;
     uint64_t next_row;
-    struct rp_hash128 digest; /* of the plan of the rows before next_row; zero if not known */
+    struct rp_hash128 digest; /* plan digest of the rows before next_row; zero if not known */
     uint32_t source_count;
     uint32_t bytes;
     struct rp_plan_counts counts; /* cuts and capped are 0 */

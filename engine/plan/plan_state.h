@@ -11,10 +11,9 @@ struct rp_plan {
     struct rp_plan_source *sources;
     uint64_t *weights; /* by source: an array of their own, because mixing compares them often */
     struct rp_lane *lanes;
-    struct rp_fragment
-        *row_fragments; /* of the last row, where it is not an open row of best_fit */
+    struct rp_fragment *row_fragments; /* the last row's, unless it is an open row of best_fit */
     uint64_t next_row;
-    struct rp_hash128 digest; /* of the rows before next_row; zero if not known */
+    struct rp_hash128 digest; /* plan digest of the rows before next_row; zero if not known */
     bool failed;              /* rp_plan_next failed in the middle of a row */
     struct rp_error failure;
 };
@@ -25,7 +24,7 @@ static inline struct rp_lane *rp_plan_lane(const struct rp_plan *plan, uint64_t 
     return &plan->lanes[plan->config.lanes == 1 ? 0 : row % plan->config.lanes];
 }
 
-/** Add what a lane has counted to the sum over all lanes. */
+/** Add a lane's counts to the sum over all lanes. */
 static inline void rp_plan_counts_add(struct rp_plan_counts *sum, const struct rp_lane_counts *lane)
 {
     sum->documents += lane->documents;

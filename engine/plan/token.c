@@ -10,8 +10,6 @@
 #include "base/bits.h"
 #include "base/defect.h"
 
-enum { HASH_BYTES = sizeof(struct rp_hash128) };
-
 /* ---- writing --------------------------------------------------------------------------------- */
 
 struct writer {
@@ -91,11 +89,12 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token)
         put(&writer, &plan->digest, sizeof plan->digest);
 
     size_t hashed = (size_t)(writer.at - (uint8_t *)token);
+    struct rp_hash128 hash;
     rp_store_u32((uint8_t *)token + offsetof(struct rp_state_header, bytes),
-                 (uint32_t)(hashed + HASH_BYTES));
-    struct rp_hash128 hash = rp_hash128(token, hashed);
+                 (uint32_t)(hashed + sizeof hash));
+    hash = rp_hash128(token, hashed);
     put(&writer, &hash, sizeof hash);
-    return hashed + HASH_BYTES;
+    return hashed + sizeof hash;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -131,19 +130,18 @@ static void get_open_row(struct rp_state_reader *reader, struct rp_lane *lane)
     get(reader, rp_open_fragments(lane, slot), record.fragments * sizeof(struct rp_fragment));
 }
 
-/* What changes where a plan goes on from a token. */
+/* The changes of a plan that continues from a token. */
 struct change {
     bool weights;
     uint64_t epochs_before; /* num_epochs of the token, if the plan's is another; else 0 */
     uint64_t next_row;
 };
 
-/* A source of the lane had ended, and goes on: what the other sources had from then on is not made
- * up for. The lane's rows after its end count as padding from now on. */
+/* A finished source of the lane continues: it does not make up for tokens that the other sources
+ * delivered since its end. The lane's rows after its end count as padding from now on. */
 static void begin_again(struct rp_lane *lane, uint64_t number, uint64_t next_row)
 {
-    uint64_t lanes = lane->config->lanes;
-    uint64_t rows = next_row > number ? (next_row - 1 - number) / lanes + 1 : 0;
+    uint64_t rows = rp_rows_of_lane(number, lane->config->lanes, next_row);
     for (uint32_t s = 0; s < lane->piece_source.source_count; s++)
         lane->piece_source.mixing.mixed[s] = 0;
     lane->counts.padding = rows * lane->config->seq_len - lane->counts.emitted;
@@ -228,15 +226,8 @@ static bool sum_counts(struct rp_state_reader *reader, const struct rp_state_hea
         struct rp_state_lane lane;
         if (!rp_state_read(reader, &lane, sizeof lane) ||
             !rp_state_skip(reader, header->source_count, sizeof(struct rp_state_cursor)) ||
-            !rp_state_skip(reader, (uint64_t)lane.fifo + lane.pending,
-                           sizeof(struct rp_state_piece)))
+            !rp_state_skip_held(reader, &lane))
             return false;
-        for (uint32_t row = 0; row < lane.open_rows; row++) {
-            struct rp_state_open_row open;
-            if (!rp_state_read(reader, &open, sizeof open) ||
-                !rp_state_skip(reader, open.fragments, sizeof(struct rp_fragment)))
-                return false;
-        }
         rp_plan_counts_add(counts, &lane.counts);
     }
     counts->buffered = counts->tokens_read - counts->emitted - counts->truncated - counts->dropped;
@@ -273,7 +264,7 @@ int rp_state_info(const void *token, size_t bytes, struct rp_state_info *info,
         .bytes = header.bytes,
     };
     if (!sum_counts(&reader, &header, &info->counts))
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: its records do not fill its %" PRIu32 " bytes", header.bytes);
+        return RP_TOKEN_DAMAGED(error, ": its records do not fill its %" PRIu32 " bytes",
+                                header.bytes);
     return 0;
 }

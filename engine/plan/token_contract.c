@@ -93,8 +93,8 @@ static int read_sources(struct rp_state_reader *reader, uint32_t count,
 {
     *sources_out = NULL;
     if (count > RP_SOURCES_MAX || count > reader->left / sizeof **sources_out)
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: a table of %" PRIu32 " sources does not fit into it", count);
+        return RP_TOKEN_DAMAGED(error, ": a table of %" PRIu32 " sources does not fit into it",
+                                count);
     struct rp_state_source *sources = rp_calloc((size_t)count + 1, sizeof *sources);
     if (!sources)
         return rp_fail(error, -ENOMEM, NULL, "no memory for the %" PRIu32 " sources of a token",
@@ -117,7 +117,6 @@ int rp_state_match(struct rp_state_reader *reader, const struct rp_state_header 
                    const struct rp_plan *plan, struct rp_state_accepts accepts,
                    bool *weights_differ, struct rp_error *error)
 {
-    const struct rp_hash128 unknown = {0, 0};
     struct records records = {.token = {.bytes = 0}};
     struct rp_state_source *sources = NULL;
     bool has_table = header->source_count == plan->source_count;
@@ -127,8 +126,7 @@ int rp_state_match(struct rp_state_reader *reader, const struct rp_state_header 
     if (accepts.epochs)
         compared.num_epochs = plan->config.num_epochs;
     if (code == 0) {
-        add_stream(&records.token, &compared,
-                   RP_DEFECT(ignore_tokenizer) ? unknown : reader->tokenizer, sources, NULL);
+        add_stream(&records.token, &compared, reader->tokenizer, sources, NULL);
         rp_plan_contract(plan, &records.plan);
         code = compare(&records, plan->config.weight_unit, accepts.weights, error);
     }

@@ -61,7 +61,7 @@ struct rp_state_header rp_state_header_of(const struct rp_plan *plan)
     };
 }
 
-/* Take a hash from the end of what is left; false if there is none. */
+/* Take a hash from the end of the unread bytes; false if they are too few. */
 static bool take_last(struct rp_state_reader *reader, struct rp_hash128 *hash)
 {
     if (reader->left < sizeof *hash)
@@ -75,40 +75,51 @@ static int read_tail(struct rp_state_reader *reader, uint32_t version, struct rp
 {
     if (version == RP_TOKEN_VERSION_DIGEST &&
         !(take_last(reader, &reader->digest) && rp_hash128_is_known(reader->digest)))
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: its version says that it has a plan digest; none is there");
+        return RP_TOKEN_DAMAGED(error,
+                                ": its version says that it has a plan digest; none is there");
     bool has_tokenizer = version == RP_TOKEN_VERSION_PLAIN || take_last(reader, &reader->tokenizer);
     if (!has_tokenizer ||
         (version == RP_TOKEN_VERSION_TOKENIZER && !rp_hash128_is_known(reader->tokenizer)))
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: its version says that it names a tokenizer; none is there");
+        return RP_TOKEN_DAMAGED(error,
+                                ": its version says that it names a tokenizer; none is there");
     return 0;
+}
+
+bool rp_state_skip_held(struct rp_state_reader *reader, const struct rp_state_lane *lane)
+{
+    if (!rp_state_skip(reader, (uint64_t)lane->fifo + lane->pending, sizeof(struct rp_state_piece)))
+        return false;
+    for (uint32_t i = 0; i < lane->open_rows; i++) {
+        struct rp_state_open_row row;
+        if (!rp_state_read(reader, &row, sizeof row) ||
+            !rp_state_skip(reader, row.fragments, sizeof(struct rp_fragment)))
+            return false;
+    }
+    return true;
 }
 
 int rp_state_open(struct rp_state_reader *reader, struct rp_state_header *header, const void *token,
                   size_t bytes, struct rp_error *error)
 {
     if (bytes < sizeof *header + HASH_BYTES)
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: %zu bytes; even an empty one has %zu", bytes,
-                       sizeof *header + HASH_BYTES);
+        return RP_TOKEN_DAMAGED(error, ": %zu bytes; even an empty one has %zu", bytes,
+                                sizeof *header + HASH_BYTES);
     memcpy(header, token, sizeof *header);
     if (memcmp(header->magic, RP_TOKEN_MAGIC, sizeof header->magic) != 0)
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: these bytes are not a state token (they do not begin with %s)",
-                       RP_TOKEN_MAGIC);
+        return RP_TOKEN_DAMAGED(error,
+                                ": these bytes are not a state token (they do not begin with %s)",
+                                RP_TOKEN_MAGIC);
     if (header->bytes != bytes)
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: it says that it has %" PRIu32 " bytes; %zu are there",
-                       header->bytes, bytes);
+        return RP_TOKEN_DAMAGED(error, ": it says that it has %" PRIu32 " bytes; %zu are there",
+                                header->bytes, bytes);
     size_t hashed = bytes - HASH_BYTES;
     struct rp_hash128 expected, found = rp_hash128(token, hashed);
     memcpy(&expected, (const uint8_t *)token + hashed, sizeof expected);
     if (!rp_hash128_equal(expected, found)) {
         char expected_hex[RP_HASH_HEX_BYTES], found_hex[RP_HASH_HEX_BYTES];
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: its hash is %s; its bytes hash to %s",
-                       rp_hash128_hex(expected, expected_hex), rp_hash128_hex(found, found_hex));
+        return RP_TOKEN_DAMAGED(error, ": its hash is %s; its bytes hash to %s",
+                                rp_hash128_hex(expected, expected_hex),
+                                rp_hash128_hex(found, found_hex));
     }
     if (header->version < RP_TOKEN_VERSION_PLAIN || header->version > RP_TOKEN_VERSION_DIGEST)
         return rp_fail(error, -RP_E_VERSION, "use the ringpack that wrote it",

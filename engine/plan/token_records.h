@@ -12,8 +12,8 @@
 #include "plan/plan_state.h"
 
 #define RP_TOKEN_MAGIC "RPSTATE" /* with its zero byte: 8 bytes */
-/* What is between the lanes and the hash that ends a token. */
-#define RP_TOKEN_VERSION_PLAIN 1u     /* nothing */
+/* The version says which fields are between the lanes and the hash that ends a token. */
+#define RP_TOKEN_VERSION_PLAIN 1u     /* none */
 #define RP_TOKEN_VERSION_TOKENIZER 2u /* the tokenizer */
 #define RP_TOKEN_VERSION_DIGEST 3u    /* the tokenizer, or zeros, then the plan digest */
 
@@ -56,7 +56,7 @@ struct rp_state_open_row {
 };
 RP_STATIC_ASSERT(sizeof(struct rp_state_open_row) == 16, "STREAM.md section 8");
 
-/* Reads the records between the header and what ends a token: tokenizer, plan digest and hash. */
+/* Reads the records between the header and the end of a token: tokenizer, plan digest and hash. */
 struct rp_state_reader {
     const uint8_t *at;
     size_t left;
@@ -82,6 +82,15 @@ static inline bool rp_state_skip(struct rp_state_reader *reader, uint64_t count,
     return true;
 }
 
+/** Skip the pieces and open rows that a lane holds back for later rows; false if fewer are left. */
+bool rp_state_skip_held(struct rp_state_reader *reader, const struct rp_state_lane *lane);
+
+/** The rows of lane `number` of `lanes` before next_row. */
+static inline uint64_t rp_rows_of_lane(uint64_t number, uint64_t lanes, uint64_t next_row)
+{
+    return next_row > number ? (next_row - 1 - number) / lanes + 1 : 0;
+}
+
 /** Check magic, length, hash and version, and read the header. */
 RP_MUST_CHECK int rp_state_open(struct rp_state_reader *reader, struct rp_state_header *header,
                                 const void *token, size_t bytes, struct rp_error *error);
@@ -89,7 +98,7 @@ RP_MUST_CHECK int rp_state_open(struct rp_state_reader *reader, struct rp_state_
 /** The header of a token of `plan` at its current row. The field `bytes` is left 0. */
 struct rp_state_header rp_state_header_of(const struct rp_plan *plan);
 
-/* In what a token may differ from the plan that continues it. */
+/* The permitted differences between a token and the plan that continues it. */
 struct rp_state_accepts {
     bool weights, epochs;
 };
@@ -109,5 +118,7 @@ RP_MUST_CHECK int rp_state_verify(struct rp_state_reader reader,
                                   struct rp_error *error);
 
 #define RP_TOKEN_DAMAGED_HINT "nothing was changed; take another state token or an older checkpoint"
+#define RP_TOKEN_DAMAGED(error, ...)                                                               \
+    rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT, "state token" __VA_ARGS__)
 
 #endif

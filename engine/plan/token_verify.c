@@ -21,22 +21,21 @@ struct check {
     const struct rp_plan *plan;
     uint64_t epochs; /* num_epochs of the token */
     const struct rp_lane *lane;
-    uint32_t number; /* of the lane */
+    uint32_t number; /* the lane's */
     struct rp_state_reader *reader;
     struct rp_error *error;
     struct rp_state_lane record;
 
     wide documents_min, documents_max, mixed, buffered;
-    uint64_t opened_min;               /* of the next open row: it was opened after those before */
-    uint64_t fragments, fragments_max; /* of open rows: see check_open_rows */
+    uint64_t opened_min;               /* the next open row's: rows are in order of opening */
+    uint64_t fragments, fragments_max; /* counts over open rows: see check_open_rows */
     bool finished;                     /* all sources */
     bool ended;                        /* no further row of the lane has a fragment */
     bool has_last;                     /* the lane's last row before next_row has a fragment */
 };
 
 #define DAMAGED(check, format, ...)                                                                \
-    rp_fail((check)->error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,                                  \
-            "state token, lane %" PRIu32 ": " format, (check)->number, __VA_ARGS__)
+    RP_TOKEN_DAMAGED((check)->error, ", lane %" PRIu32 ": " format, (check)->number, __VA_ARGS__)
 
 static int read_record(struct check *check, void *record, size_t bytes)
 {
@@ -65,7 +64,7 @@ static int check_held(const struct check *check)
     return 0;
 }
 
-/* A run may end earlier than it was to, but not before what was read. */
+/* A run may end earlier than planned, but not before a position that was read. */
 static int check_reached(const struct check *check, uint32_t source,
                          const struct rp_state_cursor *cursor)
 {
@@ -237,13 +236,6 @@ static int check_open_rows(struct check *check)
     return 0;
 }
 
-/* Number of rows of this lane before `next_row`. */
-static uint64_t rows_of_lane(const struct check *check, uint64_t next_row)
-{
-    return next_row > check->number ? (next_row - 1 - check->number) / check->plan->config.lanes + 1
-                                    : 0;
-}
-
 static int check_counts(struct check *check, uint64_t next_row)
 {
     const struct rp_plan_config *config = &check->plan->config;
@@ -272,7 +264,7 @@ static int check_counts(struct check *check, uint64_t next_row)
             counts->truncated, counts->dropped, counts->placed);
 
     wide capacity = (wide)counts->emitted + counts->padding;
-    uint64_t rows = rows_of_lane(check, next_row);
+    uint64_t rows = rp_rows_of_lane(check->number, config->lanes, next_row);
     check->ended = check->finished && check->buffered == 0;
     check->has_last = capacity / config->seq_len == rows;
     if (capacity % config->seq_len != 0 || capacity / config->seq_len > rows ||
@@ -321,10 +313,9 @@ int rp_state_verify(struct rp_state_reader reader, const struct rp_state_header 
             has_last = check.has_last;
     }
     if (ended && !has_last)
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: row %" PRIu64 " is after the end of the stream", next_row);
+        return RP_TOKEN_DAMAGED(error, ": row %" PRIu64 " is after the end of the stream",
+                                next_row);
     if (reader.left > 0)
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: %zu bytes too many after the last lane", reader.left);
+        return RP_TOKEN_DAMAGED(error, ": %zu bytes too many after the last lane", reader.left);
     return 0;
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace.c — see trace.h. */
 #include "plan/trace.h"
 
 #include "plan/plan_state.h"
@@ -76,9 +75,9 @@ bool rp_plan_holds(const struct rp_plan *plan, const struct rp_draw *draw)
     return visit.found > 0;
 }
 
-/* How often the document was read after the fragment's part of it: the parts that the lane holds,
- * but for the rest of that part, and those that begin later in the row. Equal pieces are emitted
- * in the order in which they were read. */
+/* The number of times that the document was read after the fragment's piece: the pieces that the
+ * lane holds, except the rest of that piece, and the pieces that begin later in the row. Equal
+ * pieces are emitted in the order of reading. */
 static uint32_t newer_draws(const struct rp_lane *lane, const struct rp_row *row, uint32_t number)
 {
     const struct rp_fragment *fragment = &row->fragments[number];

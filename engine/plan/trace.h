@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trace.h — from a document to its place in the plan, and from a fragment to its epoch, for tools
- * that explain a stream. Nothing here changes a plan. */
+ * that explain a stream. No call here changes a plan. */
 #ifndef RP_PLAN_TRACE_H
 #define RP_PLAN_TRACE_H
 
 #include "plan/plan.h"
 
-/* Where a document is read: by which lane, at which position of an epoch of its source. */
+/* The reading of a document: its lane, and its position in an epoch of its source. */
 struct rp_draw {
     uint64_t document, epoch, position;
     uint32_t source, lane;

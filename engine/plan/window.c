@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window.c — see window.h. */
 #include "plan/window.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attach.c — serves what peers ask for: attach, stat, checkpoint, stop.
+/* attach.c — serves the requests of peers: attach, stat, checkpoint, stop.
  *
  * Invariants:
  *
- *   - What a peer sends is checked here before anything uses it. A message that is no request of
+ *   - Each message of a peer is checked here before any use of it. A message that is no request of
  *     this protocol ends the connection without an answer. A request gets one answer, or the end of
  *     its connection.
  *   - A seat is ATTACHED if and only if one connection has it (rp_engine_check_seats).
@@ -14,8 +14,8 @@
  *
  *       new       neither of the two below: its first message is its request
  *       pending   pending_request is set: the answer waits for a checkpoint, for the engine's end,
- *                 or for a row that is planned to (placing.h). Another message closes it
- *       consumer  `seat` is set: all that the peer sends are doorbells */
+ *                 or for a row that is planned to (deferred_attach.h). Another message closes it
+ *       consumer  `seat` is set: the peer sends only doorbells */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -30,7 +30,7 @@
 #include "server/attach.h"
 #include "server/connections.h"
 #include "server/locate.h"
-#include "server/placing.h"
+#include "server/deferred_attach.h"
 #include "server/probe.h"
 #include "server/rejoin.h"
 #include "server/save.h"
@@ -39,7 +39,7 @@
 #include "server/stat.h"
 #include "shm/peer.h"
 
-/* More than a socket's buffer holds, so that the end of the connection after them is read, too. */
+/* More than a socket's buffer holds, so that the connection's end after them is read as well. */
 #define DOORBELLS_AT_ONCE 1024u
 #define REFUSAL_LOG_NS 10000000000u /* at least this long between two log lines of one refusal */
 
@@ -71,7 +71,7 @@ static void refuse(struct rp_engine *engine, struct rp_connection *connection,
 static int check_number(const char *what, uint64_t engines, uint64_t trainers,
                         struct rp_error *error)
 {
-    if (trainers == 0 || trainers == engines || RP_DEFECT(trust_expected_shape))
+    if (trainers == 0 || trainers == engines)
         return 0;
     return rp_fail(error, -RP_E_MISMATCH, "start the engine and the trainer with the same value",
                    "%s: the engine has %" PRIu64 ", the trainer expects %" PRIu64, what, engines,
@@ -136,7 +136,8 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
         return rp_fail(error, -RP_E_BUSY,
                        "stop that trainer first; option `replicas` lets several read one rank",
                        "%s is taken by a live trainer, process %" PRId32,
-                       rp_seat_name(*seat_out, name), rp_seat_pid(&engine->peers, *seat_out));
+                       rp_seat_name(*seat_out, name),
+                       rp_seat_connection(&engine->peers, *seat_out)->pid);
     }
     int code = check_number("replicas", c->replicas, request->replicas, error);
     if (code >= 0)
@@ -233,7 +234,7 @@ static int welcome(struct rp_engine *engine, const struct rp_connection *connect
 
 static void drain_doorbells(struct rp_engine *engine, struct rp_connection *connection)
 {
-    char doorbell[64]; /* its bytes mean nothing: the loop, now awake, reads the release words */
+    char doorbell[64]; /* its bytes have no meaning: the loop, now awake, reads the release words */
     ssize_t got = 1;
     for (unsigned rung = 0; got > 0 && rung < DOORBELLS_AT_ONCE; rung++)
         got = recv(connection->fd, doorbell, sizeof doorbell, MSG_DONTWAIT);
@@ -247,8 +248,7 @@ static void drain_doorbells(struct rp_engine *engine, struct rp_connection *conn
 static bool outlives_its_consumer(const struct rp_connection *connection)
 {
     const struct rp_seat *seat = connection->fd >= 0 ? connection->seat : NULL;
-    return seat && !RP_DEFECT(trust_connection) &&
-           rp_peer_has_ended(seat->ring->seats[seat->replica].reader_fd);
+    return seat && rp_peer_has_ended(seat->ring->seats[seat->replica].reader_fd);
 }
 
 /* Close the connections of dead consumers, also those whose epoll events have not been served. */
@@ -282,7 +282,7 @@ static void begin_serving(struct rp_engine *engine, struct rp_connection *connec
     }
     rp_log_event(RP_EVENT_attached, "%s attached (pid %d) at row %" PRIu64,
                  rp_seat_name(seat, name), connection->pid,
-                 engine->delivery.base_row + batch * engine->delivery.batch_rows);
+                 rp_delivery_row(&engine->delivery, batch));
 }
 
 /* Attach the trainer, refuse it, or keep its request until its row has been planned to. */
@@ -295,12 +295,12 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
     struct rp_seat *seat = NULL;
     uint64_t batch = 0;
     reap_dead_connections(engine);
-    engine->stream.far = connection->placing ? &connection->placing->far : &fresh;
+    engine->stream.far = connection->deferred ? &connection->deferred->far : &fresh;
     int code = place_trainer(engine, &placed, token, &seat, &batch, &error);
     bool is_far = code == -EINPROGRESS;
     if (is_far)
-        code = rp_engine_postpone(&engine->peers, connection, request, token, engine->stream.far,
-                                  &error);
+        code = rp_peers_defer_attach(&engine->peers, connection, request, token, engine->stream.far,
+                                     &error);
     if (code < 0)
         refuse(engine, connection, &error);
     else if (!is_far)
@@ -309,18 +309,18 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
     rp_far_row_forget(&engine->stream.planner, &fresh);
 }
 
-void rp_engine_retry_placing(struct rp_engine *engine)
+void rp_engine_retry_deferred(struct rp_engine *engine)
 {
-    for (uint32_t i = 0; engine->peers.placing_count && i < RP_CONNECTIONS_MAX; i++) {
+    for (uint32_t i = 0; engine->peers.deferred_count && i < RP_CONNECTIONS_MAX; i++) {
         struct rp_connection *connection = &engine->peers.connections[i];
-        struct rp_placing *placing = connection->fd >= 0 ? connection->placing : NULL;
-        if (!placing || (!placing->far.is_near && rp_life_is_running(&engine->life)))
+        struct rp_deferred_attach *deferred = connection->fd >= 0 ? connection->deferred : NULL;
+        if (!deferred || (!deferred->far.is_near && rp_life_is_running(&engine->life)))
             continue;
         connection->pending_request = 0;
-        attach_trainer(engine, connection, &placing->request,
-                       placing->request.state_bytes ? placing->token : NULL);
+        attach_trainer(engine, connection, &deferred->request,
+                       deferred->request.state_bytes ? deferred->token : NULL);
         if (connection->pending_request != RP_REQUEST_ATTACH)
-            rp_engine_forget_placing(engine, connection);
+            rp_engine_forget_deferred(engine, connection);
     }
     rp_engine_plan_far(engine);
 }
@@ -372,7 +372,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
     if (code >= 0 && request->kind == RP_REQUEST_ATTACH)
         code = check_contract(&engine->stream, request, body, &error);
     if (code >= 0 && request->kind == RP_REQUEST_LOCATE)
-        code = rp_stream_locate(&engine->stream, body, body_bytes, &text, &error);
+        code = rp_engine_locate(&engine->stream, body, body_bytes, &text, &error);
     if (code < 0) {
         refuse(engine, connection, &error);
         return;
@@ -396,7 +396,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         break;
     case RP_REQUEST_CHECKPOINT:
         connection->pending_request = RP_REQUEST_CHECKPOINT;
-        engine->saving.is_wanted = true;
+        rp_saving_want(&engine->saving);
         break;
     }
     free(text);

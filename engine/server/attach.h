@@ -9,6 +9,6 @@
 void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *connection);
 /** Serve again the attach requests whose far row is near by now; all of them, when the stream has
  * failed or the engine is stopping. */
-void rp_engine_retry_placing(struct rp_engine *engine);
+void rp_engine_retry_deferred(struct rp_engine *engine);
 
 #endif

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* caching — see caching.h. */
 #include "server/caching.h"
 
 #include <errno.h>
@@ -9,7 +8,7 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 #include "flow/prefill.h"
-#include "stream.h"
+#include "server/stat_parts.h"
 
 /* The shards as objects of the cache, which does not use those that are files. */
 static bool list_objects(const struct rp_corpus *corpus, struct rp_cache_object *objects,
@@ -54,12 +53,12 @@ static int open_cache(struct rp_engine *engine, struct rp_error *error)
 
 int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error)
 {
+    struct rp_stream *stream = &engine->stream;
     const struct rp_config *config = engine->config;
     struct rp_cache_counts counts;
     if (config->cache_bytes == 0 || engine->delivery.io.method != rp_io_objects())
         return 0;
-    int code = rp_next_use_open(&engine->delivery.next_use, engine->stream.corpus,
-                                engine->stream.plan, error);
+    int code = rp_next_use_open(&engine->delivery.next_use, stream->corpus, stream->plan, error);
     if (code >= 0)
         code = open_cache(engine, error);
     if (code < 0) {
@@ -70,8 +69,8 @@ int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error)
                error->hint[0] ? "; " : "", error->hint);
         return 0;
     }
-    const struct rp_plan_blocks blocks = rp_plan_blocks(engine->stream.plan);
-    code = rp_prefill_open(&engine->delivery.prefill, engine->stream.corpus, &engine->delivery.io,
+    const struct rp_plan_blocks blocks = rp_plan_blocks(stream->plan);
+    code = rp_prefill_open(&engine->delivery.prefill, stream->corpus, &engine->delivery.io,
                            engine->delivery.cache, &engine->delivery.next_use, &blocks, error);
     if (code < 0) {
         rp_delivery_close_cache(&engine->delivery);
@@ -118,5 +117,5 @@ void rp_delivery_add_cache(json_t *object, const struct rp_delivery *delivery)
                   {"cache_failures", c.failures}};
     json_object_set_new(object, "cache_dir", json_string(rp_cache_place(delivery->cache)));
     for (size_t i = 0; i < RP_ARRAY_COUNT(counts); i++)
-        json_object_set_new(object, counts[i].key, json_integer((json_int_t)counts[i].value));
+        rp_stat_set_count(object, counts[i].key, counts[i].value);
 }

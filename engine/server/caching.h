@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* caching.h — the engine's cache of objects in stores (cache/cache.h), which evicts what the
- * engine's plan needs last. */
+/* caching.h — the engine's cache of objects in stores (cache/cache.h), which evicts the chunks that
+ * the engine's plan needs last. */
 #ifndef RP_SERVER_CACHING_H
 #define RP_SERVER_CACHING_H
 
@@ -8,14 +8,14 @@
 
 #include "server/engine.h"
 
-/** Open the cache that the config wants, if any shard is an object. One that cannot be used is left
- * out with a warning; but where nothing else makes the run possible (`shuffle: document`), it is an
- * error. */
+/** Open the cache that the config wants, if any shard is an object. A cache that cannot be used is
+ * left out with a warning; but if the run is impossible without a cache (`shuffle: document`), it
+ * is an error. */
 RP_MUST_CHECK int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error);
 /** After the flow was closed. */
 void rp_delivery_close_cache(struct rp_delivery *delivery);
 
-/** Add what stat says about it, where there is one. */
+/** Add stat's keys of the cache, if one is open. */
 void rp_delivery_add_cache(json_t *object, const struct rp_delivery *delivery);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cause.h — what a trainer waits for, decided from where the oldest ticket is.
+/* cause.h — the cause of a trainer's wait, decided from the stage of the oldest ticket.
  *
  * Tickets are delivered in order, so each ring without a batch waits for the oldest ticket that is
  * not delivered, whatever later tickets do; and that ticket is at one stage:
@@ -23,9 +23,13 @@
 #ifndef RP_SERVER_CAUSE_H
 #define RP_SERVER_CAUSE_H
 
-#include "server/engine.h"
+#include "flow/flow.h"
+#include "server/seat.h"
 
-/* What decides. */
+struct rp_delivery;
+struct rp_engine;
+
+/* The facts that decide the cause. */
 struct rp_wait_snapshot {
     bool waits;
     struct rp_oldest_ticket oldest; /* that the waiting trainer's ring needs */
@@ -44,5 +48,26 @@ struct rp_seat_cause {
 struct rp_seat_cause rp_seat_cause(const struct rp_delivery *delivery, const struct rp_seat *seat);
 /** Add the time since the last sample, `passed_ns`, to the causes of all that wait now. */
 void rp_engine_note_causes(struct rp_engine *engine, uint64_t passed_ns);
+
+/* ---- the history ----------------------------------------------------------------------------- */
+
+/* How long the trainers of a node waited for each cause, over the life of the engine, in memory
+ * that does not grow: at most RP_HISTORY_PERIODS periods of equal length. When all are used, each
+ * two become one, and periods are twice as long from then on. */
+#define RP_HISTORY_PERIODS 64u /* even */
+#define RP_HISTORY_FIRST_NS UINT64_C(1000000000)
+
+/* Zero at the start. */
+struct rp_wait_history {
+    uint64_t begin_ns;  /* of the first period; 0 = no wait was noted */
+    uint64_t period_ns; /* 0 = no wait was noted */
+    uint32_t count;     /* of periods that have begun */
+    uint64_t waited_ns[RP_HISTORY_PERIODS][RP_CAUSES];
+};
+
+/** The engine takes a sample at `now_ns`, which never goes back. */
+void rp_wait_history_begin(struct rp_wait_history *history, uint64_t now_ns);
+/** A trainer has waited for this cause for `waited_ns` until that sample. */
+void rp_wait_history_add(struct rp_wait_history *history, enum rp_cause cause, uint64_t waited_ns);
 
 #endif

@@ -1,34 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connections.c — what wakes the loop, and the connections of peers.
+/* connections.c — the connections of peers.
  *
  * Invariants:
  *
- *   - A slot of `connections` is free if and only if its fd is -1. Its other fields mean nothing
+ *   - A slot of `connections` is free if and only if its fd is -1. Its other fields have no meaning
  *     then, and are set when the next peer is accepted.
- *   - A consumer detaches here and nowhere else, in one step that cannot fail: its descriptor is
- *     closed, its last releases are read, its control page is unmapped, its seat's state changes.
+ *   - A consumer detaches only here, in one step that cannot fail: its descriptor is closed, its
+ *     last releases are read, its control page is unmapped, its seat's state changes.
  *   - Closing a descriptor takes it out of the epoll set. Events of it that epoll_wait has already
  *     returned find the slot free. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/defect.h"
 #include "base/log.h"
 #include "server/connections.h"
-#include "server/placing.h"
+#include "server/loop.h"
+#include "server/deferred_attach.h"
 #include "server/seats.h"
 #include "server/shutdown.h"
 
-int rp_loop_watch(struct rp_loop *loop, int fd, enum rp_watch watch, uint32_t index)
+void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES])
 {
-    /* a peer that waits for a free descriptor, or a dead packer, must not keep the loop awake */
-    uint32_t once = watch == RP_WATCH_LISTENER || watch == RP_WATCH_PACKER ? EPOLLET : 0;
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | once,
-                                .data.u64 = (uint64_t)watch << 32 | index};
-    return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+    snprintf(text, RP_ENGINE_TEXT_BYTES, "%s\n%s", error->message, error->hint);
 }
 
 void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
@@ -67,6 +65,25 @@ void rp_engine_accept(struct rp_engine *engine)
                error.message);
 }
 
+void rp_engine_look_after_names(struct rp_engine *engine)
+{
+    struct rp_listener *listener = &engine->peers.listener;
+    if (rp_listener_check(listener, rp_now_ns()))
+        return;
+    struct rp_error error;
+    bool had_names = listener->fd >= 0;
+    rp_engine_accept(engine);
+    if (rp_listener_renew(listener, &error) == 0) {
+        (void)rp_loop_watch(&engine->loop, listener->fd, RP_WATCH_LISTENER, 0);
+        rp_log(RP_LOG_WARNING, "the socket of run %s had been removed; there is a new one in %s",
+               listener->run, listener->path);
+    } else if (had_names) { /* said once, tried again every second */
+        rp_log(RP_LOG_WARNING,
+               "the socket of run %s was removed, and nobody can attach: %s; trying again",
+               listener->run, error.message);
+    }
+}
+
 static void close_descriptor(struct rp_connection *connection)
 {
     RP_ASSERT(connection->fd >= 0);
@@ -86,7 +103,7 @@ static void detach(struct rp_delivery *delivery, const struct rp_connection *con
     RP_ASSERT(rp_seat_position(seat) >= seat->ring->release);
     bool consumed_all = seat->ring->status == RP_RING_END &&
                         rp_seat_position(seat) == seat->ring->tail;
-    rp_seat_keep_waits(seat);
+    seat->waits = rp_seat_waits(seat);
     rp_ring_detach_trainer(seat->ring, seat->replica);
     if (migrates)
         rp_seat_transition(seat, RP_SEAT_MIGRATE);
@@ -94,14 +111,14 @@ static void detach(struct rp_delivery *delivery, const struct rp_connection *con
         rp_seat_transition(seat, consumed_all ? RP_SEAT_DETACH_CONSUMED : RP_SEAT_DETACH);
     rp_log_event(RP_EVENT_detached, "%s detached (pid %d) at row %" PRIu64,
                  rp_seat_name(seat, name), connection->pid,
-                 delivery->base_row + rp_seat_position(seat) * delivery->batch_rows);
+                 rp_delivery_row(delivery, rp_seat_position(seat)));
 }
 
 void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection)
 {
     if (connection->fd < 0)
         return;
-    rp_engine_forget_placing(engine, connection);
+    rp_engine_forget_deferred(engine, connection);
     close_descriptor(connection);
     if (connection->seat)
         detach(&engine->delivery, connection, false);
@@ -116,7 +133,7 @@ void rp_delivery_migrate_consumer(struct rp_delivery *delivery, struct rp_connec
 
 void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
 {
-    const struct rp_life *life = &engine->life;
+    const struct rp_engine_life *life = &engine->life;
     for (uint32_t i = 0; engine->peers.connections && i < RP_CONNECTIONS_MAX; i++) {
         struct rp_connection *connection = &engine->peers.connections[i];
         if (connection->fd < 0 || (connection->pending_request == RP_REQUEST_STOP) != waiting)
@@ -127,7 +144,7 @@ void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
         if (waiting)
             rp_engine_reply(engine, connection, life->code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
                             life->code, text);
-        rp_engine_forget_placing(engine, connection);
+        rp_engine_forget_deferred(engine, connection);
         if (connection->fd >= 0) /* a reply that could not be sent has closed it */
             close(connection->fd);
     }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine.h — the state of the engine process: one struct, which the files of this folder share.
+/* engine.h — the engine process in parts: its life, its loop, the stream, the delivery, its peers,
+ * saving and watching. Only its own files write a part (tests/tidy lists and checks them); a
+ * function takes the part that it needs, and the engine only if it needs several.
  *
- * Threads: everything here belongs to the engine's own thread, except `struct rp_saver`, which says
- * what it shares. */
+ * Threads: everything here belongs to the engine's own thread, except `struct rp_saver`, which
+ * names its shared fields. */
 #ifndef RP_SERVER_ENGINE_H
 #define RP_SERVER_ENGINE_H
 
@@ -19,27 +21,28 @@
 #include "plan/plan.h"
 #include "server/far_plan.h"
 #include "server/life.h"
-#include "server/pace.h"
+#include "server/rate_samples.h"
 #include "server/seat.h"
 #include "server/server.h"
-#include "server/wait_history.h"
+#include "server/cause.h"
 #include "shm/ring.h"
 #include "shm/socket.h"
 #include "shm/wait.h"
 
 struct rp_engine_journal;
-struct rp_placing;
+struct rp_deferred_attach;
 struct rp_recorder;
 
 /* A peer on the socket. */
 struct rp_connection {
-    int fd;                     /* -1 = free */
-    struct rp_seat *seat;       /* of a trainer; else NULL */
-    uint64_t first_batch;       /* of a trainer: where it attached */
-    int32_t pid;                /* as it said; for listings */
-    uint32_t pending_request;   /* enum rp_request_kind whose reply is still owed, or 0 */
-    bool waits_for_save;        /* the save under way is the one it asks for */
-    struct rp_placing *placing; /* of a trainer whose row is planned to; else NULL (placing.h) */
+    int fd;                   /* -1 = free */
+    struct rp_seat *seat;     /* of a trainer; else NULL */
+    uint64_t first_batch;     /* of a trainer: its first batch after the attach */
+    int32_t pid;              /* as it said; for listings */
+    uint32_t pending_request; /* enum rp_request_kind whose reply is still owed, or 0 */
+    bool waits_for_save;      /* the save under way answers its request */
+    struct rp_deferred_attach
+        *deferred; /* of a trainer whose row is planned to; else NULL (deferred_attach.h) */
 };
 #define RP_CONNECTIONS_MAX 1024u
 
@@ -47,37 +50,38 @@ struct rp_connection {
  * engine's thread then does its part of it: see rp_engine_continue_save. */
 enum rp_saver_state {
     RP_SAVER_IDLE,    /* there is no thread */
-    RP_SAVER_COPYING, /* the flow holds what is copied */
-    RP_SAVER_COPIED,  /* nothing is held; the disk is written */
-    RP_SAVER_SAVED,   /* the result is known, and told; old checkpoints are removed */
+    RP_SAVER_COPYING, /* the flow holds the contents that are copied */
+    RP_SAVER_COPIED,  /* the hold has ended; the disk is written */
+    RP_SAVER_SAVED,   /* the result is known and reported; old checkpoints are removed */
     RP_SAVER_DONE     /* the thread ends: IDLE follows at once */
 };
 
-/* The result of the last check of token files without hashes (last_look.h). */
-enum rp_look {
-    RP_LOOK_NONE, /* none was asked for */
-    RP_LOOK_ASKED,
-    RP_LOOK_UNCHANGED,
-    RP_LOOK_CHANGED,
-    RP_LOOK_LATE /* the disk did not answer in time */
+/* The result of the last check of token files without hashes (revalidate.h). */
+enum rp_validity {
+    RP_VALIDITY_NONE, /* no check was requested */
+    RP_VALIDITY_ASKED,
+    RP_VALIDITY_UNCHANGED,
+    RP_VALIDITY_CHANGED,
+    RP_VALIDITY_LATE /* the disk did not answer in time */
 };
 
 /* Takes one checkpoint at a time on threads of its own: copy under a hold, and write. */
 struct rp_saver {
+    int done_fd;           /* eventfd: written at each state that is reached */
+    struct rp_a32 reached; /* enum rp_saver_state. Writer: a thread of the save, release; reader:
+                              the engine, acquire. PAIRS saver-phase */
+    /* engine's thread only */
     pthread_t thread;
     bool has_thread;           /* otherwise the save is done on the engine's thread */
-    int done_fd;               /* eventfd: written at each state that is reached */
-    struct rp_a32 reached;     /* enum rp_saver_state. Writer: a thread of the save, release;
-                                  reader: the engine, acquire. PAIRS saver-phase */
-    enum rp_saver_state state; /* engine's thread only: never ahead of `reached` */
-    uint64_t began_ns;         /* engine's thread only: the save */
-    bool is_refused;           /* engine's thread only: it was not begun, because the position of a
-                                  seat is unknown */
-    struct rp_far_row far;     /* engine's thread only: the row of the save that is due */
-    void *known_token;         /* engine's thread only: the state token of the newest checkpoint,
-                                  NULL if the engine does not know it */
+    enum rp_saver_state state; /* never ahead of `reached` */
+    uint64_t began_ns;
+    bool is_refused;       /* not begun, because the position of a seat is unknown */
+    struct rp_far_row far; /* the row of the save that is due */
+    void *known_token;     /* the state token of the newest checkpoint; NULL: not known */
     size_t known_bytes;
-
+    uint32_t bad_saves; /* in turn, that the disk did not return as written */
+    int bad_code;       /* 0, or the code of the newest of them, and why: */
+    struct rp_error bad_error;
     /* in: set by the engine before the thread starts */
     struct rp_checkpoint_dir *directory;
     struct rp_checkpoint_info info;
@@ -89,28 +93,24 @@ struct rp_saver {
     uint8_t *pages;      /* for the copy; kept from one save to the next, because the faults of new
                             memory take longer than the copy */
     size_t page_bytes;
-    struct rp_content_source *sources; /* where contents lie in shared memory */
+    struct rp_content_source *sources; /* addresses of the contents in shared memory */
     size_t source_count;
-    /* shared: contents count only if the check that is asked for after they were listed finds no
-     * change. enum rp_look. Writer: the engine; reader: a thread of the save. PAIRS saver-look */
-    struct rp_a32 look;
-    struct rp_event look_settled;
+    /* shared, enum rp_validity: contents count only if the check after their listing finds no
+     * change. Writer: the engine; reader: a thread of the save. PAIRS saver-validity */
+    struct rp_a32 validity;
+    struct rp_event validity_settled;
     /* out: read by the engine once SAVED is reached */
     int code;
     char *path;
-    uint64_t bytes;        /* of the file that was written */
-    bool was_there;        /* the newest checkpoint is of this very state: nothing was written */
-    enum rp_look left_out; /* CHANGED, LATE: why its contents were left out; NONE: they were not */
+    uint64_t bytes;            /* of the file that was written */
+    bool was_there;            /* the newest checkpoint has this very state: no file was written */
+    enum rp_validity left_out; /* the reason to leave contents out: CHANGED, LATE, or NONE */
     struct rp_error error;
     /* out: read by the engine once DONE is reached */
-    uint64_t copied_ns; /* CLOCK_MONOTONIC: the contents were copied; 0: there were none */
+    uint64_t copied_ns; /* CLOCK_MONOTONIC: the contents were copied; 0: no contents */
     struct rp_checkpoint_times times;
-    int read_back; /* 0, or why the disk did not return what was written */
+    int read_back; /* 0, or why the disk did not return the bytes that were written */
     struct rp_error read_back_error;
-    /* engine's thread only: the saves since the last one that the disk returned as written */
-    uint32_t bad_saves; /* that it did not: so many in turn */
-    int bad_code;       /* 0 = there was none; otherwise the code of the newest of them, and why: */
-    struct rp_error bad_error;
 };
 
 /* `count` tokens of `width` bytes at token `offset` of `row`, in a batch slot or a ticket. */
@@ -121,7 +121,7 @@ struct rp_content_source {
     const uint8_t *tokens;
 };
 
-/* What an epoll event is about; `index` says which connection or packer. */
+/* The source of an epoll event; `index` is the number of the connection or packer. */
 enum rp_watch {
     RP_WATCH_WAKE,
     RP_WATCH_SIGNAL,
@@ -133,7 +133,7 @@ enum rp_watch {
     RP_WATCH_PACKER
 };
 
-/* What became of the saves since the engine started. */
+/* The results of the saves since the engine started. */
 struct rp_save_counts {
     uint64_t saves, failures;
     uint64_t row, ended_ns;      /* of the last one that succeeded; ended_ns 0: none has */
@@ -176,19 +176,19 @@ struct rp_stream {
     void *zero_state, *start_state;       /* tokens of row 0 and of the row this run began at */
     size_t zero_bytes, start_bytes;
     uint64_t start_row;
-    bool accepts_weights; /* other ones than those of a state token */
+    bool accepts_weights; /* weights other than the state token's */
     bool is_reweighted;   /* the weights were changed at some row before start_row */
     /* The state of the row at which a flow, or a catch-up flow, was last to be started: other
-     * states may be far from it. NULL: there is none of this stream. */
+     * states may be far from it. NULL: no such state of this stream. */
     void *kept_state;
     size_t kept_bytes;
     uint64_t kept_row;
     uint64_t state_bytes_max;
     struct rp_contents *contents;
-    struct rp_checkpoint *resumed; /* whose bytes the contents use; NULL: there are none */
+    struct rp_checkpoint *resumed; /* whose bytes the contents use; NULL: no contents */
 };
 
-/* Of the flow. */
+/* The state of the flow. */
 enum rp_delivery_state {
     RP_DELIVERY_STOPPED, /* no thread of it runs, and its plans are free */
     RP_DELIVERY_RUNNING,
@@ -210,16 +210,15 @@ struct rp_delivery {
     bool had_consumer;     /* one has attached since the engine started */
     bool has_consumed;     /* one that has left had released a batch */
     /* Consumers that attach from one state token, each seat once, are one rollback. Epochs count
-     * rollbacks, from 1; rollback_row is that of the present one. */
+     * rollbacks, from 1; rollback_row is the row of the present one. */
     uint64_t rollback_epoch, rollback_row;
     struct rp_flow *flow;
     enum rp_delivery_state state;
     struct rp_io_chosen io;
     bool direct;
-    struct rp_cache *cache;      /* of objects in stores; NULL = none */
-    struct rp_next_use next_use; /* what the cache asks */
-    struct rp_prefill *prefill;  /* of the cache; NULL = none */
-    uint64_t absent_wait_ns;     /* since then only seats without a consumer are waited for, or 0 */
+    struct rp_cache *cache;           /* of objects in stores; NULL = none */
+    struct rp_next_use next_use;      /* the cache's source of distances */
+    struct rp_prefill *prefill;       /* of the cache; NULL = none */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
     bool skipping_absent;             /* a seat was skipped since the last attach */
 };
@@ -229,12 +228,17 @@ static inline bool rp_delivery_runs(const struct rp_delivery *delivery)
     return delivery->state != RP_DELIVERY_STOPPED;
 }
 
+static inline uint64_t rp_delivery_row(const struct rp_delivery *delivery, uint64_t batch)
+{
+    return delivery->base_row + batch * delivery->batch_rows;
+}
+
 /* The processes on the socket. */
 struct rp_peers {
     struct rp_listener listener;
     bool accept_deferred; /* a peer has connected, and no descriptor was free for it */
     struct rp_connection *connections;
-    uint32_t placing_count; /* connections that wait for a far row */
+    uint32_t deferred_count; /* connections that wait for a far row */
     struct rp_logged_refusal refusal;
 };
 
@@ -254,33 +258,33 @@ struct rp_saving {
     bool is_wanted; /* a save: it begins once none is under way */
     uint64_t next_save_step;
     struct rp_save_counts counts;
-    enum rp_look look;
-    uint64_t look_until_ns; /* while it is ASKED */
+    enum rp_validity validity;
+    uint64_t validity_until_ns; /* while it is ASKED */
 };
 
-/* What `ringpack stat` and the log tell about the recent past. */
+/* Samples of the recent past, for `ringpack stat` and the log. */
 struct rp_watching {
     uint64_t started_ns;
-    struct rp_pace pace;
-    /* Samples at which it was last checked how tokens are taken, and at which the log said it. */
-    uint64_t checked_reading_ns, logged_reading_ns;
-    uint32_t logged_reading; /* enum rp_read_way: what it said */
-    bool logged_refusal;     /* it has said that io_uring was refused to a reader */
+    struct rp_rate_samples rates;
+    /* Times of the samples that last checked, and last logged, the read mode. */
+    uint64_t checked_mode_ns, logged_mode_ns;
+    uint32_t logged_mode; /* enum rp_read_way: the logged one */
+    bool logged_refusal;  /* it has said that io_uring was refused to a reader */
     struct rp_wait_history wait_history;
 };
 
 /* The descriptors that wake the engine's thread. */
 struct rp_loop {
     int epoll_fd, wake_fd, signal_fd;
-    sigset_t
-        ending_signals; /* those of SIGTERM, SIGINT and SIGHUP that were not ignored at start */
+    bool is_signalled;       /* a second signal ends the process at once */
+    sigset_t ending_signals; /* of SIGTERM, SIGINT and SIGHUP, those not ignored at the start */
 };
 
 struct rp_engine {
     const struct rp_engine_options *options;
     const struct rp_config *config;
-    char *config_text; /* what checkpoints keep of the config */
-    struct rp_life life;
+    char *config_text; /* the kept text of the config */
+    struct rp_engine_life life;
     struct rp_loop loop;
     struct rp_stream stream;
     struct rp_delivery delivery;

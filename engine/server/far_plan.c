@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See far_plan.h. */
 #include "server/far_plan.h"
 
 #include <errno.h>

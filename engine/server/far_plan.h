@@ -8,13 +8,13 @@
  * exist, and that would take years to plan to, delays no other; and an owner can forget its row at
  * any time.
  *
- * Invariants: a far row belongs to the engine's thread; the planner has copies of what it needs.
- * `at` never decreases while the row stays the same, and `state` is the state of row `at`. Once the
- * row is near, the owner's request is served again from the beginning: `state` is then one of the
- * states from which the probe may plan.
+ * Invariants: a far row belongs to the engine's thread; the planner has its own copy of its row
+ * and state. `at` never decreases while the row stays the same, and `state` is the state of
+ * row `at`. Once the row is near, the owner's request is served again from the beginning: `state`
+ * is then one of the states from which the probe may plan.
  *
  *     engine's thread                              planner's thread
- *     serve: copies the far row in, starts    ──►  plans slices, until near, ended or told to yield
+ *     serve: copies the far row in, starts    ──►  plans slices, until near, ended or yielding
  *     continue: joins, copies the result out  ◄──  done_fd
  */
 #ifndef RP_SERVER_FAR_PLAN_H
@@ -58,11 +58,11 @@ struct rp_far_planner {
  * between the two. */
 RP_MUST_CHECK int rp_far_row_want(struct rp_far_row *far, uint64_t row, const struct rp_plan *from,
                                   struct rp_error *error);
-/** Nothing is wanted any more; frees the state. */
+/** The owner gives up its far row: frees the state. */
 void rp_far_row_forget(struct rp_far_planner *planner, struct rp_far_row *far);
 
-/** Of two far rows the one to be planned to first. Either may be NULL, not wanted or near; NULL if
- * both are. */
+/** The one of two far rows to plan to first. Either may be NULL, not wanted or near; NULL if both
+ * are. */
 struct rp_far_row *rp_far_row_sooner(struct rp_far_row *a, struct rp_far_row *b);
 /** Plan towards this row, or with NULL towards none. A slice under way is finished first. */
 RP_MUST_CHECK int rp_far_planner_serve(struct rp_far_planner *planner, struct rp_far_row *far,

@@ -20,7 +20,7 @@
 #include "base/mem.h"
 #include "checkpoint/run_journal.h"
 #include "server/seats.h"
-#include "server/side_thread.h"
+#include "base/side_thread.h"
 
 #define CLOSE_NS UINT64_C(5000000000)
 #define QUEUE_MAX 64u /* entries that wait for the disk; more of them are lost, and counted */
@@ -28,9 +28,9 @@
 struct rp_engine_journal {
     struct rp_side_thread side; /* the first member: write_queued() casts back from it */
     bool thread_runs;
-    char *directory; /* a copy: the thread may outlive the config */
-    json_t *start;   /* the first entry, without what it says of the engine before; NULL: written */
-    bool is_fresh;   /* no checkpoint of the engine before was wanted */
+    char *directory;  /* a copy: the thread may outlive the config */
+    json_t *start;    /* the first entry, without the last engine's part; NULL: written */
+    bool is_fresh;    /* no checkpoint of the engine before was wanted */
     bool has_started; /* the first entry is written, or could not be */
     bool has_failed;  /* the last entry could not be written, and that was logged */
     json_t *queue[QUEUE_MAX];
@@ -50,14 +50,15 @@ static void append(struct rp_engine_journal *journal, json_t *entry)
     journal->has_failed = code < 0;
 }
 
-/* What the newest checkpoint of the last stop is called now, if it is not there any more. */
+/* Note the newest checkpoint of the last stop if it is not there any more: as `damaged` if it was
+ * renamed to NAME.bad, else as `missing`. */
 static void set_missing(const char *directory, json_t *entry, const json_t *stopped)
 {
     const char *name = json_string_value(json_object_get(stopped, "checkpoint"));
     if (!name || strchr(name, '/'))
         return;
-    char *path = rp_format("%s/%s", directory, name),
-         *bad = rp_format("%s/%s.bad", directory, name);
+    char *path = rp_asprintf("%s/%s", directory, name),
+         *bad = rp_asprintf("%s/%s.bad", directory, name);
     if (path && bad && access(path, F_OK) < 0 && errno == ENOENT)
         json_object_set_new(entry, access(bad, F_OK) == 0 ? "damaged" : "missing",
                             rp_checkpoint_journal_text(name));
@@ -65,8 +66,8 @@ static void set_missing(const char *directory, json_t *entry, const json_t *stop
     free(bad);
 }
 
-/* The first entry, complete. The journal may be long, and the disk slow, so what happened before is
- * looked up here. */
+/* The first entry, complete. The journal may be long, and the disk slow, so this thread looks up
+ * the end of the run before. */
 static json_t *take_start(struct rp_engine_journal *journal)
 {
     struct rp_run_journal_last last;
@@ -178,8 +179,7 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* The checkpoint of the directory that the run began at by its name, that of another by its path.
- */
+/* The run's first checkpoint: its name if it is in the directory, else its path. */
 static json_t *origin_of(const struct rp_engine *engine)
 {
     size_t bytes = strlen(engine->config->checkpoint_dir);
@@ -275,30 +275,30 @@ void rp_saving_journal_failure(struct rp_saving *saving, const struct rp_error *
 
 static json_t *describe_end(const struct rp_engine *engine)
 {
+    const struct rp_engine_life *life = &engine->life;
+    const struct rp_saving *saving = &engine->saving;
+    const struct rp_delivery *delivery = &engine->delivery;
     static const char *const causes[] = {
         [RP_SHUTDOWN_NONE] = "failure",    [RP_SHUTDOWN_FAILURE] = "failure",
         [RP_SHUTDOWN_SIGNAL] = "signal",   [RP_SHUTDOWN_REQUEST] = "request",
         [RP_SHUTDOWN_LIFELINE] = "parent", [RP_SHUTDOWN_STREAM] = "end of the stream"};
-    const struct rp_saver *saver = &engine->saving.saver;
+    const struct rp_saver *saver = &saving->saver;
     struct rp_state_info info;
-    uint64_t consumed = engine->delivery.base_row +
-                        rp_delivery_consumed(&engine->delivery) * engine->delivery.batch_rows;
+    uint64_t consumed = rp_delivery_row(delivery, rp_delivery_consumed(delivery));
     json_t *entry = json_pack("{s:s, s:s, s:I}", "event", "stopped", "cause",
-                              causes[engine->life.shutdown], "consumed_row", (json_int_t)consumed);
-    if (entry && rp_life_has_failed(&engine->life))
-        json_object_set_new(entry, "reason",
-                            rp_checkpoint_journal_text(engine->life.error->message));
-    if (entry && engine->saving.counts.has_failed)
-        json_object_set_new(entry, "not_saved",
-                            rp_checkpoint_journal_text(engine->saving.counts.reason));
+                              causes[life->shutdown], "consumed_row", (json_int_t)consumed);
+    if (entry && rp_life_has_failed(life))
+        json_object_set_new(entry, "reason", rp_checkpoint_journal_text(life->error->message));
+    if (entry && saving->counts.has_failed)
+        json_object_set_new(entry, "not_saved", rp_checkpoint_journal_text(saving->counts.reason));
     if (!entry || !saver->known_token ||
         rp_state_info(saver->known_token, saver->known_bytes, &info, NULL) < 0)
         return entry;
     json_object_set_new(entry, "row", json_integer((json_int_t)info.next_row));
     set_digest(entry, saver->known_token, saver->known_bytes);
-    if (engine->saving.newest_path)
+    if (saving->newest_path)
         json_object_set_new(entry, "checkpoint",
-                            rp_checkpoint_journal_text(name_of(engine->saving.newest_path)));
+                            rp_checkpoint_journal_text(name_of(saving->newest_path)));
     return entry;
 }
 

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* journal.h — writes what happens to an engine into the run journal of its checkpoint directory
- * (checkpoint/run_journal.h).
+/* journal.h — writes the events of an engine's life into the run journal of its checkpoint
+ * directory (checkpoint/run_journal.h).
  *
  * Invariants:
  *
  *   - All entries are written by a thread of its own, in order: a disk that hangs delays neither a
  *     batch nor a save, and the end of the engine by 5 seconds. Only the entry of a start is waited
  *     for: it is on the disk before a trainer can get a batch.
- *   - A start that fails after its entry was begun has an end, too.
+ *   - A start that fails after its entry was begun also has an end.
  *   - The entry of the end is the last one, and written while the directory is locked. A kill of
  *     the engine prevents it, and the next start says so.
- *   - No entry is begun after the engine has waited those 5 seconds, because the directory may be
- *     that of the next engine by then. Only the entry in which the disk hangs may follow later.
- *   - A journal that cannot be written is a warning. The engine goes on without it. */
+ *   - No entry is begun after the engine has waited those 5 seconds, because the next engine may
+ *     own the directory by then. Only the entry that hangs in the disk may follow later.
+ *   - A journal that cannot be written is a warning. The engine runs without it. */
 #ifndef RP_SERVER_JOURNAL_H
 #define RP_SERVER_JOURNAL_H
 
 #include "server/engine.h"
 
-/** Begin the entry of the start. Nothing, here and below, if the engine keeps no journal. */
+/** Begin the entry of the start. No effect, here and below, if the engine keeps no journal. */
 void rp_engine_journal_start(struct rp_engine *engine);
 /** Wait until it is written, or could not be. */
 void rp_saving_journal_finish_start(struct rp_saving *saving);

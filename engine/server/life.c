@@ -29,7 +29,7 @@ enum rp_life_state rp_life_next_state(enum rp_life_state state, enum rp_life_eve
     return (enum rp_life_state)next_states[event][state];
 }
 
-void rp_life_transition(struct rp_life *life, enum rp_life_event event)
+void rp_life_transition(struct rp_engine_life *life, enum rp_life_event event)
 {
     enum rp_life_state next = rp_life_next_state(life->life_state, event);
     RP_ASSERT(next != RP_LIFE_STATES);
@@ -37,37 +37,9 @@ void rp_life_transition(struct rp_life *life, enum rp_life_event event)
     RP_ASSERT(rp_life_has_failed(life) == (life->code < 0));
 }
 
-void rp_life_fail(struct rp_life *life, int code)
+void rp_life_fail(struct rp_engine_life *life, int code)
 {
     RP_ASSERT(code < 0);
     life->code = code;
     rp_life_transition(life, RP_LIFE_FAIL);
-}
-
-bool rp_life_is_running(const struct rp_life *life)
-{
-    return life->life_state == RP_LIFE_RUNNING;
-}
-
-bool rp_life_has_failed(const struct rp_life *life)
-{
-    return life->life_state == RP_LIFE_FAILED || life->life_state == RP_LIFE_STOPPING_FAILED ||
-           life->life_state == RP_LIFE_DONE_FAILED;
-}
-
-bool rp_life_is_ending(const struct rp_life *life)
-{
-    return life->life_state >= RP_LIFE_STOPPING;
-}
-
-bool rp_life_is_done(const struct rp_life *life)
-{
-    return life->life_state >= RP_LIFE_DONE;
-}
-
-const char *rp_life_phase(const struct rp_life *life)
-{
-    return rp_life_is_ending(life)              ? "stopping"
-           : life->life_state == RP_LIFE_FAILED ? "failed"
-                                                : "running";
 }

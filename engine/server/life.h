@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* life.h — the states of an engine, from its start to the end of its loop.
  *
- * `life_state` is written by rp_life_transition alone (tests/tidy checks that).
+ * Only rp_life_transition writes `life_state` (tests/tidy checks that).
  *
  *   STARTING         corpus, rings and flow are opened; no request is served
  *   RUNNING          batches are delivered
@@ -62,30 +62,39 @@ enum rp_shutdown {
     RP_SHUTDOWN_FAILURE
 };
 
-struct rp_life {
-    enum rp_life_state life_state; /* written by rp_life_transition alone */
+struct rp_engine_life {
+    enum rp_life_state life_state; /* written only by rp_life_transition */
     enum rp_shutdown shutdown;
-    bool is_signalled;      /* a second signal ends the process at once */
-    int code;               /* that rp_engine_run returns */
-    struct rp_error *error; /* of that code */
-    uint64_t failed_ns;     /* CLOCK_MONOTONIC: delivery ended */
+    int code;                /* that rp_engine_run returns */
+    struct rp_error *error;  /* of that code */
+    uint64_t failed_ns;      /* CLOCK_MONOTONIC: delivery ended */
+    uint64_t absent_wait_ns; /* since then only seats without a consumer are awaited, or 0 */
 };
 
 /** The state after the event, by the table above; RP_LIFE_STATES if the event cannot happen. */
 enum rp_life_state rp_life_next_state(enum rp_life_state state, enum rp_life_event event);
 /** Set the state to the one after the event. Asserts that the event can happen. */
-void rp_life_transition(struct rp_life *life, enum rp_life_event event);
+void rp_life_transition(struct rp_engine_life *life, enum rp_life_event event);
 /** The event FAIL: the engine returns `code`, which *life->error explains. */
-void rp_life_fail(struct rp_life *life, int code);
+void rp_life_fail(struct rp_engine_life *life, int code);
 
-/** Serves trainers, and nothing has ended that yet. */
-bool rp_life_is_running(const struct rp_life *life);
-bool rp_life_has_failed(const struct rp_life *life);
+static inline bool rp_life_is_running(const struct rp_engine_life *life)
+{
+    return life->life_state == RP_LIFE_RUNNING;
+}
+static inline bool rp_life_has_failed(const struct rp_engine_life *life)
+{
+    return life->life_state == RP_LIFE_FAILED || life->life_state == RP_LIFE_STOPPING_FAILED ||
+           life->life_state == RP_LIFE_DONE_FAILED;
+}
 /** Takes its last checkpoint, or has ended. */
-bool rp_life_is_ending(const struct rp_life *life);
-/** The loop has ended. */
-bool rp_life_is_done(const struct rp_life *life);
-/** "running", "failed" or "stopping", for `ringpack stat`. */
-const char *rp_life_phase(const struct rp_life *life);
+static inline bool rp_life_is_ending(const struct rp_engine_life *life)
+{
+    return life->life_state >= RP_LIFE_STOPPING;
+}
+static inline bool rp_life_is_done(const struct rp_engine_life *life)
+{
+    return life->life_state >= RP_LIFE_DONE;
+}
 
 #endif

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* locate — see locate.h. */
 #include "server/locate.h"
 
 #include <errno.h>
@@ -24,7 +23,7 @@ static int write_line(const struct rp_stream *stream, const struct rp_provenance
                        "source `%s`, document %" PRIu64 ": it has %" PRIu64 " documents",
                        rp_source_name(source), document->document, rp_source_documents(source));
     uint64_t row;
-    const char *path = rp_source_row(source, document->document, &row);
+    const char *path = rp_source_provenance(source, document->document, &row);
     fprintf(out, "%" PRIu64 " ", row);
     for (; *path; path++) {
         if (*path == '\n' || *path == '\\')
@@ -35,7 +34,7 @@ static int write_line(const struct rp_stream *stream, const struct rp_provenance
     return 0;
 }
 
-int rp_stream_locate(const struct rp_stream *stream, const uint8_t *body, uint64_t body_bytes,
+int rp_engine_locate(const struct rp_stream *stream, const uint8_t *body, uint64_t body_bytes,
                      char **text_out, struct rp_error *error)
 {
     struct rp_provenance document;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* locate.h — which row of which file a document is. */
+/* locate.h — finds the file of a document, and its row there. */
 #ifndef RP_SERVER_LOCATE_H
 #define RP_SERVER_LOCATE_H
 
 #include "server/engine.h"
 
 /** `body` has a struct rp_provenance for each document. *text_out has a line for each: the row, a
- * space and the file, in which a backslash stands before each backslash and `\n` for a newline. The
- * caller frees it. */
-RP_MUST_CHECK int rp_stream_locate(const struct rp_stream *stream, const uint8_t *body,
+ * space and the file, with each backslash doubled and each newline written as `\n`. The caller
+ * frees it. */
+RP_MUST_CHECK int rp_engine_locate(const struct rp_stream *stream, const uint8_t *body,
                                    uint64_t body_bytes, char **text_out, struct rp_error *error);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c — what memory and how many descriptors an engine takes, known before it runs.
+/* memory.c — the memory and the number of descriptors of an engine, known before it runs.
  *
- * Its rings are touched in full, the prefetch ring a moment after the first batch (flow/fill.h), so
- * their sizes are resident sizes. Mapped files (indexes, and token files that the page cache holds)
- * are not counted: their pages belong to the page cache, and the kernel takes them back when it
- * needs them. Nor is the checkpoint that the run began at, if it has contents: it lies in memory
- * for as long as the engine runs, with what was read ahead when it was saved, about as much as the
- * rings held.
+ * The engine touches its rings in full, the prefetch ring soon after the first batch
+ * (flow/prefault.h), so their sizes are resident sizes. Mapped files (indexes, and token files that
+ * the page cache holds) are not counted: their pages belong to the page cache, and the kernel
+ * reclaims them under pressure. Nor is the checkpoint that the run began at, if it has contents: it
+ * stays in memory for as long as the engine runs, with its contents, about as large as the rings'
+ * batches at that save.
  *
  * A catch-up flow (flow/catch_up.h) exists only while a rank catches up, so the memory of one is a
  * number of its own. Several ranks may catch up at a time, each with a flow. */
@@ -15,39 +15,61 @@
 #include "flow/descriptors.h"
 #include "flow/prefill.h"
 #include "flow/flow.h"
-#include "server/server.h"
+#include "server/rings.h"
 #include "shm/ring.h"
+#include "stream.h"
 
-/* What a process has on its heap and its stacks beside what grows with state tokens. */
+/* Heap and stacks of a process, without the state tokens. */
 #define PROCESS_BYTES (1u << 20)
-/* State tokens, or what is as large, that lie on the heap: those kept for the start and for
- * trainers that come, and the FIFOs of the plans. */
+/* State tokens, or structures as large, on the heap: those kept for the start and for trainers that
+ * attach, and the FIFOs of the plans. */
 #define TOKENS_KEPT 4u
-/* The same for a catch-up flow: the FIFOs of its two plans, and the state at which they begin. */
+/* The same for a catch-up flow: the FIFOs of its two plans, and their first state. */
 #define CATCH_UP_TOKENS 3u
+
+struct rp_geometry rp_engine_geometry(const struct rp_config *config, const struct rp_plan *plan)
+{
+    return (struct rp_geometry){.rows = config->batch_size,
+                                .seq_len = config->seq_len,
+                                .max_docs_per_row = rp_plan_max_docs_per_row(plan),
+                                .world = config->dp_world_size,
+                                .slots = config->prefetch_factor,
+                                .label_mode = config->label_mode,
+                                .pad_id = config->pad_id,
+                                .state_bytes = rp_plan_state_bytes_max(plan)};
+}
+
+struct rp_flow_options rp_engine_flow_options(const struct rp_config *config,
+                                              const struct rp_corpus *corpus,
+                                              const struct rp_plan *plan)
+{
+    return (struct rp_flow_options){.corpus = corpus,
+                                    .readers = config->readers,
+                                    .packers = config->packers,
+                                    .packer_processes = config->packer_processes,
+                                    .verify_blocks = config->verify_blocks != RP_SWITCH_OFF,
+                                    .token_limit = rp_stream_token_limit(config),
+                                    .pad_id = config->pad_id,
+                                    .world = config->dp_world_size,
+                                    .rank_first = config->rank_first,
+                                    .rank_count = config->rank_count,
+                                    .rows = config->batch_size,
+                                    .global_batch_rows = config->global_batch_size,
+                                    .drop_last = config->drop_last,
+                                    .prefetch_bytes = config->prefetch_bytes,
+                                    .seq_len = config->seq_len,
+                                    .state_bytes = rp_plan_state_bytes_max(plan),
+                                    .batch_slots = config->prefetch_factor,
+                                    .other_descriptors = rp_engine_descriptors(config),
+                                    .truncates = config->long_doc == RP_LONG_DOC_TRUNCATE};
+}
 
 struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                                          const struct rp_corpus *corpus, const struct rp_plan *plan)
 {
     uint64_t state_bytes = rp_plan_state_bytes_max(plan);
-    struct rp_geometry geometry = {.rows = config->batch_size,
-                                   .seq_len = config->seq_len,
-                                   .max_docs_per_row = rp_plan_max_docs_per_row(plan),
-                                   .world = config->dp_world_size,
-                                   .slots = config->prefetch_factor,
-                                   .state_bytes = state_bytes};
-    struct rp_flow_options flow = {.corpus = corpus,
-                                   .packers = config->packers,
-                                   .verify_blocks = config->verify_blocks != RP_SWITCH_OFF,
-                                   .world = config->dp_world_size,
-                                   .rank_first = config->rank_first,
-                                   .rank_count = config->rank_count,
-                                   .rows = config->batch_size,
-                                   .global_batch_rows = config->global_batch_size,
-                                   .seq_len = config->seq_len,
-                                   .prefetch_bytes = config->prefetch_bytes,
-                                   .batch_slots = geometry.slots,
-                                   .state_bytes = state_bytes};
+    struct rp_geometry geometry = rp_engine_geometry(config, plan);
+    struct rp_flow_options flow = rp_engine_flow_options(config, corpus, plan);
     flow.prefetch_bytes = rp_flow_prefetch_bytes(&flow, plan, rp_plan_row(plan));
     uint64_t ring = rp_geometry_layout(&geometry, config->sections, config->token_dtype);
     uint64_t catch_up = rp_flow_catch_up_memory_bytes(&flow);
@@ -60,9 +82,8 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                    (config->cache_bytes ? RP_CACHE_QUEUE_BYTES + RP_PREFILL_BYTES : 0)};
 }
 
-#define DESCRIPTORS_OF_ALL                                                                         \
-    32u                          /* a program's own, those of the loop, the listener, a checkpoint \
-                                  */
+/* Those of the program, the loop, the listener, a checkpoint. */
+#define DESCRIPTORS_OF_ALL 32u
 #define DESCRIPTORS_OF_A_SEAT 3u /* its control page, the process that reads it, its connection */
 #define DESCRIPTORS_OF_A_CATCH_UP (RP_DESCRIPTORS_MIN + 2) /* its files, its reader */
 
@@ -71,7 +92,7 @@ uint32_t rp_engine_descriptors(const struct rp_config *config)
     uint64_t seats = (uint64_t)config->rank_count * config->replicas;
     uint32_t packers = config->packer_processes ? config->packers : 1; /* threads share theirs */
     uint64_t all = DESCRIPTORS_OF_ALL + config->rank_count + DESCRIPTORS_OF_A_SEAT * seats +
-                   2 * (uint64_t)config->num_workers + 2 * (uint64_t)packers;
+                   2 * (uint64_t)config->readers + 2 * (uint64_t)packers;
     if (config->cache_bytes)
         all += RP_PREFILL_DESCRIPTORS;
     all += DESCRIPTORS_OF_A_CATCH_UP * (uint64_t)rp_flow_catch_ups_max(config->rank_count);

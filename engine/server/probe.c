@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe.c — a plan of the engine's own, beside those of the flow: it checks the state tokens
- * that trainers bring, and finds the state of any row.
+/* probe.c — a plan of the engine's own, separate from the flow's plans: it checks the state tokens
+ * of trainers, and finds the state of any row.
  *
  * States of one row may differ although the streams have one identity: their weights changed at
- * different rows. So a token is of the stream that is served only if its row has the same state
- * here. To know that is to plan from one to the other, which is left out where they are far apart.
- */
+ * different rows. So a token belongs to the served stream only if its row has the same state here.
+ * The check plans from one row to the other, and is left out if they are far apart. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,7 +16,7 @@
 #include "server/probe.h"
 #include "server/seats.h"
 
-/* States of two rows are compared if at most so many rows have to be planned for that. */
+/* States of two rows are compared only if they are at most this far apart. */
 #define COMPARED_ROWS 4096u
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -49,8 +48,8 @@ static int seek_probe(struct rp_stream *stream, uint64_t row, struct rp_error *e
     return code < 0 ? code : -EINPROGRESS;
 }
 
-/* A token of the end of the stream is also that of the padding rows after it, up to the step's end:
- * padding does not change the state. */
+/* A token of the end of the stream is also the token of the padding rows after it, up to the step's
+ * end: padding does not change the state. */
 static int load_token(struct rp_stream *stream, uint64_t row, const void *token, size_t bytes,
                       struct rp_error *error)
 {
@@ -95,21 +94,18 @@ static struct known_state state_of_flow(const struct rp_delivery *delivery, uint
 /* Load the nearest state at or before `row` that the engine has of its own stream. */
 static int load_nearest(struct rp_engine *engine, uint64_t row, struct rp_error *error)
 {
-    const struct rp_far_row *far = engine->stream.far;
-    struct known_state best = {.token = engine->stream.zero_state,
-                               .bytes = engine->stream.zero_bytes};
+    struct rp_stream *stream = &engine->stream;
+    const struct rp_far_row *far = stream->far;
+    struct known_state best = {.token = stream->zero_state, .bytes = stream->zero_bytes};
     prefer(&best, row,
-           (struct known_state){engine->stream.start_row, engine->stream.start_state,
-                                engine->stream.start_bytes});
+           (struct known_state){stream->start_row, stream->start_state, stream->start_bytes});
     prefer(&best, row,
-           (struct known_state){engine->stream.kept_row, engine->stream.kept_state,
-                                engine->stream.kept_bytes});
+           (struct known_state){stream->kept_row, stream->kept_state, stream->kept_bytes});
     if (far && far->state)
         prefer(&best, row, (struct known_state){far->at, far->state, far->bytes});
     prefer(&best, row, state_of_flow(&engine->delivery, row));
     RP_ASSERT(best.row <= row);
-    return rp_plan_load(engine->stream.probe, best.token, best.bytes,
-                        engine->stream.accepts_weights, error);
+    return rp_plan_load(stream->probe, best.token, best.bytes, stream->accepts_weights, error);
 }
 
 int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
@@ -124,13 +120,20 @@ int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *toke
     return code < 0 ? code : seek_probe(&engine->stream, row, error);
 }
 
-int rp_stream_keep_state(struct rp_stream *stream, uint64_t row, const void *state, size_t bytes,
-                         struct rp_error *error)
+static int make_kept(struct rp_stream *stream, struct rp_error *error)
 {
     if (!stream->kept_state)
         stream->kept_state = rp_calloc(1, stream->state_bytes_max);
-    if (!stream->kept_state)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
+    return stream->kept_state ? 0
+                              : rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
+}
+
+int rp_engine_keep_state(struct rp_stream *stream, uint64_t row, const void *state, size_t bytes,
+                         struct rp_error *error)
+{
+    int code = make_kept(stream, error);
+    if (code < 0)
+        return code;
     RP_ASSERT(bytes <= stream->state_bytes_max);
     memcpy(stream->kept_state, state, bytes);
     stream->kept_bytes = bytes;
@@ -138,20 +141,26 @@ int rp_stream_keep_state(struct rp_stream *stream, uint64_t row, const void *sta
     return 0;
 }
 
-int rp_stream_keep_probe_state(struct rp_stream *stream, struct rp_error *error)
+int rp_engine_keep_probe_state(struct rp_stream *stream, struct rp_error *error)
 {
-    void *state = rp_calloc(1, stream->state_bytes_max);
-    if (!state)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
-    size_t bytes = rp_plan_save(stream->probe, state);
-    int code = rp_stream_keep_state(stream, rp_plan_row(stream->probe), state, bytes, error);
-    free(state);
-    return code;
+    int code = make_kept(stream, error);
+    if (code < 0)
+        return code;
+    stream->kept_bytes = rp_plan_save(stream->probe, stream->kept_state);
+    stream->kept_row = rp_plan_row(stream->probe);
+    return 0;
+}
+
+int rp_engine_load_plans(struct rp_plan *plan, struct rp_plan *scout, const void *state,
+                         size_t bytes, struct rp_error *error)
+{
+    int code = rp_plan_load(plan, state, bytes, false, error);
+    return code < 0 || !scout ? code : rp_plan_load(scout, state, bytes, false, error);
 }
 
 int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_error *error)
 {
-    uint64_t row = engine->delivery.base_row + batch * engine->delivery.batch_rows;
+    uint64_t row = rp_delivery_row(&engine->delivery, batch);
     RP_ASSERT(row >= engine->delivery.base_row);
     int code = rp_engine_probe_row(engine, row, NULL, 0, error);
     return code == -RP_E_USAGE ? 0 : code; /* padding after the last row: the probe is at the end */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probe.h — the probe: a plan of the engine's thread, which checks state tokens and finds the state
- * of a row. The flow's plans are never used for that while the flow runs.
+ * of a row. The flow's plans never serve this purpose while the flow runs.
  *
- * Invariants: nothing depends on the probe's row between two requests; each use moves it first. No
+ * Invariants: no code depends on the probe's row between two requests; each use moves it first. No
  * call plans more than RP_NEAR_ROWS rows (far_plan.h), because all consumers wait for this thread.
  */
 #ifndef RP_SERVER_PROBE_H
@@ -22,10 +22,13 @@ RP_MUST_CHECK int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, co
 /** The same for the first row of a batch; past the end of the stream the probe is at the end. */
 RP_MUST_CHECK int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch,
                                         struct rp_error *error);
-/** Keep this state, or that of the probe, in place of the one that was kept last: the probe can
- * plan from it, wherever the flow's own states are. */
-RP_MUST_CHECK int rp_stream_keep_state(struct rp_stream *stream, uint64_t row, const void *state,
+/** Keep this state, or the probe's own, in place of the one that was kept last: the probe can plan
+ * from it, wherever the flow's own states are. */
+RP_MUST_CHECK int rp_engine_keep_state(struct rp_stream *stream, uint64_t row, const void *state,
                                        size_t bytes, struct rp_error *error);
-RP_MUST_CHECK int rp_stream_keep_probe_state(struct rp_stream *stream, struct rp_error *error);
+RP_MUST_CHECK int rp_engine_keep_probe_state(struct rp_stream *stream, struct rp_error *error);
+/** Load a state into a plan of the flow, and into its scout, if it has one. */
+RP_MUST_CHECK int rp_engine_load_plans(struct rp_plan *plan, struct rp_plan *scout,
+                                       const void *state, size_t bytes, struct rp_error *error);
 
 #endif

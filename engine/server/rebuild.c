@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rebuild.c — a ring gets new memory while the flow runs, because a process that has left it may
- * still read the old memory.
+/* rebuild.c — a ring gets new memory, because a process that has left it may still read the old
+ * memory. While the flow runs:
  *
  *   1. A thread makes the new ring, and copies the published batches. The engine's thread still
  *      delivers.
@@ -12,7 +12,7 @@
  *
  *   - Published slots from the ring's `release` on are immutable. The seat that attaches keeps
  *     `release` at or below its batch until the new ring is in place.
- *   - Nobody writes to a ring while packers are paused. Packers, threads or processes, end in a
+ *   - No process writes to a ring while packers are paused. Packers, threads or processes, end in a
  *     pause and are started after the change, so they see the new ring.
  *   - Plans, reads and tickets are not touched, so nothing that was prefetched is lost.
  *
@@ -20,6 +20,7 @@
  * batches, while packers are paused, and a catch-up flow (flow/catch_up.h) serves it from there. */
 #include "server/rebuild.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -27,17 +28,15 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/defect.h"
-#include "base/mem.h"
 #include "base/thread.h"
 #include "flow/catch_up.h"
 #include "server/probe.h"
-#include "server/reading.h"
+#include "server/read_mode.h"
 #include "server/rings.h"
 #include "server/save.h"
-#include "server/seats.h"
 #include "stream.h"
 
-#define LOOK_NS 50000u /* between two checks of is_done while there is nothing to deliver */
+#define LOOK_NS 50000u /* between two checks of is_done while no batch is ready */
 
 struct build {
     struct rp_ring from, fresh; /* from: as it was when the build began */
@@ -45,25 +44,17 @@ struct build {
     struct rp_hash128 contract;
     uint64_t generation;
     int code;
-    struct rp_error error;
+    struct rp_error *error;
     struct rp_a32 is_done; /* PAIRS ring-build: release store / acquire load */
 };
-
-static void copy_slots(const struct rp_ring *from, const struct rp_ring *to, uint64_t first,
-                       uint64_t end)
-{
-    RP_ASSERT(from->geometry.slot_bytes == to->geometry.slot_bytes && first <= end);
-    for (uint64_t k = first; k < end; k++)
-        memcpy(rp_ring_slot(to, k), rp_ring_slot(from, k), to->geometry.slot_bytes);
-}
 
 static void make_fresh(struct build *build)
 {
     const struct rp_ring *from = &build->from;
     build->code = rp_ring_create(&build->fresh, &build->geometry, from->replicas, build->contract,
-                                 build->generation, from->release, &build->error);
+                                 build->generation, from->release, build->error);
     if (build->code >= 0)
-        copy_slots(from, &build->fresh, from->release, from->tail);
+        rp_rings_copy(from, &build->fresh, from->release, from->tail);
     rp_a32_store_release(&build->is_done, 1); /* PAIRS ring-build */
 }
 
@@ -74,8 +65,8 @@ static void *build_main(void *build)
     return NULL;
 }
 
-/* Deliver until the thread is done. If delivery meets the end of the stream or an error it stops
- * here, and nothing else: the engine's loop meets the same again, and handles it. */
+/* Deliver until the thread is done. At the end of the stream, or an error, only this delivery
+ * stops: the engine's loop meets the same again, and handles it. */
 static void deliver_meanwhile(struct rp_delivery *delivery, const struct build *build)
 {
     int step = RP_FLOW_WORKED;
@@ -87,8 +78,8 @@ static void deliver_meanwhile(struct rp_delivery *delivery, const struct build *
     }
 }
 
-/* Consumers of the old ring may have released batches since the new one was made. The new ring, of
- * which no batch is published yet, begins at the old one's `release`. */
+/* Consumers of the old ring may have released batches since the new one was made. The new ring has
+ * no published batch yet, and begins at the old one's `release`. */
 static void begin_at_release(struct rp_ring *fresh, const struct rp_ring *old)
 {
     RP_ASSERT(fresh->tail == fresh->release && fresh->release <= old->release);
@@ -104,7 +95,7 @@ static void finish_build(struct rp_delivery *delivery, struct rp_ring *old, stru
     uint64_t packed_end = rp_flow_packed_end(delivery->flow, (uint32_t)(old - delivery->rings));
     RP_ASSERT(packed_end - old->release <= old->geometry.slots);
     if (!RP_DEFECT(forget_packed_rows))
-        copy_slots(old, fresh, old->tail, packed_end);
+        rp_rings_copy(old, fresh, old->tail, packed_end);
     (void)rp_ring_poll_release(old); /* the last releases of consumers that are to migrate */
     begin_at_release(fresh, old);
     rp_ring_publish(fresh, old->tail);
@@ -122,7 +113,8 @@ static int build_ring(struct rp_engine *engine, const struct rp_ring *old, struc
     *build = (struct build){.from = *old,
                             .geometry = old->geometry,
                             .contract = rp_contract_hash(&engine->stream.contract),
-                            .generation = engine->delivery.generation};
+                            .generation = engine->delivery.generation,
+                            .error = error};
     int failed = rp_thread_start(&thread, build_main, build);
     if (failed) {
         make_fresh(build); /* with a pause for the other trainers */
@@ -130,49 +122,27 @@ static int build_ring(struct rp_engine *engine, const struct rp_ring *old, struc
         deliver_meanwhile(&engine->delivery, build);
         pthread_join(thread, NULL);
     }
-    if (build->code < 0 && error)
-        *error = build->error;
     return build->code;
 }
 
-bool rp_delivery_can_rebuild_running(const struct rp_delivery *delivery, uint32_t ring,
-                                     uint32_t replica, uint64_t batch)
+static struct rp_ring *ring_of(const struct rp_engine *engine, const struct rp_rebuild *rebuild)
 {
-    const struct rp_ring *old = &delivery->rings[ring];
-    if (replica == RP_ALL_SEATS || !rp_delivery_runs(delivery) ||
-        rp_flow_is_catching_up(delivery->flow, ring))
-        return false;
-    uint64_t lowest = rp_seat_lowest_position(old, replica, batch);
-    return lowest >= old->release && lowest <= old->tail;
+    return &engine->delivery.rings[rebuild->ring];
 }
 
-int rp_engine_rebuild_running(struct rp_engine *engine, uint32_t ring, uint32_t replica,
-                              uint64_t batch, struct rp_error *error)
+/* The tail of the ring once it is rebuilt: as now or, if the ring does not have the lowest position
+ * of all seats, that position. */
+static uint64_t tail_of(const struct rp_ring *ring, const struct rp_rebuild *rebuild)
 {
-    struct rp_ring *old = &engine->delivery.rings[ring];
-    struct build build;
-    uint64_t position = old->seats[replica].release;
-    RP_ASSERT(rp_delivery_can_rebuild_running(&engine->delivery, ring, replica, batch));
-    RP_ASSERT(!rp_ring_is_taken(old, replica));
-    if (batch < position) /* slots from `batch` on are not written again from now on */
-        rp_ring_place_seat(old, replica, batch);
-    int code = build_ring(engine, old, &build, error);
-    if (code < 0) {
-        rp_ring_place_seat(old, replica, position);
-        return code;
-    }
-    /* A save under way may be reading the old ring. Its end also frees slots of batches that were
-     * released, so it comes before the new ring begins at `release`. */
-    if (!RP_DEFECT(end_copy_late))
-        rp_engine_finish_copy(engine);
-    begin_at_release(&build.fresh, old);
-    copy_slots(old, &build.fresh, rp_max_u64(build.from.tail, old->release), old->tail);
-    if (RP_DEFECT(end_copy_late))
-        rp_engine_finish_copy(engine);
-    rp_flow_pause_packers(engine->delivery.flow);
-    finish_build(&engine->delivery, old, &build.fresh, replica, batch);
-    rp_engine_swap_ring(engine, ring, &build.fresh);
-    code = rp_flow_resume_packers(engine->delivery.flow, error);
+    uint64_t position = rp_seat_lowest_position(ring, rebuild->replica, rebuild->batch);
+    bool has_it = position - ring->release <= ring->tail - ring->release; /* differences wrap */
+    return has_it ? ring->tail : position;
+}
+
+/* The flow has stopped if packers cannot be started. */
+static int resume_packers(struct rp_engine *engine, struct rp_error *error)
+{
+    int code = rp_flow_resume_packers(engine->delivery.flow, error);
     if (code >= 0)
         rp_engine_watch_packers(engine);
     else
@@ -180,20 +150,62 @@ int rp_engine_rebuild_running(struct rp_engine *engine, uint32_t ring, uint32_t 
     return code;
 }
 
+/* ---- while the flow runs --------------------------------------------------------------------- */
+
+/* Does the flow itself serve the ring, and is the lowest position of its seats then in it? So the
+ * flow's next batch stays the same. */
+static bool can_rebuild_running(const struct rp_delivery *delivery,
+                                const struct rp_rebuild *rebuild)
+{
+    const struct rp_ring *old = &delivery->rings[rebuild->ring];
+    if (rebuild->replica == RP_ALL_SEATS || !rp_delivery_runs(delivery) ||
+        rp_flow_is_catching_up(delivery->flow, rebuild->ring))
+        return false;
+    uint64_t lowest = rp_seat_lowest_position(old, rebuild->replica, rebuild->batch);
+    return lowest >= old->release && lowest <= old->tail;
+}
+
+/* Batches are delivered to all rings, except while packers are paused. If the ring cannot be made,
+ * the old one is unchanged. If packers cannot be started again, the flow has stopped. */
+static int rebuild_running(struct rp_engine *engine, const struct rp_rebuild *rebuild,
+                           struct rp_error *error)
+{
+    struct rp_ring *old = ring_of(engine, rebuild);
+    struct build build;
+    uint64_t position = old->seats[rebuild->replica].release;
+    RP_ASSERT(!rp_ring_is_taken(old, rebuild->replica));
+    if (rebuild->batch < position) /* slots from `batch` on are not written again from now on */
+        rp_ring_place_seat(old, rebuild->replica, rebuild->batch);
+    int code = build_ring(engine, old, &build, error);
+    if (code < 0) {
+        rp_ring_place_seat(old, rebuild->replica, position);
+        return code;
+    }
+    /* A save under way may be reading the old ring. Its end also frees slots of batches that were
+     * released, so it comes before the new ring begins at `release`. */
+    rp_engine_finish_copy(engine);
+    begin_at_release(&build.fresh, old);
+    rp_rings_copy(old, &build.fresh, rp_max_u64(build.from.tail, old->release), old->tail);
+    rp_flow_pause_packers(engine->delivery.flow);
+    finish_build(&engine->delivery, old, &build.fresh, rebuild->replica, rebuild->batch);
+    rp_engine_swap_ring(engine, rebuild->ring, &build.fresh);
+    return resume_packers(engine, error);
+}
+
 /* ---- a ring that falls behind ---------------------------------------------------------------- */
 
-bool rp_delivery_can_catch_up(const struct rp_delivery *delivery, uint32_t ring, uint32_t replica,
-                              uint64_t batch)
+/* Can a catch-up flow serve the ring? It can if one does so already; or if the ring falls behind,
+ * and fewer than rp_flow_catch_ups_max rings are. */
+static bool can_catch_up(const struct rp_delivery *delivery, const struct rp_rebuild *rebuild)
 {
-    const struct rp_ring *old = &delivery->rings[ring];
-    if (replica == RP_ALL_SEATS || delivery->state != RP_DELIVERY_RUNNING ||
-        delivery->ring_count == 1 || RP_DEFECT(stop_to_catch_up))
+    const struct rp_ring *old = &delivery->rings[rebuild->ring];
+    if (rebuild->replica == RP_ALL_SEATS || delivery->state != RP_DELIVERY_RUNNING ||
+        delivery->ring_count == 1)
         return false;
-    uint64_t lowest = rp_seat_lowest_position(old, replica, batch);
-    if (rp_flow_is_catching_up(delivery->flow, ring))
+    uint64_t lowest = rp_seat_lowest_position(old, rebuild->replica, rebuild->batch);
+    if (rp_flow_is_catching_up(delivery->flow, rebuild->ring))
         return lowest <= old->tail;
-    uint32_t most = RP_DEFECT(stop_for_second_behind) ? 1
-                                                      : rp_flow_catch_ups_max(delivery->ring_count);
+    uint32_t most = rp_flow_catch_ups_max(delivery->ring_count);
     return rp_flow_catch_ups(delivery->flow) < most && lowest < old->release;
 }
 
@@ -208,20 +220,38 @@ static struct rp_catch_up_plans *plans_for(struct rp_engine *engine, uint32_t ri
         if (!plans->plan || !rp_flow_is_catching_up(engine->delivery.flow, plans->ring))
             unused = plans;
     }
-    RP_ASSERT(unused); /* rp_delivery_can_catch_up */
+    RP_ASSERT(unused); /* can_catch_up */
     return unused;
 }
 
-/* Open plans for a catch-up flow, and keep the state of the probe for them. */
-static int open_catch_up_plans(struct rp_stream *stream, struct rp_catch_up_plans *plans,
-                               struct rp_error *error)
+/* Move the probe to the first batch of the catch-up flow. If that is the batch of the token, the
+ * token has its state, however far the row is from every known state. */
+static int probe_begin(struct rp_engine *engine, const struct rp_rebuild *rebuild,
+                       struct rp_error *error)
 {
+    uint64_t begin = tail_of(ring_of(engine, rebuild), rebuild);
+    return rebuild->token && begin == rebuild->batch
+               ? rp_engine_probe_row(engine, rp_delivery_row(&engine->delivery, begin),
+                                     rebuild->token, rebuild->token_bytes, error)
+               : rp_engine_probe_batch(engine, begin, error);
+}
+
+/* Make the flow, its plans, and their first state. */
+static int make_catch_up(struct rp_engine *engine, const struct rp_rebuild *rebuild,
+                         struct rp_flow **catch_up, struct rp_error *error)
+{
+    struct rp_stream *stream = &engine->stream;
+    struct rp_catch_up_plans *plans = plans_for(engine, rebuild->ring);
+    plans->ring = rebuild->ring;
     int code = 0;
     if (!plans->plan)
         code = rp_stream_open_plan(&plans->plan, stream->config, stream->corpus, error);
     if (code >= 0 && stream->scout && !plans->scout)
         code = rp_stream_open_plan(&plans->scout, stream->config, stream->corpus, error);
-    return code < 0 ? code : rp_stream_keep_probe_state(stream, error);
+    if (code >= 0)
+        code = rp_engine_keep_probe_state(stream, error);
+    return code < 0 ? code
+                    : rp_flow_make_catch_up(catch_up, engine->delivery.flow, rebuild->ring, error);
 }
 
 /* The plans may be used only now, because the catch-up flow that was dropped had them. */
@@ -229,12 +259,9 @@ static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flo
                           struct rp_error *error)
 {
     struct rp_catch_up_plans *plans = plans_for(engine, ring);
-    const void *state = engine->stream.kept_state;
-    size_t bytes = engine->stream.kept_bytes;
     RP_ASSERT(plans->plan && plans->ring == ring);
-    int code = rp_plan_load(plans->plan, state, bytes, false, error);
-    if (code >= 0 && plans->scout)
-        code = rp_plan_load(plans->scout, state, bytes, false, error);
+    int code = rp_engine_load_plans(plans->plan, plans->scout, engine->stream.kept_state,
+                                    engine->stream.kept_bytes, error);
     if (code < 0) {
         rp_flow_close(catch_up);
         return code;
@@ -245,60 +272,86 @@ static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flo
     return code;
 }
 
-/* Pause packers, replace the ring, and start the catch-up flow. A failure leaves the flow stopped,
- * unless the ring could not be made and had been served by the flow itself. */
-static int rebuild_paused(struct rp_engine *engine, uint32_t ring, uint32_t replica, uint64_t batch,
-                          struct rp_flow *catch_up, struct rp_error *error)
+/* Pause packers, replace the ring, start the catch-up flow, and start packers again. A failure
+ * leaves the flow stopped, unless the ring could not be made and had been served by the flow
+ * itself. */
+static int replace_by_catch_up(struct rp_engine *engine, const struct rp_rebuild *rebuild,
+                               struct rp_flow *catch_up, struct rp_error *error)
 {
-    bool was_behind = rp_flow_is_catching_up(engine->delivery.flow, ring);
+    struct rp_flow *flow = engine->delivery.flow;
+    bool was_behind = rp_flow_is_catching_up(flow, rebuild->ring);
     rp_engine_finish_copy(engine); /* a save under way may be reading the old ring */
-    rp_flow_pause_packers(engine->delivery.flow);
-    rp_flow_drop_catch_up(engine->delivery.flow, ring);
-    int code = rp_engine_rebuild_ring(engine, ring, replica, batch, error);
-    if (code < 0)
+    rp_flow_pause_packers(flow);
+    rp_flow_drop_catch_up(flow, rebuild->ring);
+    int code = rp_engine_rebuild_ring(engine, rebuild->ring, rebuild->replica, rebuild->batch,
+                                      error);
+    bool can_continue = !was_behind;
+    if (code < 0) {
         rp_flow_close(catch_up);
-    bool can_continue = code < 0 && !was_behind;
-    if (code >= 0)
-        code = start_catch_up(engine, ring, catch_up, error);
-    if (code < 0 && !can_continue)
+    } else {
+        code = start_catch_up(engine, rebuild->ring, catch_up, error);
+        can_continue = code >= 0;
+    }
+    if (!can_continue) {
         rp_engine_stop_flow(engine);
-    return code;
-}
-
-static int rebuild_behind(struct rp_engine *engine, uint32_t ring, uint32_t replica, uint64_t batch,
-                          struct rp_error *error)
-{
-    struct rp_flow *catch_up;
-    struct rp_catch_up_plans *plans = plans_for(engine, ring);
-    plans->ring = ring;
-    int code = open_catch_up_plans(&engine->stream, plans, error);
-    if (code >= 0)
-        code = rp_flow_make_catch_up(&catch_up, engine->delivery.flow, ring, error);
-    if (code < 0)
         return code;
-    code = rebuild_paused(engine, ring, replica, batch, catch_up, error);
-    if (!rp_delivery_runs(&engine->delivery))
-        return code;
-    int resumed = rp_flow_resume_packers(engine->delivery.flow, code < 0 ? NULL : error);
-    if (resumed >= 0)
-        rp_engine_watch_packers(engine);
-    else
-        engine->delivery.state = RP_DELIVERY_STOPPED;
+    }
+    int resumed = resume_packers(engine, code < 0 ? NULL : error);
     return code < 0 ? code : resumed;
 }
 
-int rp_engine_rebuild_behind(struct rp_engine *engine, uint32_t ring, uint32_t replica,
-                             uint64_t batch, struct rp_error *error)
+/* On failure rings are unchanged, or the flow has stopped. */
+static int rebuild_behind(struct rp_engine *engine, const struct rp_rebuild *rebuild,
+                          struct rp_error *error)
 {
-    struct rp_ring *old = &engine->delivery.rings[ring];
-    uint64_t position = old->seats[replica].release;
-    RP_ASSERT(rp_delivery_can_catch_up(&engine->delivery, ring, replica, batch));
-    RP_ASSERT(!rp_ring_is_taken(old, replica));
-    bool keeps_batches = rp_engine_tail_if_rebuilt(old, replica, batch) == old->tail;
-    if (keeps_batches && batch < position) /* until they are copied */
-        rp_ring_place_seat(old, replica, batch);
-    int code = rebuild_behind(engine, ring, replica, batch, error);
+    struct rp_ring *old = ring_of(engine, rebuild);
+    uint64_t position = old->seats[rebuild->replica].release;
+    struct rp_flow *catch_up;
+    RP_ASSERT(!rp_ring_is_taken(old, rebuild->replica));
+    int code = probe_begin(engine, rebuild, error);
     if (code < 0)
-        rp_ring_place_seat(old, replica, position);
+        return code;
+    if (tail_of(old, rebuild) == old->tail && rebuild->batch < position) /* until they are copied */
+        rp_ring_place_seat(old, rebuild->replica, rebuild->batch);
+    code = make_catch_up(engine, rebuild, &catch_up, error);
+    if (code >= 0)
+        code = replace_by_catch_up(engine, rebuild, catch_up, error);
+    if (code < 0)
+        rp_ring_place_seat(old, rebuild->replica, position);
     return code;
+}
+
+/* ---- while the flow is stopped --------------------------------------------------------------- */
+
+static int rebuild_stopped(struct rp_engine *engine, const struct rp_rebuild *rebuild,
+                           struct rp_error *error)
+{
+    const struct rp_delivery *delivery = &engine->delivery;
+    uint64_t begin = tail_of(ring_of(engine, rebuild), rebuild);
+    for (uint32_t r = 0; r < delivery->ring_count; r++)
+        if (r != rebuild->ring)
+            begin = rp_min_u64(begin, delivery->rings[r].tail);
+    int code = rp_engine_probe_batch(engine, begin, error);
+    if (code >= 0)
+        code = rp_engine_keep_probe_state(&engine->stream, error);
+    if (code < 0)
+        return code;
+    rp_engine_stop_flow(engine);
+    code = rp_engine_rebuild_ring(engine, rebuild->ring, rebuild->replica, rebuild->batch, error);
+    int restarted = rp_engine_restart_flow(engine, code < 0 ? NULL : error);
+    return code < 0 ? code : restarted;
+}
+
+int rp_engine_rebuild(struct rp_engine *engine, const struct rp_rebuild *rebuild,
+                      struct rp_error *error)
+{
+    if (can_rebuild_running(&engine->delivery, rebuild))
+        return rebuild_running(engine, rebuild, error);
+    if (can_catch_up(&engine->delivery, rebuild)) {
+        int code = rebuild_behind(engine, rebuild, error);
+        bool lacks_memory = code < 0 && code != -EINPROGRESS && rp_delivery_runs(&engine->delivery);
+        if (!lacks_memory) /* for another flow */
+            return code;
+    }
+    return rebuild_stopped(engine, rebuild, error);
 }

@@ -1,50 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See recorder.h.
  *
- * Threads: `noted`, `is_noted`, `stop` and `has_ended` are under the mutex; `known` is set before
- * the thread starts and is the engine's thread's; all else is set once. */
+ * Threads: `noted` and `is_noted` are under the mutex of `side`; `known` is set before the thread
+ * starts and is the engine's thread's; all else is set once. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 
-#include "base/cond.h"
 #include "base/defect.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "base/thread.h"
 #include "checkpoint/run_record.h"
 #include "server/recorder.h"
+#include "base/side_thread.h"
 
-#define CLOSE_SECONDS 5 /* the end of an engine waits so long for a record that hangs */
+#define CLOSE_NS UINT64_C(5000000000) /* the end of an engine waits for a record that hangs */
 
 struct rp_recorder {
+    struct rp_side_thread side; /* the first member: write_noted() casts back from it */
+    bool thread_runs;
     char *path;                 /* of the record */
     char *run, *directory;      /* whose record it is */
     struct rp_run_record known; /* as it was found, or noted last */
     bool has_record;            /* one was found */
-
-    pthread_t thread;
-    bool thread_runs;
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
     struct rp_run_record noted;
     bool is_noted; /* and not written yet */
-    bool stop;
-    bool has_ended; /* the thread needs the recorder no more, but for the mutex that it holds */
 };
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void write_record(const struct rp_recorder *recorder, struct rp_run_record *record,
+                         bool *has_failed)
+{
+    struct rp_error error;
+    int code = rp_checkpoint_run_record_write(record, recorder->path, recorder->run,
+                                              recorder->directory, &error);
+    if (code < 0 && !*has_failed)
+        rp_log(RP_LOG_WARNING, "the run record is not written: %s", error.message);
+    *has_failed = code < 0;
+}
+
+static void write_noted(struct rp_side_thread *side)
+{
+    struct rp_recorder *recorder = (struct rp_recorder *)side;
+    bool has_failed = false;
+    pthread_mutex_lock(&side->mutex);
+    for (;;) {
+        while (!recorder->is_noted && !side->stop)
+            pthread_cond_wait(&side->changed, &side->mutex);
+        if (!recorder->is_noted)
+            break;
+        struct rp_run_record record = recorder->noted;
+        recorder->is_noted = false;
+        pthread_mutex_unlock(&side->mutex);
+        write_record(recorder, &record, &has_failed);
+        pthread_mutex_lock(&side->mutex);
+    }
+    pthread_mutex_unlock(&side->mutex);
+}
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-static void free_recorder(struct rp_recorder *recorder)
+static void free_recorder(struct rp_side_thread *side)
 {
-    pthread_cond_destroy(&recorder->changed);
-    pthread_mutex_destroy(&recorder->mutex);
+    struct rp_recorder *recorder = (struct rp_recorder *)side;
     free(recorder->path);
     free(recorder->run);
     free(recorder->directory);
@@ -55,7 +79,7 @@ static void tell_none(const char *why)
 {
     rp_log(RP_LOG_INFO,
            "no run record is kept: %s; a later start cannot notice that checkpoint_dir is not "
-           "mounted (run_record_dir chooses another directory for the record, or none)",
+           "mounted (mount_guard_dir chooses another directory for the record, or none)",
            why);
 }
 
@@ -83,20 +107,20 @@ static struct rp_recorder *make_recorder(const char *record_dir, const struct rp
     struct rp_recorder *recorder = rp_calloc(1, sizeof *recorder);
     if (!recorder)
         return NULL;
-    rp_cond_init(&recorder->changed);
-    pthread_mutex_init(&recorder->mutex, NULL);
+    recorder->side.main = write_noted;
+    recorder->side.release = free_recorder;
     recorder->path = rp_checkpoint_run_record_path(record_dir, config->run, config->checkpoint_dir);
     recorder->run = strdup(config->run);
     recorder->directory = strdup(config->checkpoint_dir);
     if (recorder->path && recorder->run && recorder->directory)
         return recorder;
-    free_recorder(recorder);
+    free_recorder(&recorder->side);
     return NULL;
 }
 
 void rp_recorder_open(struct rp_recorder **out, const struct rp_config *config)
 {
-    const char *why, *chosen = config->run_record_dir;
+    const char *why, *chosen = config->mount_guard_dir;
     struct rp_error error;
     *out = NULL;
     if (chosen && strcmp(chosen, RP_RUN_RECORD_NONE) == 0)
@@ -113,36 +137,20 @@ void rp_recorder_open(struct rp_recorder **out, const struct rp_config *config)
     free(directory);
 }
 
-/* Ask the thread to end. False if it does not end in CLOSE_SECONDS. */
-static bool stop_thread(struct rp_recorder *recorder)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += CLOSE_SECONDS;
-    pthread_mutex_lock(&recorder->mutex);
-    recorder->stop = true;
-    pthread_cond_broadcast(&recorder->changed);
-    int failed = 0;
-    while (!recorder->has_ended && failed == 0)
-        failed = pthread_cond_timedwait(&recorder->changed, &recorder->mutex, &until);
-    bool has_ended = recorder->has_ended;
-    pthread_mutex_unlock(&recorder->mutex);
-    if (has_ended)
-        pthread_join(recorder->thread, NULL);
-    return has_ended;
-}
-
 void rp_recorder_close(struct rp_recorder *recorder)
 {
     if (!recorder)
         return;
-    if (recorder->thread_runs && !stop_thread(recorder)) {
+    if (!recorder->thread_runs) {
+        free_recorder(&recorder->side);
+        return;
+    }
+    char *path = strdup(recorder->path); /* a thread that is left frees the other */
+    if (!rp_side_thread_end(&recorder->side, CLOSE_NS))
         rp_log(RP_LOG_WARNING,
                "%s: the run record is not up to date: writing it takes longer than 5 seconds",
-               recorder->path);
-        return; /* the memory is the thread's */
-    }
-    free_recorder(recorder);
+               path ? path : "mount_guard_dir");
+    free(path);
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
@@ -197,49 +205,16 @@ int rp_recorder_check(const struct rp_recorder *recorder, const struct rp_checkp
                    major(now), minor(now), recorder->path);
 }
 
-/* ---- noting ---------------------------------------------------------------------------------- */
-
-static void write_record(const struct rp_recorder *recorder, struct rp_run_record *record,
-                         bool *has_failed)
-{
-    struct rp_error error;
-    int code = rp_checkpoint_run_record_write(record, recorder->path, recorder->run,
-                                              recorder->directory, &error);
-    if (code < 0 && !*has_failed)
-        rp_log(RP_LOG_WARNING, "the run record is not written: %s", error.message);
-    *has_failed = code < 0;
-}
-
-static void *recorder_main(void *argument)
-{
-    struct rp_recorder *recorder = argument;
-    bool has_failed = false;
-    pthread_mutex_lock(&recorder->mutex);
-    for (;;) {
-        while (!recorder->is_noted && !recorder->stop)
-            pthread_cond_wait(&recorder->changed, &recorder->mutex);
-        if (!recorder->is_noted)
-            break;
-        struct rp_run_record record = recorder->noted;
-        recorder->is_noted = false;
-        pthread_mutex_unlock(&recorder->mutex);
-        write_record(recorder, &record, &has_failed);
-        pthread_mutex_lock(&recorder->mutex);
-    }
-    recorder->has_ended = true;
-    pthread_cond_broadcast(&recorder->changed);
-    pthread_mutex_unlock(&recorder->mutex);
-    return NULL;
-}
+/* ---- noting --------------------------------------------------------------------------------- */
 
 static void note(struct rp_recorder *recorder)
 {
     recorder->has_record = true;
-    pthread_mutex_lock(&recorder->mutex);
+    pthread_mutex_lock(&recorder->side.mutex);
     recorder->noted = recorder->known;
     recorder->is_noted = true;
-    pthread_cond_broadcast(&recorder->changed);
-    pthread_mutex_unlock(&recorder->mutex);
+    pthread_cond_broadcast(&recorder->side.changed);
+    pthread_mutex_unlock(&recorder->side.mutex);
 }
 
 int rp_recorder_begin(struct rp_recorder *recorder, struct rp_checkpoint_dir *directory,
@@ -251,10 +226,10 @@ int rp_recorder_begin(struct rp_recorder *recorder, struct rp_checkpoint_dir *di
     int code = rp_checkpoint_dir_make_id(directory, found.id, error);
     if (code < 0)
         return code;
-    int failed = rp_thread_start(&recorder->thread, recorder_main, recorder);
-    if (failed != 0)
-        return rp_fail(error, -failed, NULL, "cannot start the thread of the run record: %s",
-                       rp_strerror(-failed));
+    code = rp_side_thread_start(&recorder->side);
+    if (code < 0)
+        return rp_fail(error, code, NULL, "cannot start the thread of the run record: %s",
+                       rp_strerror(code));
     recorder->thread_runs = true;
     const struct rp_run_record *known = &recorder->known;
     bool is_same = recorder->has_record && strcmp(found.id, known->id) == 0;

@@ -5,8 +5,8 @@
  * Invariants:
  *
  *   - The record is never ahead of the directory: a position is noted once its checkpoint is
- *     durable. It may be behind, by what was saved just before a crash.
- *   - Nobody waits for a note: a thread of its own writes it. A directory of records that hangs
+ *     durable. It may be behind, by saves just before a crash.
+ *   - No thread waits for a note: a thread of its own writes it. A directory of records that hangs
  *     delays neither a batch nor a save, and the end of the engine by 5 seconds.
  *   - Without a record an engine works as with one, but for the comparison. */
 #ifndef RP_SERVER_RECORDER_H
@@ -18,17 +18,17 @@
  * kept, the log says why, and *out stays NULL. */
 void rp_recorder_open(struct rp_recorder **out, const struct rp_config *config);
 
-/** Refuse a start in another directory than that of the record, from a position before that of the
- * record. `row`: where the start would begin; has_checkpoint: at one of
- * this directory. */
+/** Refuse a start in a directory other than the record's, from a position before the record's.
+ * `row`: the first row of the start; has_checkpoint: that row is a checkpoint's of this directory.
+ */
 RP_MUST_CHECK int rp_recorder_check(const struct rp_recorder *recorder,
                                     const struct rp_checkpoint_dir *directory, uint64_t row,
                                     bool has_checkpoint, struct rp_error *error);
 /** The same, where copies of the lost directory's checkpoints are used: it only warns. */
 void rp_recorder_warn_of_copies(const struct rp_recorder *recorder, uint64_t row);
 
-/** A run begins with this directory, which is given an id if it has none: note it. `row`: where the
- * newest of its checkpoints stands, 0 = it has none. */
+/** A run begins with this directory, which is given an id if it has none: note it. `row`: the
+ * position of its newest checkpoint, 0 = it has none. */
 #define RP_RECORDER_ROW_UNKNOWN UINT64_MAX
 RP_MUST_CHECK int rp_recorder_begin(struct rp_recorder *recorder,
                                     struct rp_checkpoint_dir *directory, uint64_t row,
@@ -36,7 +36,7 @@ RP_MUST_CHECK int rp_recorder_begin(struct rp_recorder *recorder,
 /** The newest checkpoint of the directory stands at `row`, and is durable. */
 void rp_recorder_note(struct rp_recorder *recorder, uint64_t row);
 
-/** Write what was noted last, and end the thread. NULL is fine. */
+/** Write the last note, and end the thread. NULL is fine. */
 void rp_recorder_close(struct rp_recorder *recorder);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rejoin.c — gathers the facts of an attach, and applies what rejoin_decide.c decides.
+/* rejoin.c — gathers the facts of an attach, and applies the decision of rejoin_decide.c.
  *
- * One ring is rebuilt while the flow runs, where that is possible; one that falls behind gets a
+ * One ring is rebuilt while the flow runs, if that is possible; a ring that falls behind gets a
  * flow of its own until it has caught up (rebuild.h). Otherwise the flow is stopped, and started
  * again at the lowest tail of all rings: planning to a row costs 30 to 60 ns a document and no I/O,
- * and what was prefetched is read again.
+ * and prefetched rows are read again.
  *
  * Invariants:
  *
@@ -24,14 +24,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/log.h"
 #include "plan/plan.h"
 #include "plan/trace.h"
 #include "server/journal.h"
-#include "server/placing.h"
+#include "server/deferred_attach.h"
 #include "server/probe.h"
 #include "server/rebuild.h"
 #include "server/rejoin_decide.h"
@@ -41,7 +40,7 @@
 
 #define SKIP_ABSENT_AFTER_NS 5000000000u
 
-/* What a consumer asks for. */
+/* The row and the token that a consumer's request names. */
 struct asked {
     struct rp_seat *seat;
     const struct rp_request *request;
@@ -52,8 +51,8 @@ struct asked {
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
-/* Sets the facts of the state token: what follows its row, and of which stream it is. Fails if the
- * token cannot be loaded, or is not of the row that was asked for. Moves the probe. */
+/* Sets the facts of the state token: its stream, and what follows its row. Fails if the token
+ * cannot be loaded, or has another row than the request. Moves the probe. */
 static int look_at_token(struct rp_engine *engine, struct asked *asked,
                          struct rp_rejoin_facts *facts, struct rp_error *error)
 {
@@ -146,68 +145,31 @@ static bool has_digest(const void *token, size_t bytes)
     return rp_state_info(token, bytes, &info, NULL) == 0 && rp_hash128_is_known(info.digest);
 }
 
-/* Rebuild the ring, and have it catch up. Where the first row of that is the row of the consumer's
- * token, the token has its state, however far the row is from every known state. A token of
- * an older version, which has no plan digest, is not used where the engine knows the digest. */
-static int rebuild_behind(struct rp_engine *engine, const struct asked *asked, uint64_t batch,
-                          struct rp_error *error)
+/* Is the consumer's token of the first row of `batch`, in this stream? A token of an older version,
+ * which has no plan digest, is not used where the engine knows the digest. */
+static bool is_token_of(const struct rp_engine *engine, const struct asked *asked, uint64_t batch)
 {
-    const struct rp_seat *seat = asked->seat;
-    uint64_t begin = rp_engine_tail_if_rebuilt(seat->ring, seat->replica, batch);
-    uint64_t row = asked->request->next_row;
-    size_t bytes = asked->request->state_bytes;
-    bool takes_token = asked->token && asked->stream == RP_STREAM_OURS && begin == batch &&
-                       row == engine->delivery.base_row + begin * engine->delivery.batch_rows &&
-                       (has_digest(asked->token, bytes) ||
-                        !has_digest(engine->stream.start_state, engine->stream.start_bytes));
-    int code = takes_token ? rp_engine_probe_row(engine, row, asked->token, bytes, error)
-                           : rp_engine_probe_batch(engine, begin, error);
-    if (code < 0)
-        return code;
-    return rp_engine_rebuild_behind(engine, (uint32_t)(seat->ring - engine->delivery.rings),
-                                    seat->replica, batch, error);
+    const struct rp_stream *stream = &engine->stream;
+    return asked->token && asked->stream == RP_STREAM_OURS &&
+           asked->request->next_row == rp_delivery_row(&engine->delivery, batch) &&
+           (has_digest(asked->token, asked->request->state_bytes) ||
+            !has_digest(stream->start_state, stream->start_bytes));
 }
 
-/* Rebuild the ring while the flow is stopped. */
-static int rebuild_stopped(struct rp_engine *engine, uint32_t ring, uint32_t replica,
-                           uint64_t batch, struct rp_error *error)
-{
-    uint64_t begin = rp_engine_tail_if_rebuilt(&engine->delivery.rings[ring], replica, batch);
-    for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
-        if (r != ring)
-            begin = rp_min_u64(begin, engine->delivery.rings[r].tail);
-    int code = rp_engine_probe_batch(engine, begin, error);
-    if (code >= 0)
-        code = rp_stream_keep_probe_state(&engine->stream, error);
-    if (code < 0)
-        return code;
-    rp_engine_stop_flow(engine);
-    code = rp_engine_rebuild_ring(engine, ring, replica, batch, error);
-    int restarted = rp_engine_restart_flow(engine, code < 0 ? NULL : error);
-    return code < 0 ? code : restarted;
-}
-
-/* REBUILD and MOVE_RING, in the way that disturbs other consumers least. If the ring cannot be
- * made, or if the row at which it begins is far (far_plan.h), rings and seats are as they were. */
+/* REBUILD and MOVE_RING. */
 static int replace_ring(struct rp_engine *engine, const struct asked *asked, uint64_t batch,
                         bool all_of_ring, struct rp_error *error)
 {
     struct rp_seat *seat = asked->seat;
-    uint32_t ring = (uint32_t)(seat->ring - engine->delivery.rings);
-    uint32_t replica = all_of_ring ? RP_ALL_SEATS : seat->replica;
-    uint64_t position = rp_seat_position(seat);
-    int code;
-    if (rp_delivery_can_rebuild_running(&engine->delivery, ring, replica, batch)) {
-        code = rp_engine_rebuild_running(engine, ring, replica, batch, error);
-    } else if (rp_delivery_can_catch_up(&engine->delivery, ring, replica, batch)) {
-        code = rebuild_behind(engine, asked, batch, error);
-        if (code < 0 && code != -EINPROGRESS &&
-            rp_delivery_runs(&engine->delivery)) /* no memory for a flow */
-            code = rebuild_stopped(engine, ring, replica, batch, error);
-    } else {
-        code = rebuild_stopped(engine, ring, replica, batch, error);
-    }
-    if (code >= 0 && (all_of_ring || batch != position))
+    bool moves = all_of_ring || batch != rp_seat_position(seat);
+    const struct rp_rebuild rebuild = {.ring = (uint32_t)(seat->ring - engine->delivery.rings),
+                                       .replica = all_of_ring ? RP_ALL_SEATS : seat->replica,
+                                       .batch = batch,
+                                       .token = is_token_of(engine, asked, batch) ? asked->token
+                                                                                  : NULL,
+                                       .token_bytes = asked->request->state_bytes};
+    int code = rp_engine_rebuild(engine, &rebuild, error);
+    if (code >= 0 && moves)
         move_seats(&engine->delivery, seat, all_of_ring);
     return code;
 }
@@ -224,7 +186,7 @@ static void begin_stream(struct rp_engine *engine, uint64_t row)
 }
 
 /* MOVE_ALL. The old rings are closed first, so that their memory is free when new ones are made. So
- * if a new ring cannot be made there is none to return to, and the engine fails. */
+ * if a new ring cannot be made, no old ring is left to return to, and the engine fails. */
 static int move_all(struct rp_engine *engine, const struct asked *asked,
                     const struct rp_placement *placement, struct rp_error *error)
 {
@@ -237,7 +199,7 @@ static int move_all(struct rp_engine *engine, const struct asked *asked,
     if (placement->begins_stream)
         begin_stream(engine, placement->row);
     if (placement->forgets_contents)
-        rp_stream_forget_contents(&engine->stream);
+        rp_engine_forget_contents(&engine->stream);
     engine->delivery.base_row = placement->base_row;
     rp_flow_forget_states(engine->delivery.flow);
     for (uint32_t s = 0; s < engine->delivery.seat_count; s++)
@@ -283,27 +245,27 @@ static void end_skipping(struct rp_delivery *delivery)
 static int rejoin(struct rp_engine *engine, struct asked *asked, uint64_t *batch_out,
                   struct rp_error *error)
 {
+    struct rp_delivery *delivery = &engine->delivery;
     struct rp_seat *seat = asked->seat;
     struct rp_rejoin_facts facts = facts_of(engine, asked);
     int code = asked->token ? look_at_token(engine, asked, &facts, error) : 0;
     if (code < 0)
         return code;
     struct rp_placement placement = rp_rejoin_decide(&facts);
-    if (placement.action != RP_PLACEMENT_REFUSE || RP_DEFECT(end_skipping_for_refused))
-        end_skipping(
-            &engine->delivery); /* consumers of skipped seats may be about to attach, too */
+    if (placement.action != RP_PLACEMENT_REFUSE)
+        end_skipping(delivery); /* consumers of skipped seats may be about to attach */
     code = apply(engine, asked, &placement, error);
     if (code >= 0)
         code = rp_ring_attach_trainer(seat->ring, seat->replica, placement.batch, error);
     if (code < 0)
         return code;
     *batch_out = placement.batch;
-    engine->delivery.had_consumer = true;
+    delivery->had_consumer = true;
     rp_seat_transition(seat, RP_SEAT_ATTACH);
-    uint64_t epoch = engine->delivery.rollback_epoch;
+    uint64_t epoch = delivery->rollback_epoch;
     if (asked->token && !asked->names_row)
-        rp_delivery_note_rollback(&engine->delivery, seat, asked->request->next_row);
-    if (engine->delivery.rollback_epoch > epoch)
+        rp_delivery_note_rollback(delivery, seat, asked->request->next_row);
+    if (delivery->rollback_epoch > epoch)
         rp_engine_journal_rollback(engine, asked->request->next_row);
     RP_ASSERT(rp_seat_position(seat) == placement.batch);
     return 0;
@@ -323,10 +285,10 @@ int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
 
 /* ---- skipping absent seats ------------------------------------------------------------------- */
 
-/* The consumer of a seat may never attach, because it was done with an earlier engine. While
- * nothing is known of that consumer, no batch is kept for it. So when other consumers have waited
- * for SKIP_ABSENT_AFTER_NS the seat is skipped: its position follows the ring's tail as batches are
- * delivered, until any consumer attaches; one that is refused changes nothing. If the consumer
+/* The consumer of a seat may never attach, because it was done with an earlier engine. While the
+ * seat's position is unknown, no batch is kept for it. So when other consumers have waited for
+ * SKIP_ABSENT_AFTER_NS, the seat is skipped: its position follows the ring's tail as batches are
+ * delivered, until any consumer attaches; a refused attach changes no seat. If the consumer
  * attaches after all, it names the row that it needs or begins at the start row, and the ring is
  * rebuilt there. */
 void rp_delivery_skip_absent(struct rp_delivery *delivery)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See rejoin_decide.h. */
 #include "server/rejoin_decide.h"
 
 #include "base/bits.h"
@@ -52,9 +51,9 @@ static uint64_t row_asked_for(const struct rp_rejoin_facts *facts)
 }
 
 /* Does the ring have the batch and every batch that its other seats have not released, or will it
- * publish the batch next? A batch beyond that counts as in the ring, too, while another consumer is
- * attached to it: the ring will get there as that consumer releases batches. Without one, nobody
- * may ever release the batches before it. */
+ * publish the batch next? A batch beyond that also counts as in the ring while another consumer is
+ * attached to it: the ring will get there as that consumer releases batches. Without one, the
+ * batches before it may never be released. */
 static bool is_in_ring(const struct rp_rejoin_facts *facts, uint64_t batch)
 {
     uint64_t lowest = rp_min_u64(facts->lowest_other, batch);
@@ -95,18 +94,18 @@ static struct rp_placement decide_alone(const struct rp_rejoin_facts *facts,
     return placement;
 }
 
-/* The row at which a step begins, as the consumer tells. Batches are counted anew if that is no
- * step boundary yet. RP_NEXT_ROW_ANY: it tells nothing, and the numbering may stay. */
+/* The first row of a step, as the consumer counts steps. Batches are numbered from it if it is no
+ * step boundary yet. RP_NEXT_ROW_ANY: the consumer names none, and the numbering may stay. */
 static uint64_t told_step_row(const struct rp_rejoin_facts *facts, uint64_t row)
 {
     switch (facts->asks_by) {
     case RP_ASKS_BY_NOTHING:
         break;
-    case RP_ASKS_BY_TOKEN: /* it begins a step, as long as nobody has released a batch */
+    case RP_ASKS_BY_TOKEN: /* it begins a step, as long as no batch has been released */
         if (facts->follows == RP_FOLLOWS_ROW && !facts->has_consumed)
             return row;
         break;
-    case RP_ASKS_BY_ROW: /* batches begin at the row asked for, so they must at step_row, too */
+    case RP_ASKS_BY_ROW: /* batches begin at `row`, so they must at step_row as well */
         if (facts->step_row <= row && (row - facts->step_row) % facts->batch_rows == 0)
             return facts->step_row;
         break;

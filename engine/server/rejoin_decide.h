@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rejoin_decide.h — where a consumer that attaches gets its first batch, and what that means for
- * the rings: a pure function of a few facts. rejoin.c gathers the facts and applies the decision.
+/* rejoin_decide.h — decides the first batch of a consumer that attaches, and the changes to the
+ * rings: a pure function of a few facts. rejoin.c gathers the facts and applies the decision.
  *
- * Rows and batches. A consumer asks for a row of the stream. The engine counts batches from
+ * Rows and batches. A consumer requests a row of the stream. The engine counts batches from
  * `base_row`: batch k begins at row base_row + k * batch_rows. A row is *numbered* if a batch
  * begins there. Steps begin at base_row, and at every step_rows-th row from it.
  *
- * The row asked for, by what the consumer asks by (enum rp_asks_by):
+ * The requested row, by the fields of the request (enum rp_asks_by):
  *
  *   ROW      The row that it names.
  *   TOKEN    The row of the token. But the last step is filled with padding, which does not change
- *            the state; so a token of the end of the stream does not tell how much padding its
+ *            the state; so a token of the end of the stream leaves open how much padding its
  *            consumer has released. If no other consumer is attached, the stream is finished for
  *            this one: it is placed after that step, and gets no batch. If others are attached, it
  *            ends with them: it gets the seat's position if that is in the padding of that step,
  *            else the first batch after the last row.
- *   NOTHING  The seat's position; where that is unknown (seat.h), the row at which the engine
- *            started, because this consumer has released nothing.
+ *   NOTHING  The seat's position; if that is unknown (seat.h), the start row of the engine,
+ *            because this consumer has released nothing.
  *
- * The action is that of the first line of this table whose conditions all hold. "In the ring": the
- * ring has the batch, or will have it without a change, for the numbering and the stream as they
- * are (is_in_ring). "May be read": an earlier consumer of this seat may still read the ring.
+ * The first line of this table whose conditions all hold has the action. "In the ring": the ring
+ * has the batch, or will have it without a change, for the numbering and the stream as they are
+ * (is_in_ring). "May be read": an earlier consumer of this seat may still read the ring.
  *
  *   engine      batch          memory        other consumers          action
  *   ----------  -------------  ------------  -----------------------  -------------------------
@@ -33,25 +33,25 @@
  *   runs        any            any           IN_RING or ELSEWHERE     REBUILD
  *   runs        any            any           NONE                     MOVE_ALL
  *
- *   KEEP       Nothing changes.
+ *   KEEP       Rings and seats stay as they are.
  *   REBUILD    The ring gets new memory and a copy of its unreleased batches. This seat's position
- *              is the batch asked for. The ring's other seats keep theirs; those that are attached
+ *              is the requested batch. The ring's other seats keep theirs; those that are attached
  *              migrate. If the batch was released already, the new ring begins at it, without any
  *              batch.
- *   MOVE_RING  The ring gets new memory, and the position of all its seats is the batch asked for,
+ *   MOVE_RING  The ring gets new memory, and the position of all its seats is the requested batch,
  *              which is higher than any batch of the ring. No consumer is attached to the ring.
- *   MOVE_ALL   All rings get new memory and begin at the row asked for. No consumer is attached to
+ *   MOVE_ALL   All rings get new memory and begin at the requested row. No consumer is attached to
  *              any. Batches are counted from a new base row unless the row is numbered already.
- *   REFUSE     Nothing changes.
+ *   REFUSE     Rings and seats stay as they are.
  *
  * While another consumer is attached, batches are counted as before. A row that is not numbered is
  * refused then, and so is a state token of a stream whose weights changed at other rows.
  *
- * The engines of all nodes must begin steps at the same rows, so a step begins where the consumers
- * say that it does:
+ * The engines of all nodes must begin steps at the same rows, so the consumers decide where a step
+ * begins:
  *
  *   - A consumer that names its row was attached before, to an earlier engine or ring. It also
- *     sends a row at which a step began; a step_row that cannot be one is ignored.
+ *     sends the first row of a step; a step_row that cannot be one is ignored.
  *   - A state token that comes without a named row begins a step, if no consumer of this engine has
  *     released a batch yet. */
 #ifndef RP_SERVER_REJOIN_DECIDE_H
@@ -64,12 +64,12 @@
  * from every row whose state is known. */
 enum rp_stream_of { RP_STREAM_OURS, RP_STREAM_OTHER, RP_STREAM_UNKNOWN };
 
-/* What a consumer asks by decides which other fields of the request have a value:
+/* The kind of request decides which of its other fields have a value:
  *
  *              row          step_row                         follows, stream
  *   NOTHING    ROW_ANY      unused                           NO_TOKEN, OURS
  *   TOKEN      the token's  unused                           of the token
- *   ROW        named        a row at which a step began;     of the token that it sends as well;
+ *   ROW        named        the first row of a step;         of the token that it sends as well;
  *                           not trusted                      without one NO_TOKEN, OURS */
 enum rp_asks_by { RP_ASKS_BY_NOTHING, RP_ASKS_BY_TOKEN, RP_ASKS_BY_ROW };
 
@@ -80,15 +80,15 @@ enum rp_others {
     RP_OTHERS_IN_RING    /* to another seat of this ring, and perhaps to other rings */
 };
 
-/* What follows the row of a state token. */
+/* The successor of a state token's row. */
 enum rp_token_follows {
     RP_FOLLOWS_NO_TOKEN, /* there is no token */
     RP_FOLLOWS_ROW,      /* a row */
-    RP_FOLLOWS_END,      /* nothing: the token is of the end of the stream */
+    RP_FOLLOWS_END,      /* none: the token is of the end of the stream */
     RP_FOLLOWS_DAMAGE    /* a row whose index entry cannot be read */
 };
 
-/* What the decision depends on, and nothing else does. */
+/* All inputs of the decision. */
 struct rp_rejoin_facts {
     /* of the engine */
     uint64_t base_row, start_row;
@@ -123,7 +123,7 @@ enum rp_placement_action {
 
 enum rp_refusal {
     RP_REFUSAL_NONE,
-    RP_REFUSAL_FAILED,       /* the engine has failed: it makes no ring and publishes nothing */
+    RP_REFUSAL_FAILED,       /* the engine has failed: it makes no ring and publishes no batch */
     RP_REFUSAL_OTHER_STREAM, /* others are attached to a stream with other weights */
     RP_REFUSAL_NOT_NUMBERED  /* others are attached, and no batch begins at the row */
 };
@@ -131,7 +131,7 @@ enum rp_refusal {
 struct rp_placement {
     enum rp_placement_action action;
     enum rp_refusal refusal; /* of REFUSE */
-    uint64_t row;            /* the row asked for */
+    uint64_t row;            /* the requested row */
     uint64_t base_row;       /* as batches are counted from now on */
     uint64_t batch;          /* row = base_row + batch * batch_rows; unset for NOT_NUMBERED */
     bool begins_stream;      /* the token's state is the start of the stream from now on */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See rings.h. */
 #include <errno.h>
 #include <string.h>
 
@@ -8,20 +7,26 @@
 #include "base/mem.h"
 #include "flow/catch_up.h"
 #include "server/connections.h"
+#include "server/loop.h"
 #include "server/probe.h"
-#include "server/reading.h"
+#include "server/read_mode.h"
 #include "server/rings.h"
 #include "server/save.h"
-#include "server/seats.h"
+
+void rp_rings_copy(const struct rp_ring *from, const struct rp_ring *to, uint64_t first,
+                   uint64_t end)
+{
+    RP_ASSERT(from->geometry.slot_bytes == to->geometry.slot_bytes && first <= end);
+    for (uint64_t k = first; k < end; k++)
+        memcpy(rp_ring_slot(to, k), rp_ring_slot(from, k), to->geometry.slot_bytes);
+}
 
 static void copy_unreleased(const struct rp_ring *from, struct rp_ring *to)
 {
     if (from->data.fd < 0 || to->release < from->release || to->release >= from->tail)
         return;
     RP_ASSERT(to->tail == to->release && from->geometry.base_row == to->geometry.base_row);
-    RP_ASSERT(from->geometry.slot_bytes == to->geometry.slot_bytes);
-    for (uint64_t k = to->release; k < from->tail; k++)
-        memcpy(rp_ring_slot(to, k), rp_ring_slot(from, k), to->geometry.slot_bytes);
+    rp_rings_copy(from, to, to->release, from->tail);
     rp_ring_publish(to, from->tail);
 }
 
@@ -33,7 +38,7 @@ uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, u
     return batch;
 }
 
-/* Tell the ring's consumers that it has stopped, and close their connections. They take the batches
+/* Set the ring's status to STOPPED, and close its consumers' connections. They take the batches
  * that it still has, and attach to the ring that replaces it. */
 static void migrate_consumers(struct rp_engine *engine, struct rp_ring *ring)
 {
@@ -59,15 +64,6 @@ static bool is_reusable(const struct rp_delivery *delivery, struct rp_ring *ring
     return true;
 }
 
-static void place_seats(struct rp_ring *ring, uint32_t replica, uint64_t batch)
-{
-    for (uint32_t r = 0; r < ring->replicas; r++)
-        if (r == replica || replica == RP_ALL_SEATS)
-            rp_ring_place_seat(ring, r, batch);
-    if (ring->status == RP_RING_END)
-        rp_ring_set_status(ring, RP_RING_RUNNING, 0, NULL);
-}
-
 void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct rp_ring *fresh)
 {
     struct rp_ring *old = &engine->delivery.rings[ring];
@@ -86,23 +82,27 @@ void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct r
 int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                            uint64_t batch, struct rp_error *error)
 {
+    struct rp_delivery *delivery = &engine->delivery;
     uint32_t replicas = engine->config->replicas;
-    struct rp_geometry geometry = engine->delivery.geometry;
+    struct rp_geometry geometry = delivery->geometry;
     geometry.rank = engine->config->rank_first + ring;
-    geometry.base_row = engine->delivery.base_row;
-    struct rp_ring *old = &engine->delivery.rings[ring], fresh;
-    RP_ASSERT(ring < engine->delivery.ring_count);
-    RP_ASSERT(!rp_delivery_runs(&engine->delivery) ||
-              rp_flow_packers_are_paused(engine->delivery.flow));
+    geometry.base_row = delivery->base_row;
+    struct rp_ring *old = &delivery->rings[ring], fresh;
+    RP_ASSERT(ring < delivery->ring_count);
+    RP_ASSERT(!rp_delivery_runs(delivery) || rp_flow_packers_are_paused(delivery->flow));
     RP_ASSERT(replica < replicas || replica == RP_ALL_SEATS);
-    if (is_reusable(&engine->delivery, old)) {
-        place_seats(old, replica, batch);
+    if (is_reusable(delivery, old)) {
+        for (uint32_t r = 0; r < replicas; r++)
+            if (r == replica || replica == RP_ALL_SEATS)
+                rp_ring_place_seat(old, r, batch);
+        if (old->status == RP_RING_END)
+            rp_ring_set_status(old, RP_RING_RUNNING, 0, NULL);
         return 0;
     }
     (void)rp_ring_poll_release(old); /* the last releases of consumers that are to migrate */
-    int code = rp_ring_create(
-        &fresh, &geometry, replicas, rp_contract_hash(&engine->stream.contract),
-        engine->delivery.generation, rp_seat_lowest_position(old, replica, batch), error);
+    int code = rp_ring_create(&fresh, &geometry, replicas,
+                              rp_contract_hash(&engine->stream.contract), delivery->generation,
+                              rp_seat_lowest_position(old, replica, batch), error);
     if (code < 0)
         return code;
     copy_unreleased(old, &fresh);
@@ -115,32 +115,12 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     return 0;
 }
 
-uint64_t rp_engine_tail_if_rebuilt(const struct rp_ring *ring, uint32_t replica, uint64_t batch)
-{
-    uint64_t position = rp_seat_lowest_position(ring, replica, batch);
-    bool has_it = position - ring->release <= ring->tail - ring->release; /* differences wrap */
-    return has_it ? ring->tail : position;
-}
-
 uint64_t rp_delivery_lowest_tail(const struct rp_delivery *delivery)
 {
     uint64_t lowest = UINT64_MAX;
     for (uint32_t r = 0; r < delivery->ring_count; r++)
         lowest = rp_min_u64(lowest, delivery->rings[r].tail);
     return lowest;
-}
-
-static int load_plans(struct rp_stream *stream, struct rp_error *error)
-{
-    void *token = rp_calloc(1, stream->state_bytes_max);
-    if (!token)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
-    size_t bytes = rp_plan_save(stream->probe, token);
-    int code = rp_plan_load(stream->plan, token, bytes, false, error);
-    if (code >= 0 && stream->scout)
-        code = rp_plan_load(stream->scout, token, bytes, false, error);
-    free(token);
-    return code;
 }
 
 void rp_engine_watch_packers(struct rp_engine *engine)
@@ -154,15 +134,21 @@ void rp_engine_watch_packers(struct rp_engine *engine)
 
 int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
 {
-    RP_ASSERT(!rp_delivery_runs(&engine->delivery));
-    int code = load_plans(&engine->stream, error);
+    struct rp_delivery *delivery = &engine->delivery;
+    RP_ASSERT(!rp_delivery_runs(delivery));
+    struct rp_stream *stream = &engine->stream;
+    void *state = rp_calloc(1, stream->state_bytes_max);
+    if (!state)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
+    size_t bytes = rp_plan_save(stream->probe, state);
+    int code = rp_engine_load_plans(stream->plan, stream->scout, state, bytes, error);
+    free(state);
     if (code >= 0)
-        code = rp_flow_start(engine->delivery.flow, engine->stream.plan, engine->stream.scout,
-                             engine->delivery.base_row, rp_delivery_lowest_tail(&engine->delivery),
-                             engine->delivery.rings, error);
+        code = rp_flow_start(delivery->flow, stream->plan, stream->scout, delivery->base_row,
+                             rp_delivery_lowest_tail(delivery), delivery->rings, error);
     if (code < 0)
         return code;
-    engine->delivery.state = RP_DELIVERY_RUNNING;
+    delivery->state = RP_DELIVERY_RUNNING;
     rp_engine_watch_packers(engine);
     rp_engine_note_readers(engine);
     rp_engine_schedule_save(engine);
@@ -185,7 +171,7 @@ int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error)
     const void *state = rp_flow_catch_ups(engine->delivery.flow) == 0
                             ? NULL
                             : rp_flow_state_at(engine->delivery.flow, begin, &bytes, &row);
-    int code = state ? rp_stream_keep_state(&engine->stream, row, state, bytes, error) : 0;
+    int code = state ? rp_engine_keep_state(&engine->stream, row, state, bytes, error) : 0;
     rp_engine_stop_flow(engine);
     if (code >= 0)
         code = rp_engine_probe_batch(engine, begin, error);

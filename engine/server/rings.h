@@ -12,7 +12,7 @@
  *         batch     0 1 2 3 4 5 6 7 8 9
  *         ring 0    # # # # # # # #        tail 8 (#: published, and kept)
  *         ring 1    # # # # #              tail 5
- *         flow                1 1 1 * *    starts at 5 (1: packs for ring 1 alone; *: for both)
+ *         flow                1 1 1 * *    starts at 5 (1: packs for ring 1 only; *: for both)
  *
  *   - All rings have the base row of the engine. */
 #ifndef RP_SERVER_RINGS_H
@@ -20,22 +20,28 @@
 
 #include "server/engine.h"
 
+/** The shape of a batch ring, and the options of a flow, as far as config and plan decide them. */
+struct rp_geometry rp_engine_geometry(const struct rp_config *config, const struct rp_plan *plan);
+struct rp_flow_options rp_engine_flow_options(const struct rp_config *config,
+                                              const struct rp_corpus *corpus,
+                                              const struct rp_plan *plan);
+
 #define RP_ALL_SEATS UINT32_MAX
 /** Make or rebuild a ring, with seat `replica`, or all of them, at `batch`, counted from the
  * engine's base row. Batches that were not released are copied, and attached consumers migrate. If
- * no process can read the old memory any more, it is reused. On failure nothing has changed. */
+ * no process can read the old memory any more, it is reused. On failure all rings are unchanged. */
 RP_MUST_CHECK int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                                          uint64_t batch, struct rp_error *error);
+/** Copy the slots of the batches from `first` up to `end`. */
+void rp_rings_copy(const struct rp_ring *from, const struct rp_ring *to, uint64_t first,
+                   uint64_t end);
 /** Replace a ring by `fresh`, which is complete. Consumers of the old ring migrate. */
 void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct rp_ring *fresh);
 /** The lowest position of all seats of the ring if `replica` were at `batch`. */
 uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
-/** The tail of the ring if it were rebuilt with seat `replica`, or all of them, at `batch`: as now
- * or, if the ring does not have the lowest position of all seats, that position. */
-uint64_t rp_engine_tail_if_rebuilt(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
-/** The batch at which the flow has to start: the first one that some ring lacks. */
+/** The first batch of the next flow: the first one that some ring lacks. */
 uint64_t rp_delivery_lowest_tail(const struct rp_delivery *delivery);
-/** Start the flow at the lowest tail of all rings, where the probe must be. */
+/** Start the flow at the lowest tail of all rings. The probe must be at that row. */
 RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error);
 /** Let the end of a packer process wake the engine's loop. To be called whenever packer processes
  * were started. */

@@ -3,23 +3,22 @@
  *
  * A checkpoint has two positions.
  *
- *   cut       where a run that resumes from it begins: the end of the last step whose batches every
- *             local rank has released. A step boundary, because an engine that begins there counts
- *             its steps from there, and must end them where the engines of other nodes do.
- *   consumed  where its contents begin: the first batch that some local rank has not released.
+ *   cut       the first row of a run that resumes from it: the end of the last step whose batches
+ *             every local rank has released. A step boundary, because an engine that begins there
+ *             counts its steps from there, and must end them where the engines of other nodes do.
+ *   consumed  the first row of its contents: the first batch that some local rank has not released.
  *
  * Invariant: cut <= consumed < cut + a step. The batches between the two were released, so their
  * slots may be in use again: they are in no contents, and a run that begins at the cut reads them
  * from the corpus. Rows at and after `consumed` that were prefetched are immutable until they are
  * released, and a hold keeps their slots and tickets from being used again after that.
  *
- * Invariant: no checkpoint counts a batch that a consumer may ask for again. So none is made while
+ * Invariant: no checkpoint counts a batch that a consumer may request again. So none is made while
  * the position of any seat is unknown (seat.h).
  *
- * Invariant: no contents are of a token file that is known to have changed. Of files without hashes
- * that is known by a check after the contents were listed (last_look.h), which goes on while they
- * are copied and written. If it finds a change, or the disk does not answer in time, the checkpoint
- * is saved without contents.
+ * Invariant: no contents are of a token file that is known to have changed. A file without hashes
+ * is checked after the contents were listed (revalidate.h), while they are copied and written. If
+ * it finds a change, or the disk does not answer in time, the checkpoint is saved without contents.
  *
  * The flow keeps the state token of the cut, so the engine's thread only copies a few KB and lists
  * the contents. Threads of the save (saver.c) copy and write them. */
@@ -34,12 +33,11 @@
 #include "base/thread.h"
 #include "server/connections.h"
 #include "server/journal.h"
-#include "server/last_look.h"
-#include "server/placing.h"
+#include "server/revalidate.h"
+#include "server/deferred_attach.h"
 #include "server/probe.h"
 #include "server/recorder.h"
 #include "server/save.h"
-#include "server/save_contents.h"
 #include "server/saver.h"
 #include "server/seats.h"
 #include "server/shutdown.h"
@@ -55,18 +53,18 @@ bool rp_engine_may_save(const struct rp_engine *engine)
 bool rp_saving_is_idle(const struct rp_saving *saving)
 {
     return !saving->is_wanted && saving->saver.state == RP_SAVER_IDLE &&
-           saving->look != RP_LOOK_ASKED;
+           saving->validity != RP_VALIDITY_ASKED;
 }
 
 /* ---- begin and end (engine's thread) --------------------------------------------------------- */
 
-/* Where the state token of the cut comes from: the first of these that applies. */
+/* The source of the cut's state token: the first of these that applies. */
 enum state_source {
     STATE_KEPT,    /* the flow has kept the token of this batch */
     STATE_START,   /* the run began at the cut */
-    STATE_LATER,   /* the cut is far, and consumers go on: the save is tried again at the end of a
+    STATE_LATER,   /* the cut is far, and consumers advance: the save is tried again at the end of a
                       later step, whose token the flow keeps */
-    STATE_PLANNED, /* the probe plans to the cut; if that is far, beside the stream (far_plan.h) */
+    STATE_PLANNED, /* the probe plans to the cut; to a far cut, on a separate thread (far_plan.h) */
 };
 
 struct state_view {
@@ -78,7 +76,7 @@ struct state_view {
 static enum state_source find_state(const struct rp_engine *engine, uint64_t position,
                                     struct state_view *found)
 {
-    uint64_t row = engine->delivery.base_row + position * engine->delivery.batch_rows;
+    uint64_t row = rp_delivery_row(&engine->delivery, position);
     *found = (struct state_view){.row = row};
     found->token = rp_flow_state_at(engine->delivery.flow, position, &found->bytes, &found->row);
     if (found->token)
@@ -149,8 +147,8 @@ void rp_saving_know_saved(struct rp_saving *saving, void *token, size_t bytes, c
     saving->saver.known_bytes = token ? bytes : 0;
 }
 
-/* No checkpoint counts a batch that a consumer may ask for again. A consumer whose position is
- * unknown may ask for any. */
+/* No checkpoint counts a batch that a consumer may request again. A consumer whose position is
+ * unknown may request any. */
 static int check_ranks(const struct rp_delivery *delivery, struct rp_error *error)
 {
     char name[RP_SEAT_NAME_BYTES];
@@ -174,8 +172,8 @@ static void fill_info(struct rp_engine *engine)
     memcpy(info->version, RP_VERSION, sizeof RP_VERSION);
 }
 
-/* The last save is not lost for want of a thread. Contents are left out: a thread of the save waits
- * for this one to tell whether they count. */
+/* If no thread can be started, the last save is still made, without contents: a thread of the save
+ * waits for this one's verdict on them. */
 static void save_without_thread(struct rp_saver *saver)
 {
     saver->source_count = 0;
@@ -201,8 +199,8 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     if (saver->state == RP_SAVER_COPYING) {
         rp_flow_hold(engine->delivery.flow, consumed);
         rp_engine_list_contents(engine);
-        rp_a32_store_relaxed(&saver->look, RP_LOOK_ASKED);
-        rp_engine_ask_look(engine); /* not before they are listed */
+        rp_a32_store_relaxed(&saver->validity, RP_VALIDITY_ASKED);
+        rp_engine_ask_revalidation(engine); /* not before they are listed */
     }
     rp_a32_store_relaxed(&saver->reached, saver->state);
     int failed = rp_thread_start(&saver->thread, rp_saver_main, saver);
@@ -222,22 +220,18 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
 /* Why a checkpoint has no contents. */
 static const char *reason_of(const struct rp_saver *saver)
 {
-    return saver->left_out == RP_LOOK_LATE
+    return saver->left_out == RP_VALIDITY_LATE
                ? "without contents, because the disk of the token files does not answer"
                : "without contents, because a token file has changed";
 }
 
-/* The path of the checkpoint and, on a second line, what is to be said about it. */
-static char *note_of(const struct rp_saver *saver)
-{
-    return saver->left_out && !saver->was_there ? rp_format("%s\n%s", saver->path, reason_of(saver))
-                                                : NULL;
-}
-
+/* The answer is an error; or the path of the checkpoint and, on a second line, a note on it. */
 static void answer_requesters(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saving.saver;
-    char text[RP_ENGINE_TEXT_BYTES], *note = saver->code < 0 ? NULL : note_of(saver);
+    char text[RP_ENGINE_TEXT_BYTES], *note = NULL;
+    if (saver->code == 0 && saver->left_out && !saver->was_there)
+        note = rp_asprintf("%s\n%s", saver->path, reason_of(saver));
     rp_engine_error_text(&saver->error, text);
     const char *answer = saver->code < 0 ? text : note ? note : saver->path;
     int code = saver->code < 0 ? saver->code : note ? RP_REPLY_CODE_NOTE : 0;
@@ -273,7 +267,7 @@ static void count_save(struct rp_saving *saving)
 }
 
 /* An engine that is about to end reports why its last save is missing or bad. */
-static void fail_end(struct rp_life *life, int code, const struct rp_error *error)
+static void fail_end(struct rp_engine_life *life, int code, const struct rp_error *error)
 {
     if (code == 0 || rp_life_is_running(life) || rp_life_has_failed(life))
         return;
@@ -281,9 +275,10 @@ static void fail_end(struct rp_life *life, int code, const struct rp_error *erro
     rp_life_fail(life, code);
 }
 
-/* Log the result of the save, and answer the peers that asked for it. */
+/* Log the result of the save, and answer the peers that requested it. */
 static void tell_result(struct rp_engine *engine)
 {
+    struct rp_engine_life *life = &engine->life;
     struct rp_saver *saver = &engine->saving.saver;
     if (saver->code < 0 && !engine->saving.counts.has_failed)
         rp_saving_journal_failure(&engine->saving, &saver->error);
@@ -299,17 +294,16 @@ static void tell_result(struct rp_engine *engine)
                      saver->path, saver->info.next_row, saver->info.contents_end_row);
     else
         rp_log_event(RP_EVENT_save_failed, "checkpoint not saved%s: %s",
-                     rp_life_is_running(&engine->life) ? ", the stream goes on" : "",
-                     saver->error.message);
+                     rp_life_is_running(life) ? ", the stream goes on" : "", saver->error.message);
     if (saver->code == 0) {
         rp_recorder_note(engine->saving.recorder, saver->info.next_row);
         rp_saving_know_saved(&engine->saving, saver->token, saver->token_bytes, saver->path);
         saver->token = NULL;
     }
     if (saver->is_refused) /* the save before this one remains the last */
-        fail_end(&engine->life, saver->bad_code, &saver->bad_error);
+        fail_end(life, saver->bad_code, &saver->bad_error);
     else
-        fail_end(&engine->life, saver->code, &saver->error);
+        fail_end(life, saver->code, &saver->error);
     answer_requesters(engine);
 }
 
@@ -324,7 +318,9 @@ static void forget_save(struct rp_saver *saver)
     saver->source_count = 0;
 }
 
-bool rp_engine_begin_save(struct rp_engine *engine)
+/* Returns true if a checkpoint was begun, or failed at once and was reported; false if it has to be
+ * tried again later, because one is under way or the cut's state is not known yet. */
+static bool begin_save(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saving.saver;
     if (!engine->saving.checkpoints || saver->state != RP_SAVER_IDLE)
@@ -361,13 +357,13 @@ bool rp_engine_begin_save(struct rp_engine *engine)
 
 void rp_engine_schedule_save(struct rp_engine *engine)
 {
+    struct rp_delivery *delivery = &engine->delivery;
     uint64_t every = engine->config->checkpoint_steps;
-    uint64_t step = rp_delivery_consumed(&engine->delivery) / engine->delivery.micro_batches;
+    uint64_t step = rp_delivery_consumed(delivery) / delivery->micro_batches;
     engine->saving.next_save_step = every ? (step / every + 1) * every : 0;
     bool is_due = every && engine->saving.checkpoints;
-    rp_flow_wake_at(engine->delivery.flow,
-                    is_due ? engine->saving.next_save_step * engine->delivery.micro_batches
-                           : UINT64_MAX);
+    rp_flow_wake_at(delivery->flow,
+                    is_due ? engine->saving.next_save_step * delivery->micro_batches : UINT64_MAX);
 }
 
 void rp_engine_want_due_save(struct rp_engine *engine)
@@ -376,11 +372,23 @@ void rp_engine_want_due_save(struct rp_engine *engine)
     if (!engine->config->checkpoint_steps || !engine->saving.checkpoints ||
         !rp_life_is_running(&engine->life) || step < engine->saving.next_save_step)
         return;
-    engine->saving.is_wanted = true;
+    rp_saving_want(&engine->saving);
     rp_engine_schedule_save(engine);
 }
 
-/* Nothing is known to be saved but what was read back. */
+void rp_saving_want(struct rp_saving *saving)
+{
+    saving->is_wanted = saving->checkpoints != NULL;
+}
+
+void rp_engine_save_when_due(struct rp_engine *engine)
+{
+    rp_engine_want_due_save(engine);
+    if (engine->saving.is_wanted && begin_save(engine))
+        engine->saving.is_wanted = false;
+}
+
+/* Only a checkpoint that was read back counts as saved. */
 static void count_bad_save(struct rp_save_counts *counts, const struct rp_error *error)
 {
     counts->failures++;
@@ -390,14 +398,7 @@ static void count_bad_save(struct rp_save_counts *counts, const struct rp_error 
     counts->ended_ns = counts->good_ns;
 }
 
-static void count_good_save(struct rp_save_counts *counts)
-{
-    counts->has_failed = false;
-    counts->good_row = counts->row;
-    counts->good_ns = counts->ended_ns;
-}
-
-/* A save that wrote nothing has no parts. */
+/* A save that wrote no file has no parts. */
 static void count_parts(struct rp_save_counts *counts, const struct rp_saver *saver)
 {
     if (saver->was_there)
@@ -407,31 +408,34 @@ static void count_parts(struct rp_save_counts *counts, const struct rp_saver *sa
     counts->parts = saver->times;
 }
 
-/* If the disk does not return what was written, although it had acknowledged it, another save is
- * begun, a few times; nothing older that verifies is removed before one was read back. A save that
- * wrote nothing says nothing about the one before. */
+/* If the disk does not return the bytes that it had acknowledged, another save is begun, a few
+ * times; no older checkpoint that verifies is removed before one was read back. A save that wrote
+ * no file is no evidence about the save before it. */
 static void follow_read_back(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saving.saver;
+    struct rp_save_counts *counts = &engine->saving.counts;
     if (saver->code < 0)
         return;
     saver->bad_code = saver->read_back;
-    count_parts(&engine->saving.counts, saver);
+    count_parts(counts, saver);
     if (saver->read_back == 0) {
         saver->bad_saves = 0;
-        count_good_save(&engine->saving.counts);
+        counts->has_failed = false;
+        counts->good_row = counts->row;
+        counts->good_ns = counts->ended_ns;
         return;
     }
     saver->bad_error = saver->read_back_error;
-    if (!engine->saving.counts.has_failed)
+    if (!counts->has_failed)
         rp_saving_journal_failure(&engine->saving, &saver->bad_error);
-    count_bad_save(&engine->saving.counts, &saver->bad_error);
+    count_bad_save(counts, &saver->bad_error);
     bool again = ++saver->bad_saves < BAD_SAVES_MAX;
     rp_log_event(RP_EVENT_save_not_trusted, "%s; the checkpoint was saved and cannot be trusted%s",
                  saver->bad_error.message, again ? ": saving again" : "");
     rp_saving_know_saved(&engine->saving, NULL, 0, NULL);
     if (again) {
-        engine->saving.is_wanted = true;
+        rp_saving_want(&engine->saving);
         return;
     }
     fail_end(&engine->life, saver->bad_code, &saver->bad_error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* save.h — checkpoints: one at a time, on a thread of their own. save.c says what they hold. */
+/* save.h — checkpoints: one at a time, on a thread of their own. save.c lists their contents. */
 #ifndef RP_SERVER_SAVE_H
 #define RP_SERVER_SAVE_H
 
@@ -7,21 +7,22 @@
 
 /** The next checkpoint is due when the next multiple of checkpoint_steps is consumed. */
 void rp_engine_schedule_save(struct rp_engine *engine);
-/** Set save_wanted if a checkpoint is due. To be called before the flow stops, since
- * rp_engine_start_flow sets the next due step anew. */
+/** Want a checkpoint if one is due. To be called before the flow stops, since rp_engine_start_flow
+ * sets the next due step again. */
 void rp_engine_want_due_save(struct rp_engine *engine);
 /** Can a peer request a checkpoint? There is a directory, and the last save has not begun. */
 bool rp_engine_may_save(const struct rp_engine *engine);
 /** No checkpoint is due or under way, and no check of token files: an engine may end. */
 bool rp_saving_is_idle(const struct rp_saving *saving);
-/** Begin a checkpoint. Returns true if one was begun, or failed at once and was reported; false if
- * it has to be tried again later, because one is under way or the cut's state is not known yet.
- */
-bool rp_engine_begin_save(struct rp_engine *engine);
+/** Want a checkpoint as soon as none is under way. */
+void rp_saving_want(struct rp_saving *saving);
+/** Begin a checkpoint, if one is wanted or due: each time that trainers have consumed the
+ * configured number of steps. */
+void rp_engine_save_when_due(struct rp_engine *engine);
 /** done_fd was written: do the engine's part of each state that a save has reached. */
 void rp_engine_continue_save(struct rp_engine *engine);
-/** The newest checkpoint of the directory, at `path`, has this state token, which is the engine's
- * from now on; NULL: it is not known. A save of the same state copies nothing: it only checks
+/** The newest checkpoint of the directory, at `path`, has this state token, which the engine owns
+ * from now on; NULL: it is not known. A save of the same state copies no contents: it only checks
  * whether that checkpoint still verifies, and writes one without contents if not. */
 void rp_saving_know_saved(struct rp_saving *saving, void *token, size_t bytes, const char *path);
 /** Wait until a save under way has copied its contents from shared memory. To be called before

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* save_contents.c — lists where the contents of a checkpoint are: every row that was read and not
+/* save_contents.c — lists the addresses of a checkpoint's contents: every row that was read and not
  * consumed, in batches of the rings and in tickets that are READY or PACKED.
  *
- * Invariants: the flow holds what is listed before it is listed (save.c), so it is immutable until
- * the saver has copied it. A row that is listed twice, from a batch and from a ticket, has the same
+ * Invariants: the flow holds a row before the row is listed (save.c), so it is immutable until the
+ * saver has copied it. A row that is listed twice, from a batch and from a ticket, has the same
  * tokens in both. Contents may be incomplete: rows that they lack are read from the corpus. */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "flow/widen.h"
-#include "server/save_contents.h"
+#include "server/saver.h"
 
 struct source_list {
     struct rp_content_source *sources;

@@ -2,17 +2,17 @@
 /* saver.c — the threads of one save.
  *
  * A thread, the collector, copies the contents out of shared memory while the stream runs: a hold
- * keeps them unchanged. The saver's thread writes to disk what is copied already, as a section that
- * grows (checkpoint.h). So the hold ends with the copy and never waits for the disk, and the save
- * is reported by the thread that has written it, which need not be woken for that.
+ * keeps them unchanged. The saver's thread writes the copied part to disk, as a section that grows
+ * (checkpoint.h). So the hold ends with the copy and never waits for the disk, and the thread that
+ * has written the save reports it, without a wake-up.
  *
  * Invariants:
  *
  *   - The collector never uses the disk.
- *   - While the collector runs, it alone touches the sources, `bytes`, `count` and `shown`.
+ *   - While the collector runs, no other thread touches the sources, `bytes`, `count` and `shown`.
  *   - The copy may end early, since contents may be incomplete, or be dropped because token files
  *     have changed. The write then fails with -RP_E_STOPPED, and the saver's thread, when it has
- *     joined the collector, writes the checkpoint with what is left of the copy.
+ *     joined the collector, writes the checkpoint with the rest of the copy.
  *   - The write cannot finish before it is known whether token files have changed: the last source
  *     is shown to it then. */
 #include "server/saver.h"
@@ -29,13 +29,14 @@
 #include "base/thread.h"
 #include "flow/widen.h"
 
-/* A tenth of the share of another thread that wants the same CPU. A write that goes on beside the
- * collector does not have it: it needs little time, and would wait for the collector to give way
- * while the disk has nothing to do. */
+/* A tenth of the share of another thread that wants the same CPU. A write during the copy keeps the
+ * normal share: it needs little time, and would wait for the collector to give way while the disk
+ * is idle. */
 #define SAVER_NICE 10
-#define GROWTH_BYTES (256u << 10) /* the section grows by so many at a time */
+#define GROWTH_BYTES (256u << 10) /* step by which the section grows */
 
-/* How the checkpoint is written, the best way first for which there is memory and a thread:
+/* How the checkpoint is written. Of the ways for which memory and a thread can be had, the best
+ * one:
  *
  *                      data   section   collector  the checkpoint is written
  *   WHILE_COPIED       set    set       runs       while contents are copied
@@ -120,21 +121,21 @@ static void copy_sources(struct contents_copy *copy)
     }
 }
 
-/* Wait until it is known whether token files have changed. If one has, or nobody knows, the copy is
- * dropped. */
+/* Wait until it is known whether token files have changed. If one has, or the check gave no answer,
+ * the copy is dropped. */
 static void judge_copy(struct contents_copy *copy)
 {
     struct rp_saver *saver = copy->saver;
-    while (rp_a32_load_acquire(&saver->look) == RP_LOOK_ASKED) { /* PAIRS saver-look */
-        uint32_t epoch = rp_event_prepare(&saver->look_settled);
-        if (rp_a32_load_acquire(&saver->look) == RP_LOOK_ASKED)
-            rp_event_sleep(&saver->look_settled, epoch, 100000000);
+    while (rp_a32_load_acquire(&saver->validity) == RP_VALIDITY_ASKED) { /* PAIRS saver-validity */
+        uint32_t epoch = rp_event_prepare(&saver->validity_settled);
+        if (rp_a32_load_acquire(&saver->validity) == RP_VALIDITY_ASKED)
+            rp_event_sleep(&saver->validity_settled, epoch, 100000000);
         else
-            rp_event_cancel(&saver->look_settled);
+            rp_event_cancel(&saver->validity_settled);
     }
-    enum rp_look look = (enum rp_look)rp_a32_load_relaxed(&saver->look);
-    if (look != RP_LOOK_UNCHANGED) {
-        saver->left_out = look;
+    enum rp_validity validity = (enum rp_validity)rp_a32_load_relaxed(&saver->validity);
+    if (validity != RP_VALIDITY_UNCHANGED) {
+        saver->left_out = validity;
         copy->count = copy->bytes = 0;
     }
 }
@@ -149,7 +150,7 @@ static void put_in_order(struct rp_saver *saver)
         }
 }
 
-/* The work of the collector, or of the saver's thread where there is none. */
+/* The work of the collector, or of the saver's thread if no collector runs. */
 static void copy_contents(struct contents_copy *copy)
 {
     struct rp_saver *saver = copy->saver;
@@ -207,8 +208,8 @@ static void write_checkpoint(const struct contents_copy *copy, struct rp_growing
     saver->bytes = saver->code == 0 && stat(saver->path, &file) == 0 ? (uint64_t)file.st_size : 0;
 }
 
-/* Room for the contents, in whole pages, which the disk can take them from. The next save may have
- * a little more; what is not used is no memory. */
+/* Room for the contents, in whole pages, so that the disk can read from it directly. The next save
+ * may have slightly more; untouched pages take no memory. */
 static uint8_t *take_room(struct rp_saver *saver, size_t bytes)
 {
     if (bytes > saver->page_bytes) {
@@ -266,7 +267,7 @@ static void write_once_copied(const struct contents_copy *copy)
 static bool save(struct rp_saver *saver)
 {
     struct contents_copy copy = {.saver = saver};
-    saver->left_out = RP_LOOK_NONE;
+    saver->left_out = RP_VALIDITY_NONE;
     open_copy(&copy);
     if (copy.way != WHILE_COPIED)
         copy_contents(&copy);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* saver.h — the threads that copy and write a checkpoint. save.c begins a save and ends it. */
+/* saver.h — the work of one save, which save.c begins and ends: the list of its contents, and the
+ * threads that copy and write them. */
 #ifndef RP_SERVER_SAVER_H
 #define RP_SERVER_SAVER_H
 
 #include "server/engine.h"
 
+/** Set saver->sources: the location of all contents. The flow holds them. */
+void rp_engine_list_contents(struct rp_engine *engine);
 /** The main function of a saver's thread; its argument is the `struct rp_saver`. */
 void *rp_saver_main(void *saver);
 

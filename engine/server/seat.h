@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* seat.h — a seat is the engine's record of one consumer: a replica of a rank.
  *
- * A seat lasts as long as the engine, while consumers attach to it and detach. Its `seat_state`
- * says what the engine knows of the consumer, and is written by rp_seat_transition alone
- * (tests/tidy checks that). In every state the seat has a position: the batch that its consumer
- * releases next or, where none is attached, the batch that the next consumer gets first.
+ * A seat lasts as long as the engine, while consumers attach to it and detach. Its `seat_state` is
+ * the engine's knowledge of the consumer, and only rp_seat_transition writes it (tests/tidy checks
+ * that). In every state the seat has a position: the batch that its consumer releases next or, if
+ * none is attached, the first batch of the next consumer.
  *
- *   VACANT            no consumer has attached since the engine started; the position is the row
- *                     at which the engine started
+ *   VACANT            no consumer has attached since the engine started; the position is the
+ *                     engine's start row
  *   ATTACHED          a consumer is attached; the position follows its release watermark
  *   MIGRATING         the attach of another consumer has rebuilt the ring, so this seat's consumer
  *                     was disconnected, and will attach to the new ring. A seat is in this state
  *                     only while the engine serves the attach of the other consumer
- *   ABSENT_KNOWN      the consumer has detached; the position is where its releases ended
+ *   ABSENT_KNOWN      the consumer has detached; the position follows its last released batch
  *   ABSENT_UNKNOWN    no consumer is attached, and the row that the next one needs is unknown
  *   FINISHED          the consumer has detached after it released the last batch of the stream
- *   FINISHED_UNKNOWN  as FINISHED, but the consumer may attach again and ask for an older row
+ *   FINISHED_UNKNOWN  as FINISHED, but the consumer may attach again and request an older row
  *
  * The state after each event (-: the event cannot happen in this state, which is asserted):
  *
@@ -33,25 +33,25 @@
  *   SKIP                   unknown -         -          -        unknown  -         fin-unkn
  *   REBUILD                vacant  -         migr       known    unknown  fin       fin-unkn
  *
- * What the engine assumes where it cannot know:
+ * Assumptions of the engine:
  *
  *   - A consumer that has detached may be dead or late. ABSENT_KNOWN assumes that the consumer
  *     attaches again at its position, or never: checkpoints count the batches that it has released,
  *     and the ring keeps the others for it.
  *   - A consumer that attaches from a state token (ROLLBACK) may be the first of a whole job that
- *     restarts from that state, or may have restarted alone. An absent consumer may belong to that
- *     job: which batch it will ask for is unknown until it attaches, and no checkpoint counts what
- *     it had released. An attached consumer is alive, so it did not restart. The consumer of a
- *     VACANT seat has released nothing that a checkpoint could count.
+ *     restarts from that state, or the only one that has restarted. An absent consumer may belong
+ *     to that job: the batch that it will request is unknown until it attaches, and no checkpoint
+ *     counts its releases. An attached consumer is alive, so it did not restart. The consumer of a
+ *     VACANT seat has released no batch that a checkpoint could count.
  *   - A consumer that attached in the present rollback epoch (the OWN events) and has finished may
  *     be done while others of its job are late; or the job may restart a second time from the same
- *     state. The engine cannot tell which. So the end of the stream does not wait for this consumer
- *     (FINISHED_UNKNOWN), and no checkpoint counts what it had released.
+ *     state. The engine cannot distinguish them. So the end of the stream does not wait for this
+ *     consumer (FINISHED_UNKNOWN), and no checkpoint counts its releases.
  *   - The engine may change the position of an absent seat because of other consumers: MOVE, the
- *     ring begins at another row; SKIP, the ring was full and others waited. The new position tells
- *     nothing of what this seat's consumer has released.
+ *     ring begins at another row; SKIP, the ring was full and others waited. The new position is no
+ *     sign of this seat's releases.
  *
- * Two facts are kept beside the state, because they change at other times than the state does:
+ * Two facts are kept apart from the state, because they change at other times than the state does:
  *
  *   rollback_epoch  the rollback epoch in which a consumer last attached to this seat from a state
  *                   token, 0 for none. Invariant: at most the engine's epoch; 0 while VACANT.
@@ -80,7 +80,7 @@ enum rp_seat_event {
     RP_SEAT_DETACH,          /* its connection has ended */
     RP_SEAT_DETACH_CONSUMED, /* the same, after it released the last batch of the stream */
     RP_SEAT_MIGRATE,         /* its ring is rebuilt, so the engine closed its connection */
-    RP_SEAT_MIGRATE_END,     /* the attach for which its ring was rebuilt has been served */
+    RP_SEAT_MIGRATE_END,     /* the attach that rebuilt its ring has been served */
     RP_SEAT_ROLLBACK,        /* another consumer has attached from a state token */
     RP_SEAT_ROLLBACK_OWN,    /* the same, while this seat's epoch is the engine's */
     RP_SEAT_MOVE,            /* the engine has changed its position for another consumer */
@@ -90,7 +90,7 @@ enum rp_seat_event {
     RP_SEAT_EVENTS
 };
 
-/* What a trainer waits for: cause.h decides. */
+/* The cause of a trainer's wait, decided by cause.h. */
 enum rp_cause {
     RP_CAUSE_NONE, /* it does not wait */
     RP_CAUSE_DISK,
@@ -98,7 +98,7 @@ enum rp_cause {
     RP_CAUSE_PLAN,
     RP_CAUSE_PACK,
     RP_CAUSE_TRAINER, /* that has not released a batch whose room is needed */
-    RP_CAUSE_SAVE,    /* that copies what lies in the room that is needed */
+    RP_CAUSE_SAVE,    /* that copies from the room that is needed */
     RP_CAUSE_ENGINE,
     RP_CAUSES
 };
@@ -106,10 +106,10 @@ enum rp_cause {
 struct rp_seat {
     struct rp_ring *ring;
     uint32_t replica;
-    enum rp_seat_state seat_state; /* written by rp_seat_transition alone */
+    enum rp_seat_state seat_state; /* written only by rp_seat_transition */
     uint64_t rollback_epoch;       /* see above */
     struct rp_waits waits;         /* of consumers that have left */
-    uint64_t cause_ns[RP_CAUSES];  /* for which the seat's consumers waited, as far as was seen */
+    uint64_t cause_ns[RP_CAUSES];  /* for which the seat's consumers waited, as far as seen */
 };
 
 /** The state after the event, by the table above; RP_SEAT_STATES if the event cannot happen. */
@@ -129,7 +129,7 @@ static inline bool rp_seat_position_is_known(const struct rp_seat *seat)
     return seat->seat_state != RP_SEAT_ABSENT_UNKNOWN &&
            seat->seat_state != RP_SEAT_FINISHED_UNKNOWN;
 }
-/** May the position be advanced? Only if no checkpoint counts what a consumer has released. */
+/** May the position be advanced? Only if no checkpoint counts the seat's releases. */
 static inline bool rp_seat_may_be_skipped(const struct rp_seat *seat)
 {
     return rp_seat_next_state(seat->seat_state, RP_SEAT_SKIP) != RP_SEAT_STATES;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See seats.h. */
 #include "base/bits.h"
 #include "base/defect.h"
 #include "server/seats.h"
@@ -27,13 +26,7 @@ const struct rp_connection *rp_seat_connection(const struct rp_peers *peers,
     return connection;
 }
 
-int32_t rp_seat_pid(const struct rp_peers *peers, const struct rp_seat *seat)
-{
-    const struct rp_connection *connection = rp_seat_connection(peers, seat);
-    return connection ? connection->pid : 0;
-}
-
-/* NULL: nobody is attached, or it is quarantined, and nothing it writes is read. */
+/* NULL: the seat has no consumer, or a quarantined one, whose words are not read. */
 static const struct rp_ring_control *words_of(const struct rp_seat *seat)
 {
     return seat->ring->seats[seat->replica].words;
@@ -50,11 +43,6 @@ struct rp_waits rp_seat_waits(const struct rp_seat *seat)
 uint64_t rp_seat_waits_since_ns(const struct rp_seat *seat)
 {
     return words_of(seat) ? rp_a64_load_relaxed(&words_of(seat)->wait_begin_ns) : 0;
-}
-
-void rp_seat_keep_waits(struct rp_seat *seat)
-{
-    seat->waits = rp_seat_waits(seat);
 }
 
 bool rp_delivery_has_consumer(const struct rp_delivery *delivery, const struct rp_ring *ring)
@@ -84,6 +72,14 @@ uint64_t rp_delivery_consumed(const struct rp_delivery *delivery)
         lowest = rp_min_u64(lowest, RP_DEFECT(count_published) ? delivery->rings[r].tail
                                                                : delivery->rings[r].release);
     return lowest;
+}
+
+uint64_t rp_delivery_furthest(const struct rp_delivery *delivery)
+{
+    uint64_t furthest = 0;
+    for (uint32_t s = 0; s < delivery->seat_count; s++)
+        furthest = rp_max_u64(furthest, rp_seat_position(&delivery->seats[s]));
+    return furthest;
 }
 
 /* Has a consumer attached to the seat from a state token in the present rollback epoch? */
@@ -122,22 +118,21 @@ void rp_delivery_note_rollback(struct rp_delivery *delivery, struct rp_seat *sea
 
 void rp_engine_check_seats(const struct rp_engine *engine)
 {
-    for (uint32_t s = 0; s < engine->delivery.seat_count; s++) {
-        const struct rp_seat *seat = &engine->delivery.seats[s];
+    const struct rp_delivery *delivery = &engine->delivery;
+    for (uint32_t s = 0; s < delivery->seat_count; s++) {
+        const struct rp_seat *seat = &delivery->seats[s];
         const struct rp_connection *found;
         bool is_attached = rp_seat_is_attached(seat);
         RP_ASSERT(rp_ring_is_taken(seat->ring, seat->replica) == is_attached);
         RP_ASSERT(count_connections(&engine->peers, seat, &found) == is_attached);
         RP_ASSERT(seat->seat_state != RP_SEAT_MIGRATING);
-        RP_ASSERT(!is_attached || engine->delivery.had_consumer);
+        RP_ASSERT(!is_attached || delivery->had_consumer);
         RP_ASSERT(!is_attached || seat->ring->seats[seat->replica].reader_fd != RP_PEER_NONE);
-        RP_ASSERT(seat->rollback_epoch <= engine->delivery.rollback_epoch);
+        RP_ASSERT(seat->rollback_epoch <= delivery->rollback_epoch);
         RP_ASSERT(!seat->ring->seats[seat->replica].is_skipped || !rp_seat_position_is_known(seat));
         if (seat->seat_state != RP_SEAT_VACANT)
             continue;
         RP_ASSERT(seat->rollback_epoch == 0 && !is_attached);
-        RP_ASSERT(engine->delivery.base_row +
-                      rp_seat_position(seat) * engine->delivery.batch_rows ==
-                  engine->stream.start_row);
+        RP_ASSERT(rp_delivery_row(delivery, rp_seat_position(seat)) == engine->stream.start_row);
     }
 }

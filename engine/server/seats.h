@@ -8,20 +8,18 @@
 /** The connection of the attached consumer; NULL if none is attached. */
 const struct rp_connection *rp_seat_connection(const struct rp_peers *peers,
                                                const struct rp_seat *seat);
-/** The process id that the attached consumer sent; 0 if none is attached. */
-int32_t rp_seat_pid(const struct rp_peers *peers, const struct rp_seat *seat);
 /** How long the consumers of the seat waited, those that have left included. */
 struct rp_waits rp_seat_waits(const struct rp_seat *seat);
 /** Since when the attached consumer waits for a batch; 0: it does not. */
 uint64_t rp_seat_waits_since_ns(const struct rp_seat *seat);
-/** Remember the waits of a consumer that is about to be detached. */
-void rp_seat_keep_waits(struct rp_seat *seat);
 /** Is a consumer attached to this ring (or, NULL, to any)? */
 bool rp_delivery_has_consumer(const struct rp_delivery *delivery, const struct rp_ring *ring);
 /** Does an attached consumer wait for its next batch? */
 bool rp_delivery_consumer_waits(const struct rp_delivery *delivery);
 /** The first batch that some local rank has not released. */
 uint64_t rp_delivery_consumed(const struct rp_delivery *delivery);
+/** The batch that the consumer who is furthest releases next. */
+uint64_t rp_delivery_furthest(const struct rp_delivery *delivery);
 /** Event MOVE or MOVE_OWN: the engine changes the position of this seat, for another consumer or
  * for the one that is about to attach here. */
 void rp_delivery_move_seat(const struct rp_delivery *delivery, struct rp_seat *seat);
@@ -34,7 +32,7 @@ void rp_delivery_note_rollback(struct rp_delivery *delivery, struct rp_seat *sea
  *
  *   - A seat is ATTACHED if and only if one connection has it and its ring has a control page for
  *     it. No seat is MIGRATING.
- *   - The position of a VACANT seat is the row at which the engine started.
+ *   - The position of a VACANT seat is the engine's start row.
  *   - Only a seat whose position is unknown is skipped.
  *   - No seat's rollback epoch is higher than the engine's. */
 void rp_engine_check_seats(const struct rp_engine *engine);

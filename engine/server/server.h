@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* server.h — one engine process on a node: a corpus and a config in, batch rings out.
  *
- * rp_engine_run is the whole life of an engine: it opens the corpus, finds where to start, serves
- * trainers until it is told to stop or the stream ends, and leaves a checkpoint. Each run is a new
+ * rp_engine_run is the whole life of an engine: it opens the corpus, finds the start row, serves
+ * trainers until a stop or the end of the stream, and leaves a checkpoint. Each run is a new
  * generation with fresh shared memory. */
 #ifndef RP_SERVER_SERVER_H
 #define RP_SERVER_SERVER_H
@@ -15,13 +15,13 @@
 #include "corpus/corpus.h"
 #include "plan/plan.h"
 
-/* Another part of the process, which is told of the engine's life by the engine's own thread: it
- * may not wait. */
+/* An observer of the engine's life, another part of the process. The engine's own thread calls it,
+ * so it may not wait. */
 struct json_t;
 struct rp_engine_observer {
     void *context;
     void (*ready)(void *context); /* trainers can attach */
-    /* `ringpack stat` is asked: keys may be added to the answer. */
+    /* A `ringpack stat` is answered: the observer may add keys. */
     void (*asked)(void *context, struct json_t *stat);
     /* The engine closes: the keys of `stat` about its phase and its saves, as they are at the end.
      * Called once if `ready` was, unless the process is killed. */
@@ -42,24 +42,24 @@ struct rp_engine_options {
 };
 
 /** Serve until SIGTERM, SIGINT or SIGHUP (checkpoint, 0), the end of the stream (0), end of the
- * lifeline (0), or an error (negative, after a checkpoint of what was consumed). A second signal
- * exits at once. Blocks those signals, but for those that are ignored already: they stay so. */
+ * lifeline (0), or an error (negative, after a checkpoint of the consumed rows). A second signal
+ * exits at once. Blocks those signals; ignored ones stay ignored. */
 RP_MUST_CHECK int rp_engine_run(const struct rp_engine_options *options, struct rp_error *error);
 
-/* Resident memory of an engine, in bytes, without the pages of mapped files and without what it
- * resumed from: a checkpoint's contents stay on the heap. Its flow takes flow_reading, or
- * flow_mapped where all token files are mapped for the whole run (`io: mapped`), and not read. */
+/* Resident memory of an engine, in bytes, without the pages of mapped files and without the
+ * checkpoint that it resumed from, whose contents stay on the heap. Its flow takes flow_reading, or
+ * flow_mapped if all token files are mapped for the whole run (`io: mapped`), and not read. */
 struct rp_engine_memory {
     uint64_t batch_rings, flow_reading, flow_mapped, process;
     uint64_t catch_up; /* on top, for each rank that catches up with the others; 0 with one rank */
 };
-/** Of an engine that begins at the plan's row. */
+/** The memory of an engine that begins at the plan's row. */
 struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                                          const struct rp_corpus *corpus,
                                          const struct rp_plan *plan);
 
-/** Descriptors that an engine takes beside those of its token files: rings, sockets and processes
- * of all seats, of readers and packers, and some for checkpoints and for those who ask. */
+/** Descriptors of an engine without its token files: rings, sockets and processes of all seats, of
+ * readers and packers, and some for checkpoints and for peers with requests. */
 uint32_t rp_engine_descriptors(const struct rp_config *config);
 
 #endif

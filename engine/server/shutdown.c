@@ -1,42 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See shutdown.h. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "server/last_look.h"
-#include "server/seats.h"
+#include "base/mem.h"
+#include "server/caching.h"
+#include "server/connections.h"
+#include "server/recorder.h"
+#include "server/revalidate.h"
+#include "server/save.h"
 #include "server/shutdown.h"
+#include "server/start.h"
 
-#define ABSENT_WAIT_MINUTES 10u /* enough for a long step, or to start a rank by hand */
+#define FAILED_WAIT_NS 10000000000u /* as long as a trainer searches for its engine by default */
+#define ABSENT_WAIT_MINUTES 10u     /* enough for a long step, or to start a rank by hand */
 
 void rp_engine_begin_stop(struct rp_engine *engine, enum rp_shutdown shutdown)
 {
     if (engine->life.shutdown == RP_SHUTDOWN_NONE)
         engine->life.shutdown = shutdown;
     rp_life_transition(&engine->life, RP_LIFE_STOP);
-    engine->saving.is_wanted = engine->saving.checkpoints != NULL;
+    rp_saving_want(&engine->saving);
     if (!rp_life_has_failed(&engine->life))
-        rp_engine_ask_look(engine);
-}
-
-void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES])
-{
-    snprintf(text, RP_ENGINE_TEXT_BYTES, "%s\n%s", error->message, error->hint);
+        rp_engine_ask_revalidation(engine);
 }
 
 void rp_engine_fail(struct rp_engine *engine, int code)
 {
+    struct rp_delivery *delivery = &engine->delivery;
     char text[RP_ENGINE_TEXT_BYTES];
     rp_life_fail(&engine->life, code);
     rp_engine_error_text(engine->life.error, text);
     rp_log_event(RP_EVENT_failed, "%s", engine->life.error->message);
-    for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
-        if (engine->delivery.rings[r]
-                .data.data) /* else the failure is that the ring could not be made */
-            rp_ring_set_status(&engine->delivery.rings[r], RP_RING_FAILED, (uint64_t)(int64_t)code,
-                               text);
+    for (uint32_t r = 0; r < delivery->ring_count; r++)
+        if (delivery->rings[r].data.data) /* else the failure is that the ring could not be made */
+            rp_ring_set_status(&delivery->rings[r], RP_RING_FAILED, (uint64_t)(int64_t)code, text);
     engine->life.failed_ns = rp_now_ns();
 }
 
@@ -47,9 +49,9 @@ enum delivery {
     DELIVERED_TO_ALL /* every seat's consumer has released all batches */
 };
 
-/* *missing: the first seat of which it is unknown what its consumer has released. That consumer may
- * be done since an earlier engine, or late. A consumer that has finished may attach again (seat.h),
- * but the end of the stream does not wait for it. */
+/* *missing: the first seat whose releases are unknown. Its consumer may be done since an earlier
+ * engine, or late. A consumer that has finished may attach again (seat.h), but the end of the
+ * stream does not wait for it. */
 static enum delivery delivery_of(const struct rp_delivery *delivery, const struct rp_seat **missing)
 {
     *missing = NULL;
@@ -78,28 +80,116 @@ static enum delivery delivery_of(const struct rp_delivery *delivery, const struc
     return *missing ? AWAITS_ABSENT : DELIVERED_TO_ALL;
 }
 
-static bool has_waited_long(struct rp_delivery *delivery, const struct rp_seat *missing)
+static bool has_waited_long(struct rp_engine_life *life, const struct rp_seat *missing)
 {
-    RP_ASSERT(missing && delivery->state == RP_DELIVERY_ENDED && !rp_seat_is_attached(missing));
-    if (delivery->absent_wait_ns == 0) {
+    RP_ASSERT(!rp_seat_is_attached(missing));
+    if (life->absent_wait_ns == 0) {
         char name[RP_SEAT_NAME_BYTES];
-        delivery->absent_wait_ns = rp_now_ns();
+        life->absent_wait_ns = rp_now_ns();
         rp_log(RP_LOG_INFO,
                "the stream has ended, and %s has not attached: waiting %u minutes for it",
                rp_seat_name(missing, name), ABSENT_WAIT_MINUTES);
     }
-    return rp_now_ns() - delivery->absent_wait_ns >= ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
+    return rp_now_ns() - life->absent_wait_ns >= ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
 }
 
-void rp_engine_stop_when_delivered(struct rp_engine *engine)
+static void stop_when_delivered(struct rp_engine *engine)
 {
     const struct rp_seat *missing;
     enum delivery delivery = delivery_of(&engine->delivery, &missing);
-    RP_ASSERT(rp_life_is_running(&engine->life));
     if (delivery == IN_USE)
-        engine->delivery.absent_wait_ns = 0;
-    if (delivery == IN_USE || (missing && !has_waited_long(&engine->delivery, missing)))
+        engine->life.absent_wait_ns = 0;
+    if (delivery == IN_USE || (missing && !has_waited_long(&engine->life, missing)))
         return;
     rp_log_event(RP_EVENT_stream_ended, "the stream has ended and every rank has had all of it");
     rp_engine_begin_stop(engine, RP_SHUTDOWN_STREAM);
+}
+
+/* Are there batches for a consumer that is yet to attach? */
+static bool is_to_come(const struct rp_seat *seat)
+{
+    bool has_none = seat->seat_state == RP_SEAT_VACANT ||
+                    seat->seat_state == RP_SEAT_ABSENT_UNKNOWN;
+    return has_none && rp_seat_position(seat) < seat->ring->tail &&
+           !rp_ring_may_be_read(seat->ring, seat->replica);
+}
+
+/* A stream that failed in reading ahead has published batches before that. Consumers that are yet
+ * to attach may still fetch them, from memory without another reader; attached consumers have them
+ * mapped, and need no engine for it. */
+static bool is_awaited(const struct rp_delivery *delivery, uint64_t failed_ns)
+{
+    if (rp_now_ns() - failed_ns >= FAILED_WAIT_NS)
+        return false;
+    for (uint32_t s = 0; s < delivery->seat_count; s++)
+        if (is_to_come(&delivery->seats[s]))
+            return true;
+    return false;
+}
+
+void rp_engine_follow_life(struct rp_engine *engine)
+{
+    const struct rp_engine_life *life = &engine->life;
+    if (rp_life_is_running(life))
+        stop_when_delivered(engine);
+    if (life->life_state == RP_LIFE_FAILED && !is_awaited(&engine->delivery, life->failed_ns))
+        rp_engine_begin_stop(engine, RP_SHUTDOWN_FAILURE);
+    if (rp_life_is_ending(life) && rp_saving_is_idle(&engine->saving))
+        rp_life_transition(&engine->life, RP_LIFE_END);
+}
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+/* Close all that threads of the flow use. */
+static void close_stream(struct rp_engine *engine)
+{
+    rp_flow_close(engine->delivery.flow);
+    rp_delivery_close_cache(&engine->delivery);
+    for (uint32_t r = 0; r < engine->delivery.ring_count; r++)
+        rp_ring_close(&engine->delivery.rings[r]);
+    rp_plan_close(engine->stream.plan);
+    rp_plan_close(engine->stream.scout);
+    for (uint32_t i = 0; i < RP_CATCH_UPS_MAX; i++) {
+        rp_plan_close(engine->stream.catch_up_plans[i].plan);
+        rp_plan_close(engine->stream.catch_up_plans[i].scout);
+    }
+    rp_corpus_close(engine->stream.corpus);
+    rp_engine_forget_contents(&engine->stream);
+    rp_contents_free(engine->stream.contents);
+    free(engine->delivery.rings);
+    if (engine->loop.wake_fd >= 0)
+        close(engine->loop.wake_fd);
+}
+
+void rp_engine_close(struct rp_engine *engine)
+{
+    rp_listener_close(&engine->peers.listener);
+    rp_engine_close_connections(engine, false);
+    rp_far_row_forget(&engine->stream.planner, &engine->saving.saver.far);
+    rp_far_planner_close(&engine->stream.planner);
+    rp_plan_close(engine->stream.probe);
+    if (engine->saving.validity == RP_VALIDITY_LATE)
+        rp_log(RP_LOG_WARNING, "ending without waiting for the disk of the token files");
+    else /* otherwise a thread hangs at that disk, and the end of the process ends it */
+        close_stream(engine);
+    rp_checkpoint_dir_close(engine->saving.checkpoints);
+    rp_recorder_close(engine->saving.recorder);
+    rp_engine_close_connections(engine, true); /* a peer may start an engine at once */
+    int fds[] = {engine->loop.epoll_fd, engine->loop.signal_fd, engine->saving.saver.done_fd,
+                 engine->stream.planner.done_fd};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    rp_saving_know_saved(&engine->saving, NULL, 0, NULL);
+    rp_give_pages(engine->saving.saver.pages, engine->saving.saver.page_bytes);
+    free(engine->saving.checkpoint_path);
+    free(engine->saving.started_from);
+    free(engine->stream.kept_state);
+    free(engine->stream.zero_state);
+    free(engine->stream.start_state);
+    free(engine->peers.connections);
+    free(engine->delivery.seats);
+    free(engine->config_text);
+    free(engine->stream.contract_text);
+    free(engine->stream.mask_counts);
 }

@@ -11,13 +11,15 @@
 
 /** Take a last checkpoint if there is a directory for it, then end. */
 void rp_engine_begin_stop(struct rp_engine *engine, enum rp_shutdown shutdown);
-/** Stop the stream with *engine->life.error, and tell the trainers. They may still take the batches
- * that were published. */
+/** Stop the stream with *engine->life.error, and inform the trainers. They may still take the
+ * published batches. */
 void rp_engine_fail(struct rp_engine *engine, int code);
-/** "message\nhint": how an error travels to a trainer. */
-void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES]);
-/** Begin to stop once the stream has ended, no consumer is attached, and every seat's consumer has
- * released all batches or did not attach in time. Only while the engine is RUNNING. */
-void rp_engine_stop_when_delivered(struct rp_engine *engine);
+/** After each step of the loop: stop once the stream has ended, no consumer is attached, and every
+ * seat's consumer has released all batches or did not attach in time; stop after a failure once no
+ * consumer is awaited; end once all checkpoints are taken. */
+void rp_engine_follow_life(struct rp_engine *engine);
+/** Close all that the engine has opened, after a partial start as well. If the disk of the token
+ * files hangs, the memory and files that its threads use stay until the process ends. */
+void rp_engine_close(struct rp_engine *engine);
 
 #endif

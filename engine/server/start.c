@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* start.c — where a run begins: a given state token, the newest checkpoint that verifies, or
- * row 0 (with a warning where there could have been a checkpoint).
+/* start.c — finds the start state of a run: a given state token, the newest checkpoint that
+ * verifies, or row 0 (with a warning if a checkpoint was to be expected).
  *
  * Order matters: the checkpoint is opened before the corpus, because with its contents a run can
  * begin although token files are unreachable; and before the plan, which then checks the token
- * against the corpus field by field. The trial write of the checkpoint directory goes on beside all
- * that, and is finished before anything is written there, and before what may take long: a start
- * that cannot save is not to be refused only after a scan of the corpus. */
+ * against the corpus field by field. The trial write of the checkpoint directory runs meanwhile. It
+ * is finished before any file is written there, and before the long steps: a start that cannot save
+ * is refused before a scan of the corpus, not after it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/bits.h"
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -20,6 +21,7 @@
 #include "config/description.h"
 #include "corpus/eos.h"
 #include "plan/trace.h"
+#include "server/journal.h"
 #include "server/recorder.h"
 #include "server/save.h"
 #include "server/start.h"
@@ -27,24 +29,16 @@
 
 #define WEIGHTS_HOLD_PERCENT 90 /* warn if a source ends before this part of the stream */
 
-static int open_plan(const struct rp_stream *stream, const struct rp_docs_per_row *docs_per_row,
-                     struct rp_plan **plan_out, struct rp_error *error)
-{
-    return rp_stream_open_plan_with(plan_out, stream->config, stream->corpus, docs_per_row, error);
-}
-
 static int open_plans(struct rp_stream *stream, const struct rp_docs_per_row *docs_per_row,
                       struct rp_error *error)
 {
     const struct rp_config *config = stream->config;
-    int code = open_plan(stream, docs_per_row, &stream->plan, error);
-    if (code >= 0)
-        code = open_plan(stream, docs_per_row, &stream->probe, error);
-    if (code >= 0)
-        code = open_plan(stream, docs_per_row, &stream->planner.plan, error);
+    struct rp_plan **plans[] = {&stream->plan, &stream->probe, &stream->planner.plan,
+                                config->drop_last && config->num_epochs ? &stream->scout : NULL};
+    int code = 0;
     stream->planner.accept_weights = stream->accepts_weights;
-    if (code >= 0 && config->drop_last && config->num_epochs)
-        code = open_plan(stream, docs_per_row, &stream->scout, error);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && plans[i] && code >= 0; i++)
+        code = rp_stream_open_plan_with(plans[i], config, stream->corpus, docs_per_row, error);
     return code;
 }
 
@@ -72,24 +66,15 @@ static void warn_of_weights(const struct rp_config *config, const struct rp_corp
                config->sources[source].name, percent);
 }
 
-static void warn_of_docs_per_row(const struct rp_config *config,
-                                 const struct rp_docs_per_row *docs_per_row)
+static void warn_of_settings(const struct rp_config *config, const struct rp_corpus *corpus,
+                             const struct rp_docs_per_row *docs_per_row)
 {
-    char text[512];
+    char text[512], doubt[200];
+    warn_of_weights(config, corpus);
     if (rp_stream_docs_per_row_text(docs_per_row, config, text, sizeof text))
         rp_log(RP_LOG_WARNING, "%s", text);
-}
-
-static void warn_of_sections(const struct rp_config *config)
-{
-    char text[512];
     if (rp_config_sections_doubt(config, text, sizeof text))
         rp_log(RP_LOG_WARNING, "%s", text);
-}
-
-static void warn_of_eos(const struct rp_corpus *corpus)
-{
-    char doubt[200];
     for (uint32_t i = 0; i < rp_corpus_source_count(corpus); i++) {
         const struct rp_source *source = rp_corpus_source(corpus, i);
         if (rp_source_eos_doubt(source, doubt, sizeof doubt))
@@ -148,17 +133,12 @@ static int load_contents(struct rp_stream *stream, const struct rp_checkpoint *c
     return 0;
 }
 
-void rp_stream_forget_contents(struct rp_stream *stream)
+void rp_engine_forget_contents(struct rp_stream *stream)
 {
     if (stream->contents)
         rp_contents_clear(stream->contents);
     rp_checkpoint_close(stream->resumed);
     stream->resumed = NULL;
-}
-
-static bool is_fresh(const struct rp_engine *engine)
-{
-    return engine->options->fresh || engine->config->resume == RP_RESUME_FRESH;
 }
 
 static int fail_required(const struct rp_config *config, const char *what, struct rp_error *error)
@@ -177,14 +157,14 @@ int rp_engine_check_resume(const struct rp_engine *engine, struct rp_error *erro
         return rp_fail(error, -RP_E_USAGE, "give one of them",
                        "--fresh sets the checkpoints aside, and resume: required wants one");
     struct stat info;
-    if (is_required && !config->checkpoint_copy_dir && stat(config->checkpoint_dir, &info) < 0 &&
+    if (is_required && !config->checkpoint_mirror_dir && stat(config->checkpoint_dir, &info) < 0 &&
         errno == ENOENT)
         return fail_required(engine->config, "does not exist", error);
     return 0;
 }
 
-/* A directory without a checkpoint is that of a new run, or of an old run whose file system is not
- * mounted. The engine cannot tell which. */
+/* A directory without a checkpoint belongs to a new run, or to an old run whose file system is not
+ * mounted. The engine cannot distinguish them. */
 static void warn_of_row_0(const struct rp_saving *saving)
 {
     bool is_new = rp_checkpoint_dir_is_new(saving->checkpoints);
@@ -196,12 +176,12 @@ static void warn_of_row_0(const struct rp_saving *saving)
         saving->config->checkpoint_dir, is_new ? ", which was made just now" : "");
 }
 
-/* Use the newest of the copies, where the directory has no checkpoint but its copies do: the
- * directory was lost, a run that began at row 0 would lose all progress, and its checkpoints would
- * replace the copies. */
+/* Use the newest of the copies, if the directory has no checkpoint but its copies do: the directory
+ * was lost, a run that began at row 0 would lose all progress, and its checkpoints would replace
+ * the copies. */
 static int open_copy(struct rp_saving *saving, struct rp_checkpoint **out, struct rp_error *error)
 {
-    const char *copies = saving->config->checkpoint_copy_dir;
+    const char *copies = saving->config->checkpoint_mirror_dir;
     int code = copies ? rp_checkpoint_newest(out, copies, true, error) : 0;
     if (code == 1) {
         rp_log_event(RP_EVENT_resumed_from_copy,
@@ -221,7 +201,7 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
     if (!directory || engine->options->state)
         return 0;
     engine->saving.saved_row = 0;
-    if (is_fresh(engine)) {
+    if (engine->options->fresh || engine->config->resume == RP_RESUME_FRESH) {
         int tried = rp_checkpoint_dir_finish_trial(engine->saving.checkpoints, error);
         if (tried < 0)
             return tried;
@@ -253,8 +233,8 @@ static bool has_other_epochs(const struct rp_config *config, const void *token, 
            info.config.num_epochs != config->num_epochs;
 }
 
-/* Where only the weights are refused, the next command shows what they would do. Without the names
- * for it the hint is that of the comparison. */
+/* If only the weights are refused, the hint is the command that previews their effect. Without the
+ * names for that command, it is the comparison's hint. */
 static void hint_at_preview(const struct rp_stream *stream, const char *file, const void *token,
                             size_t bytes, struct rp_error *error)
 {
@@ -277,6 +257,7 @@ static void hint_at_preview(const struct rp_stream *stream, const char *file, co
 static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                             bool *reweighted, struct rp_error *error)
 {
+    struct rp_stream *stream = &engine->stream;
     const void *token = engine->options->state;
     size_t bytes = engine->options->state_bytes;
     if (checkpoint) {
@@ -286,16 +267,15 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
                            "%s: the checkpoint has no state", rp_checkpoint_path(checkpoint));
     }
     if (token) {
-        int code = rp_plan_resume(engine->stream.plan, token, bytes, false, error);
-        *reweighted = code == -RP_E_MISMATCH && engine->stream.accepts_weights;
+        int code = rp_plan_resume(stream->plan, token, bytes, false, error);
+        *reweighted = code == -RP_E_MISMATCH && stream->accepts_weights;
         if (*reweighted)
-            code = rp_plan_resume(engine->stream.plan, token, bytes, true, error);
+            code = rp_plan_resume(stream->plan, token, bytes, true, error);
         *reweighted |= has_other_epochs(engine->config, token, bytes);
-        if (code == -RP_E_MISMATCH && !engine->stream.accepts_weights)
-            hint_at_preview(&engine->stream,
-                            checkpoint ? rp_checkpoint_path(checkpoint)
-                                       : engine->options->state_path,
-                            token, bytes, error);
+        if (code == -RP_E_MISMATCH && !stream->accepts_weights)
+            hint_at_preview(
+                stream, checkpoint ? rp_checkpoint_path(checkpoint) : engine->options->state_path,
+                token, bytes, error);
         if (code < 0 && checkpoint)
             return rp_fail_context(error, code, "%s", rp_checkpoint_path(checkpoint));
         if (code < 0)
@@ -303,62 +283,62 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
     }
     struct rp_row skipped;
     if (RP_DEFECT(resume_one_row_on) && checkpoint)
-        (void)!rp_plan_next(engine->stream.plan, &skipped, NULL);
-    engine->stream.start_bytes = rp_plan_save(engine->stream.plan, engine->stream.start_state);
-    engine->stream.start_row = rp_plan_row(engine->stream.plan);
-    engine->stream.is_reweighted = rp_plan_is_reweighted(engine->stream.plan);
-    RP_ASSERT(engine->stream.start_bytes <= engine->stream.state_bytes_max);
+        (void)!rp_plan_next(stream->plan, &skipped, NULL);
+    stream->start_bytes = rp_plan_save(stream->plan, stream->start_state);
+    stream->start_row = rp_plan_row(stream->plan);
+    stream->is_reweighted = rp_plan_is_reweighted(stream->plan);
+    RP_ASSERT(stream->start_bytes <= stream->state_bytes_max);
     return 0;
 }
 
 static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                           struct rp_error *error)
 {
+    struct rp_stream *stream = &engine->stream;
     bool reweighted = false;
-    int code = rp_stream_make_contract(&engine->stream.contract_text, &engine->stream.contract,
-                                       engine->config, engine->stream.corpus, engine->stream.plan,
-                                       error);
+    int code = rp_stream_make_contract(&stream->contract_text, &stream->contract, engine->config,
+                                       stream->corpus, stream->plan, error);
     if (code < 0)
         return code;
-    code = rp_config_describe_files(engine->stream.corpus_files, engine->config, error);
+    code = rp_config_describe_files(stream->corpus_files, engine->config, error);
     if (code < 0)
         return code;
-    engine->stream.identity = rp_record_hash(&engine->stream.contract.stream);
-    engine->stream.state_bytes_max = rp_plan_state_bytes_max(engine->stream.plan);
-    if (engine->stream.state_bytes_max > RP_STATE_BYTES_MAX)
+    stream->identity = rp_record_hash(&stream->contract.stream);
+    stream->state_bytes_max = rp_plan_state_bytes_max(stream->plan);
+    if (stream->state_bytes_max > RP_STATE_BYTES_MAX)
         return rp_fail(error, -RP_E_CONFIG, "lower window or lanes",
                        "the state of this stream may need %" PRIu64
                        " bytes, and a trainer could not bring back more than %zu",
-                       engine->stream.state_bytes_max, RP_STATE_BYTES_MAX);
-    engine->stream.zero_state = rp_calloc(1, engine->stream.state_bytes_max);
-    engine->stream.start_state = rp_calloc(1, engine->stream.state_bytes_max);
-    if (!engine->stream.zero_state || !engine->stream.start_state)
+                       stream->state_bytes_max, RP_STATE_BYTES_MAX);
+    stream->zero_state = rp_calloc(1, stream->state_bytes_max);
+    stream->start_state = rp_calloc(1, stream->state_bytes_max);
+    if (!stream->zero_state || !stream->start_state)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for state tokens");
-    RP_ASSERT(rp_plan_row(engine->stream.plan) == 0);
-    engine->stream.zero_bytes = rp_plan_save(engine->stream.plan, engine->stream.zero_state);
+    RP_ASSERT(rp_plan_row(stream->plan) == 0);
+    stream->zero_bytes = rp_plan_save(stream->plan, stream->zero_state);
     code = take_start_state(engine, checkpoint, &reweighted, error);
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
         engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));
         if (!reweighted) /* rows of other weights or epochs hold other documents */
-            code = load_contents(&engine->stream, checkpoint, error);
+            code = load_contents(stream, checkpoint, error);
         rp_log_event(RP_EVENT_resumed, "resuming from %s: row %" PRIu64 "%s",
-                     rp_checkpoint_path(checkpoint), engine->stream.start_row,
-                     engine->stream.contents ? ", with contents" : "");
-        tell_changes(&engine->stream, checkpoint);
+                     rp_checkpoint_path(checkpoint), stream->start_row,
+                     stream->contents ? ", with contents" : "");
+        tell_changes(stream, checkpoint);
     }
     return code;
 }
 
-/* The start state is that of the newest checkpoint: a save that is made before any progress finds
- * nothing new. Without memory for it, that save takes longer. */
+/* The start state is the newest checkpoint's: a save that is made before any progress finds it
+ * unchanged. Without memory for the state, that save takes longer. */
 static void know_start_state(struct rp_engine *engine)
 {
-    void *token = rp_calloc(1, engine->stream.start_bytes);
+    struct rp_stream *stream = &engine->stream;
+    void *token = rp_calloc(1, stream->start_bytes);
     if (token)
-        memcpy(token, engine->stream.start_state, engine->stream.start_bytes);
-    rp_saving_know_saved(&engine->saving, token, engine->stream.start_bytes,
-                         engine->saving.started_from);
+        memcpy(token, stream->start_state, stream->start_bytes);
+    rp_saving_know_saved(&engine->saving, token, stream->start_bytes, engine->saving.started_from);
 }
 
 static int finish_trial(void *checkpoints, struct rp_error *error)
@@ -369,16 +349,15 @@ static int finish_trial(void *checkpoints, struct rp_error *error)
 static int open_corpus(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                        struct rp_error *error)
 {
-    const struct rp_corpus_gate gate = {finish_trial, engine->saving.checkpoints};
+    struct rp_saving *saving = &engine->saving;
+    const struct rp_corpus_gate gate = {finish_trial, saving->checkpoints};
     size_t bytes = 0;
     bool has_contents = checkpoint &&
                         rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
     int code = rp_stream_open_corpus_with(&engine->stream.corpus, engine->config, has_contents,
-                                          engine->saving.checkpoints ? &gate : NULL, error);
-    /* A directory that cannot be written is told as such, not as an error of the source. */
-    int tried = code < 0 && engine->saving.checkpoints
-                    ? finish_trial(engine->saving.checkpoints, error)
-                    : 0;
+                                          saving->checkpoints ? &gate : NULL, error);
+    /* A directory that cannot be written is reported as such, not as an error of the source. */
+    int tried = code < 0 && saving->checkpoints ? finish_trial(saving->checkpoints, error) : 0;
     return tried < 0 ? tried : code;
 }
 
@@ -395,12 +374,8 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
         code = rp_stream_docs_per_row(&docs_per_row, engine->config, engine->stream.corpus, error);
     if (code >= 0)
         code = open_plans(&engine->stream, &docs_per_row, error);
-    if (code >= 0) {
-        warn_of_weights(engine->config, engine->stream.corpus);
-        warn_of_docs_per_row(engine->config, &docs_per_row);
-        warn_of_sections(engine->config);
-        warn_of_eos(engine->stream.corpus);
-    }
+    if (code >= 0)
+        warn_of_settings(engine->config, engine->stream.corpus, &docs_per_row);
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);
     if (code >= 0 && checkpoint && engine->saving.saved_row == engine->stream.start_row)
@@ -412,12 +387,13 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     return code;
 }
 
-int rp_saving_settle_start(struct rp_saving *saving, struct rp_error *error)
+int rp_engine_settle_start(struct rp_engine *engine, struct rp_error *error)
 {
-    if (!saving->checkpoints)
-        return 0;
-    int code = rp_checkpoint_dir_finish_trial(saving->checkpoints, error);
-    return code < 0
-               ? code
-               : rp_recorder_begin(saving->recorder, saving->checkpoints, saving->saved_row, error);
+    struct rp_saving *saving = &engine->saving;
+    int code = saving->checkpoints ? rp_checkpoint_dir_finish_trial(saving->checkpoints, error) : 0;
+    if (code >= 0 && saving->checkpoints)
+        code = rp_recorder_begin(saving->recorder, saving->checkpoints, saving->saved_row, error);
+    if (code >= 0)
+        rp_engine_journal_start(engine);
+    return code;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* start.h — where a run begins: checkpoint, corpus, plans and start state. */
+/* start.h — opens the start of a run: checkpoint, corpus, plans and start state. */
 #ifndef RP_SERVER_START_H
 #define RP_SERVER_START_H
 
@@ -8,12 +8,13 @@
 /** Open checkpoint, corpus and plans; set the start state. */
 RP_MUST_CHECK int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error);
 
-/** Wait for the trial write of the checkpoint directory, and begin the run record: from here on a
- * save is expected to succeed. A start that is refused before leaves the record as it was. */
-RP_MUST_CHECK int rp_saving_settle_start(struct rp_saving *saving, struct rp_error *error);
+/** Wait for the trial write of the checkpoint directory, and begin the run record and the journal:
+ * from here on a save is expected to succeed. A start that is refused before leaves them as they
+ * were. */
+RP_MUST_CHECK int rp_engine_settle_start(struct rp_engine *engine, struct rp_error *error);
 
 /** Forget the contents of the checkpoint, and give back its memory. While no flow runs. */
-void rp_stream_forget_contents(struct rp_stream *stream);
+void rp_engine_forget_contents(struct rp_stream *stream);
 
 /** Refuse a start that needs a checkpoint where there cannot be one, before anything is made. */
 RP_MUST_CHECK int rp_engine_check_resume(const struct rp_engine *engine, struct rp_error *error);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stat.c — what `ringpack stat` shows: one JSON object with stable keys, units in names. The keys
- * are explained, one by one, in tools/python/docs/stat-keys.md, which a test compares with them. */
+/* stat.c — the answer to `ringpack stat`: one JSON object with stable keys, units in names. The
+ * keys are explained, one by one, in tools/python/docs/stat-keys.md, which a test compares with
+ * them. */
+#include <ctype.h>
 #include <jansson.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,14 +10,15 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "server/caching.h"
+#include "server/cause.h"
+#include "server/rate_samples.h"
+#include "server/read_mode.h"
 #include "server/seats.h"
-#include "server/reading.h"
-#include "server/speed.h"
 #include "server/stat.h"
 #include "server/stat_parts.h"
 #include "stream.h"
 
-/* Field and value; those of single sources are left to `ringpack checkpoint show`. */
+/* Field and value; `ringpack checkpoint show` has the fields of single sources. */
 static json_t *contract_array(const struct rp_contract *contract)
 {
     const struct rp_record *records[] = {&contract->stream, &contract->delivery};
@@ -42,7 +45,7 @@ static json_t *source_object(const struct rp_stream *stream, uint32_t number)
                      "bytes", (json_int_t)whole.bytes, "unverified_bytes", (json_int_t)found.bytes);
 }
 
-/* What masks left of the sources that have one, of what was planned since the start. */
+/* For each source with a mask: the trained part of the tokens planned since the start. */
 static json_t *masks_array(const struct rp_stream *stream)
 {
     json_t *array = json_array();
@@ -60,7 +63,7 @@ static json_t *masks_array(const struct rp_stream *stream)
     return array;
 }
 
-/* The share of the whole corpus, and what was taken from files since the start. */
+/* The unverified share of the whole corpus, and of the bytes taken from files since the start. */
 static void add_verification(json_t *object, const struct rp_stream *stream,
                              const struct rp_flow_counts *counts)
 {
@@ -68,15 +71,14 @@ static void add_verification(json_t *object, const struct rp_stream *stream,
     json_t *sources = json_array();
     for (uint32_t s = 0; s < stream->config->source_count; s++)
         json_array_append_new(sources, source_object(stream, s));
-    json_object_set_new(object, "unverified_share", json_real(share.tokens));
-    json_object_set_new(object, "unverified_byte_share", json_real(share.bytes));
-    json_object_set_new(object, "taken_bytes", json_integer((json_int_t)counts->taken_bytes));
-    json_object_set_new(object, "unverified_bytes",
-                        json_integer((json_int_t)counts->unverified_bytes));
+    rp_stat_set_real(object, "unverified_share", share.tokens);
+    rp_stat_set_real(object, "unverified_byte_share", share.bytes);
+    rp_stat_set_count(object, "taken_bytes", counts->taken_bytes);
+    rp_stat_set_count(object, "unverified_bytes", counts->unverified_bytes);
     json_object_set_new(object, "sources", sources);
 }
 
-/* What the run is. */
+/* The run's identity and settings. */
 static json_t *run_object(const struct rp_engine *engine)
 {
     const struct rp_config *config = engine->config;
@@ -92,21 +94,130 @@ static json_t *run_object(const struct rp_engine *engine)
                      "drop_last", config->drop_last);
 }
 
-/* What it has delivered. */
-static json_t *counts_object(const struct rp_engine *engine, const struct rp_flow_counts *counts)
+/* The counts of delivered batches. */
+static void add_counts(json_t *object, const struct rp_engine *engine,
+                       const struct rp_flow_counts *counts)
 {
     uint64_t capacity = counts->rows * engine->config->seq_len;
-    return json_pack(
-        "{s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b}", "batches",
-        (json_int_t)counts->batches, "rows", (json_int_t)counts->rows, "tokens",
-        (json_int_t)counts->tokens, "fill",
-        capacity ? (double)counts->tokens / (double)capacity : 0.0, "reads",
-        (json_int_t)counts->reads, "read_bytes", (json_int_t)counts->read_bytes, "short_reads",
-        (json_int_t)counts->short_reads, "read_retries", (json_int_t)counts->read_retries,
-        "packers", (json_int_t)engine->config->packers, "packers_replaced",
-        (json_int_t)counts->packers_replaced, "reweighted", engine->stream.is_reweighted, "ended",
-        engine->delivery.state == RP_DELIVERY_ENDED);
+    rp_stat_set_count(object, "batches", counts->batches);
+    rp_stat_set_count(object, "rows", counts->rows);
+    rp_stat_set_count(object, "tokens", counts->tokens);
+    rp_stat_set_real(object, "fill", capacity ? (double)counts->tokens / (double)capacity : 0.0);
+    rp_stat_set_count(object, "reads", counts->reads);
+    rp_stat_set_count(object, "read_bytes", counts->read_bytes);
+    rp_stat_set_count(object, "short_reads", counts->short_reads);
+    rp_stat_set_count(object, "read_retries", counts->read_retries);
+    rp_stat_set_count(object, "packers", engine->config->packers);
+    rp_stat_set_count(object, "packers_replaced", counts->packers_replaced);
+    json_object_set_new(object, "reweighted", json_boolean(engine->stream.is_reweighted));
+    json_object_set_new(object, "ended", json_boolean(engine->delivery.state == RP_DELIVERY_ENDED));
 }
+
+/* ---- seats ----------------------------------------------------------------------------------- */
+
+/* A consumer may write any time into its control page. */
+static uint64_t ns_since(uint64_t begin_ns)
+{
+    uint64_t now = rp_now_ns();
+    return begin_ns && begin_ns < now ? now - begin_ns : 0;
+}
+
+/* `holds`: others wait for room, because this seat's consumer has not released its batches, or has
+ * not attached. */
+static json_t *seat_object(const struct rp_engine *engine, const struct rp_seat *seat)
+{
+    const struct rp_ring *ring = seat->ring;
+    const struct rp_connection *connection = rp_seat_connection(&engine->peers, seat);
+    bool holds = rp_seat_fills_ring(seat) && rp_delivery_consumer_waits(&engine->delivery);
+    return json_pack("{s:I, s:I, s:b, s:i, s:o, s:I, s:I, s:I, s:b, s:b}", "rank",
+                     (json_int_t)ring->geometry.rank, "replica", (json_int_t)seat->replica,
+                     "attached", rp_seat_is_attached(seat), "pid", connection ? connection->pid : 0,
+                     "attach_batch",
+                     connection ? json_integer((json_int_t)connection->first_batch) : json_null(),
+                     "tail", (json_int_t)ring->tail, "release", (json_int_t)rp_seat_position(seat),
+                     "slots", (json_int_t)ring->geometry.slots, "quarantined",
+                     ring->quarantined >> seat->replica & 1, "holds", holds);
+}
+
+static json_t *state_word(const struct rp_seat *seat)
+{
+    char word[RP_SEAT_NAME_BYTES];
+    const char *name = rp_seat_state_name(seat->seat_state);
+    size_t i = 0;
+    for (; name[i] && i + 1 < sizeof word; i++)
+        word[i] = (char)tolower((unsigned char)name[i]);
+    word[i] = '\0';
+    return json_string(word);
+}
+
+static void add_waits(json_t *object, const struct rp_seat *seat)
+{
+    struct rp_waits waits = rp_seat_waits(seat);
+    json_t *histogram = json_array();
+    for (uint32_t i = 0; i < RP_WAIT_BUCKETS; i++)
+        json_array_append_new(histogram, json_integer((json_int_t)waits.counts[i]));
+    rp_stat_set_count(object, "waits", rp_waits_count(&waits));
+    rp_stat_set_real(object, "wait_seconds", rp_stat_seconds(waits.total_ns));
+    rp_stat_set_real(object, "wait_p50_seconds",
+                     rp_stat_seconds(rp_waits_percentile_ns(&waits, 50)));
+    rp_stat_set_real(object, "wait_p99_seconds",
+                     rp_stat_seconds(rp_waits_percentile_ns(&waits, 99)));
+    rp_stat_set_real(object, "wait_max_seconds", rp_stat_seconds(waits.longest_ns));
+    rp_stat_set_real(object, "waiting_seconds",
+                     rp_stat_seconds(ns_since(rp_seat_waits_since_ns(seat))));
+    json_object_set_new(object, "wait_histogram", histogram);
+}
+
+static json_t *seconds_by_cause(const uint64_t ns[RP_CAUSES])
+{
+    json_t *seconds = json_object();
+    for (enum rp_cause cause = RP_CAUSE_NONE + 1; cause < RP_CAUSES; cause++)
+        json_object_set_new(seconds, rp_cause_name(cause), json_real(rp_stat_seconds(ns[cause])));
+    return seconds;
+}
+
+/* Why it waits now, and why it did. */
+static void add_causes(json_t *object, const struct rp_delivery *delivery,
+                       const struct rp_seat *seat)
+{
+    struct rp_seat_cause now = rp_seat_cause(delivery, seat);
+    json_object_set_new(object, "cause", json_string(rp_cause_name(now.cause)));
+    json_object_set_new(object, "cause_rank",
+                        now.holder ? json_integer(now.holder->ring->geometry.rank) : json_null());
+    json_object_set_new(object, "cause_replica",
+                        now.holder ? json_integer(now.holder->replica) : json_null());
+    json_object_set_new(object, "cause_seconds", seconds_by_cause(seat->cause_ns));
+}
+
+static json_t *ranks_array(const struct rp_engine *engine)
+{
+    json_t *array = json_array();
+    uint64_t furthest = rp_delivery_furthest(&engine->delivery);
+    for (uint32_t s = 0; s < engine->delivery.seat_count; s++) {
+        const struct rp_seat *seat = &engine->delivery.seats[s];
+        uint64_t behind = furthest - rp_seat_position(seat);
+        uint64_t behind_rows = behind * engine->config->batch_size;
+        json_t *object = seat_object(engine, seat);
+        json_object_set_new(object, "state", state_word(seat));
+        rp_stat_set_count(object, "behind_rows", behind_rows);
+        add_waits(object, seat);
+        add_causes(object, &engine->delivery, seat);
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+static void add_wait_history(json_t *object, const struct rp_watching *watching)
+{
+    const struct rp_wait_history *history = &watching->wait_history;
+    json_t *periods = json_array();
+    for (uint32_t i = 0; i < history->count; i++)
+        json_array_append_new(periods, seconds_by_cause(history->waited_ns[i]));
+    rp_stat_set_real(object, "wait_history_seconds", rp_stat_seconds(history->period_ns));
+    json_object_set_new(object, "wait_history", periods);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 char *rp_engine_stat(struct rp_engine *engine)
 {
@@ -115,10 +226,8 @@ char *rp_engine_stat(struct rp_engine *engine)
     rp_flow_counts(engine->delivery.flow, &counts);
     json_t *object = run_object(engine);
     rp_stat_add_progress(object, engine);
-    json_t *own = counts_object(engine, &counts);
-    (void)json_object_update(object, own);
-    json_decref(own);
-    rp_stat_add_reading(object, engine, &counts);
+    add_counts(object, engine, &counts);
+    rp_stat_add_read_mode(object, engine, &counts);
     rp_stat_add_speed(object, engine, &counts);
     rp_stat_add_phase(object, &engine->life);
     rp_stat_add_saves(object, engine);
@@ -130,8 +239,8 @@ char *rp_engine_stat(struct rp_engine *engine)
     rp_delivery_add_cache(object, &engine->delivery);
     rp_stat_add_ledger(object, engine);
     json_object_set_new(object, "masks", masks_array(&engine->stream));
-    json_object_set_new(object, "ranks", rp_stat_ranks(engine));
-    rp_stat_add_wait_history(object, &engine->watching);
+    json_object_set_new(object, "ranks", ranks_array(engine));
+    add_wait_history(object, &engine->watching);
     json_object_set_new(object, "contract", contract_array(&engine->stream.contract));
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);

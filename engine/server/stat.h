@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stat.h — what `ringpack stat` shows. */
+/* stat.h — the answer of `ringpack stat`. */
 #ifndef RP_SERVER_STAT_H
 #define RP_SERVER_STAT_H
 
@@ -7,8 +7,7 @@
 
 /** One JSON object; malloc'ed, NULL when out of memory. */
 char *rp_engine_stat(struct rp_engine *engine);
-
-/** Tell the observer, if there is one, how the engine ends. */
+/** Inform the observer, if one is set, how the engine ends. */
 void rp_engine_stat_end(const struct rp_engine *engine);
 
 #endif

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See stat_parts.h. */
 #include "server/stat_parts.h"
 
 #include <stdio.h>
@@ -12,16 +11,15 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "plan/ledger.h"
-#include "server/probe.h"
 #include "server/seats.h"
-#include "server/speed.h"
+#include "server/rate_samples.h"
 
-static void set_count(json_t *object, const char *key, uint64_t value)
+void rp_stat_set_count(json_t *object, const char *key, uint64_t value)
 {
     json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
-static void set_real(json_t *object, const char *key, double value)
+void rp_stat_set_real(json_t *object, const char *key, double value)
 {
     json_object_set_new(object, key, json_real(value));
 }
@@ -30,64 +28,56 @@ static void set_real(json_t *object, const char *key, double value)
 
 static uint64_t next_row_of(const struct rp_delivery *delivery)
 {
-    return delivery->base_row + rp_delivery_consumed(delivery) * delivery->batch_rows;
-}
-
-/* The batch that the consumer who is furthest releases next. */
-static uint64_t furthest_of(const struct rp_delivery *delivery)
-{
-    uint64_t furthest = 0;
-    for (uint32_t s = 0; s < delivery->seat_count; s++)
-        furthest = rp_max_u64(furthest, rp_seat_position(&delivery->seats[s]));
-    return furthest;
+    return rp_delivery_row(delivery, rp_delivery_consumed(delivery));
 }
 
 void rp_stat_add_progress(json_t *object, const struct rp_engine *engine)
 {
-    uint64_t next_row = next_row_of(&engine->delivery),
-             step_rows = engine->config->global_batch_size;
+    const struct rp_delivery *delivery = &engine->delivery;
+    uint64_t next_row = next_row_of(delivery), step_rows = engine->config->global_batch_size;
     uint64_t since_start = next_row - rp_min_u64(next_row, engine->stream.start_row);
-    uint64_t lowest = rp_delivery_consumed(&engine->delivery);
-    set_real(object, "up_seconds", rp_stat_seconds(rp_now_ns() - engine->watching.started_ns));
-    set_count(object, "start_row", engine->stream.start_row);
-    set_count(object, "next_row", next_row);
-    set_count(object, "step", (next_row - engine->delivery.base_row) / step_rows);
-    set_count(object, "steps", since_start / step_rows);
-    set_count(object, "skew_rows",
-              (furthest_of(&engine->delivery) - lowest) * engine->config->batch_size);
+    uint64_t lowest = rp_delivery_consumed(delivery);
+    rp_stat_set_real(object, "up_seconds",
+                     rp_stat_seconds(rp_now_ns() - engine->watching.started_ns));
+    rp_stat_set_count(object, "start_row", engine->stream.start_row);
+    rp_stat_set_count(object, "next_row", next_row);
+    rp_stat_set_count(object, "step", (next_row - delivery->base_row) / step_rows);
+    rp_stat_set_count(object, "steps", since_start / step_rows);
+    rp_stat_set_count(object, "skew_rows",
+                      (rp_delivery_furthest(delivery) - lowest) * engine->config->batch_size);
 }
 
 /* ---- speed ----------------------------------------------------------------------------------- */
 
-/* Of a counter since the start, in the last minute and in the last second. */
+/* Speeds of a counter since the start, in the last minute and in the last second. */
 static void add_speeds(json_t *object, const struct rp_engine *engine, const char *const keys[3],
-                       enum rp_pace_counter counter, double all, double scale)
+                       enum rp_rate_counter counter, double all, double scale)
 {
     static const uint64_t windows_ns[] = {UINT64_C(60000000000), UINT64_C(1000000000)};
-    struct rp_pace_sample now = rp_delivery_pace_sample(&engine->delivery);
+    struct rp_rate_sample now = rp_delivery_sample(&engine->delivery);
     double seconds = rp_stat_seconds(now.at_ns - engine->watching.started_ns);
-    set_real(object, keys[0], seconds > 0 ? all * scale / seconds : 0.0);
+    rp_stat_set_real(object, keys[0], seconds > 0 ? all * scale / seconds : 0.0);
     for (int i = 0; i < 2; i++)
-        set_real(object, keys[1 + i],
-                 scale * rp_pace_speed(&engine->watching.pace, &now, counter, windows_ns[i]));
+        rp_stat_set_real(object, keys[1 + i],
+                         scale * rp_rate_of(&engine->watching.rates, &now, counter, windows_ns[i]));
 }
 
 void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
                        const struct rp_flow_counts *counts)
 {
+    const struct rp_delivery *delivery = &engine->delivery;
     static const char *const tokens[] = {"tokens_per_second", "tokens_per_second_1min",
                                          "tokens_per_second_1s"};
     static const char *const steps[] = {"steps_per_second", "steps_per_second_1min",
                                         "steps_per_second_1s"};
     static const char *const bytes[] = {"read_bytes_per_second", "read_bytes_per_second_1min",
                                         "read_bytes_per_second_1s"};
-    uint64_t start = (engine->stream.start_row - engine->delivery.base_row) /
-                     engine->delivery.batch_rows;
-    uint64_t consumed = rp_max_u64(rp_delivery_consumed(&engine->delivery), start) - start;
-    add_speeds(object, engine, tokens, RP_PACE_TOKENS, (double)counts->tokens, 1);
-    add_speeds(object, engine, steps, RP_PACE_BATCHES, (double)consumed,
-               1 / (double)engine->delivery.micro_batches);
-    add_speeds(object, engine, bytes, RP_PACE_READ_BYTES, (double)counts->read_bytes, 1);
+    uint64_t start = (engine->stream.start_row - delivery->base_row) / delivery->batch_rows;
+    uint64_t consumed = rp_max_u64(rp_delivery_consumed(delivery), start) - start;
+    add_speeds(object, engine, tokens, RP_RATE_TOKENS, (double)counts->tokens, 1);
+    add_speeds(object, engine, steps, RP_RATE_BATCHES, (double)consumed,
+               1 / (double)delivery->micro_batches);
+    add_speeds(object, engine, bytes, RP_RATE_READ_BYTES, (double)counts->read_bytes, 1);
 }
 
 /* ---- saves ----------------------------------------------------------------------------------- */
@@ -114,7 +104,7 @@ static void set_reason(json_t *object, const char *key, bool has_failed, const c
     json_object_set_new(object, key, has_failed ? json_string(text) : json_null());
 }
 
-/* What the last save that was read back spent its time on; null before. */
+/* The parts of the time of the last save that was read back; null before. */
 static void add_parts(json_t *object, const struct rp_save_counts *saves)
 {
     const struct {
@@ -136,14 +126,14 @@ static void add_copies(json_t *object, const struct rp_saving *saving)
     struct rp_copy_counts copies = {0};
     if (saving->checkpoints)
         rp_checkpoint_dir_copies(saving->checkpoints, &copies);
-    set_count(object, "copies", copies.copies);
-    set_count(object, "copy_failures", copies.failures);
-    set_count(object, "copies_skipped", copies.skipped);
+    rp_stat_set_count(object, "copies", copies.copies);
+    rp_stat_set_count(object, "copy_failures", copies.failures);
+    rp_stat_set_count(object, "copies_skipped", copies.skipped);
     json_object_set_new(object, "copy_under_way", json_boolean(copies.is_at_work));
     set_age(object, "copy_age_seconds", copies.ended_ns);
     set_row(object, "copy_row", copies.ended_ns, copies.row);
-    set_count(object, "copy_bytes", copies.bytes);
-    set_real(object, "copy_seconds", rp_stat_seconds(copies.ended_ns - copies.began_ns));
+    rp_stat_set_count(object, "copy_bytes", copies.bytes);
+    rp_stat_set_real(object, "copy_seconds", rp_stat_seconds(copies.ended_ns - copies.began_ns));
     set_reason(object, "copy_error", copies.has_failed, copies.reason);
     set_reason(object, "last_copy_error", copies.failures > 0, copies.reason);
 }
@@ -153,9 +143,9 @@ static void add_scrubs(json_t *object, const struct rp_saving *saving)
     struct rp_scrub_counts scrubs = {0};
     if (saving->checkpoints)
         rp_checkpoint_dir_scrubs(saving->checkpoints, &scrubs);
-    set_count(object, "scrubs", scrubs.passes);
-    set_count(object, "scrubbed_files", scrubs.files);
-    set_count(object, "scrub_failures", scrubs.failures);
+    rp_stat_set_count(object, "scrubs", scrubs.passes);
+    rp_stat_set_count(object, "scrubbed_files", scrubs.files);
+    rp_stat_set_count(object, "scrub_failures", scrubs.failures);
     set_age(object, "scrub_age_seconds", scrubs.ended_ns);
     set_reason(object, "scrub_error", scrubs.reason[0] != '\0', scrubs.reason);
 }
@@ -171,9 +161,12 @@ static json_t *directory_text(const struct rp_saving *saving)
     return text;
 }
 
-void rp_stat_add_phase(json_t *object, const struct rp_life *life)
+void rp_stat_add_phase(json_t *object, const struct rp_engine_life *life)
 {
-    json_object_set_new(object, "phase", json_string(rp_life_phase(life)));
+    const char *phase = rp_life_is_ending(life)    ? "stopping"
+                        : rp_life_has_failed(life) ? "failed"
+                                                   : "running";
+    json_object_set_new(object, "phase", json_string(phase));
     set_reason(object, "error", rp_life_has_failed(life), life->error->message);
 }
 
@@ -183,15 +176,15 @@ void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)
     const struct rp_save_counts *saves = &engine->saving.counts;
     uint64_t safe_row = saves->ended_ns ? saves->row : engine->stream.start_row;
     uint64_t next_row = next_row_of(&engine->delivery);
-    set_count(object, "saves", saves->saves);
-    set_count(object, "save_failures", saves->failures);
+    rp_stat_set_count(object, "saves", saves->saves);
+    rp_stat_set_count(object, "save_failures", saves->failures);
     json_object_set_new(object, "save_under_way",
                         json_boolean(engine->saving.saver.state != RP_SAVER_IDLE));
     set_age(object, "save_age_seconds", saves->ended_ns);
     set_row(object, "save_row", saves->ended_ns, saves->row);
-    set_count(object, "unsaved_rows", next_row - rp_min_u64(next_row, safe_row));
-    set_count(object, "save_bytes", saves->bytes);
-    set_real(object, "save_seconds", rp_stat_seconds(saves->duration_ns));
+    rp_stat_set_count(object, "unsaved_rows", next_row - rp_min_u64(next_row, safe_row));
+    rp_stat_set_count(object, "save_bytes", saves->bytes);
+    rp_stat_set_real(object, "save_seconds", rp_stat_seconds(saves->duration_ns));
     add_parts(object, saves);
     set_reason(object, "save_error", saves->has_failed, saves->reason);
     set_reason(object, "last_save_error", saves->failures > 0, saves->reason);
@@ -220,8 +213,8 @@ void rp_stat_add_memory(json_t *object, const struct rp_delivery *delivery)
     json_object_set_new(object, "resident_private_bytes", status_bytes("RssAnon:"));
     json_object_set_new(object, "resident_shared_bytes", status_bytes("RssShmem:"));
     json_object_set_new(object, "resident_file_bytes", status_bytes("RssFile:"));
-    set_count(object, "ring_bytes", rings);
-    set_count(object, "prefetch_bytes", rp_flow_arena(delivery->flow)->segment.bytes);
+    rp_stat_set_count(object, "ring_bytes", rings);
+    rp_stat_set_count(object, "prefetch_bytes", rp_flow_arena(delivery->flow)->segment.bytes);
 }
 
 /* ---- the ledger ------------------------------------------------------------------------------ */
@@ -232,15 +225,15 @@ struct position {
     uint64_t row;
 };
 
-/* The state at next_row or, where the flow does not keep it, at the row of the start. */
+/* The state at next_row or, if the flow does not keep it, at the start row. */
 static struct position position_of(const struct rp_engine *engine)
 {
+    const struct rp_stream *stream = &engine->stream;
     struct position at;
     at.token = rp_flow_state_at(engine->delivery.flow, rp_delivery_consumed(&engine->delivery),
                                 &at.bytes, &at.row);
     if (!at.token)
-        at = (struct position){engine->stream.start_state, engine->stream.start_bytes,
-                               engine->stream.start_row};
+        at = (struct position){stream->start_state, stream->start_bytes, stream->start_row};
     return at;
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stat_parts.h — the parts of what `ringpack stat` shows, for stat.c. A value that is not known is
- * null. */
+/* stat_parts.h — the parts of the answer of `ringpack stat`. A value that is not known is null. */
 #ifndef RP_SERVER_STAT_PARTS_H
 #define RP_SERVER_STAT_PARTS_H
 
@@ -8,6 +7,8 @@
 
 #include "server/engine.h"
 
+void rp_stat_set_count(json_t *object, const char *key, uint64_t value);
+void rp_stat_set_real(json_t *object, const char *key, double value);
 static inline double rp_stat_seconds(uint64_t ns)
 {
     return (double)ns * 1e-9;
@@ -19,16 +20,12 @@ void rp_stat_add_progress(json_t *object, const struct rp_engine *engine);
 void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
                        const struct rp_flow_counts *counts);
 /** Whether it serves, and why it does not. */
-void rp_stat_add_phase(json_t *object, const struct rp_life *life);
+void rp_stat_add_phase(json_t *object, const struct rp_engine_life *life);
 /** Saves, and their copies in the second location. */
 void rp_stat_add_saves(json_t *object, const struct rp_engine *engine);
 void rp_stat_add_memory(json_t *object, const struct rp_delivery *delivery);
-/** What the rows before ledger_row took of each source: that is next_row, or the row of the start
- * where the state of next_row is not kept. */
+/** The ledger of the rows before ledger_row, by source. ledger_row is next_row, or the start row if
+ * the state of next_row is not kept. */
 void rp_stat_add_ledger(json_t *object, const struct rp_engine *engine);
-/** What the trainers waited for, period after period since the engine started. */
-void rp_stat_add_wait_history(json_t *object, const struct rp_watching *watching);
-/** An object for each seat. */
-json_t *rp_stat_ranks(const struct rp_engine *engine);
 
 #endif

@@ -17,6 +17,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "shm/peer.h"
+#include "shm/socket.h"
 
 #define RP_GUARD_TRIES 50
 #define RP_GUARD_PAUSE_NS 10000000u
@@ -29,8 +31,9 @@ struct name {
 static bool name_make(struct name *name, const char *directory, const char *run)
 {
     char *canonical = realpath(directory, NULL);
-    char *text = canonical ? rp_format("%" PRIuMAX "\n%s\n%s", (uintmax_t)geteuid(), canonical, run)
-                           : NULL;
+    char *text = canonical
+                     ? rp_asprintf("%" PRIuMAX "\n%s\n%s", (uintmax_t)geteuid(), canonical, run)
+                     : NULL;
     bool is_made = text != NULL;
     if (is_made) {
         struct rp_hash128 hash = rp_hash128(text, strlen(text));
@@ -63,17 +66,15 @@ enum holder { HOLDER_IS_OURS, HOLDER_IS_STRANGER, HOLDER_IS_GONE };
 static enum holder ask_holder(const struct name *name, pid_t *pid)
 {
     enum holder holder = HOLDER_IS_OURS; /* and its backlog is full */
-    struct ucred peer;
-    socklen_t bytes = sizeof peer;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return holder;
     if (connect(fd, (const struct sockaddr *)&name->address, name->bytes) != 0) {
         if (errno == ECONNREFUSED)
             holder = HOLDER_IS_GONE;
-    } else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0) {
-        *pid = peer.pid;
-        if (peer.uid != geteuid())
+    } else {
+        *pid = rp_peer_of(fd).pid;
+        if (!rp_socket_peer_is_ours(fd))
             holder = HOLDER_IS_STRANGER;
     }
     close(fd);

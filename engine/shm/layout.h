@@ -2,8 +2,8 @@
 /* layout.h — every byte that two processes share, and every message between them.
  *
  * The memory is transient: each engine start (a *generation*) and each attach makes fresh memory,
- * and nothing in it is ever repaired. So native byte order and alignment are used; what must
- * survive is in a checkpoint.
+ * which is never repaired. So native byte order and alignment are used; state that must survive is
+ * in a checkpoint.
  *
  * A batch ring is one *data* segment, which only the engine writes and its trainers map read-only
  * (sealed SHRINK | GROW | FUTURE_WRITE): header page, engine page, slots; and a *control* page for
@@ -47,8 +47,8 @@
 struct rp_ring_header {
     uint64_t magic;
     uint32_t abi_version, header_bytes;
-    uint64_t total_bytes;       /* of the data segment */
-    uint64_t slots_offset;      /* of slot 0; slot of batch k is k mod geometry.slots */
+    uint64_t total_bytes;       /* the data segment's */
+    uint64_t slots_offset;      /* where slot 0 is; slot of batch k is k mod geometry.slots */
     uint64_t generation;        /* random, one per engine start */
     struct rp_hash128 contract; /* rp_contract_hash of the run's */
     struct rp_geometry geometry;
@@ -94,11 +94,11 @@ struct rp_ring_control {
     RP_LINE_ALIGNED struct rp_a32 want_data;
     /* CLOCK_MONOTONIC ns of the trainer's last call; only shown by `ringpack stat`. */
     RP_LINE_ALIGNED struct rp_a64 heartbeat_ns;
-    /* How long the trainer waited for batches since it attached; shown by `ringpack stat`. A
+    /* The trainer's waits for batches since it attached; shown by `ringpack stat`. A
      * library that does not know these words leaves them 0, so they are no part of RP_ABI_VERSION.
      */
     RP_LINE_ALIGNED struct rp_a64 wait_begin_ns;  /* CLOCK_MONOTONIC; 0: it does not wait now */
-    struct rp_a64 wait_total_ns, wait_longest_ns; /* of waits that have ended with a batch */
+    struct rp_a64 wait_total_ns, wait_longest_ns; /* over waits that ended with a batch */
     struct rp_a64 wait_counts[RP_WAIT_BUCKETS];   /* the same waits, by length: shm/waits.h */
 };
 
@@ -106,8 +106,8 @@ struct rp_ring_control {
 struct rp_slot_header {
     uint64_t batch; /* k: must equal the number the trainer expects */
     uint64_t generation;
-    uint64_t first_row; /* of this rank in this batch: base_row + k * rows * world + rank * rows */
-    uint64_t next_row;  /* of the state token: base_row + (k + 1) * rows * world, or the end of the
+    uint64_t first_row; /* this rank's in this batch: base_row + k * rows * world + rank * rows */
+    uint64_t next_row;  /* the state token's: base_row + (k + 1) * rows * world, or the end of the
                            stream */
     uint64_t sum_len_squared; /* over all fragments: cost of masked attention */
     uint32_t rows_real;       /* rows with a fragment */
@@ -115,7 +115,7 @@ struct rp_slot_header {
     uint32_t tokens_loss;     /* labels that are not -100 (shifted) */
     uint32_t max_seqlen;      /* longest segment of cu_seqlens, pad tails included */
     uint32_t segments;        /* segments in cu_seqlens, pad tails included */
-    uint32_t state_bytes;     /* of the state token that follows the header */
+    uint32_t state_bytes;     /* length of the state token, which follows the header */
     uint64_t state_offset;    /* from the start of the slot */
 };
 
@@ -156,20 +156,20 @@ struct rp_request {
     uint32_t kind;
     char run[RP_RUN_NAME_BYTES + 7]; /* NUL-terminated */
     uint32_t rank;                   /* ATTACH */
-    uint32_t world;    /* ATTACH: dp_world_size the trainer believes in, 0 = whatever it is */
-    uint32_t rows;     /* ATTACH: batch_size, 0 = whatever it is */
-    uint32_t seq_len;  /* ATTACH: 0 = whatever it is */
-    uint32_t replica;  /* ATTACH: which of the trainers of this rank, from 0 */
-    uint32_t replicas; /* ATTACH: how many the trainer believes in, 0 = however many there are */
+    uint32_t world;                  /* ATTACH: dp_world_size the trainer believes in, 0 = any */
+    uint32_t rows;                   /* ATTACH: batch_size, 0 = any */
+    uint32_t seq_len;                /* ATTACH: 0 = any */
+    uint32_t replica;                /* ATTACH: which of the trainers of this rank, from 0 */
+    uint32_t replicas;               /* ATTACH: the number that the trainer believes in, 0 = any */
     /* ATTACH: the first row that the trainer wants, a batch boundary. RP_NEXT_ROW_ANY: the row of
      * the state token or, without one, the row after the last batch that the replica's last trainer
      * released. */
     uint64_t next_row;
-    /* ATTACH, with next_row: a row at which a step began, as the trainer counts steps;
+    /* ATTACH, with next_row: the first row of a step, as the trainer counts steps;
      * RP_NEXT_ROW_ANY = no step counted yet. */
     uint64_t step_row;
-    /* ATTACH: of the state token at next_row, 0 = none. LOCATE: of the struct rp_provenance, one
-     * for each document, that follow in place of the token. */
+    /* ATTACH: length of the state token at next_row, 0 = no token. LOCATE: length of the structs
+     * rp_provenance, one for each document, that follow in place of the token. */
     uint32_t state_bytes;
     uint32_t contract_bytes; /* ATTACH: of a contract, 0 = none */
     int32_t pid;             /* for listings only */
@@ -195,5 +195,11 @@ struct rp_reply {
     uint64_t first_batch;    /* WELCOME: number of the first batch the trainer will get */
     uint64_t generation;     /* WELCOME */
 };
+
+/** Bytes of one token, label or position. */
+static inline uint64_t rp_dtype_bytes(uint32_t dtype)
+{
+    return dtype == RP_DTYPE_U16 ? 2 : dtype == RP_DTYPE_I64 ? 8 : 4;
+}
 
 #endif

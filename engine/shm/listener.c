@@ -44,6 +44,23 @@ static void make_name(char name[RP_NAME_BYTES], const char *run, const char *suf
     RP_ASSERT(length > 0 && (size_t)length < RP_NAME_BYTES); /* rp_run_name_check */
 }
 
+/* The inode that has a name in the directory; 0 if none has. */
+static ino_t number_of(const struct rp_listener *listener, const char *suffix)
+{
+    char name[RP_NAME_BYTES];
+    struct stat found;
+    make_name(name, listener->run, suffix);
+    return fstatat(listener->directory_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0 ? found.st_ino
+                                                                                   : 0;
+}
+
+static bool has_lock_name(const struct rp_listener *listener)
+{
+    struct stat held;
+    return listener->lock_fd >= 0 && fstat(listener->lock_fd, &held) == 0 &&
+           number_of(listener, "lock") == held.st_ino;
+}
+
 /* ---- taking a name --------------------------------------------------------------------------- */
 
 static int fail_busy(const char *run, const char *pid, struct rp_error *error)
@@ -189,27 +206,18 @@ static int listen_again(struct rp_listener *listener, struct rp_error *error)
         code = listen_at(listener->directory_fd, listener->run, error);
     if (code < 0)
         return code;
-    struct stat made;
-    char name[RP_NAME_BYTES];
-    make_name(name, listener->run, "sock");
     listener->fd = code;
-    if (fstatat(listener->directory_fd, name, &made, AT_SYMLINK_NOFOLLOW) == 0)
-        listener->socket_number = made.st_ino;
+    listener->socket_number = number_of(listener, "sock");
     return 0;
 }
 
 static bool has_names(const struct rp_listener *listener)
 {
-    char socket_name[RP_NAME_BYTES], lock_name[RP_NAME_BYTES];
-    make_name(socket_name, listener->run, "sock");
-    make_name(lock_name, listener->run, "lock");
     struct stat held, found;
-    int dir = listener->directory_fd;
-    return fstat(dir, &held) == 0 && stat(listener->path, &found) == 0 &&
+    return fstat(listener->directory_fd, &held) == 0 && stat(listener->path, &found) == 0 &&
            held.st_dev == found.st_dev && held.st_ino == found.st_ino &&
-           fstatat(dir, socket_name, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
-           found.st_ino == listener->socket_number && fstat(listener->lock_fd, &held) == 0 &&
-           fstatat(dir, lock_name, &found, AT_SYMLINK_NOFOLLOW) == 0 && found.st_ino == held.st_ino;
+           listener->socket_number != 0 && number_of(listener, "sock") == listener->socket_number &&
+           has_lock_name(listener);
 }
 
 static int take_name(struct rp_listener *listener, const char *path, struct rp_error *error)
@@ -230,7 +238,7 @@ static int take_name(struct rp_listener *listener, const char *path, struct rp_e
 /* The parent of a default directory belongs to the system: it is never made. */
 static bool has_parent(const char *path)
 {
-    char *parent = rp_format("%s", path), *slash = parent ? strrchr(parent, '/') : NULL;
+    char *parent = rp_asprintf("%s", path), *slash = parent ? strrchr(parent, '/') : NULL;
     if (slash)
         *slash = '\0';
     bool usable = !slash || access(parent, W_OK | X_OK) == 0;
@@ -242,17 +250,12 @@ static bool has_parent(const char *path)
 static void leave_names(struct rp_listener *listener)
 {
     char name[RP_NAME_BYTES];
-    struct stat held, named;
     RP_ASSERT(listener->directory_fd >= 0 || (listener->fd < 0 && listener->lock_fd < 0));
     make_name(name, listener->run, "sock");
-    if (listener->fd >= 0 &&
-        fstatat(listener->directory_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-        named.st_ino == listener->socket_number) /* L3 */
+    if (listener->fd >= 0 && number_of(listener, "sock") == listener->socket_number) /* L3 */
         unlinkat(listener->directory_fd, name, 0);
     make_name(name, listener->run, "lock");
-    if (listener->lock_fd >= 0 && fstat(listener->lock_fd, &held) == 0 &&
-        fstatat(listener->directory_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-        named.st_ino == held.st_ino)
+    if (has_lock_name(listener))
         unlinkat(listener->directory_fd, name, 0); /* while we hold it: see try_lock */
     int fds[] = {listener->fd, listener->lock_fd, listener->directory_fd};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
@@ -275,7 +278,7 @@ static int take_first(struct rp_listener *listener, const struct rp_run_dirs *di
         bool is_last = i + 1 == dirs->count;
         struct rp_error found = {.message = ""};
         leave_names(listener);
-        listener->path = rp_format("%s", path);
+        listener->path = rp_asprintf("%s", path);
         listener->is_made = dirs->is_default || access(path, F_OK) != 0;
         code = !listener->path ? -ENOMEM
                : !is_last && !has_parent(path)
@@ -302,8 +305,8 @@ int rp_listener_open(struct rp_listener *listener, const char *run_dir, const ch
         code = rp_run_dirs_list(&dirs, run_dir, error);
     if (code < 0)
         return code;
-    listener->run = rp_format("%s", run);
-    listener->run_dir = rp_format("%s", run_dir ? run_dir : "");
+    listener->run = rp_asprintf("%s", run);
+    listener->run_dir = rp_asprintf("%s", run_dir ? run_dir : "");
     if (listener->run && listener->run_dir)
         code = take_first(listener, &dirs, error);
     else
@@ -325,7 +328,7 @@ void rp_listener_close(struct rp_listener *listener)
     *listener = closed;
 }
 
-/* ---- looking after the names ----------------------------------------------------------------- */
+/* ---- keeping the names ----------------------------------------------------------------------- */
 
 static void date_names(const struct rp_listener *listener)
 {
@@ -362,7 +365,7 @@ int rp_listener_renew(struct rp_listener *listener, struct rp_error *error)
     return code;
 }
 
-/* ---- who connects ---------------------------------------------------------------------------- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 int rp_listener_accept(struct rp_listener *listener, struct rp_error *error)
 {

@@ -4,11 +4,10 @@
  *
  * The number may be another process's by now. But a process that connected and has not hung up has
  * not ended, and keeps its number: so the connection is checked after the handle was made. A
- * connection that has hung up by then proves nothing, and its process stays unknown. */
+ * connection that has hung up by then is no proof, and its process stays unknown. */
 #include "shm/peer.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,12 +18,19 @@
 #define SO_PEERPIDFD 77
 #endif
 
-static int open_by_number(int socket_fd)
+struct ucred rp_peer_of(int socket_fd)
 {
     struct ucred peer;
     socklen_t length = sizeof peer;
-    if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid <= 0)
-        return RP_PEER_UNKNOWN; /* 0: it is in another process namespace */
+    bool is_known = getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
+    return is_known ? peer : (struct ucred){0, (uid_t)-1, (gid_t)-1};
+}
+
+static int open_by_number(int socket_fd)
+{
+    struct ucred peer = rp_peer_of(socket_fd);
+    if (peer.pid <= 0)
+        return RP_PEER_UNKNOWN;
     int pidfd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
     if (pidfd < 0)
         return RP_PEER_UNKNOWN;

@@ -9,13 +9,17 @@
 #define RP_SHM_PEER_H
 
 #include <stdbool.h>
+#include <sys/socket.h>
 
 #define RP_PEER_NONE (-1)    /* there is no such process */
-#define RP_PEER_UNKNOWN (-2) /* there is one, and no pidfd of it could be had */
+#define RP_PEER_UNKNOWN (-2) /* it exists, but no pidfd could be opened */
 
+/** The process and user at the other end; {0, -1, -1} if they are unknown. pid 0: it is in another
+ * process namespace. */
+struct ucred rp_peer_of(int socket_fd);
 /** A pidfd of the process that connected this socket, or RP_PEER_UNKNOWN. */
 int rp_peer_open(int socket_fd);
-/** Is it proven that the process has ended? Never of one that is unknown. */
+/** Is it proven that the process has ended? Never for RP_PEER_UNKNOWN. */
 bool rp_peer_has_ended(int pidfd);
 /** Close a pidfd; RP_PEER_NONE and RP_PEER_UNKNOWN are fine. */
 void rp_peer_close(int pidfd);

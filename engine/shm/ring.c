@@ -172,7 +172,7 @@ void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64
     if (message)
         snprintf(words->message, sizeof words->message, "%s", message);
     rp_a32_store_release(&words->status, status); /* PAIRS ring-status */
-    /* Rare: not worth asking whether somebody sleeps. */
+    /* Rare, so it wakes without a check for sleepers. */
     rp_futex_wake_all(rp_a64_low(&words->tail));
 }
 
@@ -237,7 +237,7 @@ uint64_t rp_ring_publish_silently(struct rp_ring *ring, uint64_t tail)
     ring->tail = tail;
     rp_a64_store_release(&words->tail, tail); /* PAIRS ring-publish */
     rp_fence_seq_cst();                       /* PAIRS ring-data */
-    if (!is_awaited_by_any(ring))             /* who says so from here on has seen this tail */
+    if (!is_awaited_by_any(ring))             /* a later sleeper has seen this tail */
         ring->announced = tail;
     return tail - ring->announced;
 }
@@ -248,7 +248,7 @@ void rp_ring_announce(struct rp_ring *ring)
     if (ring->announced == ring->tail)
         return;
     ring->announced = ring->tail;
-    rp_futex_wake_all(rp_a64_low(&engine_words(ring)->tail)); /* whoever sleeps, sleeps on it */
+    rp_futex_wake_all(rp_a64_low(&engine_words(ring)->tail)); /* all trainers sleep on it */
 }
 
 void rp_ring_publish(struct rp_ring *ring, uint64_t tail)

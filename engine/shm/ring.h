@@ -3,7 +3,7 @@
  *
  * A ring has a *seat* for each replica: a trainer takes it at attach, gets a control page of its
  * own, and is given every batch. Each seat has a release word; while the seat is absent, its value
- * is the batch at which the seat's next trainer will begin. `release` without a seat means the
+ * is the first batch of the seat's next trainer. `release` without a seat means the
  * lowest of all seats.
  *
  * Invariants
@@ -19,8 +19,8 @@
  *       one release store, so a kill at any instruction leaves a valid ring (two words could be
  *       torn apart).
  *
- *   I4  The writes and the death of one trainer cost the others time only: the ring may wait
- * longer.
+ *   I4  The writes and the death of one trainer cost the others time only: the ring may
+ *       wait longer.
  *
  * A trainer's death is learnt from its socket, never from these words. */
 #ifndef RP_SHM_RING_H
@@ -53,7 +53,7 @@ struct rp_ring_seat {
     struct rp_ring_control *words; /* in it; NULL: absent or quarantined */
     uint64_t release;              /* private copy of its word, or where its trainer will begin */
     bool is_skipped;               /* absent, and it follows the tail */
-    int reader_fd; /* of the last process that got `data` in this seat: a pidfd, or as in peer.h */
+    int reader_fd; /* pidfd of the last process that got `data` in this seat, or as in peer.h */
 };
 
 struct rp_ring {
@@ -164,7 +164,7 @@ RP_MUST_CHECK int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **s
                                     struct rp_slot_header *header, struct rp_error *error);
 /** Undo the last take, if no lease was made for it: the next take returns the same batch. */
 void rp_ring_view_put_back(struct rp_ring_view *view);
-/** What FAILED or QUARANTINED, the view's status, means; always terminated. */
+/** The message of the view's status FAILED or QUARANTINED; always terminated. */
 void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t capacity);
 /** After EMPTY: spin, then sleep until tail moves, the status changes, or timeout_ns has passed (at
  * most; it may return early, and a change of status may be seen only then, so callers bound it to
@@ -172,11 +172,11 @@ void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t ca
 void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns);
 /** Batches below `release` are given back. Returns true if the engine wants the doorbell. */
 bool rp_ring_view_release(struct rp_ring_view *view, uint64_t release);
-/** Tell `ringpack stat` that the trainer lives. */
+/** Write the heartbeat, which `ringpack stat` shows. */
 void rp_ring_view_beat(struct rp_ring_view *view, uint64_t now_ns);
-/** Tell it since when the trainer waits for a batch; 0: it does not. */
+/** Write since when the trainer waits for a batch, for `ringpack stat`; 0: it does not wait. */
 void rp_ring_view_waits_since(struct rp_ring_view *view, uint64_t begin_ns);
-/** Tell it of a wait that has ended with a batch. */
+/** Count a wait that has ended with a batch, for `ringpack stat`. */
 void rp_ring_view_waited(struct rp_ring_view *view, uint64_t ns);
 void rp_ring_view_close(struct rp_ring_view *view);
 

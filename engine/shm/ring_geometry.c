@@ -10,21 +10,6 @@
 #define RP_SECTIONS_ALWAYS                                                                         \
     ((1u << RP_SECTION_ROWS) | (1u << RP_SECTION_DOC_LENS) | (1u << RP_SECTION_INPUT_IDS))
 
-static uint64_t dtype_bytes(uint32_t dtype)
-{
-    switch (dtype) {
-    case RP_DTYPE_U16:
-        return 2;
-    case RP_DTYPE_I32:
-    case RP_DTYPE_F32:
-        return 4;
-    case RP_DTYPE_I64:
-        return 8;
-    default:
-        return 0;
-    }
-}
-
 struct shape {
     uint32_t dtype;
     uint64_t elements, element_bytes;
@@ -44,10 +29,10 @@ static struct shape section_shape(const struct rp_geometry *g, enum rp_section s
     case RP_SECTION_DOC_LENS:
         return (struct shape){RP_DTYPE_I32, documents, 4};
     case RP_SECTION_INPUT_IDS:
-        return (struct shape){token_dtype, tokens, dtype_bytes(token_dtype)};
+        return (struct shape){token_dtype, tokens, rp_dtype_bytes(token_dtype)};
     case RP_SECTION_LABELS:
     case RP_SECTION_POSITION_IDS:
-        return (struct shape){wide, tokens, dtype_bytes(wide)};
+        return (struct shape){wide, tokens, rp_dtype_bytes(wide)};
     case RP_SECTION_SEGMENT_IDS:
         return (struct shape){RP_DTYPE_I32, tokens, 4};
     case RP_SECTION_LOSS_MASK:

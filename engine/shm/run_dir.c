@@ -13,6 +13,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "base/own_dir.h"
+#include "shm/peer.h"
 #include "shm/socket.h"
 
 #define RP_CONNECT_NS UINT64_C(5000000000)
@@ -37,11 +38,11 @@ int rp_run_dirs_list(struct rp_run_dirs *dirs, const char *run_dir, struct rp_er
     *dirs = (struct rp_run_dirs){.is_default = !run_dir || !run_dir[0]};
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     if (!dirs->is_default)
-        dirs->paths[dirs->count++] = rp_format("%s", run_dir);
+        dirs->paths[dirs->count++] = rp_asprintf("%s", run_dir);
     if (dirs->is_default && runtime && runtime[0] == '/')
-        dirs->paths[dirs->count++] = rp_format("%s/ringpack", runtime);
+        dirs->paths[dirs->count++] = rp_asprintf("%s/ringpack", runtime);
     if (dirs->is_default)
-        dirs->paths[dirs->count++] = rp_format("/tmp/ringpack-%" PRIuMAX, (uintmax_t)geteuid());
+        dirs->paths[dirs->count++] = rp_asprintf("/tmp/ringpack-%" PRIuMAX, (uintmax_t)geteuid());
     RP_ASSERT(dirs->count > 0 && dirs->count <= RP_ARRAY_COUNT(dirs->paths));
     for (unsigned i = 0; i < dirs->count; i++)
         if (!dirs->paths[i]) {
@@ -75,12 +76,9 @@ struct sockaddr_un rp_run_socket_address(int directory_fd, const char *run)
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-/* Whether the process at the other end of a connection is of our own user. */
 bool rp_socket_peer_is_ours(int fd)
 {
-    struct ucred peer;
-    socklen_t length = sizeof peer;
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+    return rp_peer_of(fd).uid == geteuid();
 }
 
 static int fail_gone(const char *run, const struct rp_run_dirs *dirs, struct rp_error *error)

@@ -24,7 +24,7 @@ RP_MUST_CHECK int rp_run_dirs_list(struct rp_run_dirs *dirs, const char *run_dir
 void rp_run_dirs_free(struct rp_run_dirs *dirs);
 
 /** Open a run directory: owned by us, writable by no other user, no symlink. Returns a descriptor,
- * -ENOENT if there is none, or a code. */
+ * -ENOENT if it does not exist, or a code. */
 RP_MUST_CHECK int rp_run_dir_open(const char *path, struct rp_error *error);
 
 /** -RP_E_USAGE unless it can be the name of a run, and so of a file. */

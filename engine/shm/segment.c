@@ -51,7 +51,7 @@ static int open_memfd(const char *name, struct rp_error *error)
     return fd;
 }
 
-/* Refuse a size for which memory is missing, before the kernel kills a process for it. */
+/* Refuse a size beyond the available memory, before the kernel kills a process for it. */
 static int check_room(const char *name, uint64_t bytes, struct rp_error *error)
 {
     struct rlimit limit;
@@ -81,6 +81,12 @@ static int reserve(int fd, const char *name, size_t bytes, struct rp_error *erro
     return rp_fail(error, -RP_E_RESOURCE, RP_HINT_LESS_MEMORY,
                    "shared memory `%s`: %zu bytes wanted, %" PRIu64 " available: fallocate: %s",
                    name, bytes, rp_memory_available().bytes, strerror(-code));
+}
+
+static int fail_map(const char *kind, const char *name, size_t bytes, struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_RESOURCE, "raise the limit of address space (ulimit -v)",
+                   "%s `%s`: mmap of %zu bytes: %s", kind, name, bytes, strerror(errno));
 }
 
 /* A mapping at a multiple of `alignment`, a power of two of at least a page: huge pages need that.
@@ -148,9 +154,7 @@ static int populate(struct rp_segment *segment, const char *name, bool huge, str
     size_t alignment = huge ? RP_HUGE_BYTES : RP_PAGE_BYTES;
     uint8_t *data = map_aligned(segment->fd, segment->bytes, PROT_READ | PROT_WRITE, 0, alignment);
     if (data == MAP_FAILED)
-        return rp_fail(error, -RP_E_RESOURCE, "raise the limit of address space (ulimit -v)",
-                       "shared memory `%s`: mmap of %zu bytes: %s", name, segment->bytes,
-                       strerror(errno));
+        return fail_map("shared memory", name, segment->bytes, error);
     segment->data = data;
     segment->huge = huge && collapse_hole(segment);
     int code = reserve(segment->fd, name, segment->bytes, error);
@@ -160,7 +164,7 @@ static int populate(struct rp_segment *segment, const char *name, bool huge, str
     return code < 0 ? fail_touch(code, name, segment->bytes, error) : 0;
 }
 
-/* Empty; a whole number of pages, for which memory is available. */
+/* Begin with an empty segment of whole pages, after a check that memory is available. */
 static int begin(struct rp_segment *segment, const char *name, size_t bytes, bool huge,
                  struct rp_error *error)
 {
@@ -197,8 +201,7 @@ int rp_segment_create_private(struct rp_segment *segment, const char *name, size
         return code;
     segment->data = rp_take_pages(segment->bytes);
     if (!segment->data)
-        return rp_fail(error, -RP_E_RESOURCE, "raise the limit of address space (ulimit -v)",
-                       "memory `%s`: mmap of %zu bytes: %s", name, segment->bytes, strerror(errno));
+        return fail_map("memory", name, segment->bytes, error);
     return 0;
 }
 
@@ -214,7 +217,7 @@ static bool huge_pages_are_off(void)
 }
 
 /* Huge page by huge page: another thread that maps memory waits for one page and not for all. */
-int rp_segment_fill(const struct rp_segment *segment, const char *name, struct rp_error *error)
+int rp_segment_prefault(const struct rp_segment *segment, const char *name, struct rp_error *error)
 {
     int code = 0;
     RP_ASSERT(segment->data && segment->bytes % RP_HUGE_BYTES == 0);

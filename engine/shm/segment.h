@@ -6,7 +6,7 @@
  * signal later.
  *
  * A private one serves only the threads of this process, and has no memfd. It can be used at once,
- * and be filled while it is used. */
+ * and be prefaulted while it is used. */
 #ifndef RP_SHM_SEGMENT_H
 #define RP_SHM_SEGMENT_H
 
@@ -30,13 +30,14 @@ struct rp_segment {
 RP_MUST_CHECK int rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes,
                                     bool huge, struct rp_error *error);
 /** Private memory, which the kernel backs by huge pages at their first touch, if it has them.
- * (Shared memory gets huge pages only by collapsing small ones, for which the kernel waits for all
- * processors.) bytes is rounded up to 2 MiB. Errors: as above. */
+ * (Shared memory gets huge pages only by collapsing small ones; the kernel waits for all processors
+ * then.) bytes is rounded up to 2 MiB. Errors: as above. */
 RP_MUST_CHECK int rp_segment_create_private(struct rp_segment *segment, const char *name,
                                             size_t bytes, struct rp_error *error);
-/** Touch all of a private one, from its start on, while others may use it. Errors: as above. */
-RP_MUST_CHECK int rp_segment_fill(const struct rp_segment *segment, const char *name,
-                                  struct rp_error *error);
+/** Touch all of a private segment, from its start on, while other threads may use it. Errors: as
+ * above. */
+RP_MUST_CHECK int rp_segment_prefault(const struct rp_segment *segment, const char *name,
+                                      struct rp_error *error);
 /** No more writers but those that have it mapped now; no more resizing. */
 RP_MUST_CHECK int rp_segment_seal_readers(struct rp_segment *segment, struct rp_error *error);
 /** No more resizing; writable by those who get the fd. */

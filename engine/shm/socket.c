@@ -65,34 +65,23 @@ static int wrap_body(const uint8_t *body, size_t bytes)
     return code < 0 ? code : fd;
 }
 
-/* Where a message goes: memory of `capacity` bytes, which may grow to `most` if it is from malloc.
- */
-struct target {
-    uint8_t *data;
-    size_t capacity, most;
-};
-
 /* Put the body that came as a descriptor after the `bytes` of its message. Returns the length of
  * both, or a code. A descriptor that is not sealed may be anything, and reading it may wait for
  * ever. */
-static int64_t unwrap_body(int fd, struct target *target, size_t bytes)
+static int64_t unwrap_body(int fd, uint8_t **message, size_t bytes)
 {
-    RP_ASSERT(bytes <= target->capacity && target->capacity <= target->most);
     struct stat info;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & RP_BODY_SEALS) != RP_BODY_SEALS || fstat(fd, &info) != 0 ||
-        (uint64_t)info.st_size > target->most - bytes)
+        (uint64_t)info.st_size > RP_MESSAGE_BYTES_MAX - bytes)
         return -RP_E_PROTOCOL;
     size_t end = bytes + (size_t)info.st_size, at = bytes;
-    if (end > target->capacity) {
-        uint8_t *grown = realloc(target->data, end + 1);
-        if (!grown)
-            return -ENOMEM;
-        target->data = grown;
-        target->capacity = end;
-    }
+    uint8_t *grown = realloc(*message, end + 1);
+    if (!grown)
+        return -ENOMEM;
+    *message = grown;
     while (at < end) {
-        ssize_t got = pread(fd, target->data + at, end - at, (off_t)(at - bytes));
+        ssize_t got = pread(fd, grown + at, end - at, (off_t)(at - bytes));
         if (got <= 0 && errno != EINTR)
             return -RP_E_PROTOCOL;
         at += got > 0 ? (size_t)got : 0;
@@ -193,22 +182,21 @@ static int wait_readable(int fd, int timeout_ms, struct rp_error *error)
     }
 }
 
-static int64_t receive(int fd, struct target *target, int fds[2], int timeout_ms,
+static int64_t receive(int fd, uint8_t **message, int fds[2], int timeout_ms,
                        struct rp_error *error)
 {
-    fds[0] = fds[1] = -1;
     int code = timeout_ms < 0 ? 0 : wait_readable(fd, timeout_ms, error);
     if (code < 0)
         return code;
     _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(RP_FDS_MAX * sizeof(int))];
-    struct iovec part = {target->data, target->capacity};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control,
-                             .msg_controllen = sizeof control};
+    struct iovec part = {*message, RP_PACKET_BYTES_MAX};
+    struct msghdr packet = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control,
+                            .msg_controllen = sizeof control};
     ssize_t bytes;
     do
-        bytes = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+        bytes = recvmsg(fd, &packet, MSG_CMSG_CLOEXEC);
     while (bytes < 0 && errno == EINTR);
     if (bytes < 0 && errno == ECONNRESET)
         return 0;
@@ -217,11 +205,11 @@ static int64_t receive(int fd, struct target *target, int fds[2], int timeout_ms
                    ? -EAGAIN
                    : rp_fail(error, -errno, NULL, "socket: recvmsg: %s", strerror(errno));
     int taken[RP_FDS_KEPT] = {-1, -1, -1};
-    unsigned count = take_fds(&message, taken);
-    bool whole = count <= RP_FDS_KEPT && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    unsigned count = take_fds(&packet, taken);
+    bool whole = count <= RP_FDS_KEPT && !(packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
     int64_t length = whole ? bytes : -RP_E_PROTOCOL;
     if (whole && count % 2 == 1) /* the last one is the body */
-        length = unwrap_body(taken[count - 1], target, (size_t)bytes);
+        length = unwrap_body(taken[count - 1], message, (size_t)bytes);
     if (length >= 0 && count >= RP_FDS_GIVEN) {
         memcpy(fds, taken, RP_FDS_GIVEN * sizeof *fds);
         drop_fds(taken + RP_FDS_GIVEN, 1);
@@ -234,30 +222,21 @@ static int64_t receive(int fd, struct target *target, int fds[2], int timeout_ms
                        : rp_fail(error, -RP_E_PROTOCOL, NULL,
                                  "socket: at most %zu bytes and %d descriptors expected, a longer "
                                  "message, another kind or %u found",
-                                 target->most, RP_FDS_GIVEN, count);
-}
-
-int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2], int timeout_ms,
-                          struct rp_error *error)
-{
-    RP_ASSERT(buffer && capacity > 0);
-    struct target target = {buffer, capacity, capacity};
-    return receive(fd, &target, fds, timeout_ms, error);
+                                 (size_t)RP_MESSAGE_BYTES_MAX, RP_FDS_GIVEN, count);
 }
 
 int64_t rp_socket_receive_message(int fd, uint8_t **message_out, int fds[2], int timeout_ms,
                                   struct rp_error *error)
 {
-    struct target target = {malloc(RP_PACKET_BYTES_MAX + 1), RP_PACKET_BYTES_MAX,
-                            RP_MESSAGE_BYTES_MAX};
+    uint8_t *message = malloc(RP_PACKET_BYTES_MAX + 1);
     *message_out = NULL;
     fds[0] = fds[1] = -1;
-    if (!target.data)
+    if (!message)
         return rp_fail(error, -ENOMEM, NULL, "socket: no memory for a message");
-    int64_t bytes = receive(fd, &target, fds, timeout_ms, error);
+    int64_t bytes = receive(fd, &message, fds, timeout_ms, error);
     if (bytes > 0)
-        *message_out = target.data;
+        *message_out = message;
     else
-        free(target.data);
+        free(message);
     return bytes;
 }

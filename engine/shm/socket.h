@@ -22,7 +22,7 @@ struct rp_listener {
     int fd, lock_fd, guard_fd; /* -1 when closed; guard_fd also where there is no guard */
     int directory_fd;
     char *run, *run_dir;    /* as in the config; run_dir "": the default ones */
-    char *path;             /* of the directory that was taken */
+    char *path;             /* the directory that was taken */
     bool is_made;           /* the directory is to be removed at close when it is empty */
     bool is_watched;        /* its names had our descriptors' inode numbers when they were made */
     uint64_t socket_number; /* inode of NAME.sock: the socket's own is another */
@@ -70,14 +70,10 @@ bool rp_socket_hung_up(int fd);
 RP_MUST_CHECK int rp_socket_send(int fd, const void *header, size_t header_bytes, const void *body,
                                  size_t body_bytes, const int *fds, unsigned fd_count,
                                  struct rp_error *error);
-/** Receive one message into buffer (capacity bytes) and up to two fds (unused ones are -1, surplus
- * ones closed). Returns its length, 0 if the peer hung up, -EAGAIN if no message has arrived, or a
- * code; a message longer than capacity is -RP_E_PROTOCOL. timeout_ms < 0 = the socket's own
- * blocking mode; otherwise wait at most that long (-RP_E_TIMEOUT). */
-RP_MUST_CHECK int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2],
-                                        int timeout_ms, struct rp_error *error);
-
-/** The same into memory of its own, which the caller frees; it has room for one byte more. */
+/** Receive one message and up to two fds (unused ones are -1, surplus ones closed). The caller
+ * frees the message, which has room for one byte more. Returns its length, 0 if the peer hung up,
+ * -EAGAIN if no message has arrived, or a code. timeout_ms < 0 = the socket's own blocking mode;
+ * otherwise wait at most that long (-RP_E_TIMEOUT). */
 RP_MUST_CHECK int64_t rp_socket_receive_message(int fd, uint8_t **message_out, int fds[2],
                                                 int timeout_ms, struct rp_error *error);
 

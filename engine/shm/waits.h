@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* waits.h — how long a trainer waited for its batches.
+/* waits.h — the durations of a trainer's waits for its batches.
  *
  * A wait begins when a trainer wants a batch that is not published, and ends with that batch: after
  * a call that times out, the next call continues the same wait. A batch that is there at once is no
@@ -20,7 +20,7 @@ struct rp_waits {
 
 /** The bucket of a wait. */
 uint32_t rp_waits_bucket(uint64_t ns);
-/** No wait of this bucket is as long as that; UINT64_MAX for the last one. */
+/** The exclusive upper bound of the bucket; UINT64_MAX for the last one. */
 uint64_t rp_waits_bucket_end_ns(uint32_t bucket);
 
 /** The trainer's end: count a wait that has ended. */

@@ -39,7 +39,7 @@ enum rp_section {
     RP_SECTION_POSITION_IDS = 4,
     /* [rows][seq_len] i32: 1, 2, … by fragment, 0 on padding */
     RP_SECTION_SEGMENT_IDS = 5,
-    /* [rows][seq_len] f32: 1 where the shifted label is a token, 0 elsewhere */
+    /* [rows][seq_len] f32: 1 if the shifted label is a token, else 0 */
     RP_SECTION_LOSS_MASK = 6,
     /* [rows * (D + 1) + 1] i32: 0, then the end of every fragment and of every row's padding,
      * counted in tokens of the whole batch, then rows * seq_len in all unused elements */
@@ -71,7 +71,7 @@ enum rp_label_mode { RP_LABELS_SHIFTED, RP_LABELS_ALIGNED };
 /* A section in every slot of a ring. */
 struct rp_section_layout {
     uint64_t offset;   /* bytes from the start of the slot, a multiple of 64; 0 = no such section */
-    uint64_t bytes;    /* of the whole section */
+    uint64_t bytes;    /* all bytes of the section */
     uint32_t dtype;    /* enum rp_dtype */
     uint32_t reserved; /* zero */
 };
@@ -89,7 +89,7 @@ struct rp_geometry {
     uint32_t slots;            /* batches the ring holds */
     uint32_t label_mode;       /* enum rp_label_mode */
     int64_t pad_id;
-    uint64_t base_row;    /* row at which this run's micro-batch 0 starts */
+    uint64_t base_row;    /* global row where micro-batch 0 of this run starts */
     uint64_t state_bytes; /* capacity of a state token, in bytes */
     uint64_t slot_bytes;  /* distance between slots */
     struct rp_section_layout sections[RP_SECTION_ROOM]; /* by enum rp_section */

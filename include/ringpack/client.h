@@ -48,8 +48,8 @@ extern "C" {
 
 struct rp_client;
 
-/* What a client does with a batch that does not continue the one before it: its rows are not the
- * next ones, or its state is of another stream. Each batch is checked when it is taken. */
+/* The reaction of a client to a batch that does not continue the one before it: its rows are not
+ * the next ones, or its state is of another stream. Each batch is checked when it is taken. */
 enum rp_monitor {
     RP_MONITOR_FAIL = 0, /* rp_client_next fails with -RP_E_PROTOCOL, and so does every later one */
     RP_MONITOR_COUNT = 1, /* it is delivered, and counted in struct rp_client_counts */
@@ -70,7 +70,7 @@ struct rp_client_options {
     /* Several trainers may need the batches of one rank, as tensor-parallel neighbours do: */
     uint32_t replica;  /* which of them this one is, 0 .. replicas - 1 */
     uint32_t replicas; /* expected number of them; 0 = do not check */
-    /* State token at which to continue; NULL = at the row of the engine. */
+    /* Continue at this state token; NULL = at the row of the engine. */
     const void *state;
     size_t state_bytes; /* 0 if and only if state is NULL */
     /* Timeout of rp_client_attach, which waits for an engine of that name, for the rank and replica
@@ -82,7 +82,7 @@ struct rp_client_options {
     uint64_t restart_timeout_ns;
     uint32_t monitor;  /* enum rp_monitor */
     uint32_t reserved; /* zero */
-    /* File to which the digests of this rank's batches are appended every digest_steps steps
+    /* File for the digests of this rank's batches, appended every digest_steps steps
      * (tools/python/docs/proof.md); NULL = none. Only replica 0 writes. It costs a pass over the
      * tokens of each batch. Give an absolute path, or never chdir. rp_client_next writes to it, so
      * it belongs on a local disk: one that hangs holds the trainer. */
@@ -102,13 +102,13 @@ struct rp_batch {
     uint64_t lease;       /* for the library */
     uint64_t number;      /* k: micro-batch of this run */
     uint64_t first_row;   /* global number of its first row */
-    uint64_t next_row;    /* row at which the state after this batch continues */
+    uint64_t next_row;    /* next row of the state after this batch */
     uint32_t rows, seq_len;
     uint32_t rows_real;       /* rows with a fragment */
     uint32_t tokens_real;     /* tokens that are not padding */
     uint32_t tokens_loss;     /* (shifted) labels that are not -100 */
     uint32_t max_seqlen;      /* tokens of the longest segment of CU_SEQLENS, padding included */
-    uint32_t segments;        /* of CU_SEQLENS, padding included: its first segments + 1 entries */
+    uint32_t segments;        /* in CU_SEQLENS, padding included: its first segments + 1 entries */
     uint32_t reserved;        /* zero */
     uint64_t sum_len_squared; /* over all fragments, in tokens²: the cost of masked attention */
     const void *sections[RP_SECTION_ROOM]; /* by enum rp_section; NULL: the run does not have it */
@@ -154,9 +154,9 @@ RP_API RP_MUST_CHECK int rp_client_take(struct rp_client *client, struct rp_batc
 RP_API int rp_client_release(struct rp_client *client, const struct rp_batch *batch);
 
 /** One step of a loop in one call: release the lease `done`, then rp_client_take. The structs may
- * be the same one. Returns what rp_client_take returns. The lease is released even if no batch
- * is ready: call rp_client_take or rp_client_next then. -RP_E_USAGE, without a release or a take,
- * if `done` is not on lease, in a forked child, or for a wrong struct_size. Not to be called after
+ * be the same one. Returns as rp_client_take. The lease is released even if no batch is ready: call
+ * rp_client_take or rp_client_next then. -RP_E_USAGE, without a release or a take, if `done` is not
+ * on lease, in a forked child, or for a wrong struct_size. Not to be called after
  * rp_client_detach. */
 RP_API RP_MUST_CHECK int rp_client_step(struct rp_client *client, const struct rp_batch *done,
                                         struct rp_batch *batch, struct rp_error *error);
@@ -180,7 +180,7 @@ RP_API size_t rp_client_state_before(const struct rp_client *client, void *buffe
 RP_API size_t rp_client_state_after(const struct rp_client *client, const struct rp_batch *batch,
                                     void *buffer, size_t capacity);
 
-/** Global row at which the state of rp_client_state continues. */
+/** Next global row of the state of rp_client_state. */
 RP_API uint64_t rp_client_next_row(const struct rp_client *client);
 
 /** Identity of the stream, low and high u64: a hash of corpus, seed, packing and everything else
@@ -210,8 +210,8 @@ struct rp_client_counts {
     uint64_t waits;                 /* calls of rp_client_next that found no batch ready */
     uint64_t wait_ns;               /* time spent in these calls */
     uint64_t reattaches;            /* attaches to a successor */
-    /* Batches in which the monitor found that rows are missing, that a row is given twice, or that
-     * they are of another stream. */
+    /* Batches with a finding of the monitor: rows are missing, a row is given twice, or they are of
+     * another stream. */
     uint64_t gaps, repeats, foreign;
     uint64_t digest_failures; /* entries of digest_log that could not be written */
 };
@@ -259,9 +259,9 @@ RP_API RP_MUST_CHECK int rp_run_checkpoint(const char *run_dir, const char *run,
  * checkpoint is saved, 0 is returned, and the checkpoint before it remains the newest. */
 RP_API RP_MUST_CHECK int rp_run_stop(const char *run_dir, const char *run, struct rp_error *error);
 
-/** Where documents come from. Only source and document of each of `documents` are used. *text_out
- * has a line for each: a row, a space, and its file's path, in which `\n` stands for a newline
- * and `\\` for a backslash. The row is a table's row, or the document's number in the file. */
+/** The files of documents. Only source and document of each of `documents` are used. *text_out has
+ * a line for each: a row, a space, and its file's path, with `\n` for a newline and `\\` for a
+ * backslash. The row is a table's row, or the document's number in the file. */
 RP_API RP_MUST_CHECK int rp_run_locate(const char *run_dir, const char *run,
                                        const struct rp_provenance *documents, size_t count,
                                        char **text_out, struct rp_error *error);

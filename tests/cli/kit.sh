@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# kit.sh — what the tests of the program share: a scratch folder to work in, and how to check what
-# a command says. Sourced first.
+# kit.sh — shared by the tests of the program: a scratch folder to work in, and checks of a
+# command's output. Sourced first.
 set -euo pipefail
 ringpack=${RINGPACK:?path of the ringpack program}
 python=${PYTHON:-python3}
@@ -11,7 +11,7 @@ export XDG_STATE_HOME=$scratch/.state # engines leave their run records here, an
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
 equals() { [ "$1" = "$2" ] || fail "expected: ${1:0:200}"$'\n'"found:    ${2:0:200}"; }
-# status N WORDS COMMAND...: the exit status, and every word (separated by |) in what was said
+# status N WORDS COMMAND...: the exit status, and every word (separated by |) in the output
 status() {
     local expected=$1 words=$2 found=0
     shift 2
@@ -23,7 +23,7 @@ status() {
     done
 }
 refuses() { status 2 "$@"; }
-# wait_for COMMAND...: until it is true; nothing takes ten minutes when it works
+# wait_for COMMAND...: until it is true; a working command takes less than ten minutes
 wait_for() {
     for _ in $(seq 60000); do
         "$@" && return
@@ -43,5 +43,5 @@ nothing_left() {
     ! pgrep -f "$scratch/tmp/ringpack-job" >/dev/null || fail "$1 left processes"
 }
 # A shell that is not interactive starts commands with & so that they ignore SIGINT, and ringpack
-# leaves alone what was ignored at its start. A command after this can be interrupted.
+# keeps ignoring signals that were ignored at its start. A command after this can be interrupted.
 as_in_a_terminal=(env --default-signal=INT)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ringpack bench: what it counts holds together, an interrupt loses nothing, mistakes are named.
+# ringpack bench: its counts are consistent, an interrupt loses no result, mistakes are named.
 source "${0%/*}/kit.sh"
 
 holds() { # holds EXPRESSION: of the report in `report`
@@ -65,7 +65,7 @@ for words in '1 row of 512 tokens, 1 of 1 rank here' 'the trainer waits'; do
 done
 grep -E ' 1 (rows|tokens|documents|ranks|cores)\b' report.txt && fail "a plural: $(cat report.txt)"
 
-# Ctrl-C: what was measured is said, nothing is left
+# Ctrl-C: the values so far are printed, no file is left
 "${as_in_a_terminal[@]}" "$ringpack" bench -c c.yaml --seconds 600 --hot --json >report &
 wait_for has_worked $! # on the first limit
 kill -INT $!
@@ -73,7 +73,7 @@ wait $! || fail "an interrupt is not a failure: status $?"
 holds 'r["interrupted"] and r["limits"]["memcpy"]["tokens_per_second"] > 0'
 nothing_left 'an interrupted bench'
 
-# what saves cost: the parts are of the whole, nothing is left where checkpoints would be
+# the cost of saves: the parts add up, and no file is left in the place of checkpoints
 "$ringpack" bench -c c.yaml --checkpoint --seconds 0.3 --step-ms 1 --checkpoint-dir deep/kept \
     --json >report
 holds 'not r["interrupted"] and r["saves"] >= 3 and r["bytes"] > 12288'

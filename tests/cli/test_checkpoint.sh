@@ -9,7 +9,7 @@ field() { "$python" -c "import json; said = json.load(open('said')); print($1)";
 damage() { printf '\x77' | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
 name() { printf 'run/checkpoint-%012d.rpc' "$1"; }
 
-# --- the golden file, alone
+# --- only the golden file
 status 0 'next row|56 tokens in rows 7 to 9|lookahead, window 8|796704537621|run: golden-1' \
     "$ringpack" checkpoint show "$golden/checkpoint-v1.rpc"
 status 0 '1 checked, 0 damaged' "$ringpack" checkpoint verify "$golden/checkpoint-v1.rpc"
@@ -55,7 +55,7 @@ status 0 'no checkpoints' "$ringpack" checkpoint list empty
 status 2 'foreign.rpc|RP_E_CORRUPT' "$ringpack" checkpoint show foreign.rpc
 status 1 'foreign.rpc|1 damaged' "$ringpack" checkpoint verify foreign.rpc
 status 2 'expected list, show' "$ringpack" checkpoint forget empty
-status 2 'expected what to do' "$ringpack" checkpoint list
+status 2 'expected an action and a path' "$ringpack" checkpoint list
 status 2 '--to' "$ringpack" checkpoint rewind empty
 status 2 'a sequence number' "$ringpack" checkpoint rewind empty --to seven
 status 0 'rewind DIR' "$ringpack" checkpoint --help

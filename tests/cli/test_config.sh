@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ringpack config: what is shown, compared and written is what the engine reads.
+# ringpack config: the values shown, compared and written are those that the engine reads.
 source "${0%/*}/kit.sh"
 
 # field EXPRESSION: of the JSON in `said`
@@ -17,7 +17,7 @@ batch_size: 2
 run_dir: here
 YAML
 
-# ---- show: values, where they are from, what may change
+# ---- show: values, their origin, and whether they may change
 status 0 "one.yaml:3|--batch-size|0.75|must stay|may change" \
     "$ringpack" config show -c one.yaml --batch-size=4
 status 0 "" "$ringpack" config show --json -c one.yaml --batch-size=4
@@ -40,9 +40,9 @@ equals "$(grep . of_show)" "$(cat of_help)"
 status 0 "must not change on resume|may change on resume, with --accept-weights" \
     "$ringpack" config keys
 equals "seq_len pad_id" "$("$ringpack" config keys seq-len pad_id | grep -oE '^  [a-z_]+' | xargs)"
-equals 1 "$("$ringpack" config keys mask_of | grep -c '^  mask_of')" # of a source
+equals 1 "$("$ringpack" config keys mask_of | grep -c '^  mask_of')" # a source's key
 refuses "keys: there is no key \`lanez\`; did you mean \`lanes\`" "$ringpack" config keys lanez
-# No help buries the options of a verb below those of the config.
+# No help buries the options of a verb below the config's.
 for verb in $("$ringpack" help | sed -nE 's/^  ([a-z]+) +[^ ].*/\1/p'); do
     lines=$("$ringpack" help "$verb" | wc -l)
     [ "$lines" -le 50 ] || fail "the help of $verb has $lines lines, expected 50 at most"
@@ -58,7 +58,7 @@ refuses "no such file|absent.bin" \
     "$ringpack" config check --sources=absent.bin --seq-len=8 --batch-size=1
 ! grep -q "was written" said || fail "check speaks of writing: $(cat said)"
 
-# ---- sections: added to those of a profile that is given, in the file or as options
+# ---- sections: added to a given profile's, in the file or as options
 sections() { "$ringpack" config contract "$@" | grep -o 'sections=.*'; }
 always=rows,doc_lens,input_ids
 { cat one.yaml; echo 'sections: [segment_ids]'; } >listed.yaml
@@ -82,7 +82,7 @@ equals "3" "$("$ringpack" config show packers -c one.yaml --packers=3)"
 refuses "packers: expected 1 … 64, found 0" "$ringpack" config check -c one.yaml --packers=0
 refuses "a whole number or \`auto\`" "$ringpack" config check -c one.yaml --packers=all
 
-# ---- diff: 0 where nothing differs, 1 where something does
+# ---- diff: 0 without a difference, 1 with one
 status 0 "" "$ringpack" config diff one.yaml one.yaml
 sed -e 's/seq_len: 64/seq_len: 32/' -e 's/0.75/0.5/' -e 's/batch_size: 2/batch_size: 3/' \
     -e 's/eos: 0/eos: 1/' one.yaml >two.yaml
@@ -93,7 +93,7 @@ status 1 "" "$ringpack" config diff --json one.yaml two.yaml
 equals "4" "$(field "len(r)")"
 sed 's/name: web/name: book/' one.yaml >three.yaml
 status 1 "web|book|(not there)" "$ringpack" config diff one.yaml three.yaml
-# Lists of shards that are longer than what is printed; and a comma is part of a name.
+# Lists of shards that are longer than the printed part; and a comma is part of a name.
 shards() { printf 'corpus/a-long-name-of-a-shard-number-%04d.bin,' $(seq 200); }
 printf 'sources: [{name: web, shards: [%s %s]}]\n' "$(shards)" last.bin >long.yaml
 printf 'sources: [{name: web, shards: [%s %s]}]\n' "$(shards)" other.bin >longer.yaml
@@ -119,7 +119,20 @@ status 1 "source web: mask: may change, if the same tokens are trained" \
 refuses "expected two configs" "$ringpack" config diff one.yaml
 refuses "nowhere.yaml" "$ringpack" config diff one.yaml nowhere.yaml
 
-# ---- init: what is written is read back, and is never written over
+# ---- older names of keys: read with a word, in a file and as an option; not with the newer one
+{ cat one.yaml && echo "num_workers: 3"; } >older.yaml
+status 0 '`num_workers` is now `readers`; the next version does not read the older name' \
+    "$ringpack" config check -c older.yaml
+equals 3 "$("$ringpack" config show readers -c older.yaml 2>/dev/null)"
+status 0 '`direct` is now `o_direct`' "$ringpack" config check -c one.yaml --direct=off
+refuses "unrecognized option '--drop-unmasked'" \
+    "$ringpack" config check -c one.yaml --drop-unmasked=true # a key of a source
+status 0 "fine" "$ringpack" config check -c one.yaml --drop=true # short for --drop-last
+echo "readers: 4" >>older.yaml
+refuses "the key is given twice" "$ringpack" config check -c older.yaml
+refuses "there is no key" "$ringpack" config keys num_workers
+
+# ---- init: the written file is read back, and is never overwritten
 status 0 "new.yaml: written" \
     "$ringpack" config init corpus/a.bin "corpus/odd #1: name.bin" -o new.yaml --seed 7
 status 0 "new.yaml: fine (sources: 2, files: 2)" "$ringpack" config check -c new.yaml
@@ -134,7 +147,7 @@ refuses "no such file" "$ringpack" config init corpus/none.bin -o none.yaml
 [ ! -e none.yaml ] || fail "a config was written although its corpus is not there"
 refuses "expected the paths" "$ringpack" config init
 status 2 "No such file or directory" "$ringpack" config init corpus/a.bin -o nowhere/new.yaml
-# With its comments taken away every default is set, and nothing differs.
+# Without its comments every default is set, and no key differs.
 sed -E 's/^# ([a-z_]+: [^# ][^#]*)#.*/\1/' new.yaml >set.yaml
 status 0 "" "$ringpack" config diff new.yaml set.yaml
 

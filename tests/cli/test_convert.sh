@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ringpack convert: what comes out, in which order, and that nothing is left when it fails.
+# ringpack convert: its output and the order in it, and no file after a failure.
 source "${0%/*}/kit.sh"
 
 convert() { "$ringpack" convert "$@"; }
 tree() { find . ! -name said | sort; }
-# refuses WORDS COMMAND...: and nothing is written
+# refuses WORDS COMMAND...: and no file is written
 refuses() {
     local before
     before=$(tree)
@@ -20,7 +20,7 @@ field() {
         "$python" -c "import json, sys; print(json.load(sys.stdin)[0]['$2'])"
 }
 
-# --- a directory: bytewise order, links not followed, what is no text skipped and counted
+# --- a directory: bytewise order, links not followed, files without text skipped and counted
 mkdir -p tree/b tree/Z
 printf 'two' >tree/b/x.txt
 printf 'one' >tree/Z/y.md
@@ -53,7 +53,7 @@ convert -q -o few --max-tokens 5 tree
 equals 2 "$(field few documents)"
 refuses 'no document|1 binary|4 too small' convert -o x --min-bytes 4 --glob 'b*' --glob '?*' tree/
 
-# --- long text: documents end at line ends, characters stay whole, and nothing is lost
+# --- long text: documents end at line ends, characters stay whole, and no byte is lost
 for i in $(seq 200); do printf 'line %s of the text, with an é in it\n' "$i"; done >long.txt
 convert -q --no-append-eos --split-bytes 500 -o long long.txt
 equals "$(tokens long.txt u1)" "$(tokens long.bin u2)"
@@ -84,7 +84,7 @@ for line in '{"text": 5}' '{"tokens": [1, -1]}' '{"tokens": [1.5]}' '{"tokens": 
     refuses 'bad.jsonl:2|same command' convert -o x --eos 9 bad.jsonl
 done
 
-# --- .json is JSON Lines, compressed or not, and never text unless that is asked for
+# --- .json is JSON Lines, compressed or not, and text only on request
 mkdir lines values
 printf '{"text": "hi"}\n{"text": "yo"}\n' | tee lines/a.json | gzip -n >lines/b.json.gz
 convert -q -o lines-out lines
@@ -97,7 +97,7 @@ done
 convert -q -o values-out --as text values
 equals "$(tokens values/a.json u1) 256 $(tokens values/a.json u1) 256" "$(tokens values-out.bin u2)"
 
-# --- what cannot be read
+# --- unreadable input
 head -c 20000 /dev/urandom | base64 | gzip >whole.gz
 head -c 9000 whole.gz >cut.gz
 refuses 'cut.gz|byte 9000|cut short|gzip -t' convert -o x cut.gz

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The second chance of a test that fails: who gets one, what is said of it, and what it cannot hide.
+# The second run of a test that fails: which tests get one, its report, and the failures that it
+# cannot hide.
 source "${0%/*}/kit.sh"
 twice=$RP_SOURCE_DIR/tests/ctest_twice
 
@@ -32,14 +33,14 @@ tests "$(once late)" "$always"
 status 8 'run again, each alone: always late' "$twice" built
 passed_again late
 
-# A failure that is certain is not run again, and neither are those beside it.
+# A failure that is certain is not run again, and neither are the failures next to it.
 tests "$(once rows)" "$(label rows)" "$(once late)"
 status 1 'not run again: rows' "$twice" built
 passed_again ''
 tests "$(once late)" "$(once good_rows)" "$(label good)"
 status 0 'run again' "$twice" built
 
-# Nor is what says that bytes differ, whatever its label.
+# Nor is a failure that reports different bytes, whatever its label.
 for words in 'E   AssertionError: other tokens in row 3' 'E   AssertionError: row 7 came twice' \
     'ringpack: assertion failed: a == b' 'WARNING: ThreadSanitizer: data race' \
     'x.c:1: runtime error: index 9' 'difference at offset 4 0x01 0x02' \

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ringpack demo at toy size: identical, unless the engine is broken; nothing is left behind.
+# ringpack demo at toy size: identical, unless the engine is broken; no file or process is left
+# behind.
 source "${0%/*}/kit.sh"
 broken=${RINGPACK_BROKEN:?path of the program that loses a fragment at resume}
 

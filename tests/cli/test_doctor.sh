@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# ringpack doctor: what it says of a healthy machine, and of one that lacks a thing at a time.
+# ringpack doctor: its report on a healthy machine, and on one that lacks a thing at a time.
 set -u
 : "${RINGPACK:?path of the program}"
 PYTHON=${PYTHON:-python3}
@@ -96,13 +96,13 @@ expect "an indexed corpus" 0 "^ok +verification +every block that is read is com
 expect "the sources of options" 1 "^FAIL +corpus .*nope" \
     doctor --sources nope --seq-len 256 --batch-size 2
 expect "a key that the sources lack" 2 "seq_len: required" doctor --sources nope --batch-size 2
-# Where the first save would fail, and ids that would end the run when they come.
+# A place where the first save would fail, and ids that would end the run when they come.
 for place in /proc/none /sys/kernel/none/deeper "$work/file" "$work/file/below"; do
     expect "checkpoints in $place" 1 "^FAIL +checkpoints +checkpoint_dir $place cannot be written" \
         doctor -c "$work/run.yaml" --checkpoint-dir "$place"
 done
-expect "copies that cannot be" 1 "^FAIL +checkpoints +checkpoint_copy_dir /proc/none" \
-    doctor -c "$work/run.yaml" --checkpoint-dir "$work/kept" --checkpoint-copy-dir /proc/none
+expect "copies that cannot be" 1 "^FAIL +checkpoints +checkpoint_mirror_dir /proc/none" \
+    doctor -c "$work/run.yaml" --checkpoint-dir "$work/kept" --checkpoint-mirror-dir /proc/none
 expect "checkpoints in a directory that will be made" 0 "^ok +checkpoints .*$work/kept/here" \
     doctor -c "$work/run.yaml" --checkpoint-dir "$work/kept/here"
 expect "nothing left of it" 2 "No such file" ls "$work/kept"
@@ -117,7 +117,7 @@ expect "an id above the vocabulary" 1 \
 expect "a vocabulary that has it" 0 "^ok +vocabulary .* 300, below 301$" \
     doctor -c "$work/ids.yaml" --vocab-size 301
 (cd "$work" && "$RINGPACK" index -q -c ids.yaml --index ids.rpi) || failures=$((failures + 1))
-expect "the same of a manifest" 1 "^FAIL +vocabulary .* 300, and ids must lie below 300$" \
+expect "the same of a corpus index" 1 "^FAIL +vocabulary .* 300, and ids must lie below 300$" \
     doctor -c "$work/ids.yaml" --index "$work/ids.rpi" --vocab-size 300
 expect "a config that is not there" 2 "$work/none.yaml" doctor -c "$work/none.yaml"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ringpack index and inspect: what they say, and that damage and change are said too.
+# ringpack index and inspect: their reports, also on damage and change.
 source "${0%/*}/kit.sh"
 
 as_raw=(--format raw --dtype u16 --eos 7)
@@ -27,7 +27,7 @@ says seen 'sampled'
 "$ringpack" index "${as_raw[@]}" raw.bin >seen
 says seen '5,000 documents'
 says seen 'GB/s'
-"$ringpack" inspect raw.bin >seen # nothing to declare any more
+"$ringpack" inspect raw.bin >seen # no declaration is needed any more
 says seen 'its sidecar says'
 says seen 'full (sidecar)'
 "$ringpack" inspect --json raw.bin >indexed
@@ -54,7 +54,7 @@ cp raw.bin a/ && cp raw.bin b/
 "$ringpack" inspect --index-dir sidecars a/raw.bin >seen
 says seen 'full (sidecar)'
 
-# A config: the shards of all its sources, each as its source declares it, and no manifest.
+# A config: the shards of all its sources, each as its source declares it, and no corpus index.
 mkdir of_config && cp raw.bin of_config/one.bin && head -c 20000 raw.bin >of_config/two.bin
 cat >of_config/c.yaml <<'YAML'
 sources:
@@ -70,7 +70,7 @@ equals 'c.yaml one.bin one.bin.rpi two.bin two.bin.rpi' "$(ls of_config | xargs)
 "$ringpack" inspect --json of_config/one.bin >one
 [ "$(field one fingerprint_full)" = "$(field again fingerprint_full)" ] || fail 'as by path'
 "$ringpack" index -q -c of_config/c.yaml -o of_config/m.rpi >/dev/null
-[ -s of_config/m.rpi ] || fail 'no manifest by -o'
+[ -s of_config/m.rpi ] || fail 'no corpus index by -o'
 
 # A directory stands for the token files in it.
 mkdir empty
@@ -89,7 +89,7 @@ refuses 'at least one path' "$ringpack" index
 truncate -s 1000 raw.bin.rpi
 refuses 'raw.bin.rpi|damaged|ringpack index' "$ringpack" inspect raw.bin
 
-# Unpublished sidecars are open files: they leave enough for what few a process may have.
+# Unpublished sidecars are open files: they fit into a low limit of descriptors.
 mkdir few
 for i in {1..60}; do ln raw.bin "few/$i.bin"; done
 (ulimit -n 40 && "$ringpack" index -q "${as_raw[@]}" few) || fail 'few open files'
@@ -107,7 +107,7 @@ equals "['odd?']" "$("$python" -c "import json
 print([part['source'] for part in json.load(open('odd.json'))['mixture']])")"
 
 # An index of 12 GB, nearly all of it a hole, takes many seconds to hash. SIGTERM ends the command
-# meanwhile, and leaves nothing half done.
+# meanwhile, and leaves no half file.
 mkdir large && printf '\0\0' >large/x.bin
 "$python" - <<'PYTHON'
 import struct

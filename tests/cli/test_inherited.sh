@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What a process inherits: a small stack, a umask for owners, SIGCHLD that is ignored, a terminal
-# that stops what writes in the background, and orphans, as the first process of a container.
+# Inherited settings of a process: a small stack, a umask for owners, SIGCHLD that is ignored, a
+# terminal that stops background writers, and orphans, as the first process of a container.
 source "${0%/*}/kit.sh"
 
 engine=
@@ -77,7 +77,7 @@ while b"it was stopped" not in said and b"it has ended" not in said:
 assert b"it has ended" in said, said
 PYTHON
 
-# --- the first process of a container reaps what is left to it, and forwards signals
+# --- the first process of a container reaps orphans, and forwards signals
 first=(unshare -rpf --mount-proc)
 if "${first[@]}" true 2>/dev/null; then
     # shellcheck disable=SC2016

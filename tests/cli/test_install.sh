@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` leaves serves somebody else's program, by find_package and by pkg-config.
+# The files of `cmake --install` serve another program, by find_package and by pkg-config.
 source "${0%/*}/kit.sh"
 : "${RP_BUILD_DIR:?the build to install}"
 
@@ -46,7 +46,7 @@ cc -std=c11 -pedantic -Wall -Wextra -Werror user/main.c $flags -o by-pkg-config 
     fail "pkg-config: $flags"
 [ "$(LD_LIBRARY_PATH=$libdir ./by-pkg-config)" = "the other side is gone" ] || fail "by pkg-config"
 
-# The library is the trainer's side alone, and shows nothing but what the headers declare.
+# The library is only the trainer's side, and exports only the declarations of the headers.
 needed=$(readelf -d "$libdir/libringpack.so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | xargs)
 case $needed in
 *uring* | *jemalloc* | *yaml* | *jansson*) fail "the library needs $needed" ;;

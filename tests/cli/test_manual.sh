@@ -14,7 +14,7 @@ text() { mandoc -T utf8 "$1" | sed 's/.\x08//g' | tr -s ' \n' ' '; }
 for verb in $verbs; do
     text "pages/man1/ringpack-$verb.1" >page
     grep -q "ringpack-$verb - " page || fail "ringpack-$verb.1 does not say its name: $(cat page)"
-    for option in $("$ringpack" help "$verb" | grep -oE '^ +(-[a-zA-Z?], )?--[a-z-]+' |
+    for option in $("$ringpack" help "$verb" | grep -oE '^ +(-[a-zA-Z], )?--[a-z-]+' |
         grep -oE -e '--[a-z-]+'); do
         grep -qF -e "$option" page || fail "$option of $verb is not in its page"
     done
@@ -51,7 +51,7 @@ cat >bash_asks <<'BASH'
 source "$1"
 shift
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
-_ringpack 2>/dev/null # compopt has nothing to do outside of a completion
+_ringpack 2>/dev/null # compopt has no effect outside of a completion
 echo "${COMPREPLY[*]}"
 BASH
 completes() {

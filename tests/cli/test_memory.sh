@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What `ringpack plan` says of an engine's memory is what an engine has, within 10 %: at two sizes
-# of its rings, reading and mapped; and the number of documents is no part of it. The memory of a
-# catch-up flow has a number of its own, which is 0 for an engine with one rank.
+# The memory that `ringpack plan` reports equals an engine's, within 10 %: at two sizes of its
+# rings, reading and mapped; and the number of documents is no part of it. The memory of a catch-up
+# flow has a number of its own, which is 0 for an engine with one rank.
 source "${0%/*}/kit.sh"
 
 PYTHONPATH=$RP_SOURCE_DIR/bench "$python" - <<'PYTHON'

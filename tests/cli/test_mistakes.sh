@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What people get wrong without noticing: each is refused, or told, by name.
+# Unnoticed mistakes of users: each is refused, or reported, by name.
 source "${0%/*}/kit.sh"
 
 engine=
@@ -42,7 +42,7 @@ refuses 'seq_len: `1M` could be 1000000 or 1048576' "$ringpack" plan -c c.yaml -
 status 0 'rows' "$ringpack" plan -c c.yaml --seq-len 8000
 status 0 'rows' "$ringpack" plan -c c.yaml --seq-len 8Ki
 
-# --- numbers that are too large are told their range, and lists that are empty that they are
+# --- numbers that are too large are refused with their range, empty lists as empty
 for pair in 'seq-len 99999999999 1 … 16777216' 'window 100000000000 1 … 4096' \
     'seed 99999999999999999999999 0 … 18446744073709551615'; do
     read -r key value range <<<"$pair"
@@ -62,7 +62,7 @@ refuses 'kept: no file has that name, and no engine of that name answers|a direc
     "$ringpack" explain kept --step 1
 
 # --- a URL where something is written: a folder named `s3:` would be made
-for key in checkpoint-dir checkpoint-copy-dir run-dir run-record-dir cache-dir index-dir; do
+for key in checkpoint-dir checkpoint-mirror-dir run-dir mount-guard-dir cache-dir index-dir; do
     for verb in 'config check' doctor serve plan; do
         refuses "${key//-/_}: expected a path on a disk of this machine|found a URL (s3://)" \
             "$ringpack" $verb -c c.yaml --$key 's3://bucket/run?secret=xyzzy'

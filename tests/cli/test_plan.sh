@@ -46,7 +46,7 @@ is asked "0.75 0.25" "$(field "*(m['asked'] for m in r['mixture'])" | tr -d "(),
 is realised "24000 8000" "$(field "*(m['tokens'] for m in r['mixture'])" | tr -d "(),")"
 [ "$(field "r['efficiency'] > 0.99")" = True ] || fail "efficiency: $(cat report)"
 
-# While both sources last, the mixture is the one that was asked for.
+# While both sources last, the mixture is the wanted one.
 "$ringpack" plan -c c.yaml --json --num-epochs endless --rows 1k >report
 is rows 1000 "$(field "r['rows']")"
 is complete False "$(field "r['complete']")"

@@ -34,12 +34,13 @@ config() { printf 'run: w\nsources: [{path: %s.bin, format: raw, dtype: u16, eos
 equals "2 1 3" "$(counts rows_without_label batches_without_label padding_batches)"
 "$ringpack" plan -c s.yaml --json --drop-last true >report
 equals "2 1 0" "$(counts rows_without_label batches_without_label padding_batches)"
-"$ringpack" plan -c s.yaml --json --rows 4 >report # of a stream that goes on, no end is told
+"$ringpack" plan -c s.yaml --json --rows 4 >report # an endless stream has no reported end
 equals "False 0" "$(counts complete padding_batches)"
 words="2 rows and 1 micro-batches without a label|3 micro-batches of the last step have no label"
 status 0 "$words|drop_last: true" "$ringpack" plan -c s.yaml
 
-# The engine says the same of the last step when it has given it; there is none with drop_last.
+# The engine reports the same on the last step when it has given it; with drop_last there is no such
+# step.
 for drop_last in false true; do
     "$ringpack" serve -c s.yaml --run-dir run --drop-last $drop_last 2>log &
     engine=$!
@@ -106,7 +107,8 @@ for weight in 0 -0.0 1e-7 1e 1e1.5 1e99 1_000 0x10 nan .inf inf 'np.float64(0.7)
     refuses 'weight: expected a' "$ringpack" plan -c 'g[1]/w.yaml'
 done
 
-# Counts as programs print them; two token counts without a common scale are told to be rounded.
+# Counts as programs print them; two token counts without a common scale get the advice to round
+# them.
 for count in 1e3 1.0e3 1000.0 10e2; do
     "$ringpack" plan -c 'g[1]/c.yaml' --num-epochs endless --rows "$count" --json >report
     equals 1000 "$(counts rows)"

@@ -53,15 +53,22 @@ for words in "named" "--run named" "-c run.yaml" "--config=run.yaml"; do
         rm -f t.json
         status 0 "state token of row" "$ringpack" checkpoint export "${given[@]}" $words -o t.json
         [ -s t.json ] || fail "export $words wrote nothing"
+        status 0 'good|named' "$ringpack" checkpoint list "${given[@]}" $words
+        status 0 'sequence|named' "$ringpack" checkpoint show "${given[@]}" $words
+        status 0 '0 damaged' "$ringpack" checkpoint verify "${given[@]}" $words
     }
 done
-# of a config elsewhere, whose paths are relative to it
+# a config elsewhere, whose paths are relative to it
 mkdir elsewhere
 (cd elsewhere && status 0 'entries' "$ringpack" journal -c ../run.yaml)
 # a path goes before a run of its name
 status 0 'the state token of row' "$ringpack" checkpoint export kept -o token.json
-refuses 'expected one of' "$ringpack" checkpoint export named -c run.yaml -o token.json
-refuses 'expected a path, found -c' "$ringpack" checkpoint list -c run.yaml
+refuses 'expected one path or run, found also `named`' \
+    "$ringpack" checkpoint export named -c run.yaml -o token.json
+refuses 'expected a path, found -c' "$ringpack" checkpoint diff -c run.yaml
+refuses 'nobody: no file, no directory, and no running engine' \
+    "$ringpack" checkpoint list --run nobody "${there[@]}"
+refuses 'nobody: cannot open' "$ringpack" checkpoint list nobody "${there[@]}"
 refuses 'give one of them' "$ringpack" journal named -c run.yaml
 refuses 'nobody' "$ringpack" checkpoint export nobody "${there[@]}" -o token.json
 refuses 'give one of them' "$ringpack" stat --run named -c run.yaml
@@ -70,12 +77,14 @@ refuses 'run.yaml is a config|-c CONFIG' "$ringpack" explain run.yaml --row 0
 refuses 'run.yaml is a config|-c CONFIG' "$ringpack" state run.yaml --row 0 -o token
 refuses 'run directory nowhere: No such file' "$ringpack" ps --run-dir nowhere
 refuses 'missing.yaml' "$ringpack" ps -c missing.yaml
-# without its engine, the journal is that of the config's checkpoint_dir
+# without its engine, the journal is the one in the config's checkpoint_dir
 kill $engine
 wait $engine 2>/dev/null || true
 trap 'rm -rf "$scratch"' EXIT
 status 0 'entries' "$ringpack" journal -c run.yaml
 status 0 'entries' "$ringpack" journal -c kept/"$(cd kept && ls ./*.rpc | tail -1)"
+status 0 '0 damaged' "$ringpack" checkpoint verify -c run.yaml
+status 0 'the newest is now checkpoint' "$ringpack" checkpoint rewind -c run.yaml --to-row 1m
 refuses 'no engine' "$ringpack" checkpoint export -c run.yaml -o token.json
 # a value that looks like an option stays a value
 refuses '' "$ringpack" stat --run-dir -c

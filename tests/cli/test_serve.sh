@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ringpack serve, read and stat: what they refuse, what they warn of, and what a failure leaves.
+# ringpack serve, read and stat: their refusals and warnings, and the files after a failure.
 source "${0%/*}/kit.sh"
 
 engine=
@@ -22,13 +22,13 @@ refuses '--lifeline 0: the end of this file cannot be waited for|one end of a pi
     timeout 600 "$ringpack" serve -c c.yaml --lifeline 0 </dev/null
 refuses '/proc/none: cannot create the directory' \
     timeout 600 "$ringpack" serve -c c.yaml --run-dir /proc/none
-# A directory that takes no files is named, and nothing is to be removed from it.
+# A directory that takes no files is named, without advice to remove a file.
 for place in /proc/1 /sys/kernel; do
     refuses "run directory $place: cannot create cli.lock: |--run-dir" \
         timeout 600 "$ringpack" serve -c c.yaml --run-dir $place
     ! grep -qE 'come and go|remove it' said || fail "$place: $(cat said)"
 done
-# So many rings cannot be made, which is found out before the first one.
+# Too many rings are refused before the first one is made.
 refuses 'open files|for 1000000 ranks (dp_world_size 1000000)|found 1024|ranks: 0-7|ulimit -n' \
     bash -c 'ulimit -n 1024; exec timeout 600 "$@"' - "$ringpack" serve -c c.yaml \
     --dp-world-size 1000000
@@ -55,7 +55,7 @@ serve
 stat = json.load(sys.stdin)
 print(stat["io"], stat["reads"])')" = 'mapped 0' ] || fail "stat does not say that files are mapped"
 
-# The number of packers that is chosen is told with its reason; one that is given holds.
+# The chosen number of packers is logged with its reason; a given one holds.
 packers() { "$ringpack" stat cli --run-dir run | "$python" -c 'import json, sys
 print(json.load(sys.stdin)["packers"])'; }
 grep -qE "packers: $(packers), chosen for [0-9]+ CPUs? shared with 1 trainer$" serve.log ||
@@ -74,7 +74,7 @@ grep -q 'warning: sections: profile hf adds position_ids,cu_seqlens to the list'
 stop
 serve
 
-# A library of another version has a request of another size, and is told why it is refused.
+# A library of another version has a request of another size, and is refused with the reason.
 "$python" - <<'PYTHON'
 import socket, struct
 peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -84,8 +84,8 @@ reply = peer.recv(65536)
 assert b"shared-memory version: the engine has" in reply and b"the trainer 1" in reply, reply
 PYTHON
 
-# An empty file is no state token, and to the library it would be none at all. What is no state
-# token is refused by the name of its file, before an engine is looked for or started.
+# An empty file is no state token, and to the library it would be none at all. A file without a
+# state token is refused by name, before an engine is looked for or started.
 status 2 'empty: expected a state token, found an empty file' \
     "$ringpack" read cli --run-dir run --state empty
 # So is a file that no state could be saved to, before the first batch is taken.
@@ -123,7 +123,7 @@ serve --sources a,b --num-epochs endless --dp-world-size 2 --io auto
 "$ringpack" stat cli --run-dir run >said
 ! grep -qE "holds 0 MB|corpus' 0 MB" said || fail "$(grep io_reason said)"
 
-# Without the other rank nothing comes; the command that it says shows why, wherever the socket is.
+# Without the other rank no batch comes; the printed command shows why, wherever the socket is.
 "$ringpack" read cli --run-dir run --batches 1000000 >read.log 2>&1 &
 trainer=$!
 "$ringpack" read cli --run-dir run --rank 1 --batches 1 >/dev/null
@@ -135,7 +135,7 @@ kill "$trainer"
 wait "$trainer" || fail "read, interrupted, ended with status $?: $(cat read.log)"
 stop
 
-# A wait for an engine is told, and ends at a signal: else it would go on for an hour.
+# A wait for an engine is reported, and ends at a signal: else it would last an hour.
 for signal in INT TERM; do
     "${as_in_a_terminal[@]}" "$ringpack" read nobody --run-dir run --timeout 3600 \
         >read.log 2>&1 &
@@ -147,7 +147,7 @@ for signal in INT TERM; do
     equals "$((128 + $(kill -l $signal)))" "$status"
 done
 
-# An engine that cannot save at its end does not end well, and its journal says what it saved.
+# An engine that cannot save at its end does not end well, and its journal has its last save.
 serve --checkpoint-dir ckpt --checkpoint-steps 2
 "$ringpack" read cli --run-dir run --batches 2 >/dev/null
 wait_for grep -q 'saved ckpt/' serve.log

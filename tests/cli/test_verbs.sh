@@ -28,7 +28,7 @@ mistaken() {
     mapfile -t lines <complaint
     # shellcheck disable=SC2053 # a pattern
     [[ ${#lines[@]} = 2 && ${lines[0]} == "ringpack: error RP_E_USAGE: $verb: "$pattern &&
-        ${lines[1]} == "  next: \`ringpack help $verb\` shows what $verb understands" ]] ||
+        ${lines[1]} == "  next: \`ringpack help $verb\` lists its options" ]] ||
         wrong "$*: found $(tr '\n' '|' <complaint)"
 }
 

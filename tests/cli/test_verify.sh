@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ringpack verify: finds nothing in a good engine, finds a broken one, and leaves nothing behind.
+# ringpack verify: finds no fault in a good engine, finds a broken one, and leaves no file behind.
 source "${0%/*}/kit.sh"
 broken=${RINGPACK_BROKEN:?path of the program that loses a fragment at resume}
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training of several lives: each is a job on one or two nodes that goes on from what the last
-one saved. At the end the digests of the rows that counted are added up."""
+"""A training of several lives: each is a job on one or two nodes that continues from the last one's
+state. At the end the digests of the rows that counted are added up."""
 
 import os
 import re
@@ -77,7 +77,7 @@ class Training:
             command += ["-x", name] if name in os.environ else []
         return [self.nodes[0].start([*command, sys.executable, *trainer], self._log(0))]
 
-    # ---- what came of it ----------------------------------------------------------------------
+    # ---- the outcome -----------------------------------------------------------------------------
 
     def journal_paths(self, life=None):
         """One for each rank: rank-R.PID."""
@@ -105,7 +105,8 @@ class Training:
         return min(ends) if len(ends) == self.ranks else -1
 
     def digest(self):
-        """Of rows 0 to until_row: what a life took after the start of the next does not count."""
+        """Of rows 0 to until_row: rows that a life took after the start of the next do not
+        count."""
         starts = []
         for life in range(1, self.lives + 1):
             found = {start for start, _ in self.journals(life)}

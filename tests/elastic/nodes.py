@@ -3,7 +3,7 @@
 name and run directory. They share the file system, as nodes of a cluster do, and know each other's
 names.
 
-A node is what runs in one `Node.start`: its tree of processes, which ends as a whole."""
+A node is the tree of processes of one `Node.start`, which ends as a whole."""
 
 import contextlib
 import os

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Slurm of two nodes (nodes.py) on this machine: slurmctld on the first, a slurmd on each.
 
-Cores, memory and GPUs are claimed, not there: a job script may ask for what it would on a cluster.
-Identities are not checked (auth/none): all of it is root's, in networks that nobody else is in."""
+Cores, memory and GPUs are claimed, not there: a job script may request them as on a cluster.
+Identities are not checked (auth/none): all of it is root's, in networks without other users."""
 
 import contextlib
 import os
@@ -61,7 +61,7 @@ class Cluster:
         for number in range(8):
             (place / f"gpu{number}").touch()
         (place / "gres.conf").write_text(f"Name=gpu File={place}/gpu[0-7]\n")
-        (place / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # which nothing here uses
+        (place / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # unused here
 
     def __enter__(self):
         self._start(self.nodes[0], "slurmctld", "-D", "-c")
@@ -89,7 +89,7 @@ class Cluster:
         self.daemons[node.name, "slurmd"].wait_for_end()
 
     def ask(self, *words, **environment):
-        """What a command of Slurm says, asked on the first node."""
+        """The output of a command of Slurm, run on the first node."""
         done = subprocess.run(
             self.nodes[0].command(words),
             capture_output=True,
@@ -111,5 +111,5 @@ class Cluster:
         return self.ask("sinfo", "--noheader", "--Node", "--format=%t").split().count("idle")
 
     def said(self):
-        """What its programs wrote, for messages."""
+        """The logs of its programs, for messages."""
         return "\n".join(path.read_text() for path in sorted(self.place.glob("*.log")))

@@ -3,7 +3,7 @@
 
 The journal PLACE/life-N/rank-R.pid has "start ROW" and then, for each batch, its first row, number
 of rows and digest. Under torchrun every step ends with a collective, as in a training; under mpirun
-the ranks are alone, and the state goes through a JSON file."""
+the ranks are independent, and the state goes through a JSON file."""
 
 import argparse
 import datetime
@@ -19,7 +19,7 @@ RANK = int(os.environ.get("RANK", os.environ.get("OMPI_COMM_WORLD_RANK", 0)))
 
 class Alone:
     """Ranks without a library for collectives: the state is a file that rank 0 writes. A life reads
-    those of earlier ones, since nobody waits here until the slowest rank has read it."""
+    the states of earlier ones, since no rank waits here for the slowest reader."""
 
     def __init__(self, args):
         self.life, self.place = args.life, pathlib.Path(args.place)
@@ -70,7 +70,7 @@ class Torch(Alone):
 
 
 class DistributedCheckpoint(Torch):
-    """The state through torch.distributed.checkpoint, beside a tensor."""
+    """The state through torch.distributed.checkpoint, with a tensor."""
 
     def __init__(self, args):
         super().__init__(args)

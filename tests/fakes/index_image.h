@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* index_image.h — the bytes of an index (engine/corpus/index/INDEX.md): where its entries are, and
- * its hashes made right again after edits. Offsets and sizes are those of the document. */
+ * its hashes made right again after edits. Offsets and sizes are as in that document. */
 #ifndef RP_TESTS_INDEX_IMAGE_H
 #define RP_TESTS_INDEX_IMAGE_H
 
@@ -26,7 +26,7 @@ static inline uint8_t *image_entry(uint8_t *head, uint64_t number)
     return head + IMAGE_HEAD + IMAGE_ENTRY * number;
 }
 
-/* Of an entry of a segment: its parts, or false: they are not inside of so many bytes. */
+/* The parts of an entry of a segment; false: they exceed that number of bytes. */
 static inline bool image_parts(const uint8_t *entry, uint64_t count, struct rp_index_parts *parts)
 {
     struct rp_index_segment segment = {.offset = 0};
@@ -48,7 +48,20 @@ static inline void image_mend_pages(uint8_t *data, uint64_t bytes, uint8_t *root
     free(list);
 }
 
-/* The hashes of a slot, of its head, and of the pages of its segments. */
+/* Of an entry of a column: the bytes of its values, or 0: they are not inside of so many bytes. */
+static inline uint64_t image_column_bytes(const uint8_t *entry, uint64_t count)
+{
+    struct rp_index_column column;
+    uint64_t bytes;
+    rp_index_decode_column(entry, &column);
+    bool fits = rp_mul_u64(column.values, rp_index_column_width(column.type), &bytes) &&
+                bytes > 0 && bytes <= count && column.offset % 8 == 0;
+    bytes = fits ? rp_align_up(bytes, 8) : 0;
+    uint64_t hashes = 8 * rp_tree_hash_count(rp_div_up(bytes, RP_BLOCK_BYTES));
+    return fits && rp_range_inside(column.offset, bytes + hashes, count) ? bytes : 0;
+}
+
+/* The hashes of a slot, of its head, and of the pages of its segments and columns. */
 static inline void image_mend_slot(uint8_t *bytes, uint64_t count, uint8_t *slot)
 {
     uint64_t at = rp_load_u64(slot + 8), head_bytes = rp_load_u64(slot + 16);
@@ -57,13 +70,17 @@ static inline void image_mend_slot(uint8_t *bytes, uint64_t count, uint8_t *slot
         return;
     uint8_t *head = bytes + at;
     uint64_t sources = rp_load_u32(head + 8), segments = rp_load_u32(head + 12);
-    for (uint64_t i = sources; i < sources + segments; i++) {
+    uint64_t columns = rp_load_u32(head + 16);
+    for (uint64_t i = sources; i < sources + segments + columns; i++) {
         struct rp_index_parts parts;
         if (IMAGE_HEAD + IMAGE_ENTRY * (i + 1) > head_bytes)
             break;
         uint8_t *entry = image_entry(head, i);
-        if (image_parts(entry, count, &parts))
+        if (i < sources + segments && image_parts(entry, count, &parts))
             image_mend_pages(bytes + rp_load_u64(entry), parts.bytes, entry + 64);
+        uint64_t values = i < sources + segments ? 0 : image_column_bytes(entry, count);
+        if (values)
+            image_mend_pages(bytes + rp_load_u64(entry + 8), values, entry + 80);
     }
     struct rp_hash128 hash = rp_hash128(head, head_bytes);
     memcpy(slot + 32, &hash, sizeof hash);

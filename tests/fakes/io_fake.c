@@ -60,7 +60,7 @@ static int fake_open(void **self, const struct rp_io_options *options, struct rp
 static void fake_close(void *self)
 {
     struct fake *fake = self;
-    RP_ASSERT(fake->count == 0); /* io.c must wait for what is in flight */
+    RP_ASSERT(fake->count == 0); /* io.c must wait for reads in flight */
     free(fake->broken);
     free(fake->reads);
     free(fake);
@@ -102,7 +102,7 @@ static int64_t reachable(struct fake *fake, const struct rp_io_read *read)
     return read->bytes;
 }
 
-/* More than nothing, which would look like the end of the file, and less than all. */
+/* At least one byte, because none would look like the end of the file, and less than all. */
 static int64_t cut_length(struct fake *fake, int64_t bytes, uint32_t alignment)
 {
     uint64_t length = 1 + io_fake_random(&fake->random) % (uint64_t)(bytes - 1);

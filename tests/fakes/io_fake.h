@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* io_fake — a method of engine/io that misbehaves on purpose, the same way for the same seed.
  *
- * It reads the real file at the moment a read is reaped, so a buffer that is used too early holds
- * nothing, and then bends the result. It does nothing that the kernel would never do: no more
- * bytes than asked, no aligned (O_DIRECT) read that stops off its alignment before the end of the
- * file. An aligned read at an unaligned place is EINVAL. */
+ * It reads the real file at the moment a read is reaped, so a buffer that is used too early is
+ * empty. It keeps to the kernel's behaviour: no more bytes than requested, no aligned (O_DIRECT)
+ * read that stops off its alignment before the end of the file. An aligned read at an unaligned
+ * place is EINVAL. */
 #ifndef RP_TESTS_IO_FAKE_H
 #define RP_TESTS_IO_FAKE_H
 
@@ -15,15 +15,15 @@ struct io_fake_script {
     /* of 1000 results, how many … */
     unsigned cut;    /* bring only a part */
     unsigned again;  /* are EAGAIN, EINTR, EBUSY or ENOMEM */
-    unsigned broken; /* are EIO, three times in a row at most: io.c asks again as often */
+    unsigned broken; /* are EIO, three times in a row at most: io.c retries as often */
     unsigned lazy;   /* submits take only a part, or refuse with EAGAIN */
     bool reorder;    /* give results back in a random order */
-    /* Reads that touch [bad_start, bad_end) fail with bad_error: a buffered read brings what lies
-     * in front of it, an aligned one (O_DIRECT) nothing. bad_times: how often; 0 = for ever. */
+    /* Reads that touch [bad_start, bad_end) fail with bad_error: a buffered read brings the bytes
+     * in front of it, an aligned one (O_DIRECT) none. bad_times: how often; 0 = for ever. */
     uint64_t bad_start, bad_end;
     int bad_error;
     unsigned bad_times;
-    uint64_t ends_at; /* the file looks as if it ended here; 0 = where it does */
+    uint64_t ends_at; /* apparent end of the file; 0 = its real end */
     bool takes_none;  /* submit refuses for ever, with EAGAIN */
 };
 

@@ -128,7 +128,7 @@ unsigned io_run_reads(struct io_run *run)
     for (uint32_t i = 0; i < run->depth; i++)
         state.places[i].memory = memory + (size_t)state.place_bytes * i +
                                  (run->in_region && i % 2 == 0 ? 0 : region_bytes);
-    struct rp_io_options options = {.depth = run->depth, .gives_way = run->gives_way};
+    struct rp_io_options options = {.depth = run->depth, .may_fall_back = run->may_fall_back};
     struct rp_error error;
     int code = rp_io_open(&state.io, run->method, &options, &error);
     if (code < 0) {
@@ -150,7 +150,7 @@ unsigned io_run_reads(struct io_run *run)
 
 int io_open(const char *path, bool direct, uint32_t *alignment_out, struct rp_error *error)
 {
-    const struct rp_io_place place = {.path = path, .direct = direct};
+    const struct rp_io_place place = {.path = path, .o_direct = direct};
     struct rp_io_object object;
     int code = rp_io_open_file(&object, &place, error);
     if (code < 0)

@@ -19,10 +19,10 @@ void io_sample_free(struct io_sample *sample);
 struct io_run {
     const struct rp_io_method *method;
     const struct io_sample *sample;
-    int fd; /* of the sample, buffered or not */
+    int fd; /* the sample's, buffered or not */
     uint32_t depth, alignment, bytes_max, reads;
-    bool gives_way; /* as in rp_io_options */
-    bool in_region; /* every other buffer lies in the region that is offered for registration */
+    bool may_fall_back; /* as in rp_io_options */
+    bool in_region;     /* every other buffer is in the region that is offered for registration */
     uint64_t seed;
     struct rp_io_counts counts; /* out */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* canned_answer.h — an engine that has given its answer before it is asked: the trainer's library
+/* canned_answer.h — an engine that has given its answer before the request: the trainer's library
  * connects to memory_socket.h, and gets a ring of memory_segment.h. */
 #ifndef RP_TESTS_CANNED_ANSWER_H
 #define RP_TESTS_CANNED_ANSWER_H
@@ -31,7 +31,7 @@ int __wrap_rp_socket_connect_within(const char *run_dir, const char *run, uint64
     return peer_connect();
 }
 
-/* Of the ring that the next answer brings. */
+/* The ring of the next answer. */
 static void set_contract(struct rp_hash128 hash)
 {
     struct rp_ring_header *header = (struct rp_ring_header *)(void *)ring.data.data;
@@ -47,7 +47,7 @@ static bool has_field(const struct rp_record *record, const char *name, char val
 }
 
 /* Let the ring have the hash of the contract that is in the answer, so that the trainer compares
- * the fields. Returns whether they are those of the unedited one. */
+ * the fields. Returns whether they equal the unedited ones. */
 FUZZ bool believe_contract(void)
 {
     struct rp_reply head;

@@ -14,7 +14,7 @@
 static _Alignas(8) uint8_t image[FILE_BYTES_MAX];
 
 /* In the place of fresh pages: the same ones for each file, in front of a page that cannot be read.
- * More than the longest file has bytes is never asked for, whatever a head says. */
+ * No read is longer than the longest file, whatever a head says. */
 void *__real_rp_take_pages(size_t bytes);
 void *__wrap_rp_take_pages(size_t bytes);
 void *__wrap_rp_take_pages(size_t bytes)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine_of_seats.h — as much of an engine as a request meets before the flow: its config, rings
- * with seats, one of them taken, and who has connected. What stands in the place of flow, plan and
- * stat (the linker puts it there) checks what it is asked for. */
+ * with seats, one of them taken, and who has connected. The fakes of flow, plan and stat (the
+ * linker puts them there) check their arguments. */
 #ifndef RP_TESTS_ENGINE_OF_SEATS_H
 #define RP_TESTS_ENGINE_OF_SEATS_H
 
@@ -31,7 +31,7 @@ static struct rp_engine_options options = {.config = &served};
 static struct rp_error engine_error;
 static struct rp_ring rings[RINGS];
 static struct rp_seat seats[RINGS * REPLICAS];
-static struct rp_connection connections[RP_CONNECTIONS_MAX]; /* of the neighbour, and none */
+static struct rp_connection connections[RP_CONNECTIONS_MAX]; /* the neighbour's; no other */
 static struct rp_engine engine = {.options = &options,
                                   .config = &served,
                                   .stream.config = &served,
@@ -49,10 +49,10 @@ static struct rp_engine engine = {.options = &options,
                                   .life.life_state = RP_LIFE_RUNNING,
                                   .life.error = &engine_error};
 
-/* What the flow was asked for by the input at hand. */
+/* The requests of the present input to the flow. */
 static struct placement {
     unsigned times;
-    bool is_refused; /* what it answers */
+    bool is_refused; /* its answer */
     struct rp_request request;
     bool names_row, has_token;
     const struct rp_seat *seat;
@@ -155,8 +155,8 @@ const void *__wrap_rp_flow_state_at(const struct rp_flow *flow, uint64_t batch, 
     return KEPT_STATE;
 }
 
-void __wrap_rp_flow_ask_look(const struct rp_flow *flow);
-void __wrap_rp_flow_ask_look(const struct rp_flow *flow)
+void __wrap_rp_flow_request_revalidation(const struct rp_flow *flow);
+void __wrap_rp_flow_request_revalidation(const struct rp_flow *flow)
 {
     FUZZ_REQUIRE(!flow);
 }

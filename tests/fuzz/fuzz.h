@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz.h — what the fuzz targets share: requirements that hold in every build, values cut from the
+/* fuzz.h — shared by the fuzz targets: requirements that hold in every build, values cut from the
  * fuzzer's bytes, and edits of a good image.
  *
- * A target gets bytes and says what must hold for them. Where a parser checks a hash first, the
- * bytes are edits of an image that is good, and the hashes are made right again afterwards: the
- * checks after the hash are then what is tested. */
+ * A target gets bytes and checks its requirements on them. If a parser checks a hash first, the
+ * bytes are edits of a good image, and the hashes are made right again afterwards: then the test is
+ * of the checks after the hash. */
 #ifndef RP_TESTS_FUZZ_H
 #define RP_TESTS_FUZZ_H
 
@@ -35,7 +35,7 @@ FUZZ void fuzz_failed(const char *expression, const char *file, int line)
     fprintf(stderr, "%s:%d: this does not hold: %s\n", file, line, expression);
     abort();
 }
-/* A code is 0 or a failure that says what and how: a message, and the code in *error. */
+/* A code is 0 or a failure with a message, and the code in *error. */
 FUZZ bool fuzz_accepted(int code, const struct rp_error *error)
 {
     FUZZ_REQUIRE(code <= 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An Arrow stream or file: u8 (1: the format is declared; 2: the column `labels` is), the file.
  *
- * Accepted: every document lies inside the file; those of a stream follow each other as its batches
- * do, without an overlap; and they are the same when the table is made again. */
+ * Accepted: every document is inside the file; a stream's follow each other as its batches do,
+ * without an overlap; and they are the same when the table is made again. */
 #include "corpus/shard.h"
 #include "fuzz.h"
 

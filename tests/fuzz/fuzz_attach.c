@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a peer says first to a running engine: u8 mode (1: a state token of the stream is appended;
- * 4: so is the engine's contract), then the message, edits of a good one (2: the message itself).
+/* The first message of a peer to a running engine: u8 mode (1: a state token of the stream is
+ * appended; 4: so is the engine's contract), then the message, edits of a good one (2: the message
+ * itself).
  *
- * The engine answers with a whole reply, or hangs up, and goes on. Whoever is welcomed brought no
- * contract or one with the engine's fields, and gets a ring that stands where was asked for, and in
- * it the rows of the stream and no others. */
+ * The engine answers with a whole reply, or hangs up, and continues. A welcomed peer brought no
+ * contract or one with the engine's fields, and gets a ring at the requested row, and in it the
+ * rows of the stream and no others. */
 #include "live_engine.h"
-#include "shm/socket.h"
+#include "../unit/receive.h"
 
 #define PATIENCE_MS 10000
 #define PLANNED_AT_ONCE 10000u /* rows; to others the engine would plan for longer than we wait */
@@ -53,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool far = request.next_row != RP_NEXT_ROW_ANY && request.next_row > PLANNED_AT_ONCE;
     int fd = rp_socket_connect(fuzz_scratch, "fuzz", NULL), fds[2];
     FUZZ_REQUIRE(fd >= 0 && rp_socket_send(fd, live_bytes, bytes, NULL, 0, NULL, 0, NULL) == 0);
-    int64_t got = rp_socket_receive(fd, answer, sizeof answer, fds, far ? 1 : PATIENCE_MS, NULL);
+    int64_t got = receive_into(fd, answer, sizeof answer, fds, far ? 1 : PATIENCE_MS, NULL);
     FUZZ_REQUIRE(got >= 0 || (far && got == -RP_E_TIMEOUT));
     struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC};
     if (got > 0)

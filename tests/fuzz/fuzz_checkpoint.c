@@ -3,9 +3,9 @@
  * right again). Description: u64 next row, u16 rows of contents, u16 lengths of the three sections,
  * their bytes, then edits of the file.
  *
- * Made and not edited: accepted, and the sections are what was put in. Accepted: encoding what was
- * read gives the head of the file again, and the contents are whole or said to be bad. Edited and
- * not mended: refused, or only the contents are lost. */
+ * Made and not edited: accepted, with the sections that were put in. Accepted: its encoding gives
+ * the head of the file again, and the contents are whole or reported as bad. Edited and not mended:
+ * refused, or only the contents are lost. */
 #include "checkpoint_image.h"
 
 static _Alignas(8) uint8_t good[FILE_BYTES_MAX];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contents of a checkpoint: the records of a CONTENTS section.
  *
- * Every record lies inside the section and the walk ends; what was taken in is found again, whole
- * and in part, with the bytes it had, and nothing is found that was not put in. */
+ * Every record is inside the section and the walk ends; accepted rows are found again, whole and in
+ * part, with their bytes, and no others are found. */
 #include "checkpoint/checkpoint.h"
 #include "flow/contents.h"
 #include "fuzz.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words of a trainer's control page: steps of u8 what to do and a number.
+/* The words of a trainer's control page: steps of u8 action and a number.
  *
- * A release word is believed if and only if it lies between the last one and the tail; after the
- * first other one the ring is quarantined until the next trainer, and nothing of it moves. What the
- * engine would write never lies in a slot that the trainer may read. */
+ * A release word is believed if and only if it is between the last one and the tail; after the
+ * first other one the ring is quarantined until the next trainer, and no word of it moves. The
+ * engine never writes to a slot that the trainer may read. */
 #include "memory_segment.h"
 #include "shm/ring.h"
 #include "shm/waits.h"
@@ -48,7 +48,7 @@ static void step(unsigned what, uint64_t value)
         rp_a64_store_relaxed(&control->wait_counts[value % RP_WAIT_BUCKETS], ~value);
         check_waits(control);
         break;
-    case 1: /* near to what is legal */
+    case 1: /* near the legal values */
         rp_a64_store_release(&control->release, release + value % 8 - 1);
         break;
     case 2:

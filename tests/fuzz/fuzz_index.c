@@ -2,9 +2,9 @@
 /* The index of a corpus: u8 (1: the bytes are the file, 0: edits of a good one; 2: hashes made
  * right again), then the bytes. It has two sources, one of them with two segments and a column.
  *
- * Hashes not mended: it is refused, or every answer is that of the good one or an error that names
- * the damage. Mended: what is accepted has each part inside the file, and each document lies inside
- * its token file or is named as damaged. */
+ * Hashes not mended: it is refused, or every answer, and every value of the column, is that of the
+ * good one or an error that names the damage. Mended: what is accepted has each part and each
+ * column inside the file, and each document lies inside its token file or is named as damaged. */
 #include "../fakes/index_image.h"
 #include "corpus/corpus_struct.h"
 #include "corpus/index/build.h"
@@ -41,14 +41,19 @@ static void build(const struct rp_indexing_options *options)
     struct rp_indexed built;
     FUZZ_REQUIRE(rp_indexing_open(&made, options, NULL) == 0);
     for (uint64_t i = 0; i < rp_indexing_shards(made); i++)
-        FUZZ_REQUIRE(rp_indexing_learn(made, i, &silent, NULL) == 0);
-    FUZZ_REQUIRE(rp_indexing_place(made, NULL) == 0);
+        FUZZ_REQUIRE(rp_indexing_scan(made, i, &silent, NULL) == 0);
+    FUZZ_REQUIRE(rp_indexing_lay_out(made, NULL) == 0);
     for (uint64_t i = 0; i < rp_indexing_shards(made); i++)
         FUZZ_REQUIRE(rp_indexing_fill(made, i, NULL) == 0);
     for (uint64_t i = 0; i < rp_indexing_parts(made); i++)
         rp_indexing_hash(made, i);
     FUZZ_REQUIRE(rp_indexing_finish(made, &built, NULL) == 0);
     rp_indexing_close(made);
+}
+
+static uint16_t value_of(uint64_t document)
+{
+    return (uint16_t)(document * 31 + 7);
 }
 
 static void build_good(void)
@@ -72,7 +77,9 @@ static void build_good(void)
     build(&options);
     sources[0].shard_count = 2;
     build(&options);
-    static const uint16_t values[IMAGE_BYTES_MAX];
+    uint16_t values[TOKENS];
+    for (unsigned d = 0; d < TOKENS; d++)
+        values[d] = value_of(d);
     FUZZ_REQUIRE(rp_index_append_column(path, 0, "score", RP_INDEX_COLUMN_U16, values, NULL) == 0);
     good_bytes = fuzz_get(path, good, sizeof good);
 }
@@ -104,9 +111,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-/* ---- what must hold -------------------------------------------------------------------------- */
+/* ---- requirements ---------------------------------------------------------------------------- */
 
-/* The image may say that there are more documents than a run of the fuzzer can ask for. */
+/* The image may claim more documents than a run of the fuzzer can look up. */
 #define ASKED_MAX 4000u
 
 static void check_source(const struct rp_corpus *corpus, uint32_t s, bool is_mended)
@@ -120,7 +127,7 @@ static void check_source(const struct rp_corpus *corpus, uint32_t s, bool is_men
         struct rp_error error = {0};
         uint64_t length = rp_source_length(source, d), row, same_row;
         int code = rp_source_extent(source, d, &extent, &error);
-        const char *path = rp_source_row(source, d, &row);
+        const char *path = rp_source_provenance(source, d, &row);
         FUZZ_REQUIRE(path[0] != 0);
         if (!fuzz_accepted(code, &error))
             continue;
@@ -134,7 +141,25 @@ static void check_source(const struct rp_corpus *corpus, uint32_t s, bool is_men
             continue;
         FUZZ_REQUIRE(rp_source_extent(other, d, &expected, &error) == 0);
         FUZZ_REQUIRE(memcmp(&extent, &expected, sizeof extent) == 0);
-        FUZZ_REQUIRE(!strcmp(path, rp_source_row(other, d, &same_row)) && row == same_row);
+        FUZZ_REQUIRE(!strcmp(path, rp_source_provenance(other, d, &same_row)) && row == same_row);
+    }
+}
+
+static void check_columns(const struct rp_index *index, bool is_mended)
+{
+    FUZZ_REQUIRE(is_mended || index->column_count <= 1); /* of the older head it has none */
+    for (uint32_t i = 0; i < index->column_count; i++) {
+        const struct rp_index_column *column = &index->columns[i];
+        uint32_t width = rp_index_column_width(column->type);
+        for (uint64_t d = 0; d < rp_min_u64(column->values, ASKED_MAX); d++) {
+            const uint8_t *value = rp_index_value(column, d);
+            FUZZ_REQUIRE(!value || rp_range_inside((uint64_t)(value - index->map.data), width,
+                                                   index->map.bytes));
+            if (value && is_mended)
+                (void)*(const volatile uint8_t *)(value + width - 1);
+            else if (value)
+                FUZZ_REQUIRE(rp_load_u16(value) == value_of(d));
+        }
     }
 }
 
@@ -155,6 +180,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     for (uint32_t s = 0; s < 2; s++)
         check_source(corpus, s, mode & FUZZ_MENDED);
+    check_columns(corpus->index, mode & FUZZ_MENDED);
     rp_corpus_close(corpus);
     return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A numpy file: u8 declared type (0 = none), u8 whether the format is declared, u8 eos, the file.
  *
- * Accepted file: its documents are those of shard_oracle.h, after a header that is text and names
- * the size of the rest of the file. */
+ * Accepted file: its documents equal shard_oracle.h's, after a header that is text and names the
+ * size of the rest of the file. */
 #include "shard_oracle.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -2,7 +2,7 @@
 /* A .npy of OLMo with the rows of its documents: u8 (1: the rows are compressed; 2: the format is
  * declared; 4: the dtype is u32, else u16), u8 tokens of the .npy, and the rows.
  *
- * Accepted: the documents lie end to end, from the first byte of the file to its last; and they are
+ * Accepted: the documents are end to end, from the first byte of the file to its last; and they are
  * the same when the table is made again. */
 #include "corpus/shard.h"
 #include "fuzz.h"

@@ -2,9 +2,9 @@
 /* Raw tokens and llm.c files: u8 format and declared type (from 128 on: it is named as a .bin; from
  * 224 on: the same bytes are its .idx), u16 eos, the file.
  *
- * Accepted file: its documents are those of shard_oracle.h, so the fast scan finds what a scan of
- * every token finds; and a declared type is the one that is used. With an index: every document
- * lies inside the file. */
+ * Accepted file: its documents equal shard_oracle.h's, so the fast scan finds what a scan of every
+ * token finds; and a declared type is the one that is used. With an index: every document is inside
+ * the file. */
 #include "shard_oracle.h"
 
 static const char *put_file(unsigned kind, const struct fuzz_input *input)

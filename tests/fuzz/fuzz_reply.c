@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An engine's answer to a trainer: u8 mode (3: what is sent along: nothing, the answer's body, two
- * descriptors, or the wrong two; 32: the body, too; 4: the bytes are the answer, or else edits of a
- * good one; 8: the ring says it has ended; 16: that its engine stops; 64: the answer is that of the
- * next engine, to a trainer that has taken a batch from another one, and its ring has the hash of
+/* An engine's answer to a trainer: u8 mode (3: the attachment: none, the answer's body, two
+ * descriptors, or the wrong two; 32: the body as well; 4: the bytes are the answer, or else edits
+ * of a good one; 8: the ring says it has ended; 16: that its engine stops; 64: the answer is the
+ * next engine's, to a trainer that has taken a batch from another one, and its ring has the hash of
  * the contract in it; 128: the answer is one to `stat`), then the bytes.
  *
  * Whatever comes, attach ends in a failure with a message or in a client that takes a batch or a
- * failure; no descriptor stays open. The good answer is accepted. A trainer goes on with an engine
- * whose contract has the fields of its own, and with no other. */
+ * failure; no descriptor stays open. The good answer is accepted. A trainer continues with an
+ * engine whose contract has the fields of its own, and with no other. */
 #include "canned_answer.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a peer says first (HELLO), and everything that the engine checks before it touches a flow:
- * u8 message (1: a state token is appended; 128: the contract is; 2: the bytes are the message, or
- * else edits of a good one; 4: what follows the request comes in a descriptor; 8: two descriptors
- * come along; 16: a u16 comes first, which cuts the message; 32: the peer does not read; 64: who
- * had a seat has died and nobody has noticed yet), u8 engine (1: other weights are accepted; 2:
- * there are checkpoints; 4: it is stopping; 8: the place cannot be had; 240: so many doorbells
- * follow), then the bytes.
+/* The first message of a peer (HELLO), and everything that the engine checks before it touches a
+ * flow: u8 message (1: a state token is appended; 128: the contract is; 2: the bytes are the
+ * message, or else edits of a good one; 4: the rest of the request comes in a descriptor; 8: two
+ * descriptors come along; 16: a u16 comes first, which cuts the message; 32: the peer does not
+ * read; 64: who had a seat has died and nobody has noticed yet), u8 engine (1: other weights are
+ * accepted; 2: there are checkpoints; 4: it is stopping; 8: the place cannot be had; 240: number of
+ * following doorbells), then the bytes.
  *
- * Whoever asks for a free seat that there is, and expects the stream and the shape that there are,
- * is welcomed with the memory of that seat; nobody else is. A refused request gets a message,
- * bytes that are no request get none, and only what is asked for is done. Doorbells say nothing. */
+ * A request for an existing free seat with the right stream and shape is welcomed with the memory
+ * of that seat; no other is. A refused request gets a message, bytes that are no request get none,
+ * and only the requested action is done. Doorbells get no answer. */
 #include "engine_of_seats.h"
 
 enum outcome { HUNG_UP, REFUSED, WELCOMED, TOLD, OWED };
@@ -93,7 +93,7 @@ static bool may_sit(const struct rp_request *request)
            contract_fits(request) && !rp_life_is_ending(&engine.life) && row_is_known;
 }
 
-/* What must come of it. */
+/* The expected outcome. */
 static enum outcome judge(const struct rp_request *request)
 {
     bool is_whole = whole_bytes >= sizeof *request || request->abi_version != RP_ABI_VERSION;
@@ -208,7 +208,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzz_input input = {data, size};
     unsigned mode = (unsigned)fuzz_number(&input, 1), kind = (unsigned)fuzz_number(&input, 1);
     enum rp_life_state state = kind & 4 ? RP_LIFE_STOPPING : RP_LIFE_RUNNING;
-    struct rp_connection *connection = &connections[1]; /* beside the neighbour's */
+    struct rp_connection *connection = &connections[1]; /* after the neighbour's */
     *connection = (struct rp_connection){.fd = peer_connect()};
     struct rp_request request = {0};
     make_message(mode, &input);

@@ -2,8 +2,8 @@
 /* A batch ring as a trainer gets it: u8 mode (1: the header's hash made right again), u64 first
  * batch, edits of its memory: header, engine's words, slots.
  *
- * Accepted ring: every section of every slot lies inside the memory, and every batch that is taken
- * is the next one, within the bounds of the shape, with its state inside its slot. Unharmed: it is
+ * Accepted ring: every section of every slot is inside the memory, and every batch that is taken is
+ * the next one, within the bounds of the shape, with its state inside its slot. Unharmed: it is
  * accepted and its batches are there. */
 #include "memory_segment.h"
 #include "shm/ring.h"

@@ -2,9 +2,9 @@
 /* A shard of MDS or a chunk of litData: u8 (1: litData; 2: the format is declared; 4: the dtype u16
  * is; 8: the column `b` is), in litData u16 bytes of the index.json and these, the file.
  *
- * Accepted: the offsets in the file ascend to its last byte; every document lies in its sample,
- * those of litData fill theirs; the tokens add up; and the documents are the same when the table is
- * made again. */
+ * Accepted: the offsets in the file ascend to its last byte; every document is in its sample, and
+ * fills it in litData; the tokens add up; and the documents are the same when the table is made
+ * again. */
 #include "corpus/shard.h"
 #include "fuzz.h"
 

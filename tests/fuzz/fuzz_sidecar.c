@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A sidecar: u8 (1: the bytes are the file, 0: edits of a good one; 2: hashes made right again),
- * then the bytes. The token file beside it stays the same.
+ * then the bytes. Its token file stays the same.
  *
- * Hashes not mended: accepted if and only if it is the good one, with anything after it. Mended:
- * what is accepted has its segment inside the file, and each document lies inside the token file or
- * is named as damaged. */
+ * Hashes not mended: accepted if and only if it is the good one, with anything after it. Mended: an
+ * accepted one has its segment inside the file, and each document is inside the token file or is
+ * named as damaged. */
 #include "sidecar_image.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

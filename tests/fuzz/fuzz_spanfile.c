@@ -2,8 +2,8 @@
 /* A file of spans: u8 (1: the bytes are the file, 0: edits of a good one; 2: hashes made right
  * again), then the bytes. The documents of the shard stay the same.
  *
- * Hashes not mended: accepted if and only if it is the good one. Mended: the spans of what is
- * accepted ascend without touching, none is of the first token, and all lie in their document. */
+ * Hashes not mended: accepted if and only if it is the good one. Mended: the spans of an accepted
+ * file ascend without touching, none has the first token, and all are in their document. */
 #include "corpus/spanfile.h"
 #include "fuzz.h"
 
@@ -58,7 +58,7 @@ static void check_spans(const struct rp_span *own, uint32_t count, uint64_t toke
 static int read_all(struct rp_spanfile *file, const char *path, struct rp_error *error)
 {
     int code = rp_spanfile_open(file, path, error);
-    FUZZ_REQUIRE(code != 0); /* 0: there is none */
+    FUZZ_REQUIRE(code != 0); /* 0: no such file */
     for (uint32_t d = 0; d < DOCUMENTS && code >= 0; d++) {
         const struct rp_span *own;
         uint32_t count;

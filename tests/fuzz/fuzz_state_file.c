@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file in which a trainer has saved its state: u8 (0: the bytes are the file; 1: as one stored
- * member of a zip), then the bytes.
+/* A file with a trainer's saved state: u8 (0: the bytes are the file; 1: as one stored member of a
+ * zip), then the bytes.
  *
  * An accepted file has a state token. Written in each form it is read back, byte for byte. */
 #include <stdlib.h>

@@ -2,14 +2,14 @@
 /* A state token: u8 kind of plan, u8 mode (1: the bytes are the token, 0: edits of a good one; 2:
  * length and hash made right again), u8 row of the good one, then the bytes.
  *
- * Accepted token: saving gives the same bytes, its listing agrees, and the plan goes on from it
+ * Accepted token: saving gives the same bytes, its listing agrees, and the plan continues from it
  * without running past a row. Refused token: the plan is as it was. Hash not mended: accepted if
- * and only if it is the good one. What is made of any token for people to read is a record. */
+ * and only if it is the good one. The readable form of any token is a record. */
 #include "token_image.h"
 
 static uint8_t before[TOKEN_BYTES_MAX], after[TOKEN_BYTES_MAX];
 
-/* The token loses what the plan does not know: its tokenizer. Returns the bytes of the token. */
+/* The token loses its tokenizer, which the plan does not know. Returns the bytes of the token. */
 static size_t forget_tokenizer(size_t bytes)
 {
     uint8_t *version = token + offsetof(struct rp_state_header, version);
@@ -44,7 +44,7 @@ static void check_taken(struct variant *v, size_t bytes)
         FUZZ_REQUIRE(row.tokens <= info.config.seq_len);
         FUZZ_REQUIRE(row.count <= info.config.max_docs_per_row);
     }
-    FUZZ_REQUIRE(error.code == 0); /* of an index that is not damaged, every row can be planned */
+    FUZZ_REQUIRE(error.code == 0); /* with an undamaged index, every row can be planned */
 }
 
 static void check_record(const void *read, size_t bytes)

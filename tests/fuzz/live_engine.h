@@ -22,7 +22,7 @@ static uint64_t live_row_hashes[LIVE_ROWS];
 static uint8_t live_token[1u << 12]; /* a state token of the stream, and the row it stands at */
 static size_t live_token_bytes;
 static uint64_t live_token_row;
-static char live_contract[1024]; /* of the engine */
+static char live_contract[1024]; /* the engine's */
 static size_t live_contract_bytes;
 static uint8_t live_bytes[8192]; /* the message of live_message */
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write the seeds of the fuzz targets into tests/fuzz/corpus/<parser>: small inputs that are
-accepted, and one of each kind that a parser tells apart. The head of each fuzz_<parser>.c says what
-its bytes mean. Inputs that found something are added by hand, named after the behaviour they keep.
+"""Write the seeds of the fuzz targets into tests/fuzz/corpus/<parser>: small accepted inputs, and
+one of each kind that a parser distinguishes. The head of each fuzz_<parser>.c has the meaning of
+its bytes. Inputs that found something are added by hand, named after the behaviour they keep.
 """
 
 import base64
@@ -48,7 +48,7 @@ def make_megatron():
 
 
 def make_arrow():
-    """Documents whose tokens are 1, 2, 3, … from the first to the last; what is 99 is no token."""
+    """Documents whose tokens are 1, 2, 3, … from the first to the last; 99 is no token."""
     try:
         import pyarrow
     except ImportError:
@@ -86,7 +86,7 @@ def make_arrow():
     words = pyarrow.array(["b"] * 5).dictionary_encode()
     write("other-columns", {"a": text, "b": other, "c": words, **ids})
     good = (FOLDER / "arrow" / "stream").read_bytes()
-    offsets = struct.pack("<4i", 0, 3, 4, 4)  # of the first batch
+    offsets = struct.pack("<4i", 0, 3, 4, 4)  # the first batch's
     first, second = (good.rindex(struct.pack("<4i", n, n + 1, n + 2, n + 3)) for n in (1, 5))
     lie = struct.pack("<i", (second - first) // 4 + 2)  # up to a token of the second batch
     put("arrow", "last-row-behind-its-buffer", good.replace(offsets, offsets[:12] + lie))
@@ -226,7 +226,7 @@ def make_config():
         "rest.yaml",
         b"sources: [one.bin]\n" + shape + b"block_documents: 9\nwindow_blocks: 2\n"
         b"checkpoint_contents: false\ncheckpoint_copy_dir: copy\ncheckpoint_dir: ck\n"
-        b"checkpoint_keep: 2\ncpus: 0-0\ndirect: off\nindex_dir: index\nio_depth: 8\nlanes: 2\n"
+        b"checkpoint_keep: 2\ncpus: 0-0\no_direct: off\nindex_dir: index\nio_depth: 8\nlanes: 2\n"
         b"max_docs_per_row: 4\nnum_workers: 2\npacker_processes: true\npackers: 2\n"
         b"prefetch_factor: 3\nreplicas: 2\nrun_dir: run\nrun_record_dir: none\n"
         b"seed: 31\nwindow: 16\nverify_blocks: off\nvocab_size: 300\n",
@@ -305,11 +305,11 @@ label_mode=shifted
 pad_id=0
 sections=rows,doc_lens,input_ids,cu_seqlens
 token_dtype=i32
-"""  # of live_engine.h, but for the fingerprint
+"""# as live_engine.h, but for the fingerprint
 
 
 def make_attach():
-    kind, rank, rows, next_row, step_row = 12, 88, 96, 112, 120  # where they lie in rp_request
+    kind, rank, rows, next_row, step_row = 12, 88, 96, 112, 120  # their offsets in rp_request
     put("attach", "anywhere", b"\0")
     put("attach", "with-a-token", b"\1")
     put("attach", "damaged-token", b"\1" + edit(300, 1, 77))
@@ -376,7 +376,7 @@ def make_request():
 
 
 def make_contract():
-    """The text is that of tests/unit/contract_sample.h; offsets are of its bytes."""
+    """The text is as in tests/unit/contract_sample.h; offsets are of its bytes."""
     sample = (FOLDER.parent.parent / "unit" / "contract_sample.h").read_text()
     table = sample.split("sample_fields[] = {")[1].split("\n};")[0]
     text = ""

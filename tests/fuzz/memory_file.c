@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_file — see memory_file.h. Only what the engine's parsers call is here. This file is built
- * without coverage: it is not what is tested. */
+/* memory_file — see memory_file.h. Only the calls of the engine's parsers are here. This file is
+ * built without coverage: it is not under test. */
 #include "memory_file.h"
 
 #include <dirent.h>
@@ -24,7 +24,7 @@
 #define SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) /* as of a message's body */
 #define EDGE_BYTES (1u << 18)                              /* longest content */
 
-/* Memory whose last byte lies in front of a page that cannot be read. */
+/* Memory whose last byte is in front of a page that cannot be read. */
 struct edge {
     uint8_t *start;
 };
@@ -34,7 +34,7 @@ struct file {
     struct edge edge;
     uint8_t *data;
     size_t bytes;
-    size_t position; /* of read(2) */
+    size_t position; /* for read(2) */
     unsigned opened, mapped;
 };
 static struct file files[FILES_MAX];
@@ -302,12 +302,12 @@ int __wrap_munmap(void *start, size_t bytes)
 
 /* ---- patterns -------------------------------------------------------------------------------- */
 
-static const struct file *next_entry; /* of the one who lists the folder */
+static const struct file *next_entry; /* the lister's */
 
 static void *open_folder(const char *path)
 {
     next_entry = strcmp(path, FUZZ_FOLDER) == 0 ? files : NULL;
-    not_there(); /* what it is if it is not the folder */
+    not_there(); /* the error if it is not the folder */
     return next_entry ? &next_entry : NULL;
 }
 
@@ -332,8 +332,8 @@ static int look_at(const char *restrict path, struct stat *restrict info)
     return __wrap_stat(path, info);
 }
 
-/* Braces with many alternatives are very many patterns, each of which is looked for: libc's affair,
- * and nine tenths of the time that configs take. */
+/* Braces with many alternatives are very many patterns, each looked for: libc's affair, and nine
+ * tenths of the time that configs take. */
 static bool is_many_patterns(const char *pattern)
 {
     unsigned marks = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_file.h — files that lie in this process. What is opened below FUZZ_FOLDER is found here,
+/* memory_file.h — files in the memory of this process. A file below FUZZ_FOLDER is opened here,
  * without a call to the kernel: the linker puts __wrap_open in the place of open, and so on
  * (CMakeLists.txt). Every other path and descriptor is the kernel's.
  *

@@ -2,8 +2,8 @@
 /* memory_segment.h — shared memory that is mapped once, in both ways, and then handed out for every
  * input without a call to the kernel: the linker puts these in the place of shm/segment.c.
  *
- * As there, who reads gets pages that cannot be written; and the page after the last byte cannot
- * be read. What is left out: seals, and the huge pages of long rings. */
+ * As there, who reads gets pages that cannot be written; and the page after the last byte cannot be
+ * read. Left out: seals, and the huge pages of long rings. */
 #ifndef RP_TESTS_MEMORY_SEGMENT_H
 #define RP_TESTS_MEMORY_SEGMENT_H
 
@@ -17,7 +17,7 @@
 static struct memory_segment {
     uint8_t *writable, *readable;
     size_t bytes;
-    int fd; /* of a file in memory, which counts who has it */
+    int fd; /* a file in memory, which counts its users */
 } memory_segments[SEGMENTS_MAX];
 
 FUZZ void map_segment(struct memory_segment *memory, size_t bytes)
@@ -95,7 +95,7 @@ void __wrap_rp_segment_close(struct rp_segment *segment)
     *segment = (struct rp_segment){.fd = -1};
 }
 
-/* Nobody sleeps here. */
+/* No thread sleeps here. */
 void __wrap_rp_futex_wake_all(const struct rp_a32 *word);
 void __wrap_rp_futex_wake_all(const struct rp_a32 *word)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_socket.h — a socket whose other end has sent one message before it is asked, and keeps
- * what it is sent. The linker puts these in the place of the kernel's calls. */
+/* memory_socket.h — a socket whose other end has sent one message before any request, and keeps the
+ * messages to it. The linker puts these in the place of the kernel's calls. */
 #ifndef RP_TESTS_MEMORY_SOCKET_H
 #define RP_TESTS_MEMORY_SOCKET_H
 
@@ -19,14 +19,14 @@ static struct peer {
     int fds[3]; /* that come with the message */
     unsigned fd_count;
     size_t doorbells;                /* bytes that follow the message */
-    bool has_sent, hung_up, is_deaf; /* deaf: it has no room for what is sent to it */
+    bool has_sent, hung_up, is_deaf; /* deaf: it has no room for messages to it */
     uint8_t got[PEER_BYTES_MAX];
     size_t got_bytes;
     unsigned got_messages, got_fd_count;
     int got_fds[3];
 } peer;
 
-/* Another one, which has been there for long and says nothing, until it goes. */
+/* Another one, which has been there for long and is silent, until it goes. */
 static struct neighbour {
     int fd;
     bool hung_up;
@@ -40,8 +40,7 @@ FUZZ int peer_connect(void)
     return peer.fd = open(fuzz_file("socket", "", 0), O_RDWR);
 }
 
-/* A long message comes with its body, which is what follows `head_bytes`, in a descriptor: the
- * last one of all. */
+/* A long message comes with its body, the bytes after `head_bytes`, in the last descriptor. */
 FUZZ void peer_move_body(size_t head_bytes)
 {
     head_bytes = rp_min_u64(head_bytes, peer.bytes);
@@ -122,7 +121,7 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
     (void)flags;
     FUZZ_REQUIRE(fd == peer.fd && fuzz_opened(fd) == 1 && message->msg_iovlen == 1);
     message->msg_flags = 0;
-    if (peer.has_sent) { /* nothing follows it */
+    if (peer.has_sent) { /* it is the last one */
         message->msg_controllen = 0;
         errno = EAGAIN;
         return peer.hung_up ? 0 : -1;

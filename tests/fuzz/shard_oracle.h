@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard_oracle.h — what must hold for a shard whose documents are separated by EOS: they follow
- * each other without a gap from the first token to the last, and EOS stands where it must and
- * nowhere else, checked token by token. */
+/* shard_oracle.h — requirements on a shard whose documents are separated by EOS: they follow each
+ * other without a gap from the first token to the last, and EOS stands at each end and nowhere
+ * else, checked token by token. */
 #ifndef RP_TESTS_SHARD_ORACLE_H
 #define RP_TESTS_SHARD_ORACLE_H
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write checkpoint-v1.rpc from engine/checkpoint/FORMAT.md alone, as a check of that text.
+"""Write checkpoint-v1.rpc only from engine/checkpoint/FORMAT.md, as a check of that text.
 
 Needs xxhash (tools/setup). The file is frozen: every later version must read it. To see that the
 text still describes it: make_checkpoint.py | cmp - checkpoint-v1.rpc

@@ -3,9 +3,9 @@
 another stream, until enough kills were survived.
 
 Flow: a corpus is written → the controls: programs with a defect must be found out → runs, several
-at once, of some hundred kills each; run I of a seed always has the same config → after each run
-nothing may be left: no file, no process. The points where processes may die are learnt on the way
-and stand in a file that all of them map (the ledger; tests/kill/points.c).
+at once, of some hundred kills each; run I of a seed always has the same config → after each run no
+file and no process may be left. The points where processes may die are learnt on the way and stand
+in a file that all of them map (the ledger; tests/kill/points.c).
 """
 
 import concurrent.futures
@@ -21,11 +21,11 @@ from pathlib import Path
 KILLS_A_RUN = 200
 CONTROL_KILLS = 80
 CONTROL_TRIES = 20
-RUN_SECONDS = 1800  # a run takes about 15; verify itself tells when nothing goes on for 90
+RUN_SECONDS = 1800  # a run takes about 15; verify itself reports 90 without progress
 WHEN = ("before", "within", "after")
 ROLES = ("nobody", "engine", "trainer", "packer")
 
-# RP_DEFECT of the program with points: what it breaks
+# RP_DEFECT of the program with points: the broken guarantee
 DEFECTS = {
     "count_published": "a checkpoint is cut at the published batches",
     "lose_fragment_at_resume": "a fragment is lost at every resume",
@@ -35,7 +35,7 @@ DEFECTS = {
 
 
 class Failure(Exception):
-    """What was found, and the command that looks for it again."""
+    """The finding, and the command that looks for it again."""
 
 
 # ---- the ledger ----------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ class Ledger:
         return kills, points
 
 
-# ---- what is read --------------------------------------------------------------------------------
+# ---- the output ----------------------------------------------------------------------------------
 PROFILES = ["full", "min", "hf", "megatron", "grain", "olmo", "torchtitan"]
 
 
@@ -150,7 +150,7 @@ def with_marker(marker):
 
 
 def stacks(marker):
-    """Where the processes of a run that hangs are."""
+    """The states of the processes of a hung run."""
     text = []
     for pid in with_marker(marker):
         command = ["gdb", "-batch", "-nx", "-p", str(pid), "-ex", "thread apply all bt"]
@@ -163,7 +163,7 @@ def stacks(marker):
 
 
 def run_verify(place, name, config, *, seed, kills, defect=None):
-    """Returns the exit status of verify, what it said, and what it left behind."""
+    """Returns the exit status of verify, its output, and the files that it left behind."""
     folder = place.folder / name
     temporary = folder / "tmp"
     temporary.mkdir(parents=True)

@@ -3,7 +3,7 @@
  * stand in a file that all processes map; points that have killed seldom are drawn before others.
  * tools/campaign makes the file and reads it.
  *
- * A point adds what it counts before it kills. */
+ * A point counts before it kills. */
 #include "points.h"
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ struct ledger { /* tools/campaign knows it */
 static struct ledger *ledger;
 static enum role role;
 static struct point *target;     /* NULL: lives on */
-static uint64_t visits_left;     /* of the target */
+static uint64_t visits_left;     /* the target's */
 static uint8_t seen[POINTS_MAX]; /* in this life */
 static struct range {
     uintptr_t begin, end; /* equal: free */
@@ -55,7 +55,7 @@ static uint64_t draw(uint64_t below)
     return (z ^ (z >> 31)) % below;
 }
 
-/* Of some known points of this role the one that has killed least. */
+/* The point that has killed least, of some known points of this role. */
 static struct point *draw_point(void)
 {
     uint32_t count = 0;

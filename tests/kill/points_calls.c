@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* points_calls — the calls that change something outside of a process, and copies into shared
- * memory: a kill comes before them, after them, and in the middle of those that take time. What
- * the linker wraps is listed in tools/CMakeLists.txt. */
+ * memory: a kill comes before them, after them, and in the middle of those that take time.
+ * tools/CMakeLists.txt lists the wrapped calls. */
 #include "points.h"
 
 #include <errno.h>
@@ -88,7 +88,7 @@ ssize_t __wrap_write(int fd, const void *data, size_t bytes)
     return result;
 }
 
-#define BLOCK 4096u /* what direct I/O writes at least */
+#define BLOCK 4096u /* the least write of direct I/O */
 
 ssize_t __real_pwrite(int fd, const void *data, size_t bytes, off_t at);
 ssize_t __wrap_pwrite(int fd, const void *data, size_t bytes, off_t at);

@@ -3,7 +3,7 @@
  *
  * Depth first, without saved states: a run is repeated up to the last choice that has another
  * branch. Threads are coroutines. A run that comes to a state that was there before is given up; a
- * state is the stacks of the threads, the private state of the scenario, and what memory.h says of
+ * state is the stacks of the threads, the private state of the scenario, and memory.h's state of
  * the shared memory. Accesses to data are no choices: if their order mattered, they would be races,
  * and those are found whatever the order. */
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 #define CHOICES 8192u
 #define TRACE 4096u
-#define STATES (1u << 24) /* of the table; a power of two */
+#define STATES (1u << 24) /* size of the table; a power of two */
 #define SITES 512u
 
 struct choice {
@@ -102,7 +102,7 @@ static struct run *const run = &model_run;
 
 /* ---- one run --------------------------------------------------------------------------------- */
 
-/* All that a thread will do follows from its stack and from what it reads. */
+/* The future of a thread follows from its stack and from the values that it reads. */
 static uint64_t hash_thread(const struct thread *t, const uint8_t *stack)
 {
     if (t->life == NOT_STARTED || t->life >= ENDED)
@@ -245,7 +245,7 @@ static void run_once(void)
         }
         if (count > 1 && choice_at == choice_count && !enter_state())
             return;
-        if (turns == 0 && explore_choose(2) == 0) { /* nobody is killed */
+        if (turns == 0 && explore_choose(2) == 0) { /* no kill */
             finish();
             return;
         }
@@ -287,7 +287,7 @@ static void print_trace(void)
                trace[i].step.site);
 }
 
-/* What this scenario has come by. */
+/* The sites that this scenario has passed. */
 static void print_sites(void)
 {
     for (unsigned i = 0; i < site_count; i++)

@@ -13,7 +13,7 @@ enum step_kind {
     STEP_SWAP,
     STEP_FENCE,
     STEP_WAKE,  /* futex */
-    STEP_SLEEP, /* futex: value is what the word must hold, order whether there is a timeout */
+    STEP_SLEEP, /* futex: value is the expected word, order whether there is a timeout */
     STEP_RING,
     STEP_HEAR,
     STEP_START,
@@ -23,8 +23,8 @@ enum step_kind {
     STEP_KINDS,
 };
 
-/* What a thread will do next, when it is its turn. Without padding: it lies on a stack that is
- * hashed. */
+/* The next step of a thread, when it is its turn. Without padding: it is on a stack that is hashed.
+ */
 struct step {
     enum step_kind kind;
     int order; /* __ATOMIC_… */
@@ -38,7 +38,7 @@ struct step {
 
 /** The number of a branch, below `count`. */
 unsigned explore_choose(unsigned count);
-/** A step is about to come: its site is noted, its order taken away where that was asked for. */
+/** A step is about to come: its site is noted, its order taken away if that was requested. */
 void explore_note(struct step *step);
 void explore_trace(unsigned thread, const struct step *step, uint64_t result);
 

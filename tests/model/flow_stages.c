@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flow_stages — the sources of both stages, for the functions that nobody else may call. */
+/* flow_stages — the sources of both stages, for their private functions. */
 #include "flow_stages.h"
 
 #include "model.h"
@@ -89,13 +89,13 @@ static bool end_stage_stream(struct rp_dispatch *d)
 }
 
 static struct rp_dispatch make_dispatch(struct rp_arena *arena, struct rp_files *files,
-                                        struct rp_looks *looks, int wake_fd)
+                                        struct rp_revalidation *revalidation, int wake_fd)
 {
     static const struct rp_flow_options options = {.rank_count = 1};
     return (struct rp_dispatch){.options = &options,
                                 .arena = arena,
                                 .reads.files = files,
-                                .looks = looks,
+                                .revalidation = revalidation,
                                 .wake_fd = wake_fd};
 }
 
@@ -110,11 +110,11 @@ static bool plan_batches(struct rp_dispatch *d, uint64_t batches, bool with_read
     return true;
 }
 
-void stage_plan(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uint64_t batches,
-                bool with_reads, bool with_empty)
+void stage_plan(struct rp_arena *arena, struct rp_revalidation *revalidation, int wake_fd,
+                uint64_t batches, bool with_reads, bool with_empty)
 {
     struct rp_files none = {0};
-    struct rp_dispatch d = make_dispatch(arena, &none, looks, wake_fd);
+    struct rp_dispatch d = make_dispatch(arena, &none, revalidation, wake_fd);
     if (with_empty) {
         if (open_ticket(&d, NULL) < 0)
             return;
@@ -125,11 +125,11 @@ void stage_plan(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uin
         answer_until_stopped(&d);
 }
 
-void stage_plan_awaited(struct rp_arena *arena, struct rp_looks *looks, int wake_fd,
+void stage_plan_awaited(struct rp_arena *arena, struct rp_revalidation *revalidation, int wake_fd,
                         uint64_t batches, unsigned bell)
 {
     struct rp_files none = {0};
-    struct rp_dispatch d = make_dispatch(arena, &none, looks, wake_fd);
+    struct rp_dispatch d = make_dispatch(arena, &none, revalidation, wake_fd);
     if (!plan_batches(&d, batches, false))
         return;
     model_bell_wait(bell);
@@ -137,15 +137,15 @@ void stage_plan_awaited(struct rp_arena *arena, struct rp_looks *looks, int wake
         answer_until_stopped(&d);
 }
 
-void stage_plan_joining(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uint64_t first,
-                        uint64_t batches)
+void stage_plan_joining(struct rp_arena *arena, struct rp_revalidation *revalidation, int wake_fd,
+                        uint64_t first, uint64_t batches)
 {
     static const struct rp_flow_options options = {.rank_count = 2};
     struct rp_files none = {0};
     struct rp_dispatch d = {.options = &options,
                             .arena = arena,
                             .reads.files = &none,
-                            .looks = looks,
+                            .revalidation = revalidation,
                             .wake_fd = wake_fd};
     for (planned = 0; planned < batches;) {
         rp_join_rings(arena, options.rank_count, d.batch, wake_fd);

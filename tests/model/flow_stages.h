@@ -4,24 +4,24 @@
 #ifndef RP_TESTS_MODEL_FLOW_STAGES_H
 #define RP_TESTS_MODEL_FLOW_STAGES_H
 
-#include "flow/looks.h"
+#include "flow/revalidation.h"
 #include "flow/ticket.h"
 
 #define STAGE_TOKENS 2u /* a row: batch k holds 100 + k, 200 + k */
 
 /** Plan `batches` tickets of one row, each a micro-batch; with reads, or with their data in place;
- * as the first ticket an empty one, which ends no micro-batch. Then answer who asks for a check of
+ * as the first ticket an empty one, which ends no micro-batch. Then answer requests for a check of
  * files, of which there are none, until the flow stops. */
-void stage_plan(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uint64_t batches,
-                bool with_reads, bool with_empty);
+void stage_plan(struct rp_arena *arena, struct rp_revalidation *revalidation, int wake_fd,
+                uint64_t batches, bool with_reads, bool with_empty);
 /** Plan as many, with their data in place; the stream ends only when the bell has rung. Then
- * answer, too. */
-void stage_plan_awaited(struct rp_arena *arena, struct rp_looks *looks, int wake_fd,
+ * answer as well. */
+void stage_plan_awaited(struct rp_arena *arena, struct rp_revalidation *revalidation, int wake_fd,
                         uint64_t batches, unsigned bell);
 /** Plan `batches` micro-batches of one row for each of two rings, for ring 1 from batch `first` on,
- * which is planned as if ring 1 were not left out yet (flow/catch_up.h). Then answer, too. */
-void stage_plan_joining(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uint64_t first,
-                        uint64_t batches);
+ * which is planned as if ring 1 were not left out yet (flow/catch_up.h). Then answer as well. */
+void stage_plan_joining(struct rp_arena *arena, struct rp_revalidation *revalidation, int wake_fd,
+                        uint64_t first, uint64_t batches);
 /** Read what is planned until the flow stops. */
 void stage_read(struct rp_arena *arena);
 

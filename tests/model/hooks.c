@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hooks — what the compiler calls in code that is instrumented for ThreadSanitizer, and the calls
- * into libc that touch shared memory or the kernel (the linker's --wrap leads them here). */
+/* hooks — the compiler's calls in code that is instrumented for ThreadSanitizer, and the calls into
+ * libc that touch shared memory or the kernel (the linker's --wrap leads them here). */
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdarg.h>
@@ -145,7 +145,7 @@ long __wrap_syscall(long number, ...)
     const void *timeout = va_arg(arguments, const void *);
     va_end(arguments);
     if (number != SYS_futex || !is_modelled(at))
-        return 0; /* a file is advised, a process signalled: nothing of ours */
+        return 0; /* a file is advised, a process signalled: no effect here */
     if (operation == FUTEX_WAKE)
         return (long)explore_step((struct step){STEP_WAKE, 0, 4, at, 0, NULL});
     return (long)explore_step((struct step){STEP_SLEEP, timeout != NULL, 4, at, value, NULL});
@@ -154,7 +154,7 @@ long __wrap_syscall(long number, ...)
 uint32_t __wrap_rp_cpus_allowed(void);
 uint32_t __wrap_rp_cpus_allowed(void)
 {
-    return 1; /* one processor: nobody spins */
+    return 1; /* one processor: no spins */
 }
 
 int __real_clock_gettime(clockid_t clock, struct timespec *out);
@@ -163,13 +163,13 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
 {
     if (!explore_in_thread())
         return __real_clock_gettime(clock, out);
-    *out = (struct timespec){.tv_nsec = 1}; /* nothing is ever due, and equal states look equal */
+    *out = (struct timespec){.tv_nsec = 1}; /* no time is ever due, and equal states look equal */
     return 0;
 }
 
-/* The flow is no new one: in its first 20 ms a packer announces each ticket (give_way.h). */
-bool __wrap_rp_gives_way(void);
-bool __wrap_rp_gives_way(void)
+/* The flow is no new one: in its first 20 ms a packer announces each ticket (startup_yield.h). */
+bool __wrap_rp_startup_yield_is_due(void);
+bool __wrap_rp_startup_yield_is_due(void)
 {
     return false;
 }

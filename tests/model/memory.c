@@ -38,7 +38,7 @@ static uint32_t touched[TOUCHED]; /* cells of this run */
 static unsigned touched_count;
 static struct word words[MODEL_WORDS];
 static unsigned word_count;
-static struct knowledge fences; /* what all fences so far have seen; no clocks */
+static struct knowledge fences; /* the joined knowledge of all fences so far; no clocks */
 static uint32_t run;
 
 void memory_reset(void)
@@ -73,7 +73,8 @@ void memory_touch(const void *at, size_t bytes)
         dirty[page] = true;
 }
 
-/* ---- what a thread knows --------------------------------------------------------------------- */
+/* ---- the knowledge of a thread
+ * --------------------------------------------------------------------- */
 
 static void join_seen(uint8_t *to, const uint8_t *from)
 {
@@ -182,7 +183,7 @@ uint64_t memory_change(struct thread_memory *m, unsigned self, unsigned word, ui
     uint64_t old = memory_load(m, self, word, newest, acquire);
     uint64_t mask = words[word].bytes == 8 ? UINT64_MAX : UINT32_MAX;
     struct store *after = append(m, self, word, replace ? value : (old + value) & mask, release);
-    join(&after->carried, &before->carried); /* a release sequence goes on */
+    join(&after->carried, &before->carried); /* a release sequence continues */
     return old;
 }
 
@@ -236,7 +237,7 @@ const char *memory_access(struct thread_memory *m, unsigned self, const void *at
 
 /* ---- hashes ---------------------------------------------------------------------------------- */
 
-/* What every thread that goes on knows, and the accesses that one of them does not know of. */
+/* The common knowledge of all live threads, and the accesses that one of them does not know. */
 struct common {
     uint8_t seen[MODEL_WORDS];
     uint16_t clock[MODEL_THREADS];
@@ -279,7 +280,7 @@ static void add_unknown(unsigned thread, uint16_t clock)
     ++*count;
 }
 
-/* How many of a thread's unknown accesses lie at or before `clock`. */
+/* The number of a thread's unknown accesses at or before `clock`. */
 static unsigned rank_of(unsigned thread, uint16_t clock)
 {
     unsigned rank = 0;

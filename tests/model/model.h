@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model.h — what a scenario of the model checker is made of.
+/* model.h — the parts of a scenario of the model checker.
  *
  * The engine's own sources are compiled as for ThreadSanitizer, so that every access to memory and
  * every atomic operation calls a hook, and are linked with the checker instead of its runtime. The
- * checker runs a scenario again and again, each time with another choice of which thread goes next,
- * which of the stores that C11 allows a load sees, and where a process is killed, until none is
- * left. Wrong is: two accesses without an order of which one writes, a sleep for ever, a
+ * checker runs a scenario again and again, each time with another choice of the next thread, of the
+ * store that a load sees (of those that C11 allows), and of the place of a kill, until none is
+ * left. Wrong is: two unordered accesses, at least one of them a write, a sleep for ever, a
  * requirement of the scenario that does not hold. */
 #ifndef RP_TESTS_MODEL_H
 #define RP_TESTS_MODEL_H
@@ -28,14 +28,14 @@ struct model_thread {
 
 struct model_scenario {
     const char *name;
-    void (*begin)(void); /* alone, before every run */
-    void (*end)(void);   /* alone, when every thread has ended; may be NULL */
+    void (*begin)(void); /* without threads, before every run */
+    void (*end)(void);   /* when every thread has ended; may be NULL */
     struct model_thread threads[MODEL_THREADS];
     void *state; /* all that its threads keep outside of their stacks and of shared memory */
     size_t state_bytes;
     unsigned kills;       /* in one run, at most */
-    unsigned preemptions; /* of threads that could go on, at most; twice in long; 0: no limit */
-    bool timeouts;        /* where nobody else can go on, a sleep may end by its timeout */
+    unsigned preemptions; /* most preemptions of runnable threads; twice in long; 0: no limit */
+    bool timeouts;        /* if no other thread can run, a sleep may end by its timeout */
 };
 
 extern const struct model_scenario *const model_scenarios[]; /* ends with NULL */
@@ -55,7 +55,7 @@ void model_start(unsigned thread);
 /** Wait for the end of a thread; true if it was killed. As by waitpid, it is proof: all that the
  * thread has stored is seen from here on. */
 bool model_wait_end(unsigned thread);
-/** Whether it has ended: asked of the kernel, and seen at once. */
+/** Whether it has ended: the kernel's answer, seen at once. */
 bool model_has_ended(unsigned thread);
 
 /** Of the scenario. */

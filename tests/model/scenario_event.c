@@ -6,7 +6,7 @@
 
 static struct rp_event *event;
 static struct rp_a64 *condition;
-static uint32_t *data; /* what the condition speaks of */
+static uint32_t *data; /* the word of the condition */
 
 static void begin_event(void)
 {

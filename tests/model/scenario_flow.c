@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The prefetch ring (flow/ticket.h) from planning to delivery: the batches are those that were
- * planned, in order and whole, each with the state after it, and nobody sleeps for ever; also when
+ * planned, in order and whole, each with the state after it, and no thread sleeps for ever; also if
  * a packer process is killed, wherever, and another takes its place. */
 #define rp_flow_free forget_flow
 #include "flow/flow.c"
@@ -19,7 +19,7 @@
 #define PACKER 2u
 #define SECOND 3u
 
-/* What the threads share, in memory that is checked: that of the engine's process. */
+/* The shared data of the threads, in checked memory: the engine process's. */
 static struct {
     struct rp_flow flow;
     struct rp_pack_target targets[RINGS_MAX];
@@ -31,7 +31,7 @@ static struct {
 static struct {
     uint64_t taken;
     bool replaced;
-    /* of the catch-up flow, all stages of which are the engine's thread */
+    /* the catch-up flow, whose stages all run in the engine's thread */
     struct rp_flow behind;
     struct rp_arena_words behind_words;
     struct rp_a64 behind_free_until, behind_pack_from;
@@ -70,8 +70,12 @@ static void begin_with(uint32_t rings, uint32_t tickets, uint32_t slots, bool pr
     flow->is_catching_up = shared->is_catching_up;
     flow->wake_fd = MODEL_BELL_FD + ENGINE;
     uint32_t states = rings == 1 ? 2 : 4;
-    MODEL_REQUIRE(
-        rp_arena_create(&flow->arena, false, rings, tickets, 4096, states, STATE_BYTES, NULL) == 0);
+    const struct rp_arena_sizes sizes = {.ring_count = rings,
+                                         .slot_count = tickets,
+                                         .data_bytes = 4096,
+                                         .state_count = states,
+                                         .state_bytes = STATE_BYTES};
+    MODEL_REQUIRE(rp_arena_create(&flow->arena, false, &sizes, NULL) == 0);
     prepare_start(flow, NULL, NULL, 0, 0, shared->rings);
     flow->pack_plan = (struct rp_pack_plan){.arena = &flow->arena,
                                             .deliver = processes ? NULL : &flow->deliver,
@@ -121,7 +125,7 @@ static void fill_behind(struct rp_arena *arena)
                                .pack_from = &own.behind_pack_from,
                                .tickets = behind_tickets,
                                .states = behind_states,
-                               .filled.value = 1};
+                               .prefaulted.value = 1};
     for (uint64_t b = 0; b <= JOINING_BATCHES; b++) {
         struct rp_state_slot *slot = rp_arena_state(arena, b);
         behind_tickets[b] = (struct rp_ticket){.state.value = rp_ticket_word(b, RP_TICKET_PACKED),
@@ -159,7 +163,7 @@ static void begin_behind(uint64_t first)
                                           .arena = &behind->arena,
                                           .rings = &shared->rings[1],
                                           .files = &behind->files,
-                                          .looks = &behind->looks,
+                                          .revalidation = &behind->revalidation,
                                           .unlabelled = &own.behind_unlabelled};
 }
 
@@ -185,7 +189,7 @@ static void pack_batch_behind(uint64_t batch)
     memcpy(slot + sections[RP_SECTION_ROWS].offset, &info, sizeof info);
 }
 
-/* Of the ring that is behind, pack what the catch-up flow may deliver. */
+/* Pack for the lagging ring the batches that the catch-up flow may deliver. */
 static void pack_behind(void)
 {
     uint64_t end = rp_min_u64(own.behind.deliver.end_batch, JOINING_BATCHES);
@@ -209,8 +213,8 @@ static int deliver(void)
     if (shared->catch_up[1])
         pack_behind();
     int code = rp_flow_deliver(&shared->flow, NULL);
-    if (shared->catch_up[1] && rp_looks_are_asked_for(&behind->looks))
-        rp_looks_answer(&behind->looks, &behind->files, 0, behind->wake_fd);
+    if (shared->catch_up[1] && rp_revalidation_is_requested(&behind->revalidation))
+        rp_revalidation_answer(&behind->revalidation, &behind->files, 0, behind->wake_fd);
     return code;
 }
 
@@ -233,7 +237,7 @@ static void run_engine(void)
 static void plan(bool with_reads, bool with_empty)
 {
     struct rp_flow *flow = &shared->flow;
-    stage_plan(&flow->arena, &flow->looks, flow->wake_fd, BATCHES, with_reads, with_empty);
+    stage_plan(&flow->arena, &flow->revalidation, flow->wake_fd, BATCHES, with_reads, with_empty);
 }
 
 static void run_planner(void)
@@ -251,12 +255,12 @@ static void run_planner_of_reads(void)
 static void run_planner_that_is_slow(void)
 {
     struct rp_flow *flow = &shared->flow;
-    stage_plan_awaited(&flow->arena, &flow->looks, flow->wake_fd, BATCHES, PLANNER);
+    stage_plan_awaited(&flow->arena, &flow->revalidation, flow->wake_fd, BATCHES, PLANNER);
 }
 static void run_planner_that_joins(void)
 {
     struct rp_flow *flow = &shared->flow;
-    stage_plan_joining(&flow->arena, &flow->looks, flow->wake_fd, shared->start_batch[1],
+    stage_plan_joining(&flow->arena, &flow->revalidation, flow->wake_fd, shared->start_batch[1],
                        JOINING_BATCHES);
 }
 static void run_reader(void)
@@ -356,8 +360,8 @@ const struct model_scenario model_flow_space = {
                 {.name = "trainer", .run = run_trainer}},
 };
 
-/* A batch of less than half of a ring, and nothing to pack after it until the trainer has it: who
- * has published it must wake the trainer, or nobody does. */
+/* A batch of less than half of a ring, and no ticket to pack after it until the trainer has it:
+ * only its publisher can wake the trainer. */
 const struct model_scenario model_flow_announces = {
     .name = "flow-that-announces-late",
     .begin = begin_threads_with_space,

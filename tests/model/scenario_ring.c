@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A batch ring (shm/ring.c, shm/ring_view.c): every batch is taken once, in order and whole, by a
- * trainer that sleeps when there is none, from an engine that sleeps when there is no space;
- * whoever is killed, and wherever. */
+ * trainer that sleeps without a batch, from an engine that sleeps without space; with a kill of
+ * either, anywhere. */
 #include <string.h>
 
 #include "model.h"
@@ -191,7 +191,8 @@ const struct model_scenario model_ring_failure = {
     .timeouts = true,
 };
 
-/* ---- nobody may sleep past a batch ----------------------------------------------------------- */
+/* ---- no trainer may sleep past a batch
+ * ----------------------------------------------------------- */
 
 static void run_trainer_of_three(void)
 {
@@ -228,7 +229,7 @@ static void begin_two_seats(void)
     begin_with_seats(1, 2);
 }
 
-/* Each gets every batch, whole, before it is written over, and nobody sleeps past one. */
+/* Each gets every batch, whole, before it is written over, and none sleeps past one. */
 static void run_seat(uint32_t replica)
 {
     struct rp_ring_view view;
@@ -330,7 +331,7 @@ const struct model_scenario model_ring_trainer_killed = {
 
 /* ---- a killed engine ------------------------------------------------------------------------- */
 
-/* What it has published is taken to the last one, and nothing else. */
+/* Its published batches are taken to the last one, and no others. */
 static void end_published_taken(void)
 {
     const struct rp_ring_engine *words = (const void *)(own.ring.data.data + RP_PAGE_BYTES);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scenarios.h — all of them; and what they share. */
+/* scenarios.h — all of them, and their common parts. */
 #ifndef RP_TESTS_MODEL_SCENARIOS_H
 #define RP_TESTS_MODEL_SCENARIOS_H
 

@@ -32,7 +32,7 @@ int rp_segment_create_private(struct rp_segment *segment, const char *name, size
     return rp_segment_create(segment, name, bytes, true, error);
 }
 
-int rp_segment_fill(const struct rp_segment *segment, const char *name, struct rp_error *error)
+int rp_segment_prefault(const struct rp_segment *segment, const char *name, struct rp_error *error)
 {
     (void)segment, (void)name, (void)error;
     return 0;

@@ -27,7 +27,7 @@ void model_fail(const char *what)
 uint64_t explore_step(struct step step)
 {
     struct thread *self = &model_run.threads[running];
-    /* the caller of the small functions of base/atomic.h and shm/wait.c: nothing is inlined */
+    /* the caller of the small functions of base/atomic.h and shm/wait.c: no function is inlined */
     step.site = self->depth > 0 ? self->callers[self->depth - 1] : NULL;
     explore_note(&step);
     self->step = step;
@@ -170,8 +170,8 @@ static void wake_all(unsigned waker, const void *at)
     }
 }
 
-/* The kernel takes a lock to read the word, and so does who wakes, after a fence. That what
- * this thread has stored is seen by then is not assumed, although Linux has a barrier there too. */
+/* The kernel takes a lock to read the word, and so does who wakes, after a fence. It is not assumed
+ * that others see this thread's stores by then, although Linux has a barrier there too. */
 static void fall_asleep(struct thread *t, unsigned self)
 {
     memory_look(&t->memory);

@@ -9,7 +9,7 @@
 #include "memory.h"
 
 #define STACK_BYTES (256u << 10)
-#define DEPTH 64u /* of calls */
+#define DEPTH 64u /* depth of calls */
 
 enum life { NOT_STARTED, READY, ASLEEP, WOKEN, ENDED, KILLED };
 
@@ -36,11 +36,11 @@ struct run {
     struct bell bells[MODEL_BELLS];
     unsigned thread_count, kills_left, preemptions_left;
     unsigned last;       /* the thread that had its turn */
-    const char *failure; /* what is wrong */
+    const char *failure; /* the fault */
 };
 extern struct run model_run;
 
-/** Where the threads' stacks are. */
+/** The place of the threads' stacks. */
 extern uint8_t model_stacks[MODEL_THREADS][STACK_BYTES];
 
 void thread_start(unsigned index, const struct thread_memory *from);

@@ -121,7 +121,7 @@ def stretch(rng, inputs):
 
 
 def oracle_lines(inputs, token=None, rows=None):
-    """What plan_dump should print: a list of rows, then the summary."""
+    """The expected output of plan_dump: a list of rows, then the summary."""
     spec = make_spec(inputs)
 
     def start():
@@ -196,7 +196,7 @@ def as_older(inputs, token):
 
 
 def check_epochs(engine, rng, inputs, states):
-    """Go on with more or fewer epochs, twice; from the end of the stream, too."""
+    """Continue with more or fewer epochs, twice; also from the end of the stream."""
     most = max(sum(source["lengths"]) for source in inputs["sources"])
     for _ in range(2 if most < 2000 * inputs["seq_len"] else 0):
         token = bytes.fromhex(rng.choice(states + states[-1:]))
@@ -217,7 +217,7 @@ def check_epochs(engine, rng, inputs, states):
 
 
 def check_case(engine, rng, inputs):
-    """None, or what differs."""
+    """None, or the difference."""
     expected = oracle_lines(inputs)
     difference = first_difference(expected, engine.lines(inputs))
     if difference:

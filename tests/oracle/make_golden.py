@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the golden vectors of stream version 1 into tests/golden/stream-v1, from the oracle.
 
-Each file holds a spec and what the oracle makes of it: the first rows, the number of rows, the
-state token (of version 1) at a few rows, and counts and digest after `end` rows (the whole stream,
-unless it is endless). Beside the folder, contract-v1.json has their stream contracts, and
-token-v3.json plan digests at the same rows and one token of version 3. Files of a released
-version never change: a new stream version gets a new folder, a new token version a new file.
+Each file holds a spec and the oracle's result: the first rows, the number of rows, the state token
+(of version 1) at a few rows, and counts and digest after `end` rows (the whole stream, unless it is
+endless). Next to the folder, contract-v1.json has their stream contracts, and token-v3.json plan
+digests at the same rows and one token of version 3. Files of a released version never change: a new
+stream version gets a new folder, a new token version a new file.
 """
 
 import json
@@ -83,7 +83,7 @@ def make_length(kind, case, source, document, L):
         return 1 + draw_here(1, 4 * L)
     if kind == "steep":  # more long pieces than the pair search tries, and none of them fits well
         return (90, 90, 90, 90, 98, 98, 98, 98, 50, 3)[draw_here(1, 10)]
-    if kind == "full":  # rows that are opened and then find nothing that fits
+    if kind == "full":  # rows that are opened and then find no piece that fits
         return L if draw_here(1, 20) else L - draw_here(2, L // 2)
     return 1 + draw_here(2, L if draw_here(1, 6) else 3 * L)
 
@@ -117,7 +117,7 @@ def make_inputs(number, case):
 
 
 def places(spec):
-    """The number of rows, where a vector ends, and the rows of its states."""
+    """The number of rows, the end of a vector, and the rows of its states."""
     N = count_rows(Plan(spec))
     end = ENDLESS_END if N is None else N
     return N, end, sorted({min(7, end), end // 2, end})

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The oracle: prints the stream that a spec defines, by engine/plan/STREAM.md alone.
+"""The oracle: prints the stream that a spec defines, only by engine/plan/STREAM.md.
 
     oracle.py --spec spec.json [--rows N] [--from-token FILE] [--digest] [--states]
     oracle.py --spec spec.json [--from-token FILE] --state-at ROW
@@ -12,7 +12,7 @@ checks the generator.
 spec.json holds the inputs of section 1 by name; "sources": [{"weight": 3, "lengths": [...]}] with
 lengths in tokens, or in its place "megatron": "prefix" of a .bin/.idx pair, or a list of them; and
 the fingerprints "corpus_sampled" and "corpus_full" as 32 hex digits, most significant first. A
-source may have "spans", a list of [begin, end] pairs for each document, and "drop_unmasked". The
+source may have "spans", a list of [begin, end] pairs for each document, and "drop_untrained". The
 seed may be a string, for readers of JSON that have no u64. A source given by lengths has the tokens
 of rule_token. Output is JSON lines.
 

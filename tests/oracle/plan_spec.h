@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan_spec.h — a spec of the oracle as a plan of the engine, for tests that compare the two.
  *
- * Sources are given by lengths, and have the tokens of rp_spec_token. Files of tests are trusted:
- * what is wrong in one ends the program with a line that says where. */
+ * Sources are given by lengths, and have the tokens of rp_spec_token. Files of tests are trusted: a
+ * fault in one ends the program with its line. */
 #ifndef RP_TESTS_ORACLE_PLAN_SPEC_H
 #define RP_TESTS_ORACLE_PLAN_SPEC_H
 

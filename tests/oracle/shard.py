@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documents and the fingerprints of a shard, sections 1.1 and 1.2 of engine/plan/STREAM.md,
-written from that page alone: from the bytes of its files, without masks."""
+written only from that page: from the bytes of its files, without masks."""
 
 import struct
 

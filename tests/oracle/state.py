@@ -136,7 +136,7 @@ def load_token(plan, token):
 
 
 def change_epochs(spec, lane, before, rows):
-    """The lane of a token of `before` epochs goes on with those of the spec; it has had `rows`."""
+    """The lane of a token of `before` epochs continues with the spec's; it has had `rows`."""
     reached = max(e + (p > 0) for e, p in zip(lane.epoch, lane.position))
     if 0 < spec.num_epochs < reached:
         raise ValueError(f"num_epochs: epoch number {reached} was begun")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stream of engine/plan/STREAM.md, version 1, sections 1 to 6, in the plainest Python.
 
-Written from that page alone, to be read beside it: one part here per section there, the same names,
+Written only from that page, to be read next to it: one part here per section there, the same names,
 lists and min/max instead of clever structures. It is slow on purpose. The engine must equal it byte
 for byte.
 """
@@ -17,7 +17,7 @@ FILL = {"pad": 0, "split": 1}
 LONG_DOC = {"split": 0, "truncate": 1, "drop": 2}
 COUNTS = "documents empty tokens_read truncated dropped emitted padding placed".split()
 
-# Tokens offset … offset + length - 1 of a document; called a fragment once it lies in a row.
+# Tokens offset … offset + length - 1 of a document; called a fragment once it is in a row.
 Piece = namedtuple("Piece", "source document offset length")
 
 
@@ -47,8 +47,8 @@ class Spec:
         # section 10; None: no mask
         self.spans = [source.get("spans") for source in inputs["sources"]]
         self.lengths = [
-            drop_unmasked(corpus.lengths, spans)
-            if source.get("drop_unmasked") and spans is not None
+            drop_untrained(corpus.lengths, spans)
+            if source.get("drop_untrained") and spans is not None
             else corpus.lengths
             for source, spans, corpus in zip(inputs["sources"], self.spans, corpora)
         ]
@@ -58,13 +58,13 @@ class Spec:
         self.tokenizer = int(inputs.get("tokenizer", "0"), 16)
 
 
-def drop_unmasked(lengths, spans):
+def drop_untrained(lengths, spans):
     """Section 1.1: the lengths of a source where documents without spans count as empty."""
     return [n if own else 0 for n, own in zip(lengths, spans)]
 
 
 def default_max_docs_per_row(inputs, lengths):
-    """D where it is not given; lengths[j] are those of source j."""
+    """D if it is not given; lengths[j] are source j's."""
     L, W, lanes = inputs["seq_len"], inputs.get("window", 64), inputs.get("lanes", 1)
 
     def wanted(source):
@@ -175,7 +175,8 @@ class OpenRow:
 
 
 class Lane:
-    """One lane: its feed, what packing holds back, and its counts. There is no other state."""
+    """One lane: its feed, the pieces that packing holds back, and its counts. There is no other
+    state."""
 
     def __init__(self, spec, number):
         sources = len(spec.lengths)
@@ -359,7 +360,7 @@ class Lane:
 
 
 def take(piece, tokens):
-    """The fragment of the piece's first tokens, and what is left of the piece, if anything."""
+    """The fragment of the piece's first tokens, and the rest of the piece, if any."""
     fragment = piece._replace(length=tokens)
     if tokens == piece.length:
         return fragment, None

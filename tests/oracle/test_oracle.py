@@ -140,7 +140,7 @@ def test_megatron_files_give_the_same_digest(tmp_path, code, letter):
 
 
 def test_engine_equals_oracle(dump):
-    """A little of fuzz_plan.py, always the same cases; run it alone for many more."""
+    """A little of fuzz_plan.py, always the same cases; run the script for many more."""
     assert fuzz_plan.fuzz(dump, seed=1, first=0, cases=FUZZ_CASES) == 0
 
 
@@ -149,7 +149,7 @@ def test_the_attempt_at_which_a_lane_ends_counts_what_lies_behind_its_last_row(
     dump, tmp_path, packing
 ):
     """Lane 0 has documents of 8, 0, 0 and 0 tokens, and rows of 8: it ends at row 2. The empty
-    documents are counted by that attempt, and by no later one, while lane 1 goes on to row 7."""
+    documents are counted by that attempt, and by no later one, while lane 1 continues to row 7."""
     inputs = {"seq_len": 8, "window": 1, "max_docs_per_row": 8, "lanes": 2, "num_epochs": 1}
     inputs |= {"seed": 1, "shuffle": "none", "packing": packing, "fill": "pad", "long_doc": "split"}
     inputs |= {"block_documents": 1, "window_blocks": 1}

@@ -2,8 +2,8 @@
 """Two ranks in two threads of one process, for tests/package/free_threaded: threads.py FOLDER
 
 Each thread takes the batches of its rank and keeps some of them longer than a step. Together they
-must have what one rank gets that takes the same global batches alone, and the interpreter's lock
-must stay off.
+must have the rows of a single rank with the same global batches, and the interpreter's lock must
+stay off.
 """
 
 import sys

@@ -2,9 +2,10 @@
 """A trainer without torch, for tests/package/run: train.py CORPUS STATE [BATCHES]
 
 Its model is the number of times that each token followed each other one, as hashes of batches would
-be too easy to get right. With BATCHES it kills itself after so many of them; the file STATE has the
-model and the position of the batch before. Prints the first row that it got, and the model's hash.
-With RP_FORGET it forgets the position, and keeps the model: a defect, which the test has to find.
+be too easy to get right. With BATCHES it kills itself after that number of them; the file STATE has
+the model and the position of the batch before. Prints the first row that it got, and the model's
+hash. With RP_FORGET it forgets the position, and keeps the model: a defect, which the test has to
+find.
 """
 
 import hashlib

@@ -14,7 +14,7 @@ SCHEMES = ["dark", "light"]  # by the number that Chromium has for them
 
 
 def browse(address, home, scheme, *options):
-    """Show a page in the colours of a scheme, and return what the browser prints. Whatever the page
+    """Show a page in the colours of a scheme, and return the browser's output. Whatever the page
     says in its console is a failure."""
     chromium = shutil.which("chromium")
     if chromium is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the Python package share: where things are, and the library they load."""
+"""Shared by the tests of the Python package: places of files, and the library they load."""
 
 import ctypes
 import gc
@@ -51,7 +51,7 @@ def fake(fake_path, monkeypatch):
     functions = ctypes.CDLL(str(fake_path))
     for name in ("fake_faults", "fake_released", "fake_living"):
         getattr(functions, name).restype = ctypes.c_uint64
-    gc.collect()  # what earlier tests left in tracebacks
+    gc.collect()  # objects that earlier tests left in tracebacks
     faults = functions.fake_faults()
     yield functions
     assert functions.fake_faults() == faults, "two threads at once, or a client that was gone"

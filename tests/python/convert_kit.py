@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of `ringpack convert` share."""
+"""Shared by the tests of `ringpack convert`."""
 
 import os
 import subprocess
@@ -10,14 +10,14 @@ import numpy
 
 DTYPES = {4: "<i4", 8: "<u2"}
 WORKER_PYTHON = {"RINGPACK_PYTHON": sys.executable}
-# Packages that tools/setup keeps apart: small ones without what they depend on, and with RP_LONG
-# set the large ones.
+# Packages that tools/setup keeps apart: small ones without their dependencies, and with RP_LONG set
+# the large ones.
 BESIDE = Path(sys.prefix) / "beside"
 LONG = Path(sys.prefix) / "long" if "RP_LONG" in os.environ else None
 
 
 def start(program, *options, **keywords):
-    """Begin a conversion; what it says goes to pipes."""
+    """Begin a conversion; its output goes to pipes."""
     environment = {**os.environ, **WORKER_PYTHON, **keywords.pop("env", {})}
     command = [str(word) for word in (program, "convert", *options)]
     keywords = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **keywords}
@@ -25,7 +25,7 @@ def start(program, *options, **keywords):
 
 
 def convert(program, *options, **keywords):
-    """Convert, and give back what was said."""
+    """Convert, and give back the output."""
     process = start(program, *options, **keywords)
     said, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
@@ -33,7 +33,7 @@ def convert(program, *options, **keywords):
 
 
 def refused(program, *options, words=(), **keywords):
-    """Convert what cannot be: exit status 2, and a message with these words."""
+    """A refused conversion: exit status 2, and a message with these words."""
     process = start(program, *options, **keywords)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 2, errors
@@ -43,7 +43,7 @@ def refused(program, *options, words=(), **keywords):
 
 
 def written(prefix):
-    """The bytes of the output, and nothing of its parts beside it."""
+    """The bytes of the output; none of its parts is left."""
     assert not os.path.exists(f"{prefix}.parts")
     return [open(f"{prefix}{end}", "rb").read() for end in (".bin", ".idx", ".bin.rpi")]
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of digests as the trainers of a job write them in many lives (engine/client/digest_log.c),
-and what they were given. No engine runs: so thousands of lives take a minute.
+and their deliveries. No engine runs: so thousands of lives take a minute.
 
 A job has lives: each begins at a state that an earlier one saved, with any number of ranks, on any
 nodes, and is ended or killed. A node has a folder of its own, or all share one. At the end all
-files are gathered; then files are lost, copied and renamed. The truth is kept beside them: which
-rows the deliveries that count gave to each rank, and which of these were not as planned.
+files are gathered; then files are lost, copied and renamed. The truth is kept with them: the rows
+that the counting deliveries gave to each rank, and the ones among these that were not as planned.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ class Chain:
 
 
 class Job:
-    """All lives of a job. `sound`: nothing happens that leaves room for doubt."""
+    """All lives of a job. `sound`: no event leaves room for doubt."""
 
     def __init__(self, seed, folder, sound, planted):
         self.random = random.Random(seed)
@@ -88,13 +88,13 @@ class Job:
         return chain
 
     def live(self, first, end, world, bad=None, is_killed=False):
-        """Rows [first, end) are given to all ranks, those of `bad` not as planned."""
+        """Rows [first, end) are given to all ranks, rows of `bad` not as planned."""
         for row in [row for row in self.given if row >= first]:
             del self.given[row]
         self.given.update((row, row != bad) for row in range(first, end))
         salt = 1 if bad is not None and self.random.random() < 0.5 else 0  # another plan, or tokens
         # Another plan of the same tokens shows while the life has it. Rows of a part of an interval
-        # are compared by the plan of its end, which may be that of another life.
+        # are compared by the plan of its end, which may be another life's.
         is_plan_only = salt and self.sound
         for rank in range(world):
             chain, begin = self.attach(rank, world, first), first
@@ -142,7 +142,7 @@ class Job:
         for path in files:
             worlds.setdefault(path.name.split("-of-")[1], []).append(path)
         lost = None
-        several = [  # of a job of one rank, no other file may know that it is gone
+        several = [  # in a job of one rank, no other file may know that it is gone
             path
             for path in files
             if len({other.name for other in worlds[path.name.split("-of-")[1]]}) > 1
@@ -162,7 +162,7 @@ class Job:
 
 
 def whole(folder, rows, world):
-    """The files of a run that nothing happened to."""
+    """The files of an undisturbed run."""
     job = Job(0, folder, True, False)
     job.live(0, rows, world)
     return job.gather()

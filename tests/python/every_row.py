@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resume at every row of every kind of stream, and in chains: what test_every_row.py (a sample) and
-tools/campaign (all of it) do.
+"""Resume at every row of every kind of stream, and in chains: for test_every_row.py (a sample) and
+tools/campaign (all of it).
 
 Streams are the product of packing, fill, shuffle, mix of sources and profile; the rest of a config
 is drawn, stream number N always the same. For each: one run from row 0, which must be the oracle's
-rows, digest and state tokens; then again and again a new engine from bytes on disk, of which every
-section of every batch must have the same bytes, and every state token too.
+rows, digest and state tokens; then again and again a new engine from bytes on disk; every section
+of its batches and every state token must have the same bytes.
 """
 
 import itertools
@@ -32,7 +32,7 @@ TOPOLOGIES = [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1), (4, 1)]  # ranks, 
 
 
 class Case:
-    """A stream, and what one run from row 0 gave."""
+    """A stream, and the result of one run from row 0."""
 
     def __init__(self, program, number, seed, folder):
         (packing, fill), shuffle, mix, self.profile = STREAMS[number % len(STREAMS)]
@@ -61,7 +61,7 @@ class Case:
             "batch_size": rows,
             "packers": draw([1, 2]),
             "packer_processes": draw([True, False, False]),
-            "num_workers": draw([1, 2]),
+            "readers": draw([1, 2]),
             "io": draw(["pread", "io_uring", "mapped"]),
             "prefetch_bytes": "64kb",
             "prefetch_factor": draw([2, 4]),

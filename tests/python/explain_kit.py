@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask `ringpack explain`."""
+"""Run `ringpack explain`."""
 
 import json
 import subprocess

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the failure catalogue share: a corpus whose rows anybody can work out (its
-documents end to end), and the one question of all of them: is anything lost?
+"""Shared by the tests of the failure catalogue: a corpus whose rows are easy to compute (its
+documents end to end), and the one question of all of them: is a row lost?
 
-A test makes a Tape, reads some of it, lets the failure happen, checks what is said about it, and
-calls `finish`: a new engine, and every row that was not read yet; each row must have come once and
-with the bytes that it has without the failure."""
+A test makes a Tape, reads some of it, lets the failure happen, checks the messages, and calls
+`finish`: a new engine, and every row that was not read yet; each row must have come once and with
+the bytes that it has without the failure."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ from stream_kit import Engine, Ranks, write_megatron
 
 SEQ_LEN = 128
 
-# A command in front of the program: io_uring_setup of more than so many entries answers so.
+# A command in front of the program: io_uring_setup of more than that number of entries answers so.
 FILTER = """
 import ctypes, os, struct, sys
 entries, error = int(sys.argv.pop(1)), int(sys.argv.pop(1))
@@ -36,12 +36,12 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 # As in many containers.
 WITHOUT_IO_URING = [sys.executable, "-c", FILTER, "0", str(errno.EPERM)]
-# The trial at the start, of one entry, gets its ring; for those of readers there is no memory.
+# The trial at the start, of one entry, gets its ring; for the readers' rings there is no memory.
 WITHOUT_MORE_RINGS = [sys.executable, "-c", FILTER, "1", str(errno.ENOMEM)]
 
 
 class Tape:
-    """A long Megatron pair, and what was read of it."""
+    """A long Megatron pair, and the part that was read."""
 
     def __init__(self, folder, tokens=400000, seed=7, epochs=1, **keys):
         generator = numpy.random.default_rng(seed)
@@ -87,8 +87,8 @@ class Tape:
 
 
 def finish(program, folder, tape, token=None, **changes):
-    """A new engine serves what is left; with `token` the trainer brings its own state, otherwise
-    the engine's checkpoint says where. Returns its log."""
+    """A new engine serves the rest; with `token` the trainer brings its own state, otherwise the
+    engine's checkpoint has the position. Returns its log."""
     engine = Engine(program, folder, {**tape.config, **changes})
     try:
         with Ranks(engine, token=token) as ranks:
@@ -101,7 +101,7 @@ def finish(program, folder, tape, token=None, **changes):
 
 
 def assert_ended_by(engine, *texts):
-    """It has refused to go on: exit code 2, one error with these texts, and what to do next."""
+    """It has refused to continue: exit code 2, one error with these texts, and the next step."""
     assert_refusal(engine.wait(), engine.log(), *texts)
 
 

@@ -4,8 +4,8 @@
  * Batch k of a "ring" of SLOTS slots holds tokens k * 1000 + place. A slot that is given back is
  * filled with POISON at once, so a view that outlives its lease is seen. The slots are read-only
  * but while they are written. Leases come back in any order; each must come back once (fake_faults
- * counts what must not happen). The run's name chooses what happens: "end:N" ends after N batches,
- * "fail:N" fails at batch N. */
+ * counts violations). The run's name chooses the behaviour: "end:N" ends after N batches, "fail:N"
+ * fails at batch N. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ struct rp_client {
     uint64_t next, end, fail;
     uint64_t held[SLOTS]; /* number + 1 of the batch on lease in the slot, 0 = free */
     int detached, closed, leases, gone;
-    struct rp_client *before_it; /* that is gone, too */
+    struct rp_client *before_it; /* that is gone as well */
     char state[STATE_BYTES], before[STATE_BYTES];
 };
 
@@ -380,7 +380,8 @@ void rp_text_free(char *text)
     free(text);
 }
 
-/* Of the package that loads it, or that of another library: FAKE_VERSION of the environment. */
+/* The version of the package that loads it, or of another library: FAKE_VERSION of the environment.
+ */
 const char *rp_version(void)
 {
     const char *wanted = getenv("FAKE_VERSION");

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fake_client.c delivers: its batches, and what a slot holds that was given back."""
+"""The delivery of fake_client.c: its batches, and the content of a returned slot."""
 
 import numpy
 

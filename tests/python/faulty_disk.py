@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that fails when it is told to: a FUSE file system that passes everything on to a folder.
+"""A disk that fails on command: a FUSE file system that passes everything on to a folder.
 
     faulty_disk.py FOLDER MOUNT_POINT FAULT_FILE
 
 FAULT_FILE is read at every call: JSON of {"calls": [names], "errno": name, "delay": seconds,
 "times": how often}; absent or empty, all is well. A call that is delayed while the fault is there
-goes on as soon as it is taken away, so a very long delay is a disk that hangs. "read back" is no
-call: the first byte of what "read" returns is another one."""
+continues as soon as it is taken away, so a very long delay is a disk that hangs. "read back" is no
+call: the first byte of the result of "read" is another one."""
 
 import errno
 import json

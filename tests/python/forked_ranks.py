@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks of a training that are forked from this process, where what they import has been imported.
+"""Ranks of a training that are forked from this process, which has imported their modules.
 
 Ten seconds of a processor go into `import transformers`, and one into the steps of a test. A rank
-sees the environment that torchrun gives to its ranks, and otherwise what `python SCRIPT` sees."""
+sees the environment that torchrun gives to its ranks, and otherwise the same as `python SCRIPT`."""
 
 import multiprocessing.connection
 import multiprocessing.context
@@ -73,6 +73,8 @@ class ForkedRanks(Job):
         with socket.socket() as probe:
             probe.bind(("localhost", 0))
             port = str(probe.getsockname()[1])
+        import torch._dynamo  # noqa: F401  the first step of an optimizer does, which takes seconds
+
         own = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, **environment}
         self.process = Forked(target=launch, args=(ranks, script, options, log, own))
         self.process.start()

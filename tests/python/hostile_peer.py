@@ -2,11 +2,12 @@
 """A peer that an engine must survive: hostile_peer.py words|messages FOLDER RUN RANK SEED COUNTS
 
 words     attaches as RANK whenever that is free, writes garbage into its control page for some
-          milliseconds, tries what the seals forbid, floods the doorbell, and is gone
-messages  connections that speak garbage: half requests, lies, descriptors, questions whose answers
-          nobody reads, silence, hang-ups
+          milliseconds, tries calls that the seals forbid, floods the doorbell, and is gone
+messages  connections that speak garbage: half requests, lies, descriptors, questions without a
+          reader of the answer, silence, hang-ups
 
-It runs until it is killed. COUNTS is a file where it counts what it did, in the order of NAMES."""
+It runs until it is killed. COUNTS is a file with the counts of its actions, in the order of
+NAMES."""
 
 import contextlib
 import mmap
@@ -82,7 +83,7 @@ class Peer:
         return None
 
     def break_seals(self, data, control):
-        """What the kernel must refuse: else the engine or another reader could be hurt."""
+        """Calls that the kernel must refuse: else the engine or another reader could be hurt."""
         forbidden = [
             lambda: os.ftruncate(control, 0),
             lambda: os.ftruncate(data, 4096),
@@ -163,7 +164,7 @@ class Peer:
         os.close(fds[2])
 
     def write_messages(self):
-        """Silence is for those who did not ask for a rank: a trainer that hangs is not robbed."""
+        """Only a connection without a rank is silent: a trainer that hangs keeps its seat."""
         connection, is_trainer = self.connect(), False
         connection.settimeout(0.05)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError, TimeoutError):

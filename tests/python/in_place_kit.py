@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of formats that are read in place share: sources in their own format beside their
+"""Shared by the tests of formats that are read in place: sources in their own format and their
 Megatron copies, served and compared to the last token."""
 
 import os
@@ -69,7 +69,7 @@ LIVES = [  # turns, ranks, rows a batch, threads that read
 
 
 def assert_killed_and_resumed(program, folder, forms):
-    """The digest of all that engines delivered before they were killed is that of the copies."""
+    """The digest of all deliveries of engines before their kills equals the copies'."""
     read, copies = with_copies(folder, forms)
     wanted = serve_all(program, folder, copies)
     assert serve_in_lives(program, folder, read) == wanted
@@ -79,14 +79,14 @@ def serve_in_lives(program, folder, corpus, inputs=()):
     """By engines that are killed (-9), each with other numbers of ranks, rows and readers than the
     one before: every row once, against the oracle. Returns the digest."""
     lives = [
-        (turns, {"dp_world_size": world, "batch_size": rows, "num_workers": readers})
+        (turns, {"dp_world_size": world, "batch_size": rows, "readers": readers})
         for turns, world, rows, readers in LIVES
     ]
     return take_in_lives(program, folder, Stream(corpus, {**INPUTS, **dict(inputs)}), lives)
 
 
 def assert_resumes_with_and_without(program, folder, corpus, manifest, inputs=()):
-    """One run by three engines, of which the second has the manifest of the corpus."""
+    """One run by three engines; the second one has the manifest of the corpus."""
     lives = [
         (turns, {"batch_size": 5, "run": f"run{number}", **keys})
         for number, (turns, keys) in enumerate([(2, {}), (2, {"index": manifest}), (None, {})])

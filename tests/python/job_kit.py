@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole jobs: a launcher with its ranks and engines, all of which can be killed at once."""
+"""Whole jobs: a launcher with its ranks and engines, which can all be killed at once."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 
-PATIENCE = 600  # seconds until a test gives up; nothing here waits that long when it works
+PATIENCE = 600  # seconds until a test gives up; no working wait here takes that long
 
 
 def children(pid):
@@ -29,7 +29,7 @@ def family(pid):
 
 
 def kill_family(pid):
-    """SIGKILL to all; stopped first, so that nobody has a child, or a last word, in between."""
+    """SIGKILL to all; stopped first, so that no process has a child, or a last word, in between."""
     for sent in signal.SIGSTOP, signal.SIGKILL:
         for member in family(pid):
             try:

@@ -4,7 +4,7 @@ REPLICA REPLICAS LOG PAUSE
 
 Its "model checkpoint" is a log: for every batch one line with the rows it read and the state token
 after them, appended by one write; its first line is the state at the start of the job. A new
-process of it drops a line that was cut, and goes on from the state of the last one. So the log
+process of it drops a line that was cut, and continues from the state of the last one. So the log
 holds every row once, or something is wrong."""
 
 import json
@@ -17,7 +17,7 @@ import xxhash
 
 
 def last_state(path):
-    """The state in the last whole line; what follows that line is cut off."""
+    """The state in the last whole line; the rest after that line is cut off."""
     with open(path, "rb") as file:
         whole = file.read()
     whole = whole[: whole.rfind(b"\n") + 1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of masks share: masks at random, and a stream whose labels are compared with the
+"""Shared by the tests of masks: masks at random, and a stream whose labels are compared with the
 oracle's (engine/plan/STREAM.md, section 10)."""
 
 import subprocess
@@ -17,7 +17,7 @@ def spans_of(trained):
 
 
 def random_flags(generator, length):
-    """Nothing, everything, an answer at the end, turns of a chat, or noise."""
+    """No token, every token, an answer at the end, turns of a chat, or noise."""
     flags = numpy.zeros(length, bool)
     kind = generator.integers(5)
     if kind == 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of refusals share: a small good corpus, and the shape that every refusal has."""
+"""Shared by the tests of refusals: a small good corpus, and the shape of every refusal."""
 
 import re
 import subprocess
@@ -39,7 +39,7 @@ def run(program, *arguments, prefix=(), timeout=PATIENCE, **keywords):
 
 
 def assert_refusal(status, said, *texts):
-    """Exit code 2; one error that names every one of `texts`; and what to do next."""
+    """Exit code 2; one error that names every one of `texts`; and the next step."""
     assert status == 2, f"exit {status}; it said:\n{said}"
     found = REFUSAL.findall(said)
     assert len(found) == 1, f"expected one error, it said:\n{said}"
@@ -56,7 +56,7 @@ def refused(program, *arguments, texts=(), **keywords):
 
 
 def refused_serve(program, folder, source, *texts, **changes):
-    """`serve` with this source is refused, and leaves nothing in its run directory."""
+    """`serve` with this source is refused, and leaves no file in its run directory."""
     place = Path(folder) / "run"
     sources = [f"--source={source}"] if source is not None else []
     found = refused(program, "serve", *sources, *options(place, **changes), texts=texts)

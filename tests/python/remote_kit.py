@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores for the tests of remote corpora: one of our own that misbehaves as it is told, and real
-ones (rclone, hadro), which check signatures.
+"""Stores for the tests of remote corpora: one of our own that misbehaves on command, and real ones
+(rclone, hadro), which check signatures.
 
-Flow: a Tape writes a corpus into a folder → a store serves the folder → an engine reads it by URL
-→ every row must be what it is from a disk."""
+Flow: a Tape writes a corpus into a folder → a store serves the folder → an engine reads it by URL →
+every row must be the same as from a disk."""
 
 import contextlib
 import hashlib
@@ -102,7 +102,7 @@ class Store:
 
 
 def tunnel(handler, tls):
-    """A proxy that is the host which it is asked for: what follows comes by TLS."""
+    """A proxy that poses as the requested host: the rest comes by TLS."""
     handler.send_response(200)
     handler.end_headers()
     handler.connection = tls.wrap_socket(handler.connection, server_side=True)
@@ -153,7 +153,7 @@ def whole_object(handler):
 
 
 def wrong_range(handler):
-    """Other bytes than were asked for, and says so."""
+    """Other bytes than requested, and says so."""
     first = handler.first - 2 if handler.first >= 2 else handler.first + 2
     says = f"bytes {first}-{handler.last}/{len(handler.content)}"
     return answer_range(handler, Content_Range=says)
@@ -173,7 +173,7 @@ def gone(handler):
 
 
 def half_body(handler):
-    """Half of what was promised, and the connection ends."""
+    """Half of the promised bytes, and the connection ends."""
     body = handler.content[handler.first : handler.last + 1]
     handler.send_response(206)
     for name, value in range_headers(handler).items():
@@ -186,7 +186,7 @@ def half_body(handler):
 
 
 def silence(handler):
-    """A few bytes, and then nothing for longer than anybody waits."""
+    """A few bytes, and then silence for longer than any wait."""
     handler.send_response(206)
     for name, value in range_headers(handler).items():
         handler.send_header(name, value)
@@ -227,7 +227,7 @@ def after(count, fault):
 
 
 def sometimes(one_in, fault):
-    """Every so many answers are bad."""
+    """One in that number of answers is bad."""
     seen = []
 
     def act(handler):
@@ -314,7 +314,7 @@ def copy_tape(tape, folder):
     return Path(tape.path).name
 
 
-# ---- what tests share --------------------------------------------------------------------------
+# ---- shared by tests -----------------------------------------------------------------------------
 
 KEYS = {"AWS_ACCESS_KEY_ID": "KEYID", "AWS_SECRET_ACCESS_KEY": "SECRET/+="}
 QUICK = "5,50,{},1"  # pauses in ms, seconds until it gives up, seconds of silence
@@ -322,7 +322,7 @@ QUICK = "5,50,{},1"  # pauses in ms, seconds until it gives up, seconds of silen
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch, tmp_path):
-    """Nothing of this machine's own keys and proxies."""
+    """None of this machine's own keys and proxies."""
     for name in list(os.environ):
         if name.startswith(("AWS_", "HF_", "GS_", "GOOGLE_", "AZURE_")) or "proxy" in name.lower():
             monkeypatch.delenv(name)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write MDS and litData shards with the libraries that define them, from documents as JSON (ids, or
-rows of named lists):
+"""Write MDS and litData shards with the libraries that define them. Each line of stdin is a JSON
+list that ends with the documents (ids, or rows of named lists); FOLDER is printed once written:
 
-    shard_writers.py mds FOLDER COMPRESSION ENCODING       zstd, gz, br, snappy or none; a column
-                                                           `tokens`, and `text` beside it
-    shard_writers.py litdata FOLDER COMPRESSION LOADER     zstd-LEVEL or none; tokens or tree
+    ["mds", FOLDER, COMPRESSION, ENCODING, documents]      zstd, gz, br, snappy or none; a column
+                                                           `tokens`, and `text` next to it
+    ["litdata", FOLDER, COMPRESSION, LOADER, documents]    zstd-LEVEL or none; tokens or tree
 
-The packages lie in build/venv/beside without what they depend on (torch with CUDA, and the clients
+The packages lie in build/venv/beside without their dependencies (torch with CUDA, and the clients
 of every cloud), so the first is imported past its own __init__."""
 
 import importlib.util
@@ -19,7 +19,7 @@ import numpy
 
 
 def past_init(top, *below):
-    """Make packages of these names without running what is in them."""
+    """Make packages of these names without running their code."""
     where = importlib.util.find_spec(top).submodule_search_locations[0]
     for rest in ("", *below):
         module = types.ModuleType(f"{top}.{rest}" if rest else top)
@@ -28,7 +28,6 @@ def past_init(top, *below):
 
 
 def write_mds(folder, packing, encoding, documents):
-    past_init("streaming", "base")
     from streaming.base.format.mds.writer import MDSWriter
 
     rows = [row if isinstance(row, dict) else {"tokens": row} for row in documents]
@@ -68,6 +67,9 @@ def write_litdata(folder, packing, loader, documents):
 
 
 if __name__ == "__main__":
-    kind, *arguments = sys.argv[1:]
-    write = {"mds": write_mds, "litdata": write_litdata}[kind]
-    write(*arguments, json.load(sys.stdin))
+    answers, sys.stdout = sys.stdout, sys.stderr  # the libraries may print
+    past_init("streaming", "base")
+    for line in sys.stdin:
+        kind, folder, *rest = json.loads(line)
+        {"mds": write_mds, "litdata": write_litdata}[kind](folder, *rest)
+        print(folder, file=answers, flush=True)

@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
-WALL = 0x40000000  # waitpid: of threads, too
+WALL = 0x40000000  # waitpid: also for threads
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -49,7 +49,7 @@ def is_allowed(pid):
 
 class Stopped:
     """The threads of that name stand still inside the `with`. Only the thread of Python that has
-    stopped them can let them go on."""
+    stopped them can continue them."""
 
     def __init__(self, engine, name):
         self.engine, self.name, self.threads = engine, name, []

@@ -17,7 +17,7 @@ def documented():
 
 
 def keys_of(value, prefix=""):
-    """All keys of a JSON object, those of objects in lists as list[].key."""
+    """All keys of a JSON object; keys of objects in lists as list[].key."""
     keys = set()
     for key, own in value.items():
         if isinstance(own, dict):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the end-to-end tests share: corpora in every format, what the oracle makes of them, engines
+"""Shared by the end-to-end tests: corpora in every format, the oracle's streams of them, engines
 outside of Python's hands, and ranks that read in step.
 
 Flow: Corpus writes files → Stream is the oracle's answer (rows, states, digest) → Engine serves the
@@ -24,7 +24,7 @@ from state import hash128, row_digest, save_token
 from stream import Plan, Spec, count_rows
 from stream_oracle import INPUTS, Expected
 
-PATIENCE = 600  # seconds until a test gives up; nothing waits that long when it works
+PATIENCE = 600  # seconds until a test gives up; no working wait takes that long
 LONG = os.environ.get("RP_LONG") == "1"  # the heavy variants too
 EOS = 49999
 MEGATRON = {"u8": 1, "i8": 2, "i16": 3, "i32": 4, "i64": 5, "u16": 8}
@@ -109,7 +109,7 @@ class Corpus:
 
     def __init__(self, folder, layout, seed, seq_len=48):
         self.folder, self.sources, self.documents, self.paths = Path(folder), [], [], []
-        self.spans = None  # of each source: None, or of each document a list of (begin, end)
+        self.spans = None  # for each source: None, or for each document a list of (begin, end)
         generator = numpy.random.default_rng(seed)
         for number, (form, dtype, weight, counts) in enumerate(layout):
             shards, documents = [], []
@@ -165,12 +165,12 @@ class Written:
         self.sources, self.documents, self.spans = sources, documents, None
 
 
-# ---- what must come out -------------------------------------------------------------------------
+# ---- the expected output -------------------------------------------------------------------------
 
 
 class Stream(Expected):
     """The oracle's answer: fragments, state and digest of every row. `inputs` are keys of the
-    config; what is not among them is as in stream_oracle.INPUTS."""
+    config; the others are as in stream_oracle.INPUTS."""
 
     def __init__(self, corpus, inputs=(), rows=None):
         keys = {**INPUTS, "block_documents": 1024, "window_blocks": 16, **dict(inputs)}
@@ -179,7 +179,7 @@ class Stream(Expected):
             {
                 "weight": int(source["weight"]),
                 "spans": spans,
-                "drop_unmasked": source.get("drop_unmasked", False),
+                "drop_untrained": source.get("drop_untrained", False),
             }
             for source, spans in zip(corpus.sources, masks)
         ]
@@ -209,7 +209,7 @@ class Stream(Expected):
         return {**own, "sources": self.sources}
 
     def state(self, row, like):
-        """The state token at `row`. The corpus's fingerprints are those of `like`, the engine's."""
+        """The state token at `row`. The corpus's fingerprints are `like`'s, the engine's."""
         self.spec.corpus_sampled = int.from_bytes(like[16:32], "little")
         self.spec.corpus_full = int.from_bytes(like[32:48], "little")
         body = bytearray(self.bodies[min(row, len(self.rows))])
@@ -240,8 +240,8 @@ def write_state(path, token):
 
 
 def end_by_signals():
-    """In a child: as from a terminal, although these tests may run in the background, where what
-    starts them has these signals ignored."""
+    """In a child: as from a terminal, although these tests may run in the background, whose starter
+    has these signals ignored."""
     for number in signal.SIGHUP, signal.SIGINT, signal.SIGTERM:
         signal.signal(number, signal.SIG_DFL)
 
@@ -389,7 +389,7 @@ class Ranks:
 
 
 class Taken:
-    """What ranks have read: rows by number, each once, and their digest."""
+    """The rows that ranks have read: by number, each once, and their digest."""
 
     def __init__(self, stream):
         self.stream, self.rows, self.digest = stream, set(), 0

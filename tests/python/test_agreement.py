@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of a run must agree on: each field of the contract differs alone, between two
+"""Agreement of the parts of a run: only one field of the contract differs at a time, between two
 nodes, at the re-attachment of a trainer whose engine was killed, and at a resume from a
 checkpoint."""
 
@@ -28,7 +28,7 @@ DELIVERY = {
     **{"batch_size": 6, "dp_world_size": 2, "global_batch_size": 6, "drop_last": True},
     **{"sections": ["labels"], "token_dtype": "i64", "label_mode": "aligned", "pad_id": 9},
 }
-SOURCES = {  # what differs, and how it is called
+SOURCES = {  # the difference, and its name
     "weight": "weight of source books",
     "more": "number of sources",
     "documents": "documents of source books",
@@ -60,7 +60,7 @@ def shelves(program, tmp_path_factory):
         if name == "sampled":
             own[0][0] ^= 1
         if name == "full":
-            own[10][300] ^= 1  # token 10,300 lies in block 5, which is not among those
+            own[10][300] ^= 1  # token 10,300 is in block 5, which is not a sampled one
         prefixes = [write_megatron(place / "books", own), write_megatron(place / "code", code)]
         made_by = {"tokenizer": TOKENIZERS["b" if name == "tokenizer" else "a"]}
         Path(f"{prefixes[0]}.tokens.json").write_text(json.dumps(made_by))
@@ -151,7 +151,7 @@ def test_each_field_alone_is_refused_by_name(
             at_reattachment.value.hint
         )
 
-    if may_resume:  # a trainer that starts anew from the state
+    if may_resume:  # a trainer that starts again from the state
         other.load_state_dict(state)
         assert other.next_row == 3
         assert name in CheckpointMismatchError.MAY_CHANGE
@@ -163,7 +163,7 @@ def test_each_field_alone_is_refused_by_name(
 
     kept = f"{folder}/kept"
     resumed = serve("resumed", shelves[shelf], wait=False, checkpoint_dir=kept, **changes)
-    if may_resume:  # an engine that resumes from the checkpoint, and says what has changed
+    if may_resume:  # an engine that resumes from the checkpoint, and logs the change
         resumed.wait_ready()
         told = resumed.log().split("changed since the checkpoint: ")[1]
         assert f"{name} differs: the checkpoint has" in told
@@ -182,7 +182,7 @@ def test_the_cases_are_all_fields(serve, attach, shelves):
 def test_indexing_a_corpus_between_two_lives_refuses_nothing(
     wrecked, serve, attach, shelves, folder
 ):
-    """The engine that follows has no sidecars: the sampled fingerprint is what both know."""
+    """The engine that follows has no sidecars: both know the sampled fingerprint."""
     trainer, contract, _ = wrecked
     assert "corpus_full~" in contract
     bare = []

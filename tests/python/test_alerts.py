@@ -28,7 +28,7 @@ with open({path!r}, "a") as file:
 
 
 class Run:
-    """An engine of two ranks with alerts, and what its command was told."""
+    """An engine of two ranks with alerts, and the environment of its commands."""
 
     def __init__(self, program, folder, **keys):
         self.folder, self.kept = folder, folder / "kept"
@@ -41,7 +41,7 @@ class Run:
             "batch_size": ROWS,
             "dp_world_size": WORLD,
             "checkpoint_dir": str(self.kept),
-            "checkpoint_copy_dir": str(folder / "copied"),
+            "checkpoint_mirror_dir": str(folder / "copied"),
             "alert_command": ["./tell it"],
             "io": "pread",
         }
@@ -248,6 +248,7 @@ def raised_again(run):
     run.fail_save()
     wait_until(lambda: "save_failed" in run.alerts(), "an alert of the next watcher")
     assert "the process that raises alerts died; it is started again" in run.engine.log()
+    time.sleep(3)  # disks are checked once a second
     return run.engine.log().count("alert disk_free:") > 1
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrow files that pyarrow and datasets wrote: every document in place, in every form, equal to its
-Megatron copy; killed and resumed; what cannot be read in place is refused by name."""
+Megatron copy; killed and resumed; forms that cannot be read in place are refused by name."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def list_of(kind):
     return arrow.list_(getattr(arrow, kind)())
 
 
-# ---- the forms: each writes documents, and returns the paths and what must be read ------------
+# ---- the forms: each writes documents, and returns paths and documents ---------------------------
 
 
 def integers(kind, form):
@@ -143,7 +143,7 @@ def padded(kind, name):
 
 
 def empty(folder):
-    """Without a row, beside one that has some."""
+    """Without a row, next to one that has some."""
     documents = make_documents(9, number=11)
     table = table_of(documents, list_of("int32"))
     return [write(folder / "none", table.slice(0, 0)), write(folder / "some", table)], documents
@@ -173,7 +173,7 @@ def a_split(folder):
 
 
 def a_cache(folder):
-    """What map leaves in the cache of datasets."""
+    """The files of map in the cache of datasets."""
     documents = make_documents(30, number=15)
     dataset = datasets.Dataset.from_dict({"n": list(range(30))})
     path = str(folder / "cache-1.arrow")
@@ -256,7 +256,7 @@ def bytes_read(pid):
 
 @pytest.mark.parametrize("shuffle", ["none", "block"])
 def test_long_reads_leave_other_columns_out(program, folder, shuffle):
-    """Blocks of documents between which other columns lie, read as a whole."""
+    """Blocks of documents with other columns in between, read as a whole."""
     generator = numpy.random.default_rng(SEED)
     documents = [generator.integers(0, 30000, n) for n in generator.integers(1, 900, 3000)]
     path = write(folder / "gaps", table_of(documents, list_of("int32")), batch=100)
@@ -355,7 +355,7 @@ def refuse_no_state(folder):
 def refuse_cut(folder):
     path = write(folder / "x", table_of(make_documents(9), list_of("int32")))
     with open(path, "r+b") as file:
-        file.truncate(file.seek(0, 2) - 8)  # the end of the stream alone
+        file.truncate(file.seek(0, 2) - 8)  # only the end of the stream
     return path
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""model(**batch) of profiles hf and trl is each document alone, for each attention of transformers.
+"""model(**batch) of profiles hf and trl keeps documents apart, for each attention of transformers.
 
-The calls are those of docs/attention.md. FlashAttention is played: transformers chooses between its
-dense and its varlen kernel, and these count and compute on the CPU what they are given."""
+The calls are as in docs/attention.md. FlashAttention is played: transformers chooses between its
+dense and its varlen kernel, and these count their calls and compute on the CPU."""
 
 import numpy
 import pytest
@@ -51,7 +51,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=[("hf", 1), ("hf", 3), ("trl", 1), ("trl", 3)], ids=str)
 def batches(request, program, corpus, tmp_path_factory):
-    """That of most documents, and the last, which ends in padding: values, number of labels."""
+    """The row of most documents, and the last, which ends in padding: values, number of labels."""
     profile, rows = request.param
     with ringpack.Loader(
         corpus=corpus, seq_len=LENGTH, batch_size=rows, seed=3, profile=profile,
@@ -63,7 +63,7 @@ def batches(request, program, corpus, tmp_path_factory):
 
 
 class Kernels:
-    """What FlashAttention is asked for."""
+    """The calls of FlashAttention."""
 
     def __init__(self):
         self.varlen = 0
@@ -96,14 +96,14 @@ def kernels(monkeypatch):
     monkeypatch.setattr(
         flash, "lazy_import_flash_attention", lambda *_, **__: (functions, (arguments, dict))
     )
-    # FlashAttention takes half precision only; these take what the model has
+    # FlashAttention takes half precision only; these take the model's
     monkeypatch.setattr(flash_layer, "get_target_dtype", lambda *_: None)
     return played
 
 
 @pytest.fixture
 def uncompiled(monkeypatch):
-    """flex_attention as it is: to compile it takes a minute, and changes nothing here."""
+    """flex_attention as it is: to compile it takes a minute, without effect here."""
     make_mask = masking_utils.create_block_mask
 
     def plain(query, key, value, training=False, **options):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ringpack audit A B`: positions of one stream are identical or continue each other, the first row
-that differs is the one that the plans show, and what cannot be told is not claimed."""
+that differs is the one that the plans show, and no unproven verdict is given."""
 
 import json
 import os
@@ -115,7 +115,7 @@ def test_other_streams_and_what_cannot_be_told(program, folder):
     older = without_digest(token)
     assert "no plan digest" in audit(program, folder, token, older, status=3)
     content = bytearray(token.read_bytes()[:-16])
-    content[-1] ^= 1  # of the digest
+    content[-1] ^= 1  # the digest's
     lie = with_hash(token.with_name("lie"), content)
     assert "neither has a config" in audit(program, folder, token, lie, status=3)
     told = said(program, folder, token, lie, "-c", "one.yaml", status=1)
@@ -132,8 +132,8 @@ def test_other_streams_and_what_cannot_be_told(program, folder):
 
 
 def test_weights_that_were_changed(program, folder, tmp_path):
-    """A run that goes on from a state, with other weights, continues it. If weights were changed
-    between two positions, it cannot be told whether one continues the other."""
+    """A run that resumes from a state, with other weights, continues it. If weights were changed
+    between two positions, it is unknown whether one continues the other."""
     before, at = (state(program, folder, "one", row) for row in (500, 800))
     config = json.loads((folder / "one.yaml").read_text())
     config["sources"][0]["weight"] = 2
@@ -165,7 +165,7 @@ def test_an_interrupt_ends_it_while_it_plans(program, folder):
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         try:
             ticks = 0
-            while ticks < 20 and process.poll() is None:  # of its processor: it plans by then
+            while ticks < 20 and process.poll() is None:  # of CPU time: it plans by then
                 ticks = int(Path(f"/proc/{process.pid}/stat").read_text().split()[13])
             process.send_signal(signal.SIGINT)
             error = process.communicate(timeout=PATIENCE)[1]
@@ -175,8 +175,8 @@ def test_an_interrupt_ends_it_while_it_plans(program, folder):
 
 
 def test_a_run_that_was_killed_and_resumed_proves_it(program, tmp_path):
-    """The checkpoint of the second life, and the tokens of its trainers, are what the config plans
-    from row 0; and every rank has the same digest."""
+    """The checkpoint of the second life, and the tokens of its trainers, follow from the config and
+    row 0; and every rank has the same digest."""
     stream = Stream(Corpus(tmp_path, [("megatron", "u16", 1, [60, 50])], SEED), {"num_epochs": 2})
     config = {**stream.config(), "batch_size": 1, "checkpoint_dir": str(tmp_path / "c")}
     engine = Engine(program, tmp_path, config)

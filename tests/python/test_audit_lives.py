@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ringpack audit` over random lives of jobs: it never says `identical` of rows of which one was
-delivered otherwise, never `different` where none was, and one of the two if nothing is in doubt."""
+"""`ringpack audit` over random lives of jobs: it never says `identical` of rows if one was
+delivered otherwise, never `different` if none was, and one of the two without a doubt."""
 
 import json
 import os

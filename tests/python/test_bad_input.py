@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input: a clear error with path, field, expected and found, exit code 2, and nothing lost.
+"""Bad input: a clear error with path, field, expected and found, exit code 2, and no row lost.
 
 Here are files, configs and checkpoints; in test_bad_machine.py the machine's limits and signals."""
 
@@ -42,7 +42,7 @@ def without_last(count):
     return lambda data: bytes(data[:-count])
 
 
-DAMAGE = {  # name -> which file, what is done to it, what the error must say
+DAMAGE = {  # name -> file, change, words of the error
     "empty .bin": ("bin", lambda data: b"", ["expected", "found"]),
     "truncated .bin": ("bin", without_last(10), ["expected", "found"]),
     "empty .idx": ("idx", lambda data: b"", ["expected", "found"]),
@@ -126,7 +126,7 @@ def config_with(folder, source, **changes):
     return path
 
 
-RAW = {  # name -> what is declared, the file's content, what the error must say
+RAW = {  # name -> declaration, the file's content, words of the error
     "no eos": ({"format": "raw", "dtype": "u16"}, bytes(64), ["EOS"]),
     "no dtype": ({"format": "raw", "eos": 1}, bytes(64), ["dtype"]),
     "odd size": ({"format": "raw", "dtype": "u16", "eos": 1}, bytes(33), ["expected", "33"]),
@@ -185,7 +185,7 @@ def test_a_token_outside_the_vocabulary(program, folder, limit):
 
 
 def test_a_changed_token_is_located(program, folder):
-    """With a sidecar: the block that changed is named, and what came before it was right."""
+    """With a sidecar: the changed block is named, and rows before it were right."""
     path = write_good(folder, "large", count=40000)
     assert run(program, "index", "-q", path).returncode == 0
     at = 123 * 4096 + 10  # not in a block that is read when the file is opened
@@ -200,7 +200,7 @@ def test_a_changed_token_is_located(program, folder):
 # ---- configs -------------------------------------------------------------------------------------
 
 
-CONFIGS = {  # YAML -> what the error must say
+CONFIGS = {  # YAML -> words of the error
     "sources: [GOOD]\nseq_len: 48\nbatch_sise: 2\n": [":3:", "batch_sise", "batch_size"],
     "sources: [GOOD]\nseq_len: 48\nbatch_size: two\n": [":3", "batch_size", "two"],
     "sources: [GOOD]\nseq_len: 0\nbatch_size: 2\n": [":2", "seq_len", "expected", "found 0"],
@@ -246,7 +246,7 @@ def test_an_unknown_option(program, folder, good):
     assert done.returncode == 2 and "serve" in done.stderr
 
 
-WORLDS = [  # what does not divide, and the legal values that must be listed
+WORLDS = [  # the wrong number, and the legal values that must be listed
     ({"dp_world_size": 3, "global_batch_size": 16}, ["16", "1, 2, 4, 8"]),
     ({"batch_size": 5, "global_batch_size": 16}, ["batch_size", "1, 2, 4"]),
     ({"dp_world_size": 4, "ranks": "2-5"}, ["ranks", "below dp_world_size 4", "found 5"]),
@@ -362,8 +362,8 @@ def test_all_checkpoints_bad(program, folder, good):
 
 
 def test_a_state_of_many_lanes(program, folder):
-    """Larger than any packet of a socket: it is brought back all the same, and what would be too
-    large is refused at the start."""
+    """Larger than any packet of a socket: it is brought back all the same, and a too large one is
+    refused at the start."""
     generator = numpy.random.default_rng(5)
     documents = [generator.integers(0, 30000, n) for n in generator.integers(1, 90, 60000)]
     path = write_megatron(folder / "lanes", documents, "u16")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A machine that lacks something, files that change under the engine, and signals: it works with
-what there is, or says what is missing; and what was delivered and saved stays right."""
+the rest, or names the missing part; and delivered and saved rows stay right."""
 
 import contextlib
 import os
@@ -84,13 +84,13 @@ def test_little_memory_may_be_locked(program, folder, stream, io, limit, readers
     """io_uring then works with buffers that are not registered, or gives way to pread: for all
     readers, or for those that come late."""
     prefix = ["prlimit", f"--memlock={limit}:{limit}", *DROP_LOCK]
-    keys = {"io": io, "direct": "on", "prefetch_bytes": "4mb", "num_workers": readers}
+    keys = {"io": io, "o_direct": "on", "prefetch_bytes": "4mb", "readers": readers}
     assert_whole_stream(program, folder, stream, prefix, **keys)
 
 
 def assert_gives_way(program, folder, stream, **keys):
     """Readers get no ring though the trial did: all rows come, `stat` and one line say so."""
-    keys = {"direct": "on", "num_workers": 4, **keys}
+    keys = {"o_direct": "on", "readers": 4, **keys}
     log, stat = assert_whole_stream(program, folder, stream, WITHOUT_MORE_RINGS, **keys)
     lines = [line for line in log.splitlines() if "readers read with pread" in line]
     assert len(lines) == 1 and "4 of 4" in lines[0] and "ENOMEM" in lines[0], log
@@ -123,9 +123,9 @@ def rings_are_charged():
 
 def serve_one_that_returns(program, folder, stream, io):
     """Rank 1 returns with its first state when no memory may be locked any more, so that a reader
-    is started for it. The engine, when both ranks had what they wanted or it has failed."""
+    is started for it. The engine, when both ranks had their rows or it has failed."""
     config = {**stream.config(), "batch_size": 2, "dp_world_size": 2, "num_epochs": 100}
-    config |= {"io": io, "direct": "on", "prefetch_bytes": "64kb"}
+    config |= {"io": io, "o_direct": "on", "prefetch_bytes": "64kb"}
     engine = Engine(program, folder, config, prefix=DROP_LOCK)
     try:
         with Ranks(engine, 2) as ranks:
@@ -150,8 +150,8 @@ def serve_one_that_returns(program, folder, stream, io):
 
 
 def test_no_memory_for_the_ring_of_a_rank_that_returns(program, folder, stream):
-    """It is read for with pread, and the other rank goes on. The control: where the user asked for
-    io_uring, the engine ends."""
+    """It is read for with pread, and the other rank continues. The control: with `io: io_uring` the
+    engine ends."""
     if not rings_are_charged():
         pytest.skip("needs a kernel that charges rings to RLIMIT_MEMLOCK")
     status, log = serve_one_that_returns(program, folder, stream, "auto")
@@ -176,7 +176,7 @@ def test_few_descriptors(program, folder, stream):
 
 
 def many_shards(folder, count=90):
-    """A stream over so many files of four documents each."""
+    """A stream over a number of files of four documents each."""
     corpus = Corpus(folder, [("megatron", "u16", 1, [4] * count)], 8)
     return Stream(corpus, {"num_epochs": 2})
 
@@ -187,7 +187,7 @@ def many_shards(folder, count=90):
         {"io": "pread"},
         {"io": "auto"},
         {"io": "mapped"},
-        {"io": "io_uring", "direct": "on", "num_workers": 2},
+        {"io": "io_uring", "o_direct": "on", "readers": 2},
         {"io": "pread", "packers": 2, "packer_processes": True},
         {"io": "pread", "packers": 8},
         {"io": "pread", "prefetch_bytes": "64mb"},
@@ -241,7 +241,7 @@ def test_too_few_descriptors_for_all_seats(program, folder, stream):
 
 
 def test_io_uring_is_denied(program, folder, stream, good):
-    log, _ = assert_whole_stream(program, folder, stream, WITHOUT_IO_URING, direct="on")
+    log, _ = assert_whole_stream(program, folder, stream, WITHOUT_IO_URING, o_direct="on")
     lines = [line for line in log.splitlines() if "pread" in line]
     assert len(lines) == 1 and "io_uring" in lines[0], log
     where = [f"--source={good}", *options(folder / "run", io="io_uring")]
@@ -268,7 +268,7 @@ def test_a_checkpoint_directory_that_is_a_file(program, folder, good):
 
 @needs_root
 def test_a_full_disk(program, folder, stream):
-    """The stream goes on; the checkpoint is refused by name, and the earlier ones stay valid."""
+    """The stream continues; the checkpoint is refused by name, and the earlier ones stay valid."""
     place = folder / "checkpoints"
     place.mkdir()
     mount = f'mount -t tmpfs -o size=2m,mode=700 none {place} && exec "$@"'
@@ -329,7 +329,7 @@ def test_a_signal_saves_and_ends_well(program, folder, stream, name):
 
 
 def test_a_second_signal_ends_it_at_once(program, folder, stream):
-    """Also in the middle of a checkpoint, and what was saved before stays whole."""
+    """Also in the middle of a checkpoint, and earlier ones stay whole."""
     place = folder / "checkpoints"
     config = {**stream.config(), "batch_size": 2, "checkpoint_dir": str(place)}
     for attempt in range(8):
@@ -381,7 +381,7 @@ def glibc(version):
     ],
 )
 def test_a_machine_that_no_wheel_is_for_is_named(patch, word, monkeypatch, tmp_path, capsys):
-    """Where the loader cannot take the library, and the program's own loader is not there."""
+    """A machine whose loader cannot take the library, without the program's own loader."""
     library, program = tmp_path / "libringpack.so", tmp_path / "ringpack"
     library.write_bytes(b"\x7fELF of another machine")
     program.write_text("#!/lib64/no-such-loader\n")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench runs: every task once, at the smallest sizes, with every check of what was delivered.
+"""The bench runs: every task once, at the smallest sizes, with every check of the delivery.
 
-The times mean nothing here. A task that fails, a trainer that was given other rows than `ringpack
-plan` says, or a digest that differs from the plain loop's ends the bench with an error.
+The times have no meaning here. A task that fails, a trainer that was given other rows than
+`ringpack plan` says, or a digest that differs from the plain loop's ends the bench with an error.
 """
 
 import json

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench/adapt.py: which cells and ways there are, who is compared with whom, and a round of some
-cells at the smallest size. The times mean nothing here."""
+cells at the smallest size. The times have no meaning here."""
 
 import json
 import os
@@ -33,14 +33,14 @@ def test_cells_are_named_by_their_parts():
 def test_what_direct_forbids_is_no_rival():
     for state, shuffle, direct in adapt.all_cells():
         ways = adapt.ways_of((state, shuffle, direct))
-        assert ways["auto"] == {"direct": direct}
+        assert ways["auto"] == {"o_direct": direct}
         rivals = {"auto": {"mapped", "buffered", "direct"}, "off": {"mapped", "buffered"},
                   "on": {"direct", "mapped"} if state == "hot" else {"direct"}}[direct]
         assert set(ways) == {"auto"} | rivals
 
 
 class Scripted:
-    """A world in which each way takes the time that it is said to take."""
+    """A world with a given time for each way."""
 
     def __init__(self, **seconds):
         self.seconds, self.served, self.bench = seconds, [], self
@@ -99,7 +99,7 @@ def test_rounds_of_other_commits_are_left_alone(tmp_path):
 
 @pytest.mark.parametrize("one", [True, False])
 def test_cgroups_of_both_versions(tmp_path, one):
-    """Which words are written to which files; the kernel's part is not tried."""
+    """The words that are written to each file; the kernel's part is not tried."""
     cgroup = Cgroup.__new__(Cgroup)
     cgroup.is_one, cgroup.path, cgroup.home = one, tmp_path / "made", tmp_path / "home"
     cgroup.path.mkdir()

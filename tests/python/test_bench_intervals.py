@@ -20,7 +20,7 @@ from documents import replace_between  # noqa: E402
 from end_to_end import summary_of  # noqa: E402
 from engine import Failed, summarise  # noqa: E402
 from goals import (  # noqa: E402
-    MET, NOT_MEASURED, NOT_MET, UNDECIDED, Found, exactly, goals, of_manifests, rate_of, table,
+    MET, NOT_MEASURED, NOT_MET, UNDECIDED, Found, exactly, goals, of_indexes, rate_of, table,
 )
 from intervals import (  # noqa: E402
     Rounds, interval_by_rounds, interval_of_median, rank_of_interval,
@@ -77,7 +77,7 @@ def test_bootstrap_draws_rounds():
 
 
 def test_the_interval_of_repetitions_holds_what_their_processes_differ_by():
-    """Pairs of one repetition differ by 1 %, those of two repetitions by 3 %; the truth is 1."""
+    """Pairs of one repetition differ by 1 %, pairs of two repetitions by 3 %; the truth is 1."""
     source, tries = random.Random(SEED), 400
     held_by = {"repetitions": 0, "pairs": 0}
     for _ in range(tries):
@@ -126,11 +126,11 @@ def test_one_time_decides_nothing():
     assert Found(often).verdict("<=", 13) == MET
 
 
-def test_a_manifest_is_judged_by_the_slowest_beyond_one_shard():
+def test_a_corpus_index_is_judged_by_the_slowest_beyond_one_shard():
     rows = [{"above_first_ms": summarise([low + k for k in range(6)])} for low in (0, 2, 20, 4)]
-    ((_, found, sense, bound, _),) = of_manifests({"manifests": rows})
+    ((_, found, sense, bound, _),) = of_indexes({"indexes": rows})
     assert (found.value, found.verdict(sense, bound)) == (22.5, NOT_MET)
-    ((_, found, sense, bound, _),) = of_manifests({})
+    ((_, found, sense, bound, _),) = of_indexes({})
     assert found.verdict(sense, bound) == NOT_MEASURED
 
 
@@ -245,7 +245,7 @@ def test_slices_add_up_and_drift_cancels():
 
 
 class Plan:
-    """What Side.check asks, of a stream with 7 tokens a row."""
+    """The check of Side.check, with a stream of 7 tokens a row."""
 
     checks = {}
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Blocks of objects that are kept on a local disk: the same rows as without, whatever happens to
-the disk, the process, the object or the directory; and what is kept is not asked for again."""
+the disk, the process, the object or the directory; and kept blocks are not requested again."""
 
 import fcntl
 import os
@@ -60,7 +60,7 @@ def files_of(folder):
 
 
 def kept_bytes(folder):
-    """What the directory takes on its disk."""
+    """The size of the directory on its disk."""
     return sum(path.stat().st_blocks * 512 for path in files_of(folder))
 
 
@@ -76,12 +76,12 @@ def again(tape):
     return tape
 
 
-# ---- what is kept is not asked for again --------------------------------------------------------
+# ---- kept blocks are not requested again ---------------------------------------------------------
 
 
 @pytest.mark.parametrize("indexed", [False, True], ids=["plain", "indexed"])
 def test_a_warm_cache_asks_the_server_for_nothing(program, folder, store, cached, indexed):
-    """In a second run, and in one that goes on from a state token alone."""
+    """In a second run, and in one that resumes from only a state token."""
     tape = cached(to_store(make_tape(program, folder, indexed), store))
     finish(program, folder, tape)
     assert requests(store)
@@ -128,7 +128,7 @@ def test_digests_with_and_without_a_cache_are_those_of_the_disk(program, folder,
 
 @pytest.fixture
 def large(folder, store):
-    """A corpus of 12 MB, of which a cache of 8 MiB cannot hold all, and keys to read it with."""
+    """A corpus of 12 MB, too large for a cache of 8 MiB, and keys to read it with."""
     generator = numpy.random.default_rng(3)
     tokens = generator.integers(1, 30000, 6_000_000).astype("u2")
     documents = numpy.split(tokens, numpy.arange(3000, len(tokens), 3000))
@@ -148,12 +148,12 @@ def test_a_small_cache_keeps_to_its_size_and_saves_what_it_can(program, folder, 
     assert digest == local, "other tokens"
     assert told["cache_held_bytes"] <= told["cache_bytes_max"] == 8 * MB
     assert kept_bytes(folder) < 8 * MB + 256 * 1024
-    # three epochs of which a cache that held nothing would fetch all
+    # three epochs, which an empty cache would all fetch
     assert size < told["cache_fetched_bytes"] < 2.4 * size, told
     assert told["cache_epoch"] >= 2
 
 
-# ---- what is fetched before a reader wants it ---------------------------------------------------
+# ---- fetches before a reader wants them ----------------------------------------------------------
 
 
 def slow(seconds):
@@ -167,16 +167,16 @@ def slow(seconds):
 
 
 def blocks_asked_twice(store):
-    """How often the server was asked for a block that somebody had asked for. Single documents,
-    which readers want before their block, are much shorter; neighbours share a page."""
+    """The number of second requests for a block. Single documents, which readers want before their
+    block, are much shorter; neighbours share a page."""
     ranges = [tuple(map(int, r.removeprefix("bytes=").split("-"))) for r in requests(store)]
     blocks = sorted((first, last) for first, last in ranges if last - first >= 64 * 1024)
     return sum(first + 4096 <= last for (_, last), (first, _) in zip(blocks, blocks[1:]))
 
 
 def read_behind_a_filler(program, folder, store, large, seconds=0.2):
-    """Wait until blocks are filled that no reader wants yet, then read all. Gives the digest, what
-    stat says at the end, and how many blocks the server was asked for twice."""
+    """Wait until blocks are filled that no reader wants yet, then read all. Gives the digest, the
+    figures of stat at the end, and the number of blocks that were requested twice."""
     path, keys = large
     keys.update(shuffle="block", num_epochs=1, prefetch_bytes="4m", batch_size=1)
     config = {"sources": [store.url(path)], **keys}
@@ -325,7 +325,7 @@ def test_damaged_bytes_are_fetched_anew(program, folder, store, cached, indexed)
     finally:
         engine.kill()
     store.headers.clear(), store.asked.clear()
-    finish(program, folder, again(tape))  # what was fetched anew is kept
+    finish(program, folder, again(tape))  # blocks that were fetched again are kept
     assert requests(store) == []
 
 
@@ -409,7 +409,7 @@ def test_a_cache_that_is_removed_while_it_is_used(program, folder, store, cached
 
 
 def test_a_file_that_is_cut_while_it_is_used_is_made_again(program, folder, store, large):
-    """Reads of what is missing come short: these blocks are fetched, and kept once more."""
+    """Reads of missing bytes come short: these blocks are fetched, and kept once more."""
     path, keys = large
     keys.update(shuffle="block", num_epochs=3, cache_dir=str(folder / "cache"), cache_bytes="64m")
     local, _ = digest_of(program, folder, {"sources": [str(path)], **keys})
@@ -454,8 +454,8 @@ def test_a_stop_does_not_wait_for_a_server_behind_a_cache(
 
 
 def test_two_engines_fill_one_cache(program, folder, store, large):
-    """Both deliver what the disk has, and together they keep to one limit; one that is killed takes
-    nothing with it."""
+    """Both deliver the disk's rows, and together they keep to one limit; a killed one takes no
+    block with it."""
     path, keys = large
     keys.update(cache_dir=str(folder / "cache"), cache_bytes="8m")
     local, _ = digest_of(program, folder, {"sources": [str(path)], **keys})
@@ -482,7 +482,7 @@ def test_two_engines_fill_one_cache(program, folder, store, large):
 
 
 def test_a_holder_that_hangs_is_not_waited_for(program, folder, store, cached):
-    """Another process has the lock of the directory: nothing is kept, and the stream goes on."""
+    """Another process has the lock of the directory: no block is kept, and the stream continues."""
     tape = cached(to_store(make_tape(program, folder), store))
     finish(program, folder, tape)
     for path in files_of(folder):

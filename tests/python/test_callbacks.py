@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ringpack.callbacks: what is logged, and that an engine which is gone disturbs nobody."""
+"""ringpack.callbacks: the logged values, and no disturbance by an engine that is gone."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ NAMES = "tokens_per_second", "wait_share", "waits", "fill", "next_row"
 
 
 class FakeLoader:
-    """Each batch has 3 rows of 10 tokens, of which 6 are padding, and takes half a second."""
+    """Each batch has 3 rows of 10 tokens, 6 of them padding, and takes half a second."""
 
     def __init__(self, stat=None):
         self.taken, self.said, self.asked = 0, stat, 0

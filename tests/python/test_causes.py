@@ -20,7 +20,7 @@ WORLD = 2
 
 
 class Trainers:
-    """Both ranks read without end, each in a thread, until they are told to pause."""
+    """Both ranks read without end, each in a thread, until they are paused."""
 
     def __init__(self, engine):
         self.engine, self.ends = engine, threading.Event()
@@ -57,7 +57,7 @@ class Trainers:
 
 
 class Silence:
-    """A store that answers nobody inside the `with`."""
+    """A store without answers inside the `with`."""
 
     def __init__(self, store):  # noqa: F811
         self.answers = threading.Event()
@@ -118,8 +118,8 @@ def settled(engine):
 
 
 def assert_cause(engine, cause):
-    """On a busy machine a wait may last, too, because a thread that has work is not run: the cause
-    is right then, but another one. So it has some tries."""
+    """On a busy machine a wait may also last because a thread with work is not run: the cause is
+    right then, but another one. So it has some tries."""
     wanted = [(cause, None, None)] * WORLD
     if cause == "trainer":
         wanted = [("trainer", 1, 0), ("none", None, None)]

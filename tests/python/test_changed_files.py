@@ -20,10 +20,10 @@ from stream_kit import LONG, PATIENCE, Engine, Ranks, wait_until, write_megatron
 LONG_TAPE = 3000000  # tokens: far more than any ring holds
 SHORT_TAPE = 100000  # tokens: read several times
 BATCH = 4  # rows
-LOOK = 0.5  # seconds: how often the engine checks whether a file is what it was
+LOOK = 0.5  # seconds between the engine's checks of a file
 WAYS = [
     {"io": "pread"},
-    {"io": "io_uring", "direct": "on"},
+    {"io": "io_uring", "o_direct": "on"},
     {"io": "mapped"},
     {"io": "mapped", "packer_processes": True},
 ]
@@ -66,14 +66,14 @@ class Reading:
         assert_ended_by(self.engine, "RP_E_CHANGED", "change time")
 
     def restore_tokens_and_finish(self, token):
-        """The trainer goes on from this state."""
+        """The trainer continues from this state."""
         self.ranks.close()
         os.replace(f"{self.tape.path}.kept", self.tape.path)
         finish(self.program, self.folder, self.tape, token)
 
     def restore_and_finish(self):
-        """The engine goes on from the checkpoint that it saved at the end, the trainer from its own
-        state, which is that of a batch still in its hands then."""
+        """The engine continues from the checkpoint that it saved at the end, the trainer from its
+        own state, at a batch still in its hands then."""
         for path in self.tape.path, self.index_path:
             os.replace(f"{path}.kept", path)
         assert "saved" in self.engine.log(), self.engine.log()
@@ -110,7 +110,7 @@ def test_a_token_file_that_is_cut(reading, way, indexed):
 
 @pytest.mark.parametrize("io", ["pread", "mapped"])
 def test_an_index_that_is_cut(reading, io):
-    """It is mapped whatever the way of reading; what the plan needs of it is gone."""
+    """It is mapped whatever the way of reading; the part that the plan needs is gone."""
     it = reading({"io": io})
     os.truncate(it.index_path, 0)
     it.read_until_told(it.index_path, "found 0")
@@ -119,8 +119,8 @@ def test_an_index_that_is_cut(reading, io):
 
 @pytest.mark.parametrize("verify", ["auto", "off"])
 def test_stat_tells_what_nothing_verifies(program, folder, engines, verify):
-    """Of two sources with 4 and 2 bytes a token, read in equal parts, the first
-    is indexed: nothing verifies half of the tokens, which are a third of the bytes."""
+    """Of two sources with 4 and 2 bytes a token, read in equal parts, the first is indexed: half of
+    the tokens, a third of the bytes, are unverified."""
     tokens, paths = numpy.arange(20000), {}
     for kind in "i32", "u16":
         paths[kind] = write_megatron(folder / kind, numpy.split(tokens, 50), kind)
@@ -166,7 +166,8 @@ def test_a_block_is_compared_each_time(reading, way):
 
 
 def rewrite_index(path):
-    """Every document of the index lies where another one lay: all of its sizes are as before."""
+    """Every document of the index is in the place of another one: all of its sizes are as
+    before."""
     before = os.stat(path)
     with open(path, "r+b") as file:
         data = bytearray(file.read())
@@ -203,8 +204,8 @@ def test_an_index_that_is_touched(reading, io, indexed):
 
 @pytest.mark.parametrize("io", ["pread", "mapped"])
 def test_a_corpus_and_its_sidecar_that_are_overwritten(reading, folder, program, io):
-    """In place, as `rsync --inplace` brings another version: what was planned before is compared
-    with the hashes of then."""
+    """In place, as `rsync --inplace` brings another version: rows that were planned before are
+    compared with the hashes of then."""
     it = reading({"io": io}, indexed=True)
     (folder / "other").mkdir()
     other = Tape(folder / "other", LONG_TAPE, seed=8)
@@ -226,8 +227,8 @@ def test_a_plain_file_whose_times_are_set_back(reading):
 
 @ways
 def test_a_plain_file_that_is_overwritten_at_the_end(reading, way):
-    """Less than half a second before the stream ends: changed tokens come, and an error; never an
-    end as if nothing had happened."""
+    """Less than half a second before the stream ends: changed tokens come, and an error; never a
+    normal end."""
     it = reading(way, tokens=20000)
     overwrite(it.tape.path, 8192, 65536)
     it.read_until_changed()
@@ -246,7 +247,7 @@ def test_the_last_checkpoint_has_nothing_of_a_plain_file_that_changed(reading, i
 
 @ways
 def test_a_plain_file_that_is_overwritten_before_a_signal(reading, way):
-    """Nobody has checked the file since. The end of the engine says that it has changed, and so
+    """There was no check of the file since. The end of the engine says that it has changed, and so
     do its trainers, which may have got changed tokens by then; the checkpoint has none of them."""
     it = reading(way)
     token = it.ranks.tokens()[0]
@@ -262,10 +263,10 @@ def is_full(engine):
 
 
 def save_of_an_overwritten_plain_file(it):
-    """The trainer gets rows of before the change, of which the ring is full, and in their place the
-    engine prefetches rows of the changed file: they must not come back from the checkpoint once the
-    file is good again. Returns the path of the checkpoint; None if half a second went by, and the
-    engine has ended."""
+    """The trainer gets the ring's rows from before the change, and in their place the engine
+    prefetches rows of the changed file: they must not come back from the checkpoint once the file
+    is good again. Returns the path of the checkpoint; None if half a second went by, and the engine
+    has ended."""
     path = None
     wait_until(lambda: is_full(it.engine))
     overwrite(it.tape.path, 8192, 2 * LONG_TAPE - 8192)
@@ -307,7 +308,7 @@ def test_a_checkpoint_has_no_token_of_a_changed_mapped_file(reading):
     save_of_an_overwritten_file(it)
 
 
-# ---- controls: what these tests say must be able to be wrong ------------------------------------
+# ---- controls: these tests must be able to fail --------------------------------------------------
 
 
 @pytest.fixture
@@ -325,7 +326,8 @@ def broken(monkeypatch):
 
 
 def test_a_change_that_is_not_looked_for_is_delivered(broken, folder):
-    it = Reading(broken("ignore_changed_files"), folder, {"io": "pread"})
+    way = {"io": "pread", "prefetch_bytes": "64kb"}  # the end of the file is still to be read
+    it = Reading(broken("ignore_changed_files"), folder, way)
     with open(it.tape.path, "r+b") as file:
         file.seek(-65536, os.SEEK_END)
         file.write(bytes(65536))
@@ -352,10 +354,22 @@ def test_an_index_that_is_not_looked_at_gives_other_documents(broken, folder, io
         it.tape.read(it.ranks)
 
 
+def changed_bytes_come_back(program, folder):
+    folder.mkdir()
+    it = Reading(program, folder, {"io": "mapped"}, True)
+    with contextlib.closing(it):
+        try:
+            save_of_an_overwritten_file(it)
+        except AssertionError as error:
+            assert "other tokens" in str(error)
+            return True
+    return False
+
+
 def test_contents_that_are_not_compared_come_back(broken, folder):
-    it = Reading(broken("save_mapped_tokens"), folder, {"io": "mapped"}, True)
-    with contextlib.closing(it), pytest.raises(AssertionError, match="other tokens"):
-        save_of_an_overwritten_file(it)
+    """The plan may not be ahead of the packers when a checkpoint is taken: one of ten must fail."""
+    program = broken("save_mapped_tokens")
+    assert any(changed_bytes_come_back(program, folder / str(number)) for number in range(10))
 
 
 def test_contents_that_are_not_looked_at_come_back(broken, folder):
@@ -396,7 +410,7 @@ def test_a_loss_is_noticed(broken, folder, defect):
 
 @ways
 def test_a_token_file_that_is_replaced(reading, way):
-    """The file that was opened lives on: the stream is that of the old one."""
+    """The file that was opened lives on: the stream is the old one's."""
     it = reading(way)
     other = it.tape.path + ".other"
     with open(other, "wb") as file:
@@ -408,7 +422,7 @@ def test_a_token_file_that_is_replaced(reading, way):
 
 @ways
 def test_an_indexed_file_that_is_touched(reading, way):
-    """Every block is compared, so nothing else matters."""
+    """Every block is compared, so no other check is needed."""
     it = reading(way, indexed=True)
     os.utime(it.tape.path)
     it.tape.read(it.ranks)
@@ -417,7 +431,7 @@ def test_an_indexed_file_that_is_touched(reading, way):
 
 @ways
 def test_a_file_without_index_that_is_touched(reading, way):
-    """Nobody can tell a touched file from a changed one."""
+    """A touched file looks like a changed one."""
     it = reading(way)
     os.utime(it.tape.path)
     time.sleep(1.1 * LOOK)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torchdata, Grain, torch.distributed.checkpoint and accelerate ask of a stateful iterator.
+"""The requirements of torchdata, Grain, torch.distributed.checkpoint and accelerate on a stateful
+iterator.
 
 The checks are those that they publish for their own: resume after every element, states that make
 the round trip, states through JSON, the end of an epoch. A package that is not installed is a
@@ -113,7 +114,8 @@ def test_torchdata_begins_again_after_the_end(data_loader):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_workers_of_a_data_loader_are_refused(short, workers):
-    """Of one alone, too: its position would stay in it, and a state taken here be the first row."""
+    """Also of a single one: its position would stay in it, and a state taken here be the first
+    row."""
     loader = torch.utils.data.DataLoader(
         short(return_type="torch"),
         batch_size=None,
@@ -191,7 +193,7 @@ def test_accelerate_saves_no_prepared_data_loader_without_its_position(short, fo
 
 
 def test_a_prepared_data_loader_of_several_ranks_is_refused(short):
-    """It would read on rank 0 alone."""
+    """It would read only on rank 0."""
     accelerate = pytest.importorskip("accelerate")
     loader = short(return_type="torch", dp_rank=0, dp_world_size=2)
     accelerator = accelerate.Accelerator(cpu=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ringpack convert` of prompts with completions and of chats: ids and trained tokens are those of
-TRL, whose rules are restated here, and with RP_LONG=1 those that its trainer makes."""
+"""`ringpack convert` of prompts with completions and of chats: ids and trained tokens are TRL's,
+whose rules are restated here, and with RP_LONG=1 those that its trainer makes."""
 
 import json
 
@@ -34,7 +34,7 @@ TEMPLATE = (
 )
 MARKED = TEMPLATE.replace("OPEN", "{% generation %}").replace("CLOSE", "{% endgeneration %}")
 BARE = TEMPLATE.replace("OPEN", "").replace("CLOSE", "")
-# Of a turn that others follow, the answer is left out: as templates do that drop their thoughts.
+# The answer of a turn before others is left out, as templates do that drop their thoughts.
 FORGETFUL = BARE.replace("{{ m['content'] }}<|end|>",
                          "{% if loop.last %}{{ m['content'] }}{% endif %}<|end|>", 1)
 SPECIAL = ["<eos>", "<s>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
@@ -62,7 +62,7 @@ def write_lines(path, lines):
 
 
 def write_table(path, lines, write=parquet.write_table):
-    """The same rows as a table; what a row has not is null, as the Hub's tables have it."""
+    """The same rows as a table; missing values are null, as in the Hub's tables."""
     write(pyarrow.Table.from_pylist(lines), path)
     return path
 
@@ -158,8 +158,16 @@ def chats(tokenizer, tmp_path):
     return save
 
 
+@pytest.fixture
+def no_torch(tmp_path):
+    """An environment in which whoever imports torch ends."""
+    (tmp_path / "fence" / "torch").mkdir(parents=True)
+    (tmp_path / "fence" / "torch" / "__init__.py").write_text("raise SystemExit('torch')")
+    return {"PYTHONPATH": str(tmp_path / "fence")}
+
+
 @pytest.mark.parametrize("template", [MARKED, BARE], ids=["marked", "bare"])
-def test_chats(program, tokenizer, chats, tmp_path, template):
+def test_chats(program, tokenizer, chats, no_torch, tmp_path, template):
     options = ("--tokenizer", chats(template), "-o", tmp_path / "out")
     lines = [{"messages": messages(chat)} for chat in CHAT]
     path = write_lines(tmp_path / "a.jsonl", [{**line, "prompt": "hello"} for line in lines])
@@ -170,7 +178,7 @@ def test_chats(program, tokenizer, chats, tmp_path, template):
     tables += [write_chats(tmp_path / "c.feather", lines)]
     for number, line in enumerate(lines):
         tables += [write_chats(tmp_path / f"d{number}.feather", [line], len(line["messages"]))]
-    convert(program, *options, path, *tables)
+    convert(program, *options, path, *tables, env=no_torch)
     made = 5 * [turns(tokenizer[1], chat) for chat in CHAT]
     assert documents(tmp_path / "out") == [ids for ids, _ in made]
     wanted = spanfile("assistant_masks", [spans for _, spans in made])

@@ -15,7 +15,7 @@ EXAMPLES = ROOT / "tools" / "examples" / "convert"
 
 @pytest.fixture
 def place(program, tmp_path):
-    """A folder with a corpus of seven files, what one process makes of it, and `ringpack`."""
+    """A folder with a corpus of seven files, the output of one process, and `ringpack`."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "ringpack").symlink_to(program)
     (tmp_path / "parquet").mkdir()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ringpack convert` of every other encoded form, each written by its own library: the documents
-are those that were written, by one worker and by three, and what is no data is refused."""
+are the written ones, by one worker and by three, and files without data are refused."""
 
+import functools
 import gzip
 import io
 import json
@@ -29,13 +30,21 @@ def same_in_one_and_three(program, place, wanted, *arguments):
         assert written(place / "three") == written(place / "one")
 
 
-def write_shards(kind, folder, packing, how, wanted):
+@functools.cache
+def start_writer():
+    """One process writes the shards of all tests: it imports torch. It ends with this one."""
     if not BESIDE.exists():
         pytest.skip("needs build/venv/beside, which tools/setup makes")
-    command = [sys.executable, Path(__file__).with_name("shard_writers.py"), kind, folder]
-    environment = {**os.environ, "PYTHONPATH": str(BESIDE)}
-    subprocess.run([*command, packing, how], input=json.dumps(wanted), text=True, check=True,
-                   env=environment, capture_output=True)
+    return subprocess.Popen([sys.executable, Path(__file__).with_name("shard_writers.py")],
+                            env={**os.environ, "PYTHONPATH": str(BESIDE)}, text=True,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def write_shards(kind, folder, packing, how, wanted):
+    writer = start_writer()
+    writer.stdin.write(json.dumps([kind, str(folder), packing, how, wanted]) + "\n")
+    writer.stdin.flush()
+    assert writer.stdout.readline() == f"{folder}\n", "the writer of shards has ended"
 
 
 @pytest.fixture
@@ -259,7 +268,7 @@ def write_jagged(tensorstore, place, rows, driver, metadata):
         made.write(values).result()
 
 
-LAYOUTS = {  # of zarr: version 2, and version 3 with compressed shards
+LAYOUTS = {  # zarr: version 2, and version 3 with compressed shards
     "zarr": {"chunks": [256]},
     "zarr3": {
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1024]}},

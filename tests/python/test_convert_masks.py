@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ringpack convert` of rows with labels and masks: the file of spans, byte by byte, of every form
-and any number of parts; served as the same rows are served in place; what is refused by row."""
+and any number of parts; served as the same rows are served in place; refusals by row."""
 
 import gzip
 import io
@@ -159,7 +159,7 @@ def test_a_converted_corpus_is_served_as_the_rows_in_place(program, tmp_path, na
     check_whole_stream(program, tmp_path, Stream(in_place), "place")
     convert(program, BARE, "-o", tmp_path / "out", tmp_path / "rows")
     check_whole_stream(program, tmp_path, Stream(Served(rows, tmp_path / "out", mask=name)), "copy")
-    (tmp_path / "out.bin.rpi").unlink()  # it can always be made anew
+    (tmp_path / "out.bin.rpi").unlink()  # it can always be made again
     words = "its mask", "out.spans", "ringpack index", "mask: none"
     plan = [program, "plan", "--source", str(tmp_path / "out"), "--seq-len=48", "--batch-size=1"]
     said = subprocess.run(plan, capture_output=True, text=True, check=False).stderr
@@ -249,7 +249,7 @@ def test_parts_have_their_masks(program, tmp_path):
     damaged.write_bytes(data)
     merge = (*each, "-o", tmp_path / "merged", place)
     refused(program, "--merge", *merge, words=["1 of 9 parts are not there"])
-    convert(program, *merge)  # makes that one anew
+    convert(program, *merge)  # makes that one again
     assert_same(tmp_path / "merged")
     for i in range(3):  # Megatron data sets with masks
         files = [place / f"{k}.jsonl" for k in range(3 * i, 3 * i + 3)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ringpack convert` where something is in the way: files that would be lost, options that say
-nothing, lines that Python cannot read, a Python without packages, a script of somebody else."""
+"""`ringpack convert` with obstacles: files that would be lost, options without effect, lines that
+Python cannot read, a Python without packages, a foreign script."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def test_zstd_without_numpy_is_no_document(program, tmp_path):
 
 
 def test_a_script_of_somebody_else_does_not_run(program, tmp_path):
-    """One that lies above the program, as in a directory where everybody may write."""
+    """One above the program, as in a directory that everybody may write to."""
     copy = tmp_path / "deep" / "bin" / "ringpack"
     copy.parent.mkdir(parents=True)
     shutil.copy(program, copy)
@@ -98,7 +98,7 @@ def test_a_script_of_somebody_else_does_not_run(program, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
     convert(copy, "-o", tmp_path / "out", tmp_path / "a.jsonl")  # the module of the package
     assert documents(tmp_path / "out") == [[97, 98, 256]] and not (tmp_path / "ran").exists()
-    package = tmp_path / "ringpack"  # of a wheel
+    package = tmp_path / "ringpack"  # a wheel's
     shutil.copytree(WORKER.parents[1], package)
     (package / "bin").mkdir(exist_ok=True)
     shutil.copy(program, package / "bin")

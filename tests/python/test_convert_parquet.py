@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ringpack convert` of Parquet and of Arrow files: which column, which ids, and what is refused by
-file and row. The files are written by pyarrow and datasets."""
+"""`ringpack convert` of Parquet and of Arrow files: its column, its ids, and refusals by file and
+row. The files are written by pyarrow and datasets."""
 
 import json
 import subprocess
@@ -239,4 +239,4 @@ def test_text_beside_files_of_records_is_left_out(program, tmp_path):
     (place / "README.md").write_text("about this data set")
     said = convert(program, BARE, "-o", tmp_path / "out", place)
     assert documents(tmp_path / "out") == wanted
-    assert "left out: 1 files of text beside files of records" in said
+    assert "left out: 1 files of text next to files of records" in said

@@ -33,7 +33,7 @@ def inputs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(program, inputs, tmp_path_factory):
-    """What one process writes in one go."""
+    """The output of one process in one go."""
     prefix = tmp_path_factory.mktemp("whole") / "out"
     convert(program, *OPTIONS, "-o", prefix, inputs[0])
     assert documents(prefix) == inputs[1]
@@ -101,7 +101,7 @@ def test_machines_that_share_a_directory(program, inputs, whole, tmp_path):
     words = ["3 of 9 parts are not there", "000001", "1.jsonl", "--part I/N"]
     refused(program, *common, "--merge", words=words)
     before = times(tmp_path / "out.parts")
-    assert len(before) == 18  # nothing was lost by that
+    assert len(before) == 18  # no part was lost by that
     convert(program, *common, "--part", "1/3", "--workers", 2)
     os.utime(inputs[0] / "4.jsonl")  # another machine's clock
     process = start(program, *common, "--merge")
@@ -307,7 +307,7 @@ def test_progress_moves_within_a_file(program, broken, tmp_path):
 
 
 def test_an_eos_decides_the_width_of_joined_parts(program, tmp_path):
-    """As it does where one task writes the output: ids of documents that fit u16 change nothing."""
+    """As it does where one task writes the output: ids of documents that fit u16 have no effect."""
     (tmp_path / "stub").mkdir()
     (tmp_path / "stub" / "h5py.py").write_text(STUB)
     environment = {"PYTHONPATH": str(tmp_path / "stub")}
@@ -328,7 +328,7 @@ def test_an_eos_decides_the_width_of_joined_parts(program, tmp_path):
 
 
 def test_a_part_that_changes_before_it_is_joined_is_refused(program, broken, inputs, tmp_path):
-    """The index then asks for tokens that the part does not have. The program of the test does not
+    """The index then refers to tokens that the part does not have. The program of the test does not
     compare hashes, as if the file changed right after that."""
     parts = make_parts(program, inputs, tmp_path / "out")
     path = parts / "000004.idx"
@@ -337,12 +337,12 @@ def test_a_part_that_changes_before_it_is_joined_is_refused(program, broken, inp
     for length in 1 << 30, -1:
         path.write_bytes(good[:38] + length.to_bytes(4, "little", signed=True) + good[42:])
         refused(broken, *OPTIONS, *EACH, "-o", tmp_path / "out", inputs[0], env=environment,
-                words=["RP_E_CHANGED", "000004.idx", "makes the part anew"])
+                words=["RP_E_CHANGED", "000004.idx", "makes the part again"])
         assert not (tmp_path / "out.bin").exists()
 
 
 def replaced(place, out, program):
-    """Parts, of which an input is then replaced by another of the same size; and the options."""
+    """Parts, one of whose inputs is then replaced by another of the same size; and the options."""
     for i in range(3):
         (place / f"{i}.jsonl").write_text(f'{{"input_ids": [{i}, 7]}}\n' * 20)
     common = (*OPTIONS, *EACH, "-o", out, place)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ringpack convert` of URLs: the same bytes as from copies on a disk, in the order of the same
-lists; each object is on this machine only while it is read; what was made is not fetched again."""
+lists; each object is on this machine only while it is read; finished parts are not fetched
+again."""
 
 import json
 import shutil
@@ -32,7 +33,7 @@ def write_parquet(path, rows):
 
 
 def write_folder(folder, count=5):
-    """Parquet files beside a README, which is no document."""
+    """Parquet files with a README, which is no document."""
     folder.mkdir(parents=True)
     for number in range(count):
         write_parquet(folder / f"part-{number:02}.parquet", some_documents(number, 40))

@@ -117,7 +117,7 @@ def test_a_user_cannot_forge_a_turn(program, made, chats, tmp_path, template):
             ids += [1, *as_text(made[0], one["role"] + "\n")]
             begin = len(ids)
             ids += [*as_text(made[0], one["content"]), 2, *as_text(made[0], "\n")]
-            end = len(ids) - (template == MARKED)  # what is between the markers alone
+            end = len(ids) - (template == MARKED)  # only the text between the markers
             spans += [[(begin, end)]] if one["role"] == "assistant" else []
         wanted.append(ids)
     assert documents(tmp_path / "out") == wanted
@@ -127,7 +127,7 @@ def test_a_user_cannot_forge_a_turn(program, made, chats, tmp_path, template):
 
 
 def test_turns_whose_border_is_not_between_tokens(program, made, chats, tmp_path):
-    """A token that reaches over the border is its turn's, as it is that of a completion."""
+    """A token that reaches over the border is its turn's, as it is a completion's."""
     chat = [turn("user", "hello"), turn("assistant", "hello"), turn("user", "hello")]
     path = write_lines(tmp_path / "a.jsonl", {"messages": chat})
     options = ("--tokenizer", chats(MERGING), "--mask", "assistant_masks", "-o", tmp_path / "out")
@@ -223,7 +223,7 @@ def test_text_asks_for_a_tokenizer(program, tmp_path):
 
 @pytest.mark.parametrize("parts", [(), ("--group", "1", "--workers", "2")])
 def test_small_ids_are_no_bytes(program, tmp_path, parts):
-    """Nothing says of which tokenizer ids below 257 are; also beside texts, which become bytes."""
+    """The tokenizer of ids below 257 is unknown; also with texts, which become bytes."""
     lines = tmp_path / "lines"
     lines.mkdir()
     write_lines(lines / "a.jsonl", {"input_ids": [1, 2, 256]}, {"tokens": [3]})

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifest: a corpus is the same with it, with sidecars and with neither; its making goes on
-after a kill; new shards are appended; what differs is refused by name. RP_LONG=1: 100,000
-shards."""
+"""The corpus index: a corpus is the same with it, with sidecars and with neither; a killed build is
+continued; new shards are appended; differences are refused by name. RP_LONG=1: 100,000 shards."""
 
 import contextlib
 import json
@@ -228,7 +227,7 @@ def test_it_moves_with_its_folder(program, folder):
     assert json.loads(engine.stdout)["outcome"] == "unchanged"
 
 
-# ---- what differs -------------------------------------------------------------------------------
+# ---- differences ---------------------------------------------------------------------------------
 
 DIFFERENT = {
     "shards": ({"shards": ["data/s*.bin"]}, "data/*.bin", "data/s*.bin"),
@@ -289,7 +288,7 @@ def test_a_changed_shard_is_refused_at_its_first_use(program, folder, change, io
 
 
 def test_a_changed_index_is_noticed(program, folder):
-    """The .idx alone is written again, and says other documents of the same tokens."""
+    """Only the .idx is written again, with other documents of the same tokens."""
     tokens = numpy.arange(3000) % 900
     write_megatron(folder / "m", numpy.split(tokens, 6), "u16")
     source = {"name": "all", "shards": [str(folder / "m.bin")], "format": "megatron"}
@@ -328,7 +327,7 @@ def test_one_shard_in_two_sources(program, folder):
 
 
 def test_a_changed_time_that_is_not_compared_is_found(broken, folder, monkeypatch):
-    """The planted defect: the run goes on with a shard that was written to."""
+    """The planted defect: the run continues with a shard that was written to."""
     source = write_raw(folder / "data", 1, 5000)
     config = raw_config(source, index=str(folder / "m.rpi"), io="pread")
     index(broken, folder, config)

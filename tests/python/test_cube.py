@@ -12,7 +12,7 @@ from stream_kit import Corpus, Engine, Ranks, Stream, Taken
 SEED = 4711
 CUBE = [
     {
-        "num_workers": readers,
+        "readers": readers,
         "packers": packers,
         "dp_world_size": ranks,
         "checkpoint_contents": contents,
@@ -63,7 +63,7 @@ def test_killed_in_the_middle(program, folder, stream, number):
             taken.add(batches)
         cut = ranks.loaders[0].next_row
         for batch in batches:
-            batch.release()  # the cut is at what every rank has given back
+            batch.release()  # the cut is at the batches that every rank has given back
         first.checkpoint()
         ranks.turn()
         first.kill()
@@ -79,7 +79,7 @@ def test_killed_in_the_middle(program, folder, stream, number):
             assert ranks.tokens()[0] == stream.state(len(stream.rows), token)
         taken.assert_all()
         assert taken.digest == stream.digest, "other tokens"
-        # with contents, unless nothing was ready when the checkpoint was taken
+        # with contents, unless no row was ready when the checkpoint was taken
         assert before["checkpoint_contents"] or "with contents" not in second.log()
     finally:
         first.kill()

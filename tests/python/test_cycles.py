@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views that nothing can reach give their slots back before anybody is told that none is free."""
+"""Unreachable views give their slots back before a caller hears that none is free."""
 
 import gc
 
@@ -10,7 +10,7 @@ SLOTS = 4
 
 
 class Cycle:
-    """What only the garbage collector frees: a traceback, a closure, a hook."""
+    """Objects that only the garbage collector frees: a traceback, a closure, a hook."""
 
     def __init__(self, view):
         self.view, self.itself = view, self

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that datatrove wrote: every document in place, equal to its Megatron copy, with the labels
-of its .loss files; what is cut, missing or contradicts another file is refused by name."""
+of its .loss files; a file that is cut, missing or contradicts another one is refused by name."""
 
 import os
 import subprocess
@@ -136,7 +136,7 @@ def test_refused_by_name(program, folder, harm, word):
 
 
 class Masked:
-    """A folder of three files and a wide one, each with a .loss. entries(flags) are what it has."""
+    """A folder of three files and a wide one, each with a .loss. entries(flags) are its content."""
 
     def __init__(self, folder, entries=lambda flags: flags, **keys):
         generator = numpy.random.default_rng(SEED)
@@ -176,7 +176,7 @@ def test_what_is_declared_counts(program, folder, keys):
 
 
 def test_a_mask_of_several_reads(program, folder):
-    """The mask is longer than what is read of it at once, and so is a document."""
+    """The mask is longer than one read of it, and so is a document."""
     generator = numpy.random.default_rng(SEED)
     lengths = [700_001, 0, 700_003, 5, 1_500_001, 7]
     flags = [generator.random(n) < (i + 1) / 8 for i, n in enumerate(lengths)]
@@ -195,8 +195,8 @@ def flip_an_entry(path):
 
 
 def test_a_mask_that_changes(program, folder):
-    """Spans are kept: without a sidecar those of the start, which a state is compared with; with a
-    sidecar those of the index, until the file is indexed again."""
+    """Spans are kept: without a sidecar from the start, which a state is compared with; with a
+    sidecar from the index, until the file is indexed again."""
     corpus = Masked(folder)
     path = corpus.sources[1]["shards"][0]
     assert len(corpus.documents[1][0]) > 1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Digests that trainers write while they train: they are those of the oracle, add up over any
-number of ranks, kills and rollbacks, and `ringpack audit` names the first rows that differ."""
+"""Digests that trainers write while they train: they equal the oracle's, add up over any number of
+ranks, kills and rollbacks, and `ringpack audit` names the first rows that differ."""
 
 import hashlib
 import json
@@ -152,7 +152,7 @@ def test_other_plans_and_positions(program, stream, runs, tmp_path):
 
 
 def cut_out(logs, to, *entries):
-    """A copy of the file of one rank without some of its digests, of which the first is 0."""
+    """A copy of the file of one rank without some of its digests; the first is 0."""
     to.mkdir()
     (path,) = logs.iterdir()
     lines = path.read_text().splitlines(keepends=True)
@@ -163,7 +163,7 @@ def cut_out(logs, to, *entries):
 
 
 def test_only_an_interval_whose_rows_before_are_equal_is_the_first(program, stream, runs, tmp_path):
-    """With another seed every row differs, so no interval but that of row 0 may be named."""
+    """With another seed every row differs, so no interval but the one of row 0 may be named."""
     keys = {"batch_size": 4, "global_batch_size": STEP}
     other = {**stream.config(), "seed": stream.config()["seed"] + 1}
     assert stream.rows[0] != Stream(Corpus(tmp_path, SOURCES, SEED), {
@@ -182,7 +182,7 @@ def test_only_an_interval_whose_rows_before_are_equal_is_the_first(program, stre
     every = EVERY * STEP
     assert place(runs / "of4", token) == (None, 32)
     assert place(runs / "of4", token, "-c", tmp_path / "other.yaml") == (0, every)
-    # a config that does not plan the rows of the token says nothing about them
+    # a config that does not plan the rows of the token proves nothing about them
     assert place(runs / "of4", token, "-c", tmp_path / "one.yaml") == (None, 32)
     text = subprocess.run([program, "audit", runs / "of4", token], capture_output=True, text=True)
     assert "different: some rows before row 32 are other documents\n" in text.stdout

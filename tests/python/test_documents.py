@@ -11,7 +11,7 @@ SECTIONS = ["input_ids", "provenance"]
 
 @pytest.fixture
 def corpus(tmp_path):
-    folder = tmp_path / "a\\nb\nc"  # what a path may hold
+    folder = tmp_path / "a\\nb\nc"  # characters of a path
     folder.mkdir()
     return Corpus(folder, LAYOUT, 5)
 
@@ -19,7 +19,7 @@ def corpus(tmp_path):
 def test_every_fragment_has_its_file_and_row(corpus, tmp_path, program):
     stream = Stream(corpus, {"num_epochs": 1})
     paths = iter(corpus.paths)
-    files = [  # of each document of each source
+    files = [  # for each document of each source
         [(path, row) for count, path in zip(counts, paths) for row in range(count)]
         for _, _, _, counts in LAYOUT
     ]

@@ -23,7 +23,7 @@ import nodes as machines  # noqa: E402
 from job import Training  # noqa: E402
 
 LONG = bool(os.environ.get("RP_LONG"))
-SAVED, END = 348, 708  # rows; no batch of RESUMED divides the first, all divide what is left
+SAVED, END = 348, 708  # rows; no batch of RESUMED divides the first, all divide the rest
 RESUMED = {  # ranks on each node: rows of a batch
     (1,): 5,
     (2,): 4,
@@ -37,7 +37,7 @@ MATRIX = [
     (launcher, way, ranks)
     for launcher, way in (("torchrun", "dcp"), ("torchrun", "file"), ("mpirun", "file"))
     for ranks in RESUMED
-    if LONG or launcher == "mpirun"  # what torchrun has saved, other lives below go on from
+    if LONG or launcher == "mpirun"  # lives below continue from torchrun's save
 ]
 
 
@@ -60,7 +60,7 @@ def corpus(program, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def digest(corpus, tmp_path_factory):
-    """Of all rows, by one rank that nothing ever happens to."""
+    """The sum over all rows, by one undisturbed rank."""
     place = tmp_path_factory.mktemp("run")
     total = 0
     with ringpack.Loader(
@@ -81,7 +81,7 @@ def need(launcher):
 
 @pytest.fixture(scope="module")
 def saved(nodes, corpus, tmp_path_factory):
-    """What four ranks on two nodes left, by launcher and way: made once, then copied."""
+    """The state of four ranks on two nodes, by launcher and way: made once, then copied."""
     made = {}
 
     def get(launcher, way, place):
@@ -101,7 +101,7 @@ def saved(nodes, corpus, tmp_path_factory):
 
 
 def wait_for_empty(nodes):
-    """Nothing of a job is left on its nodes, whatever end it came to."""
+    """No file or process of a job is left on its nodes, after any end."""
     deadline = time.monotonic() + PATIENCE
     for node in nodes:
         while node.processes():

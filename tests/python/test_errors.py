@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that a user can act on: what differs, both values, what may be changed; who is gone."""
+"""Errors that a user can act on: the difference, both values, the permitted changes; the gone
+process."""
 
 import json
 import pickle
@@ -11,7 +12,7 @@ import ringpack
 from ringpack import CheckpointMismatchError
 from stream_oracle import INPUTS, assert_batch
 
-OTHERS = {  # field -> another value of it, and how the two are told
+OTHERS = {  # field -> another value of it, and the words for the two
     "seed": (8, "7", "8"),
     "seq_len": (49, "48", "49"),
     "shuffle": ("none", "document", "none"),
@@ -75,14 +76,14 @@ CHANGES = {
     "token_dtype": "i64",
     "label_mode": "aligned",
     "pad_id": 9,
-    "num_workers": 2,
+    "readers": 2,
     "packers": 2,
     "packer_processes": True,
     "prefetch_factor": 16,
     "prefetch_bytes": "8m",
     "io": "pread",
     "io_depth": 8,
-    "direct": "off",
+    "o_direct": "off",
     "vocab_size": 60000,
     "cpus": "0",
     "verify_blocks": "off",

@@ -104,7 +104,7 @@ def rank_of(agent, rank):
 def test_torchrun_starts_killed_ranks_again(corpus, folder):
     """--max-restarts: first the rank that owns the engine is killed, then the other one.
 
-    The ranks' addresses go into torchrun's store, where the next ranks would find dead ones."""
+    The ranks' addresses go into torchrun's store, and the next ranks would find dead ones there."""
     pytest.importorskip("torch")
     fresh = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     program = [EXAMPLES / "gpt.py", "--steps", STEPS]
@@ -146,11 +146,15 @@ def test_gpt_accelerate(corpus, folder):
 
 def test_jax(corpus, folder):
     pytest.importorskip("jax")
+    compiled_once = {
+        "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
 
     def begin(place, log):
         program = [sys.executable, EXAMPLES / "jax_train.py", "--corpus", corpus]
         where = ["--checkpoint", place, "--steps", STEPS, "--save-every", SAVE_EVERY]
-        return start([*program, *where], log)
+        return start([*program, *where], log, **compiled_once)
 
     check_resumed(*run_killed_and_resumed(begin, folder))
 
@@ -207,7 +211,7 @@ def test_a_batch_without_a_label(unlabelled, folder, module, script, words):
 
 
 def test_documents_do_not_see_each_other(monkeypatch):
-    """Both masks say the same as each document alone, forwards and backwards."""
+    """Both masks equal each document by itself, forwards and backwards."""
     torch = pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(EXAMPLES))
     gpt = importlib.import_module("gpt")

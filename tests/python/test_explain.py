@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ringpack explain`: each form says of each fragment what the engine delivered; a document is
-found in every row that holds it; whatever is asked that is not there is refused by name."""
+"""`ringpack explain`: each form shows the delivery of each fragment; a document is found in every
+row that holds it; requests for absent things are refused by name."""
 
 import csv
 import io
@@ -28,14 +28,14 @@ SHAPE = {"batch_size": 2, "dp_world_size": 2, "global_batch_size": 8}
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("explain") / "a\nb"  # what a path may hold
+    folder = tmp_path_factory.mktemp("explain") / "a\nb"  # characters of a path
     folder.mkdir()
     return Corpus(folder, LAYOUT, SEED)
 
 
 @pytest.fixture(scope="module", params=STREAMS)
 def case(corpus, program, request, tmp_path_factory):
-    """A config, its stream by the oracle, and what an engine delivered of it."""
+    """A config, its stream by the oracle, and an engine's delivery of it."""
     inputs = {"num_epochs": 2, "window": 5, "seed": SEED, **STREAMS[request.param]}
     if request.param == "concat":
         inputs |= {"block_documents": 4, "window_blocks": 3}
@@ -46,7 +46,7 @@ def case(corpus, program, request, tmp_path_factory):
     with Ranks(engine, SHAPE["dp_world_size"]) as ranks:
         for number, turn in enumerate(ranks.turns()):
             for rank, batch in enumerate(turn):
-                known = batch.explain() if number % 7 == 0 else []  # each asks the program
+                known = batch.explain() if number % 7 == 0 else []  # each runs the program
                 batches.append((number, rank, batch.copy(), known))
     engine.stop()
     return folder / "e2e.yaml", stream, batches
@@ -91,7 +91,7 @@ def test_every_row_is_what_was_delivered(program, case, corpus):
     config, stream, batches = case
     rows = rows_of(program, "-c", config, "--row", f"0-{len(stream.rows) + 99}")
     check_rows(rows, batches, corpus)
-    for _, _, _, known in batches:  # of live batches
+    for _, _, _, known in batches:  # explain() of live batches
         for record in known:
             (row,) = (row for row in rows if row["row"] == record["row"])
             part = row["fragments"][record["fragment"]]
@@ -157,7 +157,7 @@ def test_csv_says_what_json_says(program, case):
             assert value == ("" if wanted is None else str(wanted)), key
 
 
-# ---- where the stream comes from ----------------------------------------------------------------
+# ---- the source of the stream --------------------------------------------------------------------
 
 
 def test_a_checkpoint_and_an_engine_are_enough(program, folder, corpus):
@@ -199,7 +199,7 @@ def test_a_checkpoint_and_an_engine_are_enough(program, folder, corpus):
 
 
 def records_of(batch):
-    """What a batch itself knows of its fragments."""
+    """A batch's own knowledge of its fragments."""
     rows = zip(batch.view("rows", kind="numpy"), batch.documents())
     return [{"row": int(row["row"]), "document": part.document} for row, of in rows for part in of]
 
@@ -229,7 +229,7 @@ def test_a_batch_is_not_explained_by_another_config(program, folder, corpus):
 
 @pytest.mark.parametrize("profile", ["full", "min"])
 def test_a_config_with_another_seed_is_refused(program, folder, corpus, profile):
-    """In full rows of long documents the counts are those of any seed; the tokens are not."""
+    """In full rows of long documents the counts are the same for any seed; the tokens are not."""
     keys = {"num_epochs": 1, "seq_len": 8, **STREAMS["concat"]}
     stream = Stream(corpus, {**keys, "long_doc": "split"})
     config = {**stream.config(), **SHAPE, "profile": profile}
@@ -263,7 +263,7 @@ def assert_earlier_rows_are_refused(program, folder):
 
 def test_a_change_of_weights_in_an_earlier_life_is_known(program, folder, corpus):
     """The engine of the third life has the weights of the second one, and no option that says so.
-    An engine that may change weights, and has not, is asked as any other. A trainer that brings a
+    An engine that may change weights, and has not, answers as any other. A trainer that brings a
     token of other weights changes them while the engine runs."""
     stream = Stream(corpus, {"num_epochs": 2})
     first = {**stream.config(), "batch_size": 1, "checkpoint_dir": str(folder / "c"),
@@ -329,7 +329,7 @@ def test_provenance_off_by_one_is_found(broken, case, corpus, monkeypatch):
         check_rows(rows_of(broken, *asked), batches, corpus)
 
 
-# ---- what is not there ---------------------------------------------------------------------------
+# ---- absent things -------------------------------------------------------------------------------
 
 
 def test_a_reader_that_leaves(program, case):

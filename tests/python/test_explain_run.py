@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ringpack explain` and `state` answer for the run, not for what its files say today: an edited
-config, rows that drop_last leaves out, tokens that changed since they were indexed."""
+"""`ringpack explain` and `state` answer for the run, not for its files of today: an edited config,
+rows that drop_last leaves out, tokens that changed since they were indexed."""
 
 import json
 import subprocess

@@ -42,7 +42,7 @@ def texts(folder):
 
 
 class Page(html.parser.HTMLParser):
-    """What a browser would make of it."""
+    """A browser's reading of it."""
 
     def __init__(self, text):
         super().__init__()
@@ -131,7 +131,7 @@ def test_text_is_decoded_and_searched(program, texts):
 
 
 def test_a_live_batch_says_the_same(program, folder, texts):
-    """Of an engine that the loader itself has started; the texts are those of the program."""
+    """With an engine that the loader itself has started; the texts are the program's."""
     parts = {}
     for row in rows_of(program, "-c", texts, "--row", "0-99", "--limit", "1m"):
         parts |= {(row["row"], part["fragment"]): part for part in row["fragments"]}
@@ -166,7 +166,7 @@ def test_a_tokenizer_decodes(program, folder, monkeypatch):
 
 
 def opens_of(path, command):
-    """How often the file was opened while the command ran: inotify tells each open and close."""
+    """The number of opens of the file while the command ran, from inotify."""
     libc = ctypes.CDLL(None, use_errno=True)
     watch = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
     opened, closed = 0x20, 0x18
@@ -181,8 +181,8 @@ def opens_of(path, command):
 
 
 def test_the_hash_of_a_tokenizer_is_computed_once(program, folder):
-    """Rows go from shard to shard, and all name one file, whose hash is not the one that is said:
-    so nothing else opens it."""
+    """Rows go from shard to shard, and all name one file, whose hash is not the recorded one: so no
+    other code opens it."""
     tokenizer = folder / "words.json"
     tokenizer.write_text("{}")
     paths = [

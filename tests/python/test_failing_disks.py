@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole engine on a disk that is slow, hangs, or fails (a FUSE file system, faulty_disk.py), on
-one that is full or over its quota, and on directories that go away. Every read is right or
-refused by name, checkpoints stay, and once the disk is well nothing was lost."""
+one that is full or over its quota, and on directories that go away. Every read is right or refused
+by name, checkpoints stay, and once the disk is well no row was lost."""
 
 import contextlib
 import json
@@ -87,8 +87,8 @@ def test_a_slow_disk(program, folder, disk, engines, io):
 
 @pytest.mark.parametrize("io", ["pread", "io_uring"])
 def test_a_disk_that_hangs(program, folder, disk, engines, io):
-    """Nothing comes and nobody is robbed: the engine still answers and saves; a first signal saves,
-    a second one ends it, with the reads still in flight; afterwards nothing is lost."""
+    """No batch comes and no seat is lost: the engine still answers and saves; a first signal saves,
+    a second one ends it, with the reads still in flight; afterwards no row is lost."""
     tape = Tape(disk.path, 3000000, io=io, checkpoint_dir=str(folder / "checkpoints"))
     engine = engines(program, folder, tape.config)
     ranks = Ranks(engine, restart_timeout=PATIENCE)
@@ -139,7 +139,7 @@ def test_a_disk_that_does_not_say_whether_files_changed(program, folder, disk, e
 )
 @pytest.mark.parametrize("name", ["EIO", "ESTALE"])
 def test_a_disk_that_fails_for_ever(program, folder, disk, engines, options, said, name):
-    """The file, the place and the reason; trainers hear of it; afterwards nothing is lost."""
+    """The file, the place and the reason; trainers hear of it; afterwards no row is lost."""
     tape = Tape(disk.path, 3000000, **options, checkpoint_dir=str(folder / "checkpoints"))
     engine = engines(program, folder, tape.config)
     with Ranks(engine, restart_timeout=PATIENCE) as ranks:
@@ -157,7 +157,7 @@ def test_a_disk_that_fails_for_ever(program, folder, disk, engines, options, sai
     ({"io": "pread"}, 3), ({"io": "io_uring"}, 3), ({"io": "mapped"}, 8),
     ({"io": "mapped", "packer_processes": True, "packers": 2}, 8)])
 def test_a_disk_that_fails_for_a_moment(program, folder, disk, engines, options, times):
-    """Read again, and nobody notices."""
+    """Read again, without a trace."""
     tape = Tape(disk.path, 1500000, **options)
     engine = engines(program, folder, tape.config)
     with Ranks(engine) as ranks:
@@ -204,13 +204,13 @@ SAVING = [
 
 
 def names_kept(place):
-    """Once what is too old was removed: that comes after `checkpoint` has returned."""
+    """After the removal of old ones, which comes after `checkpoint` has returned."""
     wait_until(lambda: len(list(place.glob("*.rpc"))) <= 3, "removing what is too old")
     return set(os.listdir(place))
 
 
 def test_saves_on_a_disk_that_fails(program, folder, disk, engines):
-    """Each is refused by name and keeps the earlier ones; the stream goes on; the next works."""
+    """Each is refused by name and keeps the earlier ones; the stream continues; the next works."""
     place = disk.path / "checkpoints"
     tape = Tape(folder, 200000, checkpoint_dir=str(place))
     engine = engines(program, folder, tape.config)
@@ -232,8 +232,8 @@ def test_saves_on_a_disk_that_fails(program, folder, disk, engines):
 
 
 def test_a_disk_that_changes_what_was_saved(program, folder, disk, engines):
-    """A save is acknowledged, and read back then: it is named, nothing older goes for it, and the
-    engine saves again; an engine that ends says that its last save is bad."""
+    """A save is acknowledged, and read back then: it is named, no older one goes for it, and the
+    engine saves again; an engine that ends reports that its last save is bad."""
     place = disk.path / "checkpoints"
     tape = Tape(folder, 200000, checkpoint_dir=str(place))
     engine = engines(program, folder, tape.config)
@@ -313,7 +313,7 @@ def test_a_save_on_a_disk_that_hangs(program, folder, disk, engines):
 
 
 def test_a_checkpoint_directory_that_vanishes(program, folder, engines):
-    """Saves are refused by name, the stream goes on; the end says that nothing was saved."""
+    """Saves are refused by name, the stream continues; the end reports that none was saved."""
     place = folder / "checkpoints"
     tape = Tape(folder, 200000, checkpoint_dir=str(place))
     engine = engines(program, folder, tape.config)
@@ -334,9 +334,9 @@ def test_a_checkpoint_directory_that_vanishes(program, folder, engines):
 
 
 def test_a_checkpoint_directory_that_is_lost(program, folder, engines):
-    """The copies in the second location are what is left: the stream goes on from them."""
+    """Only the copies in the mirror are left: the stream continues from them."""
     place = folder / "checkpoints"
-    keys = {"checkpoint_dir": str(place), "checkpoint_copy_dir": str(folder / "copies")}
+    keys = {"checkpoint_dir": str(place), "checkpoint_mirror_dir": str(folder / "copies")}
     tape = Tape(folder, 50000, **keys)
     engine = engines(program, folder, tape.config)
     with Ranks(engine) as ranks:
@@ -348,7 +348,7 @@ def test_a_checkpoint_directory_that_is_lost(program, folder, engines):
 
 
 def stat_until(program, engine, place, found):
-    """Ask until it is as expected whether the engine is found; no more than a second or so."""
+    """Poll until the engine is found, or not, as expected; no more than a second or so."""
     wait_until(
         lambda: (run(program, "stat", engine.run, f"--run-dir={place}").returncode == 0) == found,
         "the engine to be found" if found else "the engine to be gone",
@@ -406,7 +406,7 @@ def test_a_full_disk_at_start(program, folder, engines):
 
 
 def test_a_run_record_on_a_disk_that_hangs_or_fails(program, folder, disk, engines):
-    """Neither saves nor the stream wait for it, and the end says what it gave up."""
+    """Neither saves nor the stream wait for it, and the end names the lost record."""
     tape = Tape(folder, 200000, checkpoint_dir=str(folder / "checkpoints"))
     engine = engines(program, folder, tape.config, prefix=["env", f"XDG_STATE_HOME={disk.path}"])
     with Ranks(engine) as ranks:
@@ -437,7 +437,7 @@ def test_a_limit_of_file_sizes(program, folder, engines):
     with Ranks(engine) as ranks:
         tape.read(ranks, 3)
         engine.checkpoint()
-        tape.read(ranks, 3)  # a save at the position of the newest one would write nothing
+        tape.read(ranks, 3)  # a save at the position of the newest one would write no file
         limit = resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
         with pytest.raises(ringpack.RingpackError, match="File too large") as raised:
             engine.checkpoint()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to processes: killed for memory, stormed with signals, started twice, without
-standard output, under a clock that jumps, beside other users and their planted links. The streams
-stay exact, and what is refused is refused by name."""
+"""Accidents of processes: killed for memory, stormed with signals, started twice, without standard
+output, under a clock that jumps, among other users and their planted links. The streams stay exact,
+and refusals are by name."""
 
 import contextlib
 import os
@@ -78,7 +78,7 @@ class MemoryGroup:
         self.path.mkdir()
         try:
             (self.path / key).write_text(str(limit))
-            for name in "memory.swap.max", "memory.swappiness":  # or nobody would be killed
+            for name in "memory.swap.max", "memory.swappiness":  # or no process would be killed
                 if (self.path / name).exists():
                     (self.path / name).write_text("0")
         except OSError:
@@ -86,7 +86,7 @@ class MemoryGroup:
             raise
 
     def command(self):
-        """Run what follows in the group, as the first to be killed in it."""
+        """Run the block in the group, as the first to be killed in it."""
         text = f"echo $$ > {self.path}/cgroup.procs && echo 1000 > /proc/self/oom_score_adj"
         return ["sh", "-c", f'{text} && exec "$@"', "sh"]
 
@@ -181,7 +181,7 @@ os._exit(0)  # the interpreter's end would put the signals' standard actions bac
 
 
 class Trainer:
-    """A process of its own that adds up the digest of what it reads."""
+    """A process of its own that adds up the digest of its batches."""
 
     def __init__(self, engine, rank):
         names = [engine.run, str(engine.folder), str(rank)]
@@ -204,7 +204,7 @@ class Trainer:
 
 
 def digest_of(program, folder, config, engines, names=(), prefix=()):
-    """What two trainers make of the stream, while signals rain on all of them."""
+    """The digest of two trainers, while signals rain on all of them."""
     engine = engines(program, folder, config, prefix=prefix)
     trainers = [Trainer(engine, rank) for rank in range(2)]
     pids = [engine.pid, *engine.packers(), *(trainer.process.pid for trainer in trainers)]
@@ -222,7 +222,7 @@ def digest_of(program, folder, config, engines, names=(), prefix=()):
 def test_a_storm_of_signals(program, folder, engines, shims, io):
     """A thousand a second, to engine, packers and trainers, interrupting their system calls."""
     place = str(folder / "checkpoints")
-    keys = {"io": io, "dp_world_size": 2, "packers": 2, "num_workers": 2, "shuffle": "document"}
+    keys = {"io": io, "dp_world_size": 2, "packers": 2, "readers": 2, "shuffle": "document"}
     tape = Tape(folder, 1500000, **keys, packer_processes=io == "mapped")
     calm = digest_of(program, folder, tape.config, engines)
     stormy = {**tape.config, "checkpoint_dir": place, "checkpoint_steps": 200}
@@ -231,7 +231,7 @@ def test_a_storm_of_signals(program, folder, engines, shims, io):
     assert run(program, "checkpoint", "verify", place).returncode == 0
 
 
-# ---- nobody listens ------------------------------------------------------------------------------
+# ---- no listener ---------------------------------------------------------------------------------
 
 
 def test_started_without_standard_descriptors(program, folder, engines):
@@ -254,7 +254,7 @@ def test_started_without_standard_descriptors(program, folder, engines):
 
 @pytest.mark.parametrize("kind", ["broken", "full"])
 def test_a_log_that_nobody_reads(program, folder, engines, kind):
-    """stderr is a pipe without a reader, or one whose reader sleeps: the stream goes on."""
+    """stderr is a pipe without a reader, or one whose reader sleeps: the stream continues."""
     tape = Tape(folder, 100000)
     reader, writer = os.pipe()
     if kind == "broken":
@@ -287,7 +287,7 @@ def test_a_report_that_cannot_be_written(program, folder):
 
 
 def test_a_clock_that_jumps(program, folder, engines, shims):
-    """Nothing is ordered by the time of day or expires by it."""
+    """No order and no expiry depends on the time of day."""
     tape = Tape(folder, 200000, checkpoint_dir=str(folder / "checkpoints"), checkpoint_steps=50)
     engine = engines(program, folder, tape.config, prefix=preload(shims["clock"]))
     with Ranks(engine) as ranks:
@@ -321,7 +321,7 @@ def test_another_boot_time(program, folder, engines):
 
 @pytest.mark.parametrize("name", ["e2e.lock", "e2e.sock"])
 def test_links_planted_in_the_run_directory(program, folder, engines, name):
-    """Refused by name; what they point to stays as it is."""
+    """Refused by name; their targets stay as they are."""
     tape, victim, place = Tape(folder, 20000), folder / "victim", folder / "runs"
     place.mkdir(mode=0o700)
     victim.write_text("precious")
@@ -367,7 +367,7 @@ def test_a_link_planted_in_the_checkpoint_directory(program, folder, engines):
 
 @needs_root
 def test_another_user(program, folder, engines):
-    """Refused by the kernel's word for who he is; the others' streams go on."""
+    """Refused by the kernel's credentials; the others' streams continue."""
     os.chmod(folder, 0o711)
     tape = Tape(folder, 100000)
     engine = engines(program, folder, tape.config)

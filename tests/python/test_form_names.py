@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people give in the place of token files: `ringpack inspect` names each form, and the command
-that goes on; files that are never read are refused by name. And what the libraries of Hugging Face
-leave in their caches is read, or converted, where it lies."""
+"""Users' paths in the place of token files: `ringpack inspect` names each form, and the next
+command; files that are never read are refused by name. And the caches of the libraries of Hugging
+Face are read, or converted, in their place."""
 
 import json
 import os
@@ -81,7 +81,7 @@ def pickled_column(folder):
 
 
 CONVERT = "ringpack convert --no-append-eos -o PREFIX "
-FORMS = {  # what it is, and the words that say what to do
+FORMS = {  # its form, and the words of the next step
     "text": (a_file("x.txt"), "cannot tell", "text: `ringpack convert --tokenizer"),
     "a folder of text": (a_folder("x.txt"), "no token files", "`ringpack convert --tok", "*.npy"),
     "parquet": (a_file("x.parquet"), "Parquet", CONVERT),
@@ -118,7 +118,7 @@ def test_inspect_says_what_it_is_and_what_to_do(program, folder, name):
 
 
 def test_objects_that_are_encoded(program, folder, store):
-    """A single one, and what a folder's own list names."""
+    """A single one, and the files in a folder's own list."""
     a_file("x.parquet")(store.folder)
     url = f"{store.base}/x.parquet"
     assert_refused(program, f"{url}?sig=S3CR3T", "Parquet", f"{CONVERT}{url}`")
@@ -140,7 +140,7 @@ def test_a_format_of_a_config_that_is_converted(program, folder, form):
 
 
 def load_parquet(folder, name, parts, **splits):
-    """What load_dataset leaves in its cache; the folder of its Arrow files."""
+    """The cache of load_dataset; the folder of its Arrow files."""
     (folder / name).mkdir()
     for number, rows in enumerate(parts):
         parquet.write_table(table_of(rows), folder / name / f"{number}.parquet")

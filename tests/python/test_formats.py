@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ringpack convert` writes, read by others: Megatron-core, pyarrow, datasets, and a few lines
-of our own after the documented layout. All agree with each other and with `ringpack inspect`."""
+"""The output of `ringpack convert`, read by others: Megatron-core, pyarrow, datasets, and a few
+lines of our own after the documented layout. All agree with each other and with
+`ringpack inspect`."""
 
 import json
 import struct
@@ -31,7 +32,7 @@ def read_documented(prefix):
 
 @pytest.fixture(scope="module", params=["u16", "i32"])
 def converted(program, tmp_path_factory, request):
-    """A prefix, its documents as the texts make them, and what inspect says."""
+    """A prefix, its documents as the texts make them, and the output of inspect."""
     place = tmp_path_factory.mktemp("converted")
     if request.param == "u16":  # bytes of text, EOS 256
         wanted = [[*text.encode(), 256] for text in TEXTS]
@@ -99,7 +100,7 @@ def test_pyarrow(table, converted):
 
 
 def test_datasets_and_back(table, converted, program, tmp_path):
-    """datasets sees the same documents; what it writes as JSONL converts to the same files."""
+    """datasets sees the same documents; its JSONL converts to the same files."""
     datasets = pytest.importorskip("datasets")
     prefix, wanted, said = converted
     dataset = datasets.Dataset(table)
@@ -115,7 +116,7 @@ def test_datasets_and_back(table, converted, program, tmp_path):
 
 
 def test_ids_above_2_to_the_31_where_the_output_has_room(program, folder):
-    """token_dtype i64 takes what vocab_size can declare; a narrower one refuses it by name."""
+    """token_dtype i64 takes any vocab_size; a narrower one refuses it by name."""
     ids = numpy.array([3_000_000_000, 2**32 - 1, 5, 0], "<u4")
     ids.tofile(folder / "wide.bin")
     corpus = [{"path": folder / "wide.bin", "format": "raw", "dtype": "u32", "eos": 0}]

@@ -129,7 +129,7 @@ def free_port():
 
 
 def test_jax_distributed(program, corpora, folder):
-    """Two processes that only jax.distributed tells of one another, and once more from a state."""
+    """Two processes that know each other only by jax.distributed, and once more from a state."""
     pytest.importorskip("jax")
     (folder / "train.py").write_text(JAX)
     for wanted in (["0: [0, 4, 8]", "1: [2, 6, 10]"], ["0: [12, 16, 20]", "1: [14, 18, 22]"]):

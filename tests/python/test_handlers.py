@@ -98,7 +98,8 @@ def interfere(loader, line, act):
 @pytest.mark.parametrize("holds", ["nothing", "a view"])
 @pytest.mark.parametrize("name", [*QUESTIONS, *REFUSED, *MOVES])
 def test_at_each_line_of_a_step(fake, name, holds):
-    """Each loop goes on with the batch after the last one that it got, or where it was sent."""
+    """Each loop continues with the batch after the last one that it got, or at its loaded
+    position."""
     act, refusals = {**QUESTIONS, **REFUSED, **MOVES}[name], 0
     for line in range(1, 200):
         with ringpack.Loader(run="x") as loader:

@@ -73,7 +73,7 @@ def check_evaluations(trainer, loader, count):
 
 
 def test_each_evaluation_is_whole(load, evaluated, train_with):  # noqa: F811
-    """Also after one that was cut short, and it changes nothing in the training."""
+    """Also after one that was cut short, and without effect on the training."""
     with load() as loader:
         plain = ringpack.hf.attach(train_with(place="plain"), loader)
         plain.train()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ringpack.hf.check_documents asks a model whether it keeps the documents of a row apart: its
-answer is that of a comparison with each document alone, for families of every kind."""
+"""ringpack.hf.check_documents finds whether a model keeps the documents of a row apart: its answer
+equals a comparison with each document by itself, for families of every kind."""
 
 import numpy
 import pytest
@@ -44,7 +44,7 @@ TOGETHER = {
     "RecurrentGemma": {"lru_width": 32, "num_hidden_layers": 3},
     "Rwkv": {"attention_hidden_size": 32},
 }
-# Of these transformers itself refuses seq_idx where their kernels are not installed.
+# For these transformers itself refuses seq_idx if their kernels are not installed.
 KERNELS = {
     "Bamba": {**MAMBA, "attn_layer_indices": [1]},
     "GraniteMoeHybrid": {
@@ -84,7 +84,7 @@ def make_family(name, options):
 
 @pytest.fixture(scope="module")
 def batches(program, corpus, tmp_path_factory):  # noqa: F811
-    """One of each profile: that of most documents."""
+    """One of each profile: the batch of most documents."""
     taken = []
     for profile in "hf", "trl":
         with ringpack.Loader(
@@ -97,7 +97,7 @@ def batches(program, corpus, tmp_path_factory):  # noqa: F811
 
 
 def difference(model, batch):
-    """Of logits of the batch from those of each document alone."""
+    """The difference of the batch's logits from each document's own."""
     tokens, ends = batch["input_ids"].flatten(), batch["cu_seq_lens_q"].tolist()
     model.eval()
     with torch.no_grad():
@@ -164,7 +164,7 @@ def test_a_trainer_asks_its_model(load, train_with, caplog):  # noqa: F811
             ringpack.hf.attach(trainer, loader, held)
             with pytest.raises(ringpack.UsageError, match="OPTForCausalLM lets documents"):
                 trainer.evaluate() if evaluates else trainer.train()
-    # One document in each row: nothing to see.
+    # One document in each row: no other to see.
     alone = train("OPT", TOGETHER["OPT"], max_docs_per_row=1)
     assert numpy.isfinite(list(losses(alone).values())).all()
     train("OPT", TOGETHER["OPT"], check=False)

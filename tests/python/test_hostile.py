@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peers that write garbage into their control page and onto the socket, while the rows that others
 read stay the oracle's, byte for byte, and the engine neither ends nor loses a descriptor. An engine
-that believes what it reads there must not get through.
+that believes their words must not get through.
 
 RP_SECONDS says for how long; `tools/campaign hostile` does it for minutes."""
 
@@ -21,7 +21,7 @@ from stream_kit import PATIENCE, Corpus, Engine, Ranks, Stream, Taken, token_of,
 
 SECONDS = float(os.environ.get("RP_SECONDS", "4"))
 SEED = int(os.environ.get("RP_SEED", random.SystemRandom().randrange(10**6)))
-CONTESTED = 1  # the rank that a hostile peer takes whenever nobody else has it
+CONTESTED = 1  # the rank that a hostile peer takes whenever it is free
 CONTROL_PASSES = 40  # until the hostile peer has had the rank in the middle of a pass: one or two
 
 
@@ -70,8 +70,8 @@ def join(engine, rank):
 
 
 class Reader(threading.Thread):
-    """Rank 0: reads all the time, from the first row to the last, and stays until it is told to go.
-    As long as it is there, nobody else can be rank 0 or end the run."""
+    """Rank 0: reads all the time, from the first row to the last, and stays until it is released.
+    As long as it is there, no other can be rank 0 or end the run."""
 
     def __init__(self, engine, taken, lock):
         super().__init__(daemon=True)
@@ -87,7 +87,7 @@ class Reader(threading.Thread):
                         self.taken.add([batch])
                 self.ended.set()
                 self.may_go.wait(PATIENCE)
-        except BaseException as error:  # told to the test
+        except BaseException as error:  # for the test
             self.error = error
 
 
@@ -111,7 +111,7 @@ def read_contested(engine, taken, lock, hostile, finish):
 
 
 def open_fds(engine):
-    """Without those of token files, which are opened when they are first read."""
+    """Without token files' descriptors, which are opened at the first read."""
     count = 0
     for entry in os.scandir(f"/proc/{engine.pid}/fd"):
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile

@@ -45,14 +45,14 @@ def test_each_field_of_a_description_is_compared(make, field, other):
 
 
 def test_without_the_comparison_a_wrong_stream_is_taken(make, broken, monkeypatch):
-    """What the test above finds."""
+    """The defect that the test above finds."""
     monkeypatch.setenv("RP_DEFECT", "trust_description")
     make(run="one", dp_rank=0, dp_world_size=2, program=broken).attach()
     make(**PLACE, dp_rank=1, dp_world_size=2, seed=8).attach()
 
 
 def other_paths(corpora, folder):
-    """The corpus of `make`, and what holds the same: a link, a copy, a list, a config."""
+    """The corpus of `make`, and others with the same content: a link, a copy, a list, a config."""
     place, path = folder / "elsewhere", str(corpora[0])
     place.mkdir()
     for end in ".bin", ".idx":
@@ -121,7 +121,7 @@ def as_rank(monkeypatch):
 
 
 def test_loaders_of_a_job_have_names_of_their_own(make, corpora, as_rank, expected):
-    """Whatever the order in which a rank makes or uses them."""
+    """In any order of their making and use by a rank."""
     as_rank(0)
     train, held_out = make(), make(corpus=corpora[1])
     names = train.run, held_out.run
@@ -129,7 +129,7 @@ def test_loaders_of_a_job_have_names_of_their_own(make, corpora, as_rank, expect
     with train, held_out:
         as_rank(1)
         other_held_out, other_train = make(corpus=corpora[1]), make()
-        # They are of another process: there nothing is named yet.
+        # They are of another process: there no run has a name yet.
         ringpack._placement._named.clear()
         assert (other_train.run, other_held_out.run) == names
         for loader in (train, other_train):
@@ -143,7 +143,7 @@ def test_loaders_of_one_stream_count_while_they_live(make, as_rank):
     name = first.run
     second = make()
     assert second.run == f"{name}-2"
-    other = make(num_workers=2)  # the same stream, read by more threads
+    other = make(readers=2)  # the same stream, read by more threads
     assert other.run == f"{name}-3"
     assert make(seed=8).run.rpartition("-")[0] == name.rpartition("-")[0]
 

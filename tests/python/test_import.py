@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `import ringpack` and a loader do to the process that they are in: nothing that lasts."""
+"""`import ringpack` and a loader leave no trace in their process."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from conftest import ROOT
 
 PACKAGE = ROOT / "tools" / "python" / "ringpack"
 
-# What a library can leave in a process without being asked: descriptors, threads, handlers of
-# signals and of the end, and variables.
+# Traces that a library can leave in a process: descriptors, threads, handlers of signals and of the
+# end, and variables.
 LOOK = """
 import atexit, json, os, signal, sys, threading
 
@@ -111,7 +111,7 @@ def copied(folder):
 
 def test_a_package_that_is_half_removed_is_no_import(copied):
     """Each file, also of the modules that are imported late, and each folder. Without __init__.py
-    Python takes the folder for a namespace: nothing of ours is run that could say so."""
+    Python takes the folder for a namespace: none of our code runs that could report it."""
     assert import_from(copied).returncode == 0
     entries = {path.name for path in (copied / "ringpack").iterdir()} - {"__init__.py", "py.typed"}
     assert {"callbacks.py", "libringpack.so", "bin", "_convert"} <= entries - {"__pycache__"}
@@ -175,7 +175,7 @@ def test_a_loader_takes_back_what_it_brought(program, corpora, folder):
     before, during, after = told_by(READ, config, folder)
     assert after == before
     came = [name for name in during["threads"] if name not in before["threads"]]
-    # One thread, in the process that starts the engine: it hands on what the engine logs.
+    # One thread, in the process that starts the engine: it hands on the engine's log.
     assert came == ["ringpack: log of the engine"], came
     for name in ("handlers", "mask", "environment", "folder", "path"):
         assert during[name] == before[name], name

@@ -51,7 +51,7 @@ class InterruptedSet(set):
 
 
 class KeptForGpu(list):
-    """What a ring that a GPU reads keeps until detach, as class Pins does."""
+    """The state that a ring for a GPU keeps until detach, as class Pins does."""
 
     mark = list.append
 

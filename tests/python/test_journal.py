@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run journal: what engines and operators did to the data of a run is in it, in a chain that
-this page computes alone; damage is named; and no journal ever stands in the way of a run."""
+"""The run journal: it has the acts of engines and operators on the data of a run, in a chain that
+this file computes by itself; damage is named; and no journal ever stops a run."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ def audit(program, *words, status=0):
 
 
 def checked(path):
-    """The entries of a journal without damage, by the rules of base/chain.h and nothing else."""
+    """The entries of a journal without damage, only by the rules of base/chain.h."""
     after, entries = "0" * 64, []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         content, hash_text = line[:-75], line[-75:]
@@ -50,13 +50,13 @@ def stream(tmp_path_factory):
 
 
 def life(program, folder, config, *options, turns=3, token=None, kill=False):
-    """One engine; what its trainers have at the end: a token and its plan digest."""
+    """One engine; the end of its trainers: a token and its plan digest."""
     engine = Engine(program, folder, config, *options)
     try:
         with Ranks(engine, config.get("dp_world_size", 1), token) as ranks:
             list(ranks.turns(turns))
             state = token_of(ranks.loaders[0]), ranks.loaders[0].plan_digest
-            if kill:  # a thread writes what happened, and a kill does not wait for it
+            if kill:  # a thread writes entries, and a kill does not wait for it
                 journal = Path(config["checkpoint_dir"]) / NAME
                 wait_until(lambda: b'"rolled_back"' in journal.read_bytes(), "the entry")
     finally:
@@ -67,8 +67,8 @@ def life(program, folder, config, *options, turns=3, token=None, kill=False):
 
 @pytest.fixture(scope="module")
 def run(program, stream, tmp_path_factory):
-    """A run to which everything happened that is told of. Its folder, and what is in the journal:
-    event, row, plan digest."""
+    """A run with every event of the journal. Its folder, and the entries of the journal: event,
+    row, plan digest."""
     folder = tmp_path_factory.mktemp("run")
     kept = folder / "c"
     base = {**stream.config(), "batch_size": 1, "checkpoint_dir": str(kept)}
@@ -79,7 +79,7 @@ def run(program, stream, tmp_path_factory):
     subprocess.run([program, "checkpoint", "export", kept, "-o", folder / "x.json"], check=True)
     imported = [program, "checkpoint", "import", folder / "x.json", "-o"]
     subprocess.run([*imported, kept / "x.token"], check=True)
-    subprocess.run([*imported, folder / "x.token"], check=True)  # of no run: told nowhere
+    subprocess.run([*imported, folder / "x.token"], check=True)  # no run's: in no journal
     third = life(program, folder, {**base, "batch_size": 2}, turns=2)
     subprocess.run([program, "checkpoint", "rewind", kept, "--to-row", "3"], check=True)
     fourth = life(program, folder, base, turns=1)
@@ -129,7 +129,7 @@ def test_one_page_says_it(program, run):
                  "rewound by an operator to row 3", "rows 3 to 12 are given again, as the rewind",
                  "with other weights", "were set aside"):
         assert text in page, text
-    assert page.count("were set aside") == 1  # the first fresh start found nothing
+    assert page.count("were set aside") == 1  # the first fresh start found no checkpoint
     assert "PROBLEM" not in page and page.splitlines()[-1].startswith("whole: ")
     said = json.loads(audit(program, folder / "c", "--json"))
     assert said["whole"] and said["entries"] == checked(folder / "c" / NAME)
@@ -199,7 +199,7 @@ def test_a_start_that_fails_late_has_its_end(program, stream, tmp_path):
 
 
 def test_a_run_goes_on_with_any_journal(program, stream, tmp_path):
-    """A torn end is continued, and the entry says so; what cannot be written is one warning."""
+    """A torn end is continued, and the entry says so; a failed write is one warning."""
     kept = tmp_path / "c"
     config = {**stream.config(), "batch_size": 1, "checkpoint_dir": str(kept)}
     life(program, tmp_path, config)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes that were damaged before they came into the block cache, which a sidecar tells later."""
+"""Bytes that were damaged before they came into the block cache, as a later sidecar shows."""
 
 import contextlib
 import shutil
@@ -18,8 +18,8 @@ from test_block_cache import cached, digest_of, requests
 
 
 def keep_damage(program, folder, store, cached):
-    """A tape of which a proxy has damaged bytes on their way into the cache, before it had sidecars
-    to compare them with. Then the proxy is mended, and the sidecars come. ETags stay."""
+    """A tape whose bytes a proxy has damaged on their way into the cache, before it had sidecars to
+    compare them with. Then the proxy is mended, and the sidecars come. ETags stay."""
     tape = make_tape(program, folder)
     local, _ = digest_of(program, folder, tape.config)
     content_of, path = store.content_of, tape.path
@@ -40,7 +40,8 @@ def keep_damage(program, folder, store, cached):
 
 
 def test_the_cache_is_not_the_reason_of_an_error_that_lasts(program, folder, store, cached):
-    """What differs from a sidecar is asked of the store once more, and kept from then on."""
+    """A block that differs from a sidecar is fetched from the store once more, and kept from then
+    on."""
     tape, local = keep_damage(program, folder, store, cached)
     assert digest_of(program, folder, tape.config)[0] == local
     store.headers.clear(), store.asked.clear()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGKILL and SIGSTOP at random, to anybody: every row comes once, as the oracle has it, and
-nothing of ringpack is left. A failure shows its seed, and RP_SEED=n draws the same again."""
+"""SIGKILL and SIGSTOP at random, to any process: every row comes once, as the oracle has it, and no
+file or process of ringpack is left. A failure shows its seed, and RP_SEED=n draws the same
+again."""
 
 import base64
 import contextlib
@@ -92,8 +93,9 @@ class Job:
                 os.kill(pid, signal.SIGCONT)
 
     def revive(self):
-        """Start again what died. A trainer that ended well has had all its rows; an engine that
-        did, while a trainer was killed with the last ones in its hands, is needed once more."""
+        """Start dead processes again. A trainer that ended well has had all its rows; an engine
+        that did, while a trainer was killed with the last ones in its hands, is needed once
+        more."""
         for seat, trainer in enumerate(self.trainers):
             status = trainer.poll()
             assert status in (None, 0, -signal.SIGKILL), f"trainer {seat} gave up, see above"
@@ -141,7 +143,7 @@ class Job:
 
 
 def left_behind(folder, run):
-    """What ringpack might leave: in its run directory, in /tmp and in /dev/shm."""
+    """Possible leftovers of ringpack: in its run directory, in /tmp and in /dev/shm."""
     own = (f"{run}.yaml", f"{run}.log", "checkpoints", "state-home")
     found = [str(path) for path in Path(folder).iterdir() if path.name not in own]
     found = [path for path in found if not re.search(r"/rank-\d-\d\.log$", path)]
@@ -286,7 +288,8 @@ def test_a_trainer_that_skips_is_noticed(program, folder, stream):
 
 
 def test_the_state_of_a_run_that_is_watched(program, folder, stream):
-    """`stat` tells of ranks that come and go, so that a hung trainer is reported and not robbed."""
+    """`stat` shows ranks that come and go, so that a hung trainer is reported and keeps its
+    seat."""
     engine = Engine(program, folder, {**stream.config(), "batch_size": 2, "dp_world_size": WORLD})
     try:
         ranks = Ranks(engine, WORLD)

@@ -21,7 +21,7 @@ SPACING = 4096  # documents and rows from one landmark to the next
 
 @pytest.fixture(scope="module")
 def long(program, tmp_path_factory):
-    """A stream of some 25,000 rows, as two configs that differ in their weights alone."""
+    """A stream of some 25,000 rows, as two configs that differ only in their weights."""
     folder, generator = tmp_path_factory.mktemp("long"), numpy.random.default_rng(SEED)
     paths = [
         write_megatron(
@@ -51,8 +51,8 @@ def marked(program, cache, config, row):
 
 
 def tokens_in(path):
-    """Of each token: its place in the file, its row, and what was planned up to there, documents
-    and rows."""
+    """For each token: its place in the file, its row, and the documents and rows planned up to
+    there."""
     data, at, found = path.read_bytes(), 0, []
     while at < len(data):
         size, sources = (struct.unpack_from("<I", data, at + place)[0] for place in (12, 84))
@@ -65,13 +65,13 @@ def tokens_in(path):
 
 
 def without_digest(token):
-    """What releases before the plan digest wrote."""
+    """Landmarks of releases before the plan digest."""
     token = token[:8] + struct.pack("<II", 1, len(token) - 32) + token[16:-48]
     return token + xxhash.xxh3_128_digest(token)[::-1]
 
 
 def test_landmarks_change_nothing(program, long, tmp_path):
-    """Nor do any that are damaged: they are made anew."""
+    """Nor do damaged ones: they are made again."""
     cache, asked = tmp_path / "1", (2600, 21000)
     plain = [marked(program, cache, long[0], row)[0] for row in asked]
     path, index = landmarks_of(cache)
@@ -120,7 +120,7 @@ def test_landmarks_are_told_of_where_they_were_saved(program, long, tmp_path):
     token = tmp_path / "token"
     state = [program, "state", "-c", long[0], "--row", "15000", "-o", token]
     subprocess.run(state, check=True, capture_output=True)
-    assert told(21000, token) == ""  # nothing was saved
+    assert told(21000, token) == ""  # no landmark was saved
     path, _ = landmarks_of(tmp_path / "cache")
     assert path.stat().st_size == 0
     assert "landmarks were saved" in (text := told(11000)) and f": 5 in {path}" in text
@@ -137,7 +137,7 @@ def make_landmarks(program, cache, config, *options, status=0):
 
 
 def test_all_landmarks_at_once(program, long, tmp_path):
-    """With documents of all lengths, none is far from the next, and the command goes on."""
+    """With documents of all lengths, none is far from the next, and the command continues."""
     generator, cache = numpy.random.default_rng(SEED), tmp_path / "cache"
     lengths = [1] * 40000 + [64] * 6000 + [*generator.integers(0, 90, 20000)]
     documents = numpy.split(numpy.zeros(sum(lengths), int), numpy.cumsum(lengths)[:-1])
@@ -169,7 +169,7 @@ def test_all_landmarks_at_once(program, long, tmp_path):
 
 
 def other_landmarks(program, long, place, **options):
-    """What is said with the landmarks of the other stream in the place of the own ones."""
+    """The output with the landmarks of the other stream in the place of the own ones."""
     plain, *own = marked(program, place / "own", long[0], 21000)
     _, *other = marked(program, place / "other", long[1], 21000)
     for source, target in zip(other, own):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/examples/launch: what starts engines and trainers on the machines of others. What can be
-run here is run; a scheduler is played by a few lines that set its variables."""
+"""tools/examples/launch: scripts that start engines and trainers on other machines. They are run as
+far as possible here; a scheduler is played by a few lines that set its variables."""
 
 import contextlib
 import os
@@ -70,7 +70,7 @@ def test_torchrun(place, port):
 
 
 def test_slurm(place, port):
-    """Two nodes of which each serves its own rank only."""
+    """Two nodes, each with its own rank only."""
     pytest.importorskip("torch")
     for name, text in ("srun", SRUN), ("scontrol", "#!/bin/sh\necho localhost\n"):
         (place / name).write_text(text)
@@ -99,7 +99,7 @@ def test_mpirun(place):
     output = run(
         [LAUNCH / "mpirun.sh", "localhost:3", "config.yaml"],
         place,
-        PKG_CONFIG_PATH=str(library / "pkgconfig"),  # says /usr/local, where it is not
+        PKG_CONFIG_PATH=str(library / "pkgconfig"),  # names /usr/local, without the program there
         CPATH=str(place / "usr" / "include"),
         LIBRARY_PATH=str(library),
         LD_LIBRARY_PATH=str(library),
@@ -196,7 +196,7 @@ def test_a_service_manager_is_told_when_trainers_can_attach(program, place, abst
     loader = "ringpack.Loader(corpus='licences', seq_len=64, batch_size=2, run='owned')"
     owned = f"import ringpack; next({loader})"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(name + "2")  # of the process that owns the engine: not the engine's to use
+        manager.bind(name + "2")  # the owner process's, not for the engine
         environment["NOTIFY_SOCKET"] += "2"
         subprocess.run([sys.executable, "-c", owned], cwd=place, env=environment, check=True)
         with pytest.raises(BlockingIOError):
@@ -204,7 +204,7 @@ def test_a_service_manager_is_told_when_trainers_can_attach(program, place, abst
 
 
 def test_systemd_starts_a_killed_engine_again(place):
-    """A systemd of our own runs the unit; the trainer goes on with the next row."""
+    """A systemd of our own runs the unit; the trainer continues with the next row."""
     run_dir, config = place / "run", place / ".config"
     for folder in run_dir, config / "systemd" / "user", config / "ringpack":
         folder.mkdir(mode=0o700, parents=True)

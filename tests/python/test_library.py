@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ctypes twins are those of the C headers, and errors come over whole."""
+"""The ctypes twins match the C headers, and errors come over whole."""
 
 import ctypes
 import errno
@@ -24,7 +24,7 @@ TWINS = {
 
 
 def ask_compiler(compiler, folder, prints):
-    """What a C program with the headers prints, line by line."""
+    """The output of a C program with the headers, line by line."""
     source, program = folder / "ask.c", folder / "ask"
     source.write_text(
         "#include <stddef.h>\n#include <stdio.h>\n#include <ringpack/client.h>\n"
@@ -140,7 +140,7 @@ def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setenv("RINGPACK_LIBRARY", "/nowhere/libringpack.so")
     with pytest.raises(ringpack.RingpackError, match=r"/nowhere/libringpack\.so"):
         ringpack.stat()
-    assert getattr(ringpack, "__version__", None) is None  # as pydoc and others ask
+    assert getattr(ringpack, "__version__", None) is None  # as pydoc and others do
     with pytest.raises(AttributeError, match=r"/nowhere/libringpack\.so"):
         _ = ringpack.__version__
 

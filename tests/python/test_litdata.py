@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """litData chunks, written byte by byte as optimize() of litData 0.2.76 writes them for TokensLoader
 (RP_LONG=1: by itself): every document in place, in the order of index.json, equal to its Megatron
-copy; what cannot be read in place is refused."""
+copy; other chunks are refused."""
 
 import json
 import os
@@ -155,7 +155,7 @@ def test_refused_by_name(program, folder, name):
 
 @pytest.mark.parametrize("command", ["inspect", "index"])
 def test_a_mask_is_refused(program, folder, command):
-    """Its chunks have tokens alone, indexed or not; the message does not send to `index` again."""
+    """Its chunks have only tokens, indexed or not; the message does not send to `index` again."""
     chunk = write_dataset(folder / "d", make_documents(36, 4)) / "chunk-0-0.bin"
     for _ in range(2):
         words = ["mask: expected loss", "a chunk of litData, which has tokens alone"]

@@ -12,7 +12,7 @@ from stream_oracle import INPUTS, Expected, assert_batch
 
 
 def rows_of(loader):
-    """What a loader gives to its end: {first row: input_ids and provenance as bytes}."""
+    """The batches of a loader to its end: {first row: input_ids and provenance as bytes}."""
     return {
         batch.first_row: (batch["input_ids"].tobytes(), batch["provenance"].tobytes())
         for batch in loader
@@ -143,7 +143,7 @@ def test_resume_with_another_batch_size(make, expected):
         for _ in range(4):
             next(loader)
         state = loader.state_dict()
-    with make(batch_size=5, num_workers=2, packers=2, prefetch_factor=8) as loader:
+    with make(batch_size=5, readers=2, packers=2, prefetch_factor=8) as loader:
         loader.load_state_dict(state)
         first = next(loader)
         assert first.first_row == 12
@@ -219,7 +219,7 @@ def test_torch(make, expected):
         assert loader.state_dict()["ringpack_state"].dtype == torch.uint8
 
 
-# ---- what is refused ----------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,8 @@ def test_a_config_that_is_no_path(given):
 
 
 def test_options_of_serve_that_are_no_keys(make, corpora, expected):
-    """With accept_weights and fresh a state of other weights goes on; the length is known, too."""
+    """With accept_weights and fresh a state of other weights continues; the length is known as
+    well."""
     both = [{"path": path, "weight": weight} for path, weight in zip(corpora, (3, 1))]
     with make(corpus=both) as loader:
         next(loader)

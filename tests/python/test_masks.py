@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Masks: labels, loss_mask, tokens_loss and the labelled digest of masked sources, by the oracle
-(engine/plan/STREAM.md, section 10); where masks come from; what is refused."""
+(engine/plan/STREAM.md, section 10); sources of masks; refusals."""
 
 import json
 import os
@@ -20,11 +20,11 @@ from stream_oracle import assert_batch
 
 SEED = 10101
 LAYOUT = [("megatron", "u16", 2, [17, 12]), ("raw", "u16", 1, [9]), ("megatron", "i32", 1, [14])]
-MASKED = [0, 2]  # of these sources
+MASKED = [0, 2]  # names of these sources
 
 
 class MaskedCorpus(Corpus):
-    """Its Megatron shards have masks of flags, of which `flags` are those of each document."""
+    """Its Megatron shards have masks of flags, with `flags` for each document."""
 
     def __init__(self, folder, seed, masked=MASKED):
         super().__init__(folder, LAYOUT, seed)
@@ -45,7 +45,7 @@ class MaskedCorpus(Corpus):
             at += count
 
     def write_masks(self, name, entries, dtype):
-        """A mask NAME beside each shard; entries(document, flags) are those of a document."""
+        """A mask NAME next to each shard; entries(document, flags) are a document's."""
         for number in self.flags:
             for path, documents, flags in self.shards(number):
                 made = [entries(*both) for both in zip(documents, flags)]
@@ -98,7 +98,7 @@ def test_every_section_is_the_oracles(corpus, program, tmp_path, case, drop, see
         corpus.write_masks("labels", labels_of, "i32")
         corpus.index_masks(program, "--mask", "labels")
     for number in MASKED:
-        corpus.sources[number]["drop_unmasked"] = drop
+        corpus.sources[number]["drop_untrained"] = drop
     io = case["io"] if case["io"] != "io_uring" else "auto"
     case = {key: value for key, value in case.items() if key != "io"}
     stream = Stream(corpus, {**case, "shuffle": "block" if drop else "document"})
@@ -107,9 +107,9 @@ def test_every_section_is_the_oracles(corpus, program, tmp_path, case, drop, see
 
 @pytest.mark.parametrize("drop", [False, True])
 def test_a_manifest_has_the_masks(corpus, program, tmp_path, drop):
-    """From sidecars, and from the data set beside each shard where no sidecar has it."""
+    """From sidecars, and from the data set next to each shard without a sidecar."""
     for number in MASKED:
-        corpus.sources[number]["drop_unmasked"] = drop
+        corpus.sources[number]["drop_untrained"] = drop
         corpus.sources[number]["mask"] = "labels"
     stream = Stream(corpus)
     config = tmp_path / "indexed.yaml"
@@ -123,7 +123,7 @@ def test_a_manifest_has_the_masks(corpus, program, tmp_path, drop):
 
 
 def test_a_manifest_notices_other_masks(corpus, program, tmp_path):
-    """A mask that is written again, beside a sidecar that has the old one; and another sidecar."""
+    """A mask that is written again, with a sidecar that has the old one; and another sidecar."""
     for number in MASKED:
         corpus.sources[number]["mask"] = "labels"
     config = tmp_path / "indexed.yaml"
@@ -143,7 +143,7 @@ def test_a_manifest_notices_other_masks(corpus, program, tmp_path):
     done = made()
     assert done["outcome"] == "written anew"
     assert "has another mask now" in done["why"]
-    assert done["shards_read"] == 3  # of the masked ones
+    assert done["shards_read"] == 3  # the masked ones
     check_whole_stream(program, tmp_path, Stream(corpus), index=manifest)
     time.sleep(0.02)
     corpus.index_masks(program, "--mask", "labels")
@@ -247,9 +247,9 @@ def test_a_mask_that_was_not_indexed_is_refused(corpus, program, tmp_path):
     assert "ringpack index --mask completion_mask" in said
     said = fails(mask_of="next")
     assert "mask: expected labels (next), found labels in its index" in said
-    corpus.sources[1]["drop_unmasked"] = True
-    assert "drop_unmasked: its shards have no mask" in fails()
-    del corpus.sources[1]["drop_unmasked"]
+    corpus.sources[1]["drop_untrained"] = True
+    assert "drop_untrained: its shards have no mask" in fails()
+    del corpus.sources[1]["drop_untrained"]
     index(program, "--mask", "none", corpus.sources[0]["shards"][1])
     assert "mask: expected labels, as of" in fails()
 
@@ -291,7 +291,7 @@ def test_verify_compares_labels(corpus, program, tmp_path):
 
 
 class Rows:
-    """A source that is a folder of save_to_disk, with columns beside input_ids."""
+    """A source that is a folder of save_to_disk, with further columns."""
 
     def __init__(self, folder, columns, **keys):
         datasets = pytest.importorskip("datasets")

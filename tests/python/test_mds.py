@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """MDS shards, written byte by byte as MDSWriter of mosaicml-streaming 0.13 writes them (RP_LONG=1:
-by itself): every document in place, equal to its Megatron copy; what cannot be read is refused."""
+by itself): every document in place, equal to its Megatron copy; other shards are refused."""
 
 import itertools
 import json
@@ -98,7 +98,7 @@ def rows_of(documents, dtype, column="tokens", **more):
             enumerate(documents)]  # fmt: skip
 
 
-# ---- the forms: each writes documents, and returns paths, documents and what must be declared ---
+# ---- the forms: each writes documents, and returns paths, documents and declarations -------------
 
 
 def of_type(dtype):
@@ -148,7 +148,7 @@ def long_ones(folder):
 
 
 def other_columns(folder):
-    """Of fixed and of variable size, before and after the tokens; a pickle that nobody loads."""
+    """Of fixed and of variable size, before and after the tokens; a pickle that is never loaded."""
     documents = make_documents(7)
     rows = rows_of(
         documents,
@@ -294,7 +294,7 @@ def cut(folder):
 def shape_that_lies(folder):
     path = one_shard(folder, {"tokens": "ndarray:uint16"}, rows_of(make_documents(24), "uint16"))
     data = bytearray(path.read_bytes())
-    (first,) = struct.unpack_from("<I", data, 8)  # where the second sample begins
+    (first,) = struct.unpack_from("<I", data, 8)  # the beginning of the second sample
     data[first + 5] ^= 1
     path.write_bytes(data)
     return path

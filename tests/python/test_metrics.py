@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ringpack metrics`: what Prometheus reads of it, what it says of engines that end, hang or lie,
-and what readers can do to it, and not to engines."""
+"""`ringpack metrics`: its figures in Prometheus, its answers on engines that end, hang or are
+false, and the load of readers, which does not reach engines."""
 
 import contextlib
 import json
@@ -112,14 +112,14 @@ def test_other_places(served):
 @pytest.mark.skipif(not LONG, reason="needs RP_LONG=1")
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_page_in_a_browser(served, tmp_path, scheme):
-    """Dark and light: its script runs, and nothing is said in the console."""
+    """Dark and light: its script runs, without a message in the console."""
     engine, _, metrics = served
     shown = browse(f"http://127.0.0.1:{metrics.port}/", tmp_path, scheme, *TIME, "--dump-dom")
     assert f"<h2>{engine.run}</h2>" in shown and "running: the engine answers" in shown
 
 
 def test_the_page_shows_what_top_shows(served):
-    """The page reads only what the engine says, and of that all that `top` draws."""
+    """The page reads only keys of the engine, and among them all that `top` draws."""
     engine, _, metrics = served
     page, stat = metrics.ask("/")[1], ringpack.stat(engine.run, engine.folder)
     needed = {
@@ -156,7 +156,7 @@ SHOWN = [
 ]
 
 
-# Answers without a server; a reader scrolls a table, and it is drawn anew.
+# Answers without a server; a reader scrolls a table, and it is drawn again.
 LIVE = """
 window.fetch = async () => ({json: async () => (%s)});
 setTimeout(() => { document.querySelector(".wide").scrollLeft = 20; }, 500);
@@ -220,7 +220,7 @@ def test_once_and_a_closed_pipe(program, served):
     assert done.returncode == 2 and "standard output" in done.stderr
 
 
-# ---- engines that end, hang or lie ---------------------------------------------------------------
+# ---- engines that end, hang or are false ---------------------------------------------------------
 
 
 def states(metrics):

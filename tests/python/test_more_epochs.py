@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run goes on with another num_epochs (STREAM.md section 8): from mid-epoch, near the end and
-from the end, from a state, a checkpoint with contents and a trainer's token; alone and with
-other ranks. Every row and state is the oracle's."""
+"""A run continues with another num_epochs (STREAM.md section 8): from mid-epoch, near the end and
+from the end, from a state, a checkpoint with contents and a trainer's token; with one rank and with
+others. Every row and state is the oracle's."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def config_of(stream, **more):
 
 
 def read_to(program, folder, stream, rows, **more):
-    """The token after so many rows of a fresh run."""
+    """The token after a number of rows of a fresh run."""
     engine = Engine(program, folder, config_of(stream, **more))
     with Ranks(engine) as ranks:
         assert len(list(ranks.turns(rows))) == rows
@@ -94,7 +94,7 @@ def test_more_epochs_from_any_row(program, folder, corpus, start, place):
 
 
 def test_in_mid_epoch_it_is_the_stream_from_row_0(program, folder, corpus):
-    """Where no source had ended, the rows are those of a run that had the epochs from the start."""
+    """If no source had ended, the rows equal those from a run with these epochs from the start."""
     one, three = make_stream(corpus), make_stream(corpus, epochs=3)
     engine, token = read_to(program, folder, one, 5)
     engine.kill()
@@ -109,8 +109,8 @@ def test_in_mid_epoch_it_is_the_stream_from_row_0(program, folder, corpus):
 
 
 def test_ranks_that_return_after_an_extension(program, folder, corpus):
-    """Two ranks go on from the end with their tokens; one dies and returns with a later token, in
-    an engine that knows nothing but its config, too. A token of before the end is of other rows."""
+    """Two ranks continue from the end with their tokens; one dies and returns with a later token,
+    also in an engine that knows only its config. A token of before the end is of other rows."""
     stream = make_stream(corpus)
     rows = len(stream.rows) // 2 * 2
     engine, early = read_to(program, folder, stream, rows - 6)
@@ -164,7 +164,7 @@ def epochs_of(stream, body):
 
 
 def test_explain_and_state_take_the_token_with_its_own_epochs(program, folder, corpus):
-    """Rows that were given with one epoch must not be shown as those of two."""
+    """Rows that were given with one epoch must not be shown as rows of two."""
     stream = make_stream(corpus)
     engine, token = read_to(program, folder, stream, len(stream.rows) - 3)
     engine.kill()

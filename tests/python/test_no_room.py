@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A limit on processes (pids.max, ulimit -u) that others fill for a moment: no thread and no
-process can be made. Nothing is lost by it, whenever it is, and the last save is not lost even if it
+process can be made. No row is lost by it, whenever it is, and the last save is not lost even if it
 lasts."""
 
 import errno
@@ -106,9 +106,9 @@ def keys_of(folder, processes):
     return {
         "checkpoint_dir": str(folder / "checkpoints"),
         "checkpoint_steps": 20,
-        "checkpoint_copy_dir": str(folder / "copies"),
+        "checkpoint_mirror_dir": str(folder / "copies"),
         "packers": 2,
-        "num_workers": 2,
+        "readers": 2,
         "packer_processes": processes,
         "io": "pread",
     }
@@ -116,7 +116,7 @@ def keys_of(folder, processes):
 
 @pytest.mark.parametrize("processes", [False, True])
 def test_a_start_without_room(program, folder, engines, room, processes):
-    """Each thread and process of a start is asked for again."""
+    """Each thread and process of a start is tried again."""
     tape = Tape(folder, 100000, **keys_of(folder, processes))
     room.fill(1)
     engine = engines(program, folder, tape.config, prefix=room.prefix)
@@ -152,7 +152,7 @@ def test_no_room_at_random_moments(program, folder, engines, room, processes):
 
 
 def test_a_trainer_that_comes_back_without_room(program, folder, engines, room):
-    """From a state that is behind: the ring is made anew, and another flow catches up."""
+    """From a state that is behind: the ring is made again, and another flow catches up."""
     tape = Tape(folder, 400000, **keys_of(folder, False))
     engine = engines(program, folder, tape.config, prefix=room.prefix)
     with Ranks(engine) as ranks:

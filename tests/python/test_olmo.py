@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """OLMo's .npy files with their .csv.gz, written byte by byte as dolma 1.2 writes them (RP_LONG=1,
-where dolma is installed: by itself): the documents are the rows, equal to a Megatron copy; what
-does not belong together, is cut or damaged is refused by place."""
+where dolma is installed: by itself): the documents are the rows, equal to a Megatron copy; files
+that do not belong together, are cut or damaged are refused by place."""
 
 import csv
 import gzip
@@ -93,8 +93,8 @@ def index(program, *arguments):
 
 
 def test_the_sidecar_knows_better(program, folder):
-    """Rows that were copied there later do not change what a file was indexed as; and rows that
-    were removed are not needed."""
+    """Rows that were copied there later do not change an indexed file; and rows that were removed
+    are not needed."""
     path = write(folder / "x.npy", make_documents(21, 9))
     index(program, "--format", "raw", "--dtype", "u16", "--eos", 7, path)
     assert inspect(program, path)["format"] == "raw"
@@ -107,7 +107,7 @@ def test_the_sidecar_knows_better(program, folder):
 
 
 def test_files_without_rows_stay_what_they_were(program, folder):
-    """A .npy of numpy with a .csv beside it, and headerless ones without one."""
+    """A .npy of numpy with a .csv, and headerless ones without one."""
     tokens = numpy.arange(50, dtype="<u2")
     numpy.save(folder / "numpy.npy", tokens)
     (folder / "numpy.csv").write_text("a,b\n")
@@ -238,7 +238,7 @@ def test_label_masks(program, tmp_path):
     check_whole_stream(program, tmp_path, Stream(masked), "table")
     run_index(program, "--dtype", "u16", *masked.sources[0]["shards"])
     check_whole_stream(program, tmp_path, Stream(masked), "sidecar")
-    documents = [[*document, 50001] for document in make_documents(21, 40)]  # told by their EOS
+    documents = [[*document, 50001] for document in make_documents(21, 40)]  # by their EOS
     masked = Masked(tmp_path / "raw", [numpy.array(d) for d in documents],
                     ("input_ids", "label_mask"), format="raw", dtype="u16", eos=50001)
     check_whole_stream(program, tmp_path, Stream(masked), "raw")
@@ -262,7 +262,7 @@ def test_label_masks_that_do_not_fit(program, tmp_path):
 
 
 def test_the_hint_for_a_long_mask_names_the_mask(program, tmp_path):
-    """The command that a refusal names makes the sidecar that the config asks for."""
+    """The command that a refusal names makes the sidecar of the config."""
     count = (256 << 20) + 2
     path, mask = tmp_path / "token_ids_part_0000.npy", tmp_path / "answers_part_0000.npy"
     for file, width in (path, 2), (mask, 1):

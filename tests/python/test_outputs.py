@@ -51,7 +51,7 @@ class World:
         return place
 
 
-# What writes to a file in the directory D.
+# Commands that write a file in the directory D.
 WRITERS = {
     "convert": lambda w, d: ("convert", "--tokenizer", "bytes", "-o", d / "x", w.text),
     "index": lambda w, d: ("index", "-c", w.config, "-o", d / "x.rpi"),
@@ -63,7 +63,7 @@ WRITERS = {
     "explain": lambda w, d: ("explain", "-c", w.config, "--row", 2, "-o", d / "x.html"),
     "config init": lambda w, d: ("config", "init", w.tape, "-o", d / "x.yaml"),
 }
-# What makes or takes a directory D. An engine that cannot use it ends at once.
+# Commands that make or take a directory D. An engine that cannot use it ends at once.
 DIRECTORIES = {
     "demo": lambda w, d: ("demo", "--dir", d),
     "serve": lambda w, d: ("serve", "-c", w.config, "--run-dir", w.folder, "--checkpoint-dir", d),
@@ -115,7 +115,7 @@ def test_the_control_writes_through_a_link(world, broken, verb, monkeypatch):
 
 @pytest.mark.parametrize("verb", WRITERS)
 def test_directories_that_people_have_are_used(world, verb):
-    """In /tmp itself, an own directory, an own link, and those of root and of a project."""
+    """In /tmp itself, an own directory, an own link, and root's and a project's."""
     own = world.all / "own"
     own.mkdir(mode=0o755)
     (world.all / "linked").symlink_to(world.elsewhere)
@@ -127,7 +127,7 @@ def test_directories_that_people_have_are_used(world, verb):
     shared.symlink_to(world.elsewhere)
     os.lchown(shared, MEMBER, MEMBER)
     places = [world.all, own, world.all / "linked", project, world.directory(0o2775), shared]
-    whole = world.folder / "whole"  # of root, as an emptyDir
+    whole = world.folder / "whole"  # root's, as an emptyDir
     whole.mkdir()
     whole.chmod(0o777)
     for place in [*places, whole, world.folder / "whole/../all/./own"]:
@@ -214,7 +214,7 @@ def served(world):
 
 
 def test_a_lock_of_another_user_is_not_taken(world):
-    """It would be an engine's of another run, or one of nobody's that keeps all engines out."""
+    """It would be another run's engine's, or one without an engine that keeps all engines out."""
     place = world.folder / "whole"
     place.mkdir()
     place.chmod(0o777)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command of ours that starts Python in a directory which somebody else has filled imports
-nothing from there, and runs no program from there."""
+"""A command of ours that starts Python in a foreign directory imports no module and runs no program
+from there."""
 
 import os
 import re
@@ -43,7 +43,7 @@ def data_set(tmp_path):
 
 @pytest.fixture(params=["in a build", "installed"])
 def command(request, program, tmp_path):
-    """The program with the script beside it, and alone, as a package installs it."""
+    """The program with its script, and without, as a package installs it."""
     if request.param == "in a build":
         return program
     (tmp_path / "bin").mkdir()
@@ -80,7 +80,7 @@ def test_convert_and_explain(command, data_set, tmp_path):
 
 
 def test_a_python_of_the_path(command, data_set, tmp_path):
-    """Names in PATH that mean the current directory are left out, too."""
+    """Names in PATH that mean the current directory are left out as well."""
     path = f":.:{Path(sys.executable).parent}"
     run(command, data_set, "convert", "-q", "--no-append-eos", "-o", tmp_path / "out", "a.parquet",
         PATH=path, RINGPACK_PYTHON="python3")
@@ -110,7 +110,7 @@ def test_the_control_runs_what_is_there(broken, data_set, tmp_path):
         run(alone, data_set, "convert", "-q", "--no-append-eos", "-o", tmp_path / "out",
             "a.parquet", RP_DEFECT="import_from_here")
     except AssertionError:
-        pass  # what it ran there converts nothing
+        pass  # a program from there converts no file
     assert ran(data_set) != ""
 
 

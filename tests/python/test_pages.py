@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages in tools/python/docs do what they say: named blocks are files, sh blocks are run."""
+"""The pages in tools/python/docs work as written: named blocks are files, sh blocks are run."""
 
 import os
 import re

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`documents: 0-90%`: a part of a source's documents is the stream of a corpus that has no others,
-by index, sidecar, manifest, object and mask, killed and resumed; parts do not overlap; the identity
-tells parts apart; what is no part is refused by name."""
+by index, sidecar, corpus index, object and mask, killed and resumed; parts do not overlap; the
+identity differs by part; wrong parts are refused by name."""
 
 import copy
 import json
@@ -21,7 +21,7 @@ PARTS = {"10-90%": (0.1, 0.9), "90%-100%": (0.9, 1), "0-33.3333%": (0, 0.333333)
 
 
 def part_of(corpus, texts):
-    """The corpus of which each source has the part of that text alone; None: all of it."""
+    """The corpus whose sources have only the part of that text; None: all of it."""
     made = copy.copy(corpus)
     made.sources, made.documents, made.spans = [], [], []
     spans = corpus.spans or [None] * len(corpus.sources)
@@ -71,7 +71,7 @@ def test_the_rows_are_those_of_the_part(program, folder, corpus, texts):
 def test_a_part_is_killed_and_resumed_in_other_shapes(program, folder, corpus):
     stream = Stream(part_of(corpus, TEXTS[1]), INPUTS)
     lives = [
-        (turns, {"dp_world_size": world, "batch_size": rows, "num_workers": readers})
+        (turns, {"dp_world_size": world, "batch_size": rows, "readers": readers})
         for turns, world, rows, readers in LIVES
     ]
     take_in_lives(program, folder, stream, lives)
@@ -96,7 +96,7 @@ def test_masks(program, tmp_path, drop):
     corpus.write_masks("labels", labels_of, "i32")
     corpus.index_masks(program, "--mask", "labels")
     for number in MASKED:
-        corpus.sources[number] |= {"drop_unmasked": drop, "mask": "labels"}
+        corpus.sources[number] |= {"drop_untrained": drop, "mask": "labels"}
     stream = Stream(part_of(corpus, ("5-25", "2-", "10-90%")))
     check_whole_stream(program, tmp_path, stream)
     config = tmp_path / "indexed.yaml"
@@ -134,7 +134,7 @@ def test_parts_have_identities_and_states_of_their_own(program, folder, corpus):
 
 
 def test_training_and_validation_share_no_document(program, folder, corpus):
-    """explain says which document of which file; the parts together are all of them."""
+    """explain names the document and its file; the parts together are all of them."""
     seen = []
     for text in "0-90%", "90-100%":
         source = corpus.sources[0] | {"documents": text}

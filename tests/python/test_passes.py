@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops over a finite stream: whole each time, on each rank, beside a training, and in frameworks;
+"""Loops over a finite stream: whole each time, on each rank, during a training, and in frameworks;
 and positions of loops that take batches before they use them."""
 
 import json

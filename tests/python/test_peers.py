@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The comparison with other loaders: its three classes are never mixed, whoever fails is named, and
-what README.md says is what bench/results/peers.json has. No peer need be installed."""
+"""The comparison with other loaders: its three classes are never mixed, failed loaders are named,
+and README.md has the figures of bench/results/peers.json. No peer need be installed."""
 
 import copy
 import json
@@ -33,7 +33,7 @@ def entry(name, kind, rate, ours=False):
 
 
 def result_of(pairs, failed=()):
-    """A result with one member of each (class, Mtok/s), beside a ringpack of 1000 Mtok/s."""
+    """A result with one member of each (class, Mtok/s), and a ringpack of 1000 Mtok/s."""
     speed = [entry(f"member of {kind}", kind, rate) for kind, rate in pairs]
     speed += [entry("ringpack grain", kind, 1000, ours=True) for kind, _ in pairs]
     rounds = {("lognormal", kind): [{f"member of {kind}": (rate, 1000)}] * 6
@@ -165,7 +165,7 @@ def test_documents_say_what_the_named_run_found():
 
 
 def test_the_run_goes_on_without_who_is_not_installed(tmp_path):
-    """What bench/end_to_end.py needs is needed here, too: its limits program."""
+    """The limits program of bench/end_to_end.py is needed here as well."""
     found = tmp_path / "peers.json"
     subprocess.run(
         [sys.executable, SOURCE / "bench/peers/compare.py", "--build", os.environ["RP_BUILD_DIR"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Page-locked rings, on a CUDA that is none: what is registered, and when a slot may go back."""
+"""Page-locked rings, on a simulated CUDA: their registration, and the return of slots."""
 
 import contextlib
 import logging
@@ -40,7 +40,7 @@ class FakeEvent:
 
 
 class FakeCuda:
-    """torch.cuda of a machine with two GPUs, of which this process uses the first."""
+    """torch.cuda of a machine with two GPUs; this process uses the first."""
 
     Event = FakeEvent
     status = 0
@@ -113,7 +113,7 @@ def pinned(**changes):
 
 
 def read(address):
-    """What a GPU reads there now: the first four tokens of a batch."""
+    """A GPU's view of it now: the first four tokens of a batch."""
     tokens = numpy.ctypeslib.as_array((numpy.ctypeslib.ctypes.c_int32 * 4).from_address(address))
     return tokens.tolist()
 
@@ -217,7 +217,7 @@ def test_control_without_marks_the_gpu_would_read_garbage(fake, cuda):
 
 def copied_beside(cuda, loader, how):
     """Batch 0 is being copied on a stream at the side, and is closed outside it; the main stream
-    goes on. Returns that stream and where the copy reads."""
+    continues. Returns that stream and where the copy reads."""
     side = FakeStream()
     batch = next(loader)
     if how == "inside":  # the view is made where it is copied
@@ -226,7 +226,7 @@ def copied_beside(cuda, loader, how):
     elif how == "flat":
         with cuda.stream(side):
             address = batch.flat()["input_ids"].data_ptr()
-    elif how == "to":  # a device like any other to this test; what counts is where it is called
+    elif how == "to":  # a device like any other to this test; only the place of the call counts
         address = batch["input_ids"].data_ptr()
         with cuda.stream(side):
             batch.to("cpu", non_blocking=True)
@@ -253,7 +253,7 @@ def test_a_copy_on_another_stream_is_waited_for(fake, cuda, main, how):
 
 
 def test_control_a_stream_that_nobody_named_is_not_waited_for(fake, cuda, main):
-    """What cannot be seen: a view from outside the side stream that is copied inside it."""
+    """The invisible case: a view from outside the side stream that is copied inside it."""
     with pinned() as loader:
         _, address = copied_beside(cuda, loader, "unseen")
         next(loader)
@@ -282,7 +282,7 @@ def test_control_an_event_where_the_last_view_dies_is_too_little(fake, cuda, mai
 
 
 def test_a_copy_to_another_device_is_waited_for(fake, cuda, main):
-    """The stream is that of the device that is copied to, whichever device is the current one."""
+    """The stream is the target device's, whichever device is the current one."""
     cuda.used = {0, 1}
     with pinned() as loader:
         address = next(loader)["input_ids"].data_ptr()
@@ -364,7 +364,7 @@ def large(program, folder):
 
 def copy_beside(loader, how):
     """Copy batch 0 on a stream that is busy for a while, close it outside that, and let all other
-    batches pass through the ring. Returns what arrived, and whether the ring had to wait."""
+    batches pass through the ring. Returns the arrived tokens, and whether the ring had to wait."""
     side, batch = torch.cuda.Stream(), next(loader)
     arrived = torch.empty(batch["input_ids"].shape, dtype=torch.int32, device="cuda")
     torch.cuda.synchronize()

@@ -28,7 +28,7 @@ def plan(program, folder, *arguments, status=0, **options):
 
 @pytest.fixture(scope="module")
 def drawn(program, tmp_path_factory):
-    """A stream of two sources, what plan --json says of it, and its picture."""
+    """A stream of two sources, its plan --json, and its picture."""
     folder = tmp_path_factory.mktemp("p")
     corpus = Corpus(folder, [("megatron", "u16", 3, [370]), ("npy", "u16", 1, [220])], 5)
     stream = Stream(corpus, {"num_epochs": 1})
@@ -175,7 +175,7 @@ def test_a_file_that_cannot_be_written(program, drawn, folder):
 
 @pytest.mark.skipif(not LONG, reason="needs RP_LONG=1")
 def test_in_a_browser(drawn, folder):
-    """Nothing is said in the console; light and dark are drawn in different colours."""
+    """No message in the console; light and dark are drawn in different colours."""
     place, _, _, _ = drawn
     shots = []
     for scheme in SCHEMES:

@@ -143,7 +143,7 @@ def test_the_report_says_row_file_and_weights(program, folder, corpus):
     said = run(program, folder, "plan", "--rows", 100, "--state", kept)
     assert "num_epochs differs: the state has 1, this run has endless" in said
     assert "--accept-weights" not in said
-    assert sorted(kept.iterdir()) == before  # nothing of the run was changed
+    assert sorted(kept.iterdir()) == before  # no file of the run was changed
 
 
 def test_a_refusal_is_that_of_a_start(program, folder, corpus):
@@ -184,7 +184,7 @@ def test_a_refusal_is_that_of_a_start(program, folder, corpus):
 def test_refused_weights_are_told_as_written_with_the_command_that_shows_them(
     program, folder, corpus, start
 ):
-    """Of 0.7, 0.2, 0.1 the last is changed; it is named alone. The command of the hint runs."""
+    """The last of 0.7, 0.2, 0.1 is changed; only it is named. The command of the hint runs."""
     three = [
         {**source, "name": name, "weight": weight}
         for source, name, weight in zip(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine that a tool starts for itself tells nobody: the alert_command of the config is a
-program of the user, or of the stranger whose checkpoint is replayed."""
+"""A private engine raises no alert: the alert_command of the config is a program of the user, or of
+the stranger whose checkpoint is replayed."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def config(tmp_path):
 
 
 def use(program, folder, environment=None):
-    """verify and bench: which of them told somebody, and whether they left a run record."""
+    """verify and bench: their alerts, and whether they left a run record."""
     states, told = folder / "states", set()
     environment = {**os.environ, "XDG_STATE_HOME": str(states), **(environment or {})}
     for verb, *words in ("verify", "--kills", "2", "--rows", "40"), ("bench", "--seconds", "0.1"):
@@ -47,7 +47,7 @@ def test_verify_and_bench(program, tmp_path, config):
 
 
 def test_replay(program, tmp_path, config):
-    """An engine that fails tells it; that of a replay does not."""
+    """An engine that fails raises an alert; a replay's does not."""
     subprocess.run([program, "index", "-q", *tmp_path.glob("*.bin")], check=True)
     (tmp_path / "run").mkdir()
     kept = tmp_path / "kept"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines and trainers as processes: who starts whom, and what is left after kill -9."""
+"""Engines and trainers as processes: their parents, and the leftovers after kill -9."""
 
 import concurrent.futures
 import contextlib
@@ -68,7 +68,7 @@ def test_an_engine_of_ours_that_is_killed_is_started_again(make, expected):
         for batch in loader:
             assert_batch(batch, expected)
             rows.append(batch.first_row)
-            if len(rows) in (2, 9, 16):  # what the dead engine had published still comes: 4 at most
+            if len(rows) in (2, 9, 16):  # the dead engine's published batches still come: 4 at most
                 engines.add(loader.engine_pid)
                 os.kill(loader.engine_pid, signal.SIGKILL)
         assert len(engines) == 3
@@ -220,7 +220,7 @@ def test_waiting_ends_with_ctrl_c_and_with_the_timeout(make, expected):
         os.kill(loader.engine_pid, signal.SIGSTOP)
         try:
             with pytest.raises(ringpack.EngineTimeoutError):
-                while True:  # what is already in the ring still comes
+                while True:  # batches in the ring still come
                     last = loader.next(timeout=0.2)
             timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT])
             with pytest.raises(KeyboardInterrupt):
@@ -305,7 +305,7 @@ def test_an_interrupt_while_a_batch_is_taken_costs_no_batch(make, expected, monk
             patch.setattr("ringpack.loader.new", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 next(loader)
-        loader.close()  # the batch that nobody got goes back, and the place is before it
+        loader.close()  # the undelivered batch goes back, and the position is before it
         assert loader.state_dict(text=True) == lent
         assert next(loader).first_row == batch.next_row
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles: the names, types and shapes that frameworks want, without a copy where none is told."""
+"""Profiles: the names, types and shapes that frameworks want, without a copy unless one is
+announced."""
 
 import re
 import subprocess

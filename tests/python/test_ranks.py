@@ -174,7 +174,7 @@ def test_the_second_node_of_a_framework_asks_for_its_ranks(monkeypatch):
         found.keys()
 
 
-# Two processes that know of one another by torch.distributed alone.
+# Two processes that know of one another only by torch.distributed.
 SPAWNED = """
 import sys
 import torch
@@ -236,7 +236,7 @@ def test_one_process_of_a_node_starts_the_engine(monkeypatch, program, tmp_path)
     ],
 )
 def test_slurm_says_which_ranks_a_node_has(rank, local, node, tasks, expected):
-    """Or the engine would fill rings that nobody empties, and wait."""
+    """Or the engine would fill rings without a consumer, and wait."""
     step = {"SLURM_PROCID": f"{rank}", "SLURM_LOCALID": f"{local}", "SLURM_NODEID": f"{node}"}
     world = {"2(x3)": "6", "4(x2),1": "9", "4": "4"}[tasks]
     step |= {"SLURM_STEP_NUM_TASKS": world, "SLURM_STEP_TASKS_PER_NODE": tasks}
@@ -427,8 +427,8 @@ def test_ranks_are_compared_by_torch_or_by_what_is_given(make):
 
 
 def test_ranks_move_together_although_one_is_late(make, expected):
-    """torch.distributed.checkpoint asks every rank for its state, which attaches it at row 0, and
-    then lets each load at its own pace: a row that begins no micro-batch waits for the last."""
+    """torch.distributed.checkpoint reads every rank's state, which attaches it at row 0, and then
+    lets each load at its own pace: a row that begins no micro-batch waits for the last."""
     first = make(dp_rank=0, dp_world_size=2, start_engine=True, run="together").attach()
     second = make(dp_rank=1, dp_world_size=2, start_engine=False, run="together").attach()
     with make(run="before", batch_size=1) as before:

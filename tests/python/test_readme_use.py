@@ -33,7 +33,7 @@ def commands():
 
 
 def script():
-    """serve stays in the background; a trainer takes batches before its engine is asked."""
+    """serve stays in the background; a trainer takes batches before `stat`."""
     text = BEFORE
     for command in commands():
         is_server = command.startswith("ringpack serve")

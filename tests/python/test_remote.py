@@ -46,7 +46,7 @@ def test_rows_of_a_store_are_those_of_a_disk(program, folder, store, indexed):
 
 
 def digest_of(program, folder, config, **changes):
-    """Of a whole stream of blocks, and what the engine knows its corpus by."""
+    """The digest of a whole stream of blocks, and the engine's identity of its corpus."""
     config = {**config, "shuffle": "block", "block_documents": 8, "window_blocks": 2, **changes}
     engine = Engine(program, folder, {**config, "prefetch_bytes": "4m"})
     try:
@@ -83,7 +83,7 @@ def test_a_block_of_two_shards_is_read_in_two_requests(program, folder, store):
     expected = digest_of(program, folder, on_disk, **keys)
     assert digest_of(program, folder, config, **keys) == expected, "other tokens"
     asked = sum(path.endswith(".bin") for path in store.asked)
-    assert asked < 60  # 4 queries, 10 blocks, 3 of them in two shards, and what is read before them
+    assert asked < 60  # 4 queries, 10 blocks, 3 of them in two shards, and the reads before them
 
 
 def test_a_killed_run_goes_on_from_its_checkpoint(program, folder, store):
@@ -125,9 +125,9 @@ def rings_of(engine):
 @needs_io_uring
 @pytest.mark.parametrize(("io", "rings"), [("auto", 2), ("io_uring", 2), ("pread", 0)])
 def test_io_holds_for_files_beside_objects(program, folder, store, engines, io, rings):
-    """Each of two readers has a ring, unless pread is asked for; the log says which it is."""
+    """Each of two readers has a ring, unless `io: pread`; the log names the method."""
     tape, both = sources_of_both(program, folder, store)
-    config = {**tape.config, "sources": both, "shuffle": "block", "io": io, "num_workers": 2}
+    config = {**tape.config, "sources": both, "shuffle": "block", "io": io, "readers": 2}
     engine = engines(program, folder, config)
     assert rings_of(engine) == rings, engine.log()
     how = "tried, and it works" if io == "auto" else "as asked for"
@@ -138,9 +138,9 @@ def test_io_holds_for_files_beside_objects(program, folder, store, engines, io, 
 
 @needs_io_uring
 def test_no_ring_beside_objects(program, folder, store, engines):
-    """Readers give way, unless io_uring was asked for: then the start is refused."""
+    """Readers fall back, unless `io: io_uring`: then the start is refused."""
     tape, both = sources_of_both(program, folder, store)
-    config = {**tape.config, "sources": both, "shuffle": "block", "num_workers": 2}
+    config = {**tape.config, "sources": both, "shuffle": "block", "readers": 2}
     engine = engines(program, folder, config, prefix=WITHOUT_MORE_RINGS)
     assert rings_of(engine) == 0 and "2 of 2 readers read with pread" in engine.log()
     assert ringpack.stat(engine.run, folder)["io"] in ("mapped", "http"), "not pread: of objects"
@@ -166,7 +166,7 @@ def test_files_beside_objects_are_read_as_without(program, folder, store, io, di
     """And the log says how. The file was written just now, so the page cache holds it."""
     tape, both = sources_of_both(program, folder, store)
     keys = {"shuffle": "block", "block_documents": 8, "window_blocks": 2, "prefetch_bytes": "4m"}
-    config = {**tape.config, **keys, "io": io, "direct": direct, "sources": both}
+    config = {**tape.config, **keys, "io": io, "o_direct": direct, "sources": both}
     engine = Engine(program, folder, config)
     try:
         with Ranks(engine) as ranks:
@@ -181,7 +181,7 @@ def test_files_beside_objects_are_read_as_without(program, folder, store, io, di
 
 def test_objects_alone_are_read_by_requests(program, folder, store):
     tape = to_store(make_tape(program, folder), store)
-    engine = Engine(program, folder, {**tape.config, "direct": "on"})
+    engine = Engine(program, folder, {**tape.config, "o_direct": "on"})
     try:
         [line] = [line for line in engine.log().splitlines() if "read with libcurl" in line]
         assert not line.endswith(" reads"), "that is said of files"
@@ -220,7 +220,7 @@ def read_until_told(tape, engine, *texts):
 
 @pytest.mark.parametrize("fault", [busy, silence, half_body], ids=lambda f: f.__name__)
 def test_patience_ends(program, folder, store, monkeypatch, fault):
-    """Rows before are delivered; the run goes on when the store is back."""
+    """Rows before are delivered; the run continues when the store is back."""
     monkeypatch.setenv("RINGPACK_OBJECT_PATIENCE", QUICK.format(5))
     tape = to_store(make_tape(program, folder), store)
     engine = Engine(program, folder, tape.config)
@@ -307,7 +307,7 @@ def test_an_answer_that_is_not_compared_is_delivered(planted, folder, store, def
         engine.kill()
 
 
-# ---- what is refused ----------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------
 
 
 def test_what_a_start_refuses(program, folder, store, monkeypatch):

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of every form in stores: which objects they stand for and in which order, as on a disk;
-sidecars beside the objects, or made on this machine by `ringpack index`; equal to the copies on a
-disk. By s3 from a server that checks signatures, and by http, whose servers cannot be asked for a
-list."""
+"""Folders of every form in stores: their objects and the order of these, as on a disk; sidecars in
+the store, or made on this machine by `ringpack index`; equal to the copies on a disk. By s3 from a
+server that checks signatures, and by http, whose servers have no lists."""
 
 import json
 import re
@@ -80,7 +79,7 @@ BY_INDEX = ["mds", "litdata", "arrow"]  # whose files name the others
 
 @pytest.fixture
 def corpora(folder):
-    """Every form: its folder on the disk, its documents, what must be declared."""
+    """Every form: its folder on the disk, its documents, its declarations."""
     return {name: make(folder) for name, make in FORMS.items()}
 
 
@@ -113,7 +112,7 @@ def digest(program, folder, corpus, **machine):
 
 
 def test_folders_of_a_bucket_are_those_of_a_disk(program, folder, corpora, bucket):
-    """With the sidecars that were made on the disk and copied; `inspect` says what each is."""
+    """With the sidecars that were made on the disk and copied; `inspect` names each form."""
     on_disk = digest(program, folder, corpus_of(corpora, FORMS, lambda name: corpora[name][0]))
     for name, (path, *_) in corpora.items():
         for shard, _, _ in shards_of(program, corpora, name, path):
@@ -128,7 +127,7 @@ def test_folders_of_a_bucket_are_those_of_a_disk(program, folder, corpora, bucke
 
 
 def test_an_index_of_this_machine_serves(program, folder, corpora, bucket):
-    """`ringpack index` of a URL writes nothing to the store, and leaves only sidecars here."""
+    """`ringpack index` of a URL does not write to the store, and leaves only sidecars here."""
     on_disk = digest(program, folder, corpus_of(corpora, FORMS, lambda name: corpora[name][0]))
     sidecars = folder / "sidecars"
     for name in FORMS:
@@ -225,7 +224,7 @@ def test_refused_folders(program, folder, corpora, store):
 
 
 def test_an_index_that_is_cut_off(program, folder, corpora, store):
-    """A store that ends connections in the middle leaves nothing behind."""
+    """A store that ends connections in the middle leaves no file behind."""
     upload(corpora, "mds-bytes", store.folder)
     serve = store.serve
 

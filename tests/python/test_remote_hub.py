@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders and patterns of the Hugging Face Hub: the tree of a repository, page by page, as its API
-tells it, and files by their /resolve/ URLs; with the token of the environment. By a server that
-plays the Hub."""
+"""Folders and patterns of the Hugging Face Hub: the tree of a repository, page by page, by its API,
+and files by their /resolve/ URLs; with the token of the environment. By a server that plays the
+Hub."""
 
 import itertools
 import json
@@ -32,7 +32,7 @@ class Hub:
         self.store, self.page, self.pages, self.token = store, page, 0, "hf_S3CR3T"
         self.serve, store.serve = store.serve, self.answer
         self.next_are = iter(())  # other Links than the true ones
-        self.again = 0  # so many entries of a page are in the page before, too
+        self.again = 0  # number of entries of a page that the page before also has
         monkeypatch.setenv("HF_ENDPOINT", store.base)
         monkeypatch.setenv("HF_TOKEN", self.token)
 
@@ -98,7 +98,7 @@ def paths_of(program, *arguments):
 
 
 def test_a_folder_is_listed_page_by_page(program, folder, corpus, hub):
-    """Its rows are those of the disk, by both forms of URLs, by a pattern, and by a manifest."""
+    """Its rows equal the disk's, by both forms of URLs, by a pattern, and by a corpus index."""
     on_disk = serve_all(program, folder, corpus, inputs=BLOCKS)
     shutil.copytree(corpus.folder, hub.folder() / "da ta" / "train")
     (hub.folder() / "da ta" / "deeper" / "x").mkdir(parents=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A manifest of objects in stores: the same rows and the same fingerprint as without it, a start
-that asks the store for nothing, and an object that changed is refused by name."""
+"""A corpus index of objects in stores: the same rows and the same fingerprint as without it, a
+start without a request to the store, and an object that changed is refused by name."""
 
 import contextlib
 import json
@@ -64,7 +64,7 @@ def corpus(folder):
 
 
 def served(program, folder, config):
-    """A run to its end. Returns what its engine logged."""
+    """A run to its end. Returns its engine's log."""
     engine = Engine(program, folder, config)
     try:
         with Ranks(engine) as ranks:
@@ -77,7 +77,7 @@ def served(program, folder, config):
 
 
 def test_every_row_is_the_same_with_it(program, folder, corpus, store):
-    """Megatron, raw and npy, of which one has a sidecar in the store, and the others are read."""
+    """Megatron, raw and npy; one has a sidecar in the store, and the others are read."""
     on_disk = serve_all(program, folder, corpus, inputs=BLOCKS)
     wanted = index(program, folder, config_of(corpus), "-o", folder / "disk.rpi")
     output_of(program, "index", "-q", corpus.paths[0])
@@ -101,7 +101,7 @@ def test_every_row_is_the_same_with_it(program, folder, corpus, store):
 
 
 def test_any_number_of_shards_costs_a_start_no_request(program, folder, store):
-    """Before its first batch an engine asks for ranges of few shards, of 4 as of 40."""
+    """Before its first batch an engine requests ranges of few shards, of 4 as of 40."""
     asked = []
     for count in 4, 40:
         source = write_raw(store.folder, count, 3000)
@@ -199,8 +199,8 @@ def test_what_lies_beside_an_object_counts(program, folder, corpus, store):
 
 
 def test_an_outdated_sidecar_does_not_count(program, folder, store):
-    """Of an object whose mask or tokens were replaced, the sidecar that is still there is of what
-    was there before, also when the sidecar's own time is a new one."""
+    """If mask or tokens of an object were replaced, the sidecar that is still there is of the old
+    content, also if the sidecar's own time is a new one."""
     masked = test_olmo.Masked(folder / "sft", test_olmo.make_documents(31, 12), dtype="u16")
     shutil.copytree(folder / "sft", store.folder, dirs_exist_ok=True)
     url, sidecars = store.url(masked.sources[0]["shards"][0]), folder / "sidecars"
@@ -229,7 +229,7 @@ def test_an_outdated_sidecar_does_not_count(program, folder, store):
 
 
 def test_a_sidecar_of_other_tokens_is_mended_as_the_message_says(program, folder, store):
-    """No older manifest tells that the tokens were replaced after the sidecar was made."""
+    """No older index shows that the tokens were replaced after the sidecar was made."""
     config = raw_objects(store, folder, 1)
     [url], sidecars = config["sources"][0]["shards"], folder / "sidecars"
     remake = "-q", "--dtype", "u16", "--format", "raw", "--eos", EOS, "--index-dir", sidecars, url
@@ -265,7 +265,7 @@ def test_an_object_without_identity_counts_as_changed(program, folder, store):
 
 
 def test_an_object_that_changes_before_it_is_read_is_refused(program, folder, store):
-    """Its hashes would stand in the manifest beside the identity of the content before it."""
+    """Its hashes would stand in the index with the identity of the content before it."""
     config = raw_objects(store, folder, 1)
     path = folder / "indexed.yaml"
     path.write_text(json.dumps(config))
@@ -314,7 +314,7 @@ def test_queries_are_those_of_the_config(program, folder, store):
 
 
 def test_it_goes_on_after_a_kill(program, folder, store):
-    """Bytes that were read are not fetched again, and nothing of the killed process is left."""
+    """Bytes that were read are not fetched again, and no file of the killed process is left."""
     config = raw_objects(store, folder, 12, tokens=200_000)
     path = folder / "indexed.yaml"
     path.write_text(json.dumps(config))
@@ -362,7 +362,7 @@ def planned(program, folder, config):
 
 
 def test_a_manifest_of_a_store_is_fetched_once(program, folder, store, tmp_path):
-    """Where a copy of it was made, a start asks for its ETag, and for nothing of its shards."""
+    """With a copy of it, a start requests its ETag, and no shard."""
     config = raw_objects(store, folder, 40, tokens=20_000)
     upload(program, folder, config, store.folder)
     wanted = planned(program, folder, {**config, "index": str(folder / "made.rpi")})
@@ -439,7 +439,7 @@ def test_a_manifest_of_a_store_names_no_file_of_this_machine(program, folder, st
     """Not even one whose head says that all of its shards are objects."""
     config = raw_config(write_raw(tmp_path / "here", 1, 3000))
     image = bytearray(upload(program, folder, config, store.folder))
-    slot = 128  # of generation 1
+    slot = 128  # generation 1's
     at, size = (int.from_bytes(image[slot + n : slot + n + 8], "little") for n in (8, 16))
     objects = at + 128 + 128 + 56
     assert image[objects : objects + 4] == bytes(4)
@@ -457,7 +457,7 @@ def test_a_manifest_of_a_store_names_no_file_of_this_machine(program, folder, st
 
 
 def test_files_and_objects_in_one_manifest(program, folder, corpus, store, tmp_path):
-    """With a cache of blocks, what a run has read is not asked for again."""
+    """With a cache of blocks, blocks that a run has read are not requested again."""
     on_disk = serve_all(program, folder, corpus, inputs=BLOCKS)
     shutil.copytree(corpus.folder, store.folder, dirs_exist_ok=True)
     there = at(corpus, store.base)

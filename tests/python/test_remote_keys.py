@@ -49,7 +49,7 @@ def test_the_query_of_a_url_is_sent_and_not_shown(program, folder, store):
 
 def test_objects_that_only_a_query_tells_apart(program, folder, store):
     """From a server whose ETag is made of time and size: no index, sidecar or cached block of one
-    is taken for that of the other, and none is fetched again because the signature is another."""
+    is taken for the other's, and none is fetched again because the signature is another."""
     generator, read = numpy.random.default_rng(11), []
     documents = [
         [generator.integers(1, 30000, n) for n in 20 * lengths]
@@ -84,7 +84,7 @@ def test_objects_that_only_a_query_tells_apart(program, folder, store):
 
 
 def test_the_hub_gets_its_bearer_and_a_redirect_is_remembered(program, folder, store, monkeypatch):
-    """/resolve/ sends the bearer's owner elsewhere; there, nothing of the bearer is seen."""
+    """/resolve/ sends the bearer's owner elsewhere; there, the bearer is not seen."""
     tape = make_tape(program, folder)
     copy_tape(tape, store.folder)
     content = Store(store.folder)
@@ -133,7 +133,7 @@ def test_a_bucket_of_rclone(program, folder, rclone, monkeypatch):
 
 @pytest.mark.parametrize("place", ["profile", "process", "container", "container file", "instance"])
 def test_where_keys_are_looked_for(program, folder, rclone, monkeypatch, tmp_path, place):
-    """In the order of AWS's tools; each of them alone."""
+    """In the order of AWS's tools; one of them at a time."""
     for name in KEYS:
         monkeypatch.delenv(name)
     key_id, secret = KEYS.values()
@@ -247,7 +247,7 @@ def signed(program, folder, store, monkeypatch):
 
 
 def test_the_region_of_a_bucket_elsewhere_is_named(program, store, signed):
-    """S3 answers 301 without a Location. It is asked once for each object, and not again."""
+    """S3 answers 301 without a Location. It gets one request for each object, and no other."""
     region = {"x-amz-bucket-region": "eu-west-1"}
     body = b"<Error><Code>PermanentRedirect</Code></Error>"
     signed(lambda handler: answer(handler, 301, body, region))
@@ -307,7 +307,7 @@ def pages(store, keys, per_page, broken=None):
 
 
 def test_a_pattern_stands_for_the_keys_of_all_pages(program, folder, store, monkeypatch):
-    """In bytewise order, whatever characters are in them; nothing below another slash."""
+    """In bytewise order, whatever characters are in them; none below another slash."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)
     monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "1")
     tape = make_tape(program, folder, tokens=2000)
@@ -439,7 +439,7 @@ KEY = "<Contents><Key>x.bin</Key></Contents>"
     (f"<ListBucketResult><IsTruncated>true</IsTruncated>{KEY}</ListBucketResult>",
      "<NextContinuationToken> of a list that goes on")])
 def test_a_listing_without_its_end_is_refused(program, broken, store, monkeypatch, page, word):
-    """A run would train on a part of the corpus. The control takes what is there."""
+    """A run would train on a part of the corpus. The control takes the part that is there."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)
     monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "1")
     pages(store, [], 1, broken=page.encode())

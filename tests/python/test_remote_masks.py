@@ -47,7 +47,7 @@ def test_a_mask_that_no_sidecar_holds_is_refused(program, folder, store):
 
 
 def test_a_mask_that_is_denied_is_said(program, folder, store):
-    """Status 403 is what many stores say of what is not there: it is no error, and no silence."""
+    """Many stores answer 403 for an absent object: it is no error, and no silence."""
     masked_data_set(program, folder, store.folder)
     serve = store.serve
 

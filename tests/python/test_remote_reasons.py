@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a store cannot be reached: its certificate, the proxy in front of it, or how it wants to be
-asked. Each reason has words of its own."""
+"""Why a store cannot be reached: its certificate, the proxy in front of it, or its way of
+addressing. Each reason has words of its own."""
 
 import socket
 import ssl
@@ -19,7 +19,7 @@ from remote_kit import (  # with the fixtures `environment` and `store`
     store,
 )
 
-CERTIFICATES = {  # its name, its days, whether its authority is known, and what is said
+CERTIFICATES = {  # its name, its days, whether its authority is known, and the message
     "good": ("IP:127.0.0.1", "20240101000000Z", "20490101000000Z", True, None),
     "unknown": ("IP:127.0.0.1", "20240101000000Z", "20490101000000Z", False, "is not trusted"),
     "over": ("IP:127.0.0.1", "20200101000000Z", "20210101000000Z", True, "has expired"),
@@ -130,7 +130,7 @@ def test_a_bucket_whose_readers_pay(program, folder, store, monkeypatch):
 
 
 def test_a_store_whose_buckets_are_hosts(program, folder, store, monkeypatch, tmp_path):
-    """Said by the profile, too. A refusal names the setting."""
+    """Also by the profile. A refusal names the setting."""
     copy_tape(make_tape(program, folder, indexed=True), store.folder)
     port = store.base.rpartition(":")[2]
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://localhost:{port}")
@@ -151,7 +151,7 @@ def test_a_store_whose_buckets_are_hosts(program, folder, store, monkeypatch, tm
 
 
 def test_a_fetched_index_that_is_cut_names_its_object(program, folder, store):
-    """And not only the file in the cache, which nobody has written."""
+    """And not only the file in the cache, which the user did not write."""
     tape = make_tape(program, folder)
     copy_tape(tape, store.folder)
     index = store.folder / "tape.idx"

@@ -48,7 +48,7 @@ def signature_is_right(handler, secret, region):
     return hmac.digest(key, text.encode(), "sha256").hex() == given
 
 
-# ---- the rights: what is set, the URL of a name, and whether a request shows the right -----------
+# ---- the rights: the settings, the URL of a name, and whether a request shows the right ----------
 
 
 class S3:
@@ -121,7 +121,7 @@ class AzureSas:
 
 
 class AzureQuery(AzureSas):
-    """A SAS of the URL is taken before that of the environment."""
+    """A SAS of the URL is taken before the environment's."""
 
     variables = {"AZURE_STORAGE_SAS_TOKEN": "sv=2024&sig=0THER"}
     secrets = ["S3CR3T", "sig=", "0THER"]
@@ -145,7 +145,7 @@ class Hub:
 
 
 class HubFile(Hub):
-    """What `hf auth login` has kept."""
+    """The token file of `hf auth login`."""
 
     variables = {}
 
@@ -295,7 +295,7 @@ def list_blobs(store, keys, per_page):
 
 @pytest.mark.parametrize("given", [AzureSas, AzureQuery], ids=lambda right: right.__name__)
 def test_a_container_of_azure_is_listed(program, folder, store, monkeypatch, given):
-    """In the order of the URLs, whatever is in the names; nothing below another slash."""
+    """In the order of the URLs, whatever is in the names; none below another slash."""
     right = given()
     for name, value in {**right.variables, **right.endpoint(store)}.items():
         monkeypatch.setenv(name, value)

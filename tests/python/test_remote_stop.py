@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C and SIGTERM while a store is slow to answer: the program ends with a word, and leaves
-nothing half done. Nothing here ends by itself: the program has patience for an hour."""
+"""Ctrl-C and SIGTERM while a store is slow to answer: the program ends with a message, and leaves
+no half file. No wait here ends by itself: the program has patience for an hour."""
 
 import json
 import shutil
@@ -45,7 +45,7 @@ def listing(folder):
 
 
 def assert_stops(program, folder, slow, *arguments, number=signal.SIGINT):
-    """Returns what the program said."""
+    """Returns the program's output."""
     before = listing(folder)
     command = [program, *map(str, arguments)]
     child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
@@ -64,7 +64,7 @@ def patience(environment, monkeypatch):
 
 
 def is_rest(handler):
-    """The rest of an object, after what the first query brings."""
+    """The rest of an object, after the bytes of the first query."""
     return handler.path.endswith(".bin") and "bytes=0-" not in handler.headers.get("Range", "")
 
 

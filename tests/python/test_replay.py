@@ -16,8 +16,8 @@ from stream_kit import LONG, Corpus, Engine, Ranks, Stream, write_megatron
 
 SEED = int(os.environ.get("RP_SEED", "0")) or 23
 STEPS = 10000 if LONG else 60  # replayed in all, of all packings
-LIVES, EPOCHS = (24, 120) if LONG else (6, 30)  # of each run
-SHAPES = [  # of the steps of 8 rows, and of those of 12
+LIVES, EPOCHS = (24, 120) if LONG else (6, 30)  # for each run
+SHAPES = [  # for steps of 8 rows, and of 12
     {"dp_world_size": 2, "batch_size": 2, "global_batch_size": 8},
     {"dp_world_size": 1, "batch_size": 4, "global_batch_size": 8},
     {"dp_world_size": 4, "batch_size": 1, "global_batch_size": 8},
@@ -40,7 +40,7 @@ def hash_of(batch):
 
 def run_life(engine, number, generator, delivered, kill):
     """Some steps of a run as one shape, ended by a kill or a stop. The hashes of what it delivered
-    go to `delivered`, by (base row, shape, step); what is delivered again must be the same."""
+    go to `delivered`, by (base row, shape, step); repeated deliveries must be the same."""
     shape = SHAPES[number]
     world, rows = shape["dp_world_size"], shape["global_batch_size"]
     micro_batches = rows // (shape["batch_size"] * world)
@@ -114,7 +114,7 @@ def places(delivered, count, generator):
 
 
 def replay_all(source, delivered, count, generator, program):
-    """Replay steps, and compare them with what was delivered. Returns how many."""
+    """Replay steps, and compare them with the delivery. Returns how many."""
     done = 0
     for base, number, steps in places(delivered, count, generator):
         shape = SHAPES[number]
@@ -148,7 +148,7 @@ def test_every_step_is_what_was_delivered(runs, program):
 
 
 def test_steps_behind_a_change_of_weights(runs, program):
-    """From a checkpoint of there: the config alone does not say at which row that was."""
+    """From a checkpoint of there: the config does not have the row of that."""
     _, _, _, reweighted = runs
     delivered = reweighted["delivered"]
     count = replay_all(reweighted["path"], delivered, STEPS // 12, random.Random(SEED), program)
@@ -175,7 +175,7 @@ def test_from_a_checkpoint(runs, program):
 
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_the_end_of_the_stream(program, folder, drop_last):
-    """The last step, and the first one again after it; beyond it there is none."""
+    """The last step, and the first one again after it; no step is beyond it."""
     documents = numpy.split(numpy.arange(16 * 21) % 999, 21)
     path = write_megatron(folder / "c", documents, "u16")
     keys = {"seq_len": 16, "batch_size": 2, "global_batch_size": 8, "drop_last": drop_last}
@@ -251,7 +251,7 @@ def test_a_loader_starts_at_a_step(program, folder, small):
         assert batch.first_row == 20
         assert batch["input_ids"][0].tolist()[:9] == stream.tokens_of(20)[:9]
         batch.close()
-        loader._engine.process.kill()  # the next engine goes on, it does not start there again
+        loader._engine.process.kill()  # the next engine continues, it does not start there again
         for row in range(22, 40, 2):
             assert loader.next().first_row == row
     with ringpack.Loader(path, run_dir=folder, program=program) as loader:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ringpack report`: what a page says of a run, against its checkpoints and its engine."""
+"""`ringpack report`: the figures of a page, against the run's checkpoints and engine."""
 
 import html
 import html.parser
@@ -222,7 +222,7 @@ def test_waits_by_cause_over_time(program, folder):
 @pytest.mark.skipif(not LONG, reason="needs RP_LONG=1")
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_in_a_browser(program, saved, folder, scheme):
-    """Nothing is said in the console, and the page is drawn in the colours of the scheme."""
+    """No message in the console, and the page is drawn in the colours of the scheme."""
     engine, kept, _ = saved
     report(program, engine.run, kept, "--run-dir", engine.folder, "-o", folder / "run.html")
     options = f"--screenshot={folder}/page.png", "--window-size=1100,1600"

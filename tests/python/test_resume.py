@@ -97,7 +97,8 @@ def test_at_every_row_by_the_trainer(program, folder, stream, tokens):
 
 @pytest.mark.parametrize("number", range(20 if LONG else 3))
 def test_chain_of_five(program, folder, stream, tokens, number):
-    """Resumed five times in a row, each time with another shape, from what the one before saved."""
+    """Resumed five times in a row, each time with another shape, from the state of the one
+    before."""
     generator = random.Random(SEED + number)
     taken, token = Taken(stream), tokens[0]
     for link in range(6):
@@ -130,7 +131,7 @@ def test_with_another_shape(program, folder, stream, tokens, world, rows, step):
 
 
 def read_with_weights(engine, stream, token, weights, brought):
-    """From the token on, rows and states must be those of the oracle with other weights there."""
+    """From the token on, rows and states must equal the oracle's with other weights there."""
     stream.state(9, token)  # takes the fingerprints
     stream.spec.weights = list(weights)
     plan = Plan(stream.spec)
@@ -149,9 +150,9 @@ def read_with_weights(engine, stream, token, weights, brought):
 
 @pytest.mark.parametrize("start", ["token", "contents", "earlier"])
 def test_other_weights_from_a_row_on(program, folder, corpus, start):
-    """Refused unless asked for; then as the oracle has it: nothing repeated, nothing lost. From the
-    token, from a checkpoint that has contents of the old weights' rows, and where the trainer's
-    token is later than the checkpoint."""
+    """Refused unless accepted by an option; then as the oracle has it: no row repeated, none lost.
+    From the token, from a checkpoint that has contents of the old weights' rows, and where the
+    trainer's token is later than the checkpoint."""
     stream, weights = make_stream(corpus, "lookahead"), (1, 4)
     config = {**stream.config(), "batch_size": 1, "profile": "full"}
     if start != "token":
@@ -164,7 +165,7 @@ def test_other_weights_from_a_row_on(program, folder, corpus, start):
         assert len(list(ranks.turns(4))) == 4
         token = ranks.tokens()[0]
     if start == "contents":
-        engine.checkpoint()  # of all that was read, as nobody holds a batch any more
+        engine.checkpoint()  # counts all that was read, as no batch is held any more
     engine.kill()
     state = ("--state", write_state(folder / "token", token)) if start == "token" else ()
     other = [dict(source, weight=weight) for source, weight in zip(corpus.sources, weights)]
@@ -184,7 +185,7 @@ def test_other_weights_from_a_row_on(program, folder, corpus, start):
 @pytest.mark.parametrize("row", [5, 8, 11])
 def test_other_weights_from_an_earlier_row_on(program, folder, corpus, row):
     """The weights changed at row 9, and a checkpoint was saved at row 11. Then the job goes back,
-    and they change at row 5: nothing of what was saved is of its rows, also not for a trainer that
+    and they change at row 5: none of the saved rows is of its rows, also not for a trainer that
     comes from row 8 or 11 of it."""
     stream, weights = make_stream(corpus, "lookahead"), (1, 4)
     config = {**stream.config(), "batch_size": 1, "profile": "full", "prefetch_factor": 16}
@@ -198,7 +199,7 @@ def test_other_weights_from_an_earlier_row_on(program, folder, corpus, row):
 
     other = [dict(source, weight=weight) for source, weight in zip(corpus.sources, weights)]
     config = {**config, "sources": other}
-    if row > 5:  # where it is, on the way that it went
+    if row > 5:  # its position, in its own numbering
         stream.state(9, early)
         stream.spec.weights = list(weights)
         plan = Plan(stream.spec)
@@ -294,7 +295,7 @@ def test_without_the_corpus(program, folder, large, away, packing):
 
 
 def test_without_the_corpus_and_without_contents(program, folder, corpus, away):
-    """The control: then nothing can be delivered, and the start is refused by name."""
+    """The control: then no row can be delivered, and the start is refused by name."""
     stream = make_stream(corpus, "concat")
     config = {**stream.config(), "batch_size": 2, "checkpoint_contents": False}
     config |= {"checkpoint_dir": str(folder / "checkpoints")}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose rights are used: each row of the table in tools/python/docs/remote.md. A right that is
 configured and cannot be used is an error by name, and no broader one is used in its place: an
-instance's endpoint waits behind each of them, and must not be asked."""
+instance's endpoint waits behind each of them, and must not get a request."""
 
 import json
 import os
@@ -110,7 +110,7 @@ def world(program, folder, store, monkeypatch, tmp_path):
 
 
 def test_no_right_but_the_instance(world):
-    """The control: with nothing else, it is the instance's."""
+    """The control: without another right, it is the instance's."""
     world.reads_with("INSTANCE")
 
 
@@ -246,7 +246,7 @@ def test_profiles_that_are_not_clear(world):
 
 
 def test_files_that_cannot_be_read(world):
-    """What they say is not known: a role, perhaps."""
+    """Their content is not known: a role, perhaps."""
     (world.aws / "config").mkdir()
     world.is_refused(".aws/config")
 
@@ -400,10 +400,9 @@ def test_a_token_of_google_in_a_file_is_read_again(program, google, monkeypatch,
     google.over.add("Bearer OLD")
     serve = google.serve
 
-    def renew(handler):  # somebody writes the next token while the run reads
-        done = serve(handler)
+    def renew(handler):  # the next token is written while the run waits for its answer
         file.write_text("NEW")
-        return done
+        return serve(handler)
 
     google.serve = renew
     assert "tape.bin" in output_of(program, "inspect", "gs://b/tape.bin")

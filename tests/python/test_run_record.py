@@ -37,7 +37,7 @@ class Place:
         return token
 
     def first_row(self, *options, **keys):
-        """Where a start begins, and its log."""
+        """The row of a start, and its log."""
         engine = self.start(*options, **keys)
         with Ranks(engine) as ranks:
             row = ranks.loaders[0].next_row
@@ -66,7 +66,7 @@ def place(program, folder, engines):
 
 
 def unmount(place):
-    """What a mount point is without its file system: there, and empty."""
+    """A mount point without its file system: there, and empty."""
     place.path.parent.rename(place.folder / "disk")
     place.path.parent.mkdir()
 
@@ -112,7 +112,7 @@ def test_ways_to_begin_anew(place, how):
     place.refused("no checkpoint")
     if how == "forget":
         place.records()[0].unlink()
-    keys = {"run_record_dir": "none"} if how == "none" else {}
+    keys = {"mount_guard_dir": "none"} if how == "none" else {}
     row, _ = place.first_row(*(["--resume", "fresh"] if how == "fresh" else []), **keys)
     assert row == 0
     if how == "none":
@@ -130,8 +130,8 @@ def test_an_engine_that_compares_no_ids_is_found_out(broken, folder, engines, mo
 
 
 def test_an_older_directory_is_refused_and_a_newer_one_is_not(place):
-    """What counts is whether a position is lost: another directory with checkpoints that are as
-    new, for instance a copy without the hidden files, is taken."""
+    """Only the loss of a position counts: another directory with checkpoints that are as new, for
+    instance a copy without the hidden files, is taken."""
     place.train()
     shutil.copytree(place.path, place.folder / "older", ignore=shutil.ignore_patterns(".*"))
     token = place.train()
@@ -160,8 +160,8 @@ def test_a_copy_passes_for_its_original(place):
 
 
 def test_copies_are_used_where_the_directory_was_lost(program, folder, engines):
-    """As documented for checkpoint_copy_dir; where they are older, a warning says so."""
-    place = Place(program, folder, engines, checkpoint_copy_dir=str(folder / "copies"))
+    """As documented for checkpoint_mirror_dir; if they are older, a warning says so."""
+    place = Place(program, folder, engines, checkpoint_mirror_dir=str(folder / "copies"))
     place.train()
     shutil.copytree(folder / "copies", folder / "older")
     place.train()
@@ -188,7 +188,8 @@ def test_links_and_moves(place):
 
 
 def test_two_runs_have_two_records(place):
-    """Two engines at once, of one name in two directories and of two names: nothing is mixed up."""
+    """Two engines at once, of one name in two directories and of two names: no record is mixed
+    up."""
     other = str(place.folder / "other")
     keys = {"checkpoint_dir": other, "run_dir": str(place.folder / "runs")}
     second = place.engines(place.program, place.folder, {**place.config, **keys})
@@ -200,7 +201,7 @@ def test_two_runs_have_two_records(place):
     assert len(place.records()) == 3
     unmount(place)
     place.refused("saved row 12 (on 20")
-    assert place.first_row(checkpoint_dir=other)[0] == 0  # nothing was saved there
+    assert place.first_row(checkpoint_dir=other)[0] == 0  # no checkpoint was saved there
 
 
 def test_nothing_is_at_stake_at_row_0(place):
@@ -210,7 +211,7 @@ def test_nothing_is_at_stake_at_row_0(place):
 
 
 def test_a_save_is_noted_while_the_engine_runs(place):
-    """A kill leaves the record of the last save, whose writing nobody waits for."""
+    """A kill leaves the record of the last save, which is written without a waiter."""
     engine = place.start()
     with Ranks(engine) as ranks:
         for row in 8, 20:  # the last batch that was read is held still
@@ -261,7 +262,7 @@ def test_a_damaged_record_is_left_out(place):
 
 
 def test_what_killed_engines_left_is_removed(place):
-    """Temporary files of this record; nothing that another run or program may need."""
+    """Temporary files of this record; none that another run or program may need."""
     place.train()
     (path,) = place.records()
     left = [path.with_name(f"{path.name}.tmp.{end}") for end in ("4711.0", "1.999")]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rights in URLs, in every spelling: on no command line and in no environment of any process once
-it runs, and in nothing that a run keeps or says."""
+it runs, and in no file or output of a run."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ OWN = f"S3CR3T{os.getpid()}Q"  # other tests of this machine have other ones
 SECRET = re.compile(rf"{OWN}\w*".encode())
 KEYS = {"seq_len": 64, "batch_size": 2, "shuffle": "block", "num_epochs": "endless"}
 
-# What stands after `path: ` in a config, in which U is the URL without its query.
+# The text after `path: ` in a config, with U for the URL without its query.
 SPELLINGS = {
     "plain": "U?sv=1&sig=S3CR3T",
     "apostrophe": "U?rscd=attachment;filename='x.bin'&sig=S3CR3T",
@@ -95,7 +95,7 @@ def test_a_run_keeps_no_right_in_any_spelling(program, folder, store, tmp_path, 
 
 @pytest.mark.parametrize("as_key", [False, True], ids=["plain", "mapping"])
 def test_a_loader_shows_no_right_to_other_users(program, folder, store, monkeypatch, as_key):
-    """The engine, what it starts, and the programs that the loader asks."""
+    """The engine, its children, and the programs that the loader runs."""
     tape = make_tape(program, folder)
     copy_tape(tape, store.folder)
     url = store.url(tape.path) + f"?sv=1&sig={OWN}'x"
@@ -153,7 +153,7 @@ def commands(url, text_url, tape, folder):
 
 @pytest.fixture
 def watched(store, folder, program):
-    """A store that looks at all processes whenever it is asked for something."""
+    """A store that looks at all processes at each request."""
     store.tape, seen, serve = make_tape(program, folder), set(), store.serve
     copy_tape(store.tape, store.folder)
     (store.folder / "text.txt").write_text("some words")

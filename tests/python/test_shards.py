@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a document is and what a fingerprint covers: files of each format and type against the
+"""The bounds of documents and the cover of fingerprints: files of each format and type against the
 oracle of STREAM.md sections 1.1 and 1.2, without and with an index. The fingerprint has a hash of
 the place and the length of every document, so equal fingerprints mean equal documents."""
 

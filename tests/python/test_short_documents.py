@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short documents fill rows as well as others do: max_docs_per_row follows from the corpus where it
-is not given, as STREAM.md says; where a limit costs tokens, each face says so."""
+"""Short documents fill rows as well as others do: max_docs_per_row follows from the corpus if it is
+not given, as STREAM.md says; if a limit costs tokens, each face says so."""
 
 import json
 
@@ -21,7 +21,7 @@ def write_lengths(folder, lengths, name="short"):
 
 
 def plan(program, folder, sources, **changes):
-    """What `plan --json` says, and its warnings."""
+    """The output of `plan --json`, and its warnings."""
     path = folder / "plan.yaml"
     path.write_text(json.dumps({"seq_len": 4096, "batch_size": 2, "sources": sources, **changes}))
     done = run(program, "plan", "--json", "-c", path)
@@ -66,7 +66,7 @@ def test_the_default_is_that_of_the_specification(program, folder, seed):
 
 
 def test_a_limit_that_costs_tokens_is_told(program, folder):
-    """By plan, doctor and serve; not where it costs nothing."""
+    """By plan, doctor and serve; not without a cost."""
     source = write_lengths(folder, [5] * 20000)
     for limit, is_told in ((128, True), (821, False), (None, False)):
         keys = {"seq_len": 4096, "batch_size": 2, "run": f"r{limit}", "run_dir": str(folder)}
@@ -86,7 +86,7 @@ def test_a_limit_that_costs_tokens_is_told(program, folder):
 
 
 def test_a_state_of_another_limit_is_refused_by_key_and_value(program, folder):
-    """The limit is part of the stream: a run that began with another one goes on with that."""
+    """The limit is part of the stream: a run that began with another one continues with that."""
     source = write_lengths(folder, [5] * 20000)
     keys = {"seq_len": 4096, "batch_size": 2, "run": "old", "run_dir": folder, "corpus": source}
     with ringpack.Loader(**keys, max_docs_per_row=128) as loader:

@@ -21,7 +21,7 @@ MEANINGLESS = ["SIGUSR1", "SIGUSR2", "SIGALRM", "SIGPIPE", "SIGIO", "SIGVTALRM",
 
 @pytest.mark.parametrize("processes", [False, True])
 def test_signals_that_an_engine_has_no_use_for(program, folder, engines, processes):
-    """Each of them, to the engine and its packers: nothing happens."""
+    """Each of them, to the engine and its packers: no effect."""
     tape = Tape(folder, 200000, packers=2, packer_processes=processes)
     engine = engines(program, folder, tape.config)
     with Ranks(engine) as ranks:
@@ -51,7 +51,7 @@ def survives(engine, names, seconds=1):
 @pytest.mark.parametrize("names", [["SIGHUP"], ["SIGINT"], ["SIGHUP", "SIGINT", "SIGTERM"]])
 def test_signals_that_were_ignored_at_start_stay_ignored(program, folder, engines, names):
     """Signals of the end of a session do not end an engine that was started to outlive it; the
-    others do what they do otherwise."""
+    others have their usual effect."""
     tape = Tape(folder, 100000, checkpoint_dir=str(folder / "checkpoints"))
     prefix = python_prefix(IGNORING.format(names=names))
     engine = engines(program, folder, tape.config, prefix=prefix)
@@ -109,7 +109,7 @@ def test_an_engine_that_takes_ignored_signals_is_found_out(broken, folder, engin
 @pytest.mark.parametrize("first", ["SIGTERM", "SIGINT", "SIGHUP"])
 @pytest.mark.parametrize("second", ["SIGTERM", "SIGINT"])
 def test_two_signals(program, folder, engines, first, second):
-    """The first saves and ends, the second ends at once: whatever the moment, nothing is lost."""
+    """The first saves and ends, the second ends at once: whatever the moment, no row is lost."""
     tape = Tape(folder, 100000, checkpoint_dir=str(folder / "checkpoints"))
     engine = engines(program, folder, tape.config)
     with Ranks(engine) as ranks:

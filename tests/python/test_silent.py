@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine that is stopped (SIGSTOP) answers nothing. Whoever asks it is told so, and waits no
-longer than its bound: each verb, each call of the package and of the library."""
+"""An engine that is stopped (SIGSTOP) does not answer. A request gets a message about it, within
+its bound: each verb, each call of the package and of the library."""
 
 import concurrent.futures
 import ctypes

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The site: every page is there and every link leads somewhere. RP_LONG=1: it is built, and a
 browser shows it from disk, at desktop and phone width, in both colour schemes, without a complaint;
-its search finds what is there."""
+its search works."""
 
 import html.parser
 import shutil
@@ -55,7 +55,7 @@ def kept_out(folder, names):
 
 
 class Links(html.parser.HTMLParser):
-    """What a page refers to, and the places in it that can be referred to."""
+    """The links of a page, and the anchors in it."""
 
     def __init__(self, path):
         super().__init__()
@@ -73,7 +73,7 @@ class Links(html.parser.HTMLParser):
 
 
 def broken_links(folder):
-    """What pages refer to in vain, or load from a network."""
+    """Links of pages without a target, or to a network."""
     pages, broken = {path: Links(path) for path in folder.rglob("*.html")}, []
     for path, page in pages.items():
         broken += [(path.name, source) for source in page.loaded if "//" in source]

@@ -19,13 +19,13 @@ def test_a_start_that_ignores_its_trial_is_found_out(broken, folder, engines, mo
     monkeypatch.setenv("RP_DEFECT", "ignore_trial")
     place = folder / "checkpoints"
     place.mkdir()
-    tape = Tape(folder, 20000, checkpoint_dir=str(place), run_record_dir="none")
+    tape = Tape(folder, 20000, checkpoint_dir=str(place), mount_guard_dir="none")
     full = f"mount -t tmpfs -o size=8k none {place} && ! cat /dev/zero > {place}/ballast"
     engines(broken, folder, tape.config, prefix=in_namespace(full))  # it is ready, on a full disk
 
 
 def attach_in_vain(engine):
-    """A trainer that asks for a batch until the engine has ended, and what it has got."""
+    """A trainer that waits for a batch until the engine has ended, and its batches."""
     got = []
 
     def train():
@@ -40,11 +40,11 @@ def attach_in_vain(engine):
 
 
 @pytest.mark.parametrize("call, options", [
-    # the kernel locks a directory while a name is made in it, and nobody can list it then
+    # the kernel locks a directory while a name is made in it, and it cannot be listed then
     ("create", ("--state",)), ("rename", ("--state",)), ("fsync", ()), ("fsync", ("--fresh",))])
 def test_a_trial_that_ends_late_and_badly(program, folder, disk, engines, call, options):
-    """The trial write goes on beside the start. Whenever it ends, nobody has got a batch before,
-    and what was saved is as it was."""
+    """The trial write runs in parallel to the start. Whenever it ends, no trainer has got a batch
+    before, and saved checkpoints are unchanged."""
     tape = Tape(folder, 60000, checkpoint_dir=str(disk.path))
     engine = engines(program, folder, tape.config)
     with Ranks(engine) as ranks:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a run begins, and what its starts and ends leave of what was saved before."""
+"""The row at which a run begins, and the earlier checkpoints after its starts and ends."""
 
 import hashlib
 import json
@@ -42,7 +42,7 @@ def read_and_save(program, folder, tape, engines, times):
 
 
 def restart_idly(program, folder, tape, engines, times):
-    """Starts that nobody attaches to: half of them end in order, the others are killed."""
+    """Starts without a trainer: half of them end in order, the others are killed."""
     for number in range(times):
         engine = engines(program, folder, tape.config)
         if number % 2:
@@ -108,10 +108,11 @@ def crash_at_points(program, folder, tape, engines):
 
 @pytest.mark.parametrize("crash", [crash_at_random_times, crash_at_points])
 def test_crashes_at_start_lose_no_position(broken, program, folder, engines, crash):
-    """Every checkpoint, its copy and the run record are what they were."""
+    """Every checkpoint, its copy and the run record are unchanged."""
     print(f"seed {SEED}", end=" ")
     place, copies = folder / "checkpoints", folder / "copies"
-    keys = {"checkpoint_dir": str(place), "checkpoint_copy_dir": str(copies), "checkpoint_keep": 3}
+    keys = {"checkpoint_dir": str(place), "checkpoint_mirror_dir": str(copies)}
+    keys["checkpoint_keep"] = 3
     tape = Tape(folder, 50000, **keys)
     token = read_and_save(program, folder, tape, engines, 3)
     (record,) = (folder / "state-home").rglob("*.record")
@@ -132,7 +133,8 @@ def test_crashes_at_start_lose_no_position(broken, program, folder, engines, cra
 def save_without_copies(program, folder, engines):
     """How many checkpoints there are after five saves whose copies fail."""
     place, copies = folder / "checkpoints", folder / "copies"
-    keys = {"checkpoint_dir": str(place), "checkpoint_copy_dir": str(copies), "checkpoint_keep": 2}
+    keys = {"checkpoint_dir": str(place), "checkpoint_mirror_dir": str(copies)}
+    keys["checkpoint_keep"] = 2
     tape = Tape(folder, 100000, **keys)
     engine = engines(program, folder, tape.config)
     shutil.rmtree(copies)
@@ -159,10 +161,10 @@ def test_an_engine_that_prunes_before_the_copy_is_found_out(broken, folder, engi
 
 
 def rewind_and_lose(program, folder, engines):
-    """The row at which a run begins that was rewound from its third checkpoint to the first, was
+    """The first row of a run that was rewound from its third checkpoint to the first, was
     started once, and has then lost its directory; and the rows of the three."""
     place, copies = folder / "checkpoints", folder / "copies"
-    keys = {"checkpoint_dir": str(place), "checkpoint_copy_dir": str(copies)}
+    keys = {"checkpoint_dir": str(place), "checkpoint_mirror_dir": str(copies)}
     tape = Tape(folder, 100000, **keys)
     read_and_save(program, folder, tape, engines, 3)
     listed = json.loads(run(program, "checkpoint", "list", "--json", place).stdout)
@@ -211,7 +213,7 @@ def test_a_history_that_is_none(program, folder, engines, every):
     assert engine.wait() == 2 and "checkpoint_keep_every" in engine.log()
 
 
-# ---- where a run begins --------------------------------------------------------------------------
+# ---- the row at which a run begins ---------------------------------------------------------------
 
 
 def refuses_to_start(program, folder, engines, config, *texts):
@@ -221,7 +223,7 @@ def refuses_to_start(program, folder, engines, config, *texts):
 
 
 def test_required(program, folder, engines):
-    """Refused where there is none, before anything is made; else as ever."""
+    """Refused without a checkpoint, before any file is made; else as ever."""
     place = folder / "checkpoints"
     tape = Tape(folder, 100000, checkpoint_dir=str(place))
     strict = {**tape.config, "resume": "required"}
@@ -254,8 +256,8 @@ def warnings_of_a_start(program, folder, engines, config, *options):
 
 
 def test_a_start_at_row_0_warns(program, folder, engines):
-    """Where a checkpoint directory has none: it may be one that is not mounted. Silent where the
-    user asked for row 0, where no directory is given, and where there is a checkpoint."""
+    """For a checkpoint directory without one: it may be one that is not mounted. Silent if the user
+    chose row 0, if no directory is given, and if there is a checkpoint."""
     place = folder / "checkpoints"
     tape = Tape(folder, 100000, checkpoint_dir=str(place))
     begin = f"ringpack: warning: no checkpoint in {place}"
@@ -279,10 +281,10 @@ def test_a_start_at_row_0_warns(program, folder, engines):
 
 @pytest.mark.parametrize("how", ["option", "key"])
 def test_a_fresh_start_sets_aside(program, folder, engines, how):
-    """Old checkpoints keep their names, copies included; nothing goes on from them there, and a run
-    does once they are moved back."""
+    """Old checkpoints keep their names, copies included; no run continues from them there, but does
+    once they are moved back."""
     place, copies = folder / "checkpoints", folder / "copies"
-    tape = Tape(folder, 100000, checkpoint_dir=str(place), checkpoint_copy_dir=str(copies))
+    tape = Tape(folder, 100000, checkpoint_dir=str(place), checkpoint_mirror_dir=str(copies))
     token = read_and_save(program, folder, tape, engines, 3)
     before = {path.name: path.read_bytes() for path in place.glob("checkpoint-*.rpc")}
     assert len(before) == 3

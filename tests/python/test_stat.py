@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ringpack stat`: its keys are those of its page, and its figures are those of the run."""
+"""`ringpack stat`: its keys match its page, and its figures match the run."""
 
 import json
 import os
@@ -33,7 +33,7 @@ class Run:
             "global_batch_size": STEP_ROWS,
             "profile": "full",
             "checkpoint_dir": str(self.kept),
-            "checkpoint_copy_dir": str(self.copied),
+            "checkpoint_mirror_dir": str(self.copied),
             "alert_disk_free": "1k",
         }
         self.engine = Engine(program, folder, self.config)
@@ -42,7 +42,7 @@ class Run:
         return ringpack.stat(self.engine.run, self.folder)
 
     def ledger(self, row):
-        """What the oracle's plan has taken from each source before the row."""
+        """The tokens that the oracle's plan has taken from each source before the row."""
         plan = Plan(self.stream.spec)
         while plan.next_row < row:
             plan.row()
@@ -158,7 +158,7 @@ def waits_of(run, rank):
 
 
 def test_waits(run):
-    """Rank 0 waits for a batch for which there is room when rank 1 has released one."""
+    """Rank 0 waits for a batch that gets its room when rank 1 has released one."""
     before = waits_of(run, 0), waits_of(run, 1)
     with Ranks(run.engine, WORLD) as ranks:
         first, second = ranks.loaders

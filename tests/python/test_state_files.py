@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of users that hold a state: every form that is written and read, by hand and by the
-libraries that trainers use, gives the same token, byte for byte; and nothing is unpickled."""
+libraries that trainers use, gives the same token, byte for byte; and no pickle is loaded."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def run(program, *words, **options):
 
 
 def refusal(program, *words):
-    """What it said; it says what to do next."""
+    """Its message, with the next step."""
     done = run(program, *words)
     assert done.returncode == 2, (words, done.stdout)
     assert re.search(r"ringpack: error \w+: .*\n  next: .", done.stderr), done.stderr
@@ -95,7 +95,7 @@ def test_libraries_read_what_is_written(files):
 
 
 def test_what_libraries_write_is_read(program, files, tmp_path):
-    """A state alone, with padding, and within the state of a whole trainer."""
+    """A bare state, one with padding, and one within the state of a whole trainer."""
     token, _ = files
     safetensors = pytest.importorskip("safetensors.numpy")
     torch = pytest.importorskip("torch")
@@ -149,7 +149,7 @@ def test_nothing_is_unpickled(program, tmp_path):
     assert not os.path.exists(ran) and not (tmp_path / "o").exists()
 
 
-# ---- what is refused -----------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["json", "safetensors"])
@@ -161,7 +161,7 @@ def test_a_field_that_was_edited_is_named(program, files, tmp_path, form):
     path = tmp_path / f"t.{form}"
     path.write_bytes(changed)
     said = refusal(program, "checkpoint", "show", path)
-    assert "the field next_row is" in said and "the token beside it has" in said
+    assert "the field next_row is" in said and "and its token has" in said
     path.write_bytes(content.replace(b"seq_len", b"seq_lon", 1))
     assert "the field seq_len is missing" in refusal(program, "inspect", path)
 
@@ -240,7 +240,7 @@ def test_names_and_places(program, files, tmp_path):
 
 
 def test_runs_start_from_every_form(program, folder):
-    """`serve --state` and Loader.load_state_dict(path), and `diff` of what the run saved."""
+    """`serve --state` and Loader.load_state_dict(path), and `diff` of the run's saves."""
     stream = Stream(Corpus(folder, [("megatron", "u16", 2, [40, 30])], SEED), {"num_epochs": 2})
     config = {**stream.config(), "batch_size": 2, "checkpoint_dir": str(folder / "kept")}
     engine = Engine(program, folder, config)

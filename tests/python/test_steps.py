@@ -15,7 +15,7 @@ def test_a_step_uses_the_lease_again_only_when_nothing_else_refers_to_it(fake):
     loader = ringpack.Loader(run="x", copy=False)
     batch = next(loader)
     lease = id(batch._lease)
-    assert id(next(loader)._lease) == lease  # else the cases below would show nothing
+    assert id(next(loader)._lease) == lease  # else the cases below would prove nothing
     holders = {
         "array": lambda batch: batch["input_ids"],
         "part of an array": lambda batch: batch["input_ids"][1:],
@@ -65,7 +65,7 @@ def test_numbers_stay_as_they_are_while_anybody_can_read_them(loader, holds):
 
 
 def test_terms_are_filled_in_again(loader, monkeypatch):
-    """Else the test above would show nothing."""
+    """Else the test above would prove nothing."""
     made, terms = [], ringpack._client.Terms
     monkeypatch.setattr("ringpack._client.Terms", lambda: made.append(1) or terms())
     for batch in loader:
@@ -91,8 +91,8 @@ def test_a_python_that_does_not_count_references(fake, loader, monkeypatch):
 
 
 def cut_short(loader, line):
-    """The next batch and None; or None and what was raised before the `line`-th line that
-    Client.step, Client.next and what they call run."""
+    """The next batch and None; or None and the exception before the `line`-th line that
+    Client.step, Client.next and their callees run."""
     left = line
 
     def trace(frame, event, _):
@@ -115,8 +115,8 @@ def cut_short(loader, line):
 
 @pytest.mark.parametrize("holds", ["nothing", "a view"])
 def test_an_interrupt_at_each_line_of_a_step_costs_no_batch(fake, monkeypatch, holds):
-    """An exception before the n-th line, for each n; and in Client.next, which makes a lease, where
-    a view keeps the one before."""
+    """An exception before the n-th line, for each n; and in Client.next, which makes a lease if a
+    view keeps the one before."""
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     for line in range(1, 100):
         with ringpack.Loader(run="x") as loader:
@@ -140,7 +140,7 @@ def test_an_interrupt_at_each_line_of_a_step_costs_no_batch(fake, monkeypatch, h
 
 
 def test_a_lease_that_a_traceback_keeps_returns_nothing_after_the_client(fake, monkeypatch):
-    """The fake client counts what is returned to one that is gone."""
+    """The fake client counts leases that are returned to one that is gone."""
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     for line in range(1, 100):
         living, faults = fake.fake_living(), fake.fake_faults()
@@ -157,7 +157,7 @@ def test_a_lease_that_a_traceback_keeps_returns_nothing_after_the_client(fake, m
 
 @pytest.mark.parametrize("end", [next, lambda loader: loader._open[0].close()])
 def test_a_batch_that_is_closed_always_says_why(loader, end):
-    """To another thread, too: it is read before each instruction of what closes it."""
+    """Also to another thread: it is read before each instruction of the closing code."""
     batch, looks = next(loader), []
 
     def trace(frame, event, _):

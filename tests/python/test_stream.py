@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Engine == oracle, byte for byte: every section of every batch, every state token, every digest.
 
-The oracle (tests/oracle) is written from engine/plan/STREAM.md alone."""
+The oracle (tests/oracle) is written only from engine/plan/STREAM.md."""
 
 import itertools
 
@@ -64,7 +64,7 @@ def inputs_of(number, case):
 
 
 def assert_run(engine, stream, world, rows, step, drop_last=False, turns=None):
-    """From row 0 to the end (or so many turns): rows to ranks, sections, states, the digest."""
+    """From row 0 to the end (or a number of turns): rows to ranks, sections, states, the digest."""
     digest, last = 0, len(stream.rows)
     steps = count_steps(last, 0, step, drop_last)
     with Ranks(engine, world) as ranks:
@@ -87,7 +87,7 @@ def assert_run(engine, stream, world, rows, step, drop_last=False, turns=None):
 
 @pytest.mark.parametrize("number", range(len(CASES) * (20 if LONG else 1)))
 def test_engine_equals_oracle(program, folder, layouts, number):
-    """`number` also rotates what is not in the case; RP_LONG=1 meets more combinations."""
+    """`number` also rotates the settings outside of the case; RP_LONG=1 meets more combinations."""
     case, number = CASES[number % len(CASES)], number + number // len(CASES)
     inputs = inputs_of(number, case)
     corpus, (world, rows, step) = layouts[number % len(layouts)], WORLDS[number // 3 % len(WORLDS)]
@@ -101,7 +101,7 @@ def test_engine_equals_oracle(program, folder, layouts, number):
         "global_batch_size": step,
         "drop_last": drop_last,
     }
-    machine = {"prefetch_bytes": "64kb", "packers": 1 + number % 2, "num_workers": 1 + number % 3}
+    machine = {"prefetch_bytes": "64kb", "packers": 1 + number % 2, "readers": 1 + number % 3}
     machine["io"] = ["auto", "io_uring", "mapped", "pread"][number // 2 % 4]
     engine = Engine(program, folder, {**stream.config(), **shape, **machine, "profile": "full"})
     try:

@@ -5,7 +5,7 @@ import pytest
 import ringpack
 from ringpack._state import token_of
 
-STEP = 12  # rows, of jobs that go on from the states of others with steps of 6
+STEP = 12  # rows, of jobs that continue from the states of others with steps of 6
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def ended(make):
 @pytest.mark.parametrize("batch_size", [1, 3, 4])
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_no_batch_follows_the_end(make, ended, batch_size, drop_last):
-    """A batch of padding alone has no loss: the mean over none is not a number."""
+    """A batch of only padding has no loss: the mean over none is not a number."""
     state, row = ended
     with make(batch_size=batch_size, global_batch_size=STEP, drop_last=drop_last) as loader:
         loader.load_state_dict(state)
@@ -51,8 +51,8 @@ def test_control_padding_behind_the_end_is_noticed(make, ended, broken, monkeypa
 
 
 def last_row(make, looks, **changes):
-    """The row at which a job ends that goes on from a state at row 6 with steps of 12 rows.
-    `looks`: it attaches before it loads the state."""
+    """The end row of a job that continues from a state at row 6 with steps of 12 rows. `looks`: it
+    attaches before it loads the state."""
     with make(global_batch_size=6) as loader:
         batches = [next(loader), next(loader)]
         state, last = loader.state_dict(), 0
@@ -78,7 +78,8 @@ def test_control_steps_that_begin_elsewhere_are_noticed(make, broken, monkeypatc
 
 
 def test_a_state_that_is_refused_is_refused_each_time(make):
-    """Try the newest, else the older one: the second of two bad states is told like the first."""
+    """Try the newest, else the older one: the second of two bad states is reported like the
+    first."""
     with make(seed=8) as loader:
         next(loader)
         foreign = loader.state_dict()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What names of files and sources hold reaches no terminal as a control character."""
+"""No character of a name of a file or source reaches a terminal as a control character."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import numpy
 import pytest
 from stream_kit import Engine, write_megatron
 
-RAW = "\u202e"  # turns the direction of what follows
+RAW = "\u202e"  # turns the direction of the following text
 EVIL = RAW + "a\033]0;owned\007\r\u009b31m\nb"
 SHOWN = r"a\033]0;owned\007\015\302\23331m"
 
@@ -21,7 +21,7 @@ def controls(text):
 
 
 def on_terminal(*command):
-    """What a command writes to a terminal, which is its stdout and its stderr."""
+    """A command's output to a terminal, which is its stdout and its stderr."""
     master, slave = pty.openpty()
     with subprocess.Popen([*map(str, command)], stdin=slave, stdout=slave, stderr=slave):
         os.close(slave)

@@ -84,7 +84,7 @@ class Terminal:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
     def until(self, condition):
-        """Until what is on the screen fulfils the condition."""
+        """Until the screen fulfils the condition."""
         deadline = time.monotonic() + PATIENCE
         while not condition(self.text()):
             assert time.monotonic() < deadline, f"the screen stays so:\n{self.text()}"
@@ -223,7 +223,7 @@ def test_ps(program, folder, engines):
 
 
 def test_an_engine_that_is_stopped_does_not_answer(program, folder):
-    """SIGSTOP: the screen goes on, says so, can be left; and shows the engine again after it."""
+    """SIGSTOP: the screen continues, says so, can be left; and shows the engine again after it."""
     corpus = Corpus(folder, [("npy", "u16", 1, [400])], 3)
     config = Stream(corpus, {"num_epochs": 1}).config()
     engine = Engine(program, folder, {**config, "run": "gamma", "batch_size": 1})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This release reads the files that every earlier one left: those of tests/upgrade, which
+"""This release reads the files of every earlier one: the folders of tests/upgrade, which
 tests/upgrade/freeze.py wrote once with each release. Every row from the frozen position on has the
 digest that it had then. A release that can no longer be read gets a test of its own, of how it is
 refused and of the way out that is named."""
@@ -26,7 +26,7 @@ FORMS = "token", "json", "npz", "safetensors"
 
 @pytest.fixture(params=RELEASES)
 def untouched(request, folder):
-    """A copy of what a release left, with the times that it had then."""
+    """A copy of a release's files, with their times of then."""
     shutil.copytree(ROOT / "tests" / "upgrade" / request.param, folder / "left")
     times = json.loads((folder / "left" / "expected.json").read_text())["mtime_ns"]
     for name, nanoseconds in times.items():
@@ -36,7 +36,7 @@ def untouched(request, folder):
 
 @pytest.fixture
 def left(untouched, program):
-    """The same. What is older than 0.3 is indexed again, as the refusal of its sidecars says."""
+    """The same. Corpora older than 0.3 are indexed again, as the refusal of their sidecars says."""
     is_old = (untouched / "corpus.rpm").exists()
     for output in [(), ("-o", untouched / "corpus.rpi")] if is_old else []:
         done = run(program, "index", "-q", "-c", untouched / "config.yaml", *output)
@@ -50,7 +50,7 @@ def expected(untouched):
 
 
 def digest_of_rest(engine, expected, token=None):
-    """What the ranks read until the stream ends: the sum of the digests of its rows."""
+    """The rows of the ranks until the stream ends: the sum of the digests of its rows."""
     with Ranks(engine, expected["world"], token) as ranks:
         assert ranks.loaders[0].next_row == expected["row"]
         return sum(batch.digest() for turn in ranks.turns() for batch in turn) % 2**128
@@ -97,7 +97,7 @@ def test_control_another_row_is_seen(program, folder, left, expected):
 
 @pytest.mark.parametrize("untouched", OLD, indirect=True)
 def test_older_sidecars_and_manifests_are_refused(program, folder, untouched):
-    """By name, with the command that makes new ones; with these a run goes on, as above."""
+    """By name, with the command that makes new ones; with these a run continues, as above."""
     config = json.loads((untouched / "config.yaml").read_text())
     plan = "plan", "-c", untouched / "config.yaml"
     code, said = refused(program, *plan, texts=["0-0.bin.rpx", "older ringpack"])
@@ -111,7 +111,7 @@ def test_older_sidecars_and_manifests_are_refused(program, folder, untouched):
 
 
 def test_a_state_goes_on_with_the_index_of_the_corpus(program, folder, left, expected):
-    """The fingerprints of the release are those of this one, by each kind of index."""
+    """The fingerprints of the release equal this one's, by each kind of index."""
     index = str(left / "corpus.rpi")
     engine = serve(program, folder, left, "--state", left / "state.token", index=index)
     assert digest_of_rest(engine, expected) == wanted_of_rest(expected)
@@ -134,7 +134,7 @@ def test_control_an_index_knows_its_tokens(program, folder, left, expected, inde
 
 
 def attach_as(engine, folder, message):
-    """What the engine answers to a message with which a trainer attaches, and the descriptors."""
+    """The engine's answer to a trainer's attach message, and the descriptors."""
     name = engine.run.encode()
     message[16 : 16 + 72] = name.ljust(72, b"\0")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:

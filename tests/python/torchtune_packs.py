@@ -5,7 +5,7 @@ puts them end to end.
     torchtune_packs.py DOCUMENTS ROWS    two JSON files: [[tokens, mask] …] and [[tokens, labels] …]
 
 torchtune imports all of its models and quantisation with its data sets, and torchao of a kind that
-no torch of today has. What is compared uses none of that, so these packages are empty here."""
+no torch of today has. The compared code uses none of that, so these packages are empty here."""
 
 import importlib.abc
 import importlib.machinery

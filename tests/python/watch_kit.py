@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines that lie, and `ringpack metrics` to watch them."""
+"""False engines, and `ringpack metrics` to watch them."""
 
 import json
 import os

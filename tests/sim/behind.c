@@ -5,7 +5,7 @@
  *
  * Often the chosen row is so close to the end that all of the stream is planned when the trainer
  * restarts. While the rank catches up, the engine may be killed or stopped, a checkpoint may be
- * asked for, another rank may fall behind too, and gets a catch-up flow of its own, or the same
+ * requested, another rank may fall behind as well, and gets a catch-up flow of its own, or the same
  * trainer may die again and restart further ahead or behind. A trainer restarts only from states
  * between two steps, so steps are counted from the same row whoever is attached. */
 #include "base/clock.h"
@@ -47,7 +47,7 @@ static bool kill_after(struct story *story, struct trainer *trainer, uint64_t ro
     uint64_t until = sim.now_ns + patience;
     trainer->kill_row = row;
     while (is_running(trainer) && sim.now_ns < until) {
-        if (!director_engine_lives(story)) /* it has ended because nobody had rows to come */
+        if (!director_engine_lives(story)) /* it has ended because no rank had rows to come */
             director_start_engine(story);
         rp_sleep_ns(SIM_MS);
     }
@@ -65,7 +65,7 @@ static bool is_between_steps(const struct life *life, struct token token)
     return token.size && token.row % life->global == life->step_row % life->global;
 }
 
-/* The state that the trainer restarts from: one of its own or, to move ahead, that of another. */
+/* The state that the trainer restarts from: one of its own or, to move ahead, another's. */
 static struct token choose_token(struct story *story, const struct trainer *trainer)
 {
     const struct trainer *other = &story->trainers[story_below(story, story->life.trainers)];
@@ -75,8 +75,8 @@ static struct token choose_token(struct story *story, const struct trainer *trai
     return is_between_steps(&story->life, token) ? token : trainer->first;
 }
 
-/* Nobody has told the engine that the trainer is to have rows again which it had released already.
- * So where it has had all, the engine may end. */
+/* The engine does not know that the trainer is to repeat rows that it had already released. So
+ * where it has had all, the engine may end. */
 void director_fall_back(struct story *story, uint32_t number)
 {
     struct trainer *trainer = &story->trainers[number];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* director.c — starts and ends the processes of a story, and knows the rows at which each trainer
- * may begin. story.h defines the terms.
+/* director.c — starts and ends the processes of a story, and knows the possible first rows of each
+ * trainer. story.h defines the terms.
  *
  * The director sleeps in simulated time, and acts when it wakes. A kill happens at one of the next
  * steps of a process. Each use of a shared word is a step, so a process may die at any of them. */
@@ -59,7 +59,7 @@ static void *intruder_main(void *argument)
     sim_exit(2);
 }
 
-/* An engine that was not told to stop may end only when all trainers have had all rows. */
+/* An engine without a stop request may end only when all trainers have had all rows. */
 static void check_end(const struct story *story)
 {
     if (story->engine_told || story->rollback_pending || story->end_is_open)
@@ -106,18 +106,18 @@ static void draw_engine(struct story *story)
     keys_set(keys, "global_batch_size", "%u", (unsigned)life->global);
     keys_set(keys, "ranks", "%u-%u", life->rank_first, life->rank_first + life->ranks - 1);
     keys_set(keys, "replicas", "%u", life->replicas);
-    keys_set(keys, "num_workers", "%u", 1u + (unsigned)story_below(story, 3));
+    keys_set(keys, "readers", "%u", 1u + (unsigned)story_below(story, 3));
     keys_set(keys, "packers", "%u", 1u + (unsigned)story_below(story, 3));
     keys_set(keys, "packer_processes", story_chance(story, 250) ? "true" : "false");
     keys_set(keys, "prefetch_factor", "%u", 2u << story_below(story, 2));
     keys_set(keys, "prefetch_bytes", "%ukb", 64u << story_below(story, 2));
     keys_set(keys, "io_depth", "%u", 1u + (unsigned)story_below(story, 6));
     keys_set(keys, "io", "%s", ios[story_below(story, RP_ARRAY_COUNT(ios))]);
-    keys_set(keys, "direct", "%s", directs[story_below(story, RP_ARRAY_COUNT(directs))]);
+    keys_set(keys, "o_direct", "%s", directs[story_below(story, RP_ARRAY_COUNT(directs))]);
     if (!story->checkpoints)
         return;
     keys_set(keys, "checkpoint_dir", "/checkpoints");
-    keys_set(keys, "run_record_dir", "none");
+    keys_set(keys, "mount_guard_dir", "none");
     keys_set(keys, "checkpoint_contents", story_chance(story, 700) ? "true" : "false");
     keys_set(keys, "checkpoint_keep", "%u", 2u + (unsigned)story_below(story, 2));
     keys_set(keys, "checkpoint_scrub_seconds", "0"); /* a day of simulated time is no story */
@@ -154,8 +154,7 @@ void director_start_engine(struct story *story)
 
 /* ---- trainers -------------------------------------------------------------------------------- */
 
-/* The engine may count for a trainer what its state says, even if it dies before its first batch.
- */
+/* The engine may count a trainer's state, even if it dies before its first batch. */
 static void note_claims(struct story *story)
 {
     story->row_peak = rp_max_u64(story->row_peak, trainers_come_to(story));
@@ -192,7 +191,7 @@ static void restart_trainer(struct story *story, uint32_t number)
     director_restart_trainer(story, number, story->trainers[number].saved);
 }
 
-/* ---- what happens in a life ------------------------------------------------------------------ */
+/* ---- events in a life ------------------------------------------------------------------ */
 
 void director_kill_soon(struct story *story, struct sim_process *victim)
 {
@@ -243,8 +242,8 @@ void director_expect_earlier(struct story *story, uint64_t row)
     story->row_low = rp_min_u64(story->row_low, row);
 }
 
-/* The state from which a job restarts in a rollback: the oldest of the trainers' newest states, or
- * of the states before the newest. */
+/* The state of a rollback: the oldest of the trainers' newest states, or of the states before the
+ * newest. */
 static struct token oldest_state(const struct story *story, bool last)
 {
     struct token oldest = {.row = UINT64_MAX};
@@ -257,8 +256,8 @@ static struct token oldest_state(const struct story *story, bool last)
 }
 
 /* Whether a trainer that began from this state has had all rows. If trainers begin from it again,
- * the engine cannot tell them from trainers that are late: it may end without them, but no
- * checkpoint may count what they had released. */
+ * the engine cannot distinguish them from late trainers: it may end without them, but no checkpoint
+ * may count their released batches. */
 static bool is_done_from(const struct story *story, struct token token)
 {
     for (uint32_t r = 0; r < story->life.trainers; r++) {

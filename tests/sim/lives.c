@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lives.c — chooses the next life at random: its ranks and batches, its faults, and the rows at
- * which its trainers begin. */
+/* lives.c — chooses the next life at random: its ranks and batches, its faults, and the first rows
+ * of its trainers. */
 #include <string.h>
 
 #include "director.h"
@@ -57,7 +57,7 @@ static void draw_faults(struct story *story)
     }
 }
 
-/* No faults: a calm life has such a machine, too. */
+/* No faults: a calm life has such a machine as well. */
 static void draw_page_cache(struct story *story)
 {
     sim_page_cache = (struct sim_page_cache){
@@ -68,7 +68,7 @@ static void draw_page_cache(struct story *story)
     };
 }
 
-/* The token of the rank that is farthest behind, from which all ranks begin, as from a checkpoint
+/* The token of the rank that is farthest behind, the beginning of all ranks, as with a checkpoint
  * of the model. NULL if no rank has kept one. */
 static const struct token *common_token(const struct story *story)
 {

@@ -41,7 +41,7 @@ static int index_sources(const struct story *story, const struct rp_config *conf
 {
     int code = 0;
     for (uint32_t i = 0; i < config->source_count && story->sidecars && code >= 0; i++)
-        code = rp_index_build(config->sources[i].shards[0], NULL, NULL, NULL, NULL, error);
+        code = rp_index_build(config->sources[i].shards[0], NULL, error);
     return code;
 }
 

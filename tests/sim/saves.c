@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* saves.c — checkpoints that a peer asks for: while the job runs undisturbed, or while a trainer
+/* saves.c — checkpoints that a peer requests: while the job runs undisturbed, or while a trainer
  * dies and returns.
  *
  * A save with contents copies packed batches from the rings while the flow runs. A trainer that

@@ -4,8 +4,8 @@
  *
  * The code of engine and client runs on it unchanged. The linker replaces functions of the system
  * by those that sim_*.c define with WRAP, and every use of a shared word (base/atomic.h) is a step
- * at which another thread may run, or the process may be killed. What runs when depends on the seed
- * alone, so a seed always tells the same story.
+ * where another thread may run, or the process may be killed. The schedule depends only on the
+ * seed, so a seed is always the same story.
  *
  * A thread is a fiber: a stack that the program switches to by itself. `sim` is the state of the
  * machine. */
@@ -62,7 +62,7 @@ struct sim {
     uint32_t fiber_count, runnable_count;
     struct sim_fiber *runnable[SIM_FIBERS_MAX];
     uint64_t next_deadline; /* no waiting fiber has an earlier one */
-    uint64_t random;        /* decides what runs when, and which faults happen */
+    uint64_t random;        /* decides the schedule and the faults */
     uint32_t slice;         /* steps until the next fiber is chosen */
     uint32_t slice_mean;
     uint64_t steps, switches, fibers_started;
@@ -153,7 +153,7 @@ struct sim_entries {
     uint32_t count, capacity;
 };
 
-/* What a descriptor, or a name in a directory, refers to: an inode. */
+/* The target of a descriptor, or of a name in a directory: an inode. */
 struct sim_node {
     enum sim_kind kind;
     uint32_t descriptors, maps, names;
@@ -178,7 +178,7 @@ struct sim_node {
 struct sim_descriptor {
     struct sim_node *node;
     struct sim_process *process; /* NULL = free */
-    int flags;                   /* of open */
+    int flags;                   /* open's */
     uint64_t position;
 };
 
@@ -195,7 +195,7 @@ void sim_files_reset(void);
 /** Make a file that is durable. */
 void sim_file_put(const char *path, const void *data, uint64_t bytes);
 struct sim_node *sim_lookup(const char *path);
-/** Lose random parts of what was not fsynced. Only while no process runs. */
+/** Lose random parts of the unsynced bytes. Only while no process runs. */
 void sim_power_cut(void);
 /** Flip a bit of a file whose name begins with `prefix`; false if there are fewer than two of them.
  */
@@ -203,7 +203,7 @@ bool sim_rot(const char *directory, const char *prefix);
 
 /* ---- the page cache -------------------------------------------------------------------------- */
 
-/* How the machine says what its page cache holds: by cachestat, by mincore, or by neither. */
+/* The machine's query of its page cache: cachestat, mincore, or neither. */
 enum sim_page_cache_asked { SIM_COUNTED, SIM_LISTED, SIM_PROBED, SIM_ASKED_WAYS };
 
 struct sim_page_cache {
@@ -243,7 +243,7 @@ struct sim_faults {
     unsigned spurious;   /* waits that end without a reason */
     unsigned flip;       /* reads that return a wrong bit */
     unsigned delay;      /* reads that take up to 3 ms, and new memory that takes up to 20 ms */
-    unsigned time_jump;  /* switches at which the clock goes to the next deadline */
+    unsigned time_jump;  /* switches that move the clock to the next deadline */
     uint64_t injected;
 };
 extern struct sim_faults sim_faults;

@@ -15,7 +15,7 @@
 
 #include "sim_files.h"
 
-#define DIRECT_BYTES 4096u /* what O_DIRECT wants of offsets, lengths and memory alike */
+#define DIRECT_BYTES 4096u /* alignment for O_DIRECT, of offsets, lengths and memory alike */
 
 /* Token files are opened for reading and exist from the start; a save opens for writing. */
 static bool is_token_file(const struct sim_descriptor *descriptor)
@@ -137,7 +137,7 @@ WRAP(ssize_t, write, int fd, const void *data, size_t bytes)
 {
     if (!sim.current)
         return __real_write(fd, data, bytes);
-    if (fd == STDERR_FILENO) { /* the log: not a step, so that --trace changes nothing */
+    if (fd == STDERR_FILENO) { /* the log: not a step, so that --trace has no effect */
         sim_trace("%.*s", (int)bytes - 1, (const char *)data);
         return (ssize_t)bytes;
     }
@@ -166,7 +166,7 @@ WRAP(int, fsync, int fd)
     struct sim_node *node = sim_node_of(fd);
     int code = node ? save_fault(node, "fsync fails") : EBADF;
     if (code)
-        return fail_with(code); /* nothing has become durable */
+        return fail_with(code); /* no write has become durable */
     sim_sync(node);
     return 0;
 }
@@ -264,7 +264,7 @@ WRAP(int, fstatat, int at, const char *path, struct stat *out, int flags)
     return fill(sim_look(at, path), out);
 }
 
-/* It does not say what O_DIRECT wants, as kernels before 6.1. */
+/* It does not report O_DIRECT's alignment, as kernels before 6.1. */
 WRAP(int, statx, int at, const char *path, int flags, unsigned mask, struct statx *out)
 {
     if (!sim.current)

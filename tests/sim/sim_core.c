@@ -4,7 +4,7 @@
  * The time advances a little with every call of the clock and every switch of fibers, and jumps to
  * the next deadline when no fiber can run, so a story of minutes takes milliseconds.
  *
- * Invariant: nothing here depends on an address, the real clock or the real machine. */
+ * Invariant: no result depends on an address, the real clock or the real machine. */
 #include "sim.h"
 
 #include <errno.h>
@@ -105,8 +105,7 @@ static void expire(void)
     sim.next_deadline = next;
 }
 
-/* Choose a random runnable fiber. Those of a process that is stopped (SIGSTOP) wait until its end.
- */
+/* Choose a random runnable fiber. The threads of a stopped process (SIGSTOP) wait until its end. */
 static struct sim_fiber *choose(void)
 {
     for (;;) {

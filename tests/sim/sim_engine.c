@@ -34,7 +34,7 @@ WRAP(int, rp_packer_start, struct rp_packer *packer, bool as_process, struct rp_
     process->parent = sim.current->process;
     struct sim_node *node = sim_node_new(SIM_PIDFD);
     node->process = process;
-    packer->is_process = packer->started = true;
+    packer->started = true;
     packer->pid = process->pid;
     packer->pidfd = sim_descriptor_new(node, 0);
     return 0;
@@ -128,7 +128,7 @@ WRAP(struct rp_available, rp_memory_available, void)
     return (struct rp_available){1ull << 40, "simulated"};
 }
 
-/* Abstract socket addresses are not simulated; the lock file alone excludes a second engine. */
+/* Abstract socket addresses are not simulated; only the lock file excludes a second engine. */
 WRAP(int, rp_guard_take, const char *directory, const char *run, pid_t *holder)
 {
     if (!sim.current)

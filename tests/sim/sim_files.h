@@ -6,7 +6,7 @@
 
 #include "sim.h"
 
-/** Free the node if nothing refers to it any more. */
+/** Free the node after its last reference. */
 void sim_node_unref(struct sim_node *node);
 /** Close a descriptor of the node, in a table of descriptors or in a message. */
 void sim_node_close(struct sim_node *node);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_memory.c — the heap of all simulated processes. All memory is freed at the end of a seed,
- * also what killed processes had allocated.
+ * also allocations of killed processes.
  *
  * Memory is filled with junk when it is allocated and when it is freed, so that wrong reads are
  * noticed. */
@@ -22,7 +22,7 @@
 #define HUGE_PAGE_BYTES (2u << 20)
 
 struct head {                            /* before every allocation */
-    _Alignas(16) const void *allocation; /* tells an allocation from other addresses */
+    _Alignas(16) const void *allocation; /* marks an allocation among other addresses */
     uint64_t bytes;
     uint32_t class;
     uint32_t back; /* bytes from the start of its block to the allocation */
@@ -251,7 +251,8 @@ WRAP(void *, mmap, void *address, size_t bytes, int protection, int flags, int f
         static const char never_woken;
         if (sim_fault(sim_faults.delay, "memory is slow to come"))
             (void)sim_wait(&never_woken, sim.now_ns + sim_below(&sim.random, 20 * SIM_MS));
-        /* no part of it is given back alone, to have its start aligned (rp_take_pages) */
+        /* it is given back only as a whole, without a part for the alignment of its start
+         * (rp_take_pages) */
         void *memory = sim_take(bytes, bytes > HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : 4096);
         return memory ? memset(memory, 0, bytes) : MAP_FAILED;
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_page_cache.c — which pages of each file the machine's page cache holds, and the system calls
- * that tell of it. The pages of a file are there because they were read, or by a whim of the seed:
+ * that report them. The pages of a file are there because they were read, or by a whim of the seed:
  * whenever the cache is queried, pages may have gone or come since the last query.
  *
  * Bytes are in the file, whatever the cache holds: a mapping of a page that is not there brings it,
- * as on a real machine. So nothing here may change a row. */
+ * as on a real machine. So no state here may change a row. */
 #include "sim_wrap.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "sim_files.h"
 
 struct sim_page_cache sim_page_cache;
-static uint64_t corpus_bytes; /* of the last engine that adapts */
+static uint64_t corpus_bytes; /* the last adaptive engine's */
 
 static uint32_t pages_of(const struct sim_node *node)
 {

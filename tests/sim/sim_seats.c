@@ -11,7 +11,7 @@
 static struct kept {
     const struct rp_seat *seat;
     enum rp_seat_state state;
-} kept[SEATS_MAX]; /* of the engine that runs */
+} kept[SEATS_MAX]; /* the running engine's */
 static uint32_t kept_count;
 
 static struct kept *find_kept(const struct rp_seat *seat)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_sockets.c — Unix sockets of type SOCK_SEQPACKET, with descriptors in messages. When a process
- * dies its ends are closed; the other side reads what was sent, and then end of file. */
+ * dies its ends are closed; the other side reads the sent bytes, and then end of file. */
 #include "sim_wrap.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ struct sim_channel {
     unsigned count;
     bool reset; /* the peer was closed before it had read all messages */
     int peer_pid;
-    struct sim_node *backlog[BACKLOG_MAX]; /* of a listener */
+    struct sim_node *backlog[BACKLOG_MAX]; /* a listener's */
     unsigned backlog_count;
 };
 

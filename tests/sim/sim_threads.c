@@ -290,5 +290,5 @@ WRAP(long, sysconf, int name)
 
 WRAP(uint32_t, rp_cpus_allowed, void)
 {
-    return 2; /* a constant, so that a seed tells the same story on every machine */
+    return 2; /* a constant, so that a seed is the same story on every machine */
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* story.h — what one seed runs: a story, which is a stream and some lives of a job that reads it.
+/* story.h — the run of one seed: a story, which is a stream and some lives of a job that reads it.
  *
  *   life       A job as a cluster would start it: an engine and one trainer for each rank, or in
  *              some lives several replicas. The director (director.c) kills, stops and restarts
@@ -11,8 +11,8 @@
  *   rollback   All trainers restart from one older state token.
  *   reference  All rows, from a plan that was never resumed and a formula for tokens (reference.c).
  *
- * A trainer compares each row that it takes with the reference, and the row at which it begins with
- * its state token. */
+ * A trainer compares each row that it takes with the reference, and its first row with its state
+ * token. */
 #ifndef RP_TESTS_STORY_H
 #define RP_TESTS_STORY_H
 
@@ -36,7 +36,7 @@ struct reference_row {
     uint32_t fragments, tokens;
     int32_t *ids; /* [seq_len], with padding */
     struct rp_fragment *pieces;
-    struct rp_hash128 state; /* of the state token before this row */
+    struct rp_hash128 state; /* the state token's, before this row */
 };
 
 struct reference {
@@ -58,9 +58,9 @@ struct trainer {
     uint32_t rank, replica;
     char name[16];
     struct sim_process *process;
-    const struct sim_process *engine; /* to which it has attached last */
+    const struct sim_process *engine; /* the one of its last attach */
     struct token start;               /* token to attach with; size 0 = none */
-    uint64_t start_low, start_high;   /* rows at which it may begin */
+    uint64_t start_low, start_high;   /* its possible first rows */
     struct token saved, older;        /* the newest token that it has kept, and the one before */
     struct token first;               /* the first one of this life, or of the last rollback */
     uint64_t at;                      /* first row of the micro-batch that it takes next */
@@ -76,7 +76,7 @@ struct trainer {
  * steps. */
 enum keeping { NOW_AND_THEN, ALWAYS, BETWEEN_STEPS, KEEPINGS };
 
-/* What is the same in one life. */
+/* The constants of one life. */
 struct life {
     uint32_t number;
     bool calm; /* the last one */
@@ -96,9 +96,9 @@ struct life {
     uint64_t batches;
     bool begun;        /* a trainer has begun, */
     uint64_t step_row; /* at this step boundary */
-    uint64_t row_high; /* of the story, when the life began */
+    uint64_t row_high; /* the story's, when the life began */
     bool saves_ahead; /* checkpoints of this life may be of later rows than trainers restart from */
-    uint64_t end_row; /* row at which the first trainer ended, padding included; or 0 */
+    uint64_t end_row; /* row of the first trainer's end, padding included; or 0 */
 };
 
 struct counts {
@@ -113,21 +113,21 @@ struct story {
     struct life life;
     struct trainer trainers[TRAINERS_MAX]; /* [rank of this node * replicas + replica] */
     struct sim_process *engine;
-    int engine_code;         /* with which the intruder has ended */
-    struct keys engine_keys; /* of the next engine */
+    int engine_code;         /* the intruder's exit code */
+    struct keys engine_keys; /* the next engine's */
     bool engine_faults;      /* the engine may fail, because faults are injected */
     bool checkpoints;
     bool sidecars;     /* token files have sidecars, so reads may return wrong bits */
     bool has_rotted;   /* a bit of a checkpoint has flipped; once in a story, to leave one intact */
     uint64_t row_high; /* all ranks have taken the rows below it, or restarted after them */
-    /* The highest row_now since a checkpoint was asked for, or row from which trainers restart: one
+    /* The highest row_now since a checkpoint was requested, or row of a restart of trainers: one
      * may die before it knows that the engine has accepted its state. */
     uint64_t row_peak;
     uint64_t row_now;      /* the same since the last rollback: no new checkpoint is later */
     bool rollback_pending; /* a rollback has begun, and no trainer has attached since */
-    bool engine_told;      /* the engine was told to stop */
+    bool engine_told;      /* the engine has a stop request */
     bool end_is_open;      /* the engine may end before all trainers of a rollback have attached */
-    uint64_t row_low;      /* the lowest row of a restart since a checkpoint was asked for */
+    uint64_t row_low;      /* the lowest row of a restart since a checkpoint was requested */
     uint64_t row_safe;     /* a checkpoint of this row or later must be found */
     struct counts counts;
 };
@@ -150,7 +150,7 @@ void reference_compare(const struct story *story, const struct rp_geometry *geom
 void reference_compare_state(const struct story *story, const struct rp_client *client);
 
 /* trainer.c */
-/** Has it had all rows? Those of an incomplete last step may be missing. */
+/** Has it had all rows? Rows of an incomplete last step may be missing. */
 bool trainer_has_had_all(const struct trainer *trainer);
 /** All trainers have taken the rows below this one, or start after them. */
 uint64_t trainers_come_to(const struct story *story);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stranger.c — a peer that asks for a seat at a row that cannot be delivered: it is after the end
- * of the stream, and no micro-batch begins at it.
+/* stranger.c — a peer that requests a seat at a row that cannot be delivered: it is after the end
+ * of the stream, and no micro-batch begins there.
  *
  * While a trainer is attached, the engine must refuse the request at once. Otherwise the engine
  * plans towards that row, and must serve all others meanwhile. The stranger leaves before, or is
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "director.h"
-#include "shm/socket.h"
+#include "../unit/receive.h"
 
 #define ROWS_AHEAD 1000000u
 
@@ -58,8 +58,8 @@ static void *stranger_main(void *argument)
                                  .step_row = RP_NEXT_ROW_ANY};
     if (rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error) < 0)
         sim_exit(0);
-    int64_t bytes = rp_socket_receive(fd, message, sizeof message, fds,
-                                      1 + (int)story_below(story, 30), &error);
+    int64_t bytes = receive_into(fd, message, sizeof message, fds, 1 + (int)story_below(story, 30),
+                                 &error);
     if (bytes >= (int64_t)sizeof reply) {
         memcpy(&reply, message, sizeof reply);
         sim_trace("the stranger is answered: %d", reply.code);

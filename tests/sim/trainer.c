@@ -102,7 +102,7 @@ static bool is_another_attached(const struct trainer *trainer)
 }
 
 /* Has every rank that is attached fallen behind at some time? As long as one has not, the engine's
- * flow goes on. One that has ended is absent, and the others may wait until it is skipped. */
+ * flow continues. One that has ended is absent, and the others may wait until it is skipped. */
 static bool have_all_fallen_back(const struct story *story)
 {
     for (uint32_t r = 0; r < story->life.trainers; r++)
@@ -111,8 +111,8 @@ static bool have_all_fallen_back(const struct story *story)
     return true;
 }
 
-/* Check the row at which a trainer begins: the row of its state token or, without one, a row at
- * which the engine may be. All rows after the last one count as the end. */
+/* Check a trainer's first row: the row of its state token or, without one, a possible row of the
+ * engine. All rows after the last one count as the end. */
 static void begin(struct trainer *trainer, uint64_t row)
 {
     bool at_end = row >= trainer->story->reference.row_count &&
@@ -140,10 +140,10 @@ static void begin(struct trainer *trainer, uint64_t row)
     note_progress(trainer->story);
 }
 
-/* Check the row at which a trainer ends. If states are kept only between steps, all ranks end at
- * the same row. In the calm life steps are counted from the row at which all trainers began, and a
- * rank that falls behind begins between two steps. So the row is known: the end of the last step,
- * which is padded or dropped. */
+/* Check a trainer's last row. If states are kept only between steps, all ranks end at the same row.
+ * In the calm life steps are counted from the first row of all trainers, and a rank that falls
+ * behind begins between two steps. So the row is known: the end of the last step, which is padded
+ * or dropped. */
 static void end(const struct trainer *trainer)
 {
     const struct reference *reference = &trainer->story->reference;
@@ -172,7 +172,7 @@ bool trainer_has_had_all(const struct trainer *trainer)
     return trainer->farthest + story->life.global > story->reference.row_count;
 }
 
-/* Choose the step at which a trainer dies that is to be killed after its last row. */
+/* Choose the step of death of a trainer that is to be killed after its last row. */
 static void choose_death(struct trainer *trainer)
 {
     uint64_t reach = 1ull << story_below(trainer->story, 10);

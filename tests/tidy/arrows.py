@@ -11,12 +11,13 @@ LAYER_1 = {"corpus", "plan", "io", "shm", "checkpoint", "cache"}
 
 
 def module_of(path):
-    """Module of a file under engine/: its folder, or `top` for what joins modules of layer 1."""
+    """Module of a file under engine/: its folder, or `top` for files that join modules of layer
+    1."""
     parts = path.split("/")[1:]
     return parts[0] if len(parts) > 1 else "top"
 
 
-MAY_KNOW = {  # beside itself, base and the public headers
+MAY_KNOW = {  # next to itself, base and the public headers
     "client": {"shm"},
     "config": {"corpus", "object"},
     "corpus": {"object"},
@@ -126,12 +127,12 @@ def one_way(files):
 
 
 PACKAGE = "tools/python/ringpack/"
-# A Loader makes itself one for torch if torch is asked for; only then may torch be imported.
+# A Loader makes itself one for torch on request; only then may torch be imported.
 MAY_RETURN = {(PACKAGE + "loader.py", PACKAGE + "_torch.py")}
 
 
 def imported_by(path, tree):
-    """Files of the package that a file of it imports, in functions too; not for types alone."""
+    """Files of the package that a file of it imports, also in functions; not if only for types."""
     for node in tree.body if isinstance(tree, ast.Module) else ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue
@@ -161,7 +162,7 @@ def imports(files):
 @rule({"engine/io/a.h": "/* a.h — a list. Private to a.c. */\n",
        "engine/io/b.c": '#include "io/a.h"\n'})
 def private(files):
-    """A header whose head says `Private to X, Y` is included by X and Y alone: files or folders."""
+    """A header whose head says `Private to X, Y` is included only by X and Y: files or folders."""
     owners = {}
     for path, text in files.items():
         head = re.search(r"Private to (.*?\w)\.(?:\s|$)", re.sub(r"\s*\n \* ?", " ", text[:2000]))
@@ -220,10 +221,11 @@ DOORS = {
 
 @rule({"engine/flow/a.c": "#include <liburing.h>\n"})
 def doors(files):
+    included = re.compile(r"\s*#\s*include\s+<(.*)")
     for path, number, line in lines_of(files, *C_SOURCE):
-        for header, place in DOORS.items():
-            included = re.match(rf"\s*#\s*include\s+<{re.escape(header)}", line)
-            if included and not path.startswith((place, "tests/")):
+        name = included.match(line)
+        for header, place in DOORS.items() if name else ():
+            if name[1].startswith(header) and not path.startswith((place, "tests/")):
                 yield Finding(path, number, f"<{header}> is included in {place} only")
 
 

@@ -1,33 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rule of tidy.py: the three lists of planted defects agree."""
+"""A rule of tidy.py: the lists of planted defects agree, and each patch has a control."""
 
 import re
 
 from sources import Finding
 
 HEADER, TABLE, SIMULATOR = "engine/base/defect.h", "tests/DEFECTS.md", "tests/sim/main.c"
+BUILDS = ("tests/CMakeLists.txt", "tests/fuzz/CMakeLists.txt")
 
-# A file for the rule to flag: a defect without a row, which the simulator cannot find either.
+# Files for the rule to flag: a defect without a row, a site or a place in the simulator's list; a
+# patch without a head line and a control; a control without a defect.
 CONTROL = {
     HEADER: '#define RP_DEFECTS(X) X(leave_out_a, "a")\n',
     TABLE: "| defect | what it breaks | seeds | other tests |\n",
     SIMULATOR: "found_elsewhere[] = {};\n",
+    "tests/defects/leave_out_b.patch": "--- a/engine/b.c\n+++ b/engine/b.c\n",
+    BUILDS[0]: "rp_add_control(test_c leave_out_c)\n",
 }
 
 
-def check(files):
-    """A finding for each defect that is missing from a list, or is in the wrong one."""
-    if HEADER not in files:
-        return
-    names = re.findall(r'\bX\((\w+),\s*"', files[HEADER])
+def check_switches(files, names):
+    """A finding for each defect of the header that a list lacks, or has in the wrong place."""
     rows = dict(re.findall(r"^\| `(\w+)` \|[^|]*\| *(\S+) *\|", files[TABLE], re.M))
     list_of_simulator = re.search(r"found_elsewhere\[\] = \{([^}]*)\}", files[SIMULATOR])
     elsewhere = re.findall(r'"(\w+)"', list_of_simulator.group(1))
+    code = "".join(text for path, text in files.items() if path.startswith(("engine/", "tools/")))
     for name in names:
         if name not in rows:
             yield Finding(TABLE, 1, f"{name} has no row: name the tests that find it")
         elif (rows[name] == "—") != (name in elsewhere):
             text = f"{name}: found_elsewhere lists the defects whose seeds are — in {TABLE}"
             yield Finding(SIMULATOR, 1, text)
+        if f"RP_DEFECT({name})" not in code:
+            yield Finding(HEADER, 1, f"{name} is nowhere in the code")
     for name in sorted({*rows, *elsewhere} - set(names)):
         yield Finding(TABLE, 1, f"{name} is no defect of {HEADER}")
+
+
+def check_patches(files, names):
+    """A finding for each patch without a head line or control, each control without a defect."""
+    controls = {}
+    for path in BUILDS:
+        text = files.get(path, "")
+        for match in re.finditer(r"^ *rp_add_(?:fuzz_)?control\(\w+ (\w+)", text, re.M):
+            controls[match[1]] = path
+    patches = {m[1]: p for p in files if (m := re.fullmatch(r"tests/defects/(\w+)\.patch", p))}
+    for name, path in patches.items():
+        if not re.match(r"[a-z].{10,}\n\n--- a/", files[path]):
+            yield Finding(path, 1, "the first line names the breach, the second one is empty")
+        if name not in controls:
+            yield Finding(path, 1, f"no test finds it: rp_add_control(TEST {name}) in {BUILDS[0]}")
+        if name in names:
+            yield Finding(path, 1, f"{name} is a defect of {HEADER}, too")
+    for name in sorted({*controls} - {*patches, *names}):
+        text = f"{name} is neither a patch of tests/defects nor a defect of {HEADER}"
+        yield Finding(controls[name], 1, text)
+
+
+def check(files):
+    if HEADER not in files:
+        return
+    names = re.findall(r'\bX\((\w+),\s*"', files[HEADER])
+    yield from check_switches(files, names)
+    yield from check_patches(files, names)

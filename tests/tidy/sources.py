@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files that the rules read, and the register of the rules."""
 
+import functools
 import glob
 import os
 import re
@@ -15,7 +16,7 @@ RULES = {}
 
 
 def rule(control):
-    """Register a rule together with files in which it must find something."""
+    """Register a rule together with files that it must flag."""
 
     def register(function):
         RULES[function.__name__] = (function, control)
@@ -54,6 +55,7 @@ def blank_out(match):
     return re.sub(r"[^\n]", " ", match.group(0))
 
 
+@functools.cache
 def code_of(text):
     """C without comments and literals; lines keep their numbers."""
     tokens = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''

@@ -25,6 +25,7 @@ RULES["words"] = (words.check, words.CONTROL)
 
 FILE_LINES = 500
 FUNCTION_LINES = 70
+CELL = 110  # characters of a cell in the tables of tests/*.md, but the last of its row
 
 
 # ---- size and shape --------------------------------------------------------------------------
@@ -42,7 +43,7 @@ def file_size(files):
 def function_size(files):
     for path, text in files.items():
         if path.endswith(C_SOURCE):
-            # The brace of a function, and nothing else, stands alone in the first column
+            # Only the brace of a function is a line of its own in the first column
             for match in re.finditer(r"^\{\n(.*?)^\}", code_of(text), flags=re.S | re.M):
                 count = match.group(1).count("\n") + 3
                 line = text.count("\n", 0, match.start())
@@ -88,7 +89,7 @@ def formatting(files):
         yield Finding(path, int(number), f"run tools/format {path}")
 
 
-# ---- what is never written -------------------------------------------------------------------
+# ---- forbidden text -------------------------------------------------------------------
 
 BANNED = {
     "strcpy": "snprintf", "strcat": "snprintf", "sprintf": "snprintf", "vsprintf": "vsnprintf",
@@ -139,6 +140,32 @@ def states(files):
                           f"call rp_{found[1]}_transition: the state has one writer")
 
 
+# The parts of struct rp_engine, and the files that write them. server.c opens them.
+PART_OWNERS = {
+    "life": "life shutdown",
+    "loop": "loop",
+    "peers": "connections deferred_attach save",
+    "stream": "start probe rejoin attach save",
+    "delivery": "rings rebuild rejoin seats connections caching read_mode",
+    "saving": "save save_contents revalidate start journal",
+    "watching": "rate_samples read_mode",
+}
+
+
+@rule({"engine/server/stat.c": "void f(void)\n{\n    engine->delivery.base_row = 0;\n}\n"})
+def engine_parts(files):
+    """A part of the engine is written by its own files alone; loop.c makes all descriptors."""
+    pattern = re.compile(rf"(?<![*\w.>])(?:engine->)?({'|'.join(PART_OWNERS)})(?:->|\.)"
+                         r"([\w.\[\]>-]*?)\s*(?:[-+|&]?=(?!=)|\+\+|--)")
+    for path, number, line in code_lines(files, ".c"):
+        if not path.startswith("engine/server/") or path.endswith("/server.c"):
+            continue
+        for part, field in pattern.findall(line):
+            owners = PART_OWNERS[part].split()
+            if os.path.basename(path)[:-2] not in owners and not field.endswith("done_fd"):
+                yield Finding(path, number, f"{part}.{field} is written by {', '.join(owners)}")
+
+
 UNFINISHED = ("TO" + "DO", "FIX" + "ME", "HA" + "CK")
 
 
@@ -180,7 +207,7 @@ def barriers(files):
             yield found[0]
 
 
-# ---- what must hold beyond the text ----------------------------------------------------------
+# ---- rules beyond the text ----------------------------------------------------------
 
 LANGUAGES = (("c", "gnu11", "gcc"), ("c++", "gnu++17", "g++"))
 
@@ -231,11 +258,31 @@ def paths_in_docs(files):
                 yield Finding(path, number, f"{name} does not exist")
 
 
+@rule({"tests/README.md": "| a promise | `python_nowhere` |\n"})
+def tests_in_docs(files):
+    """Every test that the tables of tests/*.md name is a file."""
+    places = {"python": "tests/python/test_%s.py", "cli": "tests/cli/test_%s.sh",
+              "test": "tests/unit/test_%s.c"}
+    for path, number, line in lines_of(files, ".md", within="tests/"):
+        for folder, name in re.findall(r"`(python|cli|test)_(\w+)`", line):
+            if line.startswith("|") and places[folder] % name not in files:
+                yield Finding(path, number, f"{folder}_{name} is no test")
+
+
+@rule({"tests/README.md": f"| {'the promise in a paragraph ' * 5} | `cli_shell` |\n"})
+def short_cells(files):
+    """Rows of promises and failures fit on a line; the head of a test says how it tests."""
+    for path, number, line in lines_of(files, "README.md", "FAILURES.md", within="tests/"):
+        for cell in line.split(" | ")[:-1] if path.count("/") == 1 else ():
+            if line.startswith("|") and len(cell.strip("| ")) > CELL:
+                yield Finding(path, number, f"a cell of {len(cell)} characters, at most {CELL}")
+
+
 # ---- running ---------------------------------------------------------------------------------
 
 
 def self_test(names):
-    """Every rule finds what it must in its own control."""
+    """Every rule flags its own control."""
     failures = 0
     for name in names:
         function, control = RULES[name]

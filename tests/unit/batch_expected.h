@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* batch_expected.h — a batch made the plainest way, element by element from batch.h's words, to
- * compare with what the pipeline made in parallel. It shares no code with engine/flow. */
+ * compare with the pipeline's parallel one. It shares no code with engine/flow. */
 #ifndef RP_TESTS_BATCH_EXPECTED_H
 #define RP_TESTS_BATCH_EXPECTED_H
 
@@ -37,7 +37,7 @@ struct expected_tokens {
     bool (*trained)(const void *context, const struct rp_fragment *fragment, uint64_t i);
 };
 
-/* Element `at` of a section, stored as what the geometry says; nothing where there is none. */
+/* Element `at` of a section, stored as the geometry says; nothing without that section. */
 EXPECTED void put(const struct rp_geometry *g, uint8_t *slot, enum rp_section section, uint64_t at,
                   int64_t value)
 {

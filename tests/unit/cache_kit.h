@@ -20,7 +20,7 @@
 
 #include "base/bits.h"
 #include "cache/cache.h"
-#include "cache/kept_file.h"
+#include "cache/entry_file.h"
 
 #define CHUNK RP_CACHE_CHUNK_BYTES
 #define PAGE RP_CACHE_PAGE_BYTES
@@ -42,7 +42,7 @@ static inline int leave(void **state)
     return system(command);
 }
 
-/* What an object of this name has from an offset on, which is a multiple of 8. */
+/* The content of an object of this name from an offset on, a multiple of 8. */
 static inline void content(const char *name, uint64_t offset, uint8_t *data, uint64_t bytes)
 {
     for (uint64_t at = 0; at < bytes; at += 8) {
@@ -51,7 +51,7 @@ static inline void content(const char *name, uint64_t offset, uint8_t *data, uin
     }
 }
 
-static uint64_t next_uses[256]; /* of the chunks of object 0 */
+static uint64_t next_uses[256]; /* for the chunks of object 0 */
 
 static inline uint64_t next_use(void *context, uint32_t object, uint64_t first, uint64_t last)
 {
@@ -87,31 +87,32 @@ static inline struct rp_cache *open_cache(uint64_t bytes, const struct rp_cache_
 static uint8_t bytes_of_chunk[CHUNK];
 
 /* Keep bytes of an object, and wait. */
-static inline void keep(struct rp_cache *cache, struct rp_kept *kept, const char *name,
+static inline void keep(struct rp_cache *cache, struct rp_entry *kept, const char *name,
                         uint64_t offset, uint32_t bytes)
 {
     assert_true(bytes <= CHUNK);
     content(name, offset, bytes_of_chunk, bytes);
-    rp_kept_keep(kept, offset, bytes_of_chunk, bytes);
+    rp_entry_keep(kept, offset, bytes_of_chunk, bytes);
     rp_cache_flush(cache);
 }
 
-/* Is all of it there, and what was kept? Other bytes are a failure of the test. */
-static inline bool holds(struct rp_kept *kept, const char *name, uint64_t offset, uint32_t bytes)
+/* Is all of it there, with the kept bytes? Other bytes are a failure of the test. */
+static inline bool holds(struct rp_entry *kept, const char *name, uint64_t offset, uint32_t bytes)
 {
     static uint8_t read[CHUNK];
-    if (rp_kept_look(kept, offset, bytes).head < bytes)
+    if (rp_entry_look(kept, offset, bytes).head < bytes)
         return false;
-    ssize_t got = pread(rp_kept_fd(kept), read, bytes, (off_t)(rp_kept_data_offset(kept) + offset));
+    ssize_t got = pread(rp_entry_fd(kept), read, bytes,
+                        (off_t)(rp_entry_data_offset(kept) + offset));
     assert_int_equal(got, bytes);
-    if (!rp_kept_check(kept, offset, read, bytes))
+    if (!rp_entry_check(kept, offset, read, bytes))
         return false;
     content(name, offset, bytes_of_chunk, bytes);
     assert_memory_equal(read, bytes_of_chunk, bytes);
     return true;
 }
 
-/* What the data of all files take on the disk, without their headers. */
+/* The size of all files' data on the disk, without their headers. */
 static inline uint64_t bytes_on_disk(void)
 {
     char path[128];

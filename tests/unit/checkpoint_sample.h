@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_sample.h — what the tests of checkpoints share: a directory of their own, and a small
+/* checkpoint_sample.h — shared by the tests of checkpoints: a directory of their own, and a small
  * full checkpoint whose state and contents follow from one number. */
 #ifndef RP_TESTS_CHECKPOINT_SAMPLE_H
 #define RP_TESTS_CHECKPOINT_SAMPLE_H
@@ -33,7 +33,7 @@ static char test_directory[] = "/tmp/rp-test-checkpoint-XXXXXX";
 static inline int sample_enter(void **state)
 {
     (void)state;
-    rp_log_set_level(RP_LOG_ERROR); /* warnings are what these tests provoke */
+    rp_log_set_level(RP_LOG_ERROR); /* these tests provoke warnings */
     return mkdtemp(test_directory) && chdir(test_directory) == 0 ? 0 : -1;
 }
 
@@ -132,11 +132,11 @@ static inline void sample_make(struct sample *sample, uint64_t next_row)
                                                .version = "0.1.0"};
 }
 
-/* What came of reading the last sample back. */
+/* The result of reading the last sample back. */
 static int sample_read_back;
 static struct rp_error sample_read_back_error;
 
-/* Save, read back and prune, as an engine does. Returns what the save returned. */
+/* Save, read back and prune, as an engine does. Returns the result of the save. */
 static inline int sample_save(struct rp_checkpoint_dir *dir, uint64_t next_row, uint64_t *sequence,
                               struct rp_error *error)
 {
@@ -179,7 +179,7 @@ static inline void sample_fill(const char *directory, unsigned count)
     rp_checkpoint_dir_close(dir);
 }
 
-/* What newest() finds; 0 when it finds nothing. The file must be a whole sample. */
+/* The row that newest() finds; 0 without one. The file must be a whole sample. */
 static inline uint64_t newest_row(const char *directory)
 {
     struct rp_error error;

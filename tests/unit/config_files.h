@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config_files.h — what the tests of engine/config share: a directory with shards to point at,
- * and one config that is read from text. */
+/* config_files.h — shared by the tests of engine/config: a directory with shards to point at, and
+ * one config that is read from text. */
 #ifndef RP_TESTS_CONFIG_FILES_H
 #define RP_TESTS_CONFIG_FILES_H
 

@@ -7,13 +7,13 @@
 
 enum sample_freedom {
     BOUND,    /* differs at no moment */
-    EXTEND,   /* differs where a run goes on for other epochs */
+    EXTEND,   /* differs if a run continues with other epochs */
     REWEIGHT, /* may differ at a resume that accepts other weights */
     FREE,     /* may differ at every resume */
     LABEL,    /* may differ always */
 };
 
-/* In the order of the text, which is that of the names. `called`: how messages name it. */
+/* In the order of the text, which is by name. `called`: how messages name it. */
 static const struct sample_field {
     const char *name, *value, *other;
     enum sample_freedom freedom;

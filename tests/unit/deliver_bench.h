@@ -23,7 +23,7 @@ struct bench {
     struct rp_flow_options options;
     struct rp_arena arena;
     struct rp_files files; /* none */
-    struct rp_looks looks;
+    struct rp_revalidation revalidation;
     struct rp_ring rings[RINGS];
     struct rp_ring_view views[RINGS];
     struct rp_deliver deliver;
@@ -65,7 +65,12 @@ static inline void bench_open(struct bench *bench)
 {
     struct rp_error error;
     *bench = (struct bench){.options = {.rank_count = RINGS, .world = RINGS, .token_limit = 1000}};
-    int code = rp_arena_create(&bench->arena, false, RINGS, 8, 4096, 16, 64, &error);
+    const struct rp_arena_sizes sizes = {.ring_count = RINGS,
+                                         .slot_count = 8,
+                                         .data_bytes = 4096,
+                                         .state_count = 16,
+                                         .state_bytes = 64};
+    int code = rp_arena_create(&bench->arena, false, &sizes, &error);
     for (uint32_t r = 0; r < RINGS && code == 0; r++) {
         struct rp_geometry g = {.rows = ROWS,
                                 .seq_len = SEQ_LEN,
@@ -91,7 +96,7 @@ static inline void bench_open(struct bench *bench)
                                          .arena = &bench->arena,
                                          .rings = bench->rings,
                                          .files = &bench->files,
-                                         .looks = &bench->looks,
+                                         .revalidation = &bench->revalidation,
                                          .unlabelled = bench->unlabelled,
                                          .base_row = BASE_ROW,
                                          .end_batch = UINT64_MAX,

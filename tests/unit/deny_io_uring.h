@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* deny_io_uring.h — from now on the kernel refuses this thread every ring, and the threads and
  * processes that it starts: as a container does, or a limit that is reached while an engine runs.
- * Rings that are there go on. It cannot be undone, so a test does it in a child, or last. */
+ * Existing rings continue. It cannot be undone, so a test does it in a child, or last. */
 #ifndef RP_TESTS_DENY_IO_URING_H
 #define RP_TESTS_DENY_IO_URING_H
 
@@ -11,7 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-/* NULL, or what is wrong. */
+/* NULL, or the fault. */
 static inline const char *deny_io_uring(int with_errno)
 {
     struct sock_filter program[] = {

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-/* From now on what is opened next is 0. Returns what give_back_zero() wants. */
+/* From now on the next opened descriptor is 0. Returns the argument of give_back_zero(). */
 static inline int free_zero(void)
 {
     int aside = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);

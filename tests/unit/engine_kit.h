@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine_kit.h — whole engines in processes of their own over a small corpus, and trainers that
- * know what they must get. */
+ * know their rows. */
 #ifndef RP_TESTS_ENGINE_KIT_H
 #define RP_TESTS_ENGINE_KIT_H
 
 #include "flow_kit.h"
 #include "patience.h"
+#include "receive.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -16,7 +17,6 @@
 #include "base/clock.h"
 #include "server/server.h"
 #include "ringpack/client.h"
-#include "shm/socket.h"
 
 #define ROWS 2u
 /* A test may have more ranks: then its engines need dp_world_size and global_batch_size. */
@@ -87,7 +87,7 @@ KIT int configure(struct rp_config *config, const char *const *options, struct r
     if (code >= 0)
         code = rp_config_set(config, "run_dir", run_dir, error);
     if (code >= 0) /* in the scratch folder, and not in the user's home */
-        code = rp_config_set(config, "run_record_dir", "records", error);
+        code = rp_config_set(config, "mount_guard_dir", "records", error);
     return code < 0 ? code : rp_config_finish(config, error);
 }
 
@@ -166,7 +166,7 @@ KIT struct rp_client *trainer(uint32_t rank, const void *token, size_t token_byt
     return replica_trainer(rank, 0, token, token_bytes);
 }
 
-/* The next batch of a rank must be the one at `row`; returns what rp_client_next did. */
+/* The next batch of a rank must be the one at `row`; returns the code of rp_client_next. */
 KIT int take(struct rp_client *client, uint64_t row)
 {
     struct rp_error error = {0};
@@ -239,7 +239,7 @@ KIT int attach_at_row(uint32_t rank, uint64_t row)
     struct rp_error error;
     for (int fds[2];;) {
         int fd = ask_for_row(rank, row);
-        assert_true(rp_socket_receive(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
+        assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
         memcpy(&reply, message, sizeof reply);
         assert_true(reply.text_bytes > reply.contract_bytes); /* WELCOME comes with a state */
         if (reply.kind == RP_REPLY_WELCOME) {

@@ -2,8 +2,8 @@
 /* fake_engine.h — batches whose content is a function of their rows, and the smallest engine that
  * serves them.
  *
- * It has no corpus and no plan: token i of row g is fake_token(g, i). So a trainer knows what it
- * must see, after whatever was done to either side. One rank of a world of one. */
+ * It has no corpus and no plan: token i of row g is fake_token(g, i). So a trainer knows the
+ * expected batches, after any event on either side. One rank of a world of one. */
 #ifndef RP_TESTS_FAKE_ENGINE_H
 #define RP_TESTS_FAKE_ENGINE_H
 
@@ -23,7 +23,7 @@
 #include "patience.h"
 #include "ringpack/client.h"
 #include "shm/ring.h"
-#include "shm/socket.h"
+#include "receive.h"
 
 #define FAKE __attribute__((unused)) static
 
@@ -99,7 +99,7 @@ FAKE void fake_write_batch(const struct rp_ring *ring, uint64_t batch, uint64_t 
         fake_write_row(g, slot, i, row + i);
 }
 
-/* Whether the batch begins at `row` and holds what it should. */
+/* Whether the batch begins at `row` and has the expected content. */
 FAKE bool fake_batch_holds(const struct rp_batch *batch, uint64_t row)
 {
     const struct rp_row_info *info = batch->sections[RP_SECTION_ROWS];
@@ -146,8 +146,8 @@ struct fake_options {
     const char *run_dir;
     uint64_t generation, base_row, batches; /* batches 0 = endless */
     uint32_t slots;
-    uint64_t fail_at, stop_at; /* batch at which it fails or stops; 0 = never */
-    uint64_t seed, pad_id;     /* of its contract */
+    uint64_t fail_at, stop_at; /* batch of its failure or stop; 0 = never */
+    uint64_t seed, pad_id;     /* its contract's */
     uint64_t fault_at;         /* batch whose first row has a wrong number; 0 = none */
     int64_t fault;             /* which is added to it */
 };
@@ -167,7 +167,7 @@ struct fake_engine {
     struct fake_options options;
     struct rp_listener listener;
     struct rp_ring ring;
-    int trainer; /* -1: nobody */
+    int trainer; /* -1: none */
 };
 
 FAKE void fake_reply(int fd, uint32_t kind, int code, uint64_t first_batch, uint64_t generation,
@@ -185,7 +185,7 @@ FAKE void fake_reply(int fd, uint32_t kind, int code, uint64_t first_batch, uint
     (void)sent;
 }
 
-/* The row a trainer asks for, out of its request and its state token. */
+/* The row of a trainer's request, out of it and its state token. */
 FAKE uint64_t fake_wanted_row(const struct fake_engine *engine, const struct rp_request *request)
 {
     unsigned long long row;
@@ -224,7 +224,7 @@ FAKE void fake_accept(struct fake_engine *engine)
     if (fd < 0)
         return;
     char buffer[4096] = {0};
-    int64_t bytes = rp_socket_receive(fd, buffer, sizeof buffer - 1, fds, PATIENCE_MS, NULL);
+    int64_t bytes = receive_into(fd, buffer, sizeof buffer - 1, fds, PATIENCE_MS, NULL);
     const struct rp_request *request = (const struct rp_request *)(void *)buffer;
     if (bytes < (int64_t)sizeof *request) {
         close(fd);
@@ -254,7 +254,7 @@ FAKE void fake_hear(struct fake_engine *engine)
     rp_ring_detach_trainer(&engine->ring, 0);
 }
 
-/* Write what there is room for. */
+/* Write as much as there is room for. */
 FAKE void fake_produce(struct fake_engine *engine)
 {
     struct rp_ring *ring = &engine->ring;

@@ -27,7 +27,7 @@
 
 struct kit_source {
     const char *name;
-    uint8_t code; /* of the Megatron dtype */
+    uint8_t code; /* the Megatron dtype's */
     unsigned width;
     uint64_t documents;
 };
@@ -128,7 +128,7 @@ KIT void kit_walk(struct kit *kit)
     rp_plan_close(plan);
 }
 
-/* The files must have been written; config has seq_len and what else is to be chosen. */
+/* The files must have been written; config has seq_len and the other choices. */
 KIT void kit_open(struct kit *kit, const struct kit_source *sources, uint32_t count,
                   const struct rp_plan_config *config)
 {
@@ -178,7 +178,7 @@ struct stream {
     struct rp_ring_view views[KIT_RINGS_MAX];
     uint64_t base_row;
     int wake_fd;
-    uint64_t seed; /* of the trainers' whims */
+    uint64_t seed; /* for the trainers' whims */
     uint64_t batches;
     uint8_t *expected;
 };
@@ -295,7 +295,7 @@ KIT void check_batch(struct stream *s, uint32_t r, const uint8_t *slot,
     s->batches++;
 }
 
-/* Take what is there; give back some of it, in the mood of the moment. */
+/* Take all there is; give back some of it, in the mood of the moment. */
 KIT bool trainer_takes(struct stream *s, uint32_t r)
 {
     struct rp_ring_view *view = &s->views[r];
@@ -352,7 +352,7 @@ KIT int stream_turn(struct stream *s, struct rp_error *error)
     return code;
 }
 
-/* To the end, or until so many more batches were taken. Returns the last code of a turn. */
+/* To the end, or until that number of batches was taken. Returns the last code of a turn. */
 KIT int stream_run(struct stream *s, uint64_t batches, struct rp_error *error)
 {
     uint64_t had = s->batches;
@@ -364,7 +364,8 @@ KIT int stream_run(struct stream *s, uint64_t batches, struct rp_error *error)
     return code;
 }
 
-/* ---- what most tests use --------------------------------------------------------------------- */
+/* ---- common parts of most tests
+ * --------------------------------------------------------------------- */
 
 KIT const struct kit_source two_sources[] = {{"words", 8, 2, 300}, {"code", 4, 4, 150}};
 
@@ -438,9 +439,9 @@ KIT int kit_enter(void **state)
     kit_write(&(struct kit_source){"crumbs", 8, 2, 6000}, 0, 5, 3);
     kit_write(&(struct kit_source){"pages", 8, 2, 3000}, 0, 200, 4);
     if (code == 0)
-        code = rp_index_build("words", NULL, NULL, NULL, NULL, &error);
+        code = rp_index_build("words", NULL, &error);
     if (code == 0)
-        code = rp_index_build("crumbs", NULL, NULL, NULL, NULL, &error);
+        code = rp_index_build("crumbs", NULL, &error);
     return code;
 }
 

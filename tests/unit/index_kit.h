@@ -32,9 +32,9 @@ static inline int build_steps(struct rp_indexing *build, struct rp_indexed *buil
     static const struct rp_progress silent;
     int code = 0;
     for (uint64_t i = 0; code == 0 && i < rp_indexing_shards(build); i++)
-        code = rp_indexing_learn(build, i, &silent, error);
+        code = rp_indexing_scan(build, i, &silent, error);
     if (code == 0)
-        code = rp_indexing_place(build, error);
+        code = rp_indexing_lay_out(build, error);
     for (uint64_t i = 0; code == 0 && i < rp_indexing_shards(build); i++)
         code = rp_indexing_fill(build, i, error);
     for (uint64_t i = 0; code == 0 && i < rp_indexing_parts(build); i++)
@@ -81,7 +81,7 @@ static inline int open_corpus_with(struct rp_corpus **corpus, const char *index,
     return rp_corpus_open(corpus, &spec, error);
 }
 
-/* Everything that is asked of a corpus: 0, or the first error. */
+/* All queries of a corpus: 0, or the first error. */
 static inline int compare(const struct rp_corpus *corpus, const struct rp_corpus *wanted,
                           struct rp_error *error)
 {
@@ -102,7 +102,8 @@ static inline int compare(const struct rp_corpus *corpus, const struct rp_corpus
         assert_int_equal(many, length);
         assert_int_equal(rp_source_extent(b, d, &expected, error), 0);
         assert_memory_equal(&found, &expected, sizeof found);
-        assert_string_equal(rp_source_row(a, d, &row), rp_source_row(b, d, &row_wanted));
+        assert_string_equal(rp_source_provenance(a, d, &row),
+                            rp_source_provenance(b, d, &row_wanted));
         assert_int_equal(row, row_wanted);
     }
     for (uint32_t i = 0; i < SHARDS; i++) {
@@ -120,7 +121,7 @@ static inline int compare(const struct rp_corpus *corpus, const struct rp_corpus
     return 0;
 }
 
-/* Of the source of the file, by its head. */
+/* The fingerprint of the file's source, by its head. */
 static inline struct rp_fingerprint prefix_of_source(void)
 {
     struct rp_error error;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log_kit.h — what is logged: from hear_log() on, the text of it is what log_heard() returns. */
+/* log_kit.h — the log's text: log_heard() returns all of it since hear_log(). */
 #ifndef RP_TESTS_LOG_KIT_H
 #define RP_TESTS_LOG_KIT_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_faults.h — memory that runs out when it is told to. A test that includes this has
- * allocators of its own in front of those of the C library (or of a sanitizer): everything in the
- * process asks them, libraries too.
+/* memory_faults.h — memory that runs out on command. A test that includes this has allocators of
+ * its own in front of those of the C library (or of a sanitizer): everything in the process uses
+ * them, also libraries.
  *
  * The orders are in memory that forked children share, so that a parent can let an engine run out
  * of memory in the middle of its work. */
@@ -29,13 +29,13 @@ __attribute__((constructor)) static void wait_for_no_room(void)
 }
 
 struct memory_orders {
-    pid_t process;  /* the only one that is meant; 0 = nobody */
+    pid_t process;  /* the only affected one; 0 = none */
     uint32_t at;    /* number of the allocation, from 0, that is the first to fail */
     uint32_t calls; /* so far */
     bool for_ever;
 };
-static struct memory_orders *memory_orders; /* NULL: nothing fails yet */
-static __thread bool memory_is_spared;      /* what this thread asks for now is not the engine's */
+static struct memory_orders *memory_orders; /* NULL: no failures yet */
+static __thread bool memory_is_spared;      /* its allocations now are not the engine's */
 
 static inline bool memory_fails(void)
 {
@@ -83,7 +83,7 @@ static inline uint32_t memory_mend(void)
         return memory_fails() ? failure : next arguments;                                          \
     }
 
-#ifndef __SANITIZE_THREAD__ /* it calls them before it can be asked; the tests are left out */
+#ifndef __SANITIZE_THREAD__ /* it calls them too early; the tests are left out */
 MEMORY_FAULT(void *, NULL, malloc, (size_t bytes), (bytes))
 MEMORY_FAULT(void *, NULL, calloc, (size_t count, size_t bytes), (count, bytes))
 MEMORY_FAULT(void *, NULL, realloc, (void *memory, size_t bytes), (memory, bytes))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run_with_faults.h — the end of a test that stands in front of the C library. ThreadSanitizer
- * stands there itself, with allocators and calls of its own, so under it nothing is run. */
+ * stands there itself, with allocators and calls of its own, so under it no test is run. */
 #ifndef RP_TESTS_RUN_WITH_FAULTS_H
 #define RP_TESTS_RUN_WITH_FAULTS_H
 

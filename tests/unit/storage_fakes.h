@@ -57,7 +57,7 @@ static inline struct rp_storage fast_storage(void)
 /* ---- faulty ---------------------------------------------------------------------------------- */
 
 enum fault {
-    FAULT_CODE,        /* the call does nothing and returns `code` */
+    FAULT_CODE,        /* the call only returns `code` */
     FAULT_SHORT,       /* half of a write or read is done, and said so */
     FAULT_NOTHING,     /* a write or read says that 0 bytes were done */
     FAULT_LIE,         /* a read gives back a flipped bit */
@@ -75,7 +75,7 @@ struct faulty {
     unsigned calls; /* since arming */
     unsigned hits, creates, waits;
     int synced[256]; /* fd -> fsyncs since it was created */
-    int syncs_max;   /* of one inode */
+    int syncs_max;   /* with one inode */
 };
 
 static inline bool faulty_hit(struct rp_storage *storage)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* system_faults.h — every system call of a module fails when it is told to: all of them counted, or
- * those of one name. A test that includes this stands in front of the C library.
+/* system_faults.h — every system call of a module fails on command: all of them counted, or the
+ * calls of one name. A test that includes this stands in front of the C library.
  *
- * Beside it every_call() and every_allocation(), which fail one after the other under an operation
- * and hold what must hold of each: a code has a message, no descriptor stays open, and with all
- * well again it works. */
+ * Also every_call() and every_allocation(), which fail one after the other under an operation and
+ * check each: a code has a message, no descriptor stays open, and with all well again it works. */
 #ifndef RP_TESTS_SYSTEM_FAULTS_H
 #define RP_TESTS_SYSTEM_FAULTS_H
 
@@ -77,7 +76,7 @@ static inline bool system_fails(const char *name)
         return system_fails(#name) ? failure : next arguments;                                     \
     }
 
-#ifndef __SANITIZE_THREAD__ /* it calls them before it can be asked; the tests are left out */
+#ifndef __SANITIZE_THREAD__ /* it calls them too early; the tests are left out */
 SYSTEM_FAULT(int, open, (const char *path, int flags, ...), (path, flags, 0600))
 SYSTEM_FAULT(int, openat, (int dir, const char *path, int flags, ...), (dir, path, flags, 0600))
 SYSTEM_FAULT(ssize_t, pread, (int fd, void *data, size_t bytes, off_t offset),
@@ -137,7 +136,7 @@ int fcntl(int fd, int command, ...)
     return system_fails("fcntl") ? -1 : next(fd, command, argument);
 }
 
-int close(int fd) /* what fails has closed all the same */
+int close(int fd) /* a failed close has closed all the same */
 {
     static int (*next)(int fd);
     if (!next)
@@ -189,7 +188,8 @@ static inline unsigned every_call(int (*operate)(struct rp_error *error), int nu
     return 0;
 }
 
-/* Each allocation fails, alone or with all after it, and a refusal says that it is memory. */
+/* Each allocation fails, one at a time or with all after it, and a refusal says that it is memory.
+ */
 static inline unsigned every_allocation(int (*operate)(struct rp_error *error), bool for_ever)
 {
     unsigned refused = 0, descriptors = open_descriptors();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When alerts are raised, told and cleared: the tables in alert.h, and a day of incidents (a week,
- * of 20 seeds, with RP_LONG=1) under a clock of its own. */
+/* The raising, logging and clearing of alerts: the tables in alert.h, and a day of incidents (a
+ * week, of 20 seeds, with RP_LONG=1) under a clock of its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -204,14 +204,14 @@ static void a_check_a_second_is_enough_where_nothing_is_near(void **state)
 
 /* Incidents of one kind, one after the other, with pauses of at least 10 minutes. */
 struct story {
-    uint64_t begin_ns, end_ns; /* of this incident, or the next one */
+    uint64_t begin_ns, end_ns; /* this incident's, or the next one's */
     uint64_t told;             /* commands in this one */
     uint64_t incidents;
 };
 
 struct week {
     uint64_t random, now_ns;
-    struct rp_alert alerts[RP_ALERT_KINDS]; /* of the engine, which restarts */
+    struct rp_alert alerts[RP_ALERT_KINDS]; /* the engine's, which restarts */
     struct story stories[RP_ALERT_KINDS];
     uint64_t restarts;
 };
@@ -229,8 +229,8 @@ static void plan_incident(struct week *week, struct story *story)
     story->told = 0;
 }
 
-/* What a check finds. In an incident each value is bad at first and then moves about its limit: for
- * at most 50 seconds it is fine. Outside it may come near to the limit. */
+/* The finding of a check. In an incident each value is bad at first and then moves about its limit:
+ * for at most 50 seconds it is fine. Outside it may come near to the limit. */
 static void see(struct week *week, enum rp_alert_kind kind, struct rp_alert_view *view)
 {
     const struct story *story = &week->stories[kind];
@@ -270,8 +270,8 @@ static void follow(struct week *week, enum rp_alert_kind kind, enum rp_alert_ste
     plan_incident(week, story);
 }
 
-/* A new engine knows nothing of the old one. Incidents that it meets are told again, so it starts
- * where there is none. */
+/* A new engine does not know the old one's alerts. It reports incidents again, so it starts without
+ * one. */
 static void restart(struct week *week)
 {
     for (enum rp_alert_kind kind = 0; kind < RP_ALERT_ENGINE_FAILED; kind++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands of alerts: what they get, and what becomes of those that hang, fail or are not there;
+/* Commands of alerts: their environment, and the end of commands that hang, fail or are not there;
  * and free space on a disk that does not answer. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,7 +33,7 @@ static char folder[] = "/tmp/rp-alert-XXXXXX";
 
 static char *path_of(const char *name)
 {
-    char *path = rp_format("%s/%s", folder, name);
+    char *path = rp_asprintf("%s/%s", folder, name);
     assert_non_null(path);
     return path;
 }
@@ -78,8 +78,8 @@ static void run(struct rp_alert_command *command, enum rp_alert_kind kind)
 {
     char **variables = calloc(3, sizeof *variables);
     assert_non_null(variables);
-    variables[0] = rp_format("RINGPACK_ALERT=%s", rp_alert_name(kind));
-    variables[1] = rp_format("RINGPACK_ALERT_MESSAGE=%s", "it's $HOME; \"so\"");
+    variables[0] = rp_asprintf("RINGPACK_ALERT=%s", rp_alert_name(kind));
+    variables[1] = rp_asprintf("RINGPACK_ALERT_MESSAGE=%s", "it's $HOME; \"so\"");
     rp_alert_command_run(command, kind, variables);
 }
 
@@ -99,7 +99,7 @@ static void a_command_gets_what_it_needs_and_no_more(void **state)
         "test ! -e /proc/$$/fd/77 && readlink /proc/$$/fd/0\n"
         "sed -nE 's/(SigBlk|SigIgn).*(.......)$/\\1 \\2/p' /proc/self/status; } > new\n"
         "mv new told\n");
-    char *text = rp_format("%s,a b;$(c),", program);
+    char *text = rp_asprintf("%s,a b;$(c),", program);
     struct rp_alert_command *command = open_command(text, &long_patience);
     assert_int_equal(setenv("RINGPACK_ALERT_OLD", "1", 1), 0);
     assert_int_equal(dup2(STDIN_FILENO, 77), 77); /* without close-on-exec */
@@ -127,8 +127,8 @@ static void a_command_gets_what_it_needs_and_no_more(void **state)
 /* Returns when the process is gone, or a zombie. */
 static void wait_gone(pid_t pid)
 {
-    char *path = rp_format("/proc/%d/cmdline", (int)pid), byte;
-    for (ssize_t bytes = 1; bytes > 0; rp_sleep_ns(5 * MS)) { /* of a zombie it is empty */
+    char *path = rp_asprintf("/proc/%d/cmdline", (int)pid), byte;
+    for (ssize_t bytes = 1; bytes > 0; rp_sleep_ns(5 * MS)) { /* empty for a zombie */
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         bytes = fd >= 0 ? read(fd, &byte, 1) : 0;
         if (fd >= 0)
@@ -217,7 +217,7 @@ static void a_program_that_cannot_be_run_is_named(void **state)
         struct rp_error error = {0};
         char *found;
         assert_int_equal(rp_alert_command_find(&found, texts[i], &error), -RP_E_CONFIG);
-        char *named = rp_format("no program `%.*s`", (int)strcspn(texts[i], ","), texts[i]);
+        char *named = rp_asprintf("no program `%.*s`", (int)strcspn(texts[i], ","), texts[i]);
         assert_non_null(strstr(error.message, named));
         free(named);
     }
@@ -255,12 +255,12 @@ static void nobody_waits_for_a_disk_that_hangs(void **state)
     sem_init(&asked, 0, 0);
     sem_init(&may_answer, 0, 1);
     assert_int_equal(rp_disk_watch_open(&watch, "/away", MS, hang, NULL), 0);
-    sem_wait(&asked); /* the first question, which is answered */
+    sem_wait(&asked); /* the first query, which is answered */
     sem_wait(&asked); /* the second one hangs */
     assert_int_equal(rp_disk_watch_answer(watch).free_bytes, 5);
     assert_true(rp_disk_watch_answer(watch).at_ns > 0);
     rp_disk_watch_close(watch);
-    sem_post(&may_answer); /* the thread ends, and frees what it has */
+    sem_post(&may_answer); /* the thread ends, and frees its memory */
     rp_sleep_ns(20 * MS);
 }
 
@@ -300,7 +300,7 @@ static int open_folder(void **state)
 static int remove_folder(void **state)
 {
     (void)state;
-    char *command = rp_format("rm -r %s", folder);
+    char *command = rp_asprintf("rm -r %s", folder);
     int status = command ? system(command) : -1;
     free(command);
     return status;

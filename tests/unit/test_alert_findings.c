@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What answers of `ringpack stat` mean for alerts, and the text of each alert. */
+/* The alerts that follow from answers of `ringpack stat`, and the text of each. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -125,7 +125,7 @@ static void a_failure_between_two_checks_counts(void **state)
     found = find("'save_failures': 2, 'save_error': 'bad', 'copy_failures': 1,", "", &task, &stat);
     assert_true(found.view.save_failed && !found.view.copy_failed);
     json_decref(stat);
-    task.program[0] = '\0'; /* no program is told of failures */
+    task.program[0] = '\0'; /* no program runs for failures */
     found = find("'save_failures': 9, 'save_error': 'bad', 'error': 'x',", "", &task, &stat);
     assert_false(found.view.save_failed || found.view.engine_failed);
     assert_int_equal(task.known.save_failures, 9); /* counted: disks are looked at sooner */

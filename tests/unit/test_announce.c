@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a trainer that sleeps is woken for what was published: for half of a ring at once, after a
- * while, and always before a packer waits. The time is the test's (tests/CMakeLists.txt). */
+/* The moment of waking a sleeping trainer for published batches: for half of a ring at once, after
+ * a while, and always before a packer waits. The time is the test's (tests/CMakeLists.txt). */
 #include "deliver_bench.h"
 
 #include "flow/pack.h"
@@ -42,7 +42,7 @@ void __wrap_rp_event_sleep(struct rp_event *event, uint32_t ticket, uint64_t tim
     stage.sleeps_in = NULL;
 }
 
-/* Nobody has the turn, a batch was published just now, and the trainers sleep. */
+/* The turn is free, a batch was published just now, and the trainers sleep. */
 static void announcing_open(struct bench *bench)
 {
     bench_open(bench);
@@ -147,7 +147,8 @@ static void who_does_not_sleep_is_not_woken(void **state)
     bench_close(&bench);
 }
 
-/* What the engine publishes, and what packers have published when it takes the turn. */
+/* Batches that the engine publishes, and batches that packers have published when it takes the
+ * turn. */
 static void the_engine_announces_all(void **state)
 {
     (void)state;
@@ -164,7 +165,7 @@ static void the_engine_announces_all(void **state)
     bench_close(&bench);
 }
 
-/* The packer has packed one batch, and nothing more is read; or there is no room for another. */
+/* The packer has packed one batch, and no more is read; or there is no room for another. */
 static void a_packer_that_waits_announces_first(void **state)
 {
     (void)state;

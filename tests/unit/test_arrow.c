@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrow, in files that pyarrow wrote (tests/fuzz/make_corpus.py): their documents; every bit flip
- * and every truncation; offsets that lie. python/test_arrow.py has the other forms. */
+ * and every truncation; false offsets. python/test_arrow.py has the other forms. */
 #include "corpus_files.h"
 
 #include "base/bits.h"
@@ -119,8 +119,8 @@ static bool is_refused(const char *path, size_t count, bool is_stream)
     return false;
 }
 
-/* A flip is refused, or changes what is no place: a name, a token, padding. Of seeds that have
- * little that others have not, one bit of each byte. */
+/* A flip is refused, or changes a part that is no place: a name, a token, padding. Seeds with
+ * little of their own: only one bit of each byte. */
 static void every_bit(void **state)
 {
     (void)state;

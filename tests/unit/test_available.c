@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much memory there is: the least of what the machine and each enclosing cgroup have left. */
+/* Available memory: the least that the machine and each enclosing cgroup have left. */
 #include "made_up_machine.h"
 
 #include <inttypes.h>
@@ -25,7 +25,7 @@ static void nothing_is_known(void **state)
     assert_available(700 << 10, "MemAvailable");
 }
 
-/* Of version 2; what the page cache has counts as free. */
+/* Version 2; the page cache counts as free. */
 static void the_least_limit_of_a_cgroup_counts(void **state)
 {
     (void)state;
@@ -41,7 +41,7 @@ static void the_least_limit_of_a_cgroup_counts(void **state)
     put(V2 "/jobs/ours/memory.high", "50000\n");
     assert_available(47000, "memory.high");
     put(V2 "/jobs/memory.current", "20000\n");
-    put(V2 "/jobs/memory.high", "30000\n"); /* the parent's holds, too */
+    put(V2 "/jobs/memory.high", "30000\n"); /* the parent's holds as well */
     assert_available(10000, "jobs/memory.high");
     put(V2 "/jobs/memory.current", "40000\n");
     assert_available(0, "jobs/memory.high");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of a corpus with objects in stores, the files are mapped, read through the page cache or past it,
- * as those of any other corpus; objects are read. A store of the test's own has one object. */
+/* In a corpus with objects in stores, files are mapped, read through the page cache or past it, as
+ * in any other corpus; objects are read. A store of the test's own has one object. */
 #include "flow_kit.h"
 
 #include <fcntl.h>
@@ -17,18 +17,18 @@ static const struct kit_source sources[] = {{"file", 5, 8, 2500}, {"object", 8, 
 
 /* ---- a store --------------------------------------------------------------------------------- */
 
-static uint32_t direct_opens; /* of the file */
+static uint32_t direct_opens; /* the file's */
 
-/* A place that is opened by its identity is an object: nobody is to have its descriptor. */
+/* A place that is opened by its identity is an object, without a descriptor. */
 static int open_object(struct rp_io_object *object_out, const struct rp_io_place *place,
                        struct rp_error *error)
 {
     struct rp_io_place file = *place;
-    direct_opens += place->direct && !place->identity;
+    direct_opens += place->o_direct && !place->identity;
     if (place->identity) {
         assert_string_equal(place->path, "store://object");
         file.path = "object.bin";
-        file.direct = false;
+        file.o_direct = false;
     }
     int code = rp_io_open_file(object_out, &file, error);
     if (place->identity)
@@ -57,8 +57,8 @@ static void open_mixed(struct kit *kit)
 
 /* ---- a page cache ---------------------------------------------------------------------------- */
 
-static bool has_all;         /* of the file, the page cache */
-static uint64_t object_size; /* nobody asks what the page cache holds of the object */
+static bool has_all;         /* the file's, in the page cache */
+static uint64_t object_size; /* the page cache is not queried for the object */
 
 static enum rp_page_cache_way find_way(const struct rp_page_cache_file *file)
 {
@@ -87,7 +87,7 @@ static const struct rp_page_cache page_cache = {find_way, missing, nothing, noth
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* The options have what is not the same in each run. */
+/* The options have the differences between the runs. */
 static void run(struct rp_flow_options *options, struct rp_flow_counts *counts)
 {
     struct kit kit;
@@ -143,7 +143,7 @@ static void files_that_the_page_cache_holds_are_mapped(void **state)
         options.packer_processes = processes && processes_work();
         run(&options, &counts);
         assert_true(mapped_bytes(&counts) > 0);
-        assert_true(counts.buffered_bytes > 0); /* of the object */
+        assert_true(counts.buffered_bytes > 0); /* the object's */
         assert_int_equal(counts.direct_bytes, 0);
     }
 }
@@ -155,11 +155,11 @@ static void files_that_memory_has_no_room_for_are_read_past_it(void **state)
     struct rp_flow_options options = adapting();
     struct rp_flow_counts counts;
     run(&options, &counts);
-    assert_int_equal(direct_opens, 1); /* beside the descriptor for buffered reads */
+    assert_int_equal(direct_opens, 1); /* with the descriptor for buffered reads */
     assert_int_equal(mapped_bytes(&counts), 0);
 }
 
-/* `direct: on`, with and without a watched page cache. */
+/* `o_direct: on`, with and without a watched page cache. */
 static void files_are_opened_for_direct_reads(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void files_are_opened_for_direct_reads(void **state)
     for (int adapts = 0; adapts < 2; adapts++) {
         struct rp_flow_options options = small_flow(&rp_io_method_pread);
         struct rp_flow_counts counts;
-        options.direct = options.may_direct = true;
+        options.o_direct = options.may_direct = true;
         options.adapts = adapts;
         run(&options, &counts);
         assert_int_equal(direct_opens, 1);

@@ -31,7 +31,7 @@ static struct sums bytes_of(enum rp_shuffle shuffle, uint32_t lanes, uint32_t wo
     options.corpus = kit.corpus;
     options.world = world;
     options.rank_count = options.rows = 1;
-    options.prefetch_bytes = 0; /* nobody says */
+    options.prefetch_bytes = 0; /* not given */
     struct rp_plan *plan = kit_plan(&kit);
     struct sums sums = {.block_reads = rp_block_reads_data_bytes(plan, &options, 0, bytes_max),
                         .flow = rp_flow_prefetch_bytes(&options, plan, 0)};

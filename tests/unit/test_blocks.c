@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan uses the blocks that it has announced: every document that a lane takes lies in
- * a block between the first one of its window and a window past where it stands. */
+/* The plan uses the blocks that it has announced: every document that a lane takes is in a block
+ * between the first one of its window and a window past its position. */
 #include "plan_corpus.h"
 
 #include "plan/blocks.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The block cache: what it gives is what was kept, also after damage to any byte of its files; it
- * takes no more room than it may; and what it evicts is what Belady's rule says. */
+/* The block cache: it returns the kept bytes, also after damage to any byte of its files; it takes
+ * no more room than it may; and it evicts by Belady's rule. */
 #include "cache_kit.h"
 
-/* ---- what is kept ---------------------------------------------------------------------------- */
+/* ---- kept bytes ---------------------------------------------------------------------------- */
 
 static const struct rp_cache_object two[] = {{"a", "\"1\"", 40 * CHUNK + 5000},
                                              {"b", "", 3 * PAGE}};
@@ -12,7 +12,7 @@ static void test_what_was_kept_is_there(void **state)
 {
     (void)state;
     struct rp_cache *cache = open_cache(64 * CHUNK, two, 2);
-    struct rp_kept *a = rp_kept_open(cache, 0), *b = rp_kept_open(cache, 1);
+    struct rp_entry *a = rp_entry_open(cache, 0), *b = rp_entry_open(cache, 1);
     assert_false(holds(a, "a", 0, PAGE));
     keep(cache, a, "a", 3 * PAGE, 2 * PAGE);
     keep(cache, a, "a", CHUNK - PAGE, 2 * PAGE); /* in two chunks */
@@ -23,22 +23,22 @@ static void test_what_was_kept_is_there(void **state)
         assert_true(holds(a, "a", CHUNK - PAGE, 2 * PAGE));
         assert_true(holds(a, "a", 40 * CHUNK + PAGE, 904));
         assert_true(holds(b, "b", 0, 3 * PAGE));
-        struct rp_cache_held held = rp_kept_look(a, 3 * PAGE, CHUNK - 2 * PAGE);
+        struct rp_cache_held held = rp_entry_look(a, 3 * PAGE, CHUNK - 2 * PAGE);
         assert_int_equal(held.head, 2 * PAGE);
         assert_int_equal(held.tail, 2 * PAGE);
-        held = rp_kept_look(a, 40 * CHUNK, 5000);
+        held = rp_entry_look(a, 40 * CHUNK, 5000);
         assert_int_equal(held.head, 0);
         assert_int_equal(held.tail, 904);
         assert_int_equal(counts_of(cache).held_bytes, 8 * PAGE);
-        rp_kept_close(a);
-        rp_kept_close(b);
+        rp_entry_close(a);
+        rp_entry_close(b);
         rp_cache_close(cache);
         cache = open_cache(64 * CHUNK, two, 2); /* another engine, later */
-        a = rp_kept_open(cache, 0);
-        b = rp_kept_open(cache, 1);
+        a = rp_entry_open(cache, 0);
+        b = rp_entry_open(cache, 1);
     }
-    rp_kept_close(a);
-    rp_kept_close(b);
+    rp_entry_close(a);
+    rp_entry_close(b);
     rp_cache_close(cache);
 }
 
@@ -48,23 +48,23 @@ static void test_another_identity_is_another_object(void **state)
     static const struct rp_cache_object others[] = {
         {"a", "\"2\"", 40 * CHUNK + 5000}, {"a", "\"1\"", 40 * CHUNK}, {"a\"", "1\"", 41 * CHUNK}};
     struct rp_cache *cache = open_cache(64 * CHUNK, two, 1);
-    struct rp_kept *kept = rp_kept_open(cache, 0);
+    struct rp_entry *kept = rp_entry_open(cache, 0);
     keep(cache, kept, "a", 0, CHUNK);
-    rp_kept_close(kept);
+    rp_entry_close(kept);
     rp_cache_close(cache);
     cache = open_cache(64 * CHUNK, others, 3);
     for (uint32_t i = 0; i < 3; i++) {
-        kept = rp_kept_open(cache, i);
-        assert_int_equal(rp_kept_look(kept, 0, PAGE).head, 0);
-        rp_kept_close(kept);
+        kept = rp_entry_open(cache, i);
+        assert_int_equal(rp_entry_look(kept, 0, PAGE).head, 0);
+        rp_entry_close(kept);
     }
     rp_cache_close(cache);
 }
 
 static void path_of(const struct rp_cache_object *object, char path[128])
 {
-    char name[RP_KEPT_NAME_BYTES];
-    rp_kept_file_name(rp_kept_file_key(object), name);
+    char name[RP_ENTRY_NAME_BYTES];
+    rp_entry_file_name(rp_entry_file_key(object), name);
     snprintf(path, 128, "%s/blocks/%s", directory, name);
 }
 
@@ -85,10 +85,10 @@ static void test_no_damaged_byte_is_given(void **state)
     unsigned lost = 0, tried = 0;
     for (off_t at = 0;; at += at < 64 || (at >= 4000 && at < 4112) ? 1 : 97) {
         struct rp_cache *cache = open_cache(64 * CHUNK, &small, 1);
-        struct rp_kept *kept = rp_kept_open(cache, 0);
+        struct rp_entry *kept = rp_entry_open(cache, 0);
         keep(cache, kept, "a", 0, 3 * PAGE - 96);
         assert_true(holds(kept, "a", 0, 3 * PAGE - 96));
-        rp_kept_close(kept);
+        rp_entry_close(kept);
         rp_cache_close(cache);
 
         int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -99,13 +99,13 @@ static void test_no_damaged_byte_is_given(void **state)
         close(fd);
 
         cache = open_cache(64 * CHUNK, &small, 1);
-        kept = rp_kept_open(cache, 0);
+        kept = rp_entry_open(cache, 0);
         lost += !holds(kept, "a", 0, 3 * PAGE - 96); /* fails if it is another content */
         tried++;
-        keep(cache, kept, "a", 0, 3 * PAGE - 96); /* while its thread checks what was found */
+        keep(cache, kept, "a", 0, 3 * PAGE - 96); /* while its thread checks the found files */
         assert_true(holds(kept, "a", 0, 3 * PAGE - 96));
         assert_int_equal(counts_of(cache).held_bytes, 3 * PAGE);
-        rp_kept_close(kept);
+        rp_entry_close(kept);
         rp_cache_close(cache);
         if (!is_inside)
             break;
@@ -119,34 +119,34 @@ static void test_damaged_words_are_no_failure(void **state)
 {
     (void)state;
     static const struct rp_cache_object small = {"a", "1", 3 * PAGE - 96};
-    static const struct rp_kept_words all[] = {{0, UINT64_MAX},
-                                               {UINT64_MAX, UINT64_MAX},
-                                               {UINT64_MAX, 0},
-                                               {1, 7},
-                                               {~(uint64_t)6, ~(uint64_t)6}};
+    static const struct rp_entry_words all[] = {{0, UINT64_MAX},
+                                                {UINT64_MAX, UINT64_MAX},
+                                                {UINT64_MAX, 0},
+                                                {1, 7},
+                                                {~(uint64_t)6, ~(uint64_t)6}};
     char path[128];
     path_of(&small, path);
     for (size_t i = 0; i < RP_ARRAY_COUNT(all); i++) {
         struct rp_cache *cache = open_cache(64 * CHUNK, &small, 1);
-        struct rp_kept *kept = rp_kept_open(cache, 0);
+        struct rp_entry *kept = rp_entry_open(cache, 0);
         keep(cache, kept, "a", 0, 3 * PAGE - 96);
-        overwrite(path, "damage", 6, (off_t)rp_kept_data_offset(kept));
+        overwrite(path, "damage", 6, (off_t)rp_entry_data_offset(kept));
         overwrite(path, &all[i], sizeof all[i], 4096);
         assert_false(holds(kept, "a", 0, PAGE));
-        rp_kept_close(kept);
+        rp_entry_close(kept);
         rp_cache_close(cache);
-        cache = open_cache(64 * CHUNK, &small, 1); /* counts anew */
-        kept = rp_kept_open(cache, 0);
+        cache = open_cache(64 * CHUNK, &small, 1); /* counts again */
+        kept = rp_entry_open(cache, 0);
         keep(cache, kept, "a", 0, 3 * PAGE - 96);
         assert_true(holds(kept, "a", 0, 3 * PAGE - 96));
         assert_int_equal(counts_of(cache).held_bytes, 3 * PAGE);
         assert_int_equal(counts_of(cache).failures, 0);
-        rp_kept_close(kept);
+        rp_entry_close(kept);
         rp_cache_close(cache);
     }
 }
 
-/* While it is open. After that it is kept anew, and so is any other object. */
+/* While it is open. After that it is kept again, and so is any other object. */
 static void test_a_file_that_was_removed_or_cut_is_made_again(void **state)
 {
     (void)state;
@@ -156,12 +156,12 @@ static void test_a_file_that_was_removed_or_cut_is_made_again(void **state)
     for (int i = 0; i < 4; i++) {
         const bool is_cut = i & 1, is_doubted = i & 2;
         struct rp_cache *cache = open_cache(64 * CHUNK, two, 2);
-        struct rp_kept *a = rp_kept_open(cache, 0), *b = rp_kept_open(cache, 1);
+        struct rp_entry *a = rp_entry_open(cache, 0), *b = rp_entry_open(cache, 1);
         keep(cache, a, "a", 0, 2 * PAGE);
         assert_int_equal(stat(path, &before), 0);
         assert_int_equal(is_cut ? truncate(path, 100) : unlink(path), 0);
         if (is_doubted)
-            rp_kept_doubt(a, 0, PAGE);
+            rp_entry_doubt(a, 0, PAGE);
         else
             keep(cache, a, "a", 4 * PAGE, PAGE);
         rp_cache_flush(cache);
@@ -172,13 +172,13 @@ static void test_a_file_that_was_removed_or_cut_is_made_again(void **state)
         keep(cache, b, "b", 0, PAGE);
         assert_true(holds(a, "a", 4 * PAGE, PAGE) && holds(b, "b", 0, PAGE));
         assert_int_equal(counts_of(cache).failures, 0);
-        rp_kept_close(a);
-        rp_kept_close(b);
+        rp_entry_close(a);
+        rp_entry_close(b);
         rp_cache_close(cache);
         cache = open_cache(64 * CHUNK, two, 2);
-        a = rp_kept_open(cache, 0);
+        a = rp_entry_open(cache, 0);
         assert_true(holds(a, "a", 4 * PAGE, PAGE)); /* in the file of that name */
-        rp_kept_close(a);
+        rp_entry_close(a);
         rp_cache_close(cache);
     }
 }
@@ -189,17 +189,17 @@ static void make_old(const char *path)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-/* In which nothing is kept, and which nobody has used for an hour. */
+/* An empty cache file that was last used an hour ago. */
 static void test_only_files_of_other_runs_are_removed_when_empty(void **state)
 {
     (void)state;
-    static const struct rp_kept_words none = {0, 0};
+    static const struct rp_entry_words none = {0, 0};
     char path[128];
     path_of(&two[1], path);
     struct rp_cache *cache = open_cache(64 * CHUNK, two, 2);
-    struct rp_kept *b = rp_kept_open(cache, 1);
+    struct rp_entry *b = rp_entry_open(cache, 1);
     keep(cache, b, "b", 0, PAGE);
-    rp_kept_close(b);
+    rp_entry_close(b);
     rp_cache_close(cache);
     overwrite(path, &none, sizeof none, 4096);
     make_old(path);
@@ -247,7 +247,7 @@ static void test_what_is_evicted_is_what_is_needed_last(void **state)
         uint32_t order[ACCESSES], room = 32;
         bool kept_by_oracle[CHUNKS] = {false};
         struct rp_cache *cache = open_cache(room * CHUNK, &object, 1);
-        struct rp_kept *kept = rp_kept_open(cache, 0);
+        struct rp_entry *kept = rp_entry_open(cache, 0);
         for (unsigned i = 0; i < ACCESSES; i++)
             order[i] = (uint32_t)random() % CHUNKS;
         for (unsigned i = 0; i < ACCESSES; i++) {
@@ -260,14 +260,14 @@ static void test_what_is_evicted_is_what_is_needed_last(void **state)
             oracle(kept_by_oracle, CHUNKS, room, access, next_uses);
             keep(cache, kept, "a", (uint64_t)order[i] * CHUNK, CHUNK);
             for (uint32_t c = 0; c < CHUNKS; c++)
-                if ((rp_kept_look(kept, (uint64_t)c * CHUNK, CHUNK).head == CHUNK) !=
+                if ((rp_entry_look(kept, (uint64_t)c * CHUNK, CHUNK).head == CHUNK) !=
                     kept_by_oracle[c])
                     fail_msg("seed %u, access %u, chunk %u: not as by Belady's rule", seed, i, c);
             assert_true(counts_of(cache).held_bytes <= room * CHUNK);
             assert_true(bytes_on_disk() <= room * CHUNK + 64 * PAGE);
         }
         assert_true(counts_of(cache).evicted_bytes > 0);
-        rp_kept_close(kept);
+        rp_entry_close(kept);
         rp_cache_close(cache);
     }
 }
@@ -276,24 +276,24 @@ static void test_a_smaller_limit_holds_from_the_start(void **state)
 {
     (void)state;
     struct rp_cache *cache = open_cache(64 * CHUNK, two, 1);
-    struct rp_kept *kept = rp_kept_open(cache, 0);
+    struct rp_entry *kept = rp_entry_open(cache, 0);
     for (uint32_t c = 0; c < 40; c++) {
         next_uses[c] = c + 1;
         keep(cache, kept, "a", (uint64_t)c * CHUNK, CHUNK);
     }
-    rp_kept_close(kept);
+    rp_entry_close(kept);
     rp_cache_close(cache);
     cache = open_cache(32 * CHUNK, two, 1);
-    kept = rp_kept_open(cache, 0);
+    kept = rp_entry_open(cache, 0);
     assert_int_equal(counts_of(cache).held_bytes, 32 * CHUNK);
     for (uint32_t c = 0; c < 40; c++)
         assert_int_equal(holds(kept, "a", (uint64_t)c * CHUNK, CHUNK), c < 32);
-    rp_kept_close(kept);
+    rp_entry_close(kept);
     rp_cache_close(cache);
 }
 
-/* Of another run nothing is known. Chunks that nobody has used for an hour go first, even before
- * those never needed; the rest is needed at the usual distance, which is 100 here. */
+/* The chunks of another run have no known next use. Chunks without a use for an hour go first, even
+ * before those never needed; the rest is needed at the usual distance, which is 100 here. */
 static void test_files_of_other_runs_go_by_their_age(void **state)
 {
     (void)state;
@@ -303,10 +303,10 @@ static void test_files_of_other_runs_go_by_their_age(void **state)
     char path[128];
     struct rp_cache *cache = open_cache(4 * CHUNK, others, 2);
     for (uint32_t i = 0; i < 2; i++) {
-        struct rp_kept *kept = rp_kept_open(cache, i);
+        struct rp_entry *kept = rp_entry_open(cache, i);
         keep(cache, kept, others[i].name, 0, CHUNK);
         keep(cache, kept, others[i].name, CHUNK, CHUNK);
-        rp_kept_close(kept);
+        rp_entry_close(kept);
     }
     rp_cache_close(cache);
     path_of(&others[0], path);
@@ -316,26 +316,26 @@ static void test_files_of_other_runs_go_by_their_age(void **state)
     for (uint32_t c = 0; c < 5; c++)
         next_uses[c] = distances[c];
     cache = open_cache(4 * CHUNK, &own, 1);
-    struct rp_kept *kept = rp_kept_open(cache, 0);
+    struct rp_entry *kept = rp_entry_open(cache, 0);
     keep(cache, kept, "a", 0, CHUNK); /* in the place of the old one's */
     assert_true(holds(kept, "a", 0, CHUNK));
     keep(cache, kept, "a", CHUNK, CHUNK);
     assert_true(holds(kept, "a", 0, CHUNK) && holds(kept, "a", CHUNK, CHUNK));
-    keep(cache, kept, "a", 2 * CHUNK, CHUNK); /* in the place of what is needed in 1000 */
+    keep(cache, kept, "a", 2 * CHUNK, CHUNK); /* in the place of the one that is needed in 1000 */
     assert_false(holds(kept, "a", 0, CHUNK));
     keep(cache, kept, "a", 3 * CHUNK, CHUNK); /* in the place of the new one's */
     assert_true(holds(kept, "a", 3 * CHUNK, CHUNK));
     keep(cache, kept, "a", 4 * CHUNK, CHUNK); /* needed later than all that is there */
     assert_false(holds(kept, "a", 4 * CHUNK, CHUNK));
-    rp_kept_close(kept);
+    rp_entry_close(kept);
     rp_cache_close(cache);
     cache = open_cache(4 * CHUNK, others, 2);
-    struct rp_kept *old = rp_kept_open(cache, 0), *new = rp_kept_open(cache, 1);
-    assert_int_equal(rp_kept_look(old, 0, CHUNK).head + rp_kept_look(old, CHUNK, CHUNK).head, 0);
-    assert_int_equal(rp_kept_look(new, 0, CHUNK).head + rp_kept_look(new, CHUNK, CHUNK).head,
+    struct rp_entry *old = rp_entry_open(cache, 0), *new = rp_entry_open(cache, 1);
+    assert_int_equal(rp_entry_look(old, 0, CHUNK).head + rp_entry_look(old, CHUNK, CHUNK).head, 0);
+    assert_int_equal(rp_entry_look(new, 0, CHUNK).head + rp_entry_look(new, CHUNK, CHUNK).head,
                      CHUNK);
-    rp_kept_close(old);
-    rp_kept_close(new);
+    rp_entry_close(old);
+    rp_entry_close(new);
     rp_cache_close(cache);
 }
 
@@ -352,15 +352,15 @@ static void test_a_large_stock_is_drawn_from(void **state)
     }
     struct rp_cache *cache = open_cache(KEPT * PAGE, objects, OBJECTS);
     for (uint32_t i = 0; i < OBJECTS; i++) {
-        struct rp_kept *kept = rp_kept_open(cache, i);
+        struct rp_entry *kept = rp_entry_open(cache, i);
         next_uses[0] = 0; /* object 0 is needed at once; all others are alike */
         keep(cache, kept, names[i], 0, PAGE);
-        rp_kept_close(kept);
+        rp_entry_close(kept);
     }
     assert_true(counts_of(cache).held_bytes <= KEPT * PAGE);
-    struct rp_kept *kept = rp_kept_open(cache, 0);
+    struct rp_entry *kept = rp_entry_open(cache, 0);
     assert_true(holds(kept, names[0], 0, PAGE));
-    rp_kept_close(kept);
+    rp_entry_close(kept);
     rp_cache_close(cache);
 }
 

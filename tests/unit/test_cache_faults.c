@@ -21,7 +21,7 @@
 enum fault { NO_FAULT, FAIL, DIE_BEFORE, DIE_HALFWAY };
 static struct {
     enum fault kind;
-    unsigned at; /* the call at which it begins; of pwrite, fallocate and ftruncate together */
+    unsigned at; /* the first affected call, counted over pwrite, fallocate and ftruncate */
     unsigned calls;
     int error;
 } orders;
@@ -141,10 +141,10 @@ static void fill_world(void)
 {
     need_last_first();
     struct rp_cache *cache = open_cache(ROOM * CHUNK, &world, 1);
-    struct rp_kept *kept = rp_kept_open(cache, 0);
+    struct rp_entry *kept = rp_entry_open(cache, 0);
     for (uint32_t c = 0; c < WORLD; c++)
         keep(cache, kept, "w", (uint64_t)c * CHUNK, length_of(c));
-    rp_kept_close(kept);
+    rp_entry_close(kept);
     rp_cache_close(cache);
 }
 
@@ -153,7 +153,7 @@ static void hold_world(const char *after, unsigned at)
 {
     need_last_first();
     struct rp_cache *cache = open_cache(ROOM * CHUNK, &world, 1);
-    struct rp_kept *kept = rp_kept_open(cache, 0);
+    struct rp_entry *kept = rp_entry_open(cache, 0);
     uint64_t there = 0;
     for (uint32_t c = 0; c < WORLD; c++)
         there += holds(kept, "w", (uint64_t)c * CHUNK, length_of(c));
@@ -166,7 +166,7 @@ static void hold_world(const char *after, unsigned at)
         if (!holds(kept, "w", (uint64_t)c * CHUNK, length_of(c)))
             fail_msg("%s, call %u: chunk %u is not kept afterwards", after, at, c);
     }
-    rp_kept_close(kept);
+    rp_entry_close(kept);
     rp_cache_close(cache);
 }
 
@@ -209,7 +209,7 @@ static void test_calls_that_fail_are_no_failure(void **state)
             assert_int_equal(enter(NULL), 0);
             need_last_first();
             struct rp_cache *cache = open_cache(ROOM * CHUNK, &world, 1);
-            struct rp_kept *kept = rp_kept_open(cache, 0);
+            struct rp_entry *kept = rp_entry_open(cache, 0);
             orders.calls = 0;
             orders.at = at;
             orders.error = errors[e];
@@ -219,7 +219,7 @@ static void test_calls_that_fail_are_no_failure(void **state)
                 (void)holds(kept, "w", (uint64_t)c * CHUNK, length_of(c));
             }
             assert_true(counts_of(cache).failures > 0 || at > 60);
-            rp_kept_close(kept);
+            rp_entry_close(kept);
             rp_cache_close(cache);
             orders.kind = NO_FAULT;
             hold_world("failing calls", at);
@@ -234,16 +234,16 @@ static void test_pages_that_cannot_be_read_are_given_up(void **state)
     (void)state;
     static const struct rp_cache_object small = {"a", "1", 3 * PAGE};
     struct rp_cache *cache = open_cache(ROOM * CHUNK, &small, 1);
-    struct rp_kept *kept = rp_kept_open(cache, 0);
+    struct rp_entry *kept = rp_entry_open(cache, 0);
     for (int has_hashes = 0; has_hashes < 2; has_hashes++) {
         keep(cache, kept, "a", 0, 3 * PAGE);
         uint64_t damaged = counts_of(cache).damaged_bytes;
-        unreadable.first = (off_t)rp_kept_data_offset(kept) + (has_hashes ? 1 : -1) * (off_t)PAGE;
+        unreadable.first = (off_t)rp_entry_data_offset(kept) + (has_hashes ? 1 : -1) * (off_t)PAGE;
         unreadable.last = unreadable.first + 1;
-        rp_kept_doubt(kept, 0, 3 * PAGE);
+        rp_entry_doubt(kept, 0, 3 * PAGE);
         rp_cache_flush(cache);
         unreadable.last = unreadable.first = 0;
-        struct rp_cache_held held = rp_kept_look(kept, 0, 3 * PAGE);
+        struct rp_cache_held held = rp_entry_look(kept, 0, 3 * PAGE);
         assert_int_equal(held.head, has_hashes ? PAGE : 0);
         assert_int_equal(held.tail, has_hashes ? PAGE : 0);
         assert_int_equal(counts_of(cache).damaged_bytes - damaged, has_hashes ? PAGE : 3 * PAGE);
@@ -251,7 +251,7 @@ static void test_pages_that_cannot_be_read_are_given_up(void **state)
         keep(cache, kept, "a", 0, 3 * PAGE);
         assert_true(holds(kept, "a", 0, 3 * PAGE));
     }
-    rp_kept_close(kept);
+    rp_entry_close(kept);
     rp_cache_close(cache);
 }
 
@@ -311,8 +311,8 @@ static void test_engines_share_one_directory(void **state)
         if (children[engine] == 0) {
             const struct rp_cache_object objects[] = {world, {engine ? "x" : "y", "1", 60 * CHUNK}};
             struct rp_cache *cache = open_cache(ROOM * CHUNK, objects, 2);
-            struct rp_kept *both = rp_kept_open(cache, 0);
-            struct rp_kept *own = rp_kept_open(cache, 1);
+            struct rp_entry *both = rp_entry_open(cache, 0);
+            struct rp_entry *own = rp_entry_open(cache, 1);
             for (unsigned turn = 0; turn < (engine ? 6 : 1000000); turn++)
                 for (uint32_t c = 0; c < WORLD; c++) {
                     keep(cache, both, "w", (uint64_t)c * CHUNK, length_of(c));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chained files: what is cut anywhere is continued and read up to there, every bit that flips is
- * found, and every entry that is removed, repeated or moved; appends of several processes are one
- * chain; a full disk costs the entry and nothing else. */
+/* Chained files: a cut file is continued and read up to the cut, every flipped bit is found, and
+ * every entry that is removed, repeated or moved; appends of several processes are one chain; a
+ * full disk costs only the entry. */
 #include "checkpoint_sample.h"
 
 #include <signal.h>
@@ -119,7 +119,7 @@ static void a_cut_anywhere_is_continued(void **state)
         found = look(&grown);
         assert_true(is_whole(found));
         assert_int_equal(found.entries, expected + 1);
-        assert_memory_equal(grown.text, whole.text, bytes); /* nothing is taken back */
+        assert_memory_equal(grown.text, whole.text, bytes); /* no entry is taken back */
     }
 }
 
@@ -288,7 +288,7 @@ static void processes_append_to_one_chain(void **state)
 static bool forks_at_sync;
 static pid_t heir;
 
-/* Of the C library, but for a moment at which another thread of the process may fork. */
+/* As the C library's, with a moment for a fork by another thread of the process. */
 int fdatasync(int fd)
 {
     if (forks_at_sync)

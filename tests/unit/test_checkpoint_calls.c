@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every system call of taking a directory and saving, with and without a second place, fails: what
- * was acknowledged is there, nothing half is, and afterwards saving works. */
+/* Every system call of taking a directory and saving, with and without a mirror, fails:
+ * acknowledged checkpoints are there, no half one is, and afterwards saving works. */
 #include "checkpoint_sample.h"
 
 #include "system_faults.h"

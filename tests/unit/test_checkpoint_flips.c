@@ -67,7 +67,7 @@ static void a_flipped_bit_in_any_byte_is_found(void **state)
     free(file);
 }
 
-/* Damage to the contents and to another section are both told; of several others, the first. */
+/* Damage to the contents and to another section are both reported; of several others, the first. */
 static void all_damage_is_told(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checkpoint file: what is written is read; every bit flip, every truncation, every mixture of
- * pages and every hostile number is found out, or costs the contents and nothing else. Exhaustive,
+/* The checkpoint file: it is read as it was written; every bit flip, every truncation, every
+ * mixture of pages and every hostile number is found out, or costs only the contents. Exhaustive,
  * not random. */
 #include "checkpoint_sample.h"
 
@@ -41,7 +41,8 @@ static enum verdict judge(const uint8_t *file, size_t bytes, struct rp_checkpoin
     return damage.contents ? WITHOUT_CONTENTS : WHOLE;
 }
 
-/* ---- what is written is read ----------------------------------------------------------------- */
+/* ---- it is read as it was written
+ * ----------------------------------------------------------------- */
 
 static void test_round_trip(void **state)
 {
@@ -192,8 +193,7 @@ static void test_every_bit_flip(void **state)
             file[i] ^= (uint8_t)(1u << bit);
         }
     }
-    assert_int_equal(without,
-                     (end - begin) * 8); /* the contents, their padding, and nothing else */
+    assert_int_equal(without, (end - begin) * 8); /* only the contents and their padding */
     free(file);
 }
 
@@ -257,7 +257,7 @@ static void test_stale_page_mixtures(void **state)
         without += verdict == WITHOUT_CONTENTS;
         if (verdict == REFUSED)
             continue;
-        struct sample sample; /* what is accepted has the state that belongs to its head */
+        struct sample sample; /* an accepted file has the state that belongs to its head */
         sample_make(&sample, head.info.next_row);
         assert_memory_equal(mixed + head.sections[0].offset, sample.state, sizeof sample.state);
     }
@@ -428,7 +428,7 @@ static void test_what_is_no_checkpoint(void **state)
     assert_int_equal(rp_checkpoint_open(&checkpoint, "empty.rpc", NULL), -RP_E_CORRUPT);
 }
 
-/* A file that says nothing true about its length must not make us take memory for it. */
+/* A false length in a file must not make us take memory for it. */
 static void test_a_huge_sparse_file_costs_nothing(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A section that is filled while the file is written: the file equals that of a save of finished
- * memory, no byte is written before it is final and hashed, a section that ends early saves
- * nothing, and the disk gets its first bytes early, in few writes. */
+/* A section that is filled while the file is written: the file equals the one from finished memory,
+ * no byte is written before it is final and hashed, a section that ends early saves no file, and
+ * the disk gets its first bytes early, in few writes. */
 #include "checkpoint_sample.h"
 
 #include <pthread.h>
@@ -25,7 +25,7 @@ static struct {
 struct maker {
     struct rp_growing_section *growing;
     unsigned seed;
-    size_t stop_at;      /* ends the section after so many bytes */
+    size_t stop_at;      /* ends the section after that number of bytes */
     size_t spoil;        /* changes this byte after it was added; SIZE_MAX: none */
     struct rp_a64 there; /* bytes added so far */
     pthread_t thread;
@@ -41,7 +41,7 @@ static void *make(void *argument)
         memcpy((uint8_t *)&contents + done, (const uint8_t *)&made + done, bytes);
         rp_a64_store_release(&m->there, done + bytes); /* before the writer can know */
         bool spoils = m->spoil >= done && m->spoil < done + bytes;
-        if (spoils) { /* what is added below is hashed first; the writer sees it only then */
+        if (spoils) { /* the bytes added below are hashed first; the writer sees them only then */
             rp_growing_section_add(m->growing, m->spoil - done);
             bytes -= m->spoil - done;
             done = m->spoil;
@@ -154,7 +154,7 @@ static void test_the_file_is_that_of_finished_memory(void **state)
     free(plain);
 }
 
-/* Where the contents begin: head, state and config have their pages before them. */
+/* The beginning of the contents: head, state and config have their pages before them. */
 #define CONTENTS_OFFSET (RP_CHECKPOINT_HEAD_BYTES + 2 * RP_CHECKPOINT_PAGE_BYTES)
 
 static uint64_t head_written_at, other_writes;
@@ -250,15 +250,15 @@ static void test_every_call_fails_once(void **state)
     }
 }
 
-/* ---- large contents that grow as the writer asks for them ------------------------------------ */
+/* ---- large contents that grow on the writer's demand ------------------------------------ */
 
 #define LARGE_BYTES ((13u << 20) + 1000)
 #define LARGE_WHOLE (LARGE_BYTES / RP_CHECKPOINT_PAGE_BYTES * RP_CHECKPOINT_PAGE_BYTES)
 #define LARGEST_WRITE (4u << 20) /* a longer one is no faster */
 #define FIRST_WRITE (512u << 10)
 
-/* No thread makes them: what the writer waits for, and `more` bytes, are made when it asks. So it
- * is known what was there at each write, and nothing depends on time. */
+/* No thread makes them: the bytes that the writer waits for, and `more`, are made on its demand. So
+ * the state at each write is known, and no result depends on time. */
 static struct {
     struct rp_growing_section *growing;
     uint64_t made, more;
@@ -307,7 +307,7 @@ static void check_writes(void)
         assert_int_equal(large.writes[i].offset, CONTENTS_OFFSET + done);
         assert_true(bytes <= LARGEST_WRITE + large.more);
         assert_true(rp_min_u64(done + bytes, LARGE_BYTES) <= large.writes[i].made);
-        if (done + bytes < LARGE_WHOLE) /* the last ones bring what is left */
+        if (done + bytes < LARGE_WHOLE) /* the last ones bring the rest */
             assert_true(bytes >= rp_min_u64(done, LARGEST_WRITE));
         done += bytes;
     }
@@ -324,7 +324,7 @@ static uint8_t *save_large(const void *data, uint64_t more, size_t *bytes)
     memset(&large, 0, sizeof large);
     large.more = more;
     large.growing = grows ? rp_growing_section_open(data, LARGE_BYTES) : NULL;
-    storage.write = grows ? recorded_write : storage.write; /* not what opening writes */
+    storage.write = grows ? recorded_write : storage.write; /* without the writes of opening */
     if (save_piece(dir, (struct rp_checkpoint_piece){data, LARGE_BYTES}, large.growing, &error) < 0)
         fail_msg("%s", error.message);
     rp_checkpoint_dir_close(dir);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every system call of what reads checkpoints fails, once and for ever, in many ways: it is refused
- * with a message or gives the newest one; never an older one, never "there is none", and no file
- * changes its name. */
+/* Every system call of the readers of checkpoints fails, once and for ever, in many ways: the read
+ * is refused with a message or gives the newest one; never an older one, never "no checkpoint", and
+ * no file changes its name. */
 #include "checkpoint_sample.h"
 
 #include "system_faults.h"
@@ -85,7 +85,7 @@ static void check_all(int (*operate)(struct rp_error *error))
     for (size_t i = 0; i < RP_ARRAY_COUNT(failures); i++) {
         unsigned cured = 0, ignored = 0;
         unsigned calls = check(operate, failures[i], 1, &cured);
-        if (failures[i] != EINTR) /* it would be asked again for ever, as it should */
+        if (failures[i] != EINTR) /* it would be retried for ever, as it should */
             check(operate, failures[i], UINT32_MAX, &ignored);
         print_message("  %s: %u calls, %u failures overcome\n", strerror(failures[i]), calls,
                       cured);
@@ -98,7 +98,7 @@ static void test_loading_the_newest(void **state)
     check_all(load);
 }
 
-/* ---- reads that are not what they were asked for --------------------------------------------- */
+/* ---- reads with other results than requested --------------------------------------------- */
 
 static unsigned passing_failures; /* reads that still fail */
 static size_t read_bytes_max;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Somebody replaces the lock, or the directory, between the moment in which it is opened and the
- * moment in which it is locked: of two engines one is refused, and each save goes on checking.
- * Where a file system reports another inode at each check, saves go on. */
+/* The lock, or the directory, is replaced between its opening and its locking: of two engines one
+ * is refused, and each save keeps checking. On a file system that reports another inode at each
+ * check, saves continue. */
 #include "checkpoint_sample.h"
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@
 static void (*before_lock)(void); /* is called once */
 static const char *moving;        /* a directory that is moved away once it has been opened */
 static int lock_error;            /* 0, or of a file system without locks */
-static ino_t strange_inode; /* 0, or what the next stat of a lock reports, plus one each time */
+static ino_t strange_inode; /* 0, or the inode in the next stat of a lock, plus one each time */
 
 /* ---- in front of the C library --------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every allocation of what is done with checkpoints fails once, and all from there on: it fails
- * with a message or works, what is there stays, and with memory again it works. */
+/* Every allocation of an operation on checkpoints fails once, and all from there on: the operation
+ * fails with a message or works, existing files stay, and with memory again it works. */
 #include "checkpoint_sample.h"
 
 #include "memory_faults.h"
@@ -68,8 +68,8 @@ static void prepare(void)
         assert_int_equal(sample_save(open_one, row, NULL, &error), 0);
 }
 
-/* `operate` is what is done, `while_open` with a directory taken. Returns the number of its
- * allocations; what can fail has failed. */
+/* `operate` is the operation, `while_open` with a directory taken. Returns the number of its
+ * allocations; each of them has failed. */
 static unsigned check(int (*operate)(struct rp_error *error), bool while_open, bool for_ever)
 {
     unsigned failures = 0;
@@ -125,7 +125,7 @@ static void test_saving(void **state)
     check_both(save, true);
 }
 
-/* It has no one to tell: old ones stay, and the next save removes them. */
+/* It has no caller to report to: old ones stay, and the next save removes them. */
 static void test_pruning(void **state)
 {
     (void)state;

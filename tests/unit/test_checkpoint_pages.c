@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sections wherever they lie in memory and of any length: what is saved is what was given, and what
- * lies on whole pages is written from there. */
+/* Sections in any place of memory and of any length: the saved bytes equal the given ones, and
+ * whole pages are written from their place. */
 #include "checkpoint_sample.h"
 
 #include "checkpoint/dir.h"
@@ -17,7 +17,7 @@ static ssize_t counting_write(struct rp_storage *storage, int fd, const void *da
 {
     const uint8_t *first = data;
     from_memory += first >= memory && first < memory + MEMORY_BYTES;
-    assert_int_equal((uintptr_t)data % 4096, 0); /* what direct I/O asks for */
+    assert_int_equal((uintptr_t)data % 4096, 0); /* alignment of direct I/O */
     return rp_storage_system.write(storage, fd, data, bytes, offset);
 }
 

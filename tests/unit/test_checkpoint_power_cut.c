@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Power cuts: every state that one could leave on the disk still holds what was acknowledged.
+/* Power cuts: every possible state of the disk still holds the acknowledged checkpoints.
  *
  * A recording storage writes down each call of a few saves (prunes included). For every prefix of
- * that log all states are made that the rules allow: what was fsynced is there; of the rest of a
+ * that log all states are made that the rules allow: fsynced bytes are there; of the rest of a
  * file's writes any subset is, and any one may be torn at a sector; of the changes of the directory
  * since its last fsync any subset is. In each of them the newest checkpoint must verify and be no
  * older than the last save that had returned. The same search must find fault with a writer that
@@ -18,7 +18,7 @@
 #define SECTOR_BYTES 512u
 #define CALLS_MAX 128u
 #define FILES_MAX 64u
-#define WRITES_MAX 12u  /* of one file */
+#define WRITES_MAX 12u  /* one file's */
 #define PENDING_MAX 10u /* changes of the directory that no fsync covers yet */
 #define FILE_BYTES_MAX 65536u
 
@@ -30,7 +30,7 @@ struct call {
     enum kind kind;
     unsigned file; /* CREATE, RESERVE, WRITE, SYNC, RENAME */
     char name[96], target[96];
-    uint64_t offset, bytes; /* of a WRITE; bytes of a RESERVE */
+    uint64_t offset, bytes; /* a WRITE's; bytes of a RESERVE */
     uint8_t *data;
     uint64_t row; /* ACKNOWLEDGED */
 };
@@ -282,7 +282,7 @@ static void judge_disk(struct search *search, const struct disk *disk)
     for (unsigned i = 0; i < disk->name_count; i++) {
         bool synced;
         if (disk->names[i].name[0] == '.')
-            continue; /* temporary: nobody reads it */
+            continue; /* temporary, without a reader */
         unsigned file = disk->names[i].file;
         unsigned count = count_writes(search->recorder, search->cut, file, &synced);
         struct writes all = {.mask = (1u << count) - 1, .torn = WRITES_MAX};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What retention counts: positions, not files. Saves at one position push no other out, a history
- * is kept where it is wanted, and nothing goes before its copy is verified. */
+/* Retention counts positions, not files. Saves at one position push no other out, a history is kept
+ * if configured, and no checkpoint goes before its copy is verified. */
 #include "checkpoint_sample.h"
 
 #include <sys/stat.h>
@@ -29,7 +29,7 @@ static void save(struct rp_checkpoint_dir *dir, uint64_t row)
         fail_msg("%s", error.message);
 }
 
-/* As an engine that ends does: only what is not there already. */
+/* As an engine at its end: only a position that is not there already. */
 static bool save_if_new(struct rp_checkpoint_dir *dir, uint64_t row)
 {
     struct sample sample;
@@ -45,7 +45,7 @@ static bool save_if_new(struct rp_checkpoint_dir *dir, uint64_t row)
     return !is_there;
 }
 
-/* The rows of what is there, newest first: "30 20 10". */
+/* The rows of the present checkpoints, newest first: "30 20 10". */
 static const char *rows_of(const char *path)
 {
     static char text[4096];
@@ -61,9 +61,9 @@ static const char *rows_of(const char *path)
     return text;
 }
 
-/* A byte changes on the disk after the save was acknowledged: reading back finds it, nothing older
+/* A byte changes on the disk after the save was acknowledged: reading back finds it, no older one
  * goes, and the checkpoint counts no more, although another save follows. A start takes an older
- * one. The same if nobody reads the save back before the next pruning. */
+ * one. The same if the save is not read back before the next pruning. */
 static void test_a_save_that_changes_on_the_disk_keeps_older_ones(void **state)
 {
     (void)state;
@@ -82,7 +82,7 @@ static void test_a_save_that_changes_on_the_disk_keeps_older_ones(void **state)
             assert_int_equal(rp_checkpoint_read_back_save(dir, &error), -RP_E_CORRUPT);
             assert_non_null(strstr(error.message, path));
             damage(path, 8200); /* it is as it was: but not to be trusted */
-            assert_int_equal(rp_checkpoint_read_back_save(dir, &error), 0); /* nothing is left */
+            assert_int_equal(rp_checkpoint_read_back_save(dir, &error), 0); /* no file is left */
         }
         rp_checkpoint_prune(dir);
         assert_int_equal(count_names("changed", "checkpoint-"), 3);
@@ -258,7 +258,7 @@ static void test_nothing_goes_before_it_is_copied(void **state)
     assert_int_equal(newest_row("copies"), 70);
 }
 
-/* A start that saves nothing new still sees to it that there is a copy. */
+/* A start without a new save still makes sure that there is a copy. */
 static void test_what_was_not_copied_is_copied_at_the_next_end(void **state)
 {
     (void)state;

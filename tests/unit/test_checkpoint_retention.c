@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A directory of checkpoints: which one counts, what is set aside, what is kept, rewinding, the
- * second location, and that no run starts from zero by itself. */
+/* A directory of checkpoints: the one that counts, setting aside, retention, rewinding, the mirror,
+ * and no run that starts from zero by itself. */
 #include "checkpoint_sample.h"
 
 #include <sys/stat.h>
@@ -76,8 +76,8 @@ static void test_a_damaged_one_is_set_aside_and_the_one_before_is_taken(void **s
     rp_checkpoint_dir_close(dir);
 }
 
-/* A file that was set aside before stays as it is, also beside a new file of its number; and
- * where nothing can be renamed, the one before is taken all the same. */
+/* A file that was set aside before stays as it is, also with a new file of its number; and if no
+ * rename works, the one before is taken all the same. */
 static void test_what_is_set_aside_already(void **state)
 {
     (void)state;
@@ -235,7 +235,7 @@ static void test_damaged_ones_do_not_count_as_kept(void **state)
     damage(path_of("count", 5, ""), 100);
     assert_int_equal(rp_checkpoint_dir_open(&dir, "count", 2, NULL, &error), 0);
     assert_int_equal(sample_save(dir, 60, NULL, &error), 0);
-    /* 6 is verified, 2 is the second: 1 may go, and nothing else. */
+    /* 6 is verified, 2 is the second: only 1 may go. */
     assert_true(exists(path_of("count", 6, "")) && exists(path_of("count", 2, "")));
     assert_false(exists(path_of("count", 1, "")));
     assert_true(exists(path_of("count", 3, "")));
@@ -260,7 +260,7 @@ static void test_what_a_killed_run_left_is_swept(void **state)
     assert_true(exists("swept/notes.txt") && exists(path_of("swept", 1, "")));
 }
 
-/* People may give the directory in which they keep their models. */
+/* Users may give the directory of their models. */
 static void test_temporary_files_of_others_are_left_alone(void **state)
 {
     (void)state;
@@ -341,12 +341,12 @@ static void test_rewind(void **state)
     damage(path_of("rewind", 1, ""), 100);
     assert_int_equal(rp_checkpoint_rewind("rewind", 9, &error), -RP_E_USAGE);
     assert_int_equal(rp_checkpoint_rewind("rewind", 1, &error), -RP_E_CORRUPT);
-    assert_int_equal(newest_row("rewind"), 40); /* refused: nothing was changed */
+    assert_int_equal(newest_row("rewind"), 40); /* refused, without a change */
     assert_int_equal(rp_checkpoint_rewind("rewind", 2, &error), 0);
     assert_int_equal(newest_row("rewind"), 20);
     assert_true(exists(path_of("rewind", 3, ".rewound")) &&
                 exists(path_of("rewind", 4, ".rewound")));
-    assert_int_equal(rp_checkpoint_rewind("rewind", 2, &error), 0); /* again: nothing to do */
+    assert_int_equal(rp_checkpoint_rewind("rewind", 2, &error), 0); /* again: no action */
 
     assert_int_equal(rp_checkpoint_dir_open(&dir, "rewind", 3, NULL, &error), 0);
     assert_int_equal(sample_save(dir, 30, &sequence, &error), 0);
@@ -394,7 +394,7 @@ static void test_a_directory_that_another_run_has_taken(void **state)
     assert_int_equal(rp_checkpoint_dir_open(&first, "taken", 2, NULL, &error), 0);
     assert_int_equal(rp_checkpoint_dir_open(&second, "taken", 2, NULL, &error), -RP_E_BUSY);
     assert_int_equal(unlink("taken/.lock"), 0);
-    assert_int_equal(sample_save(first, 10, NULL, &error), 0); /* nobody else is there yet */
+    assert_int_equal(sample_save(first, 10, NULL, &error), 0); /* no other engine is there yet */
     assert_int_equal(rp_checkpoint_dir_open(&second, "taken", 2, NULL, &error), 0);
     assert_int_equal(sample_save(first, 20, NULL, &error), -RP_E_BUSY);
     assert_non_null(strstr(error.message, "taken: .lock was removed"));
@@ -428,7 +428,7 @@ static void test_copies(void **state)
     assert_memory_equal(here, there, here_bytes);
     free(here), free(there);
 
-    remove_directory("here"); /* a new node: its numbers go on above the copies */
+    remove_directory("here"); /* a new node: its numbers continue above the copies */
     uint64_t sequence;
     assert_int_equal(rp_checkpoint_dir_open(&dir, "here", 2, "there", &error), 0);
     assert_int_equal(sample_save(dir, 60, &sequence, &error), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rewind holds for the second location: the next start that has one renames the copies of what
- * was given up, and no others, so a directory that is lost later resumes at the right row. */
+/* A rewind holds for the mirror: the next start that has one renames the copies of rewound
+ * checkpoints, and no others, so a directory that is lost later resumes at the right row. */
 #include "checkpoint_sample.h"
 
 #include "storage_fakes.h"
@@ -83,12 +83,12 @@ static void a_directory_that_is_lost_after_a_rewind(void **state)
     assert_true(has("copies", 2, ".rewound") && has("copies", 3, ".rewound"));
     assert_int_equal(count_names("run", ".rewind-"), 0);
     save(32);
-    start_and_end("copies"); /* nothing is left to be done */
+    start_and_end("copies"); /* all is done */
     assert_int_equal(newest_row("copies"), 32);
     clean_up();
 }
 
-/* The directory has pruned what its copies have still. */
+/* The directory has pruned checkpoints that its copies still have. */
 static void copies_of_what_was_pruned(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void starts_without_a_second_location_between(void **state)
     struct rp_error error;
     prepare();
     rewind_to(2);
-    for (uint64_t row = 17; row <= 18; row++) { /* 4 and 5, of which there are no copies */
+    for (uint64_t row = 17; row <= 18; row++) { /* 4 and 5, without copies */
         struct rp_checkpoint_dir *dir = open_dir(NULL);
         assert_int_equal(sample_save(dir, row, NULL, &error), 0);
         rp_checkpoint_dir_close(dir);
@@ -141,7 +141,7 @@ static void a_rewind_that_is_undone(void **state)
     clean_up();
 }
 
-/* A rewind that was undone after a start is copied anew, and done again. */
+/* A rewind that was undone after a start is copied again, and done again. */
 static void a_rewind_that_is_repeated(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void a_rewind_that_is_repeated(void **state)
     clean_up();
 }
 
-/* The mark is there, and then nothing was renamed, or only the newest checkpoint. */
+/* The mark is there, and then no file was renamed, or only the newest checkpoint. */
 static void a_rewind_that_was_interrupted(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void names_that_only_look_like_a_mark(void **state)
     };
     struct rp_error error;
     prepare();
-    rewind_to(3); /* nothing is later, so nothing is to be done */
+    rewind_to(3); /* no later checkpoint, so no action */
     assert_int_equal(count_names("run", ".rewind-"), 0);
     for (size_t i = 0; i < RP_ARRAY_COUNT(names); i++)
         assert_int_equal(rp_file_replace(names[i], "", 0, &error), 0);
@@ -238,7 +238,7 @@ static void each_call_of_the_start_fails(void **state)
         assert_true(has("copies", 3, ".rewound") && has("run", 3, ".rewound"));
         clean_up();
     }
-    assert_true(refused >= 3); /* two renames and a sync, and what the trials need */
+    assert_true(refused >= 3); /* two renames and a sync, and the calls of the trials */
 }
 
 int main(void)

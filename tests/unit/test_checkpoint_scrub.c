@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is kept is read again from time to time: a checkpoint or a copy that decays is named and
- * counted, stays, and is none of those for which older ones are removed. */
+/* Kept checkpoints are read again from time to time: one that decays, or a copy, is named and
+ * counted, stays, and is no reason to remove older ones. */
 #include "checkpoint_sample.h"
 
 #include <time.h>
@@ -30,7 +30,7 @@ static void save(struct rp_checkpoint_dir *dir, uint64_t row)
         fail_msg("%s", error.message);
 }
 
-/* The newest position is copied: the copier has nothing left to write. */
+/* The newest position is copied: the copier is done. */
 static void wait_for_copy(const struct rp_checkpoint_dir *dir, uint64_t row)
 {
     struct rp_copy_counts copies;
@@ -46,7 +46,7 @@ static void test_what_decays_is_named_and_older_ones_stay(void **state)
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
     assert_int_equal(rp_checkpoint_dir_open(&dir, "kept", 2, "copies", &error), 0);
-    rp_checkpoint_dir_scrubs(dir, &counts); /* nobody reads yet */
+    rp_checkpoint_dir_scrubs(dir, &counts); /* no reader yet */
     assert_int_equal(counts.passes, 0);
     assert_int_equal(rp_checkpoint_dir_scrub(dir, 1, &error), 0);
     for (uint64_t row = 10; row <= 20; row += 10) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fresh starts set checkpoints aside: none is removed or overwritten, numbers go on, and whoever is
- * stopped half-way goes on from the newest. */
+/* Fresh starts set checkpoints aside: none is removed or overwritten, numbers continue, and an
+ * interrupted one continues from the newest. */
 #include "checkpoint_sample.h"
 
 #include <sys/stat.h>
@@ -37,7 +37,7 @@ static void test_everything_moves_under_its_own_name(void **state)
         rename("all/checkpoint-000000000001.rpc", "all/checkpoint-000000000001.rpc.bad"), 0);
     set_aside("all", 3);
     assert_int_equal(count_names("all", "checkpoint-"), 0);
-    set_aside("all", 0); /* nothing is left: no second directory */
+    set_aside("all", 0); /* no checkpoint is left: no second directory */
     assert_int_equal(rp_checkpoint_set_asides("all", &asides, &count, &error), 0);
     assert_int_equal(count, 1);
     assert_int_equal(asides[0].count, 3);
@@ -58,7 +58,8 @@ static void test_everything_moves_under_its_own_name(void **state)
     free(asides);
 }
 
-/* Each rename fails once: what is left goes on from the newest, and the next try does the rest. */
+/* Each rename fails once: a run continues from the newest remaining one, and the next try does the
+ * rest. */
 static void test_a_failure_half_way_leaves_the_newest(void **state)
 {
     (void)state;

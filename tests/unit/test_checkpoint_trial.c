@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trial write of a checkpoint directory goes on beside the caller; whatever fails in it is told
- * when it is finished, also of the second location; and nothing of it stays. */
+/* The trial write of a checkpoint directory runs in parallel to the caller; its failure is reported
+ * at its end, also for the mirror; and no file of it stays. */
 #include "checkpoint_sample.h"
 
 #include <semaphore.h>
@@ -59,7 +59,7 @@ static void the_caller_goes_on_beside_it(void **state)
     for (int place = 0; place < 2; place++)
         sem_post(&may_go_on);
     assert_int_equal(rp_checkpoint_dir_finish_trial(dir, &error), 0);
-    assert_int_equal(rp_checkpoint_dir_finish_trial(dir, &error), 0); /* as often as asked */
+    assert_int_equal(rp_checkpoint_dir_finish_trial(dir, &error), 0); /* as often as called */
     nothing_stays("beside");
     nothing_stays("beside-too");
     rp_checkpoint_dir_close(dir);
@@ -99,7 +99,7 @@ static void what_fails_is_told_at_the_end(void **state)
     nothing_stays("full");
 }
 
-/* The second location alone has no room. */
+/* Only the mirror has no room. */
 static int create_in_first(struct rp_storage *storage, int dir, const char *name)
 {
     struct stat asked, second;

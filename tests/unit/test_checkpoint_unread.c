@@ -11,7 +11,7 @@
 #include "storage_fakes.h"
 
 /* Opening this file fails `failing` times, after it has worked `spared` times. The thread that
- * reads again opens files, too. */
+ * reads again also opens files. */
 static struct {
     char name[64];
     int error, spared, failing;
@@ -52,7 +52,7 @@ int openat(int dir, const char *name, int flags, ...)
 
 static struct rp_storage storage;
 
-/* `every`: rows of which the history keeps one checkpoint. */
+/* `every`: the history keeps one checkpoint of that number of rows. */
 static struct rp_checkpoint_dir *open_dir(const char *path, uint64_t every)
 {
     struct rp_error error;
@@ -85,7 +85,7 @@ static void damage_state(const char *directory, unsigned sequence)
     damage(path, 8192 + 50);
 }
 
-/* After a restart nothing is known of a file, and its head cannot be read once. */
+/* After a restart a file is unknown, and its head cannot be read once. */
 static void a_checkpoint_whose_row_cannot_be_read_stays(void **state)
 {
     (void)state;

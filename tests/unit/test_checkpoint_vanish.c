@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint that is listed may be gone when it is opened, because a run has pruned it. Nobody is
- * to call that damage, and nobody is to miss those that are still there. */
+/* A checkpoint that is listed may be gone when it is opened, because a run has pruned it. No reader
+ * may call that damage, or miss the ones that are still there. */
 #include "checkpoint_sample.h"
 
 #include <dlfcn.h>
@@ -85,9 +85,7 @@ static void the_one_before_is_taken(void **state)
     assert_int_equal(count_names("newest", ".bad"), 0);
 }
 
-/* A run that saves and prunes while somebody reads: what was listed is gone, what is there is
- * newer.
- */
+/* A run that saves and prunes during a read: listed files are gone, the present ones are newer. */
 static void those_that_came_meanwhile_are_found(void **state)
 {
     (void)state;
@@ -174,7 +172,7 @@ static void what_somebody_else_has_removed_is_no_failure(void **state)
     assert_false(exists("removed", 2) || exists("removed", 1));
 }
 
-/* The target of a rewind has gone: nothing is renamed. */
+/* The target of a rewind has gone: no file is renamed. */
 static void nothing_is_rewound(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Saving: every call of the storage fails once and for ever, the process is killed at every call
- * and at random moments, the directory is busy, read-only, gone, full or planted with links. What
- * was saved before stays. */
+ * and at random moments, the directory is busy, read-only, gone, full or planted with links.
+ * Earlier saves stay. */
 #include "checkpoint_sample.h"
 
 #include <fcntl.h>
@@ -40,8 +40,8 @@ static unsigned calls_of_a_save(void)
     return faulty.calls;
 }
 
-/* One save with one fault, after two good ones. Returns what the save returned; `read_back` is what
- * came of reading it back. */
+/* One save with one fault, after two good ones. Returns the result of the save; `read_back` is the
+ * result of reading it back. */
 static int read_back;
 static struct rp_error read_back_error;
 
@@ -75,7 +75,7 @@ static int save_with_fault(enum fault fault, int code, unsigned at, bool for_eve
     assert_int_equal(access("fault/checkpoint-000000000002.rpc", R_OK), 0);
     if (result < 0) {
         assert_non_null(strstr(error->message, "fault/"));
-        /* told where there were others: a full disk is not tried again */
+        /* reported if there were others: a full disk is not tried again */
         assert_int_equal(strstr(error->message, "attempt") != NULL, result == -EIO);
         assert_non_null(strstr(error->hint, "earlier checkpoints are untouched"));
     }
@@ -126,7 +126,7 @@ static void test_short_writes_and_reads_are_no_fault(void **state)
     assert_int_equal(save_with_fault(FAULT_NOTHING, 0, 0, true, &error), -EIO); /* and no hang */
 }
 
-/* NFS may tell only now that it could not write. */
+/* NFS may report only now that it could not write. */
 static unsigned closes, bad_close;
 static int bad_close_at(struct rp_storage *storage, int fd)
 {
@@ -142,7 +142,7 @@ static void test_a_close_that_fails_is_a_failure(void **state)
     struct rp_checkpoint_dir *dir;
     struct rp_storage storage = fast_storage();
     storage.close = bad_close_at;
-    for (bad_close = 0; bad_close < 2; bad_close++) { /* of the two that each attempt makes */
+    for (bad_close = 0; bad_close < 2; bad_close++) { /* one of the two in each attempt */
         closes = 0;
         assert_int_equal(
             rp_checkpoint_dir_open_with(&dir, "close", 3, NULL, &storage, WRITE_BYTES, &error),
@@ -174,7 +174,7 @@ static ssize_t read_nothing(struct rp_storage *storage, int fd, void *data, size
     return 0;
 }
 
-/* What was to be written is still in the writer's buffer: it is not what came back. */
+/* The bytes to write are still in the writer's buffer: they are not the returned ones. */
 static void test_a_file_that_comes_back_empty_is_not_trusted(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void test_a_file_that_comes_back_empty_is_not_trusted(void **state)
     rp_checkpoint_dir_close(dir);
 }
 
-/* Memory that changes while it is written is found out like a disk that lies. */
+/* Memory that changes while it is written is found out like a disk that returns other bytes. */
 static struct sample *moving;
 static int moving_create(struct rp_storage *storage, int dir, const char *name)
 {
@@ -401,7 +401,7 @@ static void test_planted_links_are_not_followed(void **state)
     assert_int_equal(sequence, 3); /* past both */
     assert_int_equal(newest_row("planted"), 10);
     rp_checkpoint_dir_close(dir);
-    dir = open_dir("planted", &rp_storage_system); /* sweeps the link, not what it points to */
+    dir = open_dir("planted", &rp_storage_system); /* sweeps the link, not its target */
     rp_checkpoint_dir_close(dir);
     assert_int_equal(count_names("planted", ".tmp"), 0);
     assert_int_equal(stat("victim", &info), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trainer's library against a fake engine in another process: what is lent, what comes back,
- * what happens when either side is killed. */
+/* The trainer's library against a fake engine in another process: lending, returns, and the death
+ * of either side. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -262,8 +262,8 @@ static void says_what_is_wrong(void **state)
     fake_kill(engine);
 }
 
-/* The file that cannot be written is named, and not the engine that is not there: so the engine was
- * not asked. */
+/* The file that cannot be written is named, and not the absent engine: so there was no request to
+ * it. */
 static void a_digest_log_is_refused_before_the_engine_is_asked(void **state)
 {
     (void)state;
@@ -300,7 +300,7 @@ static void gives_up_in_time(void **state)
     struct rp_batch batch = take(client, 0), other = {.struct_size = sizeof other};
     fake_kill(engine);
     int code = RP_NEXT_BATCH;
-    while (code == RP_NEXT_BATCH) /* what it had published is still delivered */
+    while (code == RP_NEXT_BATCH) /* its published batches are still delivered */
         if ((code = rp_client_next(client, -1, &other, &error)) == RP_NEXT_BATCH)
             rp_client_release(client, &other);
     assert_int_equal(code, -RP_E_GONE);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rp_client_close from any thread and in any state, and rp_client_state_after: what Python's signal
- * handlers stand on. */
+/* rp_client_close from any thread and in any state, and rp_client_state_after: the basis of
+ * Python's signal handlers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -19,9 +19,9 @@
 
 #define ROUNDS 3000
 #define MAX_QUEUED 1000
-#define SHORT_PATIENCE_NS 1000000000ll /* of a trainer whose engines only stop */
+#define SHORT_PATIENCE_NS 1000000000ll /* for a trainer whose engines only stop */
 
-/* What the next connection is answered with. */
+/* The answer to the next connection. */
 struct answer {
     uint8_t bytes[256];
     size_t length;
@@ -87,7 +87,7 @@ static void *perform(void *argument)
     int fd = next_trainer(p->stage);
     if (fd < 0)
         return NULL;
-    int64_t got = rp_socket_receive(fd, request, sizeof request, fds, PATIENCE_MS, NULL);
+    int64_t got = receive_into(fd, request, sizeof request, fds, PATIENCE_MS, NULL);
     if (got > 0 && p->answer->length)
         got = rp_socket_send(fd, p->answer->bytes, p->answer->length, NULL, 0, p->answer->fds,
                              p->answer->fd_count, NULL);
@@ -95,7 +95,7 @@ static void *perform(void *argument)
     return NULL;
 }
 
-/* Returns what attach said; a client that was made takes one batch if `take`. */
+/* Returns the code of attach; a client that was made takes one batch if `take`. */
 static int meet(struct stage *stage, const struct answer *answer, bool take, struct rp_error *error)
 {
     struct performance performance = {stage, answer, NULL};
@@ -177,7 +177,7 @@ static void bad_answers_are_named(void **state)
     reply->contract_bytes = reply->text_bytes + 1;
     assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_PROTOCOL);
     answer = welcome(&stage);
-    reply->contract_bytes--; /* "eed=7": a contract, and not that of the ring */
+    reply->contract_bytes--; /* "eed=7": a contract, and not the ring's */
     assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_PROTOCOL);
     assert_non_null(strstr(error.message, "different hashes"));
     answer = welcome(&stage);
@@ -286,7 +286,7 @@ static void *perform_until_over(void *argument)
     return NULL;
 }
 
-/* Also for a trainer that would wait for ever: what comes back is no engine that goes on. */
+/* Also for a trainer that would wait for ever: no returning engine continues. */
 static void successors_that_only_stop_are_given_up(void **state)
 {
     (void)state;
@@ -331,15 +331,15 @@ static void a_successor_that_does_not_reply_is_given_up(void **state)
     pthread_t thread;
     pthread_create(&thread, NULL, perform, &performance);
     assert_int_equal(rp_client_attach(&client, &options, &error), 0);
-    pthread_join(thread, NULL); /* it has hung up; from now on nobody minds the socket */
+    pthread_join(thread, NULL); /* it has hung up; from now on the socket has no server */
     assert_int_equal(rp_client_next(client, -1, &batch, &error), -RP_E_GONE);
     assert_non_null(strstr(error.message, "did not reply within 1 s"));
     rp_client_detach(client);
     close_stage(&stage);
 }
 
-/* The kernel takes connections and requests for an engine that does nothing: one that is stopped,
- * that hangs, or that plans for hours. */
+/* The kernel takes connections and requests for a silent engine: one that is stopped, that hangs,
+ * or that plans for hours. */
 static void an_engine_that_never_answers_is_given_up(void **state)
 {
     (void)state;

@@ -44,7 +44,7 @@ static struct rp_client_counts run_with(int64_t fault, uint32_t monitor, int *ta
     assert_int_equal(rp_client_attach(&client, &options, error), 0);
     *taken = take_all(client, code, error);
     assert_int_equal(rp_client_counts(client, &counts), 0);
-    if (*code < 0) { /* and it stays so: nothing after the fault is delivered */
+    if (*code < 0) { /* and it stays so: no batch after the fault is delivered */
         int second;
         assert_int_equal(take_all(client, &second, &again), 0);
         assert_int_equal(second, *code);
@@ -143,7 +143,7 @@ static void an_unknown_monitor_is_refused(void **state)
 
 enum { TOKEN_BYTES = 152, DIGEST_AT = TOKEN_BYTES - 32, ROWS_AT = 1024, SLOT_BYTES = 2048 };
 
-/* What the monitor reads in a token of version 3. */
+/* The fields that the monitor reads in a token of version 3. */
 static void write_token(uint8_t *token, uint64_t next_row, uint64_t digest)
 {
     memset(token, 7, TOKEN_BYTES);
@@ -175,8 +175,8 @@ static uint8_t *make_place(struct place *place)
     memcpy(place->slot + ROWS_AT, rows, sizeof rows);
     write_token(place->state, 8, 1);
     write_token(place->slot + RP_SLOT_STATE_OFFSET, 10, 2);
-    place->client.state = place->state;
-    place->client.state_bytes = TOKEN_BYTES;
+    place->client.kept[0].token = place->state;
+    place->client.kept[0].bytes = TOKEN_BYTES;
     place->client.attach_row = 8;
     place->client.options.monitor = RP_MONITOR_COUNT;
     return place->slot + RP_SLOT_STATE_OFFSET;
@@ -219,7 +219,7 @@ static void a_digest_moves_with_the_rows(void **state)
     rp_store_u64(make_place(&place) + DIGEST_AT, 1); /* two rows on, and the same digest */
     look(&place, 0, 0, 1);
     make_place(&place);
-    write_token(place.state, 10, 1); /* of the end of the stream: padding follows */
+    write_token(place.state, 10, 1); /* at the end of the stream: padding follows */
     look(&place, 0, 0, 1);
     make_place(&place);
     write_token(place.state, 10, 2);

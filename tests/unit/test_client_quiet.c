@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* While nobody sleeps, a trainer makes no system call: it takes and returns batches in a process
- * where each one but exit is death. */
+/* While no side sleeps, a trainer makes no system call: it takes and returns batches in a process
+ * that any call but exit kills. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

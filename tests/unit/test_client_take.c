@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rp_client_take, the next that never waits, and the state before the last batch: what the Python
- * package stands on. */
+/* rp_client_take, the next that never waits, and the state before the last batch: the basis of the
+ * Python package. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static void assert_states(const struct rp_client *client, uint64_t row)
     assert_memory_equal(found, expected, bytes);
 }
 
-/* Takes the row, for which the engine may take its time. */
+/* Takes the row; the engine may take its time. */
 static void take(struct rp_client *client, uint64_t row)
 {
     struct rp_batch batch = {.struct_size = sizeof batch};
@@ -75,7 +75,7 @@ static void takes_what_is_ready_and_never_waits(void **state)
     fake_kill(engine);
 }
 
-/* A stopped engine is somebody else's to follow: take says "nothing yet", next attaches. */
+/* Only next follows a stopped engine: take says "nothing yet", next attaches. */
 static void leaves_the_successor_to_next(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void leaves_the_successor_to_next(void **state)
     fake_kill(engine);
 }
 
-/* The lease before is over with each step, in one struct or in two, and also where nothing follows.
+/* The lease before is over with each step, in one struct or in two, and also without a next batch.
  */
 static void a_step_releases_one_batch_and_takes_the_next(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a config may say, and what it means. */
+/* The keys of a config, and their meaning. */
 #include "base/hide.h"
 #include "config_files.h"
 
@@ -27,7 +27,7 @@ static void minimal_config_gets_the_standard_values(void **state)
     assert_int_equal(config.rank_first, 0);
     assert_int_equal(config.rank_count, 1);
     assert_int_equal(config.prefetch_bytes, 0);
-    assert_int_equal(config.io_depth, 0); /* what is read decides */
+    assert_int_equal(config.io_depth, 0); /* the read value decides */
     assert_int_equal(config.token_dtype, RP_DTYPE_I32);
     assert_int_equal(config.checkpoint_keep, 3);
     assert_true(config.checkpoint_contents);
@@ -64,14 +64,14 @@ static const char *const every_key[][2] = {
     {"token_dtype", "i64"},
     {"label_mode", "shifted"},
     {"cpus", "0-3,8"},
-    {"num_workers", "2"},
+    {"readers", "2"},
     {"packers", "3"},
     {"packer_processes", "yes"},
     {"prefetch_factor", "5"},
     {"prefetch_bytes", "1g"},
     {"io_depth", "32"},
     {"io", "pread"},
-    {"direct", "off"},
+    {"o_direct", "off"},
     {"verify_blocks", "on"},
     {"index", "/m.rpi"},
     {"manifest", "/m"},
@@ -86,13 +86,13 @@ static const char *const every_key[][2] = {
     {"checkpoint_keep_every", "7"},
     {"checkpoint_scrub_seconds", "60"},
     {"checkpoint_contents", "false"},
-    {"checkpoint_copy_dir", "/d"},
+    {"checkpoint_mirror_dir", "/d"},
     {"alert_command", "/bin/page,--to,ops"},
     {"alert_starved_ms", "500"},
     {"alert_skew_rows", "64"},
     {"alert_disk_free", "10g"},
     {"log_format", "json"},
-    {"run_record_dir", "/r"},
+    {"mount_guard_dir", "/r"},
 };
 
 static void check_every_key(void)
@@ -120,18 +120,18 @@ static void check_every_key(void)
     assert_true(config.drop_last);
     assert_int_equal(config.pad_id, -7);
     assert_string_equal(config.profile, "hf");
-    assert_int_equal(config.sections, 0x19f); /* those of profile hf, and provenance */
+    assert_int_equal(config.sections, 0x19f); /* profile hf's, and provenance */
     assert_int_equal(config.token_dtype, RP_DTYPE_I64);
     assert_int_equal(config.label_mode, RP_LABELS_SHIFTED);
     assert_string_equal(config.cpus, "0-3,8");
-    assert_int_equal(config.num_workers, 2);
+    assert_int_equal(config.readers, 2);
     assert_int_equal(config.packers, 3);
     assert_true(config.packer_processes);
     assert_int_equal(config.prefetch_factor, 8);
     assert_int_equal(config.prefetch_bytes, 1 << 30);
     assert_int_equal(config.io_depth, 32);
     assert_int_equal(config.io, RP_IO_PREAD);
-    assert_int_equal(config.direct, RP_SWITCH_OFF);
+    assert_int_equal(config.o_direct, RP_SWITCH_OFF);
     assert_int_equal(config.verify_blocks, RP_SWITCH_ON);
     assert_string_equal(config.index, "/m.rpi");
     assert_string_equal(config.cache_dir, "/c");
@@ -144,13 +144,13 @@ static void check_every_key(void)
     assert_int_equal(config.checkpoint_keep_every, 7);
     assert_int_equal(config.checkpoint_scrub_seconds, 60);
     assert_false(config.checkpoint_contents);
-    assert_string_equal(config.checkpoint_copy_dir, "/d");
+    assert_string_equal(config.checkpoint_mirror_dir, "/d");
     assert_string_equal(config.alert_command, "/bin/page,--to,ops");
     assert_int_equal(config.alert_starved_ms, 500);
     assert_int_equal(config.alert_skew_rows, 64);
     assert_true(config.alert_disk_free == 10ull << 30);
     assert_int_equal(config.log_format, RP_LOG_JSON);
-    assert_string_equal(config.run_record_dir, "/r");
+    assert_string_equal(config.mount_guard_dir, "/r");
 }
 
 static void every_key_is_read_and_set(void **state)
@@ -221,8 +221,8 @@ static void sources_are_expanded_in_canonical_order(void **state)
     assert_int_equal(source->weight, 6);
 }
 
-/* What belongs to a token file names it, too; folders are no shards; a link whose file is missing
- * is left to whoever opens it. */
+/* Companion files name their token file as well; folders are no shards; a link whose file is
+ * missing is left to its opener. */
 static void a_pattern_names_each_shard_once(void **state)
 {
     (void)state;
@@ -324,7 +324,7 @@ static void paths_are_relative_to_the_file(void **state)
     must(rp_config_finish(&config, &error));
     assert_string_equal(config.sources[0].shards[0], "raw/one.bin");
     assert_string_equal(config.checkpoint_dir, "raw/ckpt");
-    assert_string_equal(config.run_record_dir, "none"); /* a word, and no path */
+    assert_string_equal(config.mount_guard_dir, "none"); /* a word, and no path */
     assert_string_equal(config.index_dir, "here");
     assert_string_equal(config.run_dir, "/run/elsewhere");
 }
@@ -383,7 +383,7 @@ static void sections_add_to_a_profile_that_is_given(void **state)
     assert_false(rp_config_sections_doubt(&config, text, sizeof text));
     must(finish_text(MINIMAL "sections: [segment_ids]\nprofile: min\n"));
     assert_int_equal(config.sections, 0xa7);
-    must(finish_text(MINIMAL "sections: [segment_ids]\n")); /* without one they stand alone */
+    must(finish_text(MINIMAL "sections: [segment_ids]\n")); /* without one there are no others */
     assert_int_equal(config.sections, 0x27);
     assert_false(rp_config_sections_doubt(&config, text, sizeof text));
 }
@@ -453,7 +453,7 @@ static void queries_of_urls_are_hidden(void **state)
                         "# ringpack: sources https://h/a?***************\n# ringpack: seed 1\n");
 }
 
-/* Messages name what they are about in quotes, or before a colon. */
+/* Messages name their subject in quotes, or before a colon. */
 static void queries_in_sentences_are_hidden(void **state)
 {
     (void)state;

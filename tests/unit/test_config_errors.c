@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How every mistake in a config is told: whole messages are compared, because they are what a user
- * sees. */
+/* The message of every mistake in a config: whole messages are compared, because users see them. */
 #include "config_files.h"
 
 #include <errno.h>
@@ -166,10 +165,10 @@ static const char *const combinations[][2] = {
      " fit a batch"},
     {MINIMAL "checkpoint_steps: 5\n",
      "c.yaml:4: checkpoint_steps: there is no checkpoint_dir to write to"},
-    {MINIMAL "checkpoint_copy_dir: x\n",
-     "c.yaml:4: checkpoint_copy_dir: there is no checkpoint_dir to copy"},
+    {MINIMAL "checkpoint_mirror_dir: x\n",
+     "c.yaml:4: checkpoint_mirror_dir: there is no checkpoint_dir to copy"},
     {MINIMAL "checkpoint_dir: x\ncheckpoint_copy_dir: x\n",
-     "c.yaml:5: checkpoint_copy_dir: it is the same as checkpoint_dir"},
+     "c.yaml:5: checkpoint_mirror_dir: it is the same as checkpoint_dir"},
     {"seq_len: 8\nbatch_size: 1\nsources: ['nothing/*.bin']\n",
      "c.yaml:3: shards: nothing/*.bin: no file matches"},
     {"seq_len: 8\nbatch_size: 1\nsources: ['" BRACES_16 BRACES_16 "']\n",

@@ -2,8 +2,8 @@
 /* The key `index`, which names a file or a directory, and its older names. */
 #include "config_files.h"
 
-/* A file is the index of all sources, whatever it is called, and what is not there is one if it
- * ends with .rpi; else the path is a directory of sidecars. */
+/* A file is the index of all sources, whatever its name, and an absent path is one if it ends with
+ * .rpi; else the path is a directory of sidecars. */
 static void an_index_is_a_file_or_a_directory(void **state)
 {
     (void)state;
@@ -34,8 +34,29 @@ static void an_index_is_a_file_or_a_directory(void **state)
     assert_int_equal(unlink("named.idx") | rmdir("folder.rpi"), 0);
 }
 
+/* Every older name is that of a key, and sets its field. */
+static void older_names_are_read(void **state)
+{
+    (void)state;
+    must(finish_text(MINIMAL "num_workers: 7\n"));
+    assert_int_equal(config.readers, 7);
+    for (const struct rp_config_older_name *entry = rp_config_older_names; entry->older; entry++) {
+        const struct rp_config_key *key = rp_config_keys(), *of_source = rp_config_source_keys();
+        while (key->name && strcmp(key->name, entry->name) != 0)
+            key++;
+        while (of_source->name && strcmp(of_source->name, entry->name) != 0)
+            of_source++;
+        assert_true(key->name || of_source->name);
+    }
+    assert_int_equal(read_text(MINIMAL "num_workers: 7\nreaders: 8\n"), -RP_E_CONFIG);
+    assert_non_null(strstr(error.message, "given twice"));
+    must(finish_text("sources: [{path: one.bin, drop_unmasked: false}]\n"
+                     "seq_len: 4\nbatch_size: 1\n"));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_index_is_a_file_or_a_directory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_index_is_a_file_or_a_directory),
+                                       cmocka_unit_test(older_names_are_read)};
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a checkpoint keeps of a config is read again as the same config, in another directory. */
+/* A kept text is read again as the same config, in another directory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
+#include "log_kit.h"
 
 static void set(struct rp_config *config, const char *key, const char *text)
 {
@@ -30,7 +31,7 @@ static void the_file_and_the_options_come_back(void **state)
     assert_int_equal(rp_config_read_text(&config, file, sizeof file - 1, "/x/y\\z\n/c.yaml", NULL),
                      0);
     set(&config, "batch_size", "4");
-    set(&config, "run-record-dir", "none");
+    set(&config, "mount-guard-dir", "none");
     set(&config, "checkpoint_dir", "saved\\here\n");
     char *kept = rp_config_kept_text(&config);
     assert_non_null(kept);
@@ -40,7 +41,7 @@ static void the_file_and_the_options_come_back(void **state)
     assert_int_equal(again.seq_len, 64);
     assert_int_equal(again.seed, 0); /* the line of the file itself is none of ours */
     assert_string_equal(again.sources[1].shards[0], "/x/y\\z\n/b.bin");
-    assert_string_equal(again.run_record_dir, "none");
+    assert_string_equal(again.mount_guard_dir, "none");
     assert_int_equal(again.checkpoint_dir[0], '/');
     assert_non_null(strstr(again.checkpoint_dir, "/saved\\here\n"));
     free(kept);
@@ -89,11 +90,31 @@ static void the_text_of_an_older_ringpack_is_refused(void **state)
     }
 }
 
+/* A kept config may be of an older ringpack; the options that follow are typed today. */
+static void older_names_are_told_of_options_alone(void **state)
+{
+    (void)state;
+    static const char kept[] = "num_workers: 3\n# ringpack: file /c.yaml\n# ringpack: direct off\n";
+    struct rp_config config;
+    rp_config_init(&config);
+    hear_log();
+    int code = rp_config_read_kept(&config, kept, sizeof kept - 1, "it", NULL);
+    const char *heard = log_heard();
+    assert_int_equal(code, 0);
+    assert_string_equal(heard, "");
+    assert_int_equal(config.readers, 3);
+    hear_log();
+    set(&config, "num-workers", "4");
+    assert_non_null(strstr(log_heard(), "`num_workers` is now `readers`"));
+    rp_config_free(&config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_file_and_the_options_come_back),
         cmocka_unit_test(options_alone_come_back),
+        cmocka_unit_test(older_names_are_told_of_options_alone),
         cmocka_unit_test(the_text_of_an_older_ringpack_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

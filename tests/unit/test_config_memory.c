@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every allocation and every system call of reading a configuration fails: refused with a message,
- * or overcome; and what was read is whole or not there. */
+ * or overcome; and the config is whole or not there. */
 #include "system_faults.h"
 
 #include "config_files.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contents of a checkpoint: what was added is found, in whole and in part, and nothing else; runs
- * out of order, overlapping, of a strange width or outside of the bytes are refused. */
+/* Contents of a checkpoint: added rows are found, in whole and in part, and no others; runs out of
+ * order, overlapping, of a strange width or outside of the bytes are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static void what_was_added_is_found(void **state)
         uint64_t row;
         uint32_t offset, count, width;
     } runs[500];
-    static uint8_t places[500][64 * 8]; /* of the tokens of each run */
+    static uint8_t places[500][64 * 8]; /* the tokens of each run */
     struct rp_contents *contents = rp_contents_new(places, sizeof places);
     uint64_t seed = 3, row = 10;
     uint32_t at = 0;
@@ -75,12 +75,12 @@ static void what_a_damaged_file_might_say_is_refused(void **state)
         uint64_t row;
         uint32_t offset, count, width;
     } bad[] = {
-        {5, 14, 0, 2},                                        /* nothing */
+        {5, 14, 0, 2},                                        /* empty */
         {5, 14, 1, 0},                                        /* widths that no token has */
         {5, 14, 1, 3},         {5, 14, 1, 16}, {5, 13, 1, 2}, /* overlaps */
         {5, 10, 4, 2},                                        /* twice */
         {4, 0, 1, 2},                                         /* backwards */
-        {6, UINT32_MAX, 1, 2},                                /* beyond what an offset can say */
+        {6, UINT32_MAX, 1, 2},                                /* beyond the range of an offset */
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(rp_contents_add(contents, bad[i].row, bad[i].offset, bad[i].count,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contracts: each field alone is noticed at each moment at which it may not differ, by name and
- * with both values; what may differ does; damaged text is refused. */
+/* Contracts: a single differing field is noticed at each moment that forbids it, by name and with
+ * both values; permitted differences pass; damaged text is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every system call and every allocation of opening, indexing and inspecting a corpus fails: it is
- * refused with a message, nothing stays open and no half of an index is left behind. */
+ * refused with a message, no file stays open and no half of an index is left behind. */
 #include "system_faults.h"
 
 #include "corpus_files.h"
@@ -12,8 +12,8 @@
 
 #define EOS 9
 
-static const char *path;  /* of the shard that is meant */
-static enum rp_format as; /* what is declared of it */
+static const char *path;  /* the meant shard's */
+static enum rp_format as; /* its declaration */
 static uint64_t told;     /* by the report of progress */
 
 static struct rp_source_spec hints(void)
@@ -63,10 +63,13 @@ static void check_directory(const char *pattern)
     globfree(&found);
 }
 
+static const struct rp_progress telling = {tell, NULL};
+
 static int index_it(struct rp_error *error)
 {
     struct rp_source_spec spec = hints();
-    int code = rp_index_build(path, &spec, NULL, tell, NULL, error);
+    int code = rp_index_build(
+        path, &(struct rp_index_build_options){.hints = &spec, .progress = &telling}, error);
     assert_true(code < 0 || told > 0);
     bool armed = system_orders.armed;
     pid_t process = memory_orders ? memory_orders->process : 0;
@@ -83,14 +86,15 @@ static int index_it(struct rp_error *error)
 static int index_elsewhere(struct rp_error *error)
 {
     struct rp_source_spec spec = hints();
-    return rp_index_build(path, &spec, "index/deep", NULL, NULL, error);
+    return rp_index_build(
+        path, &(struct rp_index_build_options){.hints = &spec, .index_dir = "index/deep"}, error);
 }
 
 static int inspect_it(struct rp_error *error)
 {
     struct rp_source_spec spec = hints();
     struct rp_inspection inspection;
-    int code = rp_inspect(path, &spec, NULL, true, tell, NULL, &inspection, error);
+    int code = rp_inspect(path, &spec, NULL, true, &telling, &inspection, error);
     if (code == 0) {
         assert_int_equal(inspection.token_max, 250);
         assert_int_equal(inspection.damaged_documents, 0);
@@ -173,12 +177,12 @@ static void test_inspecting_what_is_damaged(void **state)
     struct rp_inspection inspection;
     struct rp_error error;
     put_shards();
-    assert_int_equal(rp_inspect("nothing.bin", NULL, NULL, false, NULL, NULL, &inspection, &error),
+    assert_int_equal(rp_inspect("nothing.bin", NULL, NULL, false, NULL, &inspection, &error),
                      -ENOENT);
     assert_says(&error, "nothing.bin");
     const int32_t lengths[] = {2};
     put_megatron("m", 8, 2, lengths, 1);
-    assert_int_equal(rp_inspect("m", NULL, NULL, false, NULL, NULL, &inspection, &error), 0);
+    assert_int_equal(rp_inspect("m", NULL, NULL, false, NULL, &inspection, &error), 0);
     assert_int_equal(inspection.length_min, 2);
     assert_int_equal(inspection.length_max, 2);
     assert_true(inspection.token_max == UINT64_MAX); /* not looked for */

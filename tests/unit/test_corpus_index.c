@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The index of a corpus: its layout, every damaged bit and every truncation, what an append keeps,
- * prefix roots, and that it answers as the opened shards do. */
+/* The index of a corpus: its layout, every damaged bit and every truncation, the bytes that an
+ * append keeps, prefix roots, and the same answers as from the opened shards. */
 #include "index_kit.h"
 
 #include <dirent.h>
@@ -30,7 +30,8 @@ static void test_it_answers_as_opened_shards_do(void **state)
     rp_corpus_close(opened);
     struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
     for (uint32_t i = 0; i < SHARDS; i++)
-        assert_int_equal(rp_index_build(paths[i], &hints, NULL, NULL, NULL, &error), 0);
+        assert_int_equal(
+            rp_index_build(paths[i], &(struct rp_index_build_options){.hints = &hints}, &error), 0);
     assert_int_equal(open_corpus_with(&opened, NULL, &error), 0);
     assert_int_equal(compare(made, opened, &error), 0);
     as = rp_corpus_fingerprint(opened);
@@ -45,7 +46,7 @@ static void test_it_answers_as_opened_shards_do(void **state)
     }
 }
 
-/* Sums of what the shards hold, and where the parts are, from INDEX.md alone. */
+/* Sums over the shards, and the places of the parts, only from INDEX.md. */
 static void test_layout(void **state)
 {
     (void)state;
@@ -56,7 +57,7 @@ static void test_layout(void **state)
     size_t count = get_file(INDEX, bytes, sizeof bytes);
     assert_memory_equal(bytes, "\x89RPI\r\n\x1a\n", 8);
     assert_int_equal(rp_load_u32(bytes + 8), 1);
-    const uint8_t *slot = bytes + 128; /* of generation 1 */
+    const uint8_t *slot = bytes + 128; /* generation 1's */
     assert_int_equal(rp_load_u64(slot), 1);
     uint64_t head_at = rp_load_u64(slot + 8), head_bytes = rp_load_u64(slot + 16);
     assert_int_equal(head_at + head_bytes, count);
@@ -73,7 +74,7 @@ static void test_layout(void **state)
     const uint8_t *data = bytes + rp_load_u64(segment);
     assert_int_equal(rp_load_u64(segment), 256);
     assert_int_equal(rp_load_u32(segment + 52), 1); /* extents, no spans */
-    assert_int_equal(rp_load_u64(data + 8), 22);    /* where the second document begins */
+    assert_int_equal(rp_load_u64(data + 8), 22);    /* the beginning of the second document */
     assert_int_equal(rp_load_u32(data + 8 * documents), 11);
     uint64_t records = rp_align_up(12 * documents, 8);
     assert_int_equal(rp_load_u64(data + records + 320), 2 * token_counts[1]);
@@ -161,7 +162,7 @@ static void test_append(void **state)
     struct rp_indexed first = make(1);
     struct rp_fingerprint before_prefix = prefix_of_source();
     size_t count = get_file(INDEX, before, sizeof before);
-    FILE *file = fopen(INDEX, "ab"); /* what an append leaves that is killed */
+    FILE *file = fopen(INDEX, "ab"); /* the rest of a killed append */
     assert_int_equal(fwrite("garbage", 1, 7, file), 7);
     fclose(file);
     struct rp_indexed second = make(SHARDS);
@@ -175,7 +176,7 @@ static void test_append(void **state)
     const struct rp_index_open_options options = {.path = INDEX};
     assert_int_equal(rp_index_open(&index, &options, &error), 0);
     assert_int_equal(index->segment_count, 2);
-    /* The prefix of what was there is what it was; of all of it, that of the source. */
+    /* The prefix root of the old part is unchanged; the whole's is the source's. */
     assert_memory_equal(&index->segments[0].prefix, &before_prefix, sizeof before_prefix);
     struct rp_fingerprint whole_source = index->sources[0].fingerprint;
     assert_memory_equal(&index->segments[1].prefix, &whole_source, sizeof whole_source);
@@ -186,14 +187,14 @@ static void test_append(void **state)
     assert_int_equal(compare(made, opened, &error), 0);
     rp_corpus_close(made);
     rp_corpus_close(opened);
-    /* The fingerprint does not tell how the index came about; the root does. */
+    /* The fingerprint is independent of the index's making; the root is not. */
     unlink(INDEX);
     struct rp_indexed whole = make(SHARDS);
     assert_true(rp_hash128_equal(whole.fingerprint.full, second.fingerprint.full));
     assert_false(rp_hash128_equal(whole.fingerprint.full, first.fingerprint.full));
 }
 
-/* Growth is told by the prefix of any segment, so each is compared, and not the last one alone. */
+/* The prefix of any segment shows growth, so each is compared, and not only the last one. */
 static void test_every_prefix_root_is_compared(void **state)
 {
     (void)state;
@@ -221,7 +222,7 @@ static void test_every_prefix_root_is_compared(void **state)
 static void test_a_torn_slot_is_refused_and_mended(void **state)
 {
     (void)state;
-    for (unsigned slot = 0; slot < 2; slot++) { /* of generations 2 and 1 */
+    for (unsigned slot = 0; slot < 2; slot++) { /* generations 2's and 1's */
         struct rp_error error = {0};
         struct rp_corpus *corpus;
         put_shards();
@@ -252,16 +253,16 @@ static void test_documents_without_a_mask_cannot_be_dropped(void **state)
     struct rp_corpus *corpus;
     put_shards();
     unlink(INDEX);
-    source.drop_unmasked = true;
+    source.drop_untrained = true;
     source.shard_count = SHARDS;
     assert_int_equal(open_build(&build, &source, &error), 0);
     assert_int_equal(build_steps(build, &built, &error), -RP_E_CONFIG);
-    assert_says(&error, "source `all`|drop_unmasked|index its shards with a mask");
+    assert_says(&error, "source `all`|drop_untrained|index its shards with a mask");
     rp_indexing_close(build);
     make(SHARDS);
     const struct rp_corpus_spec spec = {.sources = &source, .source_count = 1, .index = INDEX};
     assert_int_equal(rp_corpus_open(&corpus, &spec, &error), -RP_E_CONFIG);
-    assert_says(&error, "source `all`|drop_unmasked|index its shards with a mask");
+    assert_says(&error, "source `all`|drop_untrained|index its shards with a mask");
 }
 
 static int count_scratch(void)
@@ -275,7 +276,7 @@ static int count_scratch(void)
     return count;
 }
 
-/* The files of a killed build are taken for the same declaration alone. */
+/* The files of a killed build are taken only for the same declaration. */
 static void test_scratch_is_of_one_declaration(void **state)
 {
     (void)state;
@@ -291,11 +292,82 @@ static void test_scratch_is_of_one_declaration(void **state)
         source.shard_count = 1;
         source.mask.name = run == 1 ? "none" : NULL;
         assert_int_equal(open_build(&build, &source, &error), 0);
-        assert_int_equal(rp_indexing_learn(build, 0, &silent, &error), 0);
+        assert_int_equal(rp_indexing_scan(build, 0, &silent, &error), 0);
         rp_indexing_close(build); /* as a kill does, the scratch sidecars stay */
         assert_int_equal(count_scratch(), run == 0 ? 1 : 2);
     }
     assert_int_equal(make(SHARDS).shards_read, SHARDS - 1);
+}
+
+/* Two shards with masks, of which the names say the order: an index of both in the other order is
+ * written anew, and takes what the older one says of them. */
+static int index_masked(const char *const shards[2], struct rp_error *error)
+{
+    static const char *const patterns[] = {"*.npy"};
+    static const struct rp_index_patterns of = {patterns, 1};
+    struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    struct rp_indexing *build;
+    struct rp_indexed built;
+    source.name = "masked";
+    source.shards = shards;
+    source.shard_count = 2;
+    const struct rp_indexing_options options = {
+        .path = INDEX, .sources = &source, .patterns = &of, .source_count = 1};
+    int code = rp_indexing_open(&build, &options, error);
+    if (code == 0)
+        code = build_steps(build, &built, error);
+    rp_indexing_close(build);
+    return code;
+}
+
+/* Hashes find damage, not forgery: numbers of an older index are compared before they are used. */
+static void test_spans_of_an_older_index_that_lie_are_refused(void **state)
+{
+    (void)state;
+    static const char *const shards[] = {"token_ids-0.npy", "token_ids-1.npy"};
+    static const char *const masks[] = {"labels_mask-0.npy", "labels_mask-1.npy"};
+    static const char *const turned[] = {"token_ids-1.npy", "token_ids-0.npy"};
+    static uint8_t bytes[1 << 16];
+    struct rp_error error = {0};
+    for (size_t i = 0; i < 2; i++) {
+        uint16_t tokens[40];
+        uint8_t mask[40];
+        for (size_t t = 0; t < 40; t++) {
+            tokens[t] = t % 10 == 9 ? EOS : 20;
+            mask[t] = t % 2;
+        }
+        put_file(shards[i], tokens, sizeof tokens);
+        put_file(masks[i], mask, sizeof mask);
+    }
+    unlink(INDEX);
+    assert_int_equal(index_masked(shards, &error), 0);
+    size_t count = get_file(INDEX, bytes, sizeof bytes);
+    uint8_t *entry = image_entry(image_head(bytes, 1), 1);
+    struct rp_index_segment segment;
+    rp_index_decode_segment(entry, &segment);
+    assert_true(segment.shape.table.has_spans && segment.shape.table.documents == 8);
+    uint8_t *ends = bytes + segment.offset + 12 * 8; /* after the places and lengths of documents */
+    const uint64_t spans = rp_load_u64(ends + 8 * 8);
+    assert_int_equal(spans, segment.shape.table.span_count);
+    const struct {
+        uint64_t number, lie;
+    } lies[] = {{4, spans + 1}, {4, UINT64_MAX}, {8, spans + 1}, {8, 0}, {0, UINT64_MAX}};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(lies); i++) {
+        uint64_t truth = rp_load_u64(ends + 8 * lies[i].number);
+        rp_store_u64(ends + 8 * lies[i].number, lies[i].lie);
+        image_mend(bytes, count);
+        put_file(INDEX, bytes, count);
+        assert_int_equal(index_masked(turned, &error), -RP_E_CORRUPT);
+        assert_says(&error, "spans|ringpack index -c");
+        rp_store_u64(ends + 8 * lies[i].number, truth);
+    }
+    image_mend(bytes, count);
+    put_file(INDEX, bytes, count);
+    assert_int_equal(index_masked(turned, &error), 0); /* the control */
+    for (size_t i = 0; i < 2; i++) {
+        unlink(shards[i]);
+        unlink(masks[i]);
+    }
 }
 
 static void *open_in_thread(void *argument)
@@ -320,7 +392,7 @@ static int count_open(const char *name)
     return count;
 }
 
-/* A build that waits for another one must not go on in the folder that this one removes. */
+/* A build that waits for another one must not continue in the folder that this one removes. */
 static void test_a_folder_that_was_removed_is_made_again(void **state)
 {
     (void)state;
@@ -362,7 +434,7 @@ static void test_a_write_while_it_is_used_is_noticed(void **state)
     assert_int_equal(rp_corpus_open(&corpus, &spec, &error), 0);
     assert_int_equal(rp_source_length(rp_corpus_source(corpus, 0), 100), 5);
     assert_int_equal(rp_corpus_look(corpus, &error), 0);
-    make(SHARDS); /* appends: nothing that is in use changes */
+    make(SHARDS); /* appends: no byte in use changes */
     assert_int_equal(rp_corpus_look(corpus, &error), 0);
     assert_int_equal(rp_source_documents(rp_corpus_source(corpus, 0)), 12028);
     assert_int_equal(rp_source_length(rp_corpus_source(corpus, 0), 100), 5);
@@ -418,6 +490,7 @@ int main(void)
         cmocka_unit_test(test_a_torn_slot_is_refused_and_mended),
         cmocka_unit_test(test_documents_without_a_mask_cannot_be_dropped),
         cmocka_unit_test(test_scratch_is_of_one_declaration),
+        cmocka_unit_test(test_spans_of_an_older_index_that_lie_are_refused),
         cmocka_unit_test(test_a_folder_that_was_removed_is_made_again),
         cmocka_unit_test(test_a_write_while_it_is_used_is_noticed),
         cmocka_unit_test(test_a_shard_that_changed),

@@ -122,7 +122,7 @@ static void test_quotas_of_version_2(void **state)
         assert_int_equal(rp_cpus_quota(machine), cases[i].cpus);
     }
     put(V2 "/jobs/ours/cpu.max", "800000 100000\n");
-    put(V2 "/jobs/cpu.max", "300000 100000\n"); /* the parent's holds, too */
+    put(V2 "/jobs/cpu.max", "300000 100000\n"); /* the parent's holds as well */
     assert_int_equal(rp_cpus_quota(machine), 3);
     put(V2 "/jobs/ours/cpu.max", "200000 100000\n");
     assert_int_equal(rp_cpus_quota(machine), 2);
@@ -138,7 +138,7 @@ static void test_quotas_of_version_1(void **state)
     put(V1 "/jobs/ours/cpu.cfs_quota_us", "250000\n");
     assert_int_equal(rp_cpus_quota(machine), 2);
     put(V1 "/no/cpu.cfs_period_us", "100000\n");
-    put(V1 "/no/cpu.cfs_quota_us", "100000\n"); /* of a cgroup of another controller */
+    put(V1 "/no/cpu.cfs_quota_us", "100000\n"); /* another controller's cgroup */
     assert_int_equal(rp_cpus_quota(machine), 2);
 }
 

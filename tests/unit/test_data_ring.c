@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The data of the prefetch ring: whatever is taken, extended and used, no byte belongs to two
- * regions that tickets still need, and what is retired is given back. */
+ * regions that tickets still need, and retired regions are given back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +48,7 @@ static void a_region_is_kept_until_its_last_user_is_retired(void **state)
     open_space(&space);
     for (uint64_t t = 0; t < 4; t++)
         assert_true(rp_data_ring_take(&space, BYTES / 4, 64, t, false, 0, &offset));
-    assert_false(rp_data_ring_take(&space, 64, 64, 4, false, 0, &offset)); /* nothing is retired */
+    assert_false(rp_data_ring_take(&space, 64, 64, 4, false, 0, &offset)); /* none is retired */
     assert_int_equal(rp_data_ring_oldest_ticket(&space), 0);
     rp_data_ring_use(&space, 0, 3);
     assert_false(rp_data_ring_take(&space, 64, 64, 4, false, 3, &offset)); /* 0, 1, 2 are */
@@ -78,7 +78,7 @@ static void memory_handed_out_is_contiguous(void **state)
     rp_data_ring_close(&space);
 }
 
-/* A model beside it: every byte knows the last ticket that needs it. */
+/* A model: every byte knows the last ticket that needs it. */
 static void no_byte_is_given_twice(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deliver by hand: what completes a batch, the order of publishing, room that trainers give back
+/* Deliver by hand: the completion of a batch, the order of publishing, room that trainers give back
  * and how it is requested, a hold, and how a stream ends or fails. */
 #include "deliver_bench.h"
 
@@ -76,7 +76,7 @@ static void an_early_ticket_waits(void **state)
     bench_close(&bench);
 }
 
-/* A ring that had some batches before the flow was started again gets only what it lacks. */
+/* A ring that had some batches before the flow was started again gets only the missing ones. */
 static void rings_at_different_places(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static void space_comes_back_and_a_hold_keeps_it(void **state)
     assert_int_equal(free_until(&bench, 1), SLOTS);
 
     bench.deliver.held = true;
-    bench.deliver.held_batch = 0; /* what the slowest has consumed */
+    bench.deliver.held_batch = 0; /* the slowest one's consumed batches */
     bench.deliver.held_ticket = bench.deliver.next_ticket;
     rp_ring_view_release(&bench.views[0], 3);
     rp_ring_view_release(&bench.views[1], 3);
@@ -222,12 +222,12 @@ static void the_end_is_said_after_the_last_batch(void **state)
     struct rp_ticket *ticket = add_ticket(&bench, 2, false);
     ticket->stream_ends = 1;
     hand_over(&bench);
-    assert_int_equal(step(&bench), RP_FLOW_IDLE); /* dispatch is asked to check the files */
+    assert_int_equal(step(&bench), RP_FLOW_IDLE); /* a request to dispatch to check the files */
     assert_int_equal(step(&bench), RP_FLOW_IDLE);
-    assert_true(rp_looks_are_asked_for(&bench.looks));
+    assert_true(rp_revalidation_is_requested(&bench.revalidation));
     for (uint32_t r = 0; r < RINGS; r++)
         assert_int_equal(bench.rings[r].status, RP_RING_RUNNING);
-    rp_a64_store_release(&bench.looks.answered, 1);
+    rp_a64_store_release(&bench.revalidation.answered, 1);
     assert_int_equal(step(&bench), RP_FLOW_WORKED);
     assert_int_equal(step(&bench), RP_FLOW_ENDED);
     for (uint32_t r = 0; r < RINGS; r++) {
@@ -239,7 +239,7 @@ static void the_end_is_said_after_the_last_batch(void **state)
     bench_close(&bench);
 }
 
-/* Batches before it have been published; none after it is; asked again, it fails again. */
+/* Batches before it have been published; none after it is; at the next call it fails again. */
 static void an_error_comes_in_its_place(void **state)
 {
     (void)state;

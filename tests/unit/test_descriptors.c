@@ -90,7 +90,7 @@ static void files_take_turns(void **unused)
         bool is_first = files[file].last_ticket != ticket + 1;
         rp_descriptors_use(&d, file, ticket);
         files[file].last_ticket = ticket + 1;
-        if (is_first) /* of one ticket, the order does not matter */
+        if (is_first) /* in one ticket, the order does not matter */
             files[file].used_at = step;
         assert_true(d.open_count <= OPEN_MAX);
     }

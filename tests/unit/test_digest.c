@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The digests of a batch: of its tokens alone, and with its labels. */
+/* The digests of a batch: of its tokens, and with its labels. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

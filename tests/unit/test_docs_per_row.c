@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The default of max_docs_per_row by examples (tests/python/test_short_documents.py compares it
- * with the oracle), and the estimate of what a limit costs, against what plans do. */
+ * with the oracle), and the estimate of a limit's cost, against plans. */
 #include "plan/docs_per_row.h"
 #include "plan_corpus.h"
 
@@ -122,7 +122,7 @@ static int compare(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* What docs_per_row.c says of the default, done word by word: in ascending order. */
+/* The default of docs_per_row.c, done word by word: in ascending order. */
 static uint32_t wanted_by_sorting(const uint64_t *lengths, uint64_t count, uint32_t seq_len)
 {
     uint64_t sorted[512], total = 0, before = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a run begins and where it ends (engine/plan/STREAM.md section 6), whatever the order in
- * which trainers attach and load. A micro-batch has 2 rows here and a step 4 or 6 of them. */
+/* The beginning and the end of a run (engine/plan/STREAM.md section 6), in any order of the
+ * trainers' attaches and loads. A micro-batch has 2 rows here and a step 4 or 6 of them. */
 #include "engine_kit.h"
 
 #include "plan/token_records.h"
@@ -45,7 +45,7 @@ static void expect_no_batch(uint32_t rank, size_t bytes)
     assert_int_equal(rp_client_next(client, PATIENCE_NS, &batch, &error), RP_NEXT_END);
     uint8_t again[sizeof token];
     assert_int_equal(rp_client_state(client, again, sizeof again), bytes);
-    assert_memory_equal(again, token, bytes); /* and the position stays what it is */
+    assert_memory_equal(again, token, bytes); /* and the position stays the same */
     assert_int_equal(rp_client_next_row(client), kit.row_count);
     rp_client_detach(client);
 }
@@ -71,7 +71,7 @@ static void it_is_finished_for_the_engine_that_gave_the_token(void **state)
     struct engine engine = engine_start(steps_of_8);
     struct rp_client *client = trainer(0, NULL, 0);
     uint64_t rows = kit.row_count, real = rp_div_up(rows, ROWS);
-    assert_true(real % 4 != 0); /* micro-batches of padding alone end the last step */
+    assert_true(real % 4 != 0); /* micro-batches of only padding end the last step */
     (void)take_some(client, 0, real);
     size_t bytes = rp_client_state(client, token, sizeof token);
     rp_client_detach(client);
@@ -79,7 +79,7 @@ static void it_is_finished_for_the_engine_that_gave_the_token(void **state)
     assert_int_equal(engine_wait(&engine), 0);
 }
 
-/* Both ranks of a job go on from a token of its end, in any order, while the other is there. */
+/* Both ranks of a job continue from a token of its end, in any order, while the other is there. */
 static void it_is_finished_for_all_ranks(void **state)
 {
     (void)state;
@@ -97,7 +97,7 @@ static void it_is_finished_for_all_ranks(void **state)
     }
 }
 
-/* Another rank that comes with an earlier token gets what follows that. */
+/* Another rank that comes with an earlier token gets the rows after that. */
 static void a_token_of_the_end_does_not_end_other_ranks(void **state)
 {
     (void)state;
@@ -122,7 +122,8 @@ static void a_token_of_the_end_does_not_end_other_ranks(void **state)
     assert_int_equal(engine_wait(&engine), 0);
 }
 
-/* What a release without plan digests wrote in place of `token`, which has one and no tokenizer. */
+/* The token of a release without plan digests in place of `token`, which has one and no tokenizer.
+ */
 static size_t without_digest(size_t bytes)
 {
     uint32_t shorter = (uint32_t)(bytes - 2 * sizeof(struct rp_hash128));
@@ -159,8 +160,8 @@ static void a_token_without_a_digest_does_not_lose_the_engines(void **state)
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
-/* With steps of 12 rows the token at row 16 begins a step; `looks`: a trainer attaches before it
- * is brought, and takes nothing. */
+/* With steps of 12 rows the token at row 16 begins a step; `looks`: a trainer attaches before it is
+ * brought, and takes no batch. */
 static uint64_t micro_batches_from_row_16(bool looks)
 {
     struct engine engine;
@@ -180,7 +181,7 @@ static void steps_begin_at_the_token_before_and_after_an_attach(void **state)
 {
     (void)state;
     uint64_t expected = 8 + rp_div_up(kit.row_count - 16, 12) * 6;
-    assert_int_not_equal(expected, rp_div_up(kit.row_count, 12) * 6); /* of steps from row 0 on */
+    assert_int_not_equal(expected, rp_div_up(kit.row_count, 12) * 6); /* from row 0 on */
     assert_int_equal(micro_batches_from_row_16(false), expected);
     assert_int_equal(micro_batches_from_row_16(true), expected);
 }

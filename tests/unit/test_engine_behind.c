@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole engine of several ranks, of which more than one is far behind: each gets a catch-up flow
- * (flow/catch_up.h), and the ranks that are not behind notice nothing. */
+/* A whole engine of several ranks, more than one of them far behind: each of these gets a catch-up
+ * flow (flow/catch_up.h), without an effect on the other ranks. */
 #define RANKS 3u
 #include "engine_kit.h"
 
@@ -48,7 +48,7 @@ static void end(void)
     forget_checkpoints();
 }
 
-/* While two ranks are behind, the third goes on, and nothing is read again for it; a save works;
+/* While two ranks are behind, the third continues, and no row is read again for it; a save works;
  * each of the two comes to the others in its own time, and one of them falls behind again. */
 static void let_two_fall_behind(const char *prefetch_bytes)
 {
@@ -79,7 +79,7 @@ static void two_ranks_behind_hold_up_nobody(void **state)
     let_two_fall_behind("128kb"); /* so little is read ahead that the flow joins their rings */
 }
 
-/* Where no rank is left with which the others could catch up, the flow starts again. */
+/* If no rank is left that the others could catch up with, the flow starts again. */
 static void all_ranks_may_fall_behind_one_by_one(void **state)
 {
     (void)state;
@@ -94,7 +94,7 @@ static void all_ranks_may_fall_behind_one_by_one(void **state)
     end();
 }
 
-/* Nothing of the stream is left to be planned, so both get all that is left beside the third. */
+/* All of the stream is planned, so both get the rest while the third continues. */
 static void two_ranks_fall_behind_near_the_end(void **state)
 {
     (void)state;

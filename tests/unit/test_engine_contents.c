@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a save of a whole engine keeps of the rows that nobody has taken: their tokens, two bytes
- * each where every token fits into two, however wide the batches are. */
+/* The contents in a save of a whole engine: the tokens of untaken rows, two bytes each if every
+ * token fits into two, however wide the batches are. */
 #include "engine_kit.h"
 
 #include "checkpoint/checkpoint.h"
@@ -87,7 +87,7 @@ static void check_save(const char *const *more, uint32_t width)
         records = check_records(path, width);
         rp_text_free(path);
     }
-    assert_true(withholds_memory(engine.pid)); /* what the next save will copy to */
+    assert_true(withholds_memory(engine.pid)); /* the next save's target */
     for (uint32_t rank = 0; rank < RANKS; rank++)
         rp_client_detach(clients[rank]);
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
@@ -129,8 +129,8 @@ static void damage_state(const char *path)
     close(fd);
 }
 
-/* A second save of one state copies nothing, so if it has to write all the same, because the first
- * checkpoint has been damaged since, that has no contents. The same once the engine has resumed. */
+/* A second save of one state copies no contents, so it has none if it has to write all the same,
+ * because the first checkpoint has been damaged since. The same once the engine has resumed. */
 static void a_state_that_is_saved_is_not_copied_again(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole engine of 64 ranks, of which ten return from an older state at once: more than may have a
- * catch-up flow each (flow/catch_up.h). Every rank gets its rows, and what is read again is
- * bounded, however many return. */
+/* A whole engine of 64 ranks, ten of which return from an older state at once: more than may have a
+ * catch-up flow each (flow/catch_up.h). Every rank gets its rows, and second reads are bounded,
+ * however many return. */
 #define RANKS 64u
 #define DOCUMENTS 8000u
 #include "engine_kit.h"
@@ -16,8 +16,8 @@ static struct rp_client *clients[RANKS];
 static uint8_t tokens[RETURN][KIT_STATE_MAX];
 static size_t token_bytes[RETURN];
 
-/* The flow reads at most prefetch_bytes ahead. It starts anew for each return that finds all
- * catch-up flows taken. */
+/* The flow reads at most prefetch_bytes ahead. It restarts for each return that finds all catch-up
+ * flows taken. */
 #define START_BYTES (1u << 20)
 #define STARTS_MAX (RETURN / (RP_CATCH_UPS_MAX + 1))
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole engine that ends, fails, or is asked for what makes no sense: whoever has a right to an
- * answer gets it, and the others go on. */
+/* A whole engine that ends, fails, or gets senseless requests: each peer with a right to an answer
+ * gets it, and the others continue. */
 #include "engine_kit.h"
 
 #include <sys/resource.h>
@@ -18,7 +18,8 @@ static void engine_must_end(struct engine *engine, int status)
     assert_int_equal(engine_wait(engine), status);
 }
 
-/* They go on from one state, near the end, one after the other: who has been there is done. */
+/* They continue from one state, near the end, one after the other: a rank that has been there is
+ * done. */
 static void ranks_of_one_return_need_not_meet(void **state)
 {
     (void)state;
@@ -130,10 +131,10 @@ static void exchange(int fd, struct rp_request request)
     struct rp_error error;
     int fds[2];
     assert_int_equal(rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error), 0);
-    assert_true(rp_socket_receive(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
+    assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
 }
 
-/* A ring that cannot be made changes nothing: the consumer is refused, and the stream goes on. */
+/* A ring that cannot be made: the consumer is refused, and the stream continues. */
 static void a_ring_that_cannot_be_made_changes_nothing(void **state)
 {
     (void)state;
@@ -187,7 +188,7 @@ static uint64_t newest_checkpoint(void)
     return sequence;
 }
 
-/* Told to stop, it saves what is under way, and once more. */
+/* At a stop, it finishes the save under way, and saves once more. */
 static void who_asks_for_checkpoints_does_not_hold_up_the_end(void **state)
 {
     (void)state;
@@ -211,8 +212,8 @@ static void who_asks_for_checkpoints_does_not_hold_up_the_end(void **state)
     }
 }
 
-/* The step that a checkpoint is of has begun before the row to which all were moved, so its state
- * is not at hand, and nobody is there who would come to the end of another one. */
+/* The step of a checkpoint has begun before the row that all were moved to, so its state is not at
+ * hand, and no rank would come to the end of another one. */
 static void a_checkpoint_is_had_while_nobody_is_there(void **state)
 {
     (void)state;
@@ -250,8 +251,8 @@ static pid_t first_child(pid_t pid)
     return has_one ? child : 0;
 }
 
-/* Its death stays to be seen: it is told once, and the engine waits for late ranks as long as ever.
- */
+/* Its death stays visible: it is reported once, and the engine waits for late ranks as long as
+ * ever. */
 static void a_packer_that_crashes_ends_the_engine(void **state)
 {
     (void)state;
@@ -265,7 +266,7 @@ static void a_packer_that_crashes_ends_the_engine(void **state)
     engine_must_end(&engine, 2);
 }
 
-/* The ring is full and the trainer takes nothing, so a packer has nothing to do when it dies. */
+/* The ring is full and the trainer takes no batch, so a packer is idle when it dies. */
 static void a_packer_that_waits_is_replaced_each_time(void **state)
 {
     (void)state;
@@ -299,7 +300,7 @@ static void a_request_for_another_run_is_refused(void **state)
     int fds[2], fd = rp_socket_connect_within(run_dir, "default", PATIENCE_NS, &error);
     strcpy(request.run, "defaults");
     assert_int_equal(rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error), 0);
-    assert_true(rp_socket_receive(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
+    assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
     const struct rp_reply *reply = (const struct rp_reply *)(const void *)message;
     assert_int_equal(reply->kind, RP_REPLY_REFUSED);
     assert_int_equal(reply->code, -RP_E_MISMATCH);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every allocation of a whole engine fails once, and all from there on: while it reads its config,
- * opens corpus and checkpoint and starts; while it takes in a trainer, saves and is asked; and
- * every allocation of a trainer that attaches. Nobody crashes or hangs, who fails says why, and the
- * rows are the right ones. */
+ * opens corpus and checkpoint and starts; while it takes in a trainer, saves and answers; and every
+ * allocation of a trainer that attaches. No process crashes or hangs, each failure has a message,
+ * and the rows are the right ones. */
 #include "engine_kit.h"
 
 #include "memory_faults.h"
 
 #define CALLS_MAX 20000u
 
-static FILE *said; /* what engines said */
+static FILE *said; /* the engines' logs */
 
 static void write_config(void)
 {
@@ -139,7 +139,7 @@ static bool read_some_in_the_end(const struct engine *engine)
     return true;
 }
 
-/* A step of so many allocations between those that are tried. */
+/* The distance, in allocations, between two tries. */
 static uint32_t stride(void)
 {
     return getenv("RP_LONG") ? 1 : 5;
@@ -202,7 +202,7 @@ static unsigned ask_all(void)
     return refused;
 }
 
-/* It goes on; or, where the stream cannot be started again, it ends in order and says so. */
+/* It continues; or, if the stream cannot be started again, it ends in order and says so. */
 static void a_running_engine_goes_on(void **state)
 {
     (void)state;

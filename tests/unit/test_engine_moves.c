@@ -6,7 +6,7 @@
 /* ---- ranks that are apart -------------------------------------------------------------------- */
 
 /* An engine and one trainer are killed. The other trainer, which is ahead, is the first to find the
- * new engine; the one that comes back from its state token must find its place, too. */
+ * new engine; the one that comes back from its state token must find its place as well. */
 static void ranks_that_are_apart_go_on(void **state)
 {
     (void)state;
@@ -33,8 +33,8 @@ static void ranks_that_are_apart_go_on(void **state)
 }
 
 /* In the last micro-batch the rows end; the state stays there, which is no row where a micro-batch
- * begins. A trainer that dies after it and has nothing but its state comes back all the same,
- * while the other ranks are still there. */
+ * begins. A trainer that dies after it and has only its state comes back all the same, while the
+ * other ranks are still there. */
 static void a_state_at_the_end_is_a_place_among_others(void **state)
 {
     (void)state;
@@ -48,7 +48,7 @@ static void a_state_at_the_end_is_a_place_among_others(void **state)
     size_t bytes = rp_client_state(clients[1], token, sizeof token);
     rp_client_detach(clients[1]);
     clients[1] = trainer(1, token, bytes);
-    assert_int_equal(rp_client_next_row(clients[1]), kit.row_count); /* of the state */
+    assert_int_equal(rp_client_next_row(clients[1]), kit.row_count); /* the state's */
     take_by_turns(clients, last, rp_div_up(kit.row_count, 40) * 40 / step);
     for (uint32_t r = 0; r < RANKS; r++) {
         assert_int_equal(take(clients[r], 0), RP_NEXT_END);
@@ -58,8 +58,8 @@ static void a_state_at_the_end_is_a_place_among_others(void **state)
 }
 
 /* An engine dies when one rank has had everything and left, and the other is some batches behind.
- * The one that is left gets the rest from the successor, and nobody waits for the one that is gone
- * for ever; if it does come, its place is its own. */
+ * The one that is left gets the rest from the successor, without a wait for the one that is gone
+ * for ever; if that does come, its place is its own. */
 static void a_rank_that_left_does_not_hold_up_the_others(void **state)
 {
     (void)state;
@@ -103,7 +103,7 @@ static void a_rank_that_left_does_not_hold_up_who_keeps_a_batch(void **state)
     assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
 }
 
-/* The step in which the stream ends is filled up with padding: also across a kill in the middle. */
+/* The last step of the stream is filled up with padding: also across a kill in the middle. */
 static void padding_at_the_end_is_counted_on(void **state)
 {
     (void)state;
@@ -127,7 +127,7 @@ static void padding_at_the_end_is_counted_on(void **state)
     assert_int_equal(engine_wait(&engine), 0); /* everybody has had everything */
 }
 
-/* ---- what nobody knows -------------------------------------------------------------------- */
+/* ---- unknown positions -------------------------------------------------------------------- */
 
 /* One rank goes far back and far ahead again, so that the state at the other one's position is no
  * longer kept: the last checkpoint must not wait for it for ever. */
@@ -156,7 +156,7 @@ static void a_lost_state_does_not_hold_up_the_end(void **state)
     assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
 }
 
-/* Three ranks die and go on from the state of the last of them; the others had had everything. Two
+/* Three ranks die and continue from the state of the last of them; the others had had all rows. Two
  * come back and reach the end: the third is waited for, for its rows are to come again as well. */
 static void who_had_everything_comes_again_when_another_goes_back(void **state)
 {
@@ -206,8 +206,8 @@ static struct rp_client *replaced(struct rp_client *client, uint32_t rank)
 }
 
 /* One rank dies near the end, and the other one comes, has the rest, and leaves: it has lived on
- * when the engine died, or comes from its own state, or from that of the first. Then both go back
- * to the state of the first: that the other one had everything was before. */
+ * when the engine died, or comes from its own state, or from the first one's. Then both go back to
+ * the state of the first: that the other one had everything was before. */
 static void who_had_everything_before_a_return_comes_again(void **state)
 {
     (void)state;
@@ -246,7 +246,7 @@ static void who_had_everything_before_a_return_comes_again(void **state)
     }
 }
 
-/* Where a rank is that has not attached since another one moved the stream, nobody knows. */
+/* The position of a rank that has not attached since another one moved the stream is unknown. */
 static void a_guess_is_no_checkpoint(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void a_guess_is_no_checkpoint(void **state)
     assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
 }
 
-/* All trainers die and go on from the state of the slower one. Rows that the faster one had are
+/* All trainers die and continue from the state of the slower one. Rows that the faster one had are
  * in no checkpoint, however far the other one comes before it is back; also if the faster one has
  * died and come back by itself after the death of the slower one. */
 static void what_is_to_come_again_is_in_no_checkpoint(void **state)
@@ -292,9 +292,8 @@ static void what_is_to_come_again_is_in_no_checkpoint(void **state)
 }
 
 /* One rank comes from the state of the other and has the rest. Then the other comes from it: late,
- * or because both go back, nobody knows. The engine ends, but no checkpoint says that it is at the
- * end.
- */
+ * or because both go back, which is unknown. The engine ends, but no checkpoint says that it is at
+ * the end. */
 static void who_may_come_again_is_in_no_checkpoint(void **state)
 {
     (void)state;
@@ -345,7 +344,7 @@ static void who_died_ringing_is_absent(void **state)
         rp_socket_send(back, &request, sizeof request, token, request.state_bytes, NULL, 0, &error),
         0);
     kill(engine.pid, SIGCONT);
-    assert_true(rp_socket_receive(back, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
+    assert_true(receive_into(back, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
     assert_int_equal(rp_run_checkpoint(run_dir, NULL, &path, &error), -RP_E_BUSY);
     assert_says(&error, "rank 1 has not attached|stay valid");
     close(fds[0]);
@@ -354,7 +353,7 @@ static void who_died_ringing_is_absent(void **state)
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
-/* A trainer without a state has read nothing, wherever another rank has moved its ring. */
+/* A trainer without a state has read no row, wherever another rank has moved its ring. */
 static void a_rank_without_a_state_begins_at_the_start(void **state)
 {
     (void)state;

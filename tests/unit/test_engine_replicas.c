@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A whole engine whose ranks have two trainers each, which need the same batches: they keep pace,
- * die, come back behind or ahead of each other, and lie. */
+ * die, come back behind or ahead of each other, and write false words. */
 #include "engine_kit.h"
 
 #include <sys/mman.h>
 
 #define REPLICAS 2u
-#define SLOTS 2u /* of a ring: prefetch_factor */
+#define SLOTS 2u /* slots of a ring: prefetch_factor */
 
 static const char *const two_replicas[] = {
     "replicas", "2", "dp_world_size", "1", "batch_size", "2", "global_batch_size", "8", NULL};
@@ -85,8 +85,8 @@ static uint64_t hash_of(const struct rp_client *client, const struct rp_batch *b
                      g->sections[RP_SECTION_INPUT_IDS].bytes);
 }
 
-/* One comes back while the other reads: the ring is made anew. Neither the lease of the one that
- * stayed nor that of the one whose connection ended shows another byte, whatever is packed. */
+/* One comes back while the other reads: the ring is rebuilt. Neither the lease of the one that
+ * stayed nor the lease of the one whose connection ended shows another byte, whatever is packed. */
 static void nobodys_lease_changes(void **state)
 {
     (void)state;
@@ -103,7 +103,7 @@ static void nobodys_lease_changes(void **state)
     rp_client_detach(comes);
     comes = replica_trainer(0, 1, token, bytes);
     for (uint64_t k = 1; k < 12; k++) {
-        take_some(stays, k, k + 1); /* led over when it has had what its old ring has */
+        take_some(stays, k, k + 1); /* migrated after the batches of its old ring */
         take_some(comes, k, k + 1);
         assert_int_equal(hash_of(stays, &lease), hash);
     }
@@ -157,7 +157,7 @@ static void replicas_that_are_apart_go_on(void **state)
     }
 }
 
-/* One goes back alone; the other, ahead, waits for it without a byte that differs. */
+/* Only one goes back; the other, ahead, waits for it without a byte that differs. */
 static void one_goes_back(void **state)
 {
     (void)state;
@@ -183,8 +183,8 @@ static void one_goes_back(void **state)
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
-/* A replica that lives is led over to the new ring when it asks for its next batch, which may take
- * long: where it stands is known meanwhile. */
+/* A live replica migrates to the new ring at its next batch, which may take long: its position is
+ * known meanwhile. */
 static void who_is_led_over_is_in_checkpoints(void **state)
 {
     (void)state;
@@ -212,13 +212,14 @@ static void who_is_led_over_is_in_checkpoints(void **state)
         rp_client_detach(clients[r]);
     engine = engine_start(options);
     clients[1] = replica_trainer(0, 1, NULL, 0);
-    take_some(clients[1], 4, 6); /* where the last step that all have had ends */
+    take_some(clients[1], 4, 6); /* the end of the last step that all have had */
     rp_client_detach(clients[1]);
     assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
 }
 
 /* The ring of a rank moves to a row far ahead, because one of its consumers says that it is there.
- * Where the others of that rank are is unknown then: who says nothing begins at the start. */
+ * The positions of that rank's other replicas are unknown then: one without a state begins at the
+ * start. */
 static void a_ring_that_moves_tells_nothing_of_the_absent(void **state)
 {
     (void)state;
@@ -240,7 +241,8 @@ static void a_ring_that_moves_tells_nothing_of_the_absent(void **state)
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
-/* A checkpoint is of what all of them have had; the next life may have other replicas. */
+/* A checkpoint counts the batches that all of them have had; the next life may have other replicas.
+ */
 static void the_number_may_change(void **state)
 {
     (void)state;
@@ -311,7 +313,7 @@ static void a_liar_hurts_nobody_else(void **state)
     int fds[2], fd = rp_socket_connect_within(run_dir, "default", PATIENCE_NS, &error);
     request.replica = 1;
     assert_int_equal(rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error), 0);
-    assert_true(rp_socket_receive(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
+    assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
     struct rp_client *client = replica_trainer(0, 0, NULL, 0);
     struct rp_ring_control *page = mmap(NULL, RP_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
                                         fds[1], 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole engine whose flow is started anew while something else is due: a checkpoint, a signal.
- * Where the engine's thread would come by in between and serve it, it is held where it waits, and
- * then meets all that has happened at once. */
+/* A whole engine whose flow restarts while another event is due: a checkpoint, a signal. If the
+ * engine's thread could serve that in between, it is held in its wait, and then meets all events at
+ * once. */
 #include "engine_kit.h"
 
 #include <dlfcn.h>
@@ -13,16 +13,16 @@
 #include "checkpoint/checkpoint.h"
 
 #define STEP 4u            /* micro-batches: 8 rows, 2 each */
-#define BLOCK_BYTES 14000u /* at least so many has a block; what rows read one by one is less */
+#define BLOCK_BYTES 14000u /* a block has at least that many; single-document reads are shorter */
 #define A_MOMENT_NS 100000u
 
 static const char *const always_due[] = {
     "prefetch_factor", "16",          "dp_world_size",    "1", "shuffle", "none",
     "checkpoint_dir",  "checkpoints", "checkpoint_steps", "1", NULL};
 
-/* What is done to the engine's process: it and this one see it. */
+/* The commands to the engine's process, in memory that both see. */
 static struct strings {
-    struct rp_a32 hold, is_held; /* where it waits for events */
+    struct rp_a32 hold, is_held; /* its wait for events */
     struct rp_a32 is_blind;      /* once it sees none */
     struct rp_a64 bad_from;      /* the first block after this offset cannot be read, */
     struct rp_a64 bad_at;        /* which is here: every read that begins there fails, */
@@ -80,7 +80,7 @@ ssize_t pread(int fd, void *data, size_t bytes, off_t offset)
     return is_bad(fd, bytes, (uint64_t)offset) ? -1 : next(fd, data, bytes, offset);
 }
 
-/* A read of what the page cache has: nothing, so that it is a thread that reads. */
+/* A read of cached pages: none, so that a thread reads. */
 ssize_t preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
 {
     (void)fd, (void)parts, (void)count, (void)offset, (void)flags;
@@ -108,7 +108,7 @@ static struct quiet be_welcome(int fd)
     struct rp_reply reply;
     struct rp_error error;
     int fds[2];
-    assert_true(rp_socket_receive(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
+    assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
     memcpy(&reply, message, sizeof reply);
     if (reply.kind != RP_REPLY_WELCOME)
         fail_msg("%.*s", (int)reply.text_bytes, (char *)message + sizeof reply);
@@ -177,7 +177,7 @@ static void let_engine_go(void)
     rp_a32_store_release(&strings->hold, 0);
 }
 
-/* The row of the newest checkpoint, 0 when there is none. */
+/* The row of the newest checkpoint, 0 without one. */
 static uint64_t saved_row(void)
 {
     struct rp_checkpoint *checkpoint;
@@ -209,8 +209,8 @@ static void read_the_rest(uint64_t row)
     rp_client_detach(client);
 }
 
-/* The trainer gave back a step and left before the engine came by, and is back: its ring is made
- * anew, and steps are counted from there on. */
+/* The trainer gave back a step and left before the engine came by, and is back: its ring is
+ * rebuilt, and steps are counted from there on. */
 static void a_save_that_is_due_outlives_a_move(void **state)
 {
     (void)state;
@@ -233,7 +233,7 @@ static void a_save_that_is_due_outlives_a_move(void **state)
     assert_int_equal(engine_wait(&engine), 0);
 }
 
-/* An engine that is held, and that has to start its flow anew when it is let go: a block failed. */
+/* An engine that is held, and that has to restart its flow when it is let go: a block failed. */
 static struct engine begin_to_fail(struct quiet *quiet)
 {
     rp_a32_store_release(&strings->hold_bad, 1);
@@ -244,7 +244,7 @@ static struct engine begin_to_fail(struct quiet *quiet)
     hold_engine();
     rp_a32_store_release(&strings->hold_bad, 0);
     sleep_until(&strings->has_failed);
-    rp_sleep_ns(200 * A_MOMENT_NS); /* for good: the last one that is asked has failed, too */
+    rp_sleep_ns(200 * A_MOMENT_NS); /* for good: the last requested one has failed as well */
     return engine;
 }
 
@@ -261,7 +261,7 @@ static void a_save_that_is_due_outlives_a_restart(void **state)
     assert_int_equal(engine_wait(&engine), 0);
 }
 
-/* The signal is served before the flow is started anew, or after it. */
+/* The signal is served before the flow restarts, or after it. */
 static void a_signal_and_a_restart(bool signal_first)
 {
     struct quiet quiet;

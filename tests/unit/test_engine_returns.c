@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole engine to which a trainer returns: what that costs in memory, and what the other ranks
- * notice of it. */
+/* A whole engine and a returning trainer: the cost in memory, and the effect on the other ranks. */
 #include "engine_kit.h"
 
 #include <poll.h>
@@ -14,7 +13,7 @@ struct visit {
     ino_t ring; /* which memory it was given */
 };
 
-/* Attach without a client: the connection, and what memory the ring is in. */
+/* Attach without a client: the connection, and the memory of the ring. */
 static int attach_raw(uint32_t rank, uint64_t row, ino_t *ring_out)
 {
     static uint8_t message[RP_MESSAGE_BYTES_MAX];
@@ -22,7 +21,7 @@ static int attach_raw(uint32_t rank, uint64_t row, ino_t *ring_out)
     struct rp_error error;
     for (int fds[2];; rp_sleep_ns(1000000)) {
         int fd = ask_for_row(rank, row);
-        assert_true(rp_socket_receive(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
+        assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
         memcpy(&reply, message, sizeof reply);
         if (reply.kind == RP_REPLY_WELCOME) {
             struct stat ring;
@@ -84,8 +83,8 @@ static uint64_t address_space(pid_t pid)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The seat's next trainer gets the memory of one that was killed, wherever it goes on; so an engine
- * without room for another ring can take it. */
+/* The seat's next trainer gets the memory of one that was killed, wherever it continues; so an
+ * engine without room for another ring can take it. */
 static void a_killed_trainers_memory_is_its_successors(void **state)
 {
     (void)state;
@@ -112,7 +111,8 @@ static void a_killed_trainers_memory_is_its_successors(void **state)
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
-/* A process that lost its connection may read on: its memory is nobody else's while it lives. */
+/* A process that lost its connection may read on: its memory goes to no other trainer while it
+ * lives. */
 static void a_living_readers_memory_is_its_own(void **state)
 {
     (void)state;
@@ -199,8 +199,8 @@ static int end_group(void **state)
     return 0;
 }
 
-/* Two peers name rows that nobody can plan to, and stay. The ranks are served, stat and saves work,
- * a trainer whose row is far as well comes to its place before them, and SIGTERM is heard. */
+/* Two peers name rows beyond any plan, and stay. The ranks are served, stat and saves work, a
+ * trainer whose row is far as well comes to its place before them, and SIGTERM is heard. */
 static void name_made_up_rows(struct engine *engine)
 {
     int made_up[2] = {ask_for_row(0, MADE_UP), ask_for_row(0, MADE_UP + RANKS * ROWS)};
@@ -244,7 +244,7 @@ static void a_made_up_row_holds_up_nobody_in_a_small_group(void **state)
     skip();
 }
 
-/* Beside others a seat may be taken far ahead of them. Nobody plans to where it waits. */
+/* A seat may be taken far ahead of the others. The engine does not plan to its row. */
 static void a_made_up_row_ahead_of_others_holds_up_nobody(void **state)
 {
     (void)state;
@@ -293,7 +293,7 @@ static void a_row_behind_the_end_is_refused(void **state)
     int fds[2];
     struct engine engine = engine_start(options);
     int fd = ask_for_row(0, MADE_UP);
-    assert_true(rp_socket_receive(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
+    assert_true(receive_into(fd, message, sizeof message, fds, PATIENCE_MS, &error) > 0);
     memcpy(&reply, message, sizeof reply);
     assert_int_equal(reply.kind, RP_REPLY_REFUSED);
     assert_int_equal(reply.code, -RP_E_USAGE);
@@ -302,10 +302,10 @@ static void a_row_behind_the_end_is_refused(void **state)
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
-/* ---- what was read ahead --------------------------------------------------------------------- */
+/* ---- read-ahead --------------------------------------------------------------------- */
 
 /* Whether the last trainer of the seat has ended, or has left and may still read its ring: the next
- * one costs no read, and the other rank goes on. */
+ * one costs no read, and the other rank continues. */
 static void a_return_reads_nothing_again(void **state)
 {
     (void)state;
@@ -355,10 +355,10 @@ static struct rp_client *return_far_behind(struct rp_client *clients[RANKS])
     return trainer(0, token, bytes);
 }
 
-/* Its neighbour is far ahead when it returns, and gets further before it has taken anything; what
- * was read ahead for the neighbour is not read again; both get every batch, also when the rank
- * returns a second time before it has caught up, and after it has. With little read ahead the flow
- * joins soon (flow/catch_up.h). */
+/* Its neighbour is far ahead when it returns, and gets further before it has taken a batch; the
+ * neighbour's read-ahead is not read again; both get every batch, also when the rank returns a
+ * second time before it has caught up, and after it has. With little read ahead the flow joins soon
+ * (flow/catch_up.h). */
 static void stay_behind(const char *prefetch_bytes, const char *packer_processes)
 {
     const char *options[] = {
@@ -390,7 +390,7 @@ static void a_rank_far_behind_holds_up_nobody(void **state)
 }
 
 /* All of the stream is planned when a rank falls behind, so no row of its ring is planned again: it
- * gets all that is left beside the others. */
+ * gets all that is left while the others continue. */
 static void a_rank_falls_behind_near_the_end(void **state)
 {
     (void)state;

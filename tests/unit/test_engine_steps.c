@@ -8,7 +8,7 @@
 
 #define STEP 4u
 
-static struct rp_a64 *minutes_ahead; /* of every clock, in all processes */
+static struct rp_a64 *minutes_ahead; /* offset of every clock, in all processes */
 
 int clock_gettime(clockid_t clock, struct timespec *time)
 {
@@ -81,7 +81,7 @@ static void a_trainer_that_lives_on_gets_as_many_batches(void **state)
     }
 }
 
-/* Nodes of a job have saved at different places; all go on from the trainers' own state. */
+/* Nodes of a job have saved at different places; all continue from the trainers' own state. */
 static void a_state_gives_as_many_batches_whatever_was_saved(void **state)
 {
     (void)state;
@@ -240,7 +240,7 @@ static void a_rank_that_comes_behind_the_end_gets_its_own(void **state)
         assert_true(batches * RANKS * ROWS >= kit.row_count);
         rp_client_detach(client);
     }
-    stat_must_work(); /* the first one may come again, as the second one has begun anew */
+    stat_must_work(); /* the first one may come again, as the second one has begun again */
     rp_sleep_ns(300000000);
     rp_a64_store_relaxed(minutes_ahead, 11);
     assert_int_equal(engine_wait(&engine), 0);

@@ -13,7 +13,7 @@ static const struct kit_source pages[] = {{"pages", 8, 2, 3000}};
 #define TICKETS 32u /* every second one has a read */
 #define READ_BYTES 4096u
 
-/* A disk that keeps reads until they are waited for, and then ends as many as are asked for. */
+/* A disk that keeps reads until they are waited for, and then ends as many as are wanted. */
 static struct {
     uint64_t tags[TICKETS];
     uint32_t count, most;
@@ -84,7 +84,12 @@ static void reads_behind_tickets_without_reads_are_submitted_at_once(void **stat
     options.io_depth = TICKETS;
     struct rp_file file = {.alignment = 1, .object.alignment = 1};
     struct rp_files files = {.files = &file};
-    assert_int_equal(rp_arena_create(&arena, false, 1, TICKETS, READ_BYTES, 16, 64, &error), 0);
+    const struct rp_arena_sizes sizes = {.ring_count = 1,
+                                         .slot_count = TICKETS,
+                                         .data_bytes = READ_BYTES,
+                                         .state_count = 16,
+                                         .state_bytes = 64};
+    assert_int_equal(rp_arena_create(&arena, false, &sizes, &error), 0);
     plan_tickets(&arena);
     struct rp_fetcher fetcher = {.options = &options, .arena = &arena, .files = &files};
     assert_int_equal(rp_fetcher_start(&fetcher, &error), 0);
@@ -135,7 +140,7 @@ static void a_block_is_read_in_pieces_of_about_one_length(void **state)
     assert_true(bytes > 400000);
     for (uint32_t direct = 0; direct < 2; direct++) {
         struct rp_file file = {
-            .alignment = direct ? 512 : 1, .direct = direct, .object.read_bytes = 64u << 10};
+            .alignment = direct ? 512 : 1, .o_direct = direct, .object.read_bytes = 64u << 10};
         struct rp_files files = {.files = &file};
         struct rp_reads reads = {.options = &options, .files = &files};
         check_pieces(&reads, 0, 4096, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files: what is not a regular file is refused without blocking, a replacement is whole or absent,
- * and nothing is left behind. */
+/* Files: anything but a regular file is refused without blocking, a replacement is whole or absent,
+ * and no file is left behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -136,7 +136,7 @@ static void test_replace_keeps_the_old_until_publish(void **state)
     assert_int_equal(rp_file_read_all("a", 9, &text, NULL, &error), 0);
     assert_string_equal(text, "new");
     free(text);
-    rp_new_file_discard(&new_file); /* ended already: nothing happens */
+    rp_new_file_discard(&new_file); /* ended already: no effect */
     assert_int_equal(entries(), 1);
     unlink("a");
 }
@@ -191,7 +191,7 @@ static void test_dir_make(void **state)
     assert_int_equal(rp_dir_make("x/file", &error), -ENOTDIR);
     assert_true(rp_dir_make("x/file/below", &error) < 0);
     assert_int_equal(rp_dir_make("/", &error), 0);
-    int code = rp_dir_make("/sys/absent", &error); /* nobody may: the reason is told */
+    int code = rp_dir_make("/sys/absent", &error); /* forbidden to all: the reason is named */
     assert_true(code == -EPERM || code == -EACCES || code == -EROFS);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether token files are mapped: only what is known to lie in memory is. And how often a file is
+/* Token files are mapped only where their pages are known to be in memory. And how often a file is
  * tried for O_DIRECT: once, however often it is opened. */
 #include "corpus_files.h"
 
@@ -19,8 +19,8 @@
 static struct {
     long type;
     int refusal;     /* 0: none */
-    bool has_all;    /* the page cache has what is asked for */
-    bool has[PAGES]; /* or these pages: what was missing once is read meanwhile */
+    bool has_all;    /* the page cache has the wanted pages */
+    bool has[PAGES]; /* or these pages: missing ones are read meanwhile */
 } disk;
 
 int fstatfs(int fd, struct statfs *info)
@@ -120,7 +120,7 @@ static void a_file_system_that_cannot_be_asked_is_not_cached(void **state)
     assert_false(are_cached(NFS_SUPER_MAGIC, EOPNOTSUPP, false));
 }
 
-/* What a probe makes the kernel read must not be taken for the corpus by the next one. */
+/* The read-ahead of a probe must not be taken for the corpus by the next one. */
 static void a_second_look_at_a_cold_file_says_no_as_the_first_did(void **state)
 {
     (void)state;
@@ -159,9 +159,9 @@ static int open_on_such_a_disk(struct rp_io_object *object, const struct rp_io_p
                                struct rp_error *error)
 {
     struct rp_io_place buffered = *place;
-    buffered.direct = false;
+    buffered.o_direct = false;
     int code = rp_io_method_pread.open_object(object, &buffered, error);
-    if (code < 0 || !place->direct)
+    if (code < 0 || !place->o_direct)
         return code;
     openings++;
     trials += !place->known_alignment;
@@ -195,7 +195,7 @@ static void a_file_is_tried_for_direct_reads_once(void **state)
     method.open_object = open_on_such_a_disk;
     for (uint32_t direct = 0; direct < 2; direct++) {
         const struct rp_flow_options options = {
-            .corpus = corpus, .method = &method, .direct = direct, .descriptors_max = 1};
+            .corpus = corpus, .method = &method, .o_direct = direct, .descriptors_max = 1};
         struct rp_files files;
         struct rp_error error;
         uint64_t ticket;
@@ -219,7 +219,7 @@ static void a_refusal_of_direct_reads_is_remembered(void **state)
     struct rp_corpus *corpus = open_two_shards();
     struct rp_io_method method = rp_io_method_pread;
     method.open_object = open_on_such_a_disk;
-    const struct rp_flow_options options = {.corpus = corpus, .method = &method, .direct = true};
+    const struct rp_flow_options options = {.corpus = corpus, .method = &method, .o_direct = true};
     struct rp_files files;
     struct rp_error error;
     uint64_t ticket;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A real flow over small files: whatever works in it, in whatever number, over whatever disk, the
- * batches are those of the plan, byte for byte. */
+/* A real flow over small files: with any kind and number of workers, over any disk, the batches are
+ * the plan's, byte for byte. */
 #include "flow_kit.h"
 
 /* ---- every way of working -------------------------------------------------------------------- */
@@ -38,7 +38,7 @@ static struct rp_flow_options draw_flow(uint64_t *seed)
     o.readers = 1 + draw(seed, 3);
     o.packers = 1 + draw(seed, 3);
     o.packer_processes = processes_work() && draw(seed, 3) == 0;
-    o.direct = draw(seed, 2);
+    o.o_direct = draw(seed, 2);
     o.mapped = draw(seed, 3) == 0;
     o.verify_blocks = draw(seed, 2);
     o.drop_last = draw(seed, 2);
@@ -57,9 +57,9 @@ static void print_case(uint64_t seed, const struct rp_flow_options *o)
     printf("seed %llu: %s, %u readers, %u packers%s%s%s, ranks %u+%u of %u, %u rows, step %u\n",
            (unsigned long long)seed, o->method->name, o->readers, o->packers,
            o->packer_processes ? " (processes)" : "",
-           o->mapped   ? ", mapped"
-           : o->direct ? ", direct"
-                       : "",
+           o->mapped     ? ", mapped"
+           : o->o_direct ? ", direct"
+                         : "",
            o->verify_blocks ? ", verified" : "", o->rank_first, o->rank_count, o->world, o->rows,
            (unsigned)o->global_batch_rows);
 }
@@ -149,7 +149,7 @@ static void every_packing_and_lanes(void **state)
         }
 }
 
-/* A run that begins at the very end, as after a resume from there: it has nothing, and says so. */
+/* A run that begins at the very end, as after a resume from there: it has no batch, and says so. */
 static void resume_at_the_end(void **state)
 {
     (void)state;
@@ -284,7 +284,8 @@ static size_t keep_tickets(struct stream *s, struct kept_piece *kept, size_t mos
     return count;
 }
 
-/* While held, what was published and what was read stays as it is, however the trainers go on. */
+/* While held, published batches and read tickets stay as they are, however the trainers continue.
+ */
 static void a_hold_keeps_what_a_checkpoint_copies(void **state)
 {
     (void)state;
@@ -342,7 +343,7 @@ struct reading {
     uint64_t reads, bytes, file_bytes;
 };
 
-/* Run epochs of 3000 documents of 200 bytes in whatever order, and count what was read. */
+/* Run epochs of 3000 documents of 200 bytes in any order, and count the bytes read. */
 static struct reading read_pages(enum rp_shuffle shuffle, uint64_t prefetch_bytes, uint32_t lanes,
                                  uint64_t epochs, bool for_a_quarter)
 {
@@ -391,15 +392,15 @@ static void whole_blocks_are_read_as_one(void **state)
         for (int plain = 0; plain < 2; plain++) {
             enum rp_shuffle shuffle = plain ? RP_SHUFFLE_NONE : RP_SHUFFLE_BLOCK;
             struct reading reading = read_pages(shuffle, 1 << 20, lanes, 1, false);
-            /* 30 blocks, and what the first rows of a lane could not wait for */
+            /* 30 blocks, and the early reads for the first rows of a lane */
             assert_in_range(reading.reads, 1, 30 + 200 * lanes);
             assert_in_range(reading.bytes, reading.file_bytes, 3 * reading.file_bytes);
         }
 }
 
-/* The plan is far ahead of the packers. Where there is room for hardly more than two windows, it
- * waits for blocks rather than read their documents one by one; and a block that is still there
- * from the last epoch, but will not be for long, is read again. */
+/* The plan is far ahead of the packers. With room for hardly more than two windows, it waits for
+ * blocks rather than read their documents one by one; and a block that is still there from the last
+ * epoch, but will not be for long, is read again. */
 static void blocks_are_waited_for(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A real flow that meets bad disks, changed files, foreign tokens and missing threads: what must
- * fail fails in its place and by name, after all batches before it. And contents of a checkpoint,
- * which make files needless. */
+/* A real flow that meets bad disks, changed files, foreign tokens and missing threads: each failure
+ * is in its place and by name, after all batches before it. And contents of a checkpoint, which
+ * make files needless. */
 #include "flow_kit.h"
 #include "patience.h"
 
@@ -200,7 +200,7 @@ static void a_flipped_bit_is_found_by_its_block(void **state)
     static const struct kit_source source = {"sealed", 8, 2, 300};
     struct rp_error error;
     kit_write(&source, 0, 60, 8);
-    if (rp_index_build("sealed", NULL, NULL, NULL, NULL, &error) != 0)
+    if (rp_index_build("sealed", NULL, &error) != 0)
         fail_msg("%s", error.message);
     struct kit kit;
     open_ordered(&kit, &source);
@@ -232,7 +232,7 @@ static void a_wrong_hash_is_found_by_its_sidecar(void **state)
     static const struct kit_source source = {"vast", 8, 2, 3000};
     struct rp_error error;
     kit_write(&source, 0, 6000, 8);
-    assert_int_equal(rp_index_build("vast", NULL, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(rp_index_build("vast", NULL, &error), 0);
     struct rp_index *index;
     struct rp_index_record record;
     assert_int_equal(rp_sidecar_open(&index, &record, "vast.bin.rpi", "vast.bin", &error), 0);
@@ -298,7 +298,7 @@ static void a_token_above_the_limit_is_named(void **state)
 /* Rows [0, rows) as a checkpoint keeps them: some whole, some fragment by fragment. */
 static struct rp_contents *make_contents(const struct kit *kit, uint64_t rows, uint32_t width)
 {
-    static uint8_t places[20][256 * 8]; /* of the tokens of each row */
+    static uint8_t places[20][256 * 8]; /* the tokens of each row */
     struct rp_contents *contents = rp_contents_new(places, sizeof places);
     assert_true(rows <= 20);
     for (uint64_t row = 0; row < rows; row++) {
@@ -370,7 +370,7 @@ static void contents_and_files_together(void **state)
     kit_close(&kit);
 }
 
-/* Where the first token id stands that int16 has no room for, in a stream that has many. */
+/* The place of the first token id that is too large for int16, in a stream that has many. */
 static struct rp_fragment first_negative(const struct kit *kit, int *id)
 {
     const struct expected_row *row = &kit->rows[0].expected;
@@ -382,7 +382,7 @@ static struct rp_fragment first_negative(const struct kit *kit, int *id)
     return place;
 }
 
-/* However a token comes here, it is what its file says: read, mapped, or kept in a checkpoint. */
+/* A token equals its file's, however it comes here: read, mapped, or kept in a checkpoint. */
 static void a_negative_token_is_named(void **state)
 {
     (void)state;

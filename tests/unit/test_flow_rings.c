@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A flow whose rings differ while it runs: one has nobody who takes its batches, one is replaced.
- */
+/* A flow whose rings differ while it runs: one has no trainer, one is replaced. */
 #include "flow_kit.h"
 
 #include <errno.h>
@@ -22,7 +21,7 @@ static struct rp_flow_options two_rings(void)
     return options;
 }
 
-/* A seat that is skipped needs nothing but delivery to let the others go on. */
+/* A skipped seat needs only delivery to let the others continue. */
 static void nobody_waits_for_a_skipped_seat(void **state)
 {
     (void)state;
@@ -53,7 +52,7 @@ static void nobody_waits_for_a_skipped_seat(void **state)
     }
 }
 
-/* As the engine does it, but that it copies what is published before. */
+/* As the engine does it, without its copy of published batches before. */
 static void replace_ring(struct stream *s, uint32_t r)
 {
     struct rp_ring *old = &s->rings[r], fresh;
@@ -102,8 +101,8 @@ static void a_ring_is_replaced_while_the_flow_runs(void **state)
     }
 }
 
-/* The forecast of a catch-up flow's memory is what the flow takes, up to whole pages, whatever the
- * sizes of the flow beside it; with one ring the forecast is 0. */
+/* The forecast of a catch-up flow's memory is right, up to whole pages, for any sizes of the main
+ * flow; with one ring the forecast is 0. */
 static void a_catch_up_flow_takes_the_memory_of_its_forecast(void **state)
 {
     (void)state;
@@ -204,22 +203,22 @@ static void a_ring_behind_is_read_from_the_page_cache(void **state)
     struct stream s;
     struct rp_error error;
     struct rp_flow_options options = two_rings();
-    options.mapped = options.direct = true;
+    options.mapped = options.o_direct = true;
     stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
     stream_start(&s);
     struct rp_plan *plan = kit_plan(&kit);
     assert_true(stream_run(&s, 30, &error) >= 0);
     fall_behind(&s, 0, plan);
-    assert_true(s.flow->options.direct);
-    assert_false(s.flow->catch_up[0]->options.direct); /* /tmp may have no O_DIRECT to count */
+    assert_true(s.flow->options.o_direct);
+    assert_false(s.flow->catch_up[0]->options.o_direct); /* /tmp may have no O_DIRECT to count */
     run_to_end(&s);
     check_all_came(&s);
     stream_close(&s);
     rp_plan_close(plan);
 }
 
-/* Files that a ring behind reads stay open where the limit of descriptors has room for them beside
- * the flow's own; where it has not, the flow keeps those that it counts on. */
+/* Files of a lagging ring stay open if the limit of descriptors has room for them and the main
+ * flow's own; if not, the main flow keeps the ones that it counts on. */
 static void a_ring_behind_leaves_the_flow_its_descriptors(void **state)
 {
     (void)state;
@@ -246,8 +245,8 @@ static void a_ring_behind_leaves_the_flow_its_descriptors(void **state)
 }
 
 /* No ring can be made any more while the flow runs, as when the user's memory to lock is used up:
- * the flow goes on, and the ring that falls behind is read with pread. This denies io_uring to the
- * rest of this process. */
+ * the flow continues, and the lagging ring is read with pread. This denies io_uring to the rest of
+ * this process. */
 static void readers_give_way_while_the_flow_runs(void **state)
 {
     (void)state;
@@ -255,7 +254,7 @@ static void readers_give_way_while_the_flow_runs(void **state)
     struct rp_error error;
     struct rp_flow_options options = two_rings();
     options.method = &rp_io_method_uring;
-    options.gives_way = true;
+    options.may_fall_back = true;
     stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
     stream_start(&s);
     struct rp_flow_readers before = rp_flow_readers(s.flow); /* refused: by the machine itself */

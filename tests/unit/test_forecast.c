@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The forecast of a block is what walking the plan's blocks finds, and it is compared between
- * sources by what the stream delivers meanwhile. */
+/* The forecast of a block equals a walk over the plan's blocks, and it is compared between sources
+ * by the stream's length meanwhile. */
 #include "plan_corpus.h"
 
 #include "plan/forecast.h"

@@ -18,7 +18,7 @@
 #define RP_GOLDEN_DIR "tests/golden/stream-v1"
 #endif
 
-/* Where the vector and the plan part; empty while they agree. */
+/* The first difference of the vector and the plan; empty while they agree. */
 struct difference {
     char text[256];
 };
@@ -96,7 +96,7 @@ static void compare_counts(const json_t *golden, const struct rp_plan *plan,
         differ(difference, "counts", rp_plan_row(plan));
 }
 
-/* Plan rows up to the end of the vector, comparing what it holds, and add up their digests. */
+/* Plan rows up to the end of the vector, compare them with its rows, and add up their digests. */
 static struct rp_hash128 compare_rows(const json_t *golden, struct rp_plan *plan,
                                       struct difference *difference)
 {
@@ -178,7 +178,7 @@ static bool load_hex(struct rp_plan *plan, const char *hex, struct difference *d
     return is_loaded;
 }
 
-/* Load one of the vector's tokens into a fresh plan and go on from there. */
+/* Load one of the vector's tokens into a fresh plan and continue from there. */
 static struct difference compare_resumed(const json_t *golden, const char *hex)
 {
     struct difference difference = {0};

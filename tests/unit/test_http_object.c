@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file beside objects in stores is opened as one of a corpus without them. */
+/* A file in a corpus with objects is opened as in a corpus without them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ int __wrap_rp_io_open_file(struct rp_io_object *object_out, const struct rp_io_p
     (void)error;
     *object_out = (struct rp_io_object){.handle = DESCRIPTOR,
                                         .fd = DESCRIPTOR,
-                                        .alignment = place->direct ? ALIGNMENT : 1,
+                                        .alignment = place->o_direct ? ALIGNMENT : 1,
                                         .read_bytes = READ_BYTES};
     return 0;
 }
@@ -32,7 +32,7 @@ static void check_file(bool direct)
 {
     struct rp_error error;
     struct rp_io_object object;
-    const struct rp_io_place place = {.path = "a", .direct = direct, .bytes = 3};
+    const struct rp_io_place place = {.path = "a", .o_direct = direct, .bytes = 3};
     assert_int_equal(rp_http_open_object(&object, &place, &error), 0);
     assert_int_equal(object.alignment, direct ? ALIGNMENT : 1);
     assert_int_equal(object.fd, DESCRIPTOR); /* flow/files.h checks the file with it */

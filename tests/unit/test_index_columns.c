@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Columns of an index: values of documents that are appended and read again, and what is refused.
- */
+/* Columns of an index: values of documents that are appended and read again, and refusals. */
 #include "index_kit.h"
 
 #include "corpus/index/write.h"

@@ -15,7 +15,8 @@
 
 #define NOT_HERE 77
 
-/* Of a child, which has a tmpfs of its own. Returns 0, NOT_HERE, or the number of the step. */
+/* Runs in a child, which has a tmpfs of its own. Returns 0, NOT_HERE, or the number of
+ * the step. */
 static int use_up_inodes(void)
 {
     struct rp_error error;

@@ -89,7 +89,7 @@ static void test_cold_reads(void **state)
     }
 }
 
-/* A file that is opened again is not tried again: what was found before is taken as it is. */
+/* A file that is opened again is not tried again: the first result holds. */
 static void what_is_known_of_direct_reads_is_not_tried(void **state)
 {
     (void)state;
@@ -98,7 +98,7 @@ static void what_is_known_of_direct_reads_is_not_tried(void **state)
     close(io_open(sample.path, true, &found, NULL));
     for (size_t i = 0; i < RP_ARRAY_COUNT(known) && found != 1; i++) {
         const struct rp_io_place place = {
-            .path = sample.path, .direct = true, .known_alignment = known[i]};
+            .path = sample.path, .o_direct = true, .known_alignment = known[i]};
         struct rp_io_object object;
         assert_int_equal(rp_io_open_file(&object, &place, NULL), 0);
         assert_int_equal(object.alignment, known[i]);
@@ -264,7 +264,7 @@ static void test_close_waits(void **state)
     }
 }
 
-/* ---- files that refuse RWF_NOWAIT, as those of tmpfs ----------------------------------------- */
+/* ---- files that refuse RWF_NOWAIT, as on tmpfs ----------------------------------------- */
 
 static int refuser = -1;
 static unsigned asked_refuser, asked_others;
@@ -298,7 +298,7 @@ static void read_again(struct rp_io *io, int fd)
     assert_memory_equal(buffer, sample.bytes, sizeof buffer);
 }
 
-/* It is asked once, and the other files of the pool still at each read. */
+/* It is tried once, and the other files of the pool still at each read. */
 static void test_a_file_that_refuses_the_page_cache(void **state)
 {
     struct rp_io_options options = {.depth = 8};
@@ -335,7 +335,7 @@ static void test_depth_is_checked(void **state)
         options.depth = 4096;
         assert_int_equal(rp_io_open(&io, methods[i], &options, &error), 0);
         assert_int_equal(rp_io_room(io), 4096);
-        assert_int_equal(rp_io_wait(io, NULL, 0, 5), 0); /* nothing in flight: no waiting */
+        assert_int_equal(rp_io_wait(io, NULL, 0, 5), 0); /* no read in flight: no wait */
         rp_io_close(io);
     }
     rp_io_close(NULL);

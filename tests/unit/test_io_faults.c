@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_io_faults — what io.c makes of a disk that misbehaves, through the scripted fake method.
+/* test_io_faults — io.c on a disk that misbehaves, through the scripted fake method.
  *
  * Positive controls: the same runs through methods that break one rule each must be found wrong. */
 #include <errno.h>
@@ -103,7 +103,7 @@ static void test_everything_at_once(void **state)
             &counts);
 }
 
-/* One read of the first BIG_BYTES of the sample, of which `needed` are needed. */
+/* One read of the first BIG_BYTES of the sample; the caller needs `needed` of them. */
 static struct rp_io_done read_big(struct io_fake_script script, uint32_t alignment, uint32_t needed,
                                   struct rp_io_counts *counts)
 {
@@ -167,7 +167,7 @@ static void test_progress_renews_patience(void **state)
     assert_true(counts.retries > 8);
 }
 
-/* The fake's close asserts that nothing is in flight any more. */
+/* The fake's close asserts that no read is in flight any more. */
 static void test_close_waits(void **state)
 {
     struct io_fake_script script = {.seed = 6, .again = 500, .lazy = 500};
@@ -214,7 +214,7 @@ static void test_the_end_of_the_file(void **state)
         }
 }
 
-/* Nothing may hang: whoever refuses for ever is given up. */
+/* No wait may hang: a disk that refuses for ever is given up. */
 static void test_endless_refusal_is_given_up(void **state)
 {
     (void)state;

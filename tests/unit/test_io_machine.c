@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_io_machine — what the machine refuses, and what is done instead: io_uring denied, no memory
- * to lock, a fork in the middle, files that are no files. What changes the process for good runs in
- * a child. */
+/* test_io_machine — refusals of the machine, and the fallbacks: io_uring denied, no memory to lock,
+ * a fork in the middle, files that are no files. A test that changes the process for good runs in a
+ * child. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -53,7 +53,7 @@ static bool uring_works(void)
     return works;
 }
 
-/* Run `test` in a child; it returns NULL, or what is wrong: cmocka's asserts end at the fork. */
+/* Run `test` in a child; it returns NULL, or the fault: cmocka's asserts end at the fork. */
 static void check_in_child(const char *(*test)(void))
 {
     fflush(NULL);
@@ -74,12 +74,12 @@ static void check_in_child(const char *(*test)(void))
 
 static int denied_errno;
 
-/* NULL, or what is wrong. A later ring may give way to pread, with its buffers in a region. */
-static const char *check_reads(const struct rp_io_method *method, bool gives_way)
+/* NULL, or the fault. A later ring may give way to pread, with its buffers in a region. */
+static const char *check_reads(const struct rp_io_method *method, bool may_fall_back)
 {
     struct io_run run = {.method = method,
-                         .gives_way = gives_way,
-                         .in_region = gives_way,
+                         .may_fall_back = may_fall_back,
+                         .in_region = may_fall_back,
                          .sample = &sample,
                          .fd = sample.fd,
                          .depth = 8,
@@ -134,7 +134,7 @@ static const char *check_denied_later(void)
     if (rp_io_open(&io, &rp_io_method_uring, &options, &error) != -denied_errno || io ||
         !error.hint[0] || refusal.code != 0)
         return "expected an error where io_uring was asked for by name";
-    options.gives_way = true;
+    options.may_fall_back = true;
     if (rp_io_open(&io, &rp_io_method_uring, &options, &error) != 0)
         return "expected pread in the place of io_uring";
     rp_io_describe(io, text, sizeof text);
@@ -156,7 +156,7 @@ static void test_a_ring_denied_later_gives_way(void **state)
     }
 }
 
-/* What the kernel itself says, so that a mistake of ours cannot pass for a refusal. */
+/* The kernel's own answer, so that a mistake of ours cannot pass for a refusal. */
 static bool kernel_makes_rings(void)
 {
     struct io_uring_params parameters = {0};
@@ -398,7 +398,7 @@ static void test_errors_have_their_names(void **state)
     (void)state;
     for (int number = 1; number < 200; number++) {
         const char *name = strerrorname_np(number);
-        if (name && number != ENOTSUP) /* which is EOPNOTSUPP, too */
+        if (name && number != ENOTSUP) /* which also is EOPNOTSUPP */
             assert_string_equal(rp_errno_name(number), name);
         else if (!name)
             assert_string_equal(rp_errno_name(number), "unknown");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Children of `verify` and `demo` that end when nobody expects it. The engine of a job is any
- * program here: what it does with its words is not asked for. */
+/* Children of `verify` and `demo` that end unexpectedly. The engine of a job is any program here:
+ * its use of the arguments does not matter. */
 #include "job/job.h"
 
 #include <setjmp.h>
@@ -29,8 +29,8 @@ static void wait_for_end(struct rp_child *engine)
         rp_sleep_ns(1000000);
 }
 
-/* verify asked an engine that had ended, and that it had seen end, whether it was ready: nobody was
- * left to answer, and it waited for all of its patience. */
+/* verify sent a request to an engine that had ended, and that it had seen end: no process was left
+ * to answer, and it waited for all of its patience. */
 static void an_engine_that_has_ended_is_not_waited_for(void **state)
 {
     (void)state;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The run journal of an engine that ends while the disk hangs: its thread uses nothing of the
- * engine any more, and writes nothing that was queued, nor the start that it had not begun to
- * write. */
+/* The run journal of an engine that ends while the disk hangs: its thread uses no memory of the
+ * engine any more, and writes no queued entry, nor the start that it had not begun to write. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,8 +25,8 @@ static int entries;
 static bool look_back_hangs;
 static char directory_found[32];
 
-/* Of checkpoint/run_journal.c: the disk hangs at the second entry, the first one after the start.
- */
+/* In the place of checkpoint/run_journal.c's: the disk hangs at the second entry, the first one
+ * after the start. */
 int __wrap_rp_checkpoint_journal_append(const char *directory, json_t *entry,
                                         struct rp_error *error);
 int __wrap_rp_checkpoint_journal_append(const char *directory, json_t *entry,
@@ -45,7 +44,7 @@ int __wrap_rp_checkpoint_journal_append(const char *directory, json_t *entry,
     return 0;
 }
 
-/* Of the same file: what the engine before has written. */
+/* In the place of the same file's: the entries of the engine before. */
 void __wrap_rp_checkpoint_journal_find_last(const char *directory,
                                             struct rp_run_journal_last *last);
 void __wrap_rp_checkpoint_journal_find_last(const char *directory, struct rp_run_journal_last *last)
@@ -60,7 +59,7 @@ void __wrap_rp_checkpoint_journal_find_last(const char *directory, struct rp_run
     sem_post(&hangs);
 }
 
-/* Nobody waits 5 seconds here: the time is over at once. */
+/* No wait of 5 seconds here: the time is over at once. */
 int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
                                   const struct timespec *until);
 int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SIGKILL at any instruction of either end leaves a ring that the other end can go on with: batches
- * stay contiguous and whole, and what is delivered twice was never returned. An engine that
- * publishes before it has written its slot must be caught by the same check. */
+/* SIGKILL at any instruction of either end leaves a ring that the other end can continue with:
+ * batches stay contiguous and whole, and a batch that is delivered twice was never returned. An
+ * engine that publishes before it has written its slot must be caught by the same check. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -108,7 +108,7 @@ static void free_with_the_first(void)
         ring.release = rp_max_u64(ring.release, ring.seats[seat].release);
 }
 
-/* An engine that takes over from a killed one, knowing nothing but the words in memory. */
+/* An engine that takes over from a killed one, with only the words in memory. */
 static void produce(enum engine engine)
 {
     ring.tail = rp_a64_load_acquire(&engine_words()->tail);
@@ -132,7 +132,7 @@ static void produce(enum engine engine)
     }
 }
 
-/* A trainer that takes over; *cursor is what it has seen, as a checkpoint would keep it. */
+/* A trainer that takes over; *cursor is its progress, as a checkpoint would keep it. */
 static void consume(uint32_t seat, volatile uint64_t *cursor)
 {
     struct rp_error error;
@@ -204,7 +204,7 @@ static uint64_t kill_engines(enum engine engine, uint64_t *taken)
             if (code == RP_RING_TAKEN) {
                 bad += !slot_is_whole(&view, slot, &header);
                 rp_ring_view_release(&view, view.next);
-            } else if (code < 0) { /* the header is not that of this batch */
+            } else if (code < 0) { /* the header is not this batch's */
                 bad++;
                 view.next = view.tail;
                 rp_ring_view_release(&view, view.next);
@@ -278,8 +278,8 @@ static void killed_trainers_lose_nothing(void **state)
     rp_ring_close(&ring);
 }
 
-/* One of several at a ring is killed, in this seat and in that; the others stand still where he
- * stood, and go on with whoever comes after him. */
+/* One of several at a ring is killed, in this seat and in that; the others stand still at its
+ * position, and continue with its successor. */
 static void a_killed_replica_loses_nothing(void **state)
 {
     (void)state;
@@ -303,7 +303,7 @@ static void a_killed_replica_loses_nothing(void **state)
     rp_ring_close(&ring);
 }
 
-/* The control: nobody is in the other seats, and the first one does not wait for them. */
+/* The control: the other seats are empty, and the first one does not wait for them. */
 static void freeing_with_the_first_is_caught(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a plan asks for lengths: many at once give the same rows as one by one, also from the middle
- * on, and nothing is asked for again and again. */
+/* A plan's lookups of lengths: many at once give the same rows as one by one, also from the middle
+ * on, and no length is looked up again and again. */
 #include "plan_corpus.h"
 
-/* A source that counts what it is asked. */
+/* A source that counts its lookups. */
 struct counter {
     const uint64_t *lengths;
     uint64_t one_by_one, together;
@@ -47,7 +47,8 @@ static bool rows_equal(const struct rp_row *a, const struct rp_row *b)
            !memcmp(a->fragments, b->fragments, a->count * sizeof *a->fragments);
 }
 
-/* Every so often the counting plan goes on from its own token: what it had looked up is void. */
+/* From time to time the counting plan continues from its own token: its earlier lookups are void.
+ */
 static uint64_t compare(struct rp_plan *plain, struct rp_plan *counting, uint64_t reload_every)
 {
     static uint8_t token[1 << 20];
@@ -85,15 +86,14 @@ static void many_at_once_are_the_same(void **state)
         rp_plan_close(plain);
         rp_plan_close(counting);
     }
-    /* checks of a token, and the search for an end, ask for one after the other */
+    /* checks of a token, and the search for an end, look up one after the other */
     print_message("%" PRIu64 " rows, lengths: %" PRIu64 " together, %" PRIu64 " one by one\n", rows,
                   together, one_by_one);
     assert_true(rows > 10000 && one_by_one < together / 5);
 }
 
-/* Before a row that begins with a document somebody asks whether there is another row at all. The
- * empty documents of a source whose turn does not come are read for that, but not each time.
- */
+/* Before a row that begins with a document the existence of another row is checked. The empty
+ * documents of a source whose turn does not come are read for that, but not each time. */
 static void what_is_empty_to_the_end_is_looked_at_once(void **state)
 {
     (void)state;

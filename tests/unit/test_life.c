@@ -17,16 +17,16 @@ static const struct state_table life_table = {.path = "engine/server/life.h",
                                               .states = states,
                                               .state_count = RP_LIFE_STATES};
 
-static struct rp_life life_in(unsigned state)
+static struct rp_engine_life life_in(unsigned state)
 {
-    struct rp_life life = {.life_state = (enum rp_life_state)state};
+    struct rp_engine_life life = {.life_state = (enum rp_life_state)state};
     life.code = rp_life_has_failed(&life) ? -1 : 0;
     return life;
 }
 
 static void happen(unsigned state, unsigned event)
 {
-    struct rp_life life = life_in(state);
+    struct rp_engine_life life = life_in(state);
     if (event == RP_LIFE_FAIL)
         rp_life_fail(&life, -2);
     else
@@ -87,11 +87,11 @@ static void the_table_makes_sense(void **state)
         for (unsigned s = 0; s < RP_LIFE_STATES; s++) {
             if (next[e][s] == RP_LIFE_STATES)
                 continue;
-            struct rp_life was = life_in(s), is = life_in(next[e][s]);
+            struct rp_engine_life was = life_in(s), is = life_in(next[e][s]);
             /* an engine that has failed stays so, and only FAIL makes it fail */
             assert_int_equal(rp_life_has_failed(&is),
                              rp_life_has_failed(&was) || e == RP_LIFE_FAIL);
-            /* it ends once it is told to, and is never told again that it runs */
+            /* an ending engine stays one, and only SERVE makes one run */
             assert_true(!rp_life_is_ending(&was) || rp_life_is_ending(&is));
             assert_true(!rp_life_is_running(&is) || e == RP_LIFE_SERVE);
             /* nothing happens after the end */
@@ -105,7 +105,7 @@ static void states_and_codes_agree(void **state)
     (void)state;
     for (unsigned s = 0; s < RP_LIFE_STATES; s++)
         for (unsigned e = 0; e < RP_LIFE_EVENTS; e++) {
-            struct rp_life life = life_in(s);
+            struct rp_engine_life life = life_in(s);
             if (rp_life_next_state(life.life_state, (enum rp_life_event)e) == RP_LIFE_STATES)
                 continue;
             if (e == RP_LIFE_FAIL)

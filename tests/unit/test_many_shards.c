@@ -34,7 +34,7 @@ static void make_shards(enum rp_format format)
     }
 }
 
-/* System calls of opening and of closing so many shards. */
+/* System calls of opening and of closing that number of shards. */
 static void count_calls(enum rp_format format, uint32_t shards, unsigned *open_calls,
                         unsigned *close_calls)
 {
@@ -111,7 +111,7 @@ static void open_large(uint64_t limit)
     assert_non_null(strstr(error.hint, "sysctl -w vm.max_map_count="));
 }
 
-/* The message has the number that all shards need, not what the next one lacks. */
+/* The message has the number that all shards need, not only the next one. */
 static void too_few_mappings_are_told_by_number(void **unused)
 {
     (void)unused;

@@ -21,8 +21,8 @@
 #include "base/file.h"
 #include "base/mapped.h"
 
-#define BYTES 65536u    /* more than what is copied */
-#define SAID_MAX 65536u /* sanitizers say a lot, too */
+#define BYTES 65536u    /* more than the copied part */
+#define SAID_MAX 65536u /* sanitizers also print a lot */
 
 static char path[] = "/tmp/rp-mapped-XXXXXX";
 
@@ -115,8 +115,8 @@ static void the_outer_guard_is_back(void **state)
 #define PAGE 4096u
 #define PAGES 8u
 
-/* The file has as many bytes as its mapping is said to have, and the pages that are read lie
- * past its end, as if a disk could not read them. After so many reads each the file has them. */
+/* The file has as many bytes as its mapping is said to have, and the pages that are read are past
+ * its end, as if a disk could not read them. After that number of reads each the file has them. */
 struct patient {
     uint8_t *map;
     unsigned looks, looks_each;
@@ -187,7 +187,7 @@ static void a_file_that_is_cut_is_not_tried_again(void **state)
     rp_map_close(&map);
 }
 
-/* Exit status of a child that reads, with or without a guard; what it says goes into `said`. */
+/* Exit status of a child that reads, with or without a guard; its output goes into `said`. */
 static int run_child(const struct rp_map *map, bool guarded, char *said)
 {
     int ends[2], status;
@@ -239,7 +239,7 @@ static void without_a_guard_it_is_the_end(void **state)
 #define MAPS_MAX 100000u
 
 /* Files of the least size that is mapped are opened until the limit of the kernel is near. They are
- * closed in the order in which they were opened: the list of mappings has the newest first. */
+ * closed in the order of their opening: the list of mappings has the newest first. */
 static void the_limit_of_mappings_is_named(void **state)
 {
     (void)state;

@@ -78,7 +78,7 @@ void __wrap___explicit_bzero_chk(void *memory, size_t bytes, size_t room)
 static void a_secret_is_wiped_before_it_is_freed(void **state)
 {
     (void)state;
-    char *secret = rp_format("%s", "S3CR3T");
+    char *secret = rp_asprintf("%s", "S3CR3T");
     assert_non_null(secret);
     rp_free_secret(secret);
     assert_int_equal(last_wiped_bytes, 6);
@@ -90,7 +90,7 @@ static void check(size_t bytes, size_t whole)
 {
     uint8_t *memory = rp_take_pages(bytes);
     assert_non_null(memory);
-    if (whole >= HUGE_PAGE_BYTES) { /* what was taken to begin at a huge page, and is too much */
+    if (whole >= HUGE_PAGE_BYTES) { /* surplus that was taken to begin at a huge page */
         assert_ptr_equal(last_unmapped.address, memory + whole);
         assert_int_equal((uintptr_t)memory % HUGE_PAGE_BYTES, 0);
     }
@@ -115,7 +115,7 @@ static void pages_are_given_back_whole(void **state)
     check(HUGE_PAGE_BYTES + 1, HUGE_PAGE_BYTES + PAGE_BYTES);
 }
 
-/* Asked of the kernel. Something else may be mapped there by now, as a sanitizer does in a child.
+/* The kernel's answer. Something else may be mapped there by now, as a sanitizer does in a child.
  */
 static bool holds(const uint8_t *address, uint8_t value)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files that are published together: a power cut at any moment leaves each with its old or its new
- * content, whole; and what fails to sync replaces nothing.
+ * content, whole; and a file that fails to sync replaces none.
  *
  * The calls that change names or sync are recorded. A power cut may come after any of them, and may
  * keep or lose each rename that no sync of its directory covers. So a state is bad if it has a name
@@ -41,9 +41,9 @@ static unsigned call_count;
 
 static struct {
     int syncfs_error;
-    int fsync_error; /* of files whose path ends with `unlucky` */
+    int fsync_error; /* for files whose path ends with `unlucky` */
     const char *unlucky;
-    long magic; /* of every file system */
+    long magic; /* for every file system */
 } orders;
 
 #define NEXT(name, type, ...)                                                                      \
@@ -69,7 +69,7 @@ static ino_t inode_of(int fd)
 
 static ino_t unlucky_inode;
 
-#ifndef __SANITIZE_THREAD__ /* it calls them before it can be asked */
+#ifndef __SANITIZE_THREAD__ /* it calls them too early */
 int fsync(int fd)
 {
     if (orders.fsync_error && inode_of(fd) == unlucky_inode) {

@@ -42,7 +42,7 @@ static struct sockaddr_un name_socket(socklen_t *bytes)
     return address;
 }
 
-/* Send until a socket that is new cannot: what one can send is also limited by its own buffer. */
+/* Send until a new socket cannot: sends are also limited by the socket's own buffer. */
 static size_t fill_queue(const struct sockaddr_un *address, socklen_t bytes, int *others)
 {
     size_t count = 0;

@@ -131,7 +131,7 @@ static void test_where_a_url_leads(void **state)
     }
 }
 
-/* By the region, and by the way in which buckets are named. */
+/* By the region, and by the way of naming buckets. */
 static void test_where_a_bucket_is(void **state)
 {
     static const struct {
@@ -169,7 +169,7 @@ static void test_where_a_bucket_is(void **state)
     clear_environment();
 }
 
-/* What becomes a host or a path, and is signed with it, has no letter that would end either. */
+/* A part of a signed host or path has no letter that would end either. */
 static void test_names_that_are_no_buckets_and_hosts(void **state)
 {
     static const char *const urls[] = {
@@ -210,7 +210,7 @@ static void test_the_query_of_a_url_is_not_shown(void **state)
     assert_string_equal(url.query, "sig=S%2B");
     assert_string_equal(url.name, "https://a.blob.core.windows.net/c/x.bin");
     rp_url_free(&url);
-    char *beside = rp_url_beside("https://h/x.bin?sig=S", 4, ".idx");
+    char *beside = rp_url_companion("https://h/x.bin?sig=S", 4, ".idx");
     assert_string_equal(beside, "https://h/x.idx?sig=S");
     free(beside);
 }
@@ -273,7 +273,7 @@ static void test_an_endpoint_of_the_hub_without_a_scheme_is_refused(void **state
             assert_non_null(strstr(error.message, endpoints[i]));
             assert_non_null(strstr(error.hint, "https://HOST"));
         }
-        assert_int_equal(rp_url_parse(&url, "https://h/x.bin", &error), 0); /* of no Hub */
+        assert_int_equal(rp_url_parse(&url, "https://h/x.bin", &error), 0); /* not the Hub's */
         rp_url_free(&url);
     }
     clear_environment();
@@ -305,11 +305,11 @@ static void test_queries_tell_objects_apart_and_signatures_do_not(void **state)
         "https://h/x.bin?f=S3CR3T",
         "https://h/x.bin?f=S3CR3T&g",
         "https://h/x.bin?X-Amz-Date=9",
-        "https://h/x.bin?response-format=json", /* of a program, not of a store */
+        "https://h/x.bin?response-format=json", /* a program's, not a store's */
         "https://h/x.bin?response-format=binary",
         "https://h/x.bin?x-oss-signature=a&x-oss-process=image/resize,w_1",
         "https://h/x.bin?x-oss-signature=a&x-oss-process=image/resize,w_2",
-        "https://h/x.bin?expires=1", /* of no signature */
+        "https://h/x.bin?expires=1", /* no signature's */
         "https://h/x.bin?expires=2",
         "https://h/y.bin",
         "s3://b/x.bin?a",

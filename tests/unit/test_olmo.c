@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* OLMo's .npy with the rows of its documents, made byte by byte: every bit flip and every
- * truncation of the rows, as text and compressed; rows that lie. python/test_olmo.py has what the
- * library writes. */
+ * truncation of the rows, as text and compressed; false rows. python/test_olmo.py has the library's
+ * own files. */
 #include "corpus_files.h"
 
 #include <zlib.h>
@@ -83,8 +83,7 @@ static void documents_are_the_rows(void **state)
     check_documents(put_pair("gzips", ".csv.gz", archive, bytes));
 }
 
-/* Is it refused by its name, or do its documents lie end to end from the first token to the last?
- */
+/* Is it refused by its name, or are its documents end to end from the first token to the last? */
 static bool is_refused(const char *path, const char *folder)
 {
     struct rp_corpus *corpus;
@@ -144,7 +143,7 @@ static void every_bit(void **state)
     size_t bytes = compress_text(rows, ROWS_BYTES, archive, sizeof archive);
     size_t flips = count_refused(".csv", (const uint8_t *)rows, ROWS_BYTES, false);
     assert_true(flips > ROWS_BYTES && flips < 8 * ROWS_BYTES); /* texts may be others */
-    /* of gzip's header only the time, the level and the system are not checked */
+    /* gzip's header is checked but for the time, the level and the system */
     assert_true(count_refused(".csv.gz", archive, bytes, false) >= 8 * (bytes - 6) - 8);
 }
 

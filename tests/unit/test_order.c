@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An epoch over all lanes is every document once, whatever the shuffle and the shape of the blocks;
- * any position can be asked for without the ones before it. */
+ * any position can be computed without the ones before it. */
 #include "plan_corpus.h"
 
 #include "plan/order.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Default directories in /tmp: one that others may write to, that belongs to others, or that is a
- * symlink is refused, by all that use it. The test is a user of its own, so that it finds and
- * leaves nothing of anybody. */
+ * symlink is refused, by all that use it. The test is a user of its own, so that it finds no other
+ * user's files and leaves none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/own_dir.h"
-#include "cache/space.h"
+#include "cache/quota.h"
 #include "object/remote.h"
 
 static uid_t own_uid;    /* in the name of the directory */
@@ -72,7 +72,7 @@ static void make(mode_t mode)
 static void refuse(const char *expected)
 {
     struct rp_error error;
-    struct rp_space space;
+    struct rp_quota space;
     struct rp_remote *remotes;
     bool is_new;
     char *file;
@@ -84,7 +84,7 @@ static void refuse(const char *expected)
     assert_non_null(strstr(error.hint, "cache_dir"));
     assert_int_equal(rp_dir_make_caches(blocks, &error), code);
     assert_int_equal(access(blocks, F_OK), -1);
-    assert_int_equal(rp_space_open(&space, blocks, &error), code);
+    assert_int_equal(rp_quota_open(&space, blocks, &error), code);
     int of_remotes = rp_remotes_open(&remotes, &url, 1, NULL, &error);
     if (of_remotes == -RP_E_RESOURCE) /* a build without libcurl reads no URL */
         return;
@@ -154,7 +154,7 @@ static void test_a_home_that_cannot_be_written_is_left_alone(void **state)
     snprintf(own, sizeof own, "%s/.cache/ringpack", target);
     clear();
     assert_int_equal(mkdir(target, 0700), 0);
-    setenv("HOME", "/proc/self", 1); /* nobody can make a directory there, not even root */
+    setenv("HOME", "/proc/self", 1); /* no user can make a directory there, not even root */
     char *found = rp_dir_of_caches(NULL);
     assert_string_equal(found, path);
     free(found);

@@ -21,7 +21,7 @@
 #define BATCH 5u
 #define PAD 49999
 
-/* Row 0 is full, row 1 has padding, row 2 has nothing: once for each ring. */
+/* Row 0 is full, row 1 has padding, row 2 is empty: once for each ring. */
 static const struct rp_fragment fragments[] = {
     {.document = 7, .offset = 0, .source = 0, .length = 5},
     {.document = 3, .offset = 2, .source = 1, .length = 1},
@@ -41,7 +41,7 @@ static uint64_t token_of(const void *context, const struct rp_fragment *fragment
     return (fragment->document * 31 + fragment->source * 7 + (fragment->offset + i) * 1009) % 65000;
 }
 
-/* The masks of these tests: a random half, or all, or nothing, by document and token. */
+/* The masks of these tests: a random half, or all, or none, by document and token. */
 static uint32_t mask_seed; /* 0: none */
 
 static bool is_trained(const void *context, const struct rp_fragment *fragment, uint64_t i)
@@ -98,7 +98,7 @@ static void fill_ticket(struct bench *bench, uint32_t width)
     }
 }
 
-/* What dispatch does for a transfer with a mask (flow/masks.c), the plainest way. */
+/* Dispatch's work for a transfer with a mask (flow/masks.c), the plainest way. */
 static void add_mask(struct rp_arena *arena, struct rp_ticket *ticket, uint32_t transfer,
                      uint64_t *data_at)
 {
@@ -130,7 +130,12 @@ static void bench_open(struct bench *bench, uint32_t sections, uint32_t dtype, u
 {
     struct rp_error error;
     *bench = (struct bench){0};
-    int code = rp_arena_create(&bench->arena, false, RINGS, 8, 4096, 16, 64, &error);
+    const struct rp_arena_sizes sizes = {.ring_count = RINGS,
+                                         .slot_count = 8,
+                                         .data_bytes = 4096,
+                                         .state_count = 16,
+                                         .state_bytes = 64};
+    int code = rp_arena_create(&bench->arena, false, &sizes, &error);
     for (uint32_t r = 0; r < RINGS && code == 0; r++) {
         struct rp_geometry g = {.rows = ROWS,
                                 .seq_len = SEQ_LEN,
@@ -202,7 +207,7 @@ static void stop_packer(struct bench *bench)
 
 static void pack_once(struct bench *bench, bool as_process)
 {
-    hand_over(bench); /* before: a packer does not look back at what it found PACKED */
+    hand_over(bench); /* before: a packer does not look back at PACKED tickets */
     start_packer(bench, as_process);
     wait_until_packed(bench);
     stop_packer(bench);
@@ -264,7 +269,7 @@ static void masks_remove_labels_in_both_modes(void **state)
         check_slots(&bench);
         bench_close(&bench);
     }
-    for (unsigned s = 0; s < RP_SECTION_COUNT; s++) { /* what is not there must not be written */
+    for (unsigned s = 0; s < RP_SECTION_COUNT; s++) { /* absent sections must not be written */
         struct bench bench;
         bench_open(&bench, 1u << s, RP_DTYPE_I32, RP_LABELS_SHIFTED, 2);
         add_masks(&bench);
@@ -276,7 +281,7 @@ static void masks_remove_labels_in_both_modes(void **state)
     mask_seed = 0;
 }
 
-/* Each section alone: what is not there must not be written. */
+/* One section at a time: absent ones must not be written. */
 static void every_choice_of_sections(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What follows from the death of a packer process: a crash ends the engine at once, and so does the
- * 11th death at one ticket. After any other death the process is replaced. */
+/* The consequences of the death of a packer process: a crash ends the engine at once, and so does
+ * the 11th death at one ticket. After any other death the process is replaced. */
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -40,7 +40,12 @@ static void bench_open(struct bench *bench)
 {
     struct rp_error error;
     *bench = (struct bench){0};
-    if (rp_arena_create(&bench->arena, false, RINGS, TICKETS, 4096, 16, 64, &error) != 0)
+    const struct rp_arena_sizes sizes = {.ring_count = RINGS,
+                                         .slot_count = TICKETS,
+                                         .data_bytes = 4096,
+                                         .state_count = 16,
+                                         .state_bytes = 64};
+    if (rp_arena_create(&bench->arena, false, &sizes, &error) != 0)
         fail_msg("%s", error.message);
     for (uint64_t t = 0; t < TICKETS; t++) {
         struct rp_ticket *ticket = rp_arena_ticket(&bench->arena, t);
@@ -62,8 +67,8 @@ static void bench_close(struct bench *bench)
     rp_arena_close(&bench->arena);
 }
 
-/* What the death of a packer by this signal is judged to be. It dies while it waits for its first
- * ticket, which is in phase `then` when the death is judged: READY as if it had died of packing. */
+/* The verdict on the death of a packer by this signal. It dies while it waits for its first ticket,
+ * which is in phase `then` when the death is judged: READY as if it had died of packing. */
 static int judge_kill(struct bench *bench, int number, enum rp_ticket_phase then,
                       struct rp_error *error)
 {
@@ -87,7 +92,7 @@ static void must_be_replaced(struct bench *bench, unsigned death, enum rp_ticket
         fail_msg("death %u: %s", death, error.message);
 }
 
-/* Its replacement would die as well. The message names the signal, and what to try. */
+/* Its replacement would die as well. The message names the signal, and the next step. */
 static void a_packer_that_dies_of_a_ticket_is_given_up(void **state)
 {
     (void)state;
@@ -115,7 +120,7 @@ static void deaths_at_other_tickets_are_not_counted(void **state)
     bench_close(&bench);
 }
 
-/* For reads, for those of another ticket, and for room in one of the rings. */
+/* For reads, for another ticket's reads, and for room in one of the rings. */
 static void deaths_of_a_packer_that_waits_are_not_counted(void **state)
 {
     (void)state;

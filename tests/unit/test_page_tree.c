@@ -17,7 +17,7 @@ struct area {
     struct rp_hash128 root;
 };
 
-/* Pages of zeros, but for some; those that nobody writes to take no memory. */
+/* Pages of zeros, but for some; unwritten ones take no memory. */
 static struct area make(uint64_t pages)
 {
     struct area area = {.pages = pages};
@@ -96,7 +96,7 @@ static void test_what_was_verified_is_verified_again(void **state)
     struct rp_tree tree = open_tree(&area);
     assert_true(rp_tree_verify_range(&tree, 600 * PAGE + 1, 2 * PAGE));
     assert_true(rp_tree_verify_again(&tree));
-    area.data[900 * PAGE] ^= 1; /* nobody has used it */
+    area.data[900 * PAGE] ^= 1; /* unused */
     assert_true(rp_tree_verify_again(&tree));
     assert_false(rp_tree_verify(&tree, 900 * PAGE));
     area.data[602 * PAGE] ^= 1;                     /* the last one of the range */

@@ -36,7 +36,7 @@
 #define PASS_MULTIPLY PASS_MULTIPLY_PLAINLY
 #include "plan/permutation_pass.inc"
 
-/* Random123's kat_vectors. The 7-round answers of philox2x32 fix what F uses. */
+/* Random123's kat_vectors. The 7-round answers of philox2x32 fix F's rounds. */
 static void generator_gives_the_published_answers(void **state)
 {
     (void)state;

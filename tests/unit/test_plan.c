@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The promises of the plan over every kind of configuration: each token exactly once an epoch,
- * every token accounted for at every row, full rows, an end that stays an end, and errors that say
- * what is wrong. */
+ * every token accounted for at every row, full rows, an end that stays an end, and errors that name
+ * the fault. */
 #include "plan_corpus.h"
 
 #include <math.h>
@@ -140,7 +140,7 @@ static void the_end_stays_the_end(void **state)
         assert_int_equal(rp_plan_save(plan, again), bytes);
         assert_memory_equal(first, again, bytes);
 
-        /* A plan that never asked for more than `rows` stands in the same state. */
+        /* A plan that never planned more than `rows` is in the same state. */
         struct rp_plan *seeker = plan_open(&config, &corpus);
         struct rp_error error = {0};
         assert_int_equal(rp_plan_seek(seeker, rows, &error), 0);
@@ -382,7 +382,7 @@ static void an_endless_corpus_without_tokens_is_an_error(void **state)
         assert_non_null(strstr(error.message, "source 1"));
         rp_plan_close(plan);
 
-        /* Control: one document with a token, and the stream goes on. */
+        /* Control: one document with a token, and the stream continues. */
         corpus.lengths[1][3] = 1;
         config.lanes = 1;
         plan = plan_open(&config, &corpus);
@@ -392,8 +392,8 @@ static void an_endless_corpus_without_tokens_is_an_error(void **state)
     }
 }
 
-/* Epochs beyond counting over a source that gives nothing: refused after one pass, wherever the
- * source stands among others. One pass alone just ends. */
+/* Epochs beyond counting over a source without tokens: refused after one pass, wherever the source
+ * is among others. A single pass just ends. */
 static void a_corpus_without_tokens_is_not_read_again_and_again(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the processor has no AVX-512, or no AVX2 either, tokens are scanned and documents are
- * shuffled as where it has. */
+/* Without AVX-512, or without AVX2 either, tokens are scanned and documents are shuffled as with
+ * them. */
 #include "plan_corpus.h"
 
 #include "base/bits.h"
@@ -92,7 +92,7 @@ static void documents_are_shuffled_alike(void **state)
     }
 }
 
-/* The kernel lists what both it and the processor can do. */
+/* The kernel lists the features that both it and the processor have. */
 static bool kernel_lists(const char *flag)
 {
     static char line[1 << 16];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a flow asks the kernel to read into the page cache, beside its own reads. */
+/* A flow's requests to the kernel to read into the page cache, besides its own reads. */
 #include "flow_kit.h"
 
 #include <pthread.h>
@@ -10,12 +10,12 @@
 static const struct kit_source sources[] = {{"large", 5, 8, 2500}, {"small", 8, 2, 300}};
 #define DOCUMENT_TOKENS 300u
 
-/* A page cache that holds all or nothing, in memory that packer processes share. */
+/* A page cache that holds all or no pages, in memory that packer processes share. */
 static struct {
     struct rp_a64 holds_all;
-    struct rp_a64 calls, asked_bytes; /* of read_ahead */
-    struct rp_a64 calls_behind;       /* of them, those past the first stretch */
-    struct rp_a64 bad_calls;          /* of them, those beyond the end of the file, or of nothing */
+    struct rp_a64 calls, asked_bytes; /* calls of read_ahead */
+    struct rp_a64 calls_behind;       /* past the first stretch, among these */
+    struct rp_a64 bad_calls;          /* empty or beyond the end of the file, among these */
     struct rp_a64 looks;              /* at the second stretch of the large file */
     uint64_t available;
 } * cache;
@@ -159,8 +159,8 @@ static void what_stays_mapped_is_not_asked_for(void **state)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* The watcher has checked the file twice, or 120 ms have passed: a calm one does not check while
- * nothing is taken. */
+/* The watcher has checked the file twice, or 120 ms have passed: a calm one does not check while no
+ * ticket is taken. */
 static void wait_for_looks(void)
 {
     uint64_t until = rp_a64_load_relaxed(&cache->looks) + 2;
@@ -211,7 +211,7 @@ static void blocks_are_read_in_where_later_epochs_make_up_for_it(void **state)
     }
 }
 
-/* Also those of blocks that take more than an eighth of the prefetch ring. */
+/* Also for blocks that take more than an eighth of the prefetch ring. */
 static void single_documents_are_read_in_in_any_epoch(void **state)
 {
     (void)state;

@@ -23,7 +23,7 @@
 
 static struct {
     struct rp_ring ring, fresh;
-    struct rp_ring_view view; /* of READS */
+    struct rp_ring_view view; /* that READS has */
     struct rp_engine engine;
     uint64_t packed_end;
     bool copies; /* a save under way copies the ring, and keeps its released slots */
@@ -47,7 +47,7 @@ static void take_and_release(void)
     (void)rp_ring_view_release(&world.view, world.view.next);
 }
 
-/* The trainer releases two batches, the hold on slots ends, and packers use what is free. */
+/* The trainer releases two batches, the hold on slots ends, and packers use the free ones. */
 void fake_finish_copy(struct rp_engine *engine)
 {
     (void)engine;
@@ -139,7 +139,7 @@ static void world_close(void)
     rp_ring_close(&world.fresh);
 }
 
-/* The new ring has every batch that somebody needs, and what is packed and not published. */
+/* The new ring has every batch that a replica needs, and the packed, unpublished ones. */
 static void check_fresh(uint64_t release, uint64_t tail, uint64_t batch)
 {
     assert_int_equal(world.fresh.release, release);
@@ -154,14 +154,15 @@ static void check_fresh(uint64_t release, uint64_t tail, uint64_t batch)
 static void rebuild(uint64_t batch)
 {
     struct rp_error error;
-    assert_true(rp_delivery_can_rebuild_running(&world.engine.delivery, 0, RETURNS, batch));
-    if (rp_engine_rebuild_running(&world.engine, 0, RETURNS, batch, &error) != 0)
+    const struct rp_rebuild job = {.replica = RETURNS, .batch = batch};
+    assert_true(can_rebuild_running(&world.engine.delivery, &job));
+    if (rp_engine_rebuild(&world.engine, &job, &error) != 0)
         fail_msg("%s", error.message);
     assert_false(world.is_paused);
 }
 
 /* Before the copy of the save has ended, slots that the trainer has released are not free. So the
- * new ring may not begin before that: what is packed then would not fit into it. */
+ * new ring may not begin before that: batches packed then would not fit into it. */
 static void a_save_ends_while_a_ring_is_rebuilt(void **state)
 {
     (void)state;
@@ -175,7 +176,7 @@ static void a_save_ends_while_a_ring_is_rebuilt(void **state)
     }
 }
 
-/* Without a save, for each place of the two trainers: what is packed comes along. */
+/* Without a save, for each place of the two trainers: packed batches come along. */
 static void a_rebuilt_ring_has_what_is_packed(void **state)
 {
     (void)state;

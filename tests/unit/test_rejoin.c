@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rejoin.c does beside its decisions: seats that are skipped, and the memory of a stream that
- * moves. The flow, the probe and the clock are fakes. */
+/* The actions of rejoin.c besides its decisions: seats that are skipped, and the memory of a stream
+ * that moves. The flow, the probe and the clock are fakes. */
 #define rp_now_ns real_now_ns
 #include "base/clock.h"
 #undef rp_now_ns
@@ -85,7 +85,7 @@ static void open_ring(uint32_t r)
     world.seats[r] = (struct rp_seat){.ring = &world.rings[r]};
 }
 
-/* All rings are full, and nobody has attached. */
+/* All rings are full, and no consumer is attached. */
 static int enter(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void an_attach_ends_all_skipping(void **state)
     assert_false(world.engine.delivery.skipping_absent);
 }
 
-/* Trainers that are refused try again several times a second: nobody waits for them. */
+/* Refused trainers try again several times a second: no other waits for them. */
 static void a_refused_attach_ends_no_skipping(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void a_stream_that_moves_gives_its_memory_back_first(void **state)
 
 int main(void)
 {
-    rp_log_set_level(RP_LOG_ERROR); /* warnings are what these tests provoke */
+    rp_log_set_level(RP_LOG_ERROR); /* these tests provoke warnings */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_skipped_seat_is_named_once, enter, leave),
         cmocka_unit_test_setup_teardown(an_attach_ends_all_skipping, enter, leave),

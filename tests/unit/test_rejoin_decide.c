@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a consumer that attaches is placed: some cases by name, and all of a small world, two ranks
- * of two replicas and a few batches, against a specification that is written in rows. */
+/* The position of a consumer that attaches: some cases by name, and all of a small world, two ranks
+ * of two replicas and a few batches, against a specification in rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static bool names_row(const struct rp_rejoin_facts *f)
 
 /* ---- the specification ----------------------------------------------------------------------- */
 
-/* The row that a consumer is given: what it says, or what its seat knows. */
+/* The row that a consumer gets: its own, or its seat's. */
 static uint64_t row_to_give(const struct rp_rejoin_facts *f)
 {
     uint64_t position_row = f->base_row + f->position * BATCH, row = f->row;
@@ -45,7 +45,7 @@ static uint64_t row_to_give(const struct rp_rejoin_facts *f)
     return is_padding ? position_row : row;
 }
 
-/* A row at which a step begins, as the consumer counts; ANY if it does not say. */
+/* The first row of a step, as the consumer counts; ANY if it does not say. */
 static uint64_t step_to_count_from(const struct rp_rejoin_facts *f, uint64_t row)
 {
     if (names_row(f))
@@ -106,8 +106,8 @@ static void fail_with(const struct rp_rejoin_facts *f, const struct rp_placement
         f->stream);
 }
 
-/* What must hold whatever the specification says: a consumer gets its row, and nobody who is
- * attached loses anything. */
+/* Requirements beyond the specification: a consumer gets its row, and no attached one loses a
+ * batch. */
 static const char *what_is_broken(const struct rp_rejoin_facts *f, const struct rp_placement *p)
 {
     if (p->action == RP_PLACEMENT_REFUSE)
@@ -151,7 +151,7 @@ static void judge(const struct rp_rejoin_facts *f)
 
 /* ---- all of a small world -------------------------------------------------------------------- */
 
-/* Everything that a consumer may ask for. */
+/* All requests of a consumer. */
 static uint64_t ask_everything(struct rp_rejoin_facts f)
 {
     uint64_t asked = 0;
@@ -177,7 +177,7 @@ static uint64_t ask_everything(struct rp_rejoin_facts f)
     return asked;
 }
 
-/* Two ranks of two replicas. bits: what else is true, and 16 times the number of `others`. */
+/* Two ranks of two replicas. bits: further facts, and 16 times the number of `others`. */
 static uint64_t visit(uint64_t tail, uint64_t position, uint64_t other, unsigned bits)
 {
     struct rp_rejoin_facts f = {.batch_rows = BATCH,
@@ -215,7 +215,7 @@ static void every_small_world_is_as_specified(void **state)
 
 /* ---- by name --------------------------------------------------------------------------------- */
 
-/* A ring that has batches 2 and 3 of a run whose rows begin at 4; nobody is attached. */
+/* A ring that has batches 2 and 3 of a run whose rows begin at 4; no consumer is attached. */
 static const struct rp_rejoin_facts middle = {.base_row = 4,
                                               .start_row = 4,
                                               .batch_rows = BATCH,
@@ -319,7 +319,7 @@ static void a_step_row_beside_a_token_is_not_looked_at(void **state)
           RP_PLACEMENT_KEEP, RP_REFUSAL_NONE, 8, 4);
 }
 
-/* Rows of a batch of two are even or odd, whether a base row is added or subtracted. Of three: */
+/* Rows of a batch of two are even or odd, whether a base row is added or subtracted. With three: */
 static void rows_are_counted_from_the_base_row(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each reply of a store is taken for, without a network. tests/python/test_remote.py has the
+/* The meaning of each reply of a store, without a network. tests/python/test_remote.py has the
  * servers. */
 #include <errno.h>
 #include <setjmp.h>
@@ -93,7 +93,7 @@ static void test_replies(void **state)
     assert_non_null(strstr(error.hint, "AWS_REGION=eu-west-1"));
 }
 
-/* What S3 says in the body of a refusal. */
+/* The body of S3's refusals. */
 static enum rp_verdict judge_status(int status, const char *body, struct rp_error *error)
 {
     struct rp_object_reply reply;
@@ -111,7 +111,7 @@ static enum rp_verdict judge_bad_request(const char *body, struct rp_error *erro
     return judge_status(400, body, error);
 }
 
-/* Every busy status waits, whoever made it up; what asking again cannot mend does not. */
+/* Every busy status waits, whoever made it up; one that a retry cannot mend does not. */
 static void test_busy_stores_are_asked_again(void **state)
 {
     static const struct {
@@ -163,7 +163,7 @@ static void test_a_region_that_a_server_names_is_quoted(void **state)
     assert_non_null(strstr(error.hint, "AWS_REGION='x;reboot'"));
 }
 
-/* What is stored compressed, by its name, may be called so; nothing else. */
+/* Only an object that is compressed by its name may be called so. */
 static void test_codings_of_bytes(void **state)
 {
     struct rp_expected named = known;
@@ -210,7 +210,7 @@ static void test_keys_that_are_over_are_got_anew(void **state)
         assert_int_equal(judge_bad_request(other[i], &error), RP_REPLY_WRONG);
 }
 
-/* At the start nothing is known yet: what is not there is no change. */
+/* At the start no object is known yet: an absent one is no change. */
 static void test_replies_to_the_first_look(void **state)
 {
     struct rp_error error;
@@ -237,7 +237,7 @@ static void test_replies_to_the_first_look(void **state)
     assert_int_equal(error.code, -RP_E_EMPTY);
 }
 
-/* Of a redirect and of "100 Continue" nothing is kept. Numbers that do not fit are none. */
+/* No part of a redirect or of "100 Continue" is kept. Numbers that do not fit are none. */
 static void test_headers_of_earlier_replies_and_nonsense(void **state)
 {
     struct rp_error error;
@@ -302,7 +302,7 @@ static void test_the_next_page_of_a_list(void **state)
         snprintf(line, sizeof line, "Link: <https://h/x?%s>; rel=next", query);
         check_next(line, lengths[i] < RP_NEXT_BYTES ? query : "cut");
     }
-    memset(query, 'a', sizeof query - 1); /* of a long line the begin names another page */
+    memset(query, 'a', sizeof query - 1); /* the beginning of a long line names another page */
     snprintf(line, sizeof line, "Link: <https://h/x?p=1>; rel=prev, <https://h/%s?p>; rel=next",
              query);
     line[sizeof line - 1] = '\0';

@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
-#include "base/defect.h"
 #include "flow/residency.h"
 #include "patience.h"
 
@@ -66,7 +65,7 @@ static struct rp_residency residency;
 static struct rp_stretch *stretches;
 static struct rp_a64 taken;
 
-/* Memory with room for so many stretches, of which the page cache holds none. */
+/* Memory with room for that number of stretches; the page cache holds none. */
 static void open_without_file(uint64_t bytes, uint32_t room, bool may_buffer, bool may_direct)
 {
     struct rp_error error;
@@ -105,7 +104,7 @@ static void look(uint32_t room)
 {
     fake.available = (uint64_t)room * RP_STRETCH_BYTES * 4 / 3 + 4;
     residency.room_ns = 0;
-    rp_residency_look(&residency);
+    rp_residency_poll(&residency);
 }
 
 static uint32_t count(enum rp_read_way way)
@@ -186,7 +185,7 @@ static void what_is_lost_at_once_is_not_read_in_for_ever(void **state)
     for (int i = 0; i < 40; i++) {
         want_all();
         look(8);
-        fake_forget(); /* somebody else takes the memory, and nothing tells of it */
+        fake_forget(); /* another process takes the memory, unnoticed */
     }
     for (uint32_t i = 0; i < STRETCHES; i++)
         reads += fake.read_ahead[i];
@@ -238,7 +237,7 @@ static void buffered_reads_take_the_pages_of_what_is_mapped(void **state)
     rp_residency_close(&residency);
 }
 
-/* No more is read in than is in relation to what is taken. */
+/* No more is read in than in proportion to the reads. */
 static void a_slow_trainer_does_not_fill_the_page_cache(void **state)
 {
     (void)state;
@@ -255,7 +254,7 @@ static void a_slow_trainer_does_not_fill_the_page_cache(void **state)
     rp_residency_close(&residency);
 }
 
-/* The last page of a file is longer than what is left of it. */
+/* The last page of a file is longer than the rest of it. */
 static void pages_beyond_the_end_are_not_missing(void **state)
 {
     (void)state;
@@ -276,7 +275,7 @@ static void pages_beyond_the_end_are_not_missing(void **state)
     }
 }
 
-/* The second file is on tmpfs, and memory has room for the first alone, or for less. */
+/* The second file is on tmpfs, and memory has room for only the first, or for less. */
 static void open_beside_memory(uint32_t room, bool may_direct)
 {
     open_without_file(FILES * FILE_BYTES, room, true, may_direct);
@@ -332,12 +331,12 @@ static void a_change_ends_the_calm_at_once(void **state)
     rp_residency_close(&residency);
 }
 
-/* The watcher has found no file, and is calm; nothing is taken that could wake it. */
+/* The watcher has found no file, and is calm; no read could wake it. */
 static void start_a_calm_watcher(void)
 {
     open_without_file(FILE_BYTES, 2 * STRETCHES, true, true);
     fake.missing[0] = 0;
-    rp_residency_look(&residency);
+    rp_residency_poll(&residency);
     assert_true(residency.is_calm);
     residency.taken = rp_a64_load_relaxed(&taken);
     rp_residency_start(&residency);
@@ -346,9 +345,8 @@ static void start_a_calm_watcher(void)
 
 static void wait_until_mapped(void)
 {
-    bool is_overlooked = RP_DEFECT(overlook_new_file) || RP_DEFECT(calm_before_new_file);
-    uint64_t begin = rp_now_ns(), patience = is_overlooked ? 1000000000 : PATIENCE_NS;
-    while (rp_residency_way(stretches, 0, 1) != RP_READ_MAPPED && rp_now_ns() - begin < patience)
+    uint64_t begin = rp_now_ns();
+    while (rp_residency_way(stretches, 0, 1) != RP_READ_MAPPED && rp_now_ns() - begin < PATIENCE_NS)
         rp_sleep_ns(1000000);
     assert_int_equal(rp_residency_way(stretches, 0, 1), RP_READ_MAPPED);
 }
@@ -363,7 +361,7 @@ static void a_document_of_a_new_file_wakes_the_watcher(void **state)
     rp_residency_close(&residency);
 }
 
-/* It comes before the place that the watcher has reached, and nothing is taken afterwards. */
+/* It comes before the place that the watcher has reached, and no read comes afterwards. */
 static void a_new_file_behind_the_watcher_is_looked_at(void **state)
 {
     (void)state;
@@ -383,7 +381,8 @@ static void a_new_file_behind_the_watcher_is_looked_at(void **state)
     rp_residency_close(&residency);
 }
 
-/* A corpus that memory has no room for is read alone all the time, and the watcher stays calm. */
+/* A corpus that memory has no room for has only single-document reads, and the watcher stays calm.
+ */
 static void later_documents_leave_the_watcher_calm(void **state)
 {
     (void)state;
@@ -427,7 +426,7 @@ static void the_kernel_says_what_it_holds(void **state)
     close(fd);
 }
 
-/* From and to the middle of a page. Nothing but the call brings the pages. */
+/* From and to the middle of a page. Only the call brings the pages. */
 static void the_kernel_reads_ahead_any_range(void **state)
 {
     (void)state;

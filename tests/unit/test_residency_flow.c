@@ -112,7 +112,7 @@ static void no_row_depends_on_the_way_it_is_read(void **state)
 
 static uint32_t asked; /* how often find_way was */
 
-/* The kernel says something of the first file, and later nothing of any. */
+/* The kernel answers for the first file, and later for none. */
 static enum rp_page_cache_way silent_find_way(const struct rp_page_cache_file *file)
 {
     assert_non_null(file->map);
@@ -131,7 +131,7 @@ static void run_direct(const struct rp_page_cache *page_cache, bool adapts)
     struct kit kit;
     kit_open(&kit, large, 2, &config);
     struct rp_flow_options options = small_flow(&rp_io_method_pread);
-    options.adapts = options.direct = options.may_direct = options.mapped = true;
+    options.adapts = options.o_direct = options.may_direct = options.mapped = true;
     options.page_cache = page_cache;
     struct stream s;
     stream_open(&s, &kit, &options, RP_DTYPE_I64, 0, 1);
@@ -159,7 +159,7 @@ static void direct_reads_stay_direct_where_nothing_is_known(void **state)
     run_direct(&page_cache, false);
 }
 
-/* A warning in the log says what makes adapting possible again. */
+/* A warning in the log names the fix. */
 static void what_keeps_a_flow_from_adapting_is_logged_with_its_hint(void **state)
 {
     (void)state;
@@ -185,7 +185,7 @@ static void what_keeps_a_flow_from_adapting_is_logged_with_its_hint(void **state
     kit_close(&kit);
 }
 
-/* Of the masked source, every third token is trained. */
+/* Every third token of the masked source is trained. */
 static bool every_third(const void *context, const struct rp_fragment *fragment, uint64_t i)
 {
     (void)context;
@@ -222,10 +222,10 @@ static void write_masked(void)
     kit_open(&kit, masked, 2, &config);
     put_spans(kit.corpus);
     kit_close(&kit);
-    assert_int_equal(rp_index_build("masked.bin", NULL, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(rp_index_build("masked.bin", NULL, &error), 0);
 }
 
-/* With room for so many spans, 0 = as much as usual. Returns how many bytes were taken. */
+/* With room for that number of spans, 0 = as much as usual. Returns how many bytes were taken. */
 static uint64_t run_masked(uint64_t run, uint64_t spans)
 {
     const struct rp_plan_config config = small_plan();
@@ -249,8 +249,8 @@ static uint64_t run_masked(uint64_t run, uint64_t spans)
     return counts.taken_bytes;
 }
 
-/* Spans have room for those of one transfer, and hardly more: most transfers are tried again after
- * a wait. They are placed once all the same. */
+/* Spans have room for one transfer's, and hardly more: most transfers are tried again after a wait.
+ * They are placed once all the same. */
 static void what_is_tried_again_is_taken_once(void **state)
 {
     (void)state;

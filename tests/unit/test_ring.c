@@ -66,8 +66,7 @@ static const char *consume(struct pair *pair)
     }
 }
 
-/* ThreadSanitizer knows memory by its address, and sees nothing where the two ends have a mapping
- * each. */
+/* ThreadSanitizer knows memory by its address, and is blind if the two ends have a mapping each. */
 static void share_addresses(struct pair *pair)
 {
     uint8_t *data = pair->view.data.data, *control = pair->view.control.data;
@@ -125,7 +124,7 @@ static void a_full_ring_waits(void **state)
         for (int i = 0; i < 4; i++)
             assert_int_equal(take(&pair, &error), RP_RING_TAKEN);
         assert_int_equal(take(&pair, &error), RP_RING_EMPTY);
-        assert_false(rp_ring_view_release(&pair.view, batch - 1)); /* nobody asked for the bell */
+        assert_false(rp_ring_view_release(&pair.view, batch - 1)); /* no bell was wanted */
         rp_ring_set_doorbell(&pair.ring, true);
         assert_true(rp_ring_view_release(&pair.view, batch));
         rp_ring_set_doorbell(&pair.ring, false);
@@ -169,8 +168,7 @@ static void a_new_trainer_begins_where_it_says(void **state)
     (void)state;
     const struct {
         uint64_t batch, tail;
-    } cases[] = {{6, 8}, {4, 8}, {8, 8},
-                 {3, 3}, {9, 9}, {0, 0}}; /* in [4, 8] what is there is kept */
+    } cases[] = {{6, 8}, {4, 8}, {8, 8}, {3, 3}, {9, 9}, {0, 0}}; /* [4, 8] is kept as it is */
     for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++) {
         struct pair pair;
         struct rp_error error;
@@ -185,7 +183,7 @@ static void a_new_trainer_begins_where_it_says(void **state)
         }
         rp_ring_view_close(&pair.view);
         rp_ring_detach_trainer(&pair.ring, 0);
-        assert_int_equal(rp_ring_poll_release(&pair.ring), 0); /* nobody there: nothing changes */
+        assert_int_equal(rp_ring_poll_release(&pair.ring), 0); /* no consumer: no change */
         assert_int_equal(pair.ring.release, 4);
         assert_int_equal(rp_ring_attach_trainer(&pair.ring, 0, cases[i].batch, &error), 0);
         assert_int_equal(pair.ring.release, cases[i].batch);
@@ -202,8 +200,8 @@ static void a_new_trainer_begins_where_it_says(void **state)
 
 /* ---- several trainers ------------------------------------------------------------------------ */
 
-/* Seats 1, 2 and 3 of a ring: the slowest frees slots, whatever the others do; one that lies stands
- * still, and so does one that is ahead of the ring. */
+/* Seats 1, 2 and 3 of a ring: the slowest frees slots, whatever the others do; a false word has no
+ * effect, nor has one that is ahead of the ring. */
 static void a_slot_is_free_when_all_have_released_it(void **state)
 {
     (void)state;

@@ -17,7 +17,7 @@ static void geometry_is_checked(void **state)
     for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
         assert_int_equal(g.sections[i].offset % 64, 0);
     for (size_t bit = 0; bit < sizeof g * 8;
-         bit++) { /* no flipped bit of what decides addresses passes */
+         bit++) { /* no flipped bit of an address field passes */
         broken = g;
         ((uint8_t *)&broken)[bit / 8] ^= (uint8_t)(1u << bit % 8);
         uint64_t other = rp_geometry_total(&broken);
@@ -72,7 +72,7 @@ static void damaged_headers_are_refused(void **state)
     pair_close(&pair);
 }
 
-/* A header whose hash is right, and which says what cannot be. */
+/* A header with a right hash and impossible fields. */
 static void forged_headers_are_refused(void **state)
 {
     (void)state;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a trainer spins before it sleeps: longer only while that finds something, and not at all
- * while nothing does. Its spins are the test's (tests/CMakeLists.txt wraps rp_spin), so no clock
+/* How long a trainer spins before it sleeps: longer only while that finds a batch, and not at all
+ * while no spin does. Its spins are the test's (tests/CMakeLists.txt wraps rp_spin), so no clock
  * has a say. */
 #include "ring_pair.h"
 
 #include "shm/wait.h"
 
 #define WAITS_A_TRY                                                                                \
-    8u /* a long spin in vain makes all but the last of so many waits short or none */
+    8u /* a long spin in vain makes all but the last of these waits short or none                  \
+        */
 
 static struct {
-    struct rp_ring *finds; /* a batch is published at the first spin; NULL: nothing comes */
+    struct rp_ring *finds; /* a batch is published at the first spin; NULL: no batch comes */
     unsigned looks;
-    uint32_t limit_ns; /* of the last spin */
+    uint32_t limit_ns; /* length of the last spin */
 } spin;
 
 bool __wrap_rp_spin(uint32_t *spins, uint32_t limit_ns);
@@ -58,7 +59,7 @@ static void looks_that_find_something_stay_long(void **state)
     pair_close(&pair);
 }
 
-/* Nothing comes for a long time: the spins are short, then there are none, and every eighth wait
+/* No batch comes for a long time: the spins are short, then there are none, and every eighth wait
  * tries it. */
 static void waits_in_vain_are_short_and_then_sleep_at_once(void **state)
 {
@@ -72,7 +73,7 @@ static void waits_in_vain_are_short_and_then_sleep_at_once(void **state)
     pair_close(&pair);
 }
 
-/* A short spin that finds something says nothing of long ones: it neither counts nor forgives. */
+/* A short spin that finds a batch is no evidence for long ones: it neither counts nor forgives. */
 static void short_looks_that_find_something_change_nothing(void **state)
 {
     (void)state;

@@ -13,7 +13,7 @@
 
 #include "base/bits.h"
 
-/* Removes what lies in the run directory, and the directory too if `all`. */
+/* Removes the files in the run directory, and the directory itself if `all`. */
 static void wipe(bool all)
 {
     char command[160];
@@ -133,7 +133,7 @@ static void names_do_not_grow_old(void **state)
     rp_listener_close(&listener);
 }
 
-/* XDG_RUNTIME_DIR is of a login: a job that inherits it may run where there is none. */
+/* XDG_RUNTIME_DIR is of a login: a job that inherits it may run without one. */
 static void a_default_directory_that_cannot_be_used_is_passed_over(void **state)
 {
     (void)state;

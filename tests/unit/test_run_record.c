@@ -29,7 +29,7 @@ static void it_is_read_as_it_was_written(void **state)
     write_record("whole", UINT64_MAX);
     assert_int_equal(rp_checkpoint_run_record_read(&record, "whole", &error), 1);
     assert_string_equal(record.id, ID);
-    assert_true(record.row == UINT64_MAX); /* and not that of the path */
+    assert_true(record.row == UINT64_MAX); /* and not the path's */
     assert_int_equal(record.device, 7);
     assert_int_equal(strlen(record.date), strlen("2026-01-31 08:15:00"));
 }

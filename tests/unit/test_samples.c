@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shards of MDS and chunks of litData, made byte by byte: their documents; every bit flip and every
- * truncation; offsets that lie. python/test_mds.py and python/test_litdata.py have the other forms.
- */
+ * truncation; false offsets. python/test_mds.py and python/test_litdata.py have the other forms. */
 #include "corpus_files.h"
 
 #include "base/bits.h"

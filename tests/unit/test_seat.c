@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The states of a seat: each pair of a state and an event does what the table in seat.h says, which
- * is read from that file, and what cannot happen ends the process. */
+ * is read from that file, and an impossible pair ends the process. */
 #include "state_table.h"
 
 #include "server/seat.h"
@@ -19,7 +19,7 @@ static const char *const event_names[RP_SEAT_EVENTS] = {
     [RP_SEAT_REBUILD] = "REBUILD",
 };
 
-/* As they are written in the table; in the order of its columns, which is that of the states. */
+/* As they are written in the table; in the order of its columns, which is the states' order. */
 static const char *const state_words[RP_SEAT_STATES + 1] = {"vacant",  "att", "migr",     "known",
                                                             "unknown", "fin", "fin-unkn", "-"};
 
@@ -61,7 +61,7 @@ static bool is_unknown(unsigned state)
     return !rp_seat_position_is_known(&seat);
 }
 
-/* What follows from the table, whatever it says in detail. */
+/* Consequences of the table, whatever it says in detail. */
 static void the_table_makes_sense(void **state)
 {
     (void)state;
@@ -76,9 +76,9 @@ static void the_table_makes_sense(void **state)
             bool was = s == RP_SEAT_ATTACHED, leaves = e >= RP_SEAT_DETACH && e <= RP_SEAT_MIGRATE;
             assert_int_equal(next == RP_SEAT_ATTACHED, e == RP_SEAT_ATTACH || (was && !leaves));
             assert_true(!was || e != RP_SEAT_ATTACH);
-            /* what is unknown is so until a consumer says it */
+            /* an unknown position stays so until a consumer names it */
             assert_true(!is_unknown(s) || is_unknown(next) || e == RP_SEAT_ATTACH);
-            /* nothing is as if no consumer had ever been there */
+            /* no state is as if no consumer had ever been there */
             assert_true(next != RP_SEAT_VACANT || s == RP_SEAT_VACANT);
             /* only an attached consumer can finish, and only by leaving */
             assert_true(next != RP_SEAT_FINISHED || s == next || e == RP_SEAT_DETACH_CONSUMED);

@@ -80,7 +80,7 @@ static void huge_is_aligned(void **state)
     rp_segment_close(&segment);
 }
 
-/* What a peer may try with a descriptor that it was given. Returns a bit for each attempt that went
+/* A peer's possible calls on a descriptor that it got. Returns a bit for each attempt that went
  * through. */
 static unsigned attack(int fd)
 {
@@ -120,11 +120,11 @@ static size_t mapped_pages(void)
     return pages;
 }
 
-/* Huge pages are aligned by mapping more than is wanted: of that nothing stays. */
+/* Huge pages are aligned by mapping more than is wanted: no surplus stays. */
 static void closing_unmaps_everything(void **state)
 {
     (void)state;
-    (void)mapped_pages(); /* what a first time takes is there now */
+    (void)mapped_pages(); /* the memory of a first time is there now */
     struct rp_segment segment = create(2 * HUGE, true);
     rp_segment_close(&segment);
     size_t before = mapped_pages();

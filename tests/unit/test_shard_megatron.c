@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Megatron datasets: the layout byte by byte, every integer dtype, and what must be refused. */
+/* Megatron datasets: the layout byte by byte, every integer dtype, and refusals. */
 #include "corpus_files.h"
 
 #include "base/bits.h"
@@ -92,7 +92,7 @@ static void test_documents_of_several_sequences(void **state)
     assert_int_equal(open_index(&index, 18, &corpus, &error), 0);
     rp_corpus_close(corpus);
     struct rp_inspection inspection;
-    assert_int_equal(rp_inspect("x", NULL, NULL, false, NULL, NULL, &inspection, &error), 0);
+    assert_int_equal(rp_inspect("x", NULL, NULL, false, NULL, &inspection, &error), 0);
     assert_non_null(strstr(inspection.why, "modes"));
     add_u8(&index, 0);
     assert_int_equal(open_index(&index, 18, &corpus, &error), -RP_E_CORRUPT);
@@ -183,7 +183,7 @@ static void test_any_document_of_a_run(void **state)
     }
 }
 
-/* One document has two sequences, and the next none: what comes after it is where it was. */
+/* One document has two sequences, and the next none: the later ones are in their places. */
 static void test_two_sequences_in_a_run(void **state)
 {
     (void)state;
@@ -320,7 +320,7 @@ static void test_a_large_index_is_checked_when_used(void **state)
     assert_says(&error, "document 1000000|large.bin|outside the index");
     rp_corpus_close(corpus);
     struct rp_inspection inspection;
-    assert_int_equal(rp_inspect("large", NULL, NULL, false, NULL, NULL, &inspection, &error), 0);
+    assert_int_equal(rp_inspect("large", NULL, NULL, false, NULL, &inspection, &error), 0);
     assert_int_equal(inspection.damaged_documents, 2);
     assert_int_equal(inspection.empty_documents, documents - 3);
     assert_int_equal(inspection.length_histogram[0], documents - 3);
@@ -338,7 +338,7 @@ static uint32_t large_tokens(uint64_t document)
 
 enum oddity { NOTHING_ODD, OUTSIDE, NEGATIVE, TWO_SEQUENCES, ODDITIES };
 
-/* Document ODD has what is odd; with TWO_SEQUENCES the one after it has none. */
+/* Document ODD has the oddity; with TWO_SEQUENCES the one after it has none. */
 static void put_large(enum oddity oddity)
 {
     enum { FIRST = 34 + 12 * LARGE, BYTES = FIRST + 8 * (LARGE + 1) };
@@ -389,7 +389,7 @@ static void check_lengths(const struct rp_opened *opened, enum oddity oddity, ui
 }
 
 /* Lengths are the same whatever is known, and nothing odd is ever taken for plain. */
-static void test_what_is_learnt_changes_no_length(void **state)
+static void test_a_check_ahead_changes_no_length(void **state)
 {
     (void)state;
     const struct rp_source_spec hints = {.name = "s", .eos = -1};
@@ -403,7 +403,7 @@ static void test_what_is_learnt_changes_no_length(void **state)
         for (int i = 0; i < 2000; i++) {
             if (i % 100 == 0)
                 check_lengths(&opened, oddity, 4099);
-            rp_documents_learn(opened.segment, LARGE - 1);
+            rp_documents_check_ahead(opened.segment, LARGE - 1);
         }
         check_lengths(&opened, oddity, 1);
         assert_true(rp_documents_is_plain(opened.segment, ODD - 1));
@@ -461,7 +461,7 @@ int main(void)
         cmocka_unit_test(test_truncated_bin),
         cmocka_unit_test(test_an_index_without_documents),
         cmocka_unit_test(test_a_large_index_is_checked_when_used),
-        cmocka_unit_test(test_what_is_learnt_changes_no_length),
+        cmocka_unit_test(test_a_check_ahead_changes_no_length),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every system call and every allocation of segments, rings, run directories and messages fails: it
- * is refused with a message or overcome, nothing stays open, and afterwards it works. */
+ * is refused with a message or overcome, no file stays open, and afterwards it works. */
 #include "system_faults.h"
 
 #include "ring_pair.h"
@@ -73,7 +73,7 @@ static int private_segment(struct rp_error *error)
         return code;
     assert_int_equal(segment.bytes, 2 * HUGE);
     segment.data[HUGE] = 5;
-    code = rp_segment_fill(&segment, "test", error);
+    code = rp_segment_prefault(&segment, "test", error);
     assert_int_equal(segment.data[HUGE], 5);
     rp_segment_close(&segment);
     return code;
@@ -150,12 +150,12 @@ static void check_all(int (*operate)(struct rp_error *error))
     static const int numbers[] = {EIO, EINTR, EINVAL, ENOMEM, EMFILE, EACCES, ECONNRESET, EPIPE};
     for (size_t i = 0; i < RP_ARRAY_COUNT(numbers); i++) {
         unsigned calls = every_call(operate, numbers[i], 1);
-        if (numbers[i] != EINTR) /* it would be asked again for ever, as it should */
+        if (numbers[i] != EINTR) /* it would be retried for ever, as it should */
             every_call(operate, numbers[i], UINT32_MAX);
         if (i == 0)
             print_message("  %u calls\n", calls);
     }
-    /* Once only: who hears these asks again. */
+    /* Once only: the caller retries after these. */
     static const int passing[] = {EAGAIN, ENOENT, ECONNABORTED, ECONNREFUSED, ELOOP};
     for (size_t i = 0; i < RP_ARRAY_COUNT(passing); i++)
         every_call(operate, passing[i], 1);
@@ -168,7 +168,7 @@ static void test_segments(void **state)
     (void)state;
     check_all(small_segment);
     check_all(huge_segment);
-    every_call(private_segment, ENOMEM, 1); /* of EINVAL see below */
+    every_call(private_segment, ENOMEM, 1); /* EINVAL: see below */
     every_call(private_segment, ENOMEM, UINT32_MAX);
 }
 
@@ -184,8 +184,8 @@ static void test_meeting_and_speaking(void **state)
     check_all(meet);
 }
 
-/* Old kernels: no seal against execution, no MADV_POPULATE_WRITE, no MADV_COLLAPSE. Nothing is
- * lost but time. */
+/* Old kernels: no seal against execution, no MADV_POPULATE_WRITE, no MADV_COLLAPSE. Only time is
+ * lost. */
 static void test_kernels_that_can_less(void **state)
 {
     (void)state;
@@ -211,7 +211,7 @@ static void test_kernels_that_can_less(void **state)
     close(pair[0]);
 }
 
-/* Room that is missing is told with how much was wanted, whichever call it is that says so. */
+/* Missing room is reported with the wanted amount, whichever call reports it. */
 static void test_missing_room_says_how_much(void **state)
 {
     (void)state;

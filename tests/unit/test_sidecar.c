@@ -26,7 +26,8 @@ static void put_sidecar(void)
     struct rp_error error;
     struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
     put_shard();
-    assert_int_equal(rp_index_build("s.bin", &hints, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(
+        rp_index_build("s.bin", &(struct rp_index_build_options){.hints = &hints}, &error), 0);
 }
 
 static int open_it(struct rp_error *error)
@@ -39,7 +40,7 @@ static int open_it(struct rp_error *error)
 
 #define DOCUMENTS (TOKENS / 37 + 1)
 #define BLOCKS 3
-#define TABLE_BYTES (8 * DOCUMENTS + 4 * DOCUMENTS) /* of so many: a multiple of 8 */
+#define TABLE_BYTES (8 * DOCUMENTS + 4 * DOCUMENTS) /* a multiple of 8 */
 
 /* One source, one segment, one shard: INDEX.md, number by number. */
 static void test_layout(void **state)
@@ -70,12 +71,12 @@ static void test_layout(void **state)
     assert_int_equal(rp_load_u64(data + 8), 2 * (EOS + 1));
     assert_int_equal(rp_load_u32(data + 8 * DOCUMENTS + 4), 37);
     assert_int_equal(rp_load_u64(record), sizeof tokens);
-    assert_int_equal(rp_load_u64(record + 8), 0); /* of any file with this content */
+    assert_int_equal(rp_load_u64(record + 8), 0); /* the same for any file with this content */
     assert_int_equal(rp_load_u64(record + 48), RP_FORMAT_RAW | (uint64_t)RP_TOKEN_U16 << 32);
     assert_int_equal(rp_load_u64(record + 56), EOS);
     assert_int_equal(rp_load_u64(record + 72), 36);
     uint64_t hash = rp_hash64(data, TABLE_BYTES);
-    root = rp_hash128(&hash, 8); /* of the table alone, which the fingerprint covers */
+    root = rp_hash128(&hash, 8); /* only of the table, which the fingerprint covers */
     assert_memory_equal(record + 224, &root, 16);
     /* documents before the shard and of it; buckets 0 to 3 of 136 >> 6, and one for the end */
     const uint8_t *first = record + 320, *blocks = first + 16 + 24;
@@ -141,8 +142,8 @@ static void check_answers(struct rp_error *error)
     rp_corpus_close(corpus);
 }
 
-/* Damage with a right hash: a writer with a bug, or a forger. Of the slot, the head and the record,
- * each word. */
+/* Damage with a right hash: a writer with a bug, or a forger. Each word of the slot, the head and
+ * the record. */
 static void test_forged_values_never_reach_memory(void **state)
 {
     (void)state;
@@ -257,7 +258,9 @@ static void test_pages_of_a_large_table_are_verified_at_first_use(void **state)
     const uint64_t table = 4096;
     const uint64_t wrong[] = {table + 8 * 20000, table + 8 * MANY + 4 * 9000};
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(rp_index_build("many.bin", &hints, NULL, NULL, NULL, &error), 0);
+        assert_int_equal(
+            rp_index_build("many.bin", &(struct rp_index_build_options){.hints = &hints}, &error),
+            0);
         FILE *file = fopen("many.bin.rpi", "r+b");
         assert_non_null(file);
         assert_int_equal(fseek(file, (long)wrong[i], SEEK_SET), 0);
@@ -294,7 +297,8 @@ static void test_a_large_block_table_is_read_when_it_is_used(void **state)
     struct rp_error error;
     put_file("large.bin", "\1", 1);
     assert_int_equal(truncate("large.bin", (off_t)MANY * RP_BLOCK_BYTES), 0);
-    assert_int_equal(rp_index_build("large.bin", &hints, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(
+        rp_index_build("large.bin", &(struct rp_index_build_options){.hints = &hints}, &error), 0);
     FILE *file = fopen("large.bin.rpi", "r+b");
     assert_non_null(file);
     /* a document, its record, two counts and three buckets are before the hashes */
@@ -306,7 +310,8 @@ static void test_a_large_block_table_is_read_when_it_is_used(void **state)
     assert_says(&error, "large.bin.rpi|block hashes");
     assert_non_null(strstr(error.hint, "ringpack index large.bin"));
     rp_corpus_close(corpus);
-    assert_int_equal(rp_index_build("large.bin", &hints, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(
+        rp_index_build("large.bin", &(struct rp_index_build_options){.hints = &hints}, &error), 0);
     assert_int_equal(open_one(&corpus, "large.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
     assert_int_equal(rp_shard_check_sidecar(rp_corpus_shard(corpus, 0), &error), 0);
     rp_corpus_close(corpus);
@@ -334,15 +339,14 @@ static void test_stale_is_refused(void **state)
 
     const int32_t lengths[] = {3, 5}, others[] = {4, 4};
     put_megatron("m", 8, 2, lengths, 2);
-    assert_int_equal(rp_index_build("m", NULL, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(rp_index_build("m", NULL, &error), 0);
     assert_int_equal(open_one(&corpus, "m", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
     rp_corpus_close(corpus);
     put_megatron("m", 8, 2, others, 2); /* the same tokens, cut elsewhere */
     assert_int_equal(open_one(&corpus, "m", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
                      -RP_E_CHANGED);
     assert_says(&error, "hash of the index");
-    assert_int_equal(rp_index_build("m", NULL, NULL, NULL, NULL, &error),
-                     0); /* index replaces it */
+    assert_int_equal(rp_index_build("m", NULL, &error), 0); /* index replaces it */
     assert_int_equal(open_one(&corpus, "m", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
     rp_corpus_close(corpus);
 }
@@ -385,7 +389,11 @@ static void test_index_directory(void **state)
     put_file("a/s.bin", "\1\0\2\0", 4);
     put_file("b/s.bin", "\1\0\2\0\3\0", 6);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(rp_index_build(shards[i], &hints, "index/deep", NULL, NULL, &error), 0);
+        assert_int_equal(rp_index_build(shards[i],
+                                        &(struct rp_index_build_options){.hints = &hints,
+                                                                         .index_dir = "index/deep"},
+                                        &error),
+                         0);
     assert_int_not_equal(access("a/s.bin.rpi", F_OK), 0);
     assert_int_equal(rp_corpus_open(&corpus, &spec, &error),
                      0); /* equal base names are kept apart */
@@ -405,9 +413,9 @@ static void test_missing_token_file(void **state)
     struct rp_corpus_spec spec = {.sources = &source, .source_count = 1};
     put_sidecar();
     put_megatron("m", 8, 2, lengths, 2);
-    assert_int_equal(rp_index_build("m", NULL, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(rp_index_build("m", NULL, &error), 0);
     put_megatron("long", 1, 1, many, 1);
-    assert_int_equal(rp_index_build("long", NULL, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(rp_index_build("long", NULL, &error), 0);
     assert_int_equal(rp_corpus_open(&whole, &spec, &error), 0);
     assert_int_equal(unlink("s.bin") | unlink("m.bin") | unlink("long.bin"), 0);
     assert_true(rp_corpus_open(&gone, &spec, &error) < 0);
@@ -421,7 +429,7 @@ static void test_missing_token_file(void **state)
     rp_corpus_close(gone);
     rp_corpus_close(whole);
     assert_int_equal(unlink("s.bin.rpi"), 0);
-    assert_true(rp_corpus_open(&gone, &spec, &error) < 0); /* without a sidecar nothing is known */
+    assert_true(rp_corpus_open(&gone, &spec, &error) < 0); /* unknown without a sidecar */
 }
 
 static void test_descriptor_zero_is_as_good_as_any(void **state)
@@ -434,17 +442,18 @@ static void test_descriptor_zero_is_as_good_as_any(void **state)
     put_shard();
     put_megatron("m", 8, 2, lengths, 2);
     int aside = free_zero();
-    assert_int_equal(rp_index_build("s.bin", &hints, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(
+        rp_index_build("s.bin", &(struct rp_index_build_options){.hints = &hints}, &error), 0);
     assert_int_equal(open_it(&error), 0);
-    assert_int_equal(rp_inspect("s.bin", NULL, NULL, true, NULL, NULL, &inspection, &error), 0);
+    assert_int_equal(rp_inspect("s.bin", NULL, NULL, true, NULL, &inspection, &error), 0);
     assert_int_equal(inspection.token_max, 36);
-    assert_int_equal(rp_index_build("m", NULL, NULL, NULL, NULL, &error), 0);
-    assert_int_equal(rp_inspect("m", NULL, NULL, true, NULL, NULL, &inspection, &error), 0);
+    assert_int_equal(rp_index_build("m", NULL, &error), 0);
+    assert_int_equal(rp_inspect("m", NULL, NULL, true, NULL, &inspection, &error), 0);
     assert_int_equal(inspection.token_max, 7);
     give_back_zero(aside);
 }
 
-/* The sidecar knows that there was one; its name is what is told, not an address. */
+/* The sidecar knows that there was one; its name is printed, not an address. */
 static void test_missing_index_is_named(void **state)
 {
     (void)state;
@@ -452,7 +461,7 @@ static void test_missing_index_is_named(void **state)
     struct rp_corpus *corpus;
     struct rp_error error;
     put_megatron("m", 8, 2, lengths, 2);
-    assert_int_equal(rp_index_build("m", NULL, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(rp_index_build("m", NULL, &error), 0);
     assert_int_equal(unlink("m.idx"), 0);
     assert_int_equal(open_one(&corpus, "m.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
                      -ENOENT);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Structs that cross the library's border: callers of an older and of a newer header are served as
- * far as both sides know, no byte beyond struct_size is touched, and nothing is ignored. */
+ * far as both sides know, no byte beyond struct_size is touched, and no option is ignored. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

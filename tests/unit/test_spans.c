@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The spans of parts of documents, against a flag for each token; and tables that lie. */
+/* The spans of parts of documents, against a flag for each token; and false tables. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

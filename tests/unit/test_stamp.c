@@ -22,14 +22,14 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define START_NS (1000000 * SECOND_NS)
 #define FD 77
-#define END_NS UINT64_MAX /* of a writer that writes no more */
+#define END_NS UINT64_MAX /* a writer that writes no more */
 
 static struct world {
-    uint64_t now_ns, kernel_step_ns; /* of the clock that file systems read */
-    uint64_t kept_ns;                /* what the file system keeps is a multiple of this */
-    uint64_t change_ns, next_ns;     /* of the file, and when it changes again */
+    uint64_t now_ns, kernel_step_ns; /* step of the clock that file systems read */
+    uint64_t kept_ns;                /* the file system keeps multiples of this */
+    uint64_t change_ns, next_ns;     /* the file's time, and the time of its next change */
     uint64_t slept_ns;
-    unsigned version; /* of its content */
+    unsigned version; /* version of its content */
     bool writes_on;   /* changes with each step of time */
 } world;
 
@@ -102,7 +102,7 @@ static void open_between(uint64_t before_ns, uint64_t after_ns)
     world.version = 0;
     world.slept_ns = 0;
     assert_int_equal(rp_stamp_settle(FD, &stamp), 0);
-    unsigned read = world.version; /* the earliest moment at which it can be read */
+    unsigned read = world.version; /* the earliest moment of a read of it */
     pass(10 * SECOND_NS);
     if (differs(&stamp) != (world.version != read))
         fail_msg("steps of %lu us, kept by %lu us: changes %lu us before and %lu us after the open",

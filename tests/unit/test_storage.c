@@ -119,7 +119,7 @@ static void test_an_interrupted_fsync_is_a_failure(void **state)
     removed("a");
 }
 
-/* A file system that refuses direct I/O at the first read or write is asked again without. */
+/* A file system that refuses direct I/O at the first read or write is tried again without. */
 static void test_direct_is_given_up_where_it_is_refused(void **state)
 {
     (void)state;
@@ -132,7 +132,7 @@ static void test_direct_is_given_up_where_it_is_refused(void **state)
     assert_int_equal(system_mend(), has_direct ? 2 : 1);
     assert_int_equal(put, has_direct ? (ssize_t)BYTES : -EINVAL);
     assert_false(is_direct(fd));
-    system_spoil("pwrite", 0, 1, EINVAL); /* nothing is left to give up */
+    system_spoil("pwrite", 0, 1, EINVAL); /* no call is left to give up */
     assert_int_equal(storage->write(storage, fd, page, BYTES, 0), -EINVAL);
     system_mend();
     assert_int_equal(storage->write(storage, fd, page, BYTES, 0), BYTES);

@@ -144,7 +144,7 @@ static void a_suffix_has_something_before_it(void **state)
     assert_false(rp_text_has_suffix("x", ".idx"));
 }
 
-/* What a shell makes of the word: the path. */
+/* A shell's reading of the word: the path. */
 static void check_shell(const char *name, const char *path)
 {
     struct rp_text_shell word;

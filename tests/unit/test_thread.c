@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread or a process for which there is no room is asked for again; and a thread has the stack
- * that we chose, whatever the limit of the stack is. */
+/* A thread or a process without room is tried again; and a thread has the stack that we chose,
+ * whatever the limit of the stack is. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 #define MS UINT64_C(1000000)
 
 static struct {
-    uint64_t room_at_ns; /* until then there is none */
+    uint64_t room_at_ns; /* until then there is no room */
     int failure;
     unsigned calls;
 } system_of_test;

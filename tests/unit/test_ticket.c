@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The prefetch ring as memory: its parts do not overlap, words of one lap are not those of the
- * next, state tokens are kept for as long as they are promised. */
+/* The prefetch ring as memory: its parts do not overlap, words of one lap are not the next lap's,
+ * state tokens are kept for as long as they are promised. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,12 @@
 static void open_arena(struct rp_arena *arena)
 {
     struct rp_error error;
-    if (rp_arena_create(arena, false, 3, 8, 8192, 16, 100, &error) != 0)
+    const struct rp_arena_sizes sizes = {.ring_count = 3,
+                                         .slot_count = 8,
+                                         .data_bytes = 8192,
+                                         .state_count = 16,
+                                         .state_bytes = 100};
+    if (rp_arena_create(arena, false, &sizes, &error) != 0)
         fail_msg("%s", error.message);
 }
 
@@ -107,7 +112,7 @@ static void a_state_is_found_under_its_own_position(void **state)
     rp_arena_close(&arena);
 }
 
-/* A block read that failed is not retired, but later tickets are packed from what it left. */
+/* A block read that failed is not retired, but later tickets are packed from its memory. */
 static void tokens_of_a_failed_block_read_are_not_there(void **state)
 {
     (void)state;

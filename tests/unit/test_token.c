@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State tokens: a plan that takes one goes on exactly; damaged bytes and tokens of other streams
+/* State tokens: a plan that takes one continues exactly; damaged bytes and tokens of other streams
  * are refused. */
 #include "token_kit.h"
 
@@ -59,7 +59,7 @@ static void a_plan_resumes_at_every_row(void **state)
     }
 }
 
-/* Control for the test above: a plan that lost one fragment does not go on alike. */
+/* Control for the test above: a plan that lost one fragment does not continue alike. */
 static void a_lost_fragment_is_noticed(void **state)
 {
     (void)state;
@@ -214,7 +214,7 @@ static void a_mismatch_names_field_and_values(void **state)
 
 /* ---- the plan digest ------------------------------------------------------------------------ */
 
-/* What an older release wrote in this place: version 2, or 1 where the tokenizer is not known. */
+/* An older release's version in this place: 2, or 1 without a known tokenizer. */
 static size_t as_older(uint8_t *token, size_t bytes, bool has_tokenizer)
 {
     size_t shorter = bytes - (has_tokenizer ? 1u : 2u) * HASH_BYTES;
@@ -224,8 +224,8 @@ static size_t as_older(uint8_t *token, size_t bytes, bool has_tokenizer)
     return shorter;
 }
 
-/* A token of an older release is taken, and what continues from it writes that release's tokens:
- * the digest stays unknown, and is known again with the next token that has it. */
+/* A token of an older release is taken, and a plan from it writes that release's tokens: the digest
+ * stays unknown, and is known again with the next token that has it. */
 static void a_token_without_a_digest_never_gets_one(void **state)
 {
     (void)state;
@@ -287,7 +287,7 @@ static struct rp_hash128 identity_of(const struct rp_plan *plan)
     return identity;
 }
 
-/* New weights begin at the row of the token: nothing is lost or repeated, and shares count from
+/* New weights begin at the row of the token: no row is lost or repeated, and shares count from
  * there. */
 static void weights_can_change_at_a_row(void **state)
 {

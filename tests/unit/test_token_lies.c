@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State tokens that lie with a right hash: nothing in them is believed. */
+/* False state tokens with a right hash: no field of them is believed. */
 #include "token_kit.h"
 
 /* Overwrite 1 to 4 words, of any width, mostly with numbers that are near a border. */
@@ -29,7 +29,7 @@ static void mutate(uint8_t *token, size_t bytes, uint64_t *random)
     }
 }
 
-/* A token that lies with a right hash must be refused, or be one that a plan can go on from. */
+/* A false token with a right hash must be refused, or be one that a plan can continue from. */
 static void lying_tokens_do_no_harm(void **state)
 {
     (void)state;
@@ -68,8 +68,7 @@ static void lying_tokens_do_no_harm(void **state)
     assert_true(refused > 0);
 }
 
-/* ---- lies that a single check must catch -------------------------------------------------------
- */
+/* ---- tokens that a single check must catch --------------------------------------------------- */
 
 static size_t lane_offset(const struct corpus *corpus)
 {
@@ -144,7 +143,7 @@ static void an_epoch_behind_the_only_one_is_refused(void **state)
     rp_plan_close(plan);
 }
 
-/* At the end of the stream nothing but the rows that were filled says where it is. */
+/* At the end of the stream only the number of filled rows gives the position. */
 static void a_row_behind_the_end_is_refused(void **state)
 {
     (void)state;
@@ -170,7 +169,7 @@ static void a_row_behind_the_end_is_refused(void **state)
     }
 }
 
-/* What best_fit may keep in open rows bounds the next token, so a token may not bring more. */
+/* best_fit's limit of open rows bounds the next token, so a token may not bring more. */
 static void open_rows_with_too_many_documents_are_refused(void **state)
 {
     (void)state;
@@ -220,7 +219,7 @@ static void open_rows_with_too_many_documents_are_refused(void **state)
 }
 
 /* lookahead holds a long document as the pending piece, with room for its rest in the FIFO. A token
- * that has it elsewhere would make the window keep what never fits, or overflow. */
+ * that has it elsewhere would make the window keep a piece that never fits, or overflow. */
 static void a_long_piece_is_only_taken_as_pending(void **state)
 {
     (void)state;
@@ -234,7 +233,7 @@ static void a_long_piece_is_only_taken_as_pending(void **state)
     config.max_docs_per_row = 61;
     struct rp_plan *plan = plan_open(&config, &corpus);
     struct rp_row row;
-    assert_true(plan_next(plan, &row)); /* of the long document, met after three others */
+    assert_true(plan_next(plan, &row)); /* the long document's, met after three others */
     size_t bytes = save(plan, token);
 
     size_t lane = lane_offset(&corpus);

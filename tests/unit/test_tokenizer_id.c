@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tokenizer made the ids: what PREFIX.tokens.json says goes into the sidecar, byte by byte as
+/* The tokenizer of the ids: the fields of PREFIX.tokens.json go into the sidecar, byte by byte as
  * documented; shards of two tokenizers are refused. */
 #include "corpus_files.h"
 
@@ -22,7 +22,7 @@ static void put_shard(const char *name, const char *said)
         put_file(path, said, strlen(said));
     snprintf(path, sizeof path, "%s.bin", name);
     put_file(path, tokens, sizeof tokens);
-    if (rp_index_build(path, &hints, NULL, NULL, NULL, &error) < 0)
+    if (rp_index_build(path, &(struct rp_index_build_options){.hints = &hints}, &error) < 0)
         fail_msg("%s", error.message);
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a document to its place, and from a fragment to its epoch: against what the plan then does.
- */
+/* From a document to its place, and from a fragment to its epoch: against the later plan. */
 #include "plan_corpus.h"
 
 #include "plan/trace.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting: timeouts hold, no signal is lost, and a killed sleeper costs nothing but a syscall. */
+/* Waiting: timeouts hold, no signal is lost, and a killed sleeper costs only a syscall. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -152,7 +152,7 @@ static void works_across_processes_and_kills(void **state)
     munmap(relay, 4096);
 }
 
-/* How often a wait spins before it is told to sleep. */
+/* The number of a wait's spins before it sleeps. */
 static uint64_t count_looks(void)
 {
     uint32_t spins = 0;
@@ -163,7 +163,7 @@ static uint64_t count_looks(void)
     return looks;
 }
 
-/* It is asked for once, so the question is another process's. */
+/* It is queried once, so the query is another process's. */
 static void where_there_is_one_cpu_nobody_spins(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static void where_there_is_one_cpu_nobody_spins(void **state)
         CPU_SET((size_t)sched_getcpu(), &one);
         if (sched_setaffinity(0, sizeof one, &one) < 0)
             exit(2);
-        exit(count_looks() != 0); /* with the cached answer, too */
+        exit(count_looks() != 0); /* also with the cached answer */
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);

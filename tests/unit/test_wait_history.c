@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The history of waits: nothing is lost however long it is, and each wait is in its period. */
+/* The history of waits: no wait is lost however long it is, and each wait is in its period. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "server/wait_history.h"
+#include "server/cause.h"
 
 #define SECOND UINT64_C(1000000000)
 

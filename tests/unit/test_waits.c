@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "server/pace.h"
+#include "server/rate_samples.h"
 #include "shm/waits.h"
 
 #define US UINT64_C(1000)
@@ -53,7 +53,7 @@ static void percentiles_are_bounds(void **state)
     assert_int_equal(rp_waits_percentile_ns(&waits, 99), 128 * US);
 }
 
-/* What a hostile trainer writes makes no sum overflow, however many trainers follow it. */
+/* No word of a hostile trainer makes a sum overflow, however many trainers follow it. */
 static void garbage_is_bounded(void **state)
 {
     struct rp_ring_control words;
@@ -68,29 +68,30 @@ static void garbage_is_bounded(void **state)
     }
 }
 
-static struct rp_pace_sample sample(uint64_t at_ns, uint64_t tokens)
+static struct rp_rate_sample sample(uint64_t at_ns, uint64_t tokens)
 {
-    return (struct rp_pace_sample){.at_ns = at_ns, .counts = {[RP_PACE_TOKENS] = tokens}};
+    return (struct rp_rate_sample){.at_ns = at_ns, .counts = {[RP_RATE_TOKENS] = tokens}};
 }
 
-static double speed(const struct rp_pace *pace, uint64_t at_ns, uint64_t tokens, uint64_t window)
+static double speed(const struct rp_rate_samples *pace, uint64_t at_ns, uint64_t tokens,
+                    uint64_t window)
 {
-    struct rp_pace_sample now = sample(at_ns, tokens);
-    return rp_pace_speed(pace, &now, RP_PACE_TOKENS, window * SECOND);
+    struct rp_rate_sample now = sample(at_ns, tokens);
+    return rp_rate_of(pace, &now, RP_RATE_TOKENS, window * SECOND);
 }
 
 /* 100 tokens a second for two minutes, then none for 30 seconds. */
 static void speeds_are_of_their_window(void **state)
 {
-    static struct rp_pace pace;
+    static struct rp_rate_samples pace;
     uint64_t now = SECOND, tokens = 0;
     (void)state;
-    assert_int_equal(rp_pace_last_ns(&pace), 0);
+    assert_int_equal(rp_rate_last_ns(&pace), 0);
     assert_true(speed(&pace, now, 7, 1) == 0);
     for (int i = 0; i < 1500; i++, now += SECOND / 10) {
-        struct rp_pace_sample kept = sample(now, tokens);
-        rp_pace_note(&pace, &kept);
-        assert_int_equal(rp_pace_last_ns(&pace), now);
+        struct rp_rate_sample kept = sample(now, tokens);
+        rp_rate_note(&pace, &kept);
+        assert_int_equal(rp_rate_last_ns(&pace), now);
         if (i == 0) {
             assert_true(speed(&pace, now, tokens, 1) == 0);
             assert_true(speed(&pace, now + SECOND / 2, 50, 60) == 100);

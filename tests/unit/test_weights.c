@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights of two contracts: only those that differ relative to the others are told, with the
+/* Weights of two contracts: only the ones that differ relative to the others are reported, with the
  * numbers of the user; and a difference is never lost. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -117,7 +117,7 @@ static void *take(unsigned number, bool wanted, size_t first)
     return wanted ? sections[number].bytes + MARGIN + first : NULL;
 }
 
-/* Nothing but n entries of `size` bytes was written. */
+/* Only n entries of `size` bytes were written. */
 static void check_guard(unsigned number, const void *section, size_t n, size_t size)
 {
     const struct section *whole = &sections[number];

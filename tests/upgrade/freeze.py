@@ -5,9 +5,9 @@ later one. Run once for a release, with its program and its library in build/:
     build/venv/bin/python tests/upgrade/freeze.py
 
 It makes tests/upgrade/VERSION: a corpus with its sidecars, an index, a config, a state token in
-every form, the checkpoint with prefetched rows that a killed engine left, the message with which a
-trainer attaches, and expected.json, which has the row at which the run is and the digest of each
-row. Nothing there is changed afterwards.
+every form, the checkpoint with prefetched rows that a killed engine left, a trainer's attach
+message, and expected.json, which has the row of the run and the digest of each row. No file there
+is changed afterwards.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def all_full(ranks):
 
 
 def attach_message():
-    """What a trainer sends first."""
+    """The first message of a trainer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.bind("listener.sock")
         server.listen()
@@ -65,7 +65,7 @@ def attach_in_vain():
 
 
 def leave(program):
-    """Everything that the release writes, in the present folder. Returns what is expected."""
+    """Everything that the release writes, in the present folder. Returns the expected values."""
     os.mkdir("corpus")
     corpus = Corpus("corpus", LAYOUT, SEED)
     corpus.index(program)

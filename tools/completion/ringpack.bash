@@ -23,7 +23,7 @@ _ringpack() {
         words=$("$program" help "${COMP_WORDS[1]}" 2>/dev/null)
         [[ $words == *--KEY=VALUE* ]] && key=$("$program" config keys 2>/dev/null |
             awk '/^KEYS OF/ { exit } /^  [a-z]/ { gsub("_", "-", $1); print "--" $1 "=" }')
-        words=$(grep -oE '^ +(-[a-zA-Z?], )?--[a-z-]+(=|\[=)?' <<<"$words" |
+        words=$(grep -oE '^ +(-[a-zA-Z], )?--[a-z-]+(=|\[=)?' <<<"$words" |
             grep -oE -e '--[a-z-]+=?')" $key"
     fi
     [ -n "$words" ] || return 0 # files, by -o default

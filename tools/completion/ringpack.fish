@@ -20,7 +20,7 @@ function __ringpack_options
     else if test (count $words) -gt 1
         set -l help (ringpack help $words[2] 2>/dev/null)
         printf '%s\n' $help |
-            string match -r '^ +(?:-[a-zA-Z?], )?--[a-z-]+=?' | string match -r -- '--[a-z-]+=?'
+            string match -r '^ +(?:-[a-zA-Z], )?--[a-z-]+=?' | string match -r -- '--[a-z-]+=?'
         if string match -q '*--KEY=VALUE*' -- $help
             ringpack config keys 2>/dev/null |
                 awk '/^KEYS OF/ { exit } /^  [a-z]/ { gsub("_", "-", $1); print "--" $1 "=" }'

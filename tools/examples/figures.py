@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a loader costs a trainer, on this machine: start, tokens per second, waiting, memory.
+"""The cost of a loader for a trainer on this machine: start, tokens per second, waiting, memory.
 
     ringpack convert --tokenizer bytes -o licences /usr/share/common-licenses
     python figures.py --corpus licences
 
-The model is that of gpt.py. Let the machine be quiet, and the corpus be one of yours.
+The model is gpt.py's. Let the machine be quiet, and the corpus be one of yours.
 """
 
 import argparse
@@ -74,8 +74,8 @@ def make_train_step(args):
 
 
 def engine_bytes(args, ranks):
-    """Memory of an engine whose ranks have all taken batches: its own so far, and that of the
-    batches it shares with them. The first grows until all prefetch memory has been written to."""
+    """Memory of an engine whose ranks have all taken batches: its own so far, and the batches that
+    it shares with them. The first grows until all prefetch memory has been written to."""
     run = {"run": f"figures-{ranks}", "dp_world_size": ranks}
     with contextlib.ExitStack() as stack:
         loaders = [

@@ -5,7 +5,7 @@
     torchrun --nproc-per-node 2 gpt.py --corpus licences --checkpoints gpt
 
 Model, optimizer and loader are saved together by torch.distributed.checkpoint, so that the next
-start may have another number of ranks: the rows go on where they stood.
+start may have another number of ranks: the rows continue at the saved position.
 """
 
 import argparse
@@ -38,7 +38,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """All rows of a batch lie end to end: tokens are [T], activations [T, width]."""
+    """All rows of a batch are joined end to end: tokens are [T], activations [T, width]."""
 
     def __init__(self, vocabulary, seq_len, layers=2, width=64, heads=4):
         super().__init__()
@@ -87,7 +87,7 @@ MASKS = {"block": block_diagonal, "dense": dense}
 
 
 class Training:
-    """What is saved: torch.distributed.checkpoint calls both methods on every rank."""
+    """The saved state: torch.distributed.checkpoint calls both methods on every rank."""
 
     def __init__(self, model, optimizer, loader):
         self.model, self.optimizer, self.loader = model, optimizer, loader

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Hugging Face Trainer that goes on with the row after its newest checkpoint.
+"""A Hugging Face Trainer that continues with the row after its newest checkpoint.
 
     torchrun --nproc-per-node 2 hf_trainer.py --corpus licences --checkpoints trainer
 
-Packed rows need no collator and no attention mask: a batch has all arguments by which the model
-keeps documents apart. The position is a field of trainer_state.json in each checkpoint.
+Packed rows need no collator and no attention mask: a batch has all arguments that the model needs
+to keep documents apart. The position is a field of trainer_state.json in each checkpoint.
 """
 
 import argparse

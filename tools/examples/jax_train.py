@@ -37,7 +37,7 @@ def loss_of(parameters, batch):
     seen = (segment[:, :, None] == segment[:, None, :]) & jnp.tri(LENGTH, dtype=bool)
     scores = jnp.where(seen, q @ k.transpose(0, 2, 1) / WIDTH**0.5, -jnp.inf)
     logits = (x + jax.nn.softmax(scores) @ v) @ parameters["head"]
-    label = jnp.maximum(batch["labels"], 0)  # -100 where there is none, and loss_mask is 0
+    label = jnp.maximum(batch["labels"], 0)  # -100 without a label, and loss_mask is 0
     chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), label[:, :, None], axis=2)[:, :, 0]
     labels = jnp.maximum(batch["loss_mask"].sum(), 1)  # a batch may have none: 0 / 0 is NaN
     return -(chosen * batch["loss_mask"]).sum() / labels

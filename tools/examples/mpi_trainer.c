@@ -6,7 +6,7 @@
  *
  * The first rank of each node starts the node's engine. `state` is written by rank 0 after every
  * step: weights, and the position of the stream. Kill everything and run it again, with another
- * number of ranks or rows if you like: the rows go on where they stood. */
+ * number of ranks or rows if you like: the rows continue at the saved position. */
 #include <math.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 enum { VOCABULARY = 257, TOKEN_BYTES = 1 << 16 };
 
-/* What a checkpoint holds. */
+/* The contents of a checkpoint. */
 static struct {
     double weights[VOCABULARY];
     uint64_t token_bytes;
@@ -83,8 +83,8 @@ static void check_digest(const uint64_t mine[2], const uint64_t first[2])
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* Nodes share no memory: whether they read one stream, from one row and in the same steps, only the
- * job can tell. */
+/* Nodes share no memory: only the job can check whether they read one stream, from one row and in
+ * the same steps. */
 static void check_ranks(const struct rp_client *client)
 {
     const struct rp_geometry *g = rp_client_geometry(client);

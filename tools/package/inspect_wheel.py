@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refuse a wheel that would not run everywhere: inspect_wheel.py WHEEL
 
-It must name the platform that auditwheel finds, link to glibc alone, hide every symbol that is not
-of ringpack, and carry the licences of what is linked into it.
+It must name the platform that auditwheel finds, link to only glibc, hide every symbol that is not
+ringpack's, and carry the licences of the libraries that are linked into it.
 """
 
 import io
@@ -40,7 +40,7 @@ def faults(path):
     for name, file in elf.items():
         if more := needed(file) - GLIBC:
             yield f"{name} needs {', '.join(sorted(more))}, which may not be there"
-    versions = r"rp_\w+|RINGPACK_[0-9.]+"  # the nodes of engine/ringpack.map are symbols, too
+    versions = r"rp_\w+|RINGPACK_[0-9.]+"  # the nodes of engine/ringpack.map are also symbols
     foreign = {n for n in exported(elf["ringpack/libringpack.so"]) if not re.fullmatch(versions, n)}
     if foreign:
         yield f"libringpack.so exports {', '.join(sorted(foreign))} into the trainer's process"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is inside of a wheel, as a CycloneDX 1.6 document: sbom.py VERSION COMMIT.
+"""Print the components of a wheel as a CycloneDX 1.6 document: sbom.py VERSION COMMIT.
 
-The libraries are those of sources.txt, which the wheel is linked with, each with the SHA-256 of its
+They are the libraries of sources.txt, which the wheel is linked with, each with the SHA-256 of its
 source, and compiler_rt of the compiler, zig."""
 
 import json

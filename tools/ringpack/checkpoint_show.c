@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_show.c — see checkpoint_show.h. A file that verifies may still be forged, so control
- * characters in the text of its config are not printed. */
+/* A file that verifies may still be forged, so control characters in the text of its config are not
+ * printed. */
 #include "checkpoint_show.h"
 
 #include <inttypes.h>
@@ -58,7 +58,7 @@ struct shown {
     char *text;                  /* memory of a record that was made from a state token */
 };
 
-/* A state token carries the stream record alone. */
+/* A state token carries only the stream record. */
 static struct shown contract_of_state(const void *state, size_t bytes)
 {
     struct rp_record_writer writer = {0};

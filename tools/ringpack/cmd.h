@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd.h — the verbs of the program, and what they share.
+/* cmd.h — the verbs of the program, and their shared functions.
  *
  * A verb is a function of its own arguments that returns the exit status; options.h parses them. A
  * table in main.c of name, function and help is the dispatcher and the usage text. `ringpack help
@@ -19,7 +19,7 @@
 enum {
     RP_EXIT_FINE = 0,
     RP_EXIT_DIFFERS = 1,  /* checked, and it differs */
-    RP_EXIT_TROUBLE = 2,  /* could not be done: the message says why and what to do next */
+    RP_EXIT_TROUBLE = 2,  /* could not be done: the message has the reason and the next command */
     RP_EXIT_UNPROVEN = 3, /* compared, but the evidence at hand does not prove an answer */
 };
 
@@ -52,6 +52,9 @@ int rp_cmd_report(const struct rp_error *error);
 /** Report a mistake in the command line of `verb`, with its help as the hint. Returns
  * RP_EXIT_TROUBLE. */
 int rp_cmd_misuse(const char *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** Store the same mistake in `error`. Returns -RP_E_USAGE. */
+int rp_cmd_mistake(struct rp_error *error, const char *verb, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /** A path, a name or a message as a JSON string; rp_text_make_utf8 is applied to it. */
 json_t *rp_cmd_json_text(const char *text);

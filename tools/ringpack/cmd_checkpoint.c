@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -50,7 +49,7 @@ static int list_set_aside(const char *path)
     size_t count;
     int code = rp_checkpoint_set_asides(path, &asides, &count, &error);
     for (size_t i = 0; i < count && code == 0; i++) {
-        char *place = rp_format("%s/%s", path, asides[i].name);
+        char *place = rp_asprintf("%s/%s", path, asides[i].name);
         printf("%s: %zu set aside by a fresh start, sequences %" PRIu64 " to %" PRIu64
                "; `ringpack checkpoint list %s` shows them\n",
                asides[i].name, asides[i].count, asides[i].oldest_sequence,
@@ -104,7 +103,7 @@ static void say_damage(const struct rp_checkpoint *checkpoint, char message[stat
                  contents && type ? ", and " : "", section);
 }
 
-/* Set `message` to what is wrong, or to "". Returns an error if the file could not be checked. */
+/* Set `message` to the damage, or to "". Returns an error if the file could not be checked. */
 static int verify_one(const char *path, char message[static 256], struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint;
@@ -161,7 +160,7 @@ static int verify_directory(const char *path, struct verdict *verdict, struct rp
     for (size_t i = 0; code == 0 && i < count; i++) {
         if (entries[i].status != RP_CHECKPOINT_BAD && entries[i].status != RP_CHECKPOINT_GOOD)
             continue; /* named .bad or .rewound: not in use */
-        char *file = rp_format("%s/%s", path, entries[i].name);
+        char *file = rp_asprintf("%s/%s", path, entries[i].name);
         code = file ? verify_file(file, verdict, error)
                     : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a path", path);
         free(file);
@@ -176,11 +175,10 @@ static int verify_directory(const char *path, struct verdict *verdict, struct rp
 static int verify(const struct arguments *arguments)
 {
     struct rp_error error;
-    struct stat info;
     struct verdict verdict = {.files = arguments->json ? json_array() : NULL};
-    bool directory = stat(arguments->path, &info) == 0 && S_ISDIR(info.st_mode);
-    int code = directory ? verify_directory(arguments->path, &verdict, &error)
-                         : verify_file(arguments->path, &verdict, &error);
+    int code = rp_cmd_is_directory(arguments->path)
+                   ? verify_directory(arguments->path, &verdict, &error)
+                   : verify_file(arguments->path, &verdict, &error);
     if (code < 0) {
         json_decref(verdict.files);
         return rp_cmd_report(&error);
@@ -214,7 +212,7 @@ static int find_target(const struct arguments *arguments, uint64_t *sequence,
     if (i < count)
         *sequence = entries[i].sequence;
     else
-        code = rp_fail(error, -RP_E_USAGE, "`ringpack checkpoint list` shows what is there",
+        code = rp_fail(error, -RP_E_USAGE, "`ringpack checkpoint list` shows the checkpoints",
                        "%s: no good checkpoint has a position of %" PRIu64 " or less",
                        arguments->path, arguments->to_row);
     rp_checkpoint_list_free(entries, count);
@@ -272,11 +270,8 @@ static int export_state(const struct arguments *arguments)
                                  .run_dir = arguments->line.run_dir,
                                  .output = arguments->output,
                                  .json = arguments->json};
-    int named = (copy.path != NULL) + (copy.run != NULL) + (arguments->line.path != NULL);
-    if (!arguments->output || named != 1)
-        return rp_cmd_misuse("checkpoint",
-                             "export: expected one of a path, RUN, --run RUN and -c CONFIG, and "
-                             "-o FILE");
+    if (!arguments->output)
+        return rp_cmd_misuse("checkpoint", "export: expected -o FILE");
     if (arguments->line.path && rp_cmd_run_of(arguments->line.path, &of, &error) < 0)
         return rp_cmd_report(&error);
     if (arguments->line.path)
@@ -305,24 +300,81 @@ static int import_state(const struct arguments *arguments)
 
 /* --------------------------------------------------------------------------------------------- */
 
-int rp_cmd_checkpoint(int argc, char **argv)
+/* The checkpoint directory of a config or of a running engine becomes the path. */
+static int find_path(struct arguments *arguments, char **directory, struct rp_error *error)
+{
+    const struct rp_cmd_line *line = &arguments->line;
+    struct rp_run_of of = {.run = NULL};
+    int code = 0;
+    if (line->path) {
+        code = rp_cmd_run_of(line->path, &of, error);
+        if (code == 0 && !of.checkpoint_dir)
+            code = rp_fail(error, -RP_E_EMPTY, "give the directory of its checkpoints",
+                           "%s: has no checkpoint_dir", line->path);
+        *directory = of.checkpoint_dir;
+        of.checkpoint_dir = NULL;
+        rp_cmd_run_free(&of);
+    } else if (line->run || rp_cmd_is_run(arguments->path)) {
+        code = rp_cmd_run_directory(line->run_dir, line->run ? line->run : arguments->path,
+                                    directory, error);
+        if (code == -RP_E_GONE && !line->run)
+            return 0; /* the word is a path that does not exist */
+    }
+    if (*directory)
+        arguments->path = *directory;
+    return code;
+}
+
+static int run_action(struct arguments *arguments)
 {
     static const struct {
         const char *name;
         int (*run)(const struct arguments *arguments);
-        bool takes_run, takes_two; /* --run NAME in place of a path; two paths */
-    } actions[] = {{"list", list, false, false},
-                   {"show", show, false, false},
-                   {"verify", verify, false, false},
-                   {"diff", diff, false, true},
-                   {"export", export_state, true, false},
-                   {"import", import_state, false, false},
-                   {"rewind", rewind_directory, false, false}};
+        bool takes_directory; /* or a run */
+    } actions[] = {{"list", list, true},
+                   {"show", show, true},
+                   {"verify", verify, true},
+                   {"diff", diff, false},
+                   {"export", export_state, false},
+                   {"import", import_state, false},
+                   {"rewind", rewind_directory, true}};
+    const struct rp_cmd_line *line = &arguments->line;
+    bool has_run = line->run || line->path;
+    struct rp_text_near near = {.word = line->words[0]};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(actions); i++) {
+        rp_text_offer(&near, actions[i].name);
+        if (strcmp(actions[i].name, near.word) != 0)
+            continue;
+        bool is_diff = actions[i].run == diff;
+        if (has_run && (is_diff || actions[i].run == import_state))
+            return rp_cmd_misuse("checkpoint", "%s: expected a path, found %s", near.word,
+                                 line->run ? "--run" : "-c");
+        const char *more = has_run ? arguments->path : arguments->other;
+        if (more && !is_diff)
+            return rp_cmd_misuse("checkpoint", "%s: expected one path or run, found also `%s`",
+                                 near.word, more);
+        struct rp_error error;
+        char *directory = NULL;
+        if (actions[i].takes_directory && find_path(arguments, &directory, &error) < 0)
+            return rp_cmd_report(&error);
+        int status = actions[i].run(arguments);
+        free(directory);
+        return status;
+    }
+    return rp_cmd_misuse("checkpoint",
+                         "expected list, show, verify, diff, export, import or rewind, found "
+                         "`%s`%s%s%s",
+                         near.word, near.best ? "; did you mean `" : "", near.best ? near.best : "",
+                         near.best ? "`?" : "");
+}
+
+int rp_cmd_checkpoint(int argc, char **argv)
+{
     static const struct rp_verb verb = {
         .name = "checkpoint",
-        .usage = "list DIR\nshow FILE|DIR\nverify FILE|DIR\ndiff A B\n"
+        .usage = "list DIR|RUN\nshow FILE|DIR|RUN\nverify FILE|DIR|RUN\ndiff A B\n"
                  "export FILE|DIR|RUN -o FILE\nimport FILE -o FILE\n"
-                 "rewind DIR --to=SEQUENCE|--to-row=ROW",
+                 "rewind DIR|RUN --to=SEQUENCE|--to-row=ROW",
         .help = "Show the checkpoints of a run, take the state out of one, or go back to an "
                 "earlier one.",
         .notes =
@@ -352,22 +404,5 @@ int rp_cmd_checkpoint(int argc, char **argv)
     arguments.other = line->count == 3 ? line->words[2] : NULL;
     if (!arguments.path && !line->run && !line->path)
         return rp_cmd_misuse(verb.name, "expected %s", verb.expected);
-    struct rp_text_near near = {.word = line->words[0]};
-    for (size_t i = 0; i < RP_ARRAY_COUNT(actions); i++) {
-        rp_text_offer(&near, actions[i].name);
-        if (strcmp(actions[i].name, near.word) != 0)
-            continue;
-        if ((line->run || line->path) && !actions[i].takes_run)
-            return rp_cmd_misuse("checkpoint", "%s: expected a path, found %s", near.word,
-                                 line->run ? "--run" : "-c");
-        if (arguments.other && !actions[i].takes_two)
-            return rp_cmd_misuse("checkpoint", "%s: expected one path, found also `%s`", near.word,
-                                 arguments.other);
-        return actions[i].run(&arguments);
-    }
-    return rp_cmd_misuse("checkpoint",
-                         "expected list, show, verify, diff, export, import or rewind, found "
-                         "`%s`%s%s%s",
-                         near.word, near.best ? "; did you mean `" : "", near.best ? near.best : "",
-                         near.best ? "`?" : "");
+    return run_action(&arguments);
 }

@@ -97,7 +97,7 @@ static void look_at_borders(const struct rp_corpus *corpus, struct rp_doctor_nee
     }
 }
 
-/* Returns max_docs_per_row, after computing what it costs; 0 if the corpus cannot be opened. */
+/* Returns max_docs_per_row, after computing its cost; 0 if the corpus cannot be opened. */
 static uint32_t look_at_corpus(const struct rp_config *config, struct rp_doctor_needs *needs)
 {
     struct rp_corpus *corpus = NULL;
@@ -124,11 +124,11 @@ static struct rp_doctor_needs needs_of(const struct rp_config *config, bool comp
                                                  : RP_PREFETCH_BYTES_STANDARD,
         .files = rp_engine_descriptors(config) + RP_DESCRIPTORS_MIN,
         .files_least = rp_engine_descriptors(config) + RP_DESCRIPTORS_MIN,
-        .readers = config->num_workers,
+        .readers = config->readers,
         .packers = config->packers,
         .run_dir = config->run_dir,
         .checkpoint_dir = config->checkpoint_dir,
-        .checkpoint_copy_dir = config->checkpoint_copy_dir};
+        .checkpoint_mirror_dir = config->checkpoint_mirror_dir};
     if (!complete)
         return needs;
     uint32_t documents = look_at_corpus(config, &needs);

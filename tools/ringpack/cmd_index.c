@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_index.c — `ringpack index PATH...`: build the sidecar of each token file. With `-c CONFIG`,
- * those of all its sources, or one index of all of them, where the config names it
+ * the sidecars of all its sources, or one index of all of them, if the config names it
  * (index_corpus.c).
  *
  * A sync takes longer than indexing a small shard, so sidecars that are built within 200 ms are
@@ -35,7 +35,7 @@ struct built {
     } shards[RP_NEW_FILES_MAX];
 };
 
-/* Say what was indexed. */
+/* Report an indexed shard. */
 static int report(const char *path, const char *name, double seconds,
                   const struct rp_source_spec *hints, const struct rp_declared *declared,
                   json_t *list)
@@ -43,7 +43,7 @@ static int report(const char *path, const char *name, double seconds,
     struct rp_inspection inspection;
     struct rp_error error;
     char bytes_text[RP_CMD_TEXT_BYTES], count_text[RP_CMD_TEXT_BYTES];
-    int code = rp_inspect(path, hints, declared->index_dir, false, NULL, NULL, &inspection, &error);
+    int code = rp_inspect(path, hints, declared->index_dir, false, NULL, &inspection, &error);
     if (code < 0)
         return rp_cmd_report(&error);
     double rate = (double)inspection.bytes / 1e9 / seconds;
@@ -109,9 +109,13 @@ static int index_one(const char *path, const char *name, const struct rp_declare
     rp_cmd_progress_begin(&progress, label, true);
     progress.shown &= !declared->quiet;
     uint64_t started_ns = rp_now_ns();
-    int code = rp_index_build_unpublished(path, &declared->hints, declared->index_dir,
-                                          rp_cmd_progress, &progress,
-                                          &built->sidecars.files[built->sidecars.count], &error);
+    const struct rp_progress report = {rp_cmd_progress, &progress};
+    const struct rp_index_build_options options = {
+        .hints = &declared->hints,
+        .index_dir = declared->index_dir,
+        .whole = &built->sidecars.files[built->sidecars.count],
+        .progress = &report};
+    int code = rp_index_build(path, &options, &error);
     uint64_t now_ns = rp_now_ns();
     rp_cmd_progress_end(&progress);
     if (code == 0)
@@ -178,16 +182,16 @@ static int run(void *argument, const struct rp_config *config)
                                        : rp_declared_run(&walk, declared);
 }
 
+static const struct rp_option options[] = {
+    RP_DECLARED_OPTIONS,
+    {RP_LOCAL("output", "FILE", struct rp_declared, output), .letter = 'o',
+     .help = "with -c: one index of all sources (default: `index:`)"},
+    {RP_COUNT("workers", "N", struct rp_declared, workers), .least = 1,
+     .most = RP_INDEX_WORKERS_MAX, .help = "with -c: threads (default: the CPUs that it may use)"},
+    {0}};
+
 int rp_cmd_index(int argc, char **argv)
 {
-    static const struct rp_option options[] = {
-        RP_DECLARED_OPTIONS,
-        {RP_LOCAL("output", "FILE", struct rp_declared, output), .letter = 'o',
-         .help = "with -c: one index of all sources (default: `index:`)"},
-        {RP_COUNT("workers", "N", struct rp_declared, workers), .least = 1,
-         .most = RP_INDEX_WORKERS_MAX,
-         .help = "with -c: threads (default: the CPUs that it may use)"},
-        {0}};
     static const struct rp_verb verb = {
         .name = "index",
         .usage = "PATH...\n-c CONFIG [-o FILE]",

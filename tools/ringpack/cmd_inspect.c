@@ -35,8 +35,9 @@ static int inspect_one(const char *path, const char *name, const struct rp_decla
         return inspect_state(path, declared->json, list);
     rp_cmd_progress_begin(&progress, name, true);
     progress.shown &= !declared->quiet;
-    int code = rp_inspect(path, &declared->hints, declared->index_dir, declared->scan,
-                          rp_cmd_progress, &progress, &inspection, &error);
+    const struct rp_progress report = {rp_cmd_progress, &progress};
+    int code = rp_inspect(path, &declared->hints, declared->index_dir, declared->scan, &report,
+                          &inspection, &error);
     rp_cmd_progress_end(&progress);
     if (code < 0)
         return rp_cmd_report(&error);
@@ -47,14 +48,15 @@ static int inspect_one(const char *path, const char *name, const struct rp_decla
     return RP_EXIT_FINE;
 }
 
+static const struct rp_option options[] = {
+    {RP_FLAG("scan", struct rp_declared, scan),
+     .help = "read every token, to find the largest id without an index; of an index, compare "
+             "every page with its hash"},
+    RP_DECLARED_OPTIONS,
+    {0}};
+
 int rp_cmd_inspect(int argc, char **argv)
 {
-    static const struct rp_option options[] = {
-        {RP_FLAG("scan", struct rp_declared, scan),
-         .help = "read every token, to find the largest id without an index; of an index, compare "
-                 "every page with its hash"},
-        RP_DECLARED_OPTIONS,
-        {0}};
     static const struct rp_verb verb = {
         .name = "inspect",
         .usage = "PATH...",

@@ -26,9 +26,9 @@
 #include "stream.h"
 
 #define ROWS_STANDARD 1000000u
-#define SHARE_APART 0.01          /* a warning says that realised and asked share differ by more */
-#define SHARE_APART_RELATIVE 0.10 /* or by more than this part of the asked share */
-#define BUCKETS 26 /* of rows by documents: bucket b has b significant bits, seq_len <= 2^24 */
+#define SHARE_APART 0.01          /* a warning says that realised and wanted share differ by more */
+#define SHARE_APART_RELATIVE 0.10 /* or by more than this part of the wanted share */
+#define BUCKETS 26 /* rows by documents: bucket b has b significant bits, seq_len <= 2^24 */
 
 struct arguments {
     struct rp_cmd_line line;
@@ -38,7 +38,7 @@ struct arguments {
     const char *state; /* NULL = from row 0 on */
 };
 
-/* What was counted over the planned rows. */
+/* The counts of the planned rows. */
 struct tally {
     uint64_t rows, padding_rows; /* padding_rows: rows of an ended lane, without a fragment */
     uint64_t fragments, fragments_max;
@@ -168,7 +168,7 @@ static double times_read(const struct tally *tally, uint32_t source)
 /* Figures computed from the counts. */
 struct summary {
     double efficiency, cuts_per_100, documents_per_row, ns_per_document;
-    uint64_t steps; /* of the run, when the stream ended */
+    uint64_t steps; /* the run's, when the stream ended */
 };
 
 static struct summary summarise(const struct rp_config *config, const struct tally *tally)
@@ -185,7 +185,7 @@ static struct summary summarise(const struct rp_config *config, const struct tal
     };
 }
 
-/* Whether the share of a source is not the one that was asked for. The reason is that sources have
+/* Whether a source misses its wanted share. The reason is that sources have
  * ended before the stream, and others have filled the rest. */
 static bool misses_share(const struct rp_config *config, const struct tally *tally, uint32_t source)
 {
@@ -248,7 +248,7 @@ static void print_memory(const struct rp_config *config, const struct rp_engine_
         "memory of the engine, without the pages of mapped files and the contents of a checkpoint");
     printf("  %-20s%s\n", "batch rings", rp_cmd_bytes_text(memory->batch_rings, text));
     printf("  %-20s%s\n", "in all", rp_cmd_bytes_text(always + memory->flow_reading, text));
-    if (config->io == RP_IO_MAPPED) /* where they cannot be mapped, they are read */
+    if (config->io == RP_IO_MAPPED) /* if they cannot be mapped, they are read */
         printf("  %-20s%s, as token files are mapped\n", "",
                rp_cmd_bytes_text(always + memory->flow_mapped, text));
     if (memory->catch_up)
@@ -347,8 +347,7 @@ static void print_json(const struct rp_config *config, const struct tally *tally
     rp_cmd_print_json(report);
 }
 
-/* Dropped documents are in no row. Of a stream that goes on, or that began before, they cannot be
- * told. */
+/* Dropped documents are in no row. If the stream continues, or began before, they are not known. */
 static int finish_masks(struct tally *tally, const struct rp_config *config,
                         const struct rp_corpus *corpus, struct rp_error *error)
 {

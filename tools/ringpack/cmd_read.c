@@ -18,8 +18,8 @@
 #include "base/mem.h"
 #include "base/out_dir.h"
 #include "base/text.h"
-#include "attach_row.h"
-#include "attach_wait.h"
+#include "read_row.h"
+#include "read_wait.h"
 #include "cmd.h"
 #include "cmd_state.h"
 #include "interrupt.h"
@@ -28,7 +28,7 @@
 
 #define CHECK_NS 200000000 /* how often a waiting drain checks for Ctrl-C */
 #define SECOND_NS 1000000000u
-#define SILENCE_NS (RP_ATTACH_SILENCE_S * (uint64_t)SECOND_NS)
+#define SILENCE_NS (RP_READ_SILENCE_S * (uint64_t)SECOND_NS)
 #define DIGEST_STEPS 100u /* between two entries of --digest-log */
 
 struct arguments {
@@ -109,7 +109,7 @@ struct drain {
     bool ended, interrupted;
 };
 
-static void note_row(struct drain *drain, const struct rp_attach_row *row)
+static void note_row(struct drain *drain, const struct rp_cmd_row *row)
 {
     char hash[RP_HASH_HEX_BYTES];
     if (row->info.fragments)
@@ -118,7 +118,7 @@ static void note_row(struct drain *drain, const struct rp_attach_row *row)
         fprintf(drain->log, "%" PRIu64 " %" PRIu32 " %" PRIu32 " %s\n", row->info.row,
                 row->info.fragments, row->info.tokens, rp_hash128_hex(row->hash, hash));
     if (drain->arguments->print_rows)
-        rp_attach_row_print(row);
+        rp_cmd_row_print(row);
 }
 
 static int save_state(const struct drain *drain, struct rp_error *error)
@@ -139,7 +139,7 @@ static int note_batch(struct drain *drain, const struct rp_batch *batch, uint64_
     const struct arguments *a = drain->arguments;
     const struct rp_geometry *g = rp_client_geometry(drain->client);
     for (uint32_t i = 0; (a->digest || drain->log || a->print_rows) && i < batch->rows; i++) {
-        struct rp_attach_row row = rp_attach_row_view(g, batch, i);
+        struct rp_cmd_row row = rp_cmd_row_view(g, batch, i);
         note_row(drain, &row);
     }
     uint64_t sum[2] = {drain->labelled.low, drain->labelled.high};
@@ -184,7 +184,7 @@ static void note_silence(const struct drain *drain, struct rp_cmd_progress *prog
     rp_cmd_progress_end(progress);
     progress->shown = shown;
     fprintf(stderr, "ringpack: no batch for %u s: `ringpack stat %s%s%s` shows what it waits for\n",
-            RP_ATTACH_SILENCE_S, RP_TEXT_SHELL(client->run), client->run_dir ? " --run-dir " : "",
+            RP_READ_SILENCE_S, RP_TEXT_SHELL(client->run), client->run_dir ? " --run-dir " : "",
             client->run_dir ? RP_TEXT_SHELL(client->run_dir) : "");
 }
 
@@ -224,7 +224,7 @@ static int drain_all(struct drain *drain, struct rp_error *error)
     return code < 0 ? code : 0;
 }
 
-/* What was delivered, in numbers. */
+/* The delivered batches in numbers. */
 struct summary {
     struct rp_client_counts counts;
     uint64_t next_row;
@@ -334,7 +334,7 @@ static int start(struct drain *drain, const struct rp_client_options *client,
                  struct rp_error *error)
 {
     uint64_t hold = drain->arguments->hold;
-    int code = rp_attach_wait(&drain->client, client, error);
+    int code = rp_cmd_attach(&drain->client, client, error);
     if (code < 0)
         return code;
     uint32_t slots = rp_client_geometry(drain->client)->slots;
@@ -348,7 +348,7 @@ static int start(struct drain *drain, const struct rp_client_options *client,
     return drain->held ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory");
 }
 
-/* The summary is printed after a failure, too, because delivered batches are valid. */
+/* The summary is also printed after a failure, because delivered batches are valid. */
 static int finish(struct drain *drain, int code, struct rp_error *error)
 {
     struct rp_error second;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "checkpoint/checkpoint.h"
+#include "ringpack/client.h"
 #include "shm/run_dir.h"
 
 static int read_kept(struct rp_config *config, const char *path, struct rp_error *error)
@@ -47,6 +48,44 @@ int rp_cmd_run_of(const char *config_path, struct rp_run_of *of, struct rp_error
     if (code >= 0)
         return 0;
     rp_cmd_run_free(of);
+    return code;
+}
+
+int rp_cmd_run_stat(const char *run_dir, const char *run, json_t **stat, struct rp_error *error)
+{
+    char *text;
+    json_error_t where;
+    int code = rp_run_stat(run_dir, run, &text, error);
+    if (code < 0)
+        return code;
+    *stat = json_loads(text, 0, &where);
+    rp_text_free(text);
+    if (json_is_object(*stat))
+        return 0;
+    json_decref(*stat);
+    return rp_fail(error, -RP_E_PROTOCOL, "use the engine and the program of one ringpack version",
+                   "the engine's answer is no JSON object: %s", where.text);
+}
+
+int rp_cmd_run_directory(const char *run_dir, const char *run, char **directory,
+                         struct rp_error *error)
+{
+    json_t *stat;
+    int code = rp_cmd_run_stat(run_dir, run, &stat, error);
+    if (code == -RP_E_TIMEOUT)
+        return code; /* it is silent */
+    if (code < 0)
+        return rp_fail(error, code,
+                       "give the checkpoint directory of the run, or the name of a run whose "
+                       "engine is running",
+                       "%s: no file, no directory, and no running engine", run);
+    const char *found = json_string_value(json_object_get(stat, "checkpoint_dir"));
+    if (!found)
+        code = rp_fail(error, -RP_E_EMPTY, "serve it with checkpoint_dir",
+                       "run `%s` has no checkpoint_dir, and so no checkpoint and no journal", run);
+    else if (!(*directory = strdup(found)))
+        code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a path", run);
+    json_decref(stat);
     return code;
 }
 

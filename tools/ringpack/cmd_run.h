@@ -3,6 +3,7 @@
 #ifndef RP_TOOLS_CMD_RUN_H
 #define RP_TOOLS_CMD_RUN_H
 
+#include <jansson.h>
 #include <stdbool.h>
 
 #include "base/fail.h"
@@ -11,6 +12,14 @@
 /** Read a config: a YAML file, or the config that a checkpoint keeps. */
 RP_MUST_CHECK int rp_cmd_config_read_file(struct rp_config *config, const char *path,
                                           struct rp_error *error);
+
+/** Query a running engine for its status. The caller releases *stat. */
+RP_MUST_CHECK int rp_cmd_run_stat(const char *run_dir, const char *run, json_t **stat,
+                                  struct rp_error *error);
+
+/** The checkpoint directory of a running engine. The caller frees *directory. */
+RP_MUST_CHECK int rp_cmd_run_directory(const char *run_dir, const char *run, char **directory,
+                                       struct rp_error *error);
 
 /** True if a word names no file, and may name a run. */
 bool rp_cmd_is_run(const char *word);

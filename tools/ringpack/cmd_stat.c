@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "cmd.h"
+#include "cmd_run.h"
 #include "options.h"
-#include "ringpack/client.h"
 #include "stat_page.h"
 
 struct arguments {
@@ -23,18 +23,10 @@ static const struct rp_option options[] = {
 static int stat_run(const struct arguments *arguments)
 {
     struct rp_error error;
-    char *text;
-    if (rp_run_stat(arguments->line.run_dir, arguments->line.words[0], &text, &error) < 0)
+    json_t *stat;
+    const struct rp_cmd_line *line = &arguments->line;
+    if (rp_cmd_run_stat(line->run_dir, line->words[0], &stat, &error) < 0)
         return rp_cmd_report(&error);
-    json_error_t where;
-    json_t *stat = json_loads(text, 0, &where);
-    rp_text_free(text);
-    if (!json_is_object(stat)) {
-        json_decref(stat);
-        rp_fail(&error, -RP_E_PROTOCOL, "use the engine and the program of one ringpack version",
-                "the engine's answer is no JSON object: %s", where.text);
-        return rp_cmd_report(&error);
-    }
     if (arguments->json || isatty(STDOUT_FILENO) != 1) {
         rp_cmd_print_json(stat);
     } else {

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_state.c — see cmd_state.h. */
 #include "cmd_state.h"
 
 #include <errno.h>
@@ -28,7 +27,7 @@ static size_t without_padding(const char *state, size_t bytes)
     return length > 0 && end == length ? end : bytes;
 }
 
-static bool is_directory(const char *path)
+bool rp_cmd_is_directory(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
@@ -37,7 +36,7 @@ static bool is_directory(const char *path)
 int rp_cmd_open_checkpoint(struct rp_checkpoint **checkpoint, const char *path,
                            struct rp_error *error)
 {
-    if (!is_directory(path))
+    if (!rp_cmd_is_directory(path))
         return rp_checkpoint_open(checkpoint, path, error);
     int code = rp_checkpoint_newest(checkpoint, path, false, error);
     if (code == 0)
@@ -70,7 +69,7 @@ static int read_checkpoint(const char *path, char **state, size_t *bytes, char *
 static int read_any_form(const char *path, char **state, size_t *bytes, char **file,
                          struct rp_error *error)
 {
-    if (is_directory(path) || rp_checkpoint_is_file(path))
+    if (rp_cmd_is_directory(path) || rp_checkpoint_is_file(path))
         return read_checkpoint(path, state, bytes, file, error);
     *file = strdup(path);
     if (!*file)
@@ -113,11 +112,5 @@ int rp_cmd_read_state(const char *path, char **state, size_t *bytes, struct rp_e
 
 bool rp_cmd_is_state(const char *path)
 {
-    char magic[sizeof RP_TOKEN_MAGIC];
-    int fd = rp_file_open_read(path, NULL, NULL);
-    bool is_one = fd >= 0 && pread(fd, magic, sizeof magic, 0) == sizeof magic &&
-                  memcmp(magic, RP_TOKEN_MAGIC, sizeof magic) == 0;
-    if (fd >= 0)
-        close(fd);
-    return is_one || (fd >= 0 && rp_saved_claimed(path));
+    return rp_file_begins(path, RP_TOKEN_MAGIC, sizeof RP_TOKEN_MAGIC) || rp_saved_claimed(path);
 }

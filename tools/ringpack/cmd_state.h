@@ -10,9 +10,9 @@
 #include "checkpoint/checkpoint.h"
 
 /** Read a state token from a file of its own, where zeros may follow it as in a trainer's
- * state_dict; from a file in which a trainer has saved it (state/state_file.h); or from a
- * checkpoint of an engine, or the newest of a directory. Its hash and its fields are checked, and
- * errors name the file. The caller frees *state, which is NULL after a failure. */
+ * state_dict; from a file that a trainer has saved it in (state/state_file.h); or from a checkpoint
+ * of an engine, or the newest of a directory. Its hash and its fields are checked, and errors name
+ * the file. The caller frees *state, which is NULL after a failure. */
 RP_MUST_CHECK int rp_cmd_read_state(const char *path, char **state, size_t *bytes,
                                     struct rp_error *error);
 /** The same, and the name of the file: `path`, or the checkpoint of that directory. The caller
@@ -20,11 +20,13 @@ RP_MUST_CHECK int rp_cmd_read_state(const char *path, char **state, size_t *byte
 RP_MUST_CHECK int rp_cmd_read_state_of(const char *path, char **state, size_t *bytes, char **file,
                                        struct rp_error *error);
 
+bool rp_cmd_is_directory(const char *path);
+
 /** Open a checkpoint, or the newest of a directory that verifies. */
 RP_MUST_CHECK int rp_cmd_open_checkpoint(struct rp_checkpoint **checkpoint, const char *path,
                                          struct rp_error *error);
 
-/** Whether a file is a state token, or has one in a form in which trainers save it. */
+/** Whether a file is a state token, or has one in a form of trainers. */
 bool rp_cmd_is_state(const char *path);
 
 #endif

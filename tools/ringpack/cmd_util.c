@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/errno_name.h"
 #include "base/escape.h"
-#include "base/hide.h"
 #include "base/text.h"
 #include "cmd.h"
 
@@ -34,14 +33,14 @@ static const char *usual_hint(int code)
 {
     switch (-code) {
     case RP_E_CONFIG:
-        return "nothing was started; `ringpack config keys` lists the keys and what they take";
+        return "nothing was started; `ringpack config keys` lists the keys and their values";
     case RP_E_USAGE:
-        return "`ringpack help VERB` shows what a verb understands";
+        return "`ringpack help VERB` lists the options of a verb";
     case RP_E_VERSION:
         return "use the version of ringpack that wrote it, or write it again with this one";
     case RP_E_FORMAT:
     case RP_E_CORRUPT:
-        return "`ringpack inspect PATH` says what a file is; restore it or write it again";
+        return "`ringpack inspect PATH` prints the format of a file; restore it or write it again";
     case RP_E_STOPPED:
         return "start it again when you like";
     case ENOENT:
@@ -61,7 +60,7 @@ static const char *usual_hint(int code)
     case ENOMEM:
         return "free memory, or lower prefetch_bytes, prefetch_factor or batch_size";
     default:
-        return "`ringpack doctor` says what this machine can and cannot do";
+        return "`ringpack doctor` checks this machine";
     }
 }
 
@@ -78,19 +77,32 @@ int rp_cmd_report(const struct rp_error *error)
     return RP_EXIT_TROUBLE;
 }
 
-int rp_cmd_misuse(const char *verb, const char *format, ...)
+static int note_mistake(struct rp_error *error, const char *verb, const char *format,
+                        va_list arguments)
 {
-    fflush(stdout);
-    char mistake[2048], shown[RP_ESCAPED_BYTES(sizeof mistake)];
+    char mistake[sizeof error->message], hint[sizeof error->hint];
+    vsnprintf(mistake, sizeof mistake, format, arguments);
+    snprintf(hint, sizeof hint, "`ringpack help %s` lists its options", verb);
+    return rp_fail(error, -RP_E_USAGE, hint, "%s: %s", verb, mistake);
+}
+
+int rp_cmd_mistake(struct rp_error *error, const char *verb, const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(mistake, sizeof mistake, format, arguments);
+    int code = note_mistake(error, verb, format, arguments);
     va_end(arguments);
-    rp_hide_in_sentence(mistake);
-    rp_escape(shown, sizeof shown, mistake, "");
-    fprintf(stderr, "ringpack: error RP_E_USAGE: %s: %s\n", verb, shown);
-    fprintf(stderr, "  next: `ringpack help %s` shows what %s understands\n", verb, verb);
-    return RP_EXIT_TROUBLE;
+    return code;
+}
+
+int rp_cmd_misuse(const char *verb, const char *format, ...)
+{
+    struct rp_error error;
+    va_list arguments;
+    va_start(arguments, format);
+    note_mistake(&error, verb, format, arguments);
+    va_end(arguments);
+    return rp_cmd_report(&error);
 }
 
 json_t *rp_cmd_json_text(const char *text)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* declared.h — what `inspect` and `index` have in common: options that declare what token files
+/* declared.h — the common part of `inspect` and `index`: options that declare token files
  * are, and the loop over the files. */
 #ifndef RP_TOOLS_DECLARED_H
 #define RP_TOOLS_DECLARED_H
@@ -18,7 +18,7 @@ struct rp_declared {
     bool scan;          /* only `inspect` has this option */
     const char *output; /* only `index` has these two */
     uint64_t workers;
-    void *state; /* of the verb */
+    void *state; /* the verb's */
 };
 
 bool rp_declared_take_format(const char *text, void *place);
@@ -62,7 +62,7 @@ struct rp_declared_verb {
      * returns an exit status. With --json it appends to `list`. */
     int (*one)(const char *path, const char *name, const struct rp_declared *declared,
                json_t *list);
-    /* After the last file, what is left to do; NULL: nothing. Returns an exit status. */
+    /* Called after the last file; may be NULL. Returns an exit status. */
     int (*end)(const struct rp_declared *declared, json_t *list);
     void *state; /* for both */
 };

@@ -16,13 +16,13 @@ enum rp_doctor_state {
     RP_DOCTOR_FAIL, /* an engine cannot run */
 };
 
-/* What a run would need, by its config or by the defaults. */
+/* The needs of a run, by its config or by the defaults. */
 struct rp_doctor_needs {
     uint64_t prefetch_bytes, ring_bytes; /* ring_bytes 0: not known without a config */
     uint64_t files, files_least;         /* descriptors: to keep all token files open, or a few */
     uint32_t readers, packers;
-    const char *run_dir;                              /* may be NULL */
-    const char *checkpoint_dir, *checkpoint_copy_dir; /* NULL: there is none */
+    const char *run_dir;                                /* may be NULL */
+    const char *checkpoint_dir, *checkpoint_mirror_dir; /* NULL: none */
     /* The corpus of a config: the code of opening it, and a warning if max_docs_per_row costs much.
      */
     int corpus_code;
@@ -32,7 +32,7 @@ struct rp_doctor_needs {
     bool has_corpus;
     struct rp_unverified_share unverified_share;
     char unverified[256]; /* the sources that it comes from */
-    /* Of the source with the largest token id that is known (0: none is), and what ids may be. */
+    /* The largest known token id (0: none is known), its source, and the limit of ids. */
     uint64_t token_max, token_limit;
     char token_source[128];
 };
@@ -40,7 +40,7 @@ struct rp_doctor_needs {
 struct rp_doctor_finding {
     enum rp_doctor_state state;
     char found[640];
-    char fix[384]; /* empty when there is nothing to do */
+    char fix[384]; /* empty if no change is needed */
 };
 
 struct rp_doctor_check {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doctor_checks.c — where that is cheap, a check does what the engine will do: make an io_uring and
+/* doctor_checks.c — a cheap check does the same as the engine: make an io_uring and
  * read with it, make and seal shared memory, collapse its pages, make a socket in the run
- * directory. Versions and limits alone would not tell whether that works. A finding is `ok` unless
+ * directory. Versions and limits would not show whether that works. A finding is `ok` unless
  * its check changes it. */
 #include <errno.h>
 #include <inttypes.h>
@@ -31,7 +31,7 @@
 #include "shm/socket.h"
 
 #define CAP_IPC_LOCK_BIT 14 /* linux/capability.h */
-#define ENGINE_THREADS 10u  /* of the engine itself, at most, beside readers and packers */
+#define ENGINE_THREADS 10u  /* the engine's own, at most, without readers and packers */
 #define TRIAL_BYTES ((size_t)2 << 20)
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -268,8 +268,8 @@ static void look_at_run_directory(const struct rp_doctor_needs *needs,
          path);
 }
 
-/* The directory itself, or the one in which it, or one above it, will be made. The caller frees it;
- * NULL when out of memory. */
+/* The directory itself, or its nearest ancestor that exists. The caller frees it; NULL when out of
+ * memory. */
 static char *nearest_directory(const char *path)
 {
     struct stat info;
@@ -282,7 +282,7 @@ static char *nearest_directory(const char *path)
     return place;
 }
 
-/* What a start does in a directory of checkpoints, and the first save: locks, writes, names. */
+/* As a start and the first save in a directory of checkpoints: lock, write, name. */
 static int try_new_directory(char *name, struct rp_error *error)
 {
     struct rp_locked_dir locked;
@@ -296,12 +296,12 @@ static int try_new_directory(char *name, struct rp_error *error)
     return code;
 }
 
-/* In a directory beside those of engines, which may be running. */
+/* In a directory next to the run directories of engines, which may be running. */
 static int try_directory(const char *key, const char *path, struct rp_error *error)
 {
     struct stat info;
     char *place = nearest_directory(path);
-    char *name = place ? rp_format("%s/.ringpack-doctor-XXXXXX", place) : NULL;
+    char *name = place ? rp_asprintf("%s/.ringpack-doctor-XXXXXX", place) : NULL;
     int code = name ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for the name of a file");
     if (code == 0 && stat(place, &info) == 0 && !S_ISDIR(info.st_mode))
         code = rp_fail(error, -ENOTDIR, "give the path of a directory",
@@ -318,7 +318,7 @@ static void look_at_checkpoints(const struct rp_doctor_needs *needs,
 {
     struct rp_error error;
     const char *const directories[][2] = {{"checkpoint_dir", needs->checkpoint_dir},
-                                          {"checkpoint_copy_dir", needs->checkpoint_copy_dir}};
+                                          {"checkpoint_mirror_dir", needs->checkpoint_mirror_dir}};
     find(finding, RP_DOCTOR_OK, NULL, "none are written: no checkpoint_dir is given");
     for (size_t i = 0; i < RP_ARRAY_COUNT(directories); i++) {
         const char *path = directories[i][1];

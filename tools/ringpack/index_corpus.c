@@ -29,7 +29,7 @@ struct crew;
 struct worker {
     struct crew *crew;
     pthread_t thread;
-    struct rp_a64 bytes; /* of the shards that it has finished, and of the one it reads */
+    struct rp_a64 bytes; /* sum of its finished shards and of the one it reads */
     uint64_t finished_bytes;
     struct rp_error error;
     int code;
@@ -52,11 +52,11 @@ static void report(void *context, uint64_t done, uint64_t total)
     rp_a64_store_relaxed(&worker->bytes, worker->finished_bytes + done);
 }
 
-static int learn(struct worker *worker, uint64_t number)
+static int scan(struct worker *worker, uint64_t number)
 {
     struct rp_indexing *build = worker->crew->build;
     const struct rp_progress progress = {report, worker};
-    int code = rp_indexing_learn(build, number, &progress, &worker->error);
+    int code = rp_indexing_scan(build, number, &progress, &worker->error);
     worker->finished_bytes += rp_indexing_bytes(build, number);
     report(worker, 0, 0);
     return code;
@@ -156,9 +156,9 @@ static int build_all(struct rp_indexing *build, const struct rp_declared *argume
     uint64_t shards = rp_indexing_shards(build), bytes = 1;
     for (uint64_t i = 0; i < shards; i++)
         bytes += rp_indexing_bytes(build, i);
-    int code = run_step(crew, arguments, "indexing", learn, shards, bytes, error);
+    int code = run_step(crew, arguments, "indexing", scan, shards, bytes, error);
     if (code == 0)
-        code = rp_indexing_place(build, error);
+        code = rp_indexing_lay_out(build, error);
     if (code == 0)
         code = run_step(crew, arguments, "writing the index: shards", fill, shards, 0, error);
     if (code == 0)

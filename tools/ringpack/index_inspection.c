@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* index_inspection.c — see index_inspection.h. */
 #include "index_inspection.h"
 
 #include <stdio.h>

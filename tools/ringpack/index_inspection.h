@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* index_inspection.h — what `ringpack inspect` says about an index. */
+/* index_inspection.h — the output of `ringpack inspect` about an index. */
 #ifndef RP_TOOLS_INDEX_INSPECTION_H
 #define RP_TOOLS_INDEX_INSPECTION_H
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inspection.c — see inspection.h. */
 #include "inspection.h"
 
 #include <inttypes.h>
@@ -61,7 +60,7 @@ static struct warnings find_warnings(const struct rp_inspection *inspection)
              inspection->empty_documents);
     if (inspection->untrained_documents)
         warn(&warnings,
-             "%" PRIu64 " documents have no trained token (drop_unmasked leaves them out)",
+             "%" PRIu64 " documents have no trained token (drop_untrained leaves them out)",
              inspection->untrained_documents);
     const struct rp_eos_facts facts = facts_of(inspection);
     if (rp_eos_doubt(&facts, warnings.text[warnings.count], sizeof warnings.text[0]))

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* interrupt.c — see interrupt.h. */
 #include "interrupt.h"
 
 #include <signal.h>

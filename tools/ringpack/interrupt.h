@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* interrupt.h — the flag that Ctrl-C sets, for verbs that clean up before they end. The engine's
- * long work polls it, too (base/stop.h). */
+ * long work also polls it (base/stop.h). */
 #ifndef RP_TOOLS_INTERRUPT_H
 #define RP_TOOLS_INTERRUPT_H
 
@@ -12,7 +12,7 @@
  * was ignored when the program was started (nohup, a shell's &) stays ignored. */
 void rp_interrupt_catch(void);
 /** The same for the first of each of these signals: the second ends the process at once, in case
- * that nothing polls the flag for long. */
+ * that the flag is not polled for long. */
 void rp_interrupt_catch_once(void);
 /** Give the signals back their default action. The flag stays as it is, and so do signals that are
  * blocked and pending, which count as well. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c — the table of verbs, from which the dispatcher and the usage text are made. */
+/* main.c — the table of verbs, their dispatcher and the usage text. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -22,7 +22,7 @@
  * -v`). */
 const char *malloc_conf = "narenas:1";
 
-/* What a user does with a verb. */
+/* The purposes of verbs. */
 enum group {
     PREPARE,
     RUN,

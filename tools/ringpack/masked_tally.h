@@ -9,9 +9,9 @@
 #include "plan/plan.h"
 
 struct rp_masked_counts {
-    uint64_t labels;    /* of all rows: tokens_loss */
+    uint64_t labels;    /* in all rows: tokens_loss */
     uint64_t untrained; /* documents with no trained token */
-    uint64_t cut_off;   /* documents whose trained tokens all lie after what is kept of them, and
+    uint64_t cut_off;   /* documents whose trained tokens are all after their kept part, and
                            whole documents that are dropped although they have some */
 };
 struct rp_masked_tally {
@@ -19,7 +19,7 @@ struct rp_masked_tally {
     struct rp_masked_counts all;
     struct rp_masked_counts *sources; /* [sources] */
     struct rp_span *spans;            /* [rp_spans_max(seq_len)] */
-    uint64_t row_labels;              /* of the row that was counted last */
+    uint64_t row_labels;              /* the last counted row's */
 };
 
 RP_MUST_CHECK int rp_masked_tally_open(struct rp_masked_tally *tally,
@@ -32,7 +32,7 @@ RP_MUST_CHECK int rp_masked_tally_add(struct rp_masked_tally *tally, const struc
                                       const struct rp_row *row, uint32_t seq_len, bool is_cut,
                                       struct rp_error *error);
 
-/** Of a stream that was counted to its end, and that drops documents of more than seq_len tokens:
+/** For a stream that was counted to its end, and that drops documents of more than seq_len tokens:
  * count them, as often as there are epochs. Examines every document. */
 RP_MUST_CHECK int rp_masked_tally_dropped(struct rp_masked_tally *tally,
                                           const struct rp_corpus *corpus, uint32_t seq_len,
@@ -41,7 +41,7 @@ RP_MUST_CHECK int rp_masked_tally_dropped(struct rp_masked_tally *tally,
 /** After the last row: add up the sources. */
 void rp_masked_tally_sum(struct rp_masked_tally *tally, const struct rp_corpus *corpus);
 
-/** Lines of a report: what is trained of each source that has a mask. source_tokens: of its tokens
+/** Lines of a report: the trained part of each source that has a mask. source_tokens: of its tokens
  * in the rows, by source. */
 void rp_masked_tally_print(const struct rp_masked_tally *tally, const struct rp_corpus *corpus,
                            const uint64_t *source_tokens);

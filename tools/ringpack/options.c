@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +24,11 @@ struct parser {
     const struct rp_verb *verb;
     struct rp_cmd_line *line; /* the beginning of the arguments */
     struct rp_option all[ALL_MAX];
+    const char *keys[ALL_MAX]; /* at the place of an option of the kind KEY: its key */
     size_t count;
     int argc, at; /* the next argument */
     char **argv;
+    struct rp_error *error; /* the first mistake's */
 };
 
 /* ---- the options of a verb ------------------------------------------------------------------- */
@@ -64,19 +67,31 @@ static void add(struct parser *parser, const struct rp_option *options)
         parser->all[parser->count++] = *options;
 }
 
+static void add_key(struct parser *parser, const char *key)
+{
+    static char names[ALL_MAX][NAME_BYTES];
+    size_t place = parser->count;
+    if (place == ALL_MAX)
+        return;
+    snprintf(names[place], sizeof names[place], "%s", key);
+    for (char *c = names[place]; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    parser->keys[place] = key;
+    const struct rp_option option[] = {
+        {.kind = RP_OPTION_KEY, .name = names[place], .value = "VALUE", .place = place}, {0}};
+    add(parser, option);
+}
+
 /* The keys are hidden: more than 60 of them would bury the options of the verb. */
 static void add_keys(struct parser *parser)
 {
-    static char names[ALL_MAX][NAME_BYTES];
     const struct rp_config_key *keys = rp_config_keys();
-    for (size_t i = 0; i < ALL_MAX && keys[i].name; i++) {
-        snprintf(names[i], sizeof names[i], "%s", keys[i].name);
-        for (char *c = names[i]; *c; c++)
-            *c = *c == '_' ? '-' : *c;
-        const struct rp_option option[] = {
-            {.kind = RP_OPTION_KEY, .name = names[i], .value = "VALUE", .place = i}, {0}};
-        add(parser, option);
-    }
+    for (size_t i = 0; keys[i].name; i++)
+        add_key(parser, keys[i].name);
+    for (const struct rp_config_older_name *entry = rp_config_older_names; entry->older; entry++)
+        for (size_t i = 0; keys[i].name; i++) /* but for older names of keys of a source */
+            if (!strcmp(keys[i].name, entry->name))
+                add_key(parser, entry->older);
 }
 
 /* ---- one option ------------------------------------------------------------------------------ */
@@ -89,9 +104,9 @@ static int misspelt(const struct parser *parser, const char *name, size_t length
     for (size_t i = 0; i < parser->count; i++)
         rp_text_offer(&near, parser->all[i].name);
     if (near.best)
-        return rp_cmd_misuse(parser->verb->name, "unrecognized option '--%s'; did you mean `--%s`?",
-                             word, near.best);
-    return rp_cmd_misuse(parser->verb->name, "unrecognized option '--%s'", word);
+        return rp_cmd_mistake(parser->error, parser->verb->name,
+                              "unrecognized option '--%s'; did you mean `--%s`?", word, near.best);
+    return rp_cmd_mistake(parser->error, parser->verb->name, "unrecognized option '--%s'", word);
 }
 
 /* The option of that name, or the only one that begins with it. NULL after a mistake. */
@@ -105,8 +120,9 @@ static const struct rp_option *find(const struct parser *parser, const char *nam
         if (option->name[length] == '\0')
             return option;
         if (found && strcmp(found->name, option->name) != 0) {
-            rp_cmd_misuse(parser->verb->name, "option '--%.*s' is short for --%s and for --%s",
-                          (int)length, name, found->name, option->name);
+            rp_cmd_mistake(parser->error, parser->verb->name,
+                           "option '--%.*s' is short for --%s and for --%s", (int)length, name,
+                           found->name, option->name);
             return NULL;
         }
         found = option;
@@ -128,8 +144,8 @@ static int wrong_value(const struct parser *parser, const struct rp_option *opti
         snprintf(range, sizeof range, "%" PRIu64 " or more", option->least);
     else if (!expected)
         snprintf(range, sizeof range, "a whole number");
-    return rp_cmd_misuse(parser->verb->name, "--%s: expected %s, found `%s`", option->name,
-                         expected ? expected : range, text);
+    return rp_cmd_mistake(parser->error, parser->verb->name, "--%s: expected %s, found `%s`",
+                          option->name, expected ? expected : range, text);
 }
 
 /* Whether `text` is a word of a list such as "u16, u32 or i32". */
@@ -157,14 +173,16 @@ static bool take_number(const struct rp_option *option, const char *text, void *
     return true;
 }
 
-static int note_key(struct rp_cmd_line *line, const struct rp_option *option, const char *text)
+static int note_key(struct parser *parser, const struct rp_option *option, const char *text)
 {
+    struct rp_cmd_line *line = parser->line;
     if (line->setting_count == RP_CMD_SETTINGS_MAX)
-        return rp_cmd_misuse(line->verb->name, "more than %d settings: put them in a config file",
-                             RP_CMD_SETTINGS_MAX);
-    line->settings[line->setting_count++] = (struct rp_cmd_setting){
-        rp_config_keys()[option->place].name, text};
-    return RP_EXIT_FINE;
+        return rp_cmd_mistake(parser->error, parser->verb->name,
+                              "more than %d settings: put them in a config file",
+                              RP_CMD_SETTINGS_MAX);
+    line->settings[line->setting_count++] = (struct rp_cmd_setting){parser->keys[option->place],
+                                                                    text};
+    return 0;
 }
 
 /* Store an option. `text` is NULL if it has no value. */
@@ -180,15 +198,15 @@ static int store(struct parser *parser, const struct rp_option *option, char *te
         *(bool *)place = true;
         break;
     case RP_OPTION_LOCAL:
-        if (rp_url_is(text))
-            return rp_cmd_misuse(parser->verb->name,
-                                 "--%s: expected a path on a disk of this machine, found a URL "
-                                 "(%.*s://): ringpack reads from stores, and never writes to them",
-                                 option->name, (int)strcspn(text, ":"), text);
+        if (text && rp_url_is(text))
+            return rp_cmd_mistake(parser->error, parser->verb->name,
+                                  "--%s: expected a path on a disk of this machine, found a URL "
+                                  "(%.*s://): ringpack reads from stores, and never writes to them",
+                                  option->name, (int)strcspn(text, ":"), text);
         *(const char **)place = text;
         break;
     case RP_OPTION_CHOICE:
-        is_fine = is_choice(option->expected, text);
+        is_fine = text && is_choice(option->expected, text);
         *(const char **)place = text;
         break;
     case RP_OPTION_TEXT:
@@ -202,20 +220,21 @@ static int store(struct parser *parser, const struct rp_option *option, char *te
         is_fine = option->take(text, place);
         break;
     case RP_OPTION_KEY:
-        return note_key(parser->line, option, text);
+        return note_key(parser, option, text);
     default:
         rp_help_print(parser->verb, parser->all, parser->count, option->kind == RP_OPTION_HELP_ALL);
         exit(RP_EXIT_FINE);
     }
-    return is_fine ? RP_EXIT_FINE : wrong_value(parser, option, text);
+    return is_fine ? 0 : wrong_value(parser, option, text);
 }
 
 /* The value of an option is the rest of its argument, or the next argument. */
 static int take_value(struct parser *parser, const struct rp_option *option, char *rest)
 {
     if (!rest && parser->at == parser->argc)
-        return rp_cmd_misuse(parser->verb->name, "option '--%s' needs a value: --%s=%s",
-                             option->name, option->name, option->value);
+        return rp_cmd_mistake(parser->error, parser->verb->name,
+                              "option '--%s' needs a value: --%s=%s", option->name, option->name,
+                              option->value);
     return store(parser, option, rest ? rest : parser->argv[parser->at++]);
 }
 
@@ -224,48 +243,87 @@ static int take_long(struct parser *parser, char *name)
     size_t length = strcspn(name, "=");
     const struct rp_option *option = find(parser, name, length);
     if (!option)
-        return RP_EXIT_TROUBLE;
+        return -RP_E_USAGE;
     char *value = name[length] ? name + length + 1 : NULL;
     if (option->value)
         return take_value(parser, option, value);
     if (value)
-        return rp_cmd_misuse(parser->verb->name, "option '--%s' takes no value, found `%s`",
-                             option->name, value);
+        return rp_cmd_mistake(parser->error, parser->verb->name,
+                              "option '--%s' takes no value, found `%s`", option->name, value);
     return store(parser, option, NULL);
 }
 
 static int take_letters(struct parser *parser, char *letters)
 {
-    int status = RP_EXIT_FINE;
-    for (; *letters && status == RP_EXIT_FINE; letters++) {
+    int code = 0;
+    for (; *letters && code == 0; letters++) {
         const struct rp_option *option = NULL;
         for (size_t i = 0; i < parser->count && !option; i++)
             option = parser->all[i].letter == *letters ? &parser->all[i] : NULL;
         if (!option)
-            return rp_cmd_misuse(parser->verb->name, "unrecognized option '-%c'", *letters);
+            return rp_cmd_mistake(parser->error, parser->verb->name, "unrecognized option '-%c'",
+                                  *letters);
         if (option->value)
             return take_value(parser, option, letters[1] ? letters + 1 : NULL);
-        status = store(parser, option, NULL);
+        code = store(parser, option, NULL);
     }
-    return status;
+    return code;
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
-/* --run and -c become the first word, and --run-dir is that of the config if none was given. */
-static int take_run(struct rp_cmd_line *line)
+static void add_all(struct parser *parser)
 {
-    struct rp_error error;
-    struct rp_run_of of = {.run = NULL};
-    if (line->path && line->run) {
-        rp_fail(&error, -RP_E_USAGE, "give one of them", "--run %s, and -c %s", line->run,
-                line->path);
-        return rp_cmd_report(&error);
+    const struct rp_verb *verb = parser->verb;
+    add(parser, verb->options);
+    if (verb->takes == RP_TAKES_RUN || verb->takes == RP_TAKES_RUN_OR)
+        add(parser, run_options);
+    if (verb->takes == RP_TAKES_CONFIG)
+        add(parser, config_options);
+    add(parser, help_options);
+    if (verb->takes == RP_TAKES_CONFIG)
+        add_keys(parser);
+}
+
+int rp_cmd_read_line(const struct rp_verb *verb, int argc, char **argv, void *arguments,
+                     struct rp_error *error)
+{
+    static struct parser parser;
+    struct rp_cmd_line *line = arguments;
+    parser = (struct parser){
+        .verb = verb, .line = line, .argc = argc, .at = 1, .argv = argv, .error = error};
+    add_all(&parser);
+    line->verb = verb;
+    line->words = rp_calloc((size_t)argc + 2, sizeof *line->words);
+    if (!line->words)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for the command line");
+    int code = 0;
+    for (bool has_options = true; parser.at < argc && code == 0;) {
+        char *word = argv[parser.at++];
+        if (has_options && strcmp(word, "--") == 0)
+            has_options = false;
+        else if (has_options && strncmp(word, "--", 2) == 0)
+            code = take_long(&parser, word + 2);
+        else if (has_options && word[0] == '-' && word[1])
+            code = take_letters(&parser, word + 1);
+        else
+            line->words[line->count++] = word;
     }
+    return code;
+}
+
+/* --run and -c become the first word. Without --run-dir, the run_dir of the config is taken. */
+static int take_run(struct rp_cmd_line *line, struct rp_error *error)
+{
+    struct rp_run_of of = {.run = NULL};
+    if (line->path && line->run)
+        return rp_fail(error, -RP_E_USAGE, "give one of them", "--run %s, and -c %s", line->run,
+                       line->path);
     if (line->verb->takes != RP_TAKES_RUN)
-        return RP_EXIT_FINE;
-    if (line->path && rp_cmd_run_of(line->path, &of, &error) < 0)
-        return rp_cmd_report(&error);
+        return 0;
+    int code = line->path ? rp_cmd_run_of(line->path, &of, error) : 0;
+    if (code < 0)
+        return code;
     const char *run = line->run ? line->run : of.run;
     if (!line->run_dir)
         line->run_dir = of.run_dir;
@@ -273,50 +331,29 @@ static int take_run(struct rp_cmd_line *line)
         memmove(line->words + 1, line->words, line->count++ * sizeof *line->words);
         line->words[0] = run;
     }
-    return RP_EXIT_FINE;
+    return 0;
 }
 
-static int check_words(const struct rp_verb *verb, const struct rp_cmd_line *line)
+static int check_words(const struct rp_cmd_line *line, struct rp_error *error)
 {
+    const struct rp_verb *verb = line->verb;
     if (line->count > verb->words_most)
-        return rp_cmd_misuse(verb->name, "`%s` is one word too many",
-                             line->words[verb->words_most]);
+        return rp_cmd_mistake(error, verb->name, "`%s` is one word too many",
+                              line->words[verb->words_most]);
     if (line->count < verb->words_least)
-        return rp_cmd_misuse(verb->name, "expected %s", verb->expected);
-    return RP_EXIT_FINE;
+        return rp_cmd_mistake(error, verb->name, "expected %s", verb->expected);
+    return 0;
 }
 
 int rp_cmd_parse(const struct rp_verb *verb, int argc, char **argv, void *arguments)
 {
-    static struct parser parser;
-    parser = (struct parser){.verb = verb, .line = arguments, .argc = argc, .at = 1, .argv = argv};
-    struct rp_cmd_line *line = arguments;
-    line->verb = verb;
-    line->words = rp_calloc((size_t)argc + 2, sizeof *line->words);
-    if (!line->words)
-        return rp_cmd_misuse(verb->name, "no memory for the command line");
-    bool takes_run = verb->takes == RP_TAKES_RUN || verb->takes == RP_TAKES_RUN_OR;
-    add(&parser, verb->options);
-    add(&parser, takes_run ? run_options : NULL);
-    add(&parser, verb->takes == RP_TAKES_CONFIG ? config_options : NULL);
-    add(&parser, help_options);
-    if (verb->takes == RP_TAKES_CONFIG)
-        add_keys(&parser);
-    int status = RP_EXIT_FINE;
-    for (bool has_options = true; parser.at < argc && status == RP_EXIT_FINE;) {
-        char *word = argv[parser.at++];
-        if (has_options && strcmp(word, "--") == 0)
-            has_options = false;
-        else if (has_options && strncmp(word, "--", 2) == 0)
-            status = take_long(&parser, word + 2);
-        else if (has_options && word[0] == '-' && word[1])
-            status = take_letters(&parser, word + 1);
-        else
-            line->words[line->count++] = word;
-    }
-    if (status == RP_EXIT_FINE && takes_run)
-        status = take_run(line);
-    if (status == RP_EXIT_FINE)
-        status = check_words(verb, line);
-    return status == RP_EXIT_FINE && verb->check ? verb->check(arguments) : status;
+    struct rp_error error;
+    int code = rp_cmd_read_line(verb, argc, argv, arguments, &error);
+    if (code == 0 && verb->takes != RP_TAKES_CONFIG)
+        code = take_run(arguments, &error);
+    if (code == 0)
+        code = check_words(arguments, &error);
+    if (code < 0)
+        return rp_cmd_report(&error);
+    return verb->check ? verb->check(arguments) : RP_EXIT_FINE;
 }

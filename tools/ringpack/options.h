@@ -18,7 +18,7 @@ enum rp_option_kind {
     RP_OPTION_END,    /* ends a table */
     RP_OPTION_FLAG,   /* bool: becomes true */
     RP_OPTION_TEXT,   /* const char * */
-    RP_OPTION_LOCAL,  /* const char *: a path to write to, where a URL is a mistake */
+    RP_OPTION_LOCAL,  /* const char *: a path to write to: a URL is a mistake */
     RP_OPTION_CHOICE, /* const char *: a word of `expected` */
     RP_OPTION_COUNT,  /* uint32_t or uint64_t: 500, 10k */
     RP_OPTION_BYTES,  /* uint64_t: 500, 16m */
@@ -36,8 +36,8 @@ struct rp_option {
     const char *value;    /* the name of its value in the help; NULL = it has none */
     const char *help;     /* NULL = hidden */
     const char *more;     /* after `help` in --help-all */
-    const char *expected; /* of a wrong value; NULL = the kind says it */
-    uint64_t least, most; /* of a number; most 0 = as the type */
+    const char *expected; /* for a wrong value; NULL = the kind says it */
+    uint64_t least, most; /* a number's limits; most 0 = as the type */
     size_t place, bytes;  /* in the arguments */
     size_t given;         /* in the arguments: a bool that becomes true; 0 = none */
     bool (*take)(const char *text, void *place); /* false: `text` is not as expected */
@@ -78,7 +78,7 @@ struct rp_cmd_line {
         const char *key, *text;
     } settings[RP_CMD_SETTINGS_MAX]; /* keys of the config that were given as options */
     size_t setting_count;
-    struct rp_config *config; /* of a verb that takes one */
+    struct rp_config *config; /* the verb's, if it takes one */
 };
 
 /* The options that a verb shares with others. */
@@ -99,7 +99,7 @@ struct rp_verb {
     enum rp_verb_takes takes;
     size_t words_least, words_most;
     const char *expected;          /* if words are missing */
-    int (*check)(void *arguments); /* of all options together: an exit status; may be NULL */
+    int (*check)(void *arguments); /* checks all options together: an exit status; may be NULL */
     /* Only with RP_TAKES_CONFIG, see cmd_config.h. */
     int (*run)(void *arguments, const struct rp_config *config);
     int (*finish)(struct rp_cmd_line *line); /* NULL = rp_cmd_config_finish */
@@ -108,5 +108,10 @@ struct rp_verb {
 /** Parse the command line of a verb into its arguments. Returns RP_EXIT_FINE, or RP_EXIT_TROUBLE
  * after reporting a mistake. The words live as long as the process. */
 int rp_cmd_parse(const struct rp_verb *verb, int argc, char **argv, void *arguments);
+
+/** Read the command line of another process: options and words are stored, and not checked
+ * together. An error names the first mistake. */
+RP_MUST_CHECK int rp_cmd_read_line(const struct rp_verb *verb, int argc, char **argv,
+                                   void *arguments, struct rp_error *error);
 
 #endif

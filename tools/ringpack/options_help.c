@@ -15,7 +15,7 @@ static int columns_of(const char *text, size_t bytes)
     return columns;
 }
 
-/* Print lines that begin with a space as they are. Returns what follows them. */
+/* Print lines that begin with a space as they are. Returns the rest. */
 static const char *print_verbatim(const char *text)
 {
     while (*text == ' ') {

@@ -5,7 +5,7 @@
 
 #include "options.h"
 
-/** Print the help of a verb with these options; `all`: what only --help-all says, too. */
+/** Print the help of a verb with these options; `all`: as --help-all does. */
 void rp_help_print(const struct rp_verb *verb, const struct rp_option *options, size_t count,
                    bool all);
 

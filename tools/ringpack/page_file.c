@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* page_file.c — see page_file.h. */
 #include "page_file.h"
 
 #include <errno.h>
@@ -36,7 +35,7 @@ int rp_page_file_open(struct rp_page_file *page, const char *path, struct rp_err
 
 int rp_page_file_close(struct rp_page_file *page, int code, struct rp_error *error)
 {
-    errno = EIO; /* of a write that failed before this one */
+    errno = EIO; /* an earlier write has failed */
     if ((fflush(page->out) != 0 || ferror(page->out)) && code == 0)
         code = rp_file_fail(error, page->file.path, "write");
     if (fclose(page->out) != 0 && code == 0)

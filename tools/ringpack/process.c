@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See process.h. */
 #include "process.h"
 
 #include <errno.h>
@@ -85,7 +84,7 @@ int rp_process_run(int (*run)(int argc, char **argv), int argc, char **argv)
     return large.status;
 }
 
-/* ---- what is inherited ----------------------------------------------------------------------- */
+/* ---- inherited settings ---------------------------------------------------------------------- */
 
 void rp_process_hide_words(int argc, char **argv)
 {
@@ -108,7 +107,7 @@ void rp_process_prepare(void)
 
 /* ---- the first process of a container -------------------------------------------------------- */
 
-/* A signal of the terminal reaches the child, too: it is of the same process group. */
+/* A signal of the terminal also reaches the child: it is in the same process group. */
 static void forward(const siginfo_t *info, pid_t child)
 {
     if (info->si_signo != SIGCHLD && info->si_code != SI_KERNEL)

@@ -35,7 +35,7 @@ char *rp_python_find(const char *name)
     char *found = NULL;
     char *rest = places;
     for (char *place; places && !found && (place = strsep(&rest, ":")) != NULL;) {
-        found = rp_format("%s/%s", place, name);
+        found = rp_asprintf("%s/%s", place, name);
         if (found && access(found, X_OK) < 0) {
             free(found);
             found = NULL;

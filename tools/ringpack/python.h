@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* python.h — how a Python process is started by a command that runs in a directory which somebody
- * else may have filled: nothing is imported from there, and no program is run from there. Python
+ * else may have filled: no module is imported from there, and no program is run from there. Python
  * before 3.11 has no -P, and puts the current directory before all others for -c and -m; so modules
  * are run by RP_PYTHON_RUN, with PYTHONSAFEPATH=1 and a PYTHONPATH of rp_python_places. */
 #ifndef RP_TOOLS_PYTHON_H
@@ -15,8 +15,8 @@
     "import runpy\n"                                                                               \
     "runpy.run_module('" module "', run_name='__main__', alter_sys=True)\n"
 
-/** A list of directories, as PATH and PYTHONPATH are, without the current one, for which an empty
- * name stands too; and, unless `below`, without those below it. The caller frees it; NULL: no
+/** A list of directories, as PATH and PYTHONPATH are, without the current one (also written as an
+ * empty name); and, unless `below`, without directories below it. The caller frees it; NULL: no
  * memory. */
 char *rp_python_places(const char *list, bool below);
 /** The path of a program: a name without a slash is looked for in PATH, but not in or below the

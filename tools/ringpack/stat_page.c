@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See stat_page.h. */
 #include "stat_page.h"
 
 #include <stdio.h>
@@ -51,7 +50,7 @@ static struct word share_word(const json_t *object, const char *key)
     return word;
 }
 
-/* Numbers that are small are told with their decimals. */
+/* Small numbers are printed with their decimals. */
 static struct word speed_word(const json_t *object, const char *key)
 {
     struct word word = missing;
@@ -126,7 +125,7 @@ static struct word rank_word(const json_t *rank, bool has_replicas)
     return word;
 }
 
-/* Of waits, where there was one. */
+/* The waits, if there was one. */
 static struct word wait_word(const json_t *rank, const char *key)
 {
     return count_of(rank, "waits") ? seconds_word(rank, key) : missing;
@@ -144,7 +143,7 @@ static void print_rank(const json_t *rank, bool has_replicas)
            wait_word(rank, "wait_p99_seconds").text, wait_word(rank, "wait_max_seconds").text);
 }
 
-/* What a rank waits for, as a phrase after "for". */
+/* The wait of a rank, as a phrase after "for". */
 static struct word cause_word(const json_t *rank, bool has_replicas)
 {
     static const char *const phrases[][2] = {
@@ -170,7 +169,7 @@ static struct word cause_word(const json_t *rank, bool has_replicas)
     return word;
 }
 
-/* What it waited for since the start, as far as that was seen. */
+/* Its waits since the start, as far as they were seen. */
 static void print_causes(const json_t *rank, const char *name)
 {
     json_t *causes = json_object_get(rank, "cause_seconds");
@@ -188,7 +187,7 @@ static void print_causes(const json_t *rank, const char *name)
         putchar('\n');
 }
 
-/* What is wrong with a rank, in sentences below the table. */
+/* The problems of a rank, in sentences below the table. */
 static void print_remarks(const json_t *rank, bool has_replicas)
 {
     struct word name = rank_word(rank, has_replicas);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* terminal.c — see terminal.h. */
 #include "terminal.h"
 
 #include <errno.h>
@@ -15,7 +14,7 @@
 
 #define BUFFER_BYTES 4096
 #define MESSAGE_BYTES (64u << 10)
-/* The begin of what may be a control character: a write may end within one. */
+/* The begin of a possible control character: a write may end within one. */
 static char held[3];
 
 /* Bytes at the end of a text that may begin a control character. */
@@ -76,7 +75,7 @@ void rp_terminal_guard(bool is_for_programs)
         return;
     FILE *guarded = fopencookie(NULL, "w", functions);
     if (!guarded)
-        return; /* no memory: what follows says so */
+        return; /* no memory: the next allocation reports it */
     setvbuf(guarded, NULL, is_terminal ? _IOLBF : _IOFBF, BUFFER_BYTES);
     stdout = guarded;
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gather the pages of the site from the pages of the tree: assemble.py PROGRAM DIRECTORY.
 
-A page is written once, where it belongs in the tree, and copied here with its links changed. What
-can be derived is derived: the reference from the program, the headers and the docstrings, the front
+A page is written once, at its place in the tree, and copied here with its links changed. Derived
+pages are the reference, from the program, the headers and the docstrings, the front
 page's example from README.md, the tables of benchmarks from bench/results. Links to files of the
 tree that are no pages lead to a copy of the file below source/.
 """
@@ -70,7 +70,7 @@ PAGES = {  # page of the site: file of the tree
 }
 # Pages of the tree whose place another page of the site takes.
 INSTEAD = {"README.md": "index.md", "tools/python/docs/README.md": "index.md"}
-DRAWING = re.compile(r"<!-- drawing: (\w+) -->")  # of draw.py, in a page of the tree
+DRAWING = re.compile(r"<!-- drawing: (\w+) -->")  # draw.py's, in a page of the tree
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^ *(```|~~~)")
 LANGUAGES = {".py": "python", ".c": "c", ".h": "c", ".cc": "cpp", ".sh": "bash", ".json": "json"}
@@ -114,7 +114,7 @@ class Site:
         return f"{mark}[{text}]({relative}{hash_mark}{anchor})"
 
     def place_of(self, named):
-        """Where a file of the tree is in the site; it is brought there if it is no page."""
+        """The place of a file of the tree in the site; a file that is no page is copied there."""
         for path in (named, f"{named}/README.md"):
             if path in self.page_of:
                 return self.page_of[path]

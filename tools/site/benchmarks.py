@@ -40,7 +40,7 @@ def page(folder):
         *(position(found) for found in run["positions"]),
         "\n## Starts with a corpus index\n",
         "| shards | documents | first batch | `ringpack index` |\n|---:|---:|---:|---:|",
-        *(manifest(found) for found in run.get("manifests", [])),
+        *(corpus_index(found) for found in run.get("indexes", [])),
         "\n## Other loaders\n",
         "The same corpus at one consumer, in a Python loop on the same two cores; each with the "
         "number of workers at which it is fastest. Classes are not to be compared: who packs by "
@@ -58,7 +58,7 @@ def page(folder):
 
 
 def without_turns(run):
-    """What is to be said of a run whose values did not take turns."""
+    """The remark on a run whose values did not take turns."""
     if run["format"] < FORMAT:
         yield "This run is of the time before values had intervals: it decides no goal of times.\n"
 
@@ -98,7 +98,7 @@ def position(found):
     return f"| {found['row']:,} | {found['documents']:,} | {size} | {times} |"
 
 
-def manifest(found):
+def corpus_index(found):
     times = f"{timed(found['first_batch_ms'], 'ms')} | {timed(found['index_seconds'], 's')}"
     return f"| {found['shards']:,} | {found['documents']:,} | {times} |"
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 HEADERS = Path(__file__).resolve().parents[2] / "include" / "ringpack"
 ORDER = ("client.h", "batch.h", "error.h")
-# Lines that say something to compilers alone.
+# Lines for compilers only.
 PLUMBING = re.compile(
     r"^(#(ifdef|endif|ifndef|include|undef).*|#define (RINGPACK_\w+_H|RP_API.*|RP_MUST_CHECK.*)"
     r'|extern "C" \{|\}|#define RP_ERROR_ENUM.*)$'
@@ -43,7 +43,7 @@ def name_of(code):
 
 
 def declarations(body):
-    """(comment, code) of each, in order; a comment that stands alone has no code."""
+    """(comment, code) of each, in order; a comment before an empty line has no code."""
     lines, comment, code, depth = iter(body.split("\n")), "", [], 0
     for line in lines:
         if not code and line.startswith("/*"):
@@ -93,7 +93,7 @@ def page(folder=HEADERS):
 
 
 def with_lists(text):
-    """Code stays, and what is indented by two becomes a list."""
+    """Code stays, and lines indented by two become a list."""
     text = re.sub(r"^  (?=\S)", "* ", text, flags=re.M)
     return re.sub(r"^(?![*])(\S.*)\n(?=[*] )", r"\1\n\n", text, flags=re.M)
 
@@ -123,7 +123,7 @@ def manual(version):
 
 
 def paragraphs(text):
-    """Text as paragraphs; what is indented by four is code."""
+    """Text as paragraphs; lines indented by four are code."""
     made = []
     for block in re.split(r"\n\s*\n", text.strip("\n")):
         if all(line.startswith("    ") for line in block.split("\n")):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The site as Sphinx builds it of the pages that assemble.py has gathered. Nothing is loaded from a
-# network: fonts are the reader's own, and the search works from disk.
+# Configures Sphinx, which builds the site from the pages that assemble.py has gathered. A page
+# loads no file from a network: fonts are the reader's own, and the search works from disk.
 import re
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the program says of its verbs and of the keys of a config, as pages of the site."""
+"""The program's help of its verbs and of the keys of a config, as pages of the site."""
 
 import re
 import subprocess

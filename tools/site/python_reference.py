@@ -83,6 +83,6 @@ def markdown(text):
 
 
 def parameters(found):
-    """`name: what it is`, with more lines indented."""
+    """`name: meaning`, with more lines indented."""
     items = re.sub(r"^([a-z_, ]+): ", lambda name: f"* `{name[1]}`: ", found[1], flags=re.M)
     return f"**Parameters**\n\n{items}"

@@ -17,14 +17,9 @@
 #include "base/mem.h"
 #include "base/out_dir.h"
 #include "base/text.h"
-#include "corpus/borrowed.h"
+#include "corpus/staged_shard.h"
 #include "corpus/index/build_struct.h"
 #include "object/url.h"
-
-static int fail_memory(const struct rp_indexing *build, struct rp_error *error)
-{
-    return rp_fail(error, -ENOMEM, NULL, "%s: no memory to list its shards", build->options.path);
-}
 
 char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_shard *shard)
 {
@@ -43,7 +38,7 @@ char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_
         rp_hasher_add(&hasher, identity, sizeof identity);
     }
     rp_hash128_hex(rp_hasher_finish(&hasher), hex);
-    return rp_format("%s/%s" RP_INDEX_SUFFIX, build->work, hex);
+    return rp_asprintf("%s/%s" RP_INDEX_SUFFIX, build->work, hex);
 }
 
 static int lock_work(const struct rp_indexing *build, struct rp_error *error)
@@ -65,9 +60,9 @@ static int lock_work(const struct rp_indexing *build, struct rp_error *error)
  * between the open and the lock protects nothing: it is made again. */
 static int open_work(struct rp_indexing *build, struct rp_error *error)
 {
-    build->work = rp_format("%s.work", build->options.path);
+    build->work = rp_asprintf("%s.work", build->options.path);
     if (!build->work)
-        return fail_memory(build, error);
+        return rp_build_fail_memory(build, error);
     for (;;) {
         struct stat info, now;
         int code = rp_dir_make(build->work, error);
@@ -86,7 +81,7 @@ static int open_work(struct rp_indexing *build, struct rp_error *error)
             return code;
         if (stat(build->work, &now) == 0 && now.st_dev == info.st_dev &&
             now.st_ino == info.st_ino) {
-            rp_borrowed_sweep(build->work);
+            rp_staged_shard_sweep(build->work);
             return 0;
         }
         close(build->work_fd);
@@ -237,7 +232,7 @@ static int take_older_shards(struct rp_indexing *build, struct rp_error *error)
     struct older_shard *list = rp_calloc(older->shard_count, sizeof *list);
     size_t count = 0;
     if (!list)
-        return fail_memory(build, error);
+        return rp_build_fail_memory(build, error);
     for (uint32_t s = 0; s < older->source_count; s++)
         for (uint32_t g = 0; g < older->sources[s].segment_count; g++)
             count = list_segment(&older->sources[s].segments[g], s, list, count);
@@ -268,14 +263,13 @@ static int take_older_shards(struct rp_indexing *build, struct rp_error *error)
  * over would otherwise be damage with a good hash. */
 static void open_older(struct rp_indexing *build)
 {
-    static const struct rp_progress silent;
     struct rp_error why = {0};
     if (access(build->options.path, F_OK) != 0)
         return;
     const struct rp_index_open_options options = {.path = build->options.path, .to_repair = true};
     int code = rp_index_open(&build->older, &options, &why);
     if (code == 0)
-        code = rp_index_check_all(build->older, &silent, &why);
+        code = rp_index_check_all(build->older, NULL, &why);
     if (code == 0)
         return;
     snprintf(build->why, sizeof build->why, "the older one does not count: %.250s", why.message);

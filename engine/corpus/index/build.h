@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build.h — making the index of a corpus, appending to one, or making it anew.
+/* build.h — makes a corpus index, appends to one, or rewrites it.
  *
- * Flow: open (what is new?), learn each shard, place, fill each shard, hash each part, finish.
- * Learn, fill and hash may be called from any number of threads, for different numbers; a step
+ * Flow: open (finds new shards), scan each shard, lay out, fill each shard, hash each part, finish.
+ * Scan, fill and hash may be called from any number of threads, for different numbers; a step
  * begins when the step before it is done. The file has the same bytes whatever the order.
  *
- * What a shard is, is learnt from the older index, from its sidecar, or from its tokens; these
- * are read once and leave a sidecar of their own in the folder PATH.work, which is removed at the
- * end. So a run that is killed goes on with the shards that it has not finished. An older index
- * counts only for shards that have the modification times that it has: of the token file, of its
- * .idx, of its mask and of its sidecar. A sidecar counts only if it is newer than the token file
- * and its mask, is whole, and is found to belong to the token file as at a start.
+ * The facts of a shard come from the older index, from its sidecar, or from its tokens; these are
+ * read once and leave a sidecar in the work folder, PATH.work, which is removed at the end. So
+ * after a kill, the next build continues with the unfinished shards. The older index counts only
+ * for shards whose modification times match it: of the token file, its .idx, its mask and its
+ * sidecar. A sidecar counts only if it is newer than the token file and its mask, is whole, and
+ * matches the token file as at a start.
  *
- * Of objects in stores, identities (ETags) are compared in the place of times. The sidecar of an
- * object that the older index does not have counts as at a start. If tokens, .idx or mask have
- * changed since, it does not count, because no time tells of which content it is; if it alone has
- * changed, it counts if it says what the older index says. An object without an identity, or
- * beside which one has none, counts as changed. An object whose tokens must be read is in PATH.work
- * while they are read.
+ * For objects in stores, identities (ETags) are compared instead of times. The sidecar of an object
+ * that is new to the index counts as at a start. If tokens, .idx or mask have changed since the
+ * older index, the sidecar does not count, because no time relates it to a content; if only the
+ * sidecar has changed, it counts if it agrees with the older index. An object counts as changed if
+ * it or a companion has no identity. An object whose tokens must be read is in PATH.work while they
+ * are read.
  *
- * Invariants: the index at PATH is complete at every moment: it is replaced by rename, or what
- * is appended counts from the moment in which a slot is written. One build at a time has PATH.work.
- */
+ * Invariants: the index at PATH is complete at every moment: it is replaced by rename, or appended
+ * data counts from the moment in which a slot is written. One build at a time has PATH.work. */
 #ifndef RP_CORPUS_INDEX_BUILD_H
 #define RP_CORPUS_INDEX_BUILD_H
 
@@ -50,8 +49,8 @@ enum rp_index_outcome {
 
 struct rp_indexed {
     enum rp_index_outcome outcome;
-    char why[320]; /* it was rewritten, or the older one does not count; may be empty */
-    uint32_t shards, shards_read, shards_added; /* all; of which all tokens were read; new ones */
+    char why[320]; /* why it was rewritten, or the older one does not count; may be empty */
+    uint32_t shards, shards_read, shards_added; /* all; with all tokens read; new */
     uint64_t documents, tokens, bytes;          /* of all shards */
     struct rp_hash128 root;
     struct rp_fingerprint fingerprint;
@@ -62,12 +61,12 @@ RP_MUST_CHECK int rp_indexing_open(struct rp_indexing **build_out,
                                    struct rp_error *error);
 void rp_indexing_close(struct rp_indexing *build);
 
-/** How many shards are to be learnt and filled, and how many bytes shard i has. */
+/** The number of shards to scan and fill, and the bytes of shard i. */
 uint64_t rp_indexing_shards(const struct rp_indexing *build);
 uint64_t rp_indexing_bytes(const struct rp_indexing *build, uint64_t i);
-RP_MUST_CHECK int rp_indexing_learn(struct rp_indexing *build, uint64_t i,
-                                    const struct rp_progress *progress, struct rp_error *error);
-RP_MUST_CHECK int rp_indexing_place(struct rp_indexing *build, struct rp_error *error);
+RP_MUST_CHECK int rp_indexing_scan(struct rp_indexing *build, uint64_t i,
+                                   const struct rp_progress *progress, struct rp_error *error);
+RP_MUST_CHECK int rp_indexing_lay_out(struct rp_indexing *build, struct rp_error *error);
 RP_MUST_CHECK int rp_indexing_fill(struct rp_indexing *build, uint64_t i, struct rp_error *error);
 /** How many parts of its pages there are. */
 uint64_t rp_indexing_parts(const struct rp_indexing *build);

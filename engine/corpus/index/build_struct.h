@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build_struct.h — a build and its shards. Private to build.c, which decides which shards are
- * new, list.c, companions.c and learn.c, which find out what each shard is, place.c, fill.c and
- * finish.c, which write the file. */
+/* build_struct.h — a build and its shards. Private to build.c (finds new shards), list.c,
+ * companions.c and scan.c (the facts of each shard), build_layout.c, fill.c and finish.c (write the
+ * file). */
 #ifndef RP_CORPUS_INDEX_BUILD_STRUCT_H
 #define RP_CORPUS_INDEX_BUILD_STRUCT_H
+
+#include <errno.h>
 
 #include "corpus/index/build.h"
 #include "corpus/index/write.h"
@@ -18,19 +20,18 @@ enum rp_index_origin {
 };
 
 struct rp_build_shard {
-    const char *path; /* of the options; of an object, its URL as people see it */
-    char *stored;     /* as the index holds it: of the token file; of an object, also what
-                         identifies it */
+    const char *path; /* from the options; for an object, its display URL */
+    char *stored;     /* as in the index: path of the token file; of an object, also its identity */
     size_t stored_bytes;
     const struct rp_remote *remote; /* NULL: it is a file */
     uint32_t source;
     enum rp_index_origin origin;
     bool was_read;        /* all its tokens, by this build */
-    bool has_identity;    /* of an object: the server identifies it, its .idx and its mask */
-    bool has_new_content; /* of an object: one of these differs from the older index */
-    const struct rp_index_segment *older; /* NULL: it has no such shard */
+    bool has_identity;    /* object: the server gives an identity for it, its .idx and its mask */
+    bool has_new_content; /* object: one of these identities differs from the older index */
+    const struct rp_index_segment *older; /* NULL: the older index does not have this shard */
     uint32_t older_source, older_shard;
-    uint64_t bytes, mtime_ns;              /* at open; of an object, a hash of its identity */
+    uint64_t bytes, mtime_ns;              /* at open; for an object, a hash of its identity */
     struct rp_index_companions companions; /* likewise */
     struct rp_index_record record;
     struct rp_tokenizer_id tokenizer;
@@ -42,18 +43,18 @@ struct rp_build_shard {
 struct rp_build_source {
     uint64_t first, count; /* among the build's shards */
     struct rp_index_shape shape;
-    struct rp_index_segment *segment; /* of the draft; NULL: no shard of it is written */
+    struct rp_index_segment *segment; /* of the draft; NULL: no shard of this source is written */
     const char **texts;               /* of the draft; the patterns are its own memory */
-    char found_mask[64], eos[24];
+    char found_mask[RP_MASK_TEXT_BYTES], eos[24];
     struct rp_tokenizer_known tokenizer;
 };
 
 struct rp_indexing {
     struct rp_indexing_options options;
     struct rp_index_paths paths;
-    struct rp_index *older; /* NULL: there is none that counts */
-    bool appends;           /* to it; else it is replaced */
-    bool keeps_texts;       /* and nothing was declared that it does not say */
+    struct rp_index *older; /* NULL: no older index counts */
+    bool appends;           /* to the older index; false: replaces it */
+    bool keeps_texts;       /* names and patterns are those of the older index */
     char why[320];
     char *work; /* the folder */
     int work_fd;
@@ -62,11 +63,16 @@ struct rp_indexing {
     struct rp_remote *remotes; /* of the shards that are objects, in their order */
     size_t remote_count;
     struct rp_build_source *sources;
-    /* the file that is written, and what it will say */
+    /* the file that is written, and its contents */
     struct rp_new_file file; /* not published where it appends */
     struct rp_index_writer writer;
     struct rp_index draft;
 };
+
+static inline int rp_build_fail_memory(const struct rp_indexing *build, struct rp_error *error)
+{
+    return rp_fail(error, -ENOMEM, NULL, "%s: no memory to make it", build->options.path);
+}
 
 /** The sidecar of a shard in PATH.work; the caller frees it. NULL when out of memory. */
 char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_shard *shard);
@@ -77,15 +83,17 @@ RP_MUST_CHECK int rp_build_list_shards(struct rp_indexing *build, struct rp_erro
 
 /* companions.c */
 
-/** Take the times of the files beside a token file. False: there is no memory for their names. */
-RP_MUST_CHECK bool rp_build_look_beside(struct rp_index_companions *companions,
-                                        const char *token_path, const struct rp_mask_choice *mask,
-                                        const char *index_dir);
+/** Take the times of a token file's companion files. False: no memory for their names. */
+RP_MUST_CHECK bool rp_build_stat_companions(struct rp_index_companions *companions,
+                                            const char *token_path,
+                                            const struct rp_mask_choice *mask,
+                                            const char *index_dir);
 
 /** The same for all shards that are objects in stores. */
-RP_MUST_CHECK int rp_build_look_beside_objects(struct rp_indexing *build, struct rp_error *error);
+RP_MUST_CHECK int rp_build_stat_object_companions(struct rp_indexing *build,
+                                                  struct rp_error *error);
 
-/* learn.c */
+/* scan.c */
 
 /** Open a shard with its sidecar, found as usual, or the one at work_path. */
 RP_MUST_CHECK int rp_build_open_shard(const struct rp_indexing *build,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* companions — the files and objects beside a token file that decide what is learnt of it
+/* companions — the files and objects beside a token file that decide what a scan finds
  * (build_struct.h). They are found by their names alone, because a shard that has not changed is
  * not opened. */
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "corpus/borrowed.h"
+#include "corpus/staged_shard.h"
 #include "corpus/byte_mask.h"
 #include "corpus/index/build_struct.h"
 #include "corpus/mask_megatron.h"
@@ -49,14 +49,14 @@ static bool take_megatron(uint64_t *mtime_ns, const char *token_path,
     char *prefix = rp_megatron_mask_prefix(token_path,
                                            rp_mask_is_auto(choice) ? "label" : choice->name);
     bool is_good = prefix && take_time(mtime_ns, rp_spanfile_path(token_path)) &&
-                   take_time(mtime_ns, rp_format("%s.bin", prefix)) &&
-                   take_time(mtime_ns, rp_format("%s.idx", prefix));
+                   take_time(mtime_ns, rp_asprintf("%s.bin", prefix)) &&
+                   take_time(mtime_ns, rp_asprintf("%s.idx", prefix));
     free(prefix);
     return is_good;
 }
 
-bool rp_build_look_beside(struct rp_index_companions *companions, const char *token_path,
-                          const struct rp_mask_choice *mask, const char *index_dir)
+bool rp_build_stat_companions(struct rp_index_companions *companions, const char *token_path,
+                              const struct rp_mask_choice *mask, const char *index_dir)
 {
     size_t stem = strlen(token_path) - (rp_text_has_suffix(token_path, ".bin") ? 4 : 0);
     *companions = (struct rp_index_companions){0};
@@ -66,13 +66,13 @@ bool rp_build_look_beside(struct rp_index_companions *companions, const char *to
     if (is_good && companions->sidecar_ns == 0)
         is_good = take_time(&companions->sidecar_ns, rp_sidecar_path(token_path, NULL));
     if (is_good && token_path[stem])
-        is_good = take_time(&companions->idx_ns, rp_format("%.*s.idx", (int)stem, token_path));
+        is_good = take_time(&companions->idx_ns, rp_asprintf("%.*s.idx", (int)stem, token_path));
     if (!is_good || rp_mask_is_none(mask))
         return is_good;
     if (companions->idx_ns)
         return take_megatron(&companions->mask_ns, token_path, mask);
     return take_olmo(&companions->mask_ns, token_path, mask) &&
-           take_time(&companions->mask_ns, rp_format("%s.loss", token_path));
+           take_time(&companions->mask_ns, rp_asprintf("%s.loss", token_path));
 }
 
 /* ---- objects --------------------------------------------------------------------------------- */
@@ -88,14 +88,14 @@ static bool is_known(const char *url)
 }
 
 /* The objects beside the shards that are to be checked, in the order of the shards. */
-struct besides {
+struct companions {
     struct rp_paths urls;
     uint64_t *ends; /* of each shard's */
     struct rp_looked *looked;
 };
 
-static int list_besides(const struct rp_indexing *build, struct besides *besides,
-                        struct rp_error *error)
+static int list_companions(const struct rp_indexing *build, struct companions *companions,
+                           struct rp_error *error)
 {
     int code = 0;
     for (uint64_t i = 0; i < build->shard_count && code == 0; i++) {
@@ -103,17 +103,17 @@ static int list_besides(const struct rp_indexing *build, struct besides *besides
         const struct rp_mask_choice *mask = &build->options.sources[shard->source].mask;
         struct rp_paths urls = {0};
         if (shard->remote && !rp_mask_is_none(mask))
-            code = rp_borrowed_besides(shard->remote->url, &urls, error);
+            code = rp_staged_shard_companions(shard->remote->url, &urls, error);
         for (size_t u = 0; u < urls.count && code == 0; u++)
             if (!is_known(urls.paths[u]))
-                code = rp_paths_add(&besides->urls, urls.paths[u], error);
+                code = rp_paths_add(&companions->urls, urls.paths[u], error);
         rp_paths_release(&urls);
-        besides->ends[i] = besides->urls.count;
+        companions->ends[i] = companions->urls.count;
     }
     return code;
 }
 
-static int take_besides(struct rp_indexing *build, const struct besides *besides)
+static int take_companions(struct rp_indexing *build, const struct companions *companions)
 {
     const char *index_dir = build->options.index_dir;
     uint64_t next = 0;
@@ -126,11 +126,11 @@ static int take_besides(struct rp_indexing *build, const struct besides *besides
         bool has_mask = !rp_mask_is_none(&build->options.sources[shard->source].mask);
         shard->companions = (struct rp_index_companions){
             .idx_ns = remote->index_hash, .mask_ns = has_mask ? remote->spans_hash : 0};
-        for (; next < besides->ends[i]; next++)
-            if (besides->looked[next].bytes) {
-                shard->has_identity &= besides->looked[next].identity != 0;
-                const uint64_t mixed[] = {shard->companions.mask_ns, besides->looked[next].bytes,
-                                          besides->looked[next].identity};
+        for (; next < companions->ends[i]; next++)
+            if (companions->looked[next].bytes) {
+                shard->has_identity &= companions->looked[next].identity != 0;
+                const uint64_t mixed[] = {shard->companions.mask_ns, companions->looked[next].bytes,
+                                          companions->looked[next].identity};
                 shard->companions.mask_ns = rp_hash64(mixed, sizeof mixed);
             }
         if (index_dir)
@@ -142,22 +142,24 @@ static int take_besides(struct rp_indexing *build, const struct besides *besides
     return is_good ? 0 : -ENOMEM;
 }
 
-int rp_build_look_beside_objects(struct rp_indexing *build, struct rp_error *error)
+int rp_build_stat_object_companions(struct rp_indexing *build, struct rp_error *error)
 {
-    struct besides besides = {.ends = rp_calloc((size_t)build->shard_count, sizeof(uint64_t))};
-    int code = besides.ends ? list_besides(build, &besides, error) : -ENOMEM;
+    struct companions companions = {
+        .ends = rp_calloc((size_t)build->shard_count, sizeof(uint64_t))};
+    int code = companions.ends ? list_companions(build, &companions, error) : -ENOMEM;
     if (code == 0)
-        besides.looked = rp_calloc(besides.urls.count, sizeof *besides.looked);
-    if (code == 0 && besides.urls.count)
-        code = besides.looked ? rp_fetch_looks((const char *const *)besides.urls.paths,
-                                               besides.urls.count, true, besides.looked, error)
-                              : -ENOMEM;
+        companions.looked = rp_calloc(companions.urls.count, sizeof *companions.looked);
+    if (code == 0 && companions.urls.count)
+        code = companions.looked
+                   ? rp_fetch_looks((const char *const *)companions.urls.paths,
+                                    companions.urls.count, true, companions.looked, error)
+                   : -ENOMEM;
     if (code == 0)
-        code = take_besides(build, &besides);
+        code = take_companions(build, &companions);
     if (code == -ENOMEM)
-        (void)rp_fail(error, code, NULL, "%s: no memory to list its shards", build->options.path);
-    rp_paths_release(&besides.urls);
-    free(besides.ends);
-    free(besides.looked);
+        code = rp_build_fail_memory(build, error);
+    rp_paths_release(&companions.urls);
+    free(companions.ends);
+    free(companions.looked);
     return code;
 }

@@ -5,8 +5,8 @@
 /* Documents that are checked while the misses of some 64 others are under way: so few that a caller
  * that wants some thousand rows need not wait for them, and many once so many are known that the
  * stream is read from end to end. */
-#define LEARN_DOCUMENTS_FEW 1024u
-#define LEARN_DOCUMENTS_MANY (1u << 20)
+#define CHECK_DOCUMENTS_FEW 1024u
+#define CHECK_DOCUMENTS_MANY (1u << 20)
 
 uint64_t rp_documents_find_length(const struct rp_index_segment *segment, uint64_t document)
 {
@@ -52,13 +52,13 @@ void rp_documents_expect_extent(const struct rp_index_segment *segment, uint64_t
         __builtin_prefetch(&segment->table.bytes[document]);
 }
 
-void rp_documents_learn(struct rp_index_segment *segment, uint64_t document)
+void rp_documents_check_ahead(struct rp_index_segment *segment, uint64_t document)
 {
     if (rp_documents_is_plain(segment, document))
         return;
     uint64_t plain = rp_a64_load_relaxed(&segment->plain);
-    uint64_t count = plain < LEARN_DOCUMENTS_MANY ? LEARN_DOCUMENTS_FEW : LEARN_DOCUMENTS_MANY;
-    plain = segment->megatron ? rp_megatron_learn(segment->megatron, plain, count)
-                              : rp_table_learn(&segment->table, plain, count);
+    uint64_t count = plain < CHECK_DOCUMENTS_MANY ? CHECK_DOCUMENTS_FEW : CHECK_DOCUMENTS_MANY;
+    plain = segment->megatron ? rp_megatron_check_ahead(segment->megatron, plain, count)
+                              : rp_table_check_ahead(&segment->table, plain, count);
     rp_a64_store_relaxed(&segment->plain, plain);
 }

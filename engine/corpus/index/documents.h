@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* documents.h — how long a document of a segment is, where it begins, and which of its tokens are
- * trained: the one look-up for tables in memory, indexes that are mapped, and Megatron's .idx.
+/* documents.h — length, place and trained tokens of a document of a segment: the one look-up for
+ * tables in memory, mapped indexes, and Megatron's .idx.
  *
- * Documents are counted within the segment. Where one is is checked at every look-up, whatever was
- * checked at open: a compare costs nothing beside the cache miss, and a mapped file can change. */
+ * Documents are counted within the segment. The place of a document is checked at every look-up,
+ * whatever was checked at open: a compare is cheap next to the cache miss, and a mapped file can
+ * change. */
 #ifndef RP_CORPUS_INDEX_DOCUMENTS_H
 #define RP_CORPUS_INDEX_DOCUMENTS_H
 
@@ -17,7 +18,7 @@ static inline bool rp_documents_is_plain(const struct rp_index_segment *segment,
 /** rp_documents_length of a document that is not known to be plain. */
 uint64_t rp_documents_find_length(const struct rp_index_segment *segment, uint64_t document);
 
-/** The tokens of a document, or UINT64_MAX where rp_documents_locate finds something wrong. */
+/** The tokens of a document, or UINT64_MAX if rp_documents_locate would fail. */
 static inline uint64_t rp_documents_length(const struct rp_index_segment *segment,
                                            uint64_t document)
 {
@@ -25,20 +26,20 @@ static inline uint64_t rp_documents_length(const struct rp_index_segment *segmen
                                                     : rp_documents_find_length(segment, document);
 }
 
-/** The tokens of a document and its first byte in its token file, which has file_bytes bytes and
- * tokens of `width`; or what is wrong with its entry (then nothing is set). */
+/** Sets the tokens of a document and its first byte in its token file, which has file_bytes bytes
+ * and tokens of `width`. Returns NULL, or the fault of its entry, with no output set. */
 const char *rp_documents_locate(const struct rp_index_segment *segment, uint32_t width,
                                 uint64_t file_bytes, uint64_t document, uint64_t *tokens,
                                 uint64_t *byte);
 
-/** Of a segment that has spans: rp_spans_cut; and whether a document has a span: 1, 0, or negative
- * where its page is damaged. */
+/** For a segment with spans: rp_spans_cut; and whether a document has a span: 1, 0, or negative if
+ * its page is damaged. */
 const char *rp_documents_spans(const struct rp_index_segment *segment, const struct rp_part *part,
                                struct rp_span *out, uint32_t *count_out);
 int rp_documents_has_span(const struct rp_index_segment *segment, uint64_t document);
 
-/** Prefetch the memory that rp_documents_length will read, and what rp_documents_locate reads
- * beyond. */
+/** Prefetch the memory that rp_documents_length reads; the second, the rest that
+ * rp_documents_locate reads. */
 static inline void rp_documents_expect(const struct rp_index_segment *segment, uint64_t document)
 {
     if (!segment->megatron || rp_documents_is_plain(segment, document))
@@ -48,8 +49,8 @@ static inline void rp_documents_expect(const struct rp_index_segment *segment, u
 }
 void rp_documents_expect_extent(const struct rp_index_segment *segment, uint64_t document);
 
-/** If this document is not known to be plain, check some more, so that lengths are found faster
- * from then on. For a moment in which there is nothing to do but wait. */
-void rp_documents_learn(struct rp_index_segment *segment, uint64_t document);
+/** If this document is not known to be plain, check some more documents, so that later lengths are
+ * found faster. Call it while waiting for memory. */
+void rp_documents_check_ahead(struct rp_index_segment *segment, uint64_t document);
 
 #endif

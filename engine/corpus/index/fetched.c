@@ -30,12 +30,11 @@ static int check_objects(const struct rp_index *index, struct rp_error *error)
 static int open_copy(struct rp_index **index_out, const char *name, const char *file, bool is_new,
                      struct rp_error *error)
 {
-    static const struct rp_progress silent;
     struct rp_index *index;
     const struct rp_index_open_options options = {.path = name, .file = file};
     int code = rp_index_open(&index, &options, error);
     if (code == 0 && is_new)
-        code = rp_index_check_all(index, &silent, error);
+        code = rp_index_check_all(index, NULL, error);
     if (code == 0)
         code = check_objects(index, error);
     if (code < 0) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* index.h — the file that `ringpack index` writes (INDEX.md): where the documents of some shards
- * are, and hashes of all that they hold. A sidecar is the index of one shard; a corpus index has
+/* index.h — the file that `ringpack index` writes (INDEX.md): the places of all documents of some
+ * shards, and hashes of all its contents. A sidecar is the index of one shard; a corpus index has
  * all shards of a configuration, and a start that uses it opens no shard.
  *
- * Invariants: nothing is used before every size has been checked against the file. The header and
- * the head are verified at open, a page of a segment at its first use. Hashes find damage, not
- * forgery: values that index memory are checked where they are used. A corpus has the same
- * fingerprints with sidecars and with a corpus index, so a run may resume with either.
+ * Invariants: every size is checked against the file before any use. The header and the head are
+ * verified at open, a page of a segment at its first use. Hashes find damage, not forgery: values
+ * that index memory are checked at each use. A corpus has the same fingerprints with sidecars and
+ * with a corpus index, so a run may resume with either.
  *
  * Threads: open, close and rp_index_look on one thread; look-ups on any number of threads. */
 #ifndef RP_CORPUS_INDEX_INDEX_H
@@ -21,8 +21,8 @@
 #define RP_INDEX_SUFFIX ".rpi"
 #define RP_INDEX_SUFFIX_OLD ".rpx" /* of sidecars before 0.3 */
 
-/* Texts of a source: what was declared ("" = nothing was); and the mask and the name of the
- * tokenizer, which were found. */
+/* Texts of a source: its declaration ("" = not declared); the mask and the name of the tokenizer,
+ * as found. */
 #define RP_INDEX_TEXTS(X)                                                                          \
     X(NAME, "name")                                                                                \
     X(FORMAT, "format")                                                                            \
@@ -32,15 +32,15 @@
     X(MASK, "mask")                                                                                \
     X(MASK_VALUE, "mask_value")                                                                    \
     X(MASK_OF, "mask_of")                                                                          \
-    X(DROP_UNMASKED, "drop_unmasked")                                                              \
+    X(DROP_UNTRAINED, "drop_untrained")                                                            \
     X(FOUND_MASK, "mask of the shards")                                                            \
     X(TOKENIZER, "tokenizer")
 #define RP_INDEX_TEXT_ENUM(id, name) RP_INDEX_##id,
 enum rp_index_text { RP_INDEX_TEXTS(RP_INDEX_TEXT_ENUM) RP_INDEX_PATTERNS };
 
-/* The modification times, in ns, of the files beside a token file that decide what is learnt of it:
- * its .idx, its mask (of several files the newest), its sidecar. 0: there is none. Of an object,
- * hashes of what identifies the objects beside it. */
+/* The modification times, in ns, of the companion files on which a scan depends: .idx, mask (of
+ * several files the newest), sidecar. 0: no such file. For an object, hashes of its companions'
+ * identities. */
 struct rp_index_companions {
     uint64_t idx_ns, mask_ns, sidecar_ns;
 };
@@ -75,17 +75,17 @@ struct rp_index_parts {
 
 struct rp_opened;
 
-/* Shards of one source whose documents are found in one table: of an index, or in memory. */
+/* Shards of one source whose documents are in one table: in an index, or in memory. */
 struct rp_index_segment {
-    /* The tokens of documents below `plain` are what u32 lengths[] says, at any alignment: one
-     * load. It grows with use, so that opening does not take longer with more documents. */
+    /* Documents below `plain` have u32 lengths[], at any alignment, as tokens: one load. `plain`
+     * grows with use, so that opening does not take longer with more documents. */
     const uint8_t *lengths;
     struct rp_a64 plain;
     uint64_t first_document; /* within the source, as the next */
     uint32_t first_shard;
     uint32_t number;                    /* among those of the corpus */
     const struct rp_megatron *megatron; /* documents are in this .idx; NULL: in the table */
-    struct rp_table table;              /* of a Megatron shard: of spans alone */
+    struct rp_table table;              /* of a Megatron shard: only spans */
     struct rp_opened *opened;           /* its one shard; NULL: shards of a corpus index */
     struct rp_index *index;             /* NULL: the segment is in memory */
     struct rp_index_shape shape;
@@ -131,8 +131,8 @@ struct rp_index_source {
 };
 
 struct rp_index {
-    char *path, *directory; /* for people: of one in a store, its URL */
-    char *file;             /* what is mapped; also of one that was fetched */
+    char *path, *directory; /* for display; that of an object is its URL */
+    char *file;             /* the mapped file; also for a fetched index */
     const char *of;         /* the token file of a sidecar; NULL: a corpus index */
     struct rp_map map;
     struct rp_stamp known;    /* of the file, at the last check */
@@ -150,32 +150,32 @@ struct rp_index {
 struct rp_index_open_options {
     const char *path; /* its name for people */
     const char *file; /* NULL: it is at `path` */
-    const char *of;   /* of a sidecar: the token file; borrowed until the index is closed */
+    const char *of;   /* of a sidecar: its token file; borrowed until the index is closed */
     bool to_repair;   /* of two slots one may be damaged, and the other counts */
 };
 /** Open a file and check its header and head. -ENOENT, -RP_E_CORRUPT, -RP_E_VERSION, … with the
- * command that writes it anew. */
+ * command that rewrites it. */
 RP_MUST_CHECK int rp_index_open(struct rp_index **index_out,
                                 const struct rp_index_open_options *options,
                                 struct rp_error *error);
 void rp_index_close(struct rp_index *index);
 
-/** A corpus index at a path or a URL (fetched.c). An object is fetched into `cache_dir` (as
- * object/remote.h says), and all of what arrives is compared with its hashes. It must list objects
- * alone: files are those of another machine. */
+/** Open a corpus index at a path or a URL (fetched.c). An object is fetched into `cache_dir` (as
+ * object/remote.h says), and compared with its hashes as a whole. It must list only objects: files
+ * would be on another machine. */
 RP_MUST_CHECK int rp_index_open_place(struct rp_index **index_out, const char *place,
                                       const char *cache_dir, struct rp_error *error);
 
-/** Is the file at `path` an index, by its first bytes? Also one that is refused, of a version
- * before this one. */
+/** Is the file at `path` an index, by its first bytes? Also true for an older version, which is
+ * refused. */
 bool rp_index_is_file(const char *path);
 
-/** Is it the index of a corpus, and not of one file? */
+/** Is it a corpus index, not a sidecar? */
 bool rp_index_is_of_corpus(const char *path);
 
 /* ---- sidecars (sidecar.c) ------------------------------------------------------------- */
 
-/** Where the sidecar of a token file is: beside it, or in index_dir if that is not NULL, under a
+/** The path of a token file's sidecar: in its folder, or in index_dir if that is not NULL, under a
  * name that keeps equal base names apart. The caller frees it; NULL when out of memory. */
 char *rp_sidecar_path(const char *token_path, const char *index_dir);
 
@@ -183,16 +183,16 @@ char *rp_sidecar_path(const char *token_path, const char *index_dir);
 RP_MUST_CHECK int rp_sidecar_open(struct rp_index **index_out, struct rp_index_record *record,
                                   const char *path, const char *token_path, struct rp_error *error);
 
-/** Search index_dir, then beside the token file. 1 = found and open, 0 = none, negative = it is
- * bad, or there is only one of an older version. */
+/** Search index_dir, then the token file's folder. 1 = found and open, 0 = none, negative = it is
+ * bad, or only an older version exists. */
 RP_MUST_CHECK int rp_sidecar_find(struct rp_index **index_out, struct rp_index_record *record,
                                   const char *token_path, const char *index_dir,
                                   struct rp_error *error);
 
-/* ---- what an index says (lookup.c) ---------------------------------------------------- */
+/* ---- look-ups (lookup.c) -------------------------------------------------------------- */
 
-/** -RP_E_MISMATCH, by name and with both values, unless a source is declared as when the index
- * was made. Its shards are the patterns, as the configuration has them. */
+/** -RP_E_MISMATCH, by name and with both values, unless a source is declared as when the index was
+ * made. Its shards are the patterns of the configuration. */
 RP_MUST_CHECK int rp_index_check_source(const struct rp_index *index, uint32_t source,
                                         const struct rp_source_spec *spec, struct rp_error *error);
 
@@ -200,14 +200,13 @@ RP_MUST_CHECK int rp_index_check_source(const struct rp_index *index, uint32_t s
  * its page is damaged. path_out may be NULL. */
 bool rp_index_get_record(const struct rp_index_segment *segment, uint32_t shard,
                          struct rp_index_record *record, char **path_out);
-/** The path of a shard as it is stored, and, of an object, what identifies it. The strings are the
- * index's. NULL: their page is damaged. */
+/** The stored path of a shard, and the identity of an object. The strings are the index's. NULL:
+ * their page is damaged. */
 const char *rp_index_stored_path(const struct rp_index_segment *segment,
                                  const struct rp_index_record *record);
 const char *rp_index_identity(const struct rp_index_segment *segment,
                               const struct rp_index_record *record);
-/** The hashes of the blocks of a shard, which are not verified; and whether they are what was
- * written. */
+/** The hashes of a shard's blocks, not verified; and whether they match the pages' hashes. */
 const uint64_t *rp_index_blocks(const struct rp_index_segment *segment,
                                 const struct rp_index_record *record);
 bool rp_index_verify_blocks(const struct rp_index_segment *segment, const uint64_t *blocks,
@@ -228,10 +227,10 @@ const struct rp_index_column *rp_index_find_column(const struct rp_index *index,
                                                    const struct rp_index_segment *segment,
                                                    const char *name);
 uint32_t rp_index_column_width(enum rp_index_column_type type);
-/** Where the value of a document of the segment is, or NULL: its page is damaged. */
+/** The address of a document's value; NULL: its page is damaged. */
 const void *rp_index_value(const struct rp_index_column *column, uint64_t document);
 
-/** -RP_E_CORRUPT: a page of the index that was needed differs from its hash. */
+/** -RP_E_CORRUPT: a page in use differs from its hash. */
 int rp_index_fail_damaged(const struct rp_index *index, const char *what, struct rp_error *error);
 
 /** Compare every page of the file with its hash, and every prefix root with the records. progress
@@ -239,8 +238,8 @@ int rp_index_fail_damaged(const struct rp_index *index, const char *what, struct
 RP_MUST_CHECK int rp_index_check_all(const struct rp_index *index,
                                      const struct rp_progress *progress, struct rp_error *error);
 
-/** Was the file written to since the last check? Then all pages that were verified are compared
- * once more; -RP_E_CHANGED if one differs. To append changes none of them. By one thread. */
+/** If the file was written to since the last check, compare all verified pages once more;
+ * -RP_E_CHANGED if one differs. An append changes none of them. Call from one thread. */
 RP_MUST_CHECK int rp_index_look(struct rp_index *index, struct rp_error *error);
 
 /* ---- the layout (layout.c) ------------------------------------------------------------ */
@@ -254,7 +253,7 @@ RP_MUST_CHECK int rp_index_look(struct rp_index *index, struct rp_error *error);
 #define RP_INDEX_ENTRY_BYTES 128u /* of a source, of a segment, of a column */
 #define RP_INDEX_RECORD_BYTES 320u
 
-/** False if there is no such number of bytes. */
+/** False if a count is too large for a file. */
 bool rp_index_find_parts(const struct rp_index_shape *shape, struct rp_index_parts *parts);
 /** The bytes of its data and of the hashes after it. */
 uint64_t rp_index_parts_bytes(const struct rp_index_parts *parts);
@@ -270,15 +269,15 @@ void rp_index_decode_segment(const uint8_t *bytes, struct rp_index_segment *segm
 void rp_index_encode_column(const struct rp_index_column *column, uint8_t *bytes);
 void rp_index_decode_column(const uint8_t *bytes, struct rp_index_column *column);
 
-/** The texts of a source: what was declared. In the order of enum rp_index_text; those that were
- * found are empty. The strings are the spec's, the number's text is in `eos`. */
+/** The declared texts of a source, in the order of enum rp_index_text; the found ones are empty.
+ * The strings are the spec's, the number's text is in `eos`. */
 void rp_index_declared(const struct rp_source_spec *spec, char eos[24],
                        const char *texts[RP_INDEX_PATTERNS]);
 
 /* ---- paths (path.c) ------------------------------------------------------------------- */
 
-/* Makes paths and patterns into those that an index holds: relative to its folder where they lie
- * below it, else absolute. Remembers the directory that it resolved last. */
+/* Converts paths and patterns into stored ones: relative to the index's folder if they are below
+ * it, else absolute. Remembers the last resolved directory. */
 struct rp_index_paths {
     char *folder; /* of the index, resolved */
     char *last, *last_resolved;

@@ -182,6 +182,6 @@ void rp_index_declared(const struct rp_source_spec *spec, char eos[24],
     texts[RP_INDEX_MASK] = is_auto ? "auto" : spec->mask.name;
     texts[RP_INDEX_MASK_VALUE] = text_or_empty(spec->mask.value);
     texts[RP_INDEX_MASK_OF] = text_or_empty(spec->mask.of);
-    texts[RP_INDEX_DROP_UNMASKED] = spec->drop_unmasked ? "true" : "false";
+    texts[RP_INDEX_DROP_UNTRAINED] = spec->drop_untrained ? "true" : "false";
     texts[RP_INDEX_FOUND_MASK] = texts[RP_INDEX_TOKENIZER] = "";
 }

@@ -11,11 +11,6 @@
 #include "corpus/index/build_struct.h"
 #include "object/url.h"
 
-static int fail_memory(const struct rp_indexing *build, struct rp_error *error)
-{
-    return rp_fail(error, -ENOMEM, NULL, "%s: no memory to list its shards", build->options.path);
-}
-
 /* The token file of a shard as it is named in a list: a Megatron prefix stands for its .bin. */
 static char *token_path(const char *path, struct stat *info)
 {
@@ -24,7 +19,7 @@ static char *token_path(const char *path, struct stat *info)
         bytes -= 4;
     else if (stat(path, info) == 0 && !S_ISDIR(info->st_mode))
         return strdup(path);
-    char *tokens = rp_format("%.*s.bin", (int)bytes, path);
+    char *tokens = rp_asprintf("%.*s.bin", (int)bytes, path);
     memset(info, 0, sizeof *info);
     if (tokens && stat(tokens, info) < 0)
         info->st_size = 0; /* opening it will say why */
@@ -45,7 +40,7 @@ static int list_object(const struct rp_indexing *build, struct rp_build_shard *s
                                      .bytes = remote->bytes,
                                      .mtime_ns = rp_hash64(remote->identity, identity_bytes - 1)};
     if (!shard->stored)
-        return fail_memory(build, error);
+        return rp_build_fail_memory(build, error);
     memcpy(shard->stored, remote->name, name_bytes);
     memcpy(shard->stored + name_bytes, remote->identity, identity_bytes);
     return 0;
@@ -62,12 +57,12 @@ static int list_file(struct rp_indexing *build, struct rp_build_shard *shard, co
         .source = source,
         .bytes = (uint64_t)info.st_size,
         .mtime_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec};
-    bool is_good = shard->stored && rp_build_look_beside(&shard->companions, tokens,
-                                                         &build->options.sources[source].mask,
-                                                         build->options.index_dir);
+    bool is_good = shard->stored && rp_build_stat_companions(&shard->companions, tokens,
+                                                             &build->options.sources[source].mask,
+                                                             build->options.index_dir);
     free(tokens);
     shard->stored_bytes = is_good ? strlen(shard->stored) + 1 : 0;
-    return is_good ? 0 : fail_memory(build, error);
+    return is_good ? 0 : rp_build_fail_memory(build, error);
 }
 
 struct listed {
@@ -84,7 +79,7 @@ static int compare_names(const void *a, const void *b)
 static int check_queries(const struct rp_indexing *build, struct rp_error *error)
 {
     struct listed *sorted = rp_calloc(build->remote_count, sizeof *sorted);
-    int code = sorted ? 0 : fail_memory(build, error);
+    int code = sorted ? 0 : rp_build_fail_memory(build, error);
     for (size_t i = 0; i < build->remote_count && code == 0; i++)
         sorted[i] = (struct listed){build->remotes[i].name, build->remotes[i].url};
     if (code == 0)
@@ -102,24 +97,6 @@ static int check_queries(const struct rp_indexing *build, struct rp_error *error
     return code;
 }
 
-/* All at once, because each costs at least one answer of a server. */
-static int open_remotes(struct rp_indexing *build, uint64_t count, struct rp_error *error)
-{
-    const struct rp_indexing_options *options = &build->options;
-    const char **urls = rp_calloc((size_t)count, sizeof *urls);
-    if (!urls)
-        return fail_memory(build, error);
-    for (uint32_t s = 0; s < options->source_count; s++)
-        for (uint32_t i = 0; i < options->sources[s].shard_count; i++)
-            if (rp_url_is(options->sources[s].shards[i]))
-                urls[build->remote_count++] = options->sources[s].shards[i];
-    int code = build->remote_count ? rp_remotes_open(&build->remotes, urls, build->remote_count,
-                                                     options->cache_dir, error)
-                                   : 0;
-    free(urls);
-    return code == 0 && build->remote_count ? check_queries(build, error) : code;
-}
-
 int rp_build_list_shards(struct rp_indexing *build, struct rp_error *error)
 {
     const struct rp_indexing_options *options = &build->options;
@@ -129,8 +106,11 @@ int rp_build_list_shards(struct rp_indexing *build, struct rp_error *error)
     build->shards = rp_calloc((size_t)count, sizeof *build->shards);
     build->sources = rp_calloc(options->source_count, sizeof *build->sources);
     if (!build->shards || !build->sources)
-        return fail_memory(build, error);
-    int code = open_remotes(build, count, error);
+        return rp_build_fail_memory(build, error);
+    int code = rp_corpus_open_remotes(&build->remotes, &build->remote_count, options->sources,
+                                      options->source_count, options->cache_dir, NULL, error);
+    if (code == 0 && build->remote_count)
+        code = check_queries(build, error);
     const struct rp_remote *next = build->remotes;
     for (uint32_t s = 0; s < options->source_count && code == 0; s++) {
         build->sources[s].first = build->shard_count;
@@ -142,5 +122,5 @@ int rp_build_list_shards(struct rp_indexing *build, struct rp_error *error)
         }
         build->sources[s].count = build->shard_count - build->sources[s].first;
     }
-    return code == 0 && build->remote_count ? rp_build_look_beside_objects(build, error) : code;
+    return code == 0 && build->remote_count ? rp_build_stat_object_companions(build, error) : code;
 }

@@ -161,7 +161,7 @@ bool rp_index_get_record(const struct rp_index_segment *segment, uint32_t shard,
         return path != NULL;
     const char *directory = segment->index->directory;
     bool is_whole = path[0] == '/' || rp_url_is(path) || !strcmp(directory, ".");
-    *path_out = is_whole ? strdup(path) : rp_format("%s/%s", directory, path);
+    *path_out = is_whole ? strdup(path) : rp_asprintf("%s/%s", directory, path);
     return *path_out != NULL;
 }
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/defect.h"
 #include "base/mem.h"
@@ -339,10 +338,9 @@ static void expect_random_reads(const struct rp_index *index)
 /* A small file was copied: all of it is verified now, and nothing can change it later. */
 static int check_copy(struct rp_index *index, struct rp_error *error)
 {
-    static const struct rp_progress silent;
     if (index->map.mapping)
         return 0;
-    int code = rp_index_check_all(index, &silent, error);
+    int code = rp_index_check_all(index, NULL, error);
     for (uint32_t i = 0; code == 0 && i < index->segment_count; i++)
         rp_a64_store_relaxed(&index->segments[i].plain, index->segments[i].shape.table.documents);
     return code;
@@ -409,18 +407,7 @@ void rp_index_close(struct rp_index *index)
 
 bool rp_index_is_file(const char *path)
 {
-    static const char *const magics[] = {RP_INDEX_MAGIC, MAGIC_OLD_CORPUS};
-    uint8_t magic[8];
-    uint64_t bytes;
-    int fd = rp_file_open_read(path, &bytes, NULL);
-    if (fd < 0)
-        return false;
-    bool is_index = false;
-    if (bytes >= sizeof magic && rp_file_read_at(fd, path, magic, sizeof magic, 0, NULL) == 0)
-        for (size_t i = 0; i < RP_ARRAY_COUNT(magics); i++)
-            is_index |= !memcmp(magic, magics[i], sizeof magic);
-    close(fd);
-    return is_index;
+    return rp_file_begins(path, RP_INDEX_MAGIC, 8) || rp_file_begins(path, MAGIC_OLD_CORPUS, 8);
 }
 
 bool rp_index_is_of_corpus(const char *path)
@@ -445,8 +432,8 @@ static int check_tree(const struct rp_index *index, const struct rp_tree *tree,
             snprintf(what, sizeof what, "page at byte %" PRIu64, offset + byte);
             return rp_index_fail_damaged(index, what, error);
         }
-        if (progress->report && byte / RP_BLOCK_BYTES % 4096 == 0)
-            progress->report(progress->context, offset + byte, index->map.bytes);
+        if (byte / RP_BLOCK_BYTES % 4096 == 0)
+            rp_progress_report(progress, offset + byte, index->map.bytes);
     }
     return 0;
 }

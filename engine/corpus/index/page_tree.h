@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* page_tree.h — hashes of pages, hashes of those hashes, and one root: a page of a large mapped
- * file is compared with the root at its first use, and nothing else of the file is read.
+/* page_tree.h — a tree of hashes over the pages of a large mapped file: a page is compared with the
+ * root at its first use, and no other part of the file is read.
  *
- * Level 0 is the XXH3-64 of every page of RP_BLOCK_BYTES; the last page may be short. Of a level
- * with more than 512 hashes, each chunk of 512 (the last may be short) has its XXH3-64 in the next
+ * Level 0 is the XXH3-64 of every page of RP_BLOCK_BYTES; the last page may be short. If a level
+ * has more than 512 hashes, each chunk of 512 (the last may be short) has its XXH3-64 in the next
  * level. The root is the XXH3-128 of the last level. The levels follow the data, in order.
  *
  * Invariants: a page counts as verified only after it was equal to its hash, the hash's chunk to
- * the hash in the next level, and so on up to the root. Two threads that verify the same page find
- * the same. The hashes find damage, not forgery. */
+ * the hash in the next level, and so on up to the root. Two threads that verify the same page get
+ * the same result. The hashes find damage, not forgery. */
 #ifndef RP_CORPUS_INDEX_PAGE_TREE_H
 #define RP_CORPUS_INDEX_PAGE_TREE_H
 
@@ -20,7 +20,7 @@
 #define RP_TREE_LEVELS_MAX 8u
 
 struct rp_tree_level {
-    uint64_t first, count; /* of its hashes, among those of all levels */
+    uint64_t first, count; /* of its hashes, in `hashes` */
     uint64_t first_bit;    /* of its chunks, in `verified` */
 };
 
@@ -35,7 +35,7 @@ struct rp_tree {
     uint64_t verified_words;
 };
 
-/** How many hashes all levels above so many pages have. */
+/** The number of hashes in all levels over `pages` pages. */
 uint64_t rp_tree_hash_count(uint64_t pages);
 
 /** A tree over data of `bytes` bytes, a multiple of 8 and not 0; its hashes follow the data.
@@ -44,9 +44,9 @@ RP_MUST_CHECK int rp_tree_over(struct rp_tree *tree, const uint8_t *data, uint64
                                struct rp_hash128 root, struct rp_error *error);
 void rp_tree_close(struct rp_tree *tree);
 
-/** Is the page what was written? Compares it now. */
+/** Does the page match its hash? Compares it now. */
 bool rp_tree_compare(const struct rp_tree *tree, uint64_t page);
-/** Are the pages of these bytes what was written? At least one byte. */
+/** Do the pages of these bytes, at least one, match their hashes? */
 static inline bool rp_tree_verify(const struct rp_tree *tree, uint64_t byte)
 {
     uint64_t page = byte / RP_BLOCK_BYTES;
@@ -58,7 +58,7 @@ bool rp_tree_verify_range(const struct rp_tree *tree, uint64_t byte, uint64_t by
 /** Compare every page that was verified once more, because the file was written to. */
 bool rp_tree_verify_again(const struct rp_tree *tree);
 
-/** Write level 0 of some pages of data of so many bytes to hashes[first], ...; and, once level 0 is
+/** Write level 0 of some pages of `bytes` bytes of data to hashes[first], ...; and, once level 0 is
  * complete, the levels above it. The second returns the root. */
 void rp_tree_hash_pages(const uint8_t *data, uint64_t bytes, uint64_t first, uint64_t count,
                         uint64_t *hashes);

@@ -19,8 +19,8 @@ static char *resolve(const char *directory)
     const char *slash = strrchr(directory, '/');
     char *above = parent ? resolve(parent) : NULL;
     if (above)
-        resolved = rp_format("%s/%s", strcmp(above, "/") ? above : "",
-                             slash ? slash + 1 : directory);
+        resolved = rp_asprintf("%s/%s", strcmp(above, "/") ? above : "",
+                               slash ? slash + 1 : directory);
     free(parent);
     free(above);
     return resolved;
@@ -71,8 +71,8 @@ char *rp_index_paths_store(struct rp_index_paths *paths, const char *path)
                                   : resolve_again(paths, ".", 1);
     if (!directory)
         return NULL;
-    char *whole = rp_format("%s/%.*s", strcmp(directory, "/") ? directory : "",
-                            (int)(bytes - slash), path + slash);
+    char *whole = rp_asprintf("%s/%.*s", strcmp(directory, "/") ? directory : "",
+                              (int)(bytes - slash), path + slash);
     size_t folder = strcmp(paths->folder, "/") ? strlen(paths->folder) : 0;
     if (!whole || strncmp(whole, paths->folder, folder) != 0 || whole[folder] != '/')
         return whole;

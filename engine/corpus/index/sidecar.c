@@ -14,17 +14,17 @@
 static char *path_of(const char *token_path, const char *index_dir, const char *suffix)
 {
     if (!index_dir)
-        return rp_format("%s%s", token_path, suffix);
+        return rp_asprintf("%s%s", token_path, suffix);
     /* The directory is resolved, the last name is not: so it works for a file that is gone. */
     char *directory = rp_path_directory(token_path);
     char *resolved = directory ? realpath(directory, NULL) : NULL;
     const char *slash = strrchr(token_path, '/');
     const char *base = slash ? slash + 1 : token_path;
-    char *absolute = rp_format("%s/%s", resolved ? resolved : directory ? directory : "", base);
+    char *absolute = rp_asprintf("%s/%s", resolved ? resolved : directory ? directory : "", base);
     char *path = NULL;
     if (absolute)
-        path = rp_format("%s/%s-%08" PRIx32 "%s", index_dir, base,
-                         (uint32_t)rp_hash64(absolute, strlen(absolute)), suffix);
+        path = rp_asprintf("%s/%s-%08" PRIx32 "%s", index_dir, base,
+                           (uint32_t)rp_hash64(absolute, strlen(absolute)), suffix);
     free(absolute);
     free(resolved);
     free(directory);

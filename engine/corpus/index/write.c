@@ -63,7 +63,7 @@ static int map_file(struct rp_index_writer *writer, uint64_t begin, uint64_t end
     return 0;
 }
 
-int rp_index_place(struct rp_index_writer *writer, struct rp_index *draft, struct rp_error *error)
+int rp_index_lay_out(struct rp_index_writer *writer, struct rp_index *draft, struct rp_error *error)
 {
     uint64_t begin = writer->end ? rp_align_up(writer->end, 8) : RP_INDEX_HEADER_BYTES, end = begin;
     for (uint32_t g = 0; g < draft->segment_count; g++) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* write.h — writing an index (INDEX.md): segments in mapped memory, then a head, then its slot.
  *
- * A draft is a struct rp_index that says what the file will hold: sources with their texts,
- * segments and columns. A segment without an index is new: it is given a place in the file. Those
- * of an index that is appended to are there already.
+ * A draft is a struct rp_index of the file's future contents: sources with their texts, segments
+ * and columns. A segment without an index is new and gets a place in the file. Segments of an index
+ * that is appended to keep theirs.
  *
- * Flow: set shapes, rp_index_place, fill the parts of each new segment, hash each part,
+ * Flow: set shapes, rp_index_lay_out, fill the parts of each new segment, hash each part,
  * rp_index_write_head. Any number of threads may fill and hash. */
 #ifndef RP_CORPUS_INDEX_WRITE_H
 #define RP_CORPUS_INDEX_WRITE_H
@@ -22,8 +22,8 @@ struct rp_index_writer {
 };
 
 /** Give new segments their parts, offsets and memory (tree.data), which is zero. */
-RP_MUST_CHECK int rp_index_place(struct rp_index_writer *writer, struct rp_index *draft,
-                                 struct rp_error *error);
+RP_MUST_CHECK int rp_index_lay_out(struct rp_index_writer *writer, struct rp_index *draft,
+                                   struct rp_error *error);
 void rp_index_writer_close(struct rp_index_writer *writer);
 
 /** The memory of a new segment, and the entries of a shard in it: its record, and the documents
@@ -54,10 +54,9 @@ RP_MUST_CHECK int rp_index_append_column(const char *path, uint32_t segment, con
 
 struct rp_collector;
 
-/** Write the sidecar of a shard into a new file, which is then complete: of what was collected, and
- * *record, whose contents, root and sums are set here. The caller publishes or discards it. */
+/** Write the sidecar of a shard into a new file, which is then complete, from the collector and
+ * *record, whose contents, root and documents are set here. The caller publishes or discards it. */
 RP_MUST_CHECK int rp_sidecar_write(struct rp_new_file *file, struct rp_index_record *record,
-                                   const struct rp_table_shape *shape,
                                    const struct rp_tokenizer_id *tokenizer,
                                    const struct rp_collector *collector, struct rp_error *error);
 

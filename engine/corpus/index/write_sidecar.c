@@ -25,17 +25,17 @@ static int fill(struct rp_index_segment *segment, struct rp_index_record *record
 }
 
 int rp_sidecar_write(struct rp_new_file *file, struct rp_index_record *record,
-                     const struct rp_table_shape *shape, const struct rp_tokenizer_id *tokenizer,
-                     const struct rp_collector *collector, struct rp_error *error)
+                     const struct rp_tokenizer_id *tokenizer, const struct rp_collector *collector,
+                     struct rp_error *error)
 {
     uint32_t width = rp_token_width(record->type);
     const char *texts[RP_INDEX_PATTERNS];
     for (size_t i = 0; i < RP_ARRAY_COUNT(texts); i++)
         texts[i] = "";
     texts[RP_INDEX_TOKENIZER] = tokenizer->name;
-    record->documents = shape->documents;
+    record->documents = collector->shape.documents;
     struct rp_index_segment segment = {.tokens = record->tokens,
-                                       .shape = {.table = *shape,
+                                       .shape = {.table = collector->shape,
                                                  .blocks = rp_div_up(record->bytes, RP_BLOCK_BYTES),
                                                  .path_bytes = 1, /* its path is empty */
                                                  .shards = 1}};
@@ -57,7 +57,7 @@ int rp_sidecar_write(struct rp_new_file *file, struct rp_index_record *record,
                              .sources = &source,
                              .segments = &segment};
     struct rp_index_writer writer = {.path = file->path, .fd = file->fd};
-    int code = rp_index_place(&writer, &draft, error);
+    int code = rp_index_lay_out(&writer, &draft, error);
     if (code == 0)
         code = fill(&segment, record, collector, error);
     for (uint64_t part = 0; code == 0 && part < rp_index_hash_parts(&draft); part++)

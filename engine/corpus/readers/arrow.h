@@ -3,7 +3,7 @@
  *
  * A record batch is metadata and a body. The metadata has a node (rows, nulls) for every field and
  * a list of buffers (offset in the body, bytes), both in the order of the schema, children after
- * their parents. So where a column lies in the lists is found once, in the schema. */
+ * their parents. So a column's position in these lists is found once, in the schema. */
 #ifndef RP_CORPUS_READERS_ARROW_H
 #define RP_CORPUS_READERS_ARROW_H
 
@@ -30,8 +30,9 @@ struct rp_arrow_schema {
 };
 
 /** Read the schema at position `table`, and choose its column of token ids: the declared one, else
- * input_ids, else tokens, else the only list of integers. And its mask: the declared one, else
- * labels, else the one of completion_mask, assistant_masks and loss_mask that is there. */
+ * input_ids, else tokens, else the only list of integers. Choose its mask: the declared one, else
+ * labels, else the one of completion_mask, assistant_masks and loss_mask that exists; two are
+ * refused. */
 RP_MUST_CHECK int rp_arrow_read_schema(struct rp_flat *flat, uint64_t table,
                                        const struct rp_probe *probe,
                                        const struct rp_reader_options *options,

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/defect.h"
 #include "base/text.h"
 #include "corpus/readers/arrow.h"
 
@@ -160,7 +159,7 @@ static int open_list(const struct rp_arrow_batch *batch, const struct rp_arrow_c
     if (batch->flat->is_damaged || !fits || rows.nulls > rows.length)
         return rp_arrow_damaged(batch->windows->probe, "record batch", batch->number, error);
     list->offsets.bytes = offset_bytes;
-    if (values.nulls != 0 && !RP_DEFECT(ignore_arrow_nulls))
+    if (values.nulls != 0)
         return fail_nulls(batch, values.nulls, error);
     return 0;
 }
@@ -190,8 +189,7 @@ static int get_row(const struct rp_arrow_batch *batch, struct rp_arrow_window *w
         row->begin = large ? rp_load_u64(bytes) : rp_load_u32(bytes);
         row->end = large ? rp_load_u64(bytes + 8) : rp_load_u32(bytes + 4);
     }
-    bool is_trusted = RP_DEFECT(trust_arrow_offsets) && window == &batch->windows[RP_ARROW_OFFSETS];
-    if ((row->begin > row->end || row->end > list->values) && !is_trusted)
+    if (row->begin > row->end || row->end > list->values)
         return rp_arrow_damaged(window->probe, "row", batch->first_row + number, error);
     return 0;
 }
@@ -202,7 +200,7 @@ static int is_null(struct rp_arrow_window *window, const struct list *list, uint
 {
     const uint8_t *bits;
     *out = false;
-    if (list->validity.bytes == 0 || RP_DEFECT(ignore_arrow_nulls))
+    if (list->validity.bytes == 0)
         return 0;
     int code = peek(window, list->validity.first + number / 8, 1,
                     list->validity.first + list->validity.bytes, &bits, error);

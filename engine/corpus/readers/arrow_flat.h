@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrow_flat.h — the metadata of Arrow messages: flatbuffers, read from bytes that nobody has
- * checked.
+/* arrow_flat.h — the metadata of Arrow messages: flatbuffers, read from unchecked bytes.
  *
  * A buffer begins with the offset of its root table. A table begins with the distance back to its
- * vtable, which has the place of each field in the table, or 0 for one that has its default.
- * Offsets to tables, vectors and strings count forwards from where they stand.
+ * vtable, which has the place of each field in the table, or 0 for a default value. Offsets to
+ * tables, vectors and strings count forwards from their own place.
  *
- * Invariants: no byte outside the buffer is read. A function that meets an offset that leads
- * outside notes that the buffer is damaged and goes on with defaults: a caller checks `is_damaged`
- * when it is done and before it uses what it found. Position 0 stands for what is not there. */
+ * Invariants: no byte outside the buffer is read. A function that meets an offset to the outside
+ * marks the buffer as damaged and continues with defaults: a caller checks `is_damaged` at the end,
+ * before it uses any value. Position 0 means "absent". */
 #ifndef RP_CORPUS_READERS_ARROW_FLAT_H
 #define RP_CORPUS_READERS_ARROW_FLAT_H
 
@@ -51,7 +50,7 @@ static inline uint64_t rp_flat_number(struct rp_flat *flat, uint64_t at, unsigne
     }
 }
 
-/* What the offset at `at` leads to. */
+/* The target of the offset at `at`. */
 static inline uint64_t rp_flat_follow(struct rp_flat *flat, uint64_t at)
 {
     uint64_t offset = rp_flat_number(flat, at, 4);
@@ -65,7 +64,7 @@ static inline uint64_t rp_flat_root(struct rp_flat *flat)
     return root;
 }
 
-/* Where a field of a table is; 0: it has its default. */
+/* The position of a field of a table; 0: it has its default. */
 static inline uint64_t rp_flat_field(struct rp_flat *flat, uint64_t table, unsigned slot)
 {
     if (table == 0)
@@ -96,7 +95,7 @@ static inline uint64_t rp_flat_table(struct rp_flat *flat, uint64_t table, unsig
     return at ? rp_flat_follow(flat, at) : 0;
 }
 
-/* The vector that a field leads to, whose entries have so many bytes. */
+/* The vector in a field, whose entries have `entry_bytes` bytes. */
 static inline struct rp_flat_vector rp_flat_vector(struct rp_flat *flat, uint64_t table,
                                                    unsigned slot, unsigned entry_bytes)
 {

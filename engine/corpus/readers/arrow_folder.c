@@ -4,39 +4,25 @@
  * for each split; or by load_dataset into its cache, where dataset_info.json has the splits, and
  * the files of one are NAME-SPLIT.arrow or NAME-SPLIT-00000-of-00002.arrow. */
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/text.h"
 #include "corpus/readers/arrow.h"
+#include "corpus/readers/index_json.h"
 
-#define JSON_BYTES_MAX (256u << 20)
-
-static json_t *load(const struct rp_folder *folder, const char *name, struct rp_error *error)
-{
-    json_error_t problem;
-    char *text;
-    size_t bytes;
-    if (rp_folder_read(folder, name, JSON_BYTES_MAX, &text, &bytes, error) < 0)
-        return NULL;
-    json_t *value = json_loadb(text, bytes, 0, &problem);
-    if (!value)
-        (void)rp_fail(error, -RP_E_FORMAT, "save the dataset again (save_to_disk)",
-                      "%s/%s: expected JSON, found: %s", folder->path, name, problem.text);
-    free(text);
-    return value;
-}
+#define SAVE_AGAIN "save the dataset again (save_to_disk)"
 
 static int fail_splits(const struct rp_folder *folder, struct rp_error *error)
 {
     char hint[sizeof error->hint];
     size_t used = (size_t)snprintf(hint, sizeof hint, "name the folder of one:");
-    json_t *dict = load(folder, "dataset_dict.json", error), *split;
+    json_t *dict, *split;
     size_t i;
-    if (!dict)
-        return -RP_E_FORMAT;
+    int code = rp_folder_json(folder, "dataset_dict.json", SAVE_AGAIN, &dict, error);
+    if (code < 0)
+        return code;
     json_array_foreach(json_object_get(dict, "splits"), i,
                        split) if (json_is_string(split) && used < sizeof hint)
         used += (size_t)snprintf(hint + used, sizeof hint - used, " %s/%s%s", folder->path,
@@ -48,8 +34,7 @@ static int fail_splits(const struct rp_folder *folder, struct rp_error *error)
 
 static int fail_state(const struct rp_folder *folder, const char *what, struct rp_error *error)
 {
-    return rp_fail(error, -RP_E_FORMAT, "save the dataset again (save_to_disk)",
-                   "%s/state.json: %s", folder->path, what);
+    return rp_fail(error, -RP_E_FORMAT, SAVE_AGAIN, "%s/state.json: %s", folder->path, what);
 }
 
 static int add_files(const struct rp_folder *folder, const json_t *state, struct rp_paths *files,
@@ -124,14 +109,14 @@ static int fail_cached_splits(const struct rp_folder *folder, const char *name, 
 static int expand_cache(const struct rp_folder *folder, struct rp_paths *files,
                         struct rp_error *error)
 {
-    json_t *info = load(folder, "dataset_info.json", error);
+    json_t *info;
+    int code = rp_folder_json(folder, "dataset_info.json", SAVE_AGAIN, &info, error);
     json_t *splits = json_object_get(info, "splits");
     const char *name = json_string_value(json_object_get(info, "dataset_name"));
-    int code = info ? 0 : -RP_E_FORMAT;
     if (code == 0 && name && json_object_size(splits) > 1) {
         code = fail_cached_splits(folder, name, splits, error);
     } else if (code == 0 && name && json_object_size(splits) == 1) {
-        char *stem = rp_format("%s-%s", name, json_object_iter_key(json_object_iter(splits)));
+        char *stem = rp_asprintf("%s-%s", name, json_object_iter_key(json_object_iter(splits)));
         code = stem ? add_split(folder, stem, files, error)
                     : rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
         free(stem);
@@ -145,8 +130,10 @@ int rp_arrow_expand(const struct rp_folder *folder, struct rp_paths *files, stru
     if (rp_folder_has(folder, "dataset_dict.json"))
         return fail_splits(folder, error);
     if (rp_folder_has(folder, "state.json")) {
-        json_t *state = load(folder, "state.json", error);
-        int code = state ? add_files(folder, state, files, error) : -RP_E_FORMAT;
+        json_t *state;
+        int code = rp_folder_json(folder, "state.json", SAVE_AGAIN, &state, error);
+        if (code == 0)
+            code = add_files(folder, state, files, error);
         json_decref(state);
         return code;
     }

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "corpus/byte_mask.h"
@@ -25,20 +24,16 @@
 #define ENDS_AT_ONCE 4096u
 #define LOSS "loss"
 
-static bool has_companion(const char *path, const char *suffix)
-{
-    char *name = rp_format("%s%s", path, suffix);
-    bool is_there = name && access(name, F_OK) == 0;
-    free(name);
-    return is_there;
-}
-
 static int claim(const struct rp_probe *probe, char why[256], struct rp_error *error)
 {
     (void)error;
     snprintf(why, 256, "it is a .ds with its .index beside it");
-    return probe->is_declared ||
-           (rp_text_has_suffix(probe->path, ".ds") && has_companion(probe->path, ".index"));
+    if (probe->is_declared || !rp_text_has_suffix(probe->path, ".ds"))
+        return probe->is_declared;
+    char *index = rp_asprintf("%s.index", probe->path);
+    bool is_there = index && access(index, F_OK) == 0;
+    free(index);
+    return is_there;
 }
 
 static int expand(const struct rp_folder *folder, struct rp_paths *files, struct rp_error *error)
@@ -54,20 +49,18 @@ static int expand(const struct rp_folder *folder, struct rp_paths *files, struct
 static int find_type(const struct rp_probe *probe, const struct rp_reader_options *options,
                      enum rp_token_type *type, struct rp_error *error)
 {
-    static const char suffix[] = ".metadata";
-    *type = options->type;
-    if (!has_companion(probe->path, suffix))
-        return *type != RP_TOKEN_NONE
-                   ? 0
-                   : rp_fail(error, -RP_E_FORMAT, "declare the dtype: u16 or u32 (--dtype)",
-                             "%s%s: expected the width of a token, found no such file", probe->path,
-                             suffix);
-    char *text = NULL, *name = rp_format("%s%s", probe->path, suffix);
+    char *text = NULL, *name = rp_asprintf("%s.metadata", probe->path);
     size_t bytes;
     if (!name)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", probe->path);
+    *type = options->type;
     int code = rp_file_read_all(name, METADATA_BYTES_MAX, &text, &bytes, error);
-    if (code == 0) {
+    if (code == -ENOENT)
+        code = *type != RP_TOKEN_NONE
+                   ? 0
+                   : rp_fail(error, -RP_E_FORMAT, "declare the dtype: u16 or u32 (--dtype)",
+                             "%s: expected the width of a token, found no such file", name);
+    if (text) {
         text[strcspn(text, "\n")] = '\0';
         const char *bar = strrchr(text, '|'); /* the tokenizer's name may have one */
         *type = !bar                    ? RP_TOKEN_NONE
@@ -101,31 +94,16 @@ static int fail_ends(const char *name, uint64_t document, uint64_t end, uint64_t
 static int find_loss(const struct rp_probe *probe, const struct rp_mask_choice *choice,
                      struct rp_byte_mask *loss, struct rp_layout *layout, struct rp_error *error)
 {
-    bool is_auto = rp_mask_is_auto(choice), is_named = !is_auto && !strcmp(choice->name, LOSS);
     if (rp_mask_is_none(choice))
         return 0;
-    char *path = rp_format("%s." LOSS, probe->path);
-    if (!path)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", probe->path);
-    layout->has_spans = (is_auto || is_named) && access(path, F_OK) == 0;
-    int code = 0;
-    if (layout->has_spans)
-        code = rp_mask_origin(&layout->mask, LOSS, choice, error);
-    else if (is_named)
-        code = rp_fail(error, -RP_E_FORMAT,
-                       "write the dataset with save_loss_metadata=True, or set `mask: none` "
-                       "(--mask none)",
-                       "%s: mask `" LOSS "`: expected %s, found no such file", probe->path, path);
-    else if (!is_auto)
-        code = rp_fail(error, -RP_E_FORMAT, "set `mask:` (--mask) to " LOSS ", auto or none",
-                       "%s: mask `%s`: expected " LOSS ", the mask of datatrove: %s", probe->path,
-                       choice->name, path);
-    loss->rule = layout->mask.rule;
-    if (layout->has_spans)
-        loss->path = path;
-    else
-        free(path);
-    return code;
+    if (!rp_mask_is_auto(choice) && strcmp(choice->name, LOSS) != 0)
+        return rp_fail(error, -RP_E_FORMAT, "set `mask:` (--mask) to " LOSS ", auto or none",
+                       "%s: mask `%s`: expected " LOSS ", the mask of datatrove: %s." LOSS,
+                       probe->path, choice->name, probe->path);
+    return rp_byte_mask_find(
+        loss, rp_asprintf("%s." LOSS, probe->path), LOSS,
+        "write the dataset with save_loss_metadata=True, or set `mask: none` (--mask none)", probe,
+        choice, layout, error);
 }
 
 /* ---- documents ------------------------------------------------------------------------------- */
@@ -151,7 +129,7 @@ static int emit(const struct rp_probe *probe, const char *name, int fd, uint64_t
                                     loss->spans.count, error);
         begin = end;
     }
-    if (code == 0 && documents == 0 && all > 0 && !RP_DEFECT(trust_empty_index))
+    if (code == 0 && documents == 0 && all > 0)
         return rp_fail(
             error, -RP_E_CORRUPT, "the .index was cut short: copy or write both files again",
             "%s: expected the ends of documents with %" PRIu64 " tokens, found none", name, all);
@@ -191,7 +169,7 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
                        probe->bytes);
     if (code == 0)
         code = rp_byte_mask_open(&loss, probe, options, &layout, error);
-    char *name = rp_format("%s.index", probe->path);
+    char *name = rp_asprintf("%s.index", probe->path);
     if (code == 0 && !name)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", probe->path);
     if (code == 0)
@@ -201,7 +179,7 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
     return code;
 }
 
-static const struct rp_beside beside[] = {
+static const struct rp_companion companions[] = {
     {".ds", ".ds.index"}, {".ds", ".ds.metadata"}, {".ds", ".ds." LOSS}, {NULL, NULL}};
 
 const struct rp_reader rp_reader_datatrove = {
@@ -209,7 +187,7 @@ const struct rp_reader rp_reader_datatrove = {
     .what = "a .ds of datatrove",
     .folders = "*.ds (datatrove)",
     .claims_by_name = true,
-    .beside = beside,
+    .companions = companions,
     .claim = claim,
     .expand = expand,
     .walk = walk,

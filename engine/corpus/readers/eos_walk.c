@@ -79,7 +79,7 @@ int rp_eos_walk(const struct rp_probe *probe, const struct rp_layout *layout, bo
         code = rp_byte_mask_open(&walking.mask, probe, options, &own, error);
     if (code == 0) {
         rp_document_scan_begin(&scan, own.type, own.eos, eos_leads);
-        code = rp_tokens_read(probe, &own, &scan, add_piece, &walking, &options->progress, error);
+        code = rp_tokens_read(probe, &own, &scan, add_piece, &walking, options->progress, error);
         sink->token_max = scan.token_max;
     }
     rp_byte_mask_close(&walking.mask);

@@ -11,26 +11,32 @@
 
 #define FILE_NAME "index.json"
 
-int rp_index_json_load(const struct rp_folder *folder, const char *key, json_t **index_out,
-                       struct rp_error *error)
+int rp_folder_json(const struct rp_folder *folder, const char *name, const char *hint,
+                   json_t **json_out, struct rp_error *error)
 {
     json_error_t problem;
     char *text = NULL;
     size_t bytes = 0;
+    int code = rp_folder_read(folder, name, RP_INDEX_JSON_BYTES_MAX, &text, &bytes, error);
+    *json_out = code == 0 ? json_loadb(text, bytes, 0, &problem) : NULL;
+    if (code == 0 && !*json_out)
+        code = rp_fail(error, -RP_E_FORMAT, hint, "%s/%s: expected JSON, found: %s", folder->path,
+                       name, problem.text);
+    free(text);
+    return code;
+}
+
+int rp_index_json_load(const struct rp_folder *folder, const char *key, json_t **index_out,
+                       struct rp_error *error)
+{
     if (!rp_folder_has(folder, FILE_NAME))
         return 0;
-    int code = rp_folder_read(folder, FILE_NAME, RP_INDEX_JSON_BYTES_MAX, &text, &bytes, error);
-    json_t *index = code == 0 ? json_loadb(text, bytes, 0, &problem) : NULL;
-    if (code == 0 && !index)
-        code = rp_fail(error, -RP_E_FORMAT, "copy or write the dataset again",
-                       "%s/" FILE_NAME ": expected JSON, found: %s", folder->path, problem.text);
-    free(text);
-    if (code == 0 && json_is_array(json_object_get(index, key))) {
-        *index_out = index;
-        return 1;
-    }
-    json_decref(index);
-    return code;
+    int code = rp_folder_json(folder, FILE_NAME, "copy or write the dataset again", index_out,
+                              error);
+    if (code < 0 || json_is_array(json_object_get(*index_out, key)))
+        return code < 0 ? code : 1;
+    json_decref(*index_out);
+    return 0;
 }
 
 bool rp_index_json_is_inside(const char *name)
@@ -55,7 +61,7 @@ int rp_index_json_fail(const struct rp_folder *folder, const char *key, size_t n
 
 int rp_index_json_convert(const struct rp_folder *folder, const char *found, struct rp_error *error)
 {
-    char *url = folder->url ? rp_format("%s/", folder->path) : NULL; /* as convert wants it */
+    char *url = folder->url ? rp_asprintf("%s/", folder->path) : NULL; /* as convert wants it */
     const struct rp_probe probe = {.path = url ? url : folder->path};
     int code = rp_readers_convert(&probe, found, error);
     free(url);

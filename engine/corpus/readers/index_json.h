@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* index_json.h — the index.json beside the files of MDS and litData: which files a dataset has, and
- * in which order. */
+/* index_json.h — files of JSON in a folder. MDS and litData have index.json: which files a dataset
+ * has, and in which order. */
 #ifndef RP_CORPUS_READERS_INDEX_JSON_H
 #define RP_CORPUS_READERS_INDEX_JSON_H
 
@@ -9,6 +9,11 @@
 #include "corpus/readers.h"
 
 #define RP_INDEX_JSON_BYTES_MAX (256u << 20)
+
+/** A JSON file of a folder; the caller calls json_decref. -RP_E_FORMAT, with the hint, if it is not
+ * JSON. */
+RP_MUST_CHECK int rp_folder_json(const struct rp_folder *folder, const char *name, const char *hint,
+                                 json_t **json_out, struct rp_error *error);
 
 /** The index.json of a folder, if it has one with the list `key`. 1: *index_out is it, to be given
  * to json_decref. 0: there is none. */

@@ -126,7 +126,7 @@ static int expand(const struct rp_folder *folder, struct rp_paths *files, struct
 static json_t *find_config(const char *text, size_t bytes, const char *name)
 {
     static const char key[] = "\"config\"";
-    char *quoted = rp_format("\"%s\"", name);
+    char *quoted = rp_asprintf("\"%s\"", name);
     const char *at = memmem(text, bytes, key, sizeof key - 1);
     bool is_named = quoted && memmem(text, bytes, quoted, strlen(quoted));
     free(quoted);
@@ -145,8 +145,8 @@ static int load_config(const char *path, json_t **config_out, char **folder_out,
                        struct rp_error *error)
 {
     const char *slash = strrchr(path, '/');
-    char *folder = slash ? rp_format("%.*s", (int)(slash - path), path) : strdup(".");
-    char *index = folder ? rp_format("%s/index.json", folder) : NULL;
+    char *folder = slash ? rp_asprintf("%.*s", (int)(slash - path), path) : strdup(".");
+    char *index = folder ? rp_asprintf("%s/index.json", folder) : NULL;
     char *text = NULL;
     size_t bytes;
     int code = index ? 0 : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
@@ -232,7 +232,7 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
     return code;
 }
 
-static const struct rp_beside beside[] = {{"/", "/index.json"}, {NULL, NULL}};
+static const struct rp_companion companions[] = {{"/", "/index.json"}, {NULL, NULL}};
 
 const struct rp_reader rp_reader_litdata = {
     .format = RP_FORMAT_LITDATA,
@@ -240,7 +240,7 @@ const struct rp_reader rp_reader_litdata = {
     .holds_no_mask = true,
     .folders = "index.json with chunk-*.bin (litData)",
     .claims_by_name = true,
-    .beside = beside,
+    .companions = companions,
     .claim = claim,
     .expand = expand,
     .walk = walk,

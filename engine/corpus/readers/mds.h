@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mds.h — the parts of the MDS reader: the columns of a shard, and where the chosen one lies in a
+/* mds.h — the parts of the MDS reader: the columns of a shard, and the place of the chosen one in a
  * sample. */
 #ifndef RP_CORPUS_READERS_MDS_H
 #define RP_CORPUS_READERS_MDS_H
@@ -8,16 +8,16 @@
 
 #define RP_MDS_VARIABLE_MAX 256u
 
-/* A column of token ids, and what a sample has before it. */
+/* A column of token ids, and the columns before it in a sample. */
 struct rp_mds_column {
     char name[RP_COLUMN_BYTES];
-    enum rp_token_type type;  /* NONE: as declared for bytes, as every array says for others */
+    enum rp_token_type type;  /* NONE: declared, for bytes; else stated by every array */
     bool is_bytes;            /* ids without any header */
     bool has_type, has_shape; /* an array begins with its type, with its shape */
     bool is_variable;         /* its size is in the sample */
     uint32_t variable_before; /* columns of variable size before it */
     uint64_t fixed_before;    /* bytes of the columns of fixed size before it */
-    uint64_t fixed_bytes;     /* its own size, where that is fixed */
+    uint64_t fixed_bytes;     /* its own size, if fixed */
 };
 
 struct rp_mds_header {
@@ -27,8 +27,8 @@ struct rp_mds_header {
 };
 
 /** Read the JSON of a shard, and choose its column of token ids: the declared one (may be NULL),
- * else input_ids, else tokens, else the only one of integers. -RP_E_FORMAT where none can be read
- * in place. */
+ * else input_ids, else tokens, else the only one of integers. -RP_E_FORMAT if none can be read in
+ * place. */
 RP_MUST_CHECK int rp_mds_read_header(const struct rp_probe *probe, const char *text, size_t bytes,
                                      const char *declared, struct rp_mds_header *header,
                                      struct rp_error *error);

@@ -19,8 +19,8 @@ static bool is_there(const struct rp_folder *folder, const char *name)
 {
     if (folder->url)
         return rp_folder_has(folder, name);
-    char *path = rp_format("%s/%s", folder->path, name);
-    char *sidecar = rp_format("%s/%s.rpi", folder->path, name);
+    char *path = rp_asprintf("%s/%s", folder->path, name);
+    char *sidecar = rp_asprintf("%s/%s.rpi", folder->path, name);
     bool found = path && sidecar && (access(path, F_OK) == 0 || access(sidecar, F_OK) == 0);
     free(path);
     free(sidecar);

@@ -15,7 +15,7 @@ static void warn_of_no_index(const struct rp_folder *folder, const char *name)
 {
     if (!rp_text_has_suffix(name, ".bin") && !rp_text_has_suffix(name, ".npy"))
         return;
-    char *index = rp_format("%.*s.idx", (int)strlen(name) - 4, name);
+    char *index = rp_asprintf("%.*s.idx", (int)strlen(name) - 4, name);
     if (index && !rp_folder_has(folder, index))
         rp_log(RP_LOG_WARNING, "%s/%s: left out: it has no .idx beside it, as others there have",
                folder->path, name);
@@ -25,7 +25,7 @@ static void warn_of_no_index(const struct rp_folder *folder, const char *name)
 static int add_shard(const struct rp_folder *folder, const char *index, struct rp_paths *files,
                      struct rp_error *error)
 {
-    char *name = rp_format("%.*s.bin", (int)strlen(index) - 4, index);
+    char *name = rp_asprintf("%.*s.bin", (int)strlen(index) - 4, index);
     int code = name ? rp_folder_add(folder, name, files, error)
                     : rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
     free(name);
@@ -45,13 +45,13 @@ static int expand(const struct rp_folder *folder, struct rp_paths *files, struct
     return 1;
 }
 
-static const struct rp_beside beside[] = {
+static const struct rp_companion companions[] = {
     {".bin", ".idx"}, {".bin", ".spans"}, {".bin", ".tokens.json"}, {NULL, NULL}};
 
 const struct rp_reader rp_reader_megatron = {
     .format = RP_FORMAT_MEGATRON,
     .what = "a Megatron dataset",
     .folders = "NAME.bin with NAME.idx",
-    .beside = beside,
+    .companions = companions,
     .expand = expand,
 };

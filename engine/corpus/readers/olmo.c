@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "corpus/byte_mask.h"
@@ -32,7 +31,7 @@ static char *find_rows(const char *path, bool *is_compressed)
     static const char *const suffixes[] = {".csv", ".csv.gz"};
     char *found = NULL;
     for (size_t i = 0; i < RP_ARRAY_COUNT(suffixes) && !found; i++) {
-        found = rp_format("%.*s%s", (int)stem, path, suffixes[i]);
+        found = rp_asprintf("%.*s%s", (int)stem, path, suffixes[i]);
         *is_compressed = i == 1;
         if (found && access(found, F_OK) != 0) {
             free(found);
@@ -96,7 +95,7 @@ static int end_row(struct rows *rows, struct rp_error *error)
     uint64_t begin = rows->fields[0], end = rows->fields[1];
     uint32_t width = rp_token_width(rows->sink->layout.type);
     bool fits = begin == rows->end && end >= begin && end <= rows->tokens;
-    if (!fits && !RP_DEFECT(trust_olmo_rows))
+    if (!fits)
         return fail_place(rows, error);
     bool is_inside = begin <= end && end <= rows->tokens;
     int code = is_inside ? rp_byte_mask_read(&rows->mask, rows->number, begin, end, error) : 0;
@@ -148,7 +147,7 @@ static int end_rows(const struct rows *rows, struct rp_error *error)
 {
     if (rows->has_begun)
         return fail_row(rows, "a whole row, found the end of the file", error);
-    if (rows->end == rows->tokens || RP_DEFECT(trust_olmo_rows))
+    if (rows->end == rows->tokens)
         return 0;
     return rp_fail(error, -RP_E_CORRUPT,
                    "the .npy and its rows do not belong together, the dtype is another one, or one "
@@ -221,14 +220,15 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
     return code;
 }
 
-static const struct rp_beside beside[] = {{".npy", ".csv.gz"}, {".npy", ".csv"}, {NULL, NULL}};
+static const struct rp_companion companions[] = {
+    {".npy", ".csv.gz"}, {".npy", ".csv"}, {NULL, NULL}};
 
 const struct rp_reader rp_reader_olmo = {
     .format = RP_FORMAT_OLMO,
     .what = "a .npy of OLMo, without a header",
     .claims_by_name = true,
-    .beside = beside,
-    .beside_by_beginning = rp_byte_masks_of_olmo,
+    .companions = companions,
+    .companions_by_beginning = rp_byte_masks_of_olmo,
     .claim = claim,
     .walk = walk,
 };

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 
 #define OFFSETS_AT 4u
 
@@ -65,7 +64,7 @@ int rp_samples_next(struct rp_samples *samples, uint64_t *begin, uint64_t *end,
     *begin = samples->begin;
     *end = rp_load_u32(&samples->ends[place]);
     bool fits = left == 1 ? *end == probe->bytes : *end <= probe->bytes;
-    if ((*end < *begin || !fits) && !RP_DEFECT(trust_sample_offsets))
+    if (*end < *begin || !fits)
         return fail_end(samples, *end, left == 1, error);
     samples->begin = *end;
     samples->next++;

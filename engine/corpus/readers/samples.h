@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* samples.h — the table that a shard of MDS and a chunk of litData begin with:
+/* samples.h — the table at the beginning of an MDS shard and of a litData chunk:
  *
  *     u32  samples
- *     u32  offsets[samples + 1]   in the file: where each sample begins, and where the last one
- * ends
+ *     u32  offsets[samples + 1]   in the file: the begin of each sample, and the end of the last
  *
- * Invariants: nothing is read by an offset that was not compared with the one before it and with
- * the size of the file. Samples follow each other without a gap, and the last one ends with the
- * file: one that was cut short is refused. */
+ * Invariants: no offset is used before it was compared with the one before it and with the size of
+ * the file. Samples are contiguous, and the last one ends with the file: a truncated file is
+ * refused. */
 #ifndef RP_CORPUS_READERS_SAMPLES_H
 #define RP_CORPUS_READERS_SAMPLES_H
 
@@ -20,7 +19,7 @@ struct rp_samples {
     uint64_t count;
     uint64_t table_end; /* the first byte after the table */
     uint64_t next;      /* number of the next sample */
-    uint64_t begin;     /* where it begins; at first, where the samples begin */
+    uint64_t begin;     /* begin of the next sample; at first, of all samples */
     uint32_t ends[RP_SAMPLES_AT_ONCE];
 };
 

@@ -23,7 +23,7 @@ done
     exit 2
 }
 
-# What debootstrap calls minbase, of the release that runs here: no compiler, Python or systemd.
+# debootstrap's minbase of the release that runs here: no compiler, Python or systemd.
 bare=$build/bare.tar
 [ -s "$bare" ] || {
     release=$(. /etc/os-release && echo "$VERSION_CODENAME")

@@ -24,12 +24,12 @@ if type(__spec__.loader).__name__ == "SourceFileLoader":
         *("__main__.py", "_accelerate.py", "_arguments.py", "_attached.py", "_client.py"),
         *("_commands.py", "_documents.py", "_evaluation.py"),
         *("_convert", "_engine.py", "_form.py", "_lease.py", "_library.py", "_log.py"),
-        *("_machine.py", "_passes.py"),
+        *("_machine.py", "_options.py", "_passes.py"),
         *("_pin.py", "_placement.py", "_position.py", "_ranks.py", "_room.py", "_state.py"),
         *("_torch.py", "_views.py", "batch.py", "callbacks.py", "errors.py", "hf.py"),
         *("loader.py", "profiles.py", "replay.py", "trainer.py"),
     }
-    if "bin" in _there or "libringpack.so" in _there:  # from a wheel, which contains both
+    if "bin" in _there or "libringpack.so" in _there:  # a wheel contains both
         _wanted |= {"bin", "libringpack.so"}
     if not _wanted <= _there:
         raise ImportError(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Uses of a loader by accelerate that would lose its position or rows, refused by name.
 
-accelerate tells a data set nothing. But isinstance(), which it calls in prepare(), save_state() and
-load_state(), asks for the class of the loader, and a loop has the frames of its caller. accelerate
-is not imported here."""
+accelerate does not announce itself to a data set. But isinstance(), which it calls in prepare(),
+save_state() and load_state(), reads the class of the loader, and a loop has the frames of its
+caller. accelerate is not imported here."""
 
 import sys
 from typing import Any
@@ -38,7 +38,7 @@ def find_prepared(frame: Any) -> Any:
 
 
 def check_ranks_of_prepared(world: int) -> None:
-    """On several ranks a prepared DataLoader reads on rank 0 alone, or drops a share of each."""
+    """On several ranks a prepared DataLoader reads only on rank 0, or drops a share of each."""
     if world > 1:
         raise UsageError(
             f"a prepared DataLoader gives batches of one rank to all, and this loader is one of "
@@ -65,7 +65,7 @@ def _check_save(loader: Any, accelerator: Any, prepared: Any, name: str) -> None
 
 
 def check_asked(loader: Any, frame: Any) -> None:
-    """isinstance() in `frame` asks for the class of the loader."""
+    """Called by isinstance() in `frame`, which reads the class of the loader."""
     if frame.f_globals.get("__name__") == "abc":  # isinstance() of an abstract class
         frame = frame.f_back
     first, prepared = frame.f_globals.get("__name__"), None

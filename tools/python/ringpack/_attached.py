@@ -30,9 +30,9 @@ from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackErr
 
 TRY_S = 0.5  # a wait for an engine is cut into these; it grows where the engine takes longer
 SILENCE_S = 30.0  # without a batch, before a loop that waits for ever says so
-_RESTARTS_MAX = 3  # of our own engine, without a batch in between
-_LAST_RANKS_S = 30.0  # for the other local ranks to take the end of a finite stream
-STEPS: set[Any] = set()  # the code of what must not run twice at a time, filled in by loader.py
+_RESTARTS_MAX = 3  # our own engine's, without a batch in between
+_LAST_RANKS_S = 30.0  # time of other local ranks for the end of a finite stream
+STEPS: set[Any] = set()  # the code that must not run twice at a time, filled in by loader.py
 
 
 class Attached(Placed):
@@ -52,8 +52,8 @@ class Attached(Placed):
         self._form: Any = None  # Form, once attached
         self._length: Optional[int] = None
         self._token: Optional[bytes] = None  # where to attach
-        self._left: Optional[Left] = None  # what the client said at its end, if that is the place
-        self._asked: Optional[Left] = None  # where a signal handler asked to go
+        self._left: Optional[Left] = None  # the client's position at its end, if that is the place
+        self._asked: Optional[Left] = None  # a signal handler's position
         self._open: deque[Batch] = deque()  # batches that are not closed yet, oldest first
         self._trail: deque[bytes] = deque()  # look_ahead: tokens, from the position to the newest
         self._trailed: Any = None  # lease and number of the batch after which its last one is
@@ -66,7 +66,7 @@ class Attached(Placed):
         Their variables are not looked at: Python would keep copies of these, and so a lease."""
         frame: Any = sys._current_frames().get(user)
         if user == get_ident():
-            frame = sys._getframe(3)  # past this one, that which asks, and its caller
+            frame = sys._getframe(3)  # past this one, the frame that queries, and its caller
         while frame is not None:
             if frame.f_code in STEPS:
                 return True
@@ -90,7 +90,7 @@ class Attached(Placed):
     # ---- attach ---------------------------------------------------------------------------------
 
     def attach(self) -> Any:
-        """Start the engine, if this loader is to start it, and attach. Nothing when attached.
+        """Start the engine, if this loader is to start it, and attach. No effect when attached.
 
         EngineGoneError: no engine of that run in time. BusyError: another trainer has this rank.
         CheckpointMismatchError: the engine has another geometry, or the state another stream."""
@@ -106,7 +106,7 @@ class Attached(Placed):
         return self
 
     def _attach(self) -> Client:
-        """Attach, and go to where a signal handler asked to go."""
+        """Attach, and go to the position that a signal handler has set."""
         while True:
             client: Client = self._client or self._attach_once()
             asked = self._asked
@@ -201,8 +201,8 @@ class Attached(Placed):
 
     def close(self) -> None:
         """Detach, and end the engine if this loader started it. Views that are alive stay valid.
-        The next use attaches again at this position, and starts such an engine again. Where a
-        finite stream has ended, other local ranks have time to take its last batches."""
+        The next use attaches again at this position, and starts such an engine again. After the
+        end of a finite stream, other local ranks have time to take its last batches."""
         self._closes += 1
         ended = self._ended
         asked, self._asked = self._asked, None
@@ -226,7 +226,7 @@ class Attached(Placed):
         client = self._client
         if client is not None and client.is_ours():
             token = self._position_of(client)
-            self._token = token  # attaching again goes on here
+            self._token = token  # the next attach continues here
             self._left = Left(token, client.state_bytes, client.counts())
             self._client = None
             client.detach()

@@ -2,19 +2,19 @@
 """One attachment to an engine, and the leases that came from it.
 
 Invariants
-  C1  A lease is returned exactly once: by Lease.__del__, when the last view of it is gone. That may
-      be on any thread, which the C library allows; all else is done by one thread at a time.
+  C1  A lease is returned exactly once: by Lease.__del__, when its last view is gone. That may be on
+      any thread, which the C library allows; all other calls are made by one thread at a time.
   C2  A forked child never enters the client of its parent: not to read, not to release.
   C3  An exception that comes from outside while a batch is taken (Ctrl-C) costs no batch: `taking`
-      has its lease until the caller has it, the state stays before it, the next call gives it. What
-      `step` was to return is in `passing` until it is returned.
+      has its lease until the caller has it, the state stays before it, the next call gives it. The
+      result of `step` is in `passing` until it is returned.
 
   C4  No lock is held where Python code can run, because that may be a signal handler: the library
       has the locks. The library's client lives as long as this object, so a handler or another
-      thread may close it between any two instructions; a batch that nobody has got by then is
-      returned, and `revoked` says so to whoever was about to get it.
+      thread may close it between any two instructions; a batch that no caller has got by then is
+      returned, and `revoked` says so to the caller that was about to get it.
 
-`step` runs in every step of a training loop, or `next` where views of the batch before are alive:
+`step` runs in every step of a training loop, or `next` if views of the batch before are alive:
 when a batch is ready it is one call of the library, no system call, and no lock but Python's own.
 """
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ._pin import Pins
 
 END = object()
-"""What Client.next returns at the end of the stream."""
+"""The result of Client.next at the end of the stream."""
 
 _process = os.getpid()
 
@@ -61,7 +61,7 @@ os.register_at_fork(after_in_child=_note_fork)
 
 
 class Client:
-    """Attaches when it is made. Options are those of struct rp_client_options."""
+    """Attaches when it is made. Options: the fields of struct rp_client_options."""
 
     _client: Any = None
 
@@ -87,13 +87,13 @@ class Client:
         self._c, self._process = library(), _process
         self._take, self._release = self._c.rp_client_take, self._c.rp_client_release
         self._step = self._c.rp_client_step
-        self._out: set[Held] = set()  # of the leases that are out
-        self.pins: Optional[Pins] = None  # of a ring that a GPU reads
+        self._out: set[Held] = set()  # records of outstanding leases
+        self.pins: Optional[Pins] = None  # pins of a ring that a GPU reads
         # C3; whoever gets a lease from next() clears it when the lease is safe
         self.taking: Optional[Lease] = None
         self.revoked = self.closed = False  # C4
-        self._passing: Optional[Terms] = None  # C3: of what a step returns
-        self._spare: Optional[Terms] = None  # of a batch that was returned
+        self._passing: Optional[Terms] = None  # C3: the result of a step
+        self._spare: Optional[Terms] = None  # a returned batch's
         self._run, self._replica = (run, run_dir), replica
         self._error = Error()
         self._error_argument = byref(self._error)
@@ -122,7 +122,7 @@ class Client:
             os.makedirs(os.path.dirname(digest_log), exist_ok=True)
         c, client = self._c, self._client
         code = call_patiently(
-            lambda _: c.rp_client_detach(client),  # NULL, where it failed
+            lambda _: c.rp_client_detach(client),  # NULL after a failure
             c.rp_client_attach,
             byref(client),
             byref(options),
@@ -139,7 +139,7 @@ class Client:
     # ---- batches --------------------------------------------------------------------------------
 
     def next(self, timeout_ns: int) -> Any:
-        """A new Lease, None when nothing came in time, or END."""
+        """A new Lease, None when no batch came in time, or END."""
         if self._process != _process:
             self._check_process()
         if self._passing is not None:
@@ -169,8 +169,8 @@ class Client:
         return lease
 
     def step(self, lease: Lease, timeout_ns: int) -> Any:
-        """next(), after the end of a lease that nobody but the caller has: the same object becomes
-        the next one, and one call of the library returns a batch and takes the next."""
+        """next(), after the end of a lease that only the caller has: the same object becomes the
+        next one, and one call of the library returns a batch and takes the next."""
         if self._process != _process or self.taking is not None or self.pins is not None:
             self.give_back(lease.held)
             return self.next(timeout_ns)
@@ -184,7 +184,7 @@ class Client:
         terms.words[ROWS_WORD] = 0
         held = lease.held
         passing = self._passing = held.terms
-        held.terms = terms  # from here on `passing` alone returns the batch before
+        held.terms = terms  # from here on only `passing` returns the batch before
         self.taking = lease
         code = self._step(self._place, passing.argument, terms.argument, self._error_argument)
         self._passing = None
@@ -196,7 +196,7 @@ class Client:
         return lease
 
     def _unused_terms(self) -> Terms:
-        """Terms that nobody has but the caller (L3)."""
+        """Terms that only the caller has (L3)."""
         terms, self._spare = self._spare, None
         if terms is None or getrefcount(terms) != ONE_LOCAL:
             return Terms()
@@ -204,7 +204,7 @@ class Client:
         return terms
 
     def _next_slowly(self, code: int, timeout_ns: int, argument: Any) -> Any:
-        """What `take` did not have at once."""
+        """Wait for the batch that `take` did not have at once."""
         if self.closed:
             raise self._closed()
         if code == UsageError.code:  # no slot is free, unless some of these leases are dead
@@ -247,7 +247,7 @@ class Client:
     def give_back(self, held: Held) -> None:
         """Return a lease, once however often it is called. Any thread.
 
-        It is forgotten last: where the end of a lease is cut short, _return_dead finds it. Should
+        It is forgotten last: if the end of a lease is cut short, _return_dead finds it. Should
         both return it at once, the library refuses the second."""
         if self._process == _process and held in self._out:
             terms = held.terms
@@ -302,7 +302,7 @@ class Client:
         return ", ".join(told) + " still on lease" if told else ""
 
     def check_all_returned(self) -> None:
-        """The engine gives the rank's ring to nobody else while leases on it are out."""
+        """The engine gives the rank's ring to no other trainer while leases on it are out."""
         held = self._held()
         if held:
             gc.collect()  # as _next_slowly does
@@ -313,10 +313,10 @@ class Client:
                 "drop those views (del), or take copies (batch.copy(), or copy=True)",
             )
 
-    # ---- where it stands ------------------------------------------------------------------------
+    # ---- its position ---------------------------------------------------------------------------
 
     def _pending(self) -> Optional[Terms]:
-        """Of the batch that the library has lent and the caller has not got yet."""
+        """The info of the batch that the library has lent and the caller has not got yet."""
         terms = self.taking.held.terms if self.taking is not None else None
         return terms if terms is not None and terms.is_filled() else None
 
@@ -331,7 +331,7 @@ class Client:
                 return token
 
     def state_after(self, info: BatchInfo) -> bytes:
-        """The state token after a batch; nothing if the library has forgotten it."""
+        """The state token after a batch; empty if the library has forgotten it."""
         self._check_process()
         return self._copied(self._c.rp_client_state_after, byref(info))
 
@@ -354,7 +354,7 @@ class Client:
         return int(self._c.rp_client_next_row(self._client))
 
     def contract(self) -> str:
-        """What the run's engines and trainers agree on: lines of named fields."""
+        """The contract of the run's engines and trainers: lines of named fields."""
         self._check_process()
         size = self._c.rp_client_contract(self._client, None, 0)
         buffer = ctypes.create_string_buffer(size)
@@ -362,7 +362,7 @@ class Client:
         return buffer.raw[:size].decode("ascii")
 
     def facts(self) -> dict[str, Any]:
-        """What the ranks of a job compare before they begin."""
+        """The facts that the ranks of a job compare before they begin."""
         geometry = self.geometry
         step_rows = geometry.rows * geometry.world * geometry.micro_batches
         return {
@@ -388,7 +388,7 @@ class Client:
     def explain(
         self, first: int, last: int, config: Optional[FilePath], program: Optional[FilePath]
     ) -> list[dict[str, Any]]:
-        """What `ringpack explain` says of rows, of a config or of the engine that runs."""
+        """The answer of `ringpack explain` about rows, of a config or of the engine that runs."""
         return explain_rows(first, last, self._run, config, program)
 
     def digest(self, info: BatchInfo, labels: bool) -> int:
@@ -440,8 +440,8 @@ class Client:
 
 
 class Left:
-    """A position without a client: the one at which a client was detached, with its counts; or
-    a state to be loaded."""
+    """A position without a client: a detached client's, with its counts; or a state to be
+    loaded."""
 
     def __init__(self, state: bytes, room: int, counts: Optional[dict[str, int]] = None):
         self._state, self.state_bytes = state, room

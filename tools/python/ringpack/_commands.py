@@ -18,7 +18,7 @@ from .errors import UsageError
 Command = tuple[list[str], Optional[str]]
 """Arguments of the program, and the text of a config that has no file."""
 ServeCommand = tuple[list[str], Optional[str], list[str]]
-"""Arguments of `serve`, and those of its first start only."""
+"""Arguments of `serve`, and the additional ones of its first start."""
 
 _CORPORA = (".bin", ".idx", ".npy", ".jsonl", ".json.gz", ".parquet", ".arrow", ".txt")
 
@@ -67,7 +67,7 @@ def _with_keys(text: Optional[str], arguments: Sequence[str], keys: Mapping[str,
     import json
 
     described = json.loads(text) if text else {}
-    if arguments:  # of _sources: --source PATH ...
+    if arguments:  # from _sources: --source PATH ...
         described["sources"] = [_absolute_path(path) for path in arguments[1::2]]
     names = {key: {"source": "sources"}.get(key, key.replace("-", "_")) for key in keys}
     described.update({names[key]: value for key, value in keys.items()})
@@ -116,7 +116,7 @@ def _sources(corpus: Corpus) -> Command:
     import json
 
     lines = [json.dumps(_absolute(source), default=option_text) for source in sources]
-    return [], '{"sources": [%s]}' % ",\n".join(lines)  # JSON is YAML; errors tell the line
+    return [], '{"sources": [%s]}' % ",\n".join(lines)  # JSON is YAML; errors have the line
 
 
 def _needs_config(source: Source) -> bool:

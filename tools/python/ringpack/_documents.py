@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a model of transformers keeps the documents of a row apart: it is asked, not assumed.
+"""Whether a model of transformers keeps the documents of a row apart: it is measured, not assumed.
 
 Each family reads other arguments for that, some none, and some only with kernels that may not be
 installed. So the model is given rows of two documents three times: as they are, with another first
 document, and with another beginning of the second one. Shapes are the same each time. Logits of the
-second document may change with itself alone."""
+second document may change only with the second document."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from typing import Any, Optional
 
 from .errors import UsageError
 
-_SHARE = 0.1  # of the change by its own tokens: rounding is 1e-6 in float32, a leak above 0.5
+_SHARE = 0.1  # share of the change by its own tokens: rounding is 1e-6 in float32, a leak above 0.5
 _ROWS, _LENGTH = 2, 128  # FlashAttention is called otherwise for one row; more takes memory only
 
 

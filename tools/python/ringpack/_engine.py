@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine as a child process: `ringpack serve`, which lives as long as this process at most.
 
-It is told of our end by a pipe (--lifeline) that only this process holds open, so it also ends
+It notices our end by a pipe (--lifeline) that only this process holds open, so it also ends
 after a kill -9. Its log goes to the logger "ringpack.engine"; its last lines explain its end.
 
 Functions import json, logging, shutil, signal and subprocess: at the top of the file these would
@@ -45,7 +45,7 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def find_program() -> str:
-    """Path of the program: RINGPACK, else beside the package, else in PATH."""
+    """Path of the program: RINGPACK, else next to the package, else in PATH."""
     named = os.environ.get("RINGPACK")
     if named:
         return named
@@ -63,8 +63,8 @@ def find_program() -> str:
 
 
 def _config_fd(text: str) -> tuple[int, list[str]]:
-    """A config that has no file, for a child to read: -c /proc/self/fd/N. Its mistakes are told
-    with the name of the parameter that it comes from."""
+    """A config that has no file, for a child to read: -c /proc/self/fd/N. Messages about it have
+    the name of the parameter that it comes from."""
     try:
         fd = os.memfd_create("corpus", os.MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
     except OSError:  # before Linux 6.3
@@ -88,7 +88,7 @@ def place_given(
     corpus: Optional[Corpus],
     program: Optional[FilePath],
 ) -> tuple[Optional[str], Optional[FilePath]]:
-    """run and run_dir: the arguments, else what the config file says of them, else None."""
+    """run and run_dir: the arguments, else the values of the config file, else None."""
     if config is None or (run is not None and run_dir is not None):
         return run, run_dir
     words = ["config", "show", "--json", "run", "run_dir"]
@@ -103,7 +103,7 @@ def ask_program(
     program: Optional[FilePath],
     folder: Optional[FilePath] = None,
 ) -> Any:
-    """What a verb prints as JSON about a config. `engine_command` as of engine_command()."""
+    """The JSON that a verb prints about a config. `engine_command` as of engine_command()."""
     return _told([verb, "--json"], engine_command, program, folder)
 
 
@@ -113,8 +113,8 @@ def ask_contract(
     program: Optional[FilePath],
     folder: Optional[FilePath] = None,
 ) -> str:
-    """The contract of a config: as far as it follows from the config alone, or whole, for which
-    the corpus is opened. `engine_command` as of engine_command()."""
+    """The contract of a config: as far as it follows from only the config, or whole, which opens
+    the corpus. `engine_command` as of engine_command()."""
     words = ["config", "contract" if whole else "stream"]
     return _ask(words, engine_command, program, folder)
 
@@ -137,7 +137,7 @@ def _ask(
     program: Optional[FilePath],
     folder: Optional[FilePath],
 ) -> str:
-    """What the program prints about a config."""
+    """The output of the program about a config."""
     arguments, config_text = engine_command
     words, passed = [*words, *arguments], []
     if config_text is not None:
@@ -156,7 +156,7 @@ def run_program(
     passed: Sequence[int] = (),
     folder: Optional[FilePath] = None,
 ) -> str:
-    """What the program prints; its error is raised."""
+    """The output of the program; its error is raised."""
     import subprocess
 
     command = [os.fspath(program) if program is not None else find_program(), *words]
@@ -181,14 +181,14 @@ def run_program(
 
 
 def is_kept(path: FilePath) -> bool:
-    """Whether a path is that of a checkpoint, or of a directory of them."""
+    """Whether a path is a checkpoint's, or a directory's of checkpoints."""
     if os.path.isdir(path):
         return True
     try:
         with open(path, "rb") as file:
             return file.read(len(_CHECKPOINT)) == _CHECKPOINT
     except OSError:
-        return False  # the program says what is wrong with it
+        return False  # the program names the mistake
 
 
 def explain_rows(
@@ -233,7 +233,7 @@ def error_in(lines: Sequence[str]) -> Optional[RingpackError]:
 
 
 def _is_dead(child: "subprocess.Popen[bytes]") -> bool:
-    """Also while a call that was interrupted holds the lock of Popen, and poll() knows nothing."""
+    """Also while an interrupted call holds the lock of Popen, and poll() returns None."""
     if child.poll() is not None:
         return True
     try:
@@ -243,9 +243,9 @@ def _is_dead(child: "subprocess.Popen[bytes]") -> bool:
 
 
 class Engine:
-    """One `ringpack serve` child. `arguments` are those after `serve`; `config_text` is a config
-    that has no file; `once` are those of the first start alone: a later one goes on where the run
-    is. `folder` is where relative paths begin."""
+    """One `ringpack serve` child. `arguments` follow `serve`; `config_text` is a config that has
+    no file; `once` are arguments of only the first start: a later one continues at the run's
+    position. Relative paths begin at `folder`."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class Engine:
         """The child process; it takes both pipe ends."""
         import subprocess
 
-        # stop() may run while the interpreter ends, when nothing can be imported any more.
+        # stop() may run while the interpreter ends, when no import works any more.
         self._logger = logger(_LOGGER)
         passed, arguments = [ready_end, life_end], [*self.arguments, *self.once]
         arguments += ["--ready-fd", str(ready_end), "--lifeline", str(life_end)]
@@ -362,7 +362,7 @@ class Engine:
         return UsageError(
             f"{name}: neither a parameter of Loader nor a key of the config"
             + suggestion(name, keys),
-            "nothing was started; `ringpack config keys` lists the keys and what they take",
+            "nothing was started; `ringpack config keys` lists the keys and their values",
         )
 
     def runs(self) -> bool:
@@ -384,8 +384,8 @@ class Engine:
             self._reader.join(timeout=2)
 
     def await_end(self, seconds: float) -> bool:
-        """Whether the engine has ended, or does so in time by itself. Never by Popen.wait(): it has
-        a lock, which the call that a signal handler interrupted may hold."""
+        """Whether the engine has ended, or does so in time without a signal. Never by Popen.wait():
+        it has a lock, which the call that a signal handler interrupted may hold."""
         child = self.process
         deadline = time.monotonic() + seconds
         pause = 0.0005

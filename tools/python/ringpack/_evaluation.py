@@ -19,7 +19,7 @@ Copies = Callable[[Any], Iterator[dict[str, Any]]]
 
 
 class Evaluation:
-    """What get_eval_dataloader() returns: each loop is a pass."""
+    """The result of get_eval_dataloader(): each loop is a pass."""
 
     def __init__(self, loader: Loader, copies: Copies):
         if epochs_of(loader.attach()._client.state()) == 0:
@@ -29,7 +29,7 @@ class Evaluation:
         self._loader, self._copies = loader, copies
         loader._restart = True  # a pass that an exception cut short is not gone on with
         rows = loader._client.geometry.rows * loader._ranks.world
-        self.dataset = range(len(loader) * rows)  # by which Trainer counts samples
+        self.dataset = range(len(loader) * rows)  # Trainer counts samples by it
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -39,7 +39,7 @@ class Evaluation:
 
 
 class _Sums:
-    """Of one evaluation, on this rank."""
+    """Counts of one evaluation, on this rank."""
 
     def __init__(self) -> None:
         self.loss = 0.0
@@ -73,8 +73,8 @@ class _Sums:
 
 
 def evaluate_on_loaders(trainer: Any, evaluation_of: Callable[[Any], Evaluation]) -> None:
-    """Have trainer.evaluate() take Loaders as it takes datasets: that of eval_dataset, one that it
-    is given, or several by their names."""
+    """Have trainer.evaluate() take Loaders as it takes datasets: eval_dataset, one that it is
+    given, or several by their names."""
     kind = type(trainer)
     dataloader_of, loop, step = (
         getattr(kind, name).__get__(trainer)
@@ -106,7 +106,7 @@ def evaluate_on_loaders(trainer: Any, evaluation_of: Callable[[Any], Evaluation]
         given = dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix
         if not isinstance(dataloader, Evaluation):
             return loop(*given)
-        # Otherwise the loss of a batch is a part of that of all ranks.
+        # Otherwise the loss of a batch is a part of the loss of all ranks.
         across, trainer.args.average_tokens_across_devices = (
             trainer.args.average_tokens_across_devices,
             False,

@@ -37,9 +37,9 @@ def _sections_of(profile: Profile) -> list[str]:
 
 
 def add_defaults(options: dict[str, Any], kind: str, has_config: bool) -> bool:
-    """Complete the options of an engine that a Loader describes. Whether batches are those of
-    torch's loops: without a profile, where no config file may name one. `sections` adds to theirs,
-    as the engine adds it to those of a profile."""
+    """Complete the options of an engine that a Loader describes. True if batches have the form of
+    torch's loops: without a profile, if no config file may name one. `sections` adds to their
+    sections, as the engine adds it to a profile's."""
     name, given = options.get("profile"), options.get("sections")
     if kind != "torch" or name is not None or has_config or "label_mode" in options:
         return False

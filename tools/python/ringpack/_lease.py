@@ -2,13 +2,14 @@
 """The lease of a batch, and the memory that its views keep.
 
 Invariants
-  L1  Whoever can read the memory of a batch holds a reference to its Lease: a Batch that is open,
-      or the base object of an array over a section.
-  L2  A Lease that nothing but one local variable refers to has no views, and nothing can make any.
-      Its owner may end it by hand and give the object a new batch (Client.step).
-  L3  Whoever reads the numbers of a batch, or may still return it, holds a reference to its Terms.
-      Those that nothing but one local variable refers to may be filled in again. Only Pins keeps
-      a bare BatchInfo: a client that has pins fills in none again (Client.give_back, Client.step).
+  L1  Each reader of the memory of a batch holds a reference to its Lease: a Batch that is open, or
+      the base object of an array over a section.
+  L2  A Lease with one reference, a local variable, has no views, and no code can make any. Its
+      owner may end it by hand and give the object a new batch (Client.step).
+  L3  Each reader of the numbers of a batch, and each object that may still return it, holds a
+      reference to its Terms. Terms with one reference, a local variable, may be filled in again.
+      Only Pins keeps a bare BatchInfo: a client that has pins fills in none again
+      (Client.give_back, Client.step).
 """
 
 import ctypes
@@ -46,22 +47,22 @@ def _count_one_local() -> int:
 
 
 ONE_LOCAL = _count_one_local()
-"""What getrefcount(local) says of an object that only this local variable refers to; -1, which is
-never equal, where references are not counted."""
+"""getrefcount(local) of an object whose only reference is this local variable; -1, which is never
+equal, if references are not counted."""
 
 
 class Place(NamedTuple):
     """A section that a run has, as numpy takes it."""
 
-    word: int  # of Terms.words: where the section of a batch lies
-    shapes: tuple[tuple[int, ...], ...]  # of its views: ROWS, FLAT, ONE_ROW
+    word: int  # place in Terms.words of the section's address
+    shapes: tuple[tuple[int, ...], ...]  # shapes of its views: ROWS, FLAT, ONE_ROW
     dtype: Any  # numpy.dtype
-    is_record: bool  # there are no tensors of these
+    is_record: bool  # torch has no tensors of these
     buffer_at: Callable[[int], Any]  # all of its memory as an object that has room for a lease
 
 
 class Terms:
-    """What the library fills in about a batch: a struct rp_batch."""
+    """The struct rp_batch that the library fills in about a batch."""
 
     __slots__ = ("argument", "info", "words")
 
@@ -80,8 +81,8 @@ class Terms:
 
 
 class Held(weakref.ref["Lease"]):
-    """What the library has lent for a lease, or is to lend, and who has that lease: a reference
-    that does not keep it. It outlives a lease whose end was cut short by an exception."""
+    """The loan of the library for a lease, present or future, and a weak reference to the lease.
+    It outlives a lease whose end was cut short by an exception."""
 
     __slots__ = ("terms",)
 
@@ -103,13 +104,13 @@ class Lease:
         self.client.give_back(self.held)
 
     def viewed(self) -> list[str]:
-        """Names of the sections of which views are alive."""
+        """Names of the sections with live views."""
         alive = {name for name, view in list(self.exports.items()) if view() is not None}
         return [name for name in SECTIONS if name in alive]
 
 
 def _buffer_of(size: int) -> Any:
-    """A type whose instances lie in memory of the library, and have a lease on it."""
+    """A type whose instances are in memory of the library, and have a lease on it."""
     return type("SectionBuffer", (ctypes.c_char * size,), {"__slots__": ("lease",)})
 
 

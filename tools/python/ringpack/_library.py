@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libringpack.so by ctypes: the structures and functions of include/ringpack/*.h, and nothing else.
+"""libringpack.so by ctypes: only the structures and functions of include/ringpack/*.h.
 
 Invariant: every structure here has the size and offsets of its C twin (tests/python/test_library.py
-asks the compiler).
+compares them with the compiler's).
 """
 
 import ctypes
@@ -27,7 +27,7 @@ from ._arguments import FilePath
 from ._machine import why_unsuitable
 from .errors import RingpackError, error_of
 
-SONAME = "libringpack.so.0.2"  # the structures below are those of this one
+SONAME = "libringpack.so.0.2"  # the structures below match this one
 SECTIONS = (  # enum rp_section
     "rows",
     "doc_lens",
@@ -211,7 +211,7 @@ def library() -> Any:
 
 
 def _check_version(opened: Any) -> None:
-    """The structures above are those of one SONAME."""
+    """The structures above match one SONAME."""
     found, series = opened.rp_version().decode("ascii"), SONAME.split(".so.")[1]
     if not found.startswith(series + "."):
         raise RingpackError(
@@ -221,7 +221,7 @@ def _check_version(opened: Any) -> None:
 
 
 def version() -> str:
-    """Of the library, such as "0.2.0"."""
+    """The library's version, such as "0.2.0"."""
     return str(library().rp_version().decode("ascii"))
 
 
@@ -235,7 +235,7 @@ def call_patiently(
     undo: Callable[[int], object], function: Callable[..., int], *arguments: Any
 ) -> int:
     """A call that may wait for long, on a thread of its own: so Ctrl-C is noticed, which ends the
-    wait for it. `undo` takes back what a call that nobody waits for still brings about."""
+    wait for it. `undo` takes back the effect of a call that ends after its wait was given up."""
     lock = threading.Lock()
     codes: list[int] = []
     given_up: list[bool] = []
@@ -287,15 +287,15 @@ def _ask(what: str, run: str, run_dir: Optional[FilePath], *arguments: Any) -> b
 
 
 def ask_engine(what: str, run: str = "default", run_dir: Optional[FilePath] = None) -> str:
-    """Ask a running engine: rp_run_stat (JSON text) or rp_run_checkpoint (path)."""
+    """Send a request to a running engine: rp_run_stat (JSON text) or rp_run_checkpoint (path)."""
     return _ask(what, run, run_dir).decode()
 
 
 def locate_documents(
     documents: Any, run: str, run_dir: Optional[FilePath]
 ) -> list[tuple[str, int]]:
-    """Ask a running engine where documents come from. `documents` is a numpy array of provenance,
-    of which each record is one; returns a list of (file, row)."""
+    """Query a running engine for the files of documents. `documents` is a numpy array of
+    provenance, one record each; returns a list of (file, row)."""
     records = documents.tobytes()
     lines = _ask("rp_run_locate", run, run_dir, records, len(documents)).split(b"\n")
     places = [line.split(b" ", 1) for line in lines[: len(documents)]]

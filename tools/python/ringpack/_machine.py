@@ -5,11 +5,11 @@ import os
 import sys
 from typing import Optional
 
-GLIBC = (2, 28)  # of the wheels
+GLIBC = (2, 28)  # the wheels'
 
 
 def why_unsuitable() -> Optional[str]:
-    """What this machine lacks, as a sentence; None if nothing is known to be wrong with it."""
+    """The needs that this machine does not meet, as a sentence; None if none is known."""
     if not sys.platform.startswith("linux"):
         return f"this system is {sys.platform}: ringpack runs on Linux"
     if sys.maxsize < 1 << 32:

@@ -52,7 +52,7 @@ class CheckpointOptions(TypedDict, total=False):
     """kept checkpoints and copies are read again once in so many seconds; 0 = never"""
     checkpoint_contents: bool
     """also save the prefetched rows, so that a resumed run starts without reading the corpus"""
-    checkpoint_copy_dir: FilePath
+    checkpoint_mirror_dir: FilePath
     """second location: a directory where copies of checkpoints are written and verified"""
 
 
@@ -93,7 +93,7 @@ class RunOptions(TypedDict, total=False):
     """label of a position: the next token (shifted) or the token itself (aligned)"""
     cpus: str
     """CPUs of the engine, for instance 0-7,16-23; its memory is then on their NUMA nodes"""
-    num_workers: Number
+    readers: Number
     """threads that read"""
     packers: Union[Number, Literal["auto"]]
     """workers that pack; auto = from the CPUs and the trainers here, 1 to 8"""
@@ -107,7 +107,7 @@ class RunOptions(TypedDict, total=False):
     """reads in flight per reader"""
     io: Literal["auto", "io_uring", "pread", "mapped"]
     """how files are read; mapped suits a corpus that the page cache holds"""
-    direct: Literal["auto", "on", "off"]
+    o_direct: Literal["auto", "on", "off"]
     """read past the page cache (O_DIRECT)"""
     verify_blocks: Literal["auto", "on", "off"]
     """compare what is read with the hashes of the sidecars; auto = where there are any"""
@@ -124,7 +124,7 @@ class RunOptions(TypedDict, total=False):
     """blocks of objects kept in cache_dir, by all engines that use it"""
     log_format: Literal["text", "json", "plain"]
     """lines of the log: text with the time (systemd's journal has its own), json, plain"""
-    run_record_dir: FilePath
+    mount_guard_dir: FilePath
     """directory of the run record, by which a start notices a missing mount; none = no
     record"""
 

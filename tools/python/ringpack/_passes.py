@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a Loader that loops have: where one begins, how long it is, and how to begin again.
+"""The loops of a Loader: the begin of one, its length, and the begin of the next.
 
 A *pass* is one loop over a finite stream, from its first row to its end. A loop after the end
 begins the next pass, unless restart=False. With restart=True each loop is a pass of its own, as
 over a DataLoader: also after a loop that was left before the end. A loop begins in mid-stream only
-where a state was loaded, or next() was called, since the last loop; and a loaded state of the end
+if a state was loaded, or next() was called, since the last loop; and a loaded state of the end
 is the beginning of the next pass.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Pass:
-    """One loop over a loader. It has the loader's state, as torchdata asks of an iterator."""
+    """One loop over a loader. It has the loader's state, as torchdata requires of an iterator."""
 
     def __init__(self, loader: "Loader", fetcher: Any = None):
         self._loader, self._fetcher = loader, fetcher
@@ -56,11 +56,11 @@ class Pass:
 
 
 def _fetcher_of_loop() -> Any:
-    """The object of Lightning, or of accelerate, that asks for this loop. It takes batches before
-    it trains them, to know which batch is the last one: Lightning where it knows no length."""
+    """The object of Lightning, or of accelerate, that calls this loop. It takes batches before it
+    trains them, to know which batch is the last one: Lightning only if it knows no length."""
     frame: Any = sys._getframe(2)
     prepared = find_prepared(frame)
-    if prepared is not None:  # a StatefulDataLoader keeps the states by itself
+    if prepared is not None:  # a StatefulDataLoader keeps the states itself
         return None if getattr(prepared, "use_stateful_dataloader", False) else OneAhead
     for _ in range(12):
         if frame is None:
@@ -72,7 +72,7 @@ def _fetcher_of_loop() -> Any:
 
 
 def restart_of(restart: Optional[bool], kind: str, num_epochs: Any) -> Optional[bool]:
-    """Whether loops begin at the first row; None: after the end alone."""
+    """Whether loops begin at the first row; None: only after the end."""
     if restart is not None or kind != "torch":
         return bool(restart)
     is_finite = num_epochs is not None and str(num_epochs) not in ("0", "endless")
@@ -88,7 +88,7 @@ class Passing(Positioned):
     _took = False  # this loop has
     _rewound = False  # this loop has begun at the first row
     _told = False  # that a loop that was left is begun again
-    _restart: Optional[bool]  # None: after the end alone
+    _restart: Optional[bool]  # None: only after the end
     _look_ahead_given: Optional[int]
     _set_look_ahead: Any
 
@@ -96,7 +96,7 @@ class Passing(Positioned):
 
         @property
         def __class__(self):
-            """As ever; but isinstance() asks for it, and accelerate calls that."""
+            """As ever; but isinstance() reads it, and accelerate calls that."""
             check_asked(self, sys._getframe(1))
             return type(self)
 
@@ -210,9 +210,9 @@ class Passing(Positioned):
         return self._length
 
     def set_epoch(self, epoch: int) -> None:
-        """Does nothing: the stream holds every epoch (num_epochs), each in an order of its own, and
-        the state says where it stands. Where loops do not restart, UsageError for another epoch
-        after the stream's end."""
+        """Has no effect: the stream holds every epoch (num_epochs), each in its own order, and the
+        state has the position. If loops do not restart, UsageError for another epoch after the
+        stream's end."""
         if self._ended and epoch > 0 and not self._restarts_loops():
             raise UsageError(
                 f"epoch {epoch} was asked for, and the stream has ended",

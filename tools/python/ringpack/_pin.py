@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Page-locked rings: copies to the GPU that run beside the training step, and read no garbage.
+"""Page-locked rings: copies to the GPU that overlap with the training step, and read no garbage.
 
 A copy with non_blocking=True from page-locked memory returns before it has read. So a batch that
 the trainer has let go is marked with CUDA events, and its slot goes back to the engine only when
-the GPU has passed all of them. An event says something only about the stream on which it is
-recorded. The streams of a batch are
+the GPU has passed all of them. An event covers only the stream that it is recorded on. The streams
+of a batch are
 
 * the current streams whenever a view of the batch was made, whenever batch.to() had copied, and
   when its last view died: one on each device that this process uses;
-* those that batch.record_stream() named.
+* the streams that batch.record_stream() named.
 
 A copy on any other stream cannot be seen from here: a view that was made before `with
-torch.cuda.stream(s):` and copied inside it. tools/python/docs/pytorch.md says what to do then.
+torch.cuda.stream(s):` and copied inside it. tools/python/docs/pytorch.md has the remedy.
 """
 
 from collections import deque
@@ -24,8 +24,8 @@ _PORTABLE_READ_ONLY = 0x01 | 0x08  # cudaHostRegisterPortable | cudaHostRegister
 
 
 def devices_used(torch: Any) -> list[int]:
-    """The devices on which this process can have copied anything. To ask another one for its
-    current stream would be cheap; to record an event there would take memory of that GPU."""
+    """The devices on which this process can have copied anything. A look-up of another one's
+    current stream would be cheap; an event recorded there would take memory of that GPU."""
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if has_context is None:
         return [torch.cuda.current_device()]
@@ -77,7 +77,7 @@ class Pins:
         self._streams.setdefault(id(info), set()).add(stream)
 
     def mark(self, info: Any) -> None:
-        """Nobody holds this batch any more, but the GPU may be reading it."""
+        """No holder of this batch is left, but the GPU may be reading it."""
         self.note(info)
         events = []
         for stream in self._streams.pop(id(info), ()):
@@ -87,7 +87,7 @@ class Pins:
         self._marked.append((events, info))
 
     def passed(self, wait: bool = False) -> list[Any]:
-        """What the GPU has done with; `wait` for the oldest, if it has not."""
+        """Return the batches that the GPU has finished; `wait` for the oldest, if it has not."""
         done: list[Any] = []
         while self._marked:
             entry = self._marked[0]

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a loader attaches: its rank, the name of its run, and the stream that it expects there.
+"""The placement of a loader: its rank, the name of its run, and the stream that it expects there.
 
 Invariants
-  P1  Until the first use a loader has what its arguments and the launcher say. _settle() completes
-      that once: with the ranks of torch.distributed or jax.distributed, and with a name.
-  P2  A run that was given no name has that of the job, and a hash of the stream's description. So
-      all ranks derive one name for one loader, whatever they make in which order, and loaders of
+  P1  Until the first use a loader has only its arguments and the launcher's values. _settle()
+      completes them once: with the ranks of torch.distributed or jax.distributed, and with a name.
+  P2  A run that was given no name has the job's name, and a hash of the stream's description. So
+      all ranks derive one name for one loader, for any loaders in any order, and loaders of
       other streams have other names. Loaders of one process that describe one stream, and are
       alive together, count: NAME, NAME-2.
   P3  A loader that describes a stream and does not start the engine sends the description when it
-      attaches, and the engine compares it with its own. Where only the files of the corpus differ,
+      attaches, and the engine compares it with its own. If only the files of the corpus differ,
       which may hold the same, the loader opens its corpus and sends the whole contract.
 """
 
@@ -94,7 +94,7 @@ class Placed:
     _config: Optional[Command] = None  # for `plan`, if the stream is described here
     _command: Optional[ServeCommand] = None  # for `serve`, if this loader starts it
     _settled = False  # P1
-    _job: Optional[str] = None  # with which the name begins that is derived here
+    _job: Optional[str] = None  # begin of the name that is derived here
     _expected: Optional[bytes] = None  # P3: a description, or a whole contract
     _looked_at = 0.0  # for engines of the job
     _client: Any

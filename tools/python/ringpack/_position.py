@@ -99,11 +99,11 @@ class Positioned(Attached):
                 raise
 
     def get_state(self) -> dict[str, Any]:
-        """state_dict(text=True), as Grain's checkpoints ask for it."""
+        """state_dict(text=True), as Grain's checkpoints need it."""
         state: dict[str, Any] = self.state_dict(text=True)
         return state
 
-    set_state = load_state_dict  # as Grain's checkpoints ask for it
+    set_state = load_state_dict  # as Grain's checkpoints need it
 
     @property
     def next_row(self) -> int:
@@ -116,8 +116,8 @@ class Positioned(Attached):
 
     @property
     def plan_digest(self) -> Optional[str]:
-        """Hash, in hexadecimal, of which documents are in all rows before next_row. None after a
-        state of an older version. To ask for it costs a copy of the state."""
+        """Hash, in hexadecimal, of the fragments of all rows before next_row. None after a state of
+        an older version. Each access costs a copy of the state."""
         return digest_of(self._token_of_place()[0])
 
     def counts(self) -> dict[str, int]:
@@ -129,10 +129,11 @@ class Positioned(Attached):
     ) -> str:
         """Compare the next rows of all ranks of a job; a collective call, before the loop.
 
-        Nodes share nothing: each field of the contract is compared, and the position. `all_gather`
-        gives every process the objects of all, in one order (default: torch.distributed's). Raises
-        CheckpointMismatchError on every rank, with what differs and both values. Returns "whole"
-        where all corpora are indexed (their whole content was compared), else "sampled"."""
+        Nodes share no memory: each field of the contract and the position are compared.
+        `all_gather` gives every process the objects of all, in one order (default:
+        torch.distributed's). Raises CheckpointMismatchError on every rank, with the field that
+        differs and both values. Returns "whole" if all corpora are indexed (their whole content was
+        compared), else "sampled"."""
         gather = all_gather or torch_all_gather
         facts, ranks = self.attach()._client.facts(), self._ranks
         said = {"replicas": ranks.replicas, "said_by": ranks.said_by}

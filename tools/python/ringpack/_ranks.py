@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which data-parallel rank this process is: by arguments, else by the launcher's environment, else
-by torch.distributed or jax.distributed, where a job has begun to use them."""
+"""The data-parallel rank of this process: by arguments, else by the launcher's environment, else
+by torch.distributed or jax.distributed, if a job has begun to use them."""
 
 import operator
 import re
@@ -13,9 +13,9 @@ from .errors import CheckpointMismatchError, UsageError
 
 ALONE, ARGUMENTS = "no launcher", "arguments"
 _GIVE_RANKS = "give dp_rank and dp_world_size"
-_JOB_MAX = 48  # characters of a job's name: a run's has what tells its loaders apart as well
+_JOB_MAX = 48  # characters of a job's name: a run's name also has its loader's hash
 Facts = dict[str, Any]
-"""What Client.facts returns."""
+"""The result of Client.facts."""
 
 
 class Ranks(NamedTuple):
@@ -29,17 +29,17 @@ class Ranks(NamedTuple):
     replica: int = 0  # which of those that need this rank's batches
     replicas: int = 1
     half: Optional[str] = None  # part of a launcher's variables, as words
-    outside: bool = False  # of the steps of a Slurm job
+    outside: bool = False  # steps of a Slurm job
 
     def place(self) -> dict[str, int]:
-        """Where to attach, and what the engine must agree to."""
+        """The place to attach to, and the geometry that the engine must agree to."""
         names = "rank", "world", "replica", "replicas"
         return {name: getattr(self, name) for name in names}
 
     def keys(self, ranks_said: bool = False) -> dict[str, Any]:
-        """What an engine that is started for this node has to be told.
+        """The options of an engine that is started for this node.
 
-        It would wait for ever for trainers of ranks that are on other nodes."""
+        Without them it would wait for ever for trainers of ranks that are on other nodes."""
         if self.unsaid and not ranks_said:
             raise UsageError(
                 "the job has several nodes, and the launcher does not say which data-parallel "
@@ -53,15 +53,15 @@ class Ranks(NamedTuple):
 
 
 class Launcher(NamedTuple):
-    """Variables of the environment in which a launcher tells a process its place. Of `local` and
-    `on_node` the first that is set counts."""
+    """Variables of the environment with the place of a process, set by its launcher. The first set
+    variable of `local` counts, and the first of `on_node`."""
 
     name: str
     rank: str
     world: str
     local: tuple[str, ...] = ()  # number of the process on its node
     on_node: tuple[str, ...] = ()  # processes of the node
-    job: tuple[str, ...] = ()  # what names the job
+    job: tuple[str, ...] = ()  # the job's name
 
 
 _MV2, _OMPI, _SLURM = "MV2_COMM_WORLD_", "OMPI_COMM_WORLD_", ("SLURM_JOB_ID", "SLURM_STEP_ID")
@@ -180,7 +180,7 @@ def _find_half(environment: Mapping[str, str]) -> Optional[str]:
     for launcher in _LAUNCHERS:
         rank = _integer(environment, launcher.rank)
         world = _integer(environment, launcher.world)
-        inside = launcher.name != "Slurm"  # a batch script has SLURM_PROCID, too
+        inside = launcher.name != "Slurm"  # a batch script also has SLURM_PROCID
         if world is not None and world > 1 and rank is None and inside:
             return f"{launcher.world}={world} is set, and {launcher.rank} is not"
         if rank is not None and world is None and inside:
@@ -255,8 +255,8 @@ def settle_ranks(found: Ranks, environment: Mapping[str, str]) -> Ranks:
 
 
 def _find_reference(facts: Sequence[Facts]) -> int:
-    """The process that the others are compared with: one that knows the whole content of its
-    corpus, where there is one, so that all that know it are compared by it."""
+    """The process that the others are compared with: if possible one that knows the whole content
+    of its corpus, so that all that know it are compared by it."""
     whole = (n for n, found in enumerate(facts) if "corpus_full~" in found["contract"])
     return next(whole, 0)
 
@@ -296,8 +296,8 @@ def check_agreement(facts: Sequence[Facts]) -> str:
     """Refuse a job whose ranks do not read one stream from one row, in the same steps: `facts` has
     a dict of each.
 
-    Ranks may read the same share (tensor parallelism); a share that nobody reads would be lost.
-    Returns how the corpora were compared: "whole", or "sampled" where one is not indexed."""
+    Ranks may read the same share (tensor parallelism); a share without a reader would be lost.
+    Returns how the corpora were compared: "whole", or "sampled" if one is not indexed."""
     reference, whole = _find_reference(facts), True
     first, name = facts[reference], f"process {reference}"
     for number, found in enumerate(facts):
@@ -330,7 +330,7 @@ def check_agreement(facts: Sequence[Facts]) -> str:
 
 
 def torch_all_gather(fact: Facts) -> list[Facts]:
-    """What check_ranks uses where the job has a process group of torch."""
+    """The all_gather of check_ranks if the job has a process group of torch."""
     from torch import distributed
 
     if not (distributed.is_available() and distributed.is_initialized()):
@@ -344,7 +344,7 @@ def torch_all_gather(fact: Facts) -> list[Facts]:
 
 
 def _number(value: Union[int, str]) -> int:
-    """Of an argument, which may be text out of os.environ."""
+    """The number of an argument, which may be text out of os.environ."""
     return int(value) if isinstance(value, str) else operator.index(value)
 
 
@@ -374,7 +374,7 @@ def find_ranks(
     replica: Optional[int] = None,
     replicas: Optional[int] = None,
 ) -> Ranks:
-    """Arguments win, then the launchers; otherwise this process is alone (but settle_ranks)."""
+    """Arguments win, then the launchers; otherwise this is the only process (but settle_ranks)."""
     launched = _launched(environment)
     replica, replicas = _find_replica(replica, replicas, launched, dp_rank)
     if dp_rank is None and dp_world_size is None:

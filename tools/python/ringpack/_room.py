@@ -20,7 +20,7 @@ def with_room(start: Callable[[], T]) -> T:
         except BlockingIOError:  # fork: EAGAIN
             if time.monotonic() >= deadline:
                 raise
-        except RuntimeError as failure:  # of threading: it has no class of its own
+        except RuntimeError as failure:  # threading's: it has no class of its own
             if "new thread" not in str(failure) or time.monotonic() >= deadline:
                 raise
         time.sleep(0.05)

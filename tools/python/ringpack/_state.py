@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A state token (engine/plan/STREAM.md section 8) as what checkpoint libraries hold, and back."""
+"""Converts a state token (engine/plan/STREAM.md section 8) to the values that checkpoint libraries
+hold, and back."""
 
 import base64
 import os
@@ -102,9 +103,9 @@ def epochs_of(token: bytes) -> int:
 
 
 def epoch_of(token: bytes) -> int:
-    """Times that each source had been given as a whole where the token stands: the fewest of all
-    sources and lanes. A document that was read, but of which parts are in no row yet, counts as not
-    given. (A source of several lanes is taken to be of equal shares.)"""
+    """Times that each source had been given as a whole at the token's position: the fewest of all
+    sources and lanes. A document that was read, but has parts in no row yet, counts as not given.
+    (A source of several lanes is taken to be of equal shares.)"""
     lanes, sources = struct.unpack_from("<II", token, _LANES_AT)
     counts = struct.unpack_from(f"<{2 * sources}Q", token, _WEIGHTS_AT)  # weight, documents
     at, epochs = _WEIGHTS_AT + 16 * sources, []
@@ -130,7 +131,7 @@ def epoch_of(token: bytes) -> int:
 
 
 def next_row_of(token: bytes) -> int:
-    """The global row at which a token's stream continues."""
+    """The next global row of a token's stream."""
     return int.from_bytes(token[_NEXT_ROW_AT : _NEXT_ROW_AT + 8], "little")
 
 
@@ -147,7 +148,7 @@ def import_state(path: FilePath, program: Optional[FilePath] = None) -> dict[str
     """The state that a file holds, for ``load_state_dict``: a file of torch.save, JSON, npz,
     safetensors, a state token, a checkpoint, or a directory of checkpoints.
 
-    The program finds the token by its bytes, and nothing is unpickled: a file of torch.save must
+    The program finds the token by its bytes, and unpickles no object: a file of torch.save must
     have the state as an array, as state_dict() gives it. program: path of `ringpack`."""
     token = _token_in(path, program)
     return state_of(token, len(token))
@@ -159,8 +160,8 @@ def export_state(
     """Write a state in the form that the name of the file says: .token, .json, .npz, .safetensors,
     or .pt (torch.save).
 
-    state: what state_dict() returned, or a file that import_state() reads. JSON and the metadata of
-    safetensors have each field of the state beside it. program: path of `ringpack`."""
+    state: a result of state_dict(), or a file that import_state() reads. JSON and the metadata of
+    safetensors also have each field of the state. program: path of `ringpack`."""
     token = token_of(state) if isinstance(state, Mapping) else _token_in(state, program)
     path = os.fspath(path)
     if path.endswith((".pt", ".pth")):

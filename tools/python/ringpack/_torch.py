@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loader of return_type="torch": what torch.utils.data takes for a dataset.
+"""The loader of return_type="torch", which torch.utils.data takes for a dataset.
 
-A module of its own, because it imports torch; nobody else's loader does.
+A module of its own, because it imports torch; loaders of other return types do not.
 """
 
 import sys

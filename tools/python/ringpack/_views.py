@@ -33,7 +33,7 @@ def import_jax() -> Any:
 
 
 def tensor_of(kind: str) -> Callable[[Any], Any]:
-    """What makes a tensor over the memory of a numpy array."""
+    """The function that makes a tensor over the memory of a numpy array."""
     if kind == "torch":
         of_array: Callable[[Any], Any] = import_torch().from_numpy
         return of_array
@@ -49,8 +49,8 @@ def look_at(
     shape: int,
     tensor: Optional[Callable[[Any], Any]] = None,
 ) -> Look:
-    """What makes a view of that section, of that shape (ROWS, ...). tensor: of a numpy array, which
-    is what is wanted if it is None, and of records always."""
+    """The function that makes a view of that section, of that shape (ROWS, ...). tensor: makes a
+    tensor of a numpy array; None: views are numpy arrays. Views of records always are."""
     from numpy import frombuffer, ndarray
 
     word, buffer_at, dtype = place.word, place.buffer_at, place.dtype
@@ -69,10 +69,10 @@ def look_at(
             buffer.lease = lease
             lease.exports[name] = ref(buffer)
         if tensor is None:
-            # Its base is the view of memory, so that nobody can make it writable again.
+            # Its base is the view of memory, so that no caller can make it writable again.
             return frombuffer(memoryview(buffer).toreadonly(), dtype).reshape(dimensions)
         # This array claims to be writable, because torch warns about every one that is not, and
-        # DLPack as JAX asks for it knows no other.
+        # DLPack as JAX uses it knows no other.
         return tensor(ndarray(dimensions, dtype, buffer))
 
     return look

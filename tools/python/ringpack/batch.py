@@ -75,7 +75,7 @@ class Document(NamedTuple):
 
     source: int  # index in `sources`
     document: int  # number within the source
-    offset: int  # token of the document at which the part begins
+    offset: int  # first token of the part, in the document
     length: int  # in tokens
     file: str
     row: int  # row of the file: ds[row] of a table; else the number of the document
@@ -118,11 +118,11 @@ class Batch(Mapping[str, Any]):
     rows           (batch_size,)       row (global number), fragments, tokens; numpy records
     doc_lens       (batch_size, D)     int32; length of every fragment in tokens, then zeros
     input_ids      (batch_size, L)     tokens, then pad_id
-    labels         (batch_size, L)     next token of the fragment; -100 if there is none, or a mask
+    labels         (batch_size, L)     next token of the fragment; -100 without one, or if a mask
                                        leaves it out
     position_ids   (batch_size, L)     0, 1, … within each fragment
     segment_ids    (batch_size, L)     int32; 1, 2, … by fragment, 0 on padding
-    loss_mask      (batch_size, L)     float32; 1 where the label is a token
+    loss_mask      (batch_size, L)     float32; 1 if the label is a token, else 0
     cu_seqlens     (batch_size*(D+1)+1,) int32; ends of all segments over the flat batch, padded at
                                        the end: use ``[: batch.segments + 1]`` for the exact ones
     provenance     (batch_size, D)     document, offset, source, length; numpy records
@@ -341,7 +341,7 @@ class Batch(Mapping[str, Any]):
             return
         alive = self._lease.viewed()
         if alive:
-            gc.collect()  # views in reference cycles that nothing reaches (tracebacks, closures)
+            gc.collect()  # views in unreachable reference cycles (tracebacks, closures)
             alive = self._lease.viewed()
         if alive:
             raise LeaseError(

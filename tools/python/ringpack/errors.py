@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The package's exceptions: one class per code of include/ringpack/error.h.
 
-Every error says what failed (``str(error)``); ``.hint`` says what is safe and what to do next.
+Every error says what failed (``str(error)``); ``.hint`` says what is safe, and the next command.
 ``.code`` is negative: ringpack's own codes begin at -5000 and descend, others are negated errnos.
 """
 
@@ -71,8 +71,8 @@ class CheckpointMismatchError(RingpackError, name="RP_E_MISMATCH", code=-5005):
     MAY_CHANGE = (
         *("batch_size", "dp_world_size", "ranks", "global_batch_size", "drop_last"),
         *("profile", "sections", "token_dtype", "label_mode", "pad_id", "vocab_size"),
-        *("num_workers", "packers", "packer_processes", "prefetch_factor", "prefetch_bytes"),
-        *("io", "io_depth", "direct", "cpus", "verify_blocks", "index"),
+        *("readers", "packers", "packer_processes", "prefetch_factor", "prefetch_bytes"),
+        *("io", "io_depth", "o_direct", "cpus", "verify_blocks", "index"),
         *("cache_dir", "cache_bytes", "run", "num_epochs"),
         "paths of the corpus",
     )
@@ -111,7 +111,7 @@ class VocabularyError(RingpackError, name="RP_E_VOCABULARY", code=-5008):
 
 
 class EmptyCorpusError(RingpackError, name="RP_E_EMPTY", code=-5009):
-    """There are no documents to read."""
+    """The corpus has no documents to read."""
 
 
 class ResourceError(RingpackError, name="RP_E_RESOURCE", code=-5010):
@@ -128,7 +128,7 @@ class EngineGoneError(RingpackError, ConnectionError, name="RP_E_GONE", code=-50
 
 
 class EngineTimeoutError(RingpackError, TimeoutError, name="RP_E_TIMEOUT", code=-5013):
-    """A wait exceeded its timeout; nothing is lost."""
+    """A wait exceeded its timeout; no batch is lost."""
 
 
 class ProtocolError(RingpackError, name="RP_E_PROTOCOL", code=-5014):

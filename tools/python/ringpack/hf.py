@@ -125,7 +125,7 @@ class _Batches:
 
     def position(self) -> dict[str, Any]:
         """The result of ExportableState.state(). Empty before the first batch: state_dict() would
-        attach the loader, perhaps at a position at which it may not begin."""
+        attach the loader, perhaps at a position where it may not begin."""
         known = self._loader.state_dict(text=True) if self._taken else {}
         return {"args": {}, "attributes": known}
 

@@ -32,7 +32,7 @@ AGAIN = object()
 
 
 class _Signature:
-    """The signature of a class for help(): that of __init__, rather than of __new__."""
+    """The signature of a class for help(): __init__'s, rather than __new__'s."""
 
     def __get__(self, _: Any, owner: Any) -> Any:
         import inspect
@@ -222,7 +222,7 @@ class Loader(Passing):
                     client = self._attach()
                 opened, form, lease = self._open, self._form, None
                 while len(opened) >= self._keep:
-                    lease = None  # of an older batch
+                    lease = None  # an older batch's
                     if (done := opened.popleft())._lease is not None:  # done.end() inlined
                         lease, done._why, done._lease = done._lease, form.went_on, None
                 if self._ended:

@@ -3,8 +3,8 @@
 
     python -m ringpack.trainer --run RUN --rank R --world N --journal FILE
 
-The journal is that of tools/ringpack/job/journal.h without details: whoever killed this process can
-still say which rows it had, and compare their digest.
+The journal has the form of tools/ringpack/job/journal.h without details: after a kill of this
+process it shows the rows that the process had, and their digest.
 """
 
 import argparse

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See alert.h. */
 #include "alerts/alert.h"
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "base/fail.h"
 
 #define SECOND_NS UINT64_C(1000000000)
@@ -31,7 +29,7 @@ const char *rp_alert_name(enum rp_alert_kind kind)
 
 /* ---- signs ----------------------------------------------------------------------------------- */
 
-/* Of a value that is to stay below its limit. */
+/* The state of a value that should stay below its limit. */
 static enum rp_alert_sign sign_below(uint64_t value, uint64_t limit)
 {
     if (limit == 0 || value <= limit / 2)
@@ -97,8 +95,7 @@ static void note_sign(struct rp_alert *alert, enum rp_alert_sign sign, uint64_t 
 
 static bool may_run(const struct rp_alert *alert, uint64_t now_ns)
 {
-    return alert->run_ns == 0 || now_ns - alert->run_ns >= RP_ALERT_PERIOD_NS ||
-           RP_DEFECT(ignore_alert_period);
+    return alert->run_ns == 0 || now_ns - alert->run_ns >= RP_ALERT_PERIOD_NS;
 }
 
 static void note_command(struct rp_alert *alert, uint64_t now_ns)
@@ -113,7 +110,7 @@ enum rp_alert_step rp_alert_look(struct rp_alert *alert, enum rp_alert_kind kind
 {
     RP_ASSERT(kind < RP_ALERT_KINDS && now_ns >= alert->raised_ns && now_ns > 0);
     note_sign(alert, sign, now_ns);
-    bool is_quiet = alert->state == RP_ALERT_QUIET || RP_DEFECT(alert_at_each_look);
+    bool is_quiet = alert->state == RP_ALERT_QUIET;
     if (sign == RP_SIGN_GOOD && !is_quiet && now_ns - alert->bad_ns >= kinds[kind].calm_ns) {
         alert->state = RP_ALERT_QUIET;
         return RP_ALERT_CLEAR;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alert.h — when an alert is raised, when its command is run, and when it is cleared: decided from
- * what was seen at a check and from the time, and from nothing else.
+ * only the findings of a check and the time.
  *
  *   kind           bad                                      good                 calm for
  *   -------------  ---------------------------------------  -------------------  ---------
@@ -19,7 +19,7 @@
  * check if no check was bad for the time in the last column. So a value that moves about
  * its limit, or is bad now and then, is one alert:
  *
- *   state   event                            state after   what is done
+ *   state   event                            state after   action
  *   ------  -------------------------------  ------------  ------------------------------
  *   QUIET   bad                              RAISED        a line in the log; the command
  *   QUIET   bad, RP_ALERT_PERIOD_NS have     OWED          a line in the log
@@ -54,7 +54,7 @@ struct rp_alert_limits {
 
 #define RP_FREE_UNKNOWN UINT64_MAX
 
-/* What was seen at a check. */
+/* The findings of a check. */
 struct rp_alert_view {
     bool answers;
     bool is_running; /* else no trainer is served, and waits and skew say nothing */
@@ -91,8 +91,7 @@ const char *rp_alert_name(enum rp_alert_kind kind);
 /** The table above. */
 enum rp_alert_sign rp_alert_sign(enum rp_alert_kind kind, const struct rp_alert_limits *limits,
                                  const struct rp_alert_view *view);
-/** The state after a check at `now_ns`, which is not 0 and never goes back, and what is to be done.
- */
+/** The state after a check at `now_ns`, which is not 0 and never goes back, and the action. */
 enum rp_alert_step rp_alert_look(struct rp_alert *alert, enum rp_alert_kind kind,
                                  enum rp_alert_sign sign, uint64_t now_ns);
 /** Until the next check: a tenth of a second while a value is about to become an alert, else a

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See command.h. */
 #include "alerts/command.h"
 
 #include <errno.h>
@@ -17,7 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/spawn.h"
-#include "server/side_thread.h"
+#include "base/side_thread.h"
 
 #define LOOK_NS UINT64_C(20000000)      /* between two checks of commands that run */
 #define IDLE_NS UINT64_C(3600000000000) /* until it is woken */
@@ -32,7 +31,7 @@ struct slot {
     uint64_t failures;
 };
 
-/* `slots` is guarded by the mutex of `side`, but for what is the thread's; the rest is constant. */
+/* `slots` is guarded by the mutex of `side`, except the thread's fields; the rest is constant. */
 struct rp_alert_command {
     struct rp_side_thread side; /* the first member: command_main() casts back from it */
     char *text, *program;
@@ -50,7 +49,7 @@ static bool can_be_run(const char *path)
     return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
 }
 
-/* The file that the word means, on the heap; NULL = there is none. */
+/* The file that the word means, on the heap; NULL if none exists. */
 static char *find_program(const char *word)
 {
     const char *path = getenv("PATH");
@@ -58,7 +57,7 @@ static char *find_program(const char *word)
         return can_be_run(word) ? strdup(word) : NULL;
     while (path && *path && *word) {
         size_t length = strcspn(path, ":");
-        char *file = rp_format("%.*s/%s", (int)length, path, word);
+        char *file = rp_asprintf("%.*s/%s", (int)length, path, word);
         if (file && length > 0 && can_be_run(file))
             return file;
         free(file);
@@ -69,7 +68,7 @@ static char *find_program(const char *word)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* The environment of the engine without variables of alerts, and those of this one. */
+/* The environment of the engine without variables of alerts, and the variables of this one. */
 static char **environment_of(char **variables)
 {
     size_t own = 0, count = 0, kept = 0;
@@ -171,7 +170,7 @@ static char **take_wanted(struct rp_alert_command *command, struct slot *slot)
     return variables;
 }
 
-/* Follow what runs and start what is wanted. Returns whether anything runs. */
+/* Follow running commands and start wanted ones. Returns whether any runs. */
 static bool look_after(struct rp_alert_command *command, bool is_over)
 {
     bool runs = false;
@@ -200,7 +199,7 @@ static void command_main(struct rp_side_thread *side)
     struct rp_alert_command *command = (struct rp_alert_command *)side;
     prctl(PR_SET_NAME, "alert");
     for (uint64_t end_ns = 0;;) {
-        bool is_over = end_ns && rp_now_ns() >= end_ns && !RP_DEFECT(leave_alert_command);
+        bool is_over = end_ns && rp_now_ns() >= end_ns;
         bool runs = look_after(command, is_over);
         pthread_mutex_lock(&side->mutex);
         if (!is_wanted(command) && !side->stop)

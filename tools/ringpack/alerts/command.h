@@ -44,7 +44,7 @@ void rp_alert_variables_free(char **variables);
 
 struct rp_alert_command_counts {
     uint64_t failures; /* commands that could not be started, failed, or were killed */
-    pid_t pid;         /* of the command that runs, and of its process group; 0 = none */
+    pid_t pid;         /* the running command's, and its process group's; 0 = none */
 };
 struct rp_alert_command_counts rp_alert_command_counts(struct rp_alert_command *command,
                                                        enum rp_alert_kind kind);

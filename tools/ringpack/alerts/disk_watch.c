@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See disk_watch.h. */
 #include "alerts/disk_watch.h"
 
 #include <errno.h>
@@ -9,9 +8,8 @@
 #include <sys/statvfs.h>
 
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/mem.h"
-#include "server/side_thread.h"
+#include "base/side_thread.h"
 
 #define PATIENCE_NS UINT64_C(200000000)
 
@@ -40,7 +38,7 @@ static void watch_main(struct rp_side_thread *side)
     prctl(PR_SET_NAME, "disk-watch");
     do {
         struct rp_disk_room room = {0};
-        if (watch->look(watch->path, &room) < 0 && !RP_DEFECT(take_failed_look))
+        if (watch->look(watch->path, &room) < 0)
             continue;
         pthread_mutex_lock(&side->mutex);
         watch->answer = (struct rp_disk_answer){rp_now_ns(), room.bytes, room.lacks_inodes};

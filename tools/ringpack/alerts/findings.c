@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See findings.h. */
 #include "alerts/findings.h"
 
 #include <inttypes.h>
@@ -18,7 +17,7 @@
 
 /* ---- an answer ------------------------------------------------------------------------------- */
 
-/* Of a count, which is not negative; 0 if there is none. */
+/* A count, which is not negative; 0 if it is absent. */
 static uint64_t count_of(const json_t *object, const char *key)
 {
     json_int_t value = json_integer_value(json_object_get(object, key));

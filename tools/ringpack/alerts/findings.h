@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* findings.h — what an answer of `ringpack stat` and free space say about alerts, and the text of
- * each alert. Pure: no call of the system. */
+/* findings.h — the findings of alerts in an answer of `ringpack stat` and in free space, and the
+ * text of each alert. Pure: no call of the system. */
 #ifndef RP_TOOLS_ALERT_FINDINGS_H
 #define RP_TOOLS_ALERT_FINDINGS_H
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See keeper.h. */
 #include "alerts/keeper.h"
 
 #include <errno.h>
@@ -21,7 +20,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/spawn.h"
-#include "server/side_thread.h"
+#include "base/side_thread.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 #define DEATHS_MAX 10u
@@ -45,7 +44,7 @@ struct rp_alert_keeper {
 /* A watcher that runs. */
 struct child {
     pid_t pid;
-    int fd; /* of the socket */
+    int fd; /* the socket's */
     uint64_t began_ns;
 };
 
@@ -279,15 +278,15 @@ static int set_task(struct rp_alert_task *task, const struct rp_config *config,
         {task->run, sizeof task->run, config->run, "run"},
         {task->run_dir, sizeof task->run_dir, config->run_dir, "run_dir"},
         {task->known.disks[0].directory, PATH_MAX, config->checkpoint_dir, "checkpoint_dir"},
-        {task->known.disks[1].directory, PATH_MAX, config->checkpoint_copy_dir,
-         "checkpoint_copy_dir"},
+        {task->known.disks[1].directory, PATH_MAX, config->checkpoint_mirror_dir,
+         "checkpoint_mirror_dir"},
         {task->program, sizeof task->program, program, "alert_command"},
         {task->command, sizeof task->command, config->alert_command, "alert_command"},
     };
     for (size_t i = 0; i < RP_ARRAY_COUNT(texts) && code == 0; i++)
         code = copy_text(texts[i].room, texts[i].bytes, texts[i].text, texts[i].key, error);
     if (config->alert_disk_free > 0) /* without checkpoints there are no copies */
-        task->known.disk_count = config->checkpoint_copy_dir ? 2 : config->checkpoint_dir ? 1 : 0;
+        task->known.disk_count = config->checkpoint_mirror_dir ? 2 : config->checkpoint_dir ? 1 : 0;
     free(program);
     return code;
 }

@@ -3,13 +3,13 @@
  * `ringpack stat` complete. `serve` calls it; an engine whose config asks for no alert gets no
  * watcher.
  *
- *   event                       what is done
+ *   event                       action
  *   --------------------------  --------------------------------------------------------------
  *   trainers can attach         a watcher is started
- *   the watcher ends or dies    its commands are killed; the next one gets what it knew, after a
+ *   the watcher ends or dies    its commands are killed; the next one gets its knowledge, after a
  *                               pause that grows. No more than DEATHS_MAX in turn, each within
  *                               YOUNG_NS of its start: then the log says that alerts are over
- *   the engine ends             the watcher gets a last message, and a few seconds; what is left
+ *   the engine ends             the watcher gets a last message, and a few seconds; the rest
  *                               then is killed
  *   this process is killed      the watcher finds its socket closed, and ends
  *

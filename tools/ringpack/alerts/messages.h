@@ -25,25 +25,25 @@
 struct rp_alert_report {
     char message[sizeof(((struct rp_error *)0)->message)];
     uint64_t value, limit;
-    char cause[16]; /* of starved: as in `ringpack stat`; else "" */
+    char cause[16]; /* for starved: as in `ringpack stat`; else "" */
 };
 
 /* A directory into which the engine writes. */
 struct rp_alert_disk {
     char directory[PATH_MAX];
-    uint64_t at_ns; /* of the newest answer; 0 = there was none */
+    uint64_t at_ns; /* the newest answer's; 0 = there was none */
     uint64_t free_bytes;
     bool lacks_inodes;
 };
 
-/* What a watcher knows. The next watcher of the engine gets it, and so raises no alert again.
+/* The knowledge of a watcher. The next watcher of the engine gets it, and so raises no alert again.
  * Moments are of CLOCK_MONOTONIC. */
 struct rp_alert_known {
     struct rp_alert alerts[RP_ALERT_KINDS];
     struct rp_alert_report reports[RP_ALERT_KINDS];
     uint64_t command_failures[RP_ALERT_KINDS];
-    pid_t pids[RP_ALERT_KINDS]; /* of commands that run, and of their process groups; 0 = none */
-    uint64_t save_failures, copy_failures; /* of the engine, at the last check */
+    pid_t pids[RP_ALERT_KINDS];            /* running commands and their process groups; 0 = none */
+    uint64_t save_failures, copy_failures; /* the engine's, at the last check */
     struct rp_alert_disk disks[RP_ALERT_DISKS_MAX];
     uint32_t disk_count;
 };

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See watcher.h. */
 #include "alerts/watcher.h"
 
 #include <errno.h>
@@ -40,15 +39,15 @@ struct watcher {
     struct rp_watch watch;
     struct rp_alert_command *command; /* NULL = alerts are logged, and nothing is run */
     struct rp_disk_watch *disks[RP_ALERT_DISKS_MAX];
-    uint64_t failures_before[RP_ALERT_KINDS]; /* of commands of earlier watchers */
-    uint64_t failures_of_disks;               /* for which the disks were checked */
+    uint64_t failures_before[RP_ALERT_KINDS]; /* counts of commands of earlier watchers */
+    uint64_t failures_of_disks;               /* failures that the disks were checked for */
     uint64_t checked_ns, silent_ns;
     int changed_fd; /* eventfd: a command has begun or ended */
 };
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-/* A variable for which there was no memory is left out. */
+/* Without memory, a variable is left out. */
 static void add(char **variables, char *variable)
 {
     size_t count = 0;
@@ -66,13 +65,13 @@ static void run_command(const struct watcher *watcher, enum rp_alert_kind kind)
     if (!watcher->command)
         return;
     if (variables) {
-        add(variables, rp_format("RINGPACK_ALERT=%s", rp_alert_name(kind)));
-        add(variables, rp_format("RINGPACK_ALERT_MESSAGE=%s", report->message));
-        add(variables, rp_format("RINGPACK_ALERT_RUN=%s", task->run));
-        add(variables, rp_format("RINGPACK_ALERT_PID=%d", (int)task->engine));
-        add(variables, rp_format("RINGPACK_ALERT_VALUE=%" PRIu64, report->value));
-        add(variables, rp_format("RINGPACK_ALERT_LIMIT=%" PRIu64, report->limit));
-        add(variables, rp_format("RINGPACK_ALERT_CAUSE=%s", report->cause));
+        add(variables, rp_asprintf("RINGPACK_ALERT=%s", rp_alert_name(kind)));
+        add(variables, rp_asprintf("RINGPACK_ALERT_MESSAGE=%s", report->message));
+        add(variables, rp_asprintf("RINGPACK_ALERT_RUN=%s", task->run));
+        add(variables, rp_asprintf("RINGPACK_ALERT_PID=%d", (int)task->engine));
+        add(variables, rp_asprintf("RINGPACK_ALERT_VALUE=%" PRIu64, report->value));
+        add(variables, rp_asprintf("RINGPACK_ALERT_LIMIT=%" PRIu64, report->limit));
+        add(variables, rp_asprintf("RINGPACK_ALERT_CAUSE=%s", report->cause));
     }
     rp_alert_command_run(watcher->command, kind, variables);
 }
@@ -102,7 +101,7 @@ static void do_step(struct watcher *watcher, enum rp_alert_kind kind, enum rp_al
 
 /* ---- disks ----------------------------------------------------------------------------------- */
 
-/* Where the cache is, is known from the engine's answers. */
+/* The engine's answers have the place of the cache. */
 static void add_cache(struct watcher *watcher, const json_t *stat)
 {
     struct rp_alert_known *known = &watcher->task.known;
@@ -181,7 +180,7 @@ static void do_steps(struct watcher *watcher, const struct rp_alert_findings *fo
     }
 }
 
-/* A message for which there is no room follows after the next check. */
+/* A message that finds no room follows after the next check. */
 static void tell(struct watcher *watcher)
 {
     struct rp_alert_known *known = &watcher->task.known;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_audit.c — the arguments of `ringpack audit`, and what it prints. */
+/* cmd_audit.c — the arguments of `ringpack audit`, and its output. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static int open_sides(struct rp_audit *audit, const struct arguments *arguments,
     return code;
 }
 
-/* ---- what is printed ------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static const char *const verdicts[] = {[RP_AUDIT_IDENTICAL] = "identical",
                                        [RP_AUDIT_CONTINUES] = "continues",

@@ -18,7 +18,7 @@ static const struct rp_option options[] = {
     {0},
 };
 
-/* The journal is that of a path, a run, or the run of a config. */
+/* The journal of a path, of a run, or of the run of a config. */
 static int check(void *argument)
 {
     struct rp_cmd_line *line = argument;

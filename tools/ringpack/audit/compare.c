@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compare.c — see audit.h. Which question is asked follows from what is known:
+/* compare.c — compares two positions. The method follows from the known facts:
  *
  *   fields of the contract differ           different streams
  *   equal rows, equal digests               identical
  *   other rows                              plan from the earlier position to the later one, with
  *                                           the config of either side
  *   digests differ, two configs             the first row, by bisection over landmarks
- *   digests differ, one config              which side is not what it plans from row 0
- */
+ *   digests differ, one config              the side that deviates from its plan from row 0
+ * */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "base/contract.h"
 #include "plan/plan.h"
 
-#define BISECTION_ROWS 4096u /* in which the row that differs is found by comparing */
+#define BISECTION_ROWS 4096u /* bisection ends here: these rows are compared one by one */
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
@@ -64,7 +64,7 @@ static int plan_from_zero(struct rp_audit_side *side, uint64_t row, struct rp_ha
     return code < 0 ? rp_fail_context(error, code, "%s", side->path) : code;
 }
 
-/* Whether the side is what its config plans from row 0. */
+/* Whether the side equals the plan of its config from row 0. */
 static int is_its_plan(struct rp_audit_side *side, struct rp_error *error)
 {
     struct rp_hash128 digest = {0, 0};
@@ -163,7 +163,7 @@ static bool note_difference(struct rp_audit *audit, const struct rp_row rows[2],
     }
 }
 
-/* Plan both sides row by row from a row up to which they agree. */
+/* Plan both sides row by row. All rows before `row` are equal. */
 static int compare_rows(struct rp_audit *audit, uint64_t row, uint64_t end, struct rp_error *error)
 {
     struct rp_row rows[2];
@@ -206,7 +206,7 @@ static int find_first_row(struct rp_audit *audit, uint64_t end, struct rp_error 
     return compare_rows(audit, low * BISECTION_ROWS, end, error);
 }
 
-/* ---- what differs ---------------------------------------------------------------------------- */
+/* ---- the difference -------------------------------------------------------------------------- */
 
 static int fail_without_config(struct rp_audit *audit, uint64_t row, struct rp_error *error)
 {

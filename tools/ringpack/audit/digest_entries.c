@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digest_entries.c — see digest_entries.h. */
 #include "audit/digest_entries.h"
 
 #include <dirent.h>
@@ -14,7 +13,7 @@
 #include "base/defect.h"
 #include "base/mem.h"
 
-#define ID_DIGITS 16 /* of the hash of an entry */
+#define ID_DIGITS 16 /* digits kept of an entry's hash */
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -138,7 +137,7 @@ static void note_damage(struct rp_audit_digests *digests, const char *path)
     rp_audit_make_printable(digests->damaged_name);
 }
 
-/* A file of no bytes is what a trainer leaves that was refused: it lacks nothing. */
+/* An empty file is left by a refused trainer: it is complete. */
 static int read_file(struct rp_digest_entries *entries, struct rp_audit_digests *digests,
                      const char *path, struct rp_error *error)
 {
@@ -169,7 +168,7 @@ int rp_digest_entries_read(struct rp_digest_entries *entries, struct rp_audit_di
         return read_file(entries, digests, digests->path, error);
     int code = 0;
     for (struct dirent *entry; code == 0 && (entry = readdir(directory));) {
-        char *path = is_name(entry->d_name) ? rp_format("%s/%s", digests->path, entry->d_name)
+        char *path = is_name(entry->d_name) ? rp_asprintf("%s/%s", digests->path, entry->d_name)
                                             : NULL;
         if (path)
             code = read_file(entries, digests, path, error);
@@ -194,8 +193,9 @@ bool rp_digest_takes_back(const struct rp_digest_entry *attach, const struct rp_
     return entry->world != attach->world || entry->rank == attach->rank;
 }
 
-/* Rows from `row` on were given again: mark what list[end - 1], and the entries of its file before
- * it, had of them. Those that are left ascend, so the search ends at the first that is before. */
+/* Rows from `row` on were given again: mark the rows that list[end - 1], and the entries of its
+ * file before it, had of them. Those that are left ascend, so the search ends at the first that is
+ * before. */
 static void supersede(struct rp_digest_entries *entries, size_t end,
                       const struct rp_digest_entry *by, uint64_t row)
 {
@@ -233,7 +233,7 @@ size_t rp_digest_entries_find(const struct rp_digest_entries *entries, uint64_t 
     return low;
 }
 
-/* What an attach came after, in other files. */
+/* The entries of other files that an attach came after. */
 static void supersede_seen(struct rp_digest_entries *entries, const struct rp_digest_entry *attach)
 {
     const struct rp_digest_place *places = entries->places;
@@ -248,7 +248,7 @@ static void supersede_seen(struct rp_digest_entries *entries, const struct rp_di
 static void join_copies(struct rp_digest_entries *entries)
 {
     const struct rp_digest_place *places = entries->places;
-    size_t first = 0; /* of those with one id */
+    size_t first = 0; /* the first entry with this id */
     for (size_t i = 1; i <= entries->count; i++) {
         bool is_superseded = false;
         if (i < entries->count && places[i].id == places[first].id)

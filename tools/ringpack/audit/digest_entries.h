@@ -14,7 +14,7 @@ struct rp_digest_entry {
     bool is_used;       /* in an interval of all ranks */
     size_t file;        /* number of its file */
     uint64_t id;        /* the begin of its hash */
-    uint64_t *seen;     /* of an attach: ids of entries that it came after */
+    uint64_t *seen;     /* if an attach: ids of entries that it came after */
     size_t seen_count;
     struct rp_audit_interval of;
 };
@@ -39,12 +39,11 @@ RP_MUST_CHECK int rp_digest_entries_order(struct rp_digest_entries *entries,
 /** The first of the places that has the id, or the next higher one: [0, count]. */
 size_t rp_digest_entries_find(const struct rp_digest_entries *entries, uint64_t id);
 /** Whether an attach takes back deliveries of this entry's kind: all ranks of a job go back
- * together, but each rank says so for itself. So these are deliveries to the rank itself, and those
- * of jobs of other numbers of ranks. */
+ * together, but each rank says so for itself. So these are deliveries to the rank itself, and
+ * deliveries to ranks of jobs of other numbers of ranks. */
 bool rp_digest_takes_back(const struct rp_digest_entry *attach,
                           const struct rp_digest_entry *entry);
-/** Add the doubts about deliveries of which only an attach is there, or not even that
- * (digest_traces.c). */
+/** Add the doubts about deliveries that left only an attach, or not even that (digest_traces.c). */
 RP_MUST_CHECK int rp_digest_entries_trace(const struct rp_digest_entries *entries,
                                           struct rp_audit_digests *digests, struct rp_error *error);
 void rp_digest_entries_free(struct rp_digest_entries *entries);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digest_traces.c — traces of deliveries of which no digest is there:
+/* digest_traces.c — traces of deliveries without a digest:
  *
  *   an attach has seen an entry that is in no file   a file is lost, or its end
  *   a rank was given rows from a row on in more
@@ -23,8 +23,8 @@ static bool is_there(const struct rp_digest_entries *entries, uint64_t id)
 
 /* ---- lost files ------------------------------------------------------------------------------ */
 
-/* What an attach has seen came before it, so it is about rows that the attach does not take back:
- * those before its own. */
+/* Entries that an attach has seen came before it, so they are about rows that the attach does not
+ * take back: those before its own. */
 static int trace_unseen(const struct rp_digest_entries *entries, struct rp_audit_digests *digests,
                         struct rp_error *error)
 {
@@ -140,7 +140,7 @@ static int trace_last(const struct rp_digest_entries *entries, size_t at,
 {
     const struct rp_digest_entry *last = &entries->list[at];
     uint64_t row = last->of.first_row, end = 0;
-    bool is_later = false; /* what follows, in the file */
+    bool is_later = false; /* the later entry, in the file */
     for (size_t i = 0; i < entries->count; i++) {
         const struct rp_digest_entry *entry = &entries->list[i];
         if (i == 0 || entry->file != entries->list[i - 1].file)

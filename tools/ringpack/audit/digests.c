@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digests.c — adding up the digests of all ranks, and what they leave in doubt. */
+/* digests.c — the sum of the digests of all ranks, and the rows that they leave in doubt. */
 #include "audit/digests.h"
 
 #include <errno.h>
@@ -148,11 +148,11 @@ static int sort_entries(struct rp_audit_digests *digests, struct sorted *sorted,
 /* The entries of one rank, ascending. */
 struct lane {
     struct rp_digest_entry **at, **end;
-    struct rp_digest_entry **first; /* of those that are added up */
+    struct rp_digest_entry **first; /* the entries that are added up */
     struct rp_audit_interval sum;
 };
 
-/* Move every lane to a row at which each of them has an entry. False: there is no such row. */
+/* Move every lane to a common row, where each of them has an entry. False without such a row. */
 static bool align(struct lane *lanes, uint32_t world)
 {
     for (uint64_t row = 0;;) {
@@ -279,7 +279,7 @@ static bool sum_up(const struct rp_audit_digests *digests, uint64_t first_row, u
     return sum->row == row;
 }
 
-/* Of intervals that overlap, in an order that is not known, keep one. */
+/* Keep one of several intervals that overlap, in unknown order. */
 static int keep_one_of_all(struct rp_audit_digests *digests, struct rp_error *error)
 {
     struct rp_audit_interval *list = digests->intervals, sum;
@@ -337,8 +337,7 @@ static int compare_rows(const void *a, const void *b)
     return order != 0 ? order : x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* The same for all ranks of a job together, if later deliveries are those of a job of another
- * size. */
+/* The same for all ranks of a job together, if later deliveries are to a job of another size. */
 static int compare_gone_jobs(struct rp_audit_digests *digests, struct sorted *sorted,
                              struct rp_error *error)
 {

@@ -3,14 +3,14 @@
  * (engine/client/digest_log.c): rows that were delivered, compared by content.
  *
  * The files of all ranks of a run are in one folder. Their content digests add up where every rank
- * has an entry, so runs with different numbers of ranks are compared at the rows at which intervals
- * of both end.
+ * has an entry, so runs with different numbers of ranks are compared at rows where intervals of
+ * both end.
  *
  * Invariants:
  *
  *   - An entry is superseded only by an attach at an earlier row that is known to come after it:
  *     later in the same chain, or with the hash of this entry or of a later one of its chain. Times
- *     and names of files order nothing.
+ *     and names of files give no order.
  *   - Each entry is added up, superseded, or named by a doubt. Rows with a doubt are not proven. */
 #ifndef RP_TOOLS_AUDIT_DIGESTS_H
 #define RP_TOOLS_AUDIT_DIGESTS_H
@@ -21,12 +21,12 @@
 struct rp_audit_interval {
     uint64_t first_row, row, rows, tokens;
     struct rp_hash128 content;
-    struct rp_hash128 plan;  /* of all rows before `row`; zero if not known */
+    struct rp_hash128 plan;  /* all rows before `row`; zero if not known */
     struct rp_hash128 other; /* plan of another rank, which differs; else zero */
-    bool lacks_plan;         /* that of one of the ranks is not known */
+    bool lacks_plan;         /* the plan of one of the ranks is not known */
 };
 
-/* A reason why nothing is proven about some rows. */
+/* A reason why some rows are not proven. */
 enum rp_audit_reason {
     RP_AUDIT_TWO_CONTENTS, /* given twice, with different tokens */
     RP_AUDIT_TWO_PLANS,    /* given as different documents to two ranks, or at two times */
@@ -54,11 +54,11 @@ struct rp_audit_digests {
     struct rp_audit_interval *intervals; /* ascending, none overlaps another */
     size_t count, files;
     struct rp_audit_doubts doubts;
-    uint64_t first_row, end_row; /* of all entries that are not superseded */
+    uint64_t first_row, end_row; /* range of all entries that are not superseded */
     size_t twice;                /* deliveries that a later one contradicts */
     bool is_unproven;            /* opening failed: there is too little to compare */
     size_t damaged;              /* files whose chain is not whole */
-    char damaged_name[256];      /* of the first of them */
+    char damaged_name[256];      /* the first one's */
 };
 
 /** Whether a path is a file of digests, or a folder with some. */
@@ -71,8 +71,8 @@ void rp_audit_digests_close(struct rp_audit_digests *digests);
 RP_MUST_CHECK int rp_audit_doubt_add(struct rp_audit_doubts *doubts, enum rp_audit_reason reason,
                                      uint64_t first_row, uint64_t row, struct rp_error *error);
 
-/** Compare two sides, of which at least one is digests, and print the result. `config`: of -c, or
- * NULL. Returns the exit status. */
+/** Compare two sides, at least one of them digests, and print the result. `config`: of -c, or NULL.
+ * Returns the exit status. */
 int rp_audit_compare_digests(const char *const paths[2], const char *config, bool json);
 
 #endif

@@ -23,11 +23,11 @@
 
 enum verdict { IDENTICAL, CONTENT_DIFFERS, PLAN_DIFFERS, NOT_PROVEN };
 
-/* What a comparison has found. */
+/* The result of a comparison. */
 struct finding {
     enum verdict verdict;
     uint64_t first_row, row; /* the first interval that differs */
-    bool is_somewhere;       /* what differs is somewhere before `row`: first_row is not known */
+    bool is_somewhere;       /* the difference is somewhere before `row`: first_row is not known */
     uint64_t proven;         /* all rows before this one are equal */
     uint64_t rows, tokens;   /* that were compared and are equal */
     uint64_t intervals;      /* the same */
@@ -207,7 +207,7 @@ static int compare_token(const struct rp_audit_digests *digests, size_t at,
     int code = side->has_config ? compare_config(digests, at + 1, side, finding, error) : 0;
     if (code < 0 && rp_interrupted())
         return code;
-    if (code < 0 || finding->verdict == IDENTICAL) { /* the config does not plan what differs */
+    if (code < 0 || finding->verdict == IDENTICAL) { /* the config does not plan the difference */
         *finding = (struct finding){.verdict = IDENTICAL};
         set_plan_differs(finding, interval->first_row, interval->row);
     }
@@ -230,7 +230,7 @@ static int compare_position(const struct rp_audit_digests *digests, struct rp_au
                    digests->path, side->row, side->path);
 }
 
-/* ---- what is not proven ---------------------------------------------------------------------- */
+/* ---- doubts ---------------------------------------------------------------------------------- */
 
 /* Whether a doubt of a side is one about the rows that were compared. A plan digest covers all rows
  * before its row, so entries that a rank lacks before it leave no doubt about the plan. */
@@ -243,7 +243,7 @@ static bool concerns(const struct finding *finding, const struct rp_audit_doubt 
     return doubt->first_row < finding->to && !is_lack;
 }
 
-/* Gather the doubts. Of two equal sides with a doubt, nothing is proven. */
+/* Gather the doubts. Two equal sides with a doubt are not proven. */
 static int weigh(struct finding *finding, const struct rp_audit_digests sides[2],
                  struct rp_error *error)
 {
@@ -261,7 +261,7 @@ static int weigh(struct finding *finding, const struct rp_audit_digests sides[2]
     return code;
 }
 
-/* ---- what is printed ------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 #define DOUBTS_SHOWN 8u
 
@@ -306,7 +306,7 @@ static json_t *json_doubts(const struct finding *finding)
 static void print_notes(const struct rp_audit_digests *digests)
 {
     if (digests->damaged)
-        printf("  note: %s is not whole: `ringpack journal` says where; what follows is used\n",
+        printf("  note: %s is not whole: `ringpack journal` says where; the rest is used\n",
                digests->damaged_name);
     if (digests->twice)
         printf("  note: %s: %zu deliveries differ from later ones of the same rows\n",

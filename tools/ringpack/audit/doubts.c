@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doubts.c — the list of rows about which nothing is proven. */
+/* doubts.c — the list of rows that are not proven. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ int rp_audit_doubt_add(struct rp_audit_doubts *doubts, enum rp_audit_reason reas
         doubts->room = doubts->room ? 2 * doubts->room : 16;
         void *grown = reallocarray(doubts->list, doubts->room, sizeof *doubts->list);
         if (!grown)
-            return rp_fail(error, -ENOMEM, NULL, "no memory for what is not proven");
+            return rp_fail(error, -ENOMEM, NULL, "no memory for the rows that are not proven");
         doubts->list = grown;
     }
     doubts->list[doubts->count++] = (struct rp_audit_doubt){reason, first_row, row};

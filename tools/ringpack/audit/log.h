@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log.h — `ringpack journal`: what a chained file (base/chain.h) says, and up to where it is
+/* log.h — `ringpack journal`: the entries of a chained file (base/chain.h), and the part that is
  * whole. The file is a run journal (checkpoint/run_journal.h). */
 #ifndef RP_TOOLS_AUDIT_LOG_H
 #define RP_TOOLS_AUDIT_LOG_H
@@ -10,7 +10,7 @@
 #include "base/chain.h"
 
 struct rp_audit_log_entry {
-    struct rp_chain_entry chain; /* its texts are those of the log */
+    struct rp_chain_entry chain; /* its texts belong to the log */
     json_t *value;               /* an object */
 };
 
@@ -33,7 +33,7 @@ RP_MUST_CHECK int rp_audit_log_open_of(struct rp_audit_log *log, const char *con
                                        const char *run_dir, struct rp_error *error);
 void rp_audit_log_close(struct rp_audit_log *log);
 
-/** Text or number of an entry; NULL or `otherwise` if it has none. */
+/** Text or number of an entry; NULL or `otherwise` if it is absent. */
 const char *rp_audit_log_text(const struct rp_audit_log_entry *entry, const char *key);
 json_int_t rp_audit_log_number(const struct rp_audit_log_entry *entry, const char *key,
                                json_int_t otherwise);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log_print.c — a run journal as one page: a line for each entry, what follows from one entry and
- * the next, and what is wrong.
+/* log_print.c — a run journal as one page: a line for each entry, the consequences of one entry for
+ * the next, and the problems.
  *
- * A remark says what an entry means for the data. A problem is a place at which the file is not
- * what was written, or at which the rows of the run are not those that it had before. */
+ * A remark has the meaning of an entry for the data. A problem is a place where the file differs
+ * from the written one, or where the rows of the run differ from its earlier rows. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 struct page {
     const struct rp_audit_log *log;
-    json_t *remarks, *problems;             /* of the whole log */
+    json_t *remarks, *problems;             /* the whole log's */
     const struct rp_audit_log_entry *start; /* the last start */
     const struct rp_audit_log_entry *stop;  /* the stop that follows it, or NULL */
     bool was_rewound;                       /* since that stop */
@@ -64,7 +64,7 @@ static void print_start(const struct rp_audit_log_entry *e)
            shown(e, "config"));
 }
 
-/* The last save failed: the run continues from an older row than the one at which it stopped. */
+/* The last save failed: the run continues from a row before its last one. */
 static void print_lost_save(const struct rp_audit_log_entry *e, json_int_t saved)
 {
     char row[RP_CMD_TEXT_BYTES];
@@ -130,16 +130,16 @@ static void print_entry(const struct rp_audit_log_entry *e)
     putchar('\n');
 }
 
-/* ---- what follows ---------------------------------------------------------------------------- */
+/* ---- consequences ---------------------------------------------------------------------------- */
 
-/* Settings of a start that are others than those of the start before. */
+/* Settings of a start that differ from the start before. */
 static void compare_starts(struct page *page, size_t index, const struct rp_audit_log_entry *e)
 {
     static const char *const keys[] = {"config",     "stream",       "run",
                                        "version",    "host",         "rank_first",
                                        "rank_count", "batch_size",   "global_batch_size",
                                        "seq_len",    "dp_world_size"};
-    enum { HASHES = 2 }; /* of these, whose first digits are enough */
+    enum { HASHES = 2 }; /* number of hashes here: their first digits are enough */
     char text[TEXT_BYTES] = "";
     size_t used = 0;
     for (size_t i = 0; page->start && i < sizeof keys / sizeof keys[0]; i++) {

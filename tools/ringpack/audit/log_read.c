@@ -12,36 +12,22 @@
 #include "base/text.h"
 #include "checkpoint/run_journal.h"
 #include "cmd_run.h"
-#include "ringpack/client.h"
 
 #define LOG_BYTES_MAX (1ull << 30)
 
-/* ---- where it is ----------------------------------------------------------------------------- */
+/* ---- its place ------------------------------------------------------------------------------- */
 
 /* The journal of a run that has an engine. */
 static int ask_run(struct rp_audit_log *log, const char *run, const char *run_dir,
                    struct rp_error *error)
 {
-    char *answer;
-    int code = rp_run_stat(run_dir, run, &answer, error);
-    if (code == -RP_E_TIMEOUT)
-        return code; /* it is silent */
+    char *directory;
+    int code = rp_cmd_run_directory(run_dir, run, &directory, error);
     if (code < 0)
-        return rp_fail(error, code,
-                       "give the checkpoint directory of the run, or the name of a run whose "
-                       "engine is running",
-                       "%s: no file, no directory, and no running engine", run);
-    json_t *stat = json_loads(answer, 0, NULL);
-    rp_text_free(answer);
-    const char *directory = json_string_value(json_object_get(stat, "checkpoint_dir"));
-    if (directory)
-        log->path = rp_checkpoint_journal_path(directory);
-    json_decref(stat);
-    if (directory && !log->path)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a path", run);
-    return directory ? 0
-                     : rp_fail(error, -RP_E_EMPTY, "serve it with checkpoint_dir",
-                               "run `%s` has no checkpoint_dir, so it keeps no journal", run);
+        return code;
+    log->path = rp_checkpoint_journal_path(directory);
+    free(directory);
+    return log->path ? 0 : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a path", run);
 }
 
 static int find_file(struct rp_audit_log *log, const char *name, const char *run_dir,
@@ -60,7 +46,7 @@ static int find_file(struct rp_audit_log *log, const char *name, const char *run
     return 0;
 }
 
-/* ---- what it says ---------------------------------------------------------------------------- */
+/* ---- its entries ----------------------------------------------------------------------------- */
 
 static int add_entry(struct rp_audit_log *log, const struct rp_chain_entry *chain,
                      struct rp_error *error)

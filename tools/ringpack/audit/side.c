@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* side.c — what one of the two paths is: a position, and how its rows can be planned. */
+/* side.c — one of the two paths: its position, and the config that plans its rows. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "audit/audit.h"
 #include "cmd_run.h"
@@ -53,18 +52,12 @@ static int read_token(struct rp_audit_side *side, struct rp_error *error)
     return 0;
 }
 
-static bool is_directory(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 int rp_audit_side_open(struct rp_audit_side *side, const char *path, const char *config,
                        struct rp_error *error)
 {
     *side = (struct rp_audit_side){.path = path};
     rp_config_init(&side->config);
-    bool is_checkpoint = is_directory(path) || rp_checkpoint_is_file(path);
+    bool is_checkpoint = rp_cmd_is_directory(path) || rp_checkpoint_is_file(path);
     if (!is_checkpoint && !rp_cmd_is_state(path))
         return read_config(side, path, error);
     int code = read_token(side, error);

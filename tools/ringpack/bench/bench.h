@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench.h — shared declarations of `ringpack bench`: cmd_bench.c (arguments, order of
- * measurements), limits.c (the machine alone), run.c (an engine and its trainers), threads.c
- * (processor time of threads), report.c (the output).
+ * measurements), limits.c (the machine without an engine), run.c (an engine and its trainers),
+ * threads.c (processor time of threads), report.c (the output).
  *
- * A *limit* is how fast the machine does one part of the work when nothing else runs. A *run* is
+ * A *limit* is the speed of the machine at one part of the work while no engine runs. A *run* is
  * the config itself, with a trainer process for each local rank that releases every batch at once.
  * Both are measured over a window of time. An interrupt ends the window, and the measurements up to
  * then are reported. */
@@ -17,8 +17,8 @@
 struct rp_bench_limit {
     const char *name, *what;
     bool measured;
-    double tokens_per_second; /* of the rows of local ranks */
-    double cpu_seconds;       /* of this process, for 10^9 tokens */
+    double tokens_per_second; /* in rows of local ranks */
+    double cpu_seconds;       /* this process's, for 10^9 tokens */
 };
 enum { RP_BENCH_MEMCPY, RP_BENCH_PLAN, RP_BENCH_READ_HOT, RP_BENCH_READ_COLD, RP_BENCH_LIMITS };
 
@@ -27,7 +27,7 @@ enum { RP_BENCH_MEMCPY, RP_BENCH_PLAN, RP_BENCH_READ_HOT, RP_BENCH_READ_COLD, RP
 struct rp_bench_thread {
     int32_t process, thread;
     char name[RP_BENCH_THREAD_NAME];
-    double seconds;        /* of processor time */
+    double seconds;        /* processor time */
     double queued_seconds; /* ready to run, but no core was free */
 };
 /* The threads of a process and of its children. */
@@ -41,7 +41,7 @@ void rp_bench_threads_read(struct rp_bench_threads *threads, pid_t process);
 void rp_bench_threads_since(struct rp_bench_threads *last, const struct rp_bench_threads *first);
 double rp_bench_threads_sum(const struct rp_bench_threads *threads);
 
-/* What limits the speed of a run. */
+/* The bottleneck of a run. */
 enum rp_bench_bottleneck {
     RP_BOTTLENECK_WAITS,
     RP_BOTTLENECK_TRAINER,
@@ -56,7 +56,7 @@ const char *rp_bench_bottleneck_name(enum rp_bench_bottleneck bottleneck);
 
 struct rp_bench_run {
     const char *name;    /* "hot", "cold", "from stores" */
-    const char *skipped; /* why it was not measured; NULL = it was measured, or not asked for */
+    const char *skipped; /* why it was not measured; NULL = it was measured, or not wanted */
     bool measured;
     double seconds;
     double tokens, batches;
@@ -75,8 +75,8 @@ struct rp_bench {
     const struct rp_config *config;
     const struct rp_corpus *corpus;
     struct rp_job job;
-    double seconds;                    /* of a run; a limit takes a quarter */
-    uint64_t documents, tokens, bytes; /* of the corpus, in an epoch */
+    double seconds;                    /* a run's; a limit takes a quarter */
+    uint64_t documents, tokens, bytes; /* the corpus's, in an epoch */
     uint32_t cores;
     struct rp_bench_limit limits[RP_BENCH_LIMITS];
     struct rp_bench_run runs[RP_BENCH_RUNS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_bench.c — `ringpack bench`: how fast a config is on this machine, how fast the machine could
- * be, and what causes the difference.
+ * be, and the cause of the difference.
  *
  * Order: the limits of the machine; the config with the corpus in the page cache; the config with
  * the corpus dropped from it; the report, which is also printed after an interrupt. */

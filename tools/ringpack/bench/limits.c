@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits.c — how fast this machine does each part of the work alone: memcpy, planning, plain reads.
+/* limits.c — the speed of this machine at each part of the work: memcpy, planning, plain reads.
  *
  * The engine's pipeline is not used. Reads are long requests in file order by engine/io, the
  * easiest task for a disk. */
@@ -162,7 +162,7 @@ static int read_file(struct reading *r, const struct rp_shard *shard, const stru
                      struct rp_error *error)
 {
     const struct rp_io_place place = {.path = shard->url ? shard->url : shard->path,
-                                      .direct = r->direct,
+                                      .o_direct = r->direct,
                                       .bytes = shard->bytes,
                                       .identity = shard->identity};
     struct rp_io_object object;
@@ -206,8 +206,9 @@ static int open_reading(struct reading *r, struct rp_bench *bench, bool direct,
     if (!r->memory)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for reads");
     int code = rp_stream_choose_io(&chosen, bench->config, bench->corpus, why, error);
-    const struct rp_io_options options = {
-        .depth = READ_DEPTH, .file_method = chosen.file_method, .gives_way = chosen.gives_way};
+    const struct rp_io_options options = {.depth = READ_DEPTH,
+                                          .file_method = chosen.file_method,
+                                          .may_fall_back = chosen.may_fall_back};
     r->method = chosen.method;
     if (code == 0)
         code = rp_io_open(&r->io, r->method, &options, error);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* processes.c — see processes.h. */
 #include "bench/processes.h"
 
 #include <errno.h>
@@ -79,11 +78,11 @@ static int start_engine(struct rp_bench_processes *processes, struct rp_error *e
     rp_words_add(&words, "--replicas=1"); /* one trainer of each rank is run here */
     if (processes->checkpoint_dir) {
         rp_words_add(&words, "--checkpoint-dir=%s", processes->checkpoint_dir);
-        rp_words_add(&words, "--checkpoint-steps=0"); /* it saves when it is asked to */
+        rp_words_add(&words, "--checkpoint-steps=0"); /* it saves on request only */
     } else if (bench->config->checkpoint_dir)         /* the user's checkpoints are not touched */
         rp_words_add(&words, "--checkpoint-dir=%s/checkpoints", bench->job.dir);
-    if (bench->config->checkpoint_copy_dir)
-        rp_words_add(&words, "--checkpoint-copy-dir=%s/copies", bench->job.dir);
+    if (bench->config->checkpoint_mirror_dir)
+        rp_words_add(&words, "--checkpoint-mirror-dir=%s/copies", bench->job.dir);
     rp_words_add(&words, "--fresh");
     int code = rp_job_serve(&bench->job, &processes->engine, &words, error);
     rp_words_free(&words);

@@ -28,10 +28,10 @@ struct rp_bench_rank {
 
 struct rp_bench_processes {
     struct rp_bench *bench;
-    const char *checkpoint_dir; /* of the engine; NULL = in the job's directory, if it has one */
+    const char *checkpoint_dir; /* the engine's; NULL = in the job's directory, if it has one */
     uint64_t step_ns;           /* that a trainer takes for a batch */
     size_t calls_max;           /* that are noted of each trainer */
-    /* of this module */
+    /* this module's */
     struct rp_child engine;
     struct rp_bench_rank *ranks; /* [rank_count] */
     struct rp_bench_counts *counts;

@@ -3,8 +3,8 @@
  * once.
  *
  * The window begins when every rank has had its first batch. At both of its ends the counts are
- * read from shared memory, to which the trainers write them, and from /proc. The engine gets no
- * request while the window is open. */
+ * read from shared memory, written by the trainers, and from /proc. The engine gets no request
+ * while the window is open. */
 #include <stdio.h>
 #include <string.h>
 
@@ -53,7 +53,7 @@ static bool has_moved_since(const struct rp_bench_processes *processes, const st
     return now.tokens > first->tokens;
 }
 
-/* The window is longer than asked for where the machine is too busy for one batch in that time. */
+/* The window is longer than `seconds` if the machine is too busy for one batch in that time. */
 static int hold_window(struct rp_bench_processes *processes, struct rp_bench_run *run,
                        struct rp_error *error)
 {

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* saves.c — see saves.h. */
 #include "bench/saves.h"
 
 #include <errno.h>
@@ -14,11 +13,12 @@
 #include "base/mem.h"
 #include "bench/processes.h"
 #include "checkpoint/storage.h"
+#include "cmd_run.h"
 #include "interrupt.h"
 #include "ringpack/client.h"
 
 #define SECOND_NS 1e9
-#define CALLS_MAX (1u << 20) /* of each trainer */
+#define CALLS_MAX (1u << 20) /* each trainer's */
 #define SAVES_MIN 3u
 #define SAVES_MAX 256u
 #define WAIT_NS UINT64_C(60000000000) /* for a save */
@@ -26,7 +26,7 @@
 #define QUIET_NS_MIN UINT64_C(50000000)
 #define QUIET_NS_MAX UINT64_C(2000000000)
 #define PLAIN_NAME "plain"
-#define FULL 0.9 /* of the slots: batches in hand and under way count as free ones */
+#define FULL 0.9 /* share of the slots: batches in hand and under way count as free */
 
 struct window {
     uint64_t begin_ns, end_ns;
@@ -49,17 +49,6 @@ struct saving {
 };
 
 /* ---- the engine ------------------------------------------------------------------------------ */
-
-static int ask_stat(const struct saving *saving, json_t **stat, struct rp_error *error)
-{
-    char *text;
-    int code = rp_run_stat(saving->run_dir, RP_JOB_RUN, &text, error);
-    if (code < 0)
-        return code;
-    *stat = json_loads(text, 0, NULL);
-    rp_text_free(text);
-    return *stat ? 0 : rp_fail(error, -RP_E_PROTOCOL, NULL, "the engine's status is no JSON");
-}
 
 static double number_of(const json_t *object, const char *key)
 {
@@ -90,7 +79,7 @@ static int wait_for_full_rings(struct saving *saving, uint64_t ns, bool *are,
         rp_sleep_ns(LOOK_NS);
         code = rp_bench_check(&saving->processes, error);
         if (code == 0)
-            code = ask_stat(saving, &stat, error);
+            code = rp_cmd_run_stat(saving->run_dir, RP_JOB_RUN, &stat, error);
         if (code == 0) {
             *are = are_full(stat);
             json_decref(stat);
@@ -107,7 +96,7 @@ static int wait_for_end(struct saving *saving, json_t **stat, struct rp_error *e
     for (;;) {
         int code = rp_bench_check(&saving->processes, error);
         if (code >= 0)
-            code = ask_stat(saving, stat, error);
+            code = rp_cmd_run_stat(saving->run_dir, RP_JOB_RUN, stat, error);
         if (code < 0 || json_is_false(json_object_get(*stat, "save_under_way")))
             return code;
         json_decref(*stat);
@@ -115,7 +104,7 @@ static int wait_for_end(struct saving *saving, json_t **stat, struct rp_error *e
     }
 }
 
-/* Save once. Returns 1, or 0 if the engine had nothing new to save. */
+/* Save once. Returns 1, or 0 if the engine had no new row to save. */
 static int save(struct saving *saving, struct turn *turn, struct rp_error *error)
 {
     static const char *const keys[] = {
@@ -203,7 +192,7 @@ static int write_plainly(struct saving *saving, struct turn *turn, struct rp_err
 
 /* ---- all saves ------------------------------------------------------------------------------- */
 
-/* Nothing is done for a while. */
+/* Wait. */
 static int be_quiet(struct saving *saving, struct window *window, uint64_t ns,
                     struct rp_error *error)
 {
@@ -308,7 +297,7 @@ static double seconds_of(const struct window *window)
     return (double)(window->end_ns - window->begin_ns) / SECOND_NS;
 }
 
-/* What trainers notice. A save costs the time in next() that is more than in a quiet window of the
+/* The cost for trainers. A save costs the time in next() that is more than in a quiet window of the
  * same length. */
 static int find_pauses(const struct saving *saving, struct rp_bench_saves *saves,
                        struct rp_error *error)
@@ -369,7 +358,7 @@ static char *make_directory(const char *wanted, struct rp_error *error)
     char *parent = strdup(wanted), *at = parent, *made;
     while (at && access(at, F_OK) != 0 && strcmp(at, ".") != 0 && strcmp(at, "/") != 0)
         at = dirname(at);
-    made = at ? rp_format("%s/.ringpack-bench-XXXXXX", at) : NULL;
+    made = at ? rp_asprintf("%s/.ringpack-bench-XXXXXX", at) : NULL;
     free(parent);
     if (!made) {
         rp_fail(error, -ENOMEM, NULL, "out of memory");

@@ -18,7 +18,7 @@ static const struct {
 
 static const double intervals[] = {10, 60, 300, 900, 3600}; /* seconds */
 
-/* Of a run that saves so often: a save cannot cost more than all of it. */
+/* The share of a run that saves so often: at most all of it. */
 static double cost_at(const struct rp_bench_saves *saves, double interval)
 {
     double share = saves->lost_seconds / interval;

@@ -15,7 +15,7 @@
 /* Is it a file, or the prefix of a Megatron dataset? */
 static bool is_there(const char *path)
 {
-    char *index = rp_format("%s.idx", path);
+    char *index = rp_asprintf("%s.idx", path);
     bool found = access(path, F_OK) == 0 || (index && access(index, F_OK) == 0);
     free(index);
     return found;

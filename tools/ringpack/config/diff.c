@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff.c — `ringpack config diff A B`: the keys in which two configs differ, and whether a run of
- * one may resume with the other. Defaults count as given, and nothing is derived, so an explicit
- * default equals a missing line. Sources are compared by their names, and by their order, which
- * the plan depends on. */
+/* diff.c — `ringpack config diff A B`: the differing keys of two configs, and whether a run of one
+ * may resume with the other. Defaults count as given, and no value is derived, so an explicit
+ * default equals a missing line. Sources are compared by their names, and by their order, which the
+ * plan depends on. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static void note(struct differences *found, const char *what, const char *had, c
         printf("%s: %s\n  - %s\n  + %s\n", what, at_resume, had, has);
 }
 
-/* A source without a name is known by its first shard, from which its name will be made. */
+/* A source without a name is known by its first shard, which will give it its name. */
 static const char *name_of(const struct rp_config_source *source)
 {
     return source->name ? source->name : source->shard_count > 0 ? source->shards[0] : "";
@@ -55,8 +55,8 @@ static void write_shard(const struct rp_config_source *source, uint32_t i,
              i < source->shard_count ? source->shards[i] : "(not there)");
 }
 
-/* The texts of long lists are cut, so the lists themselves are compared. Where the texts are the
- * same, the first entry that differs is shown. */
+/* The texts of long lists are cut, so the lists themselves are compared. If the texts are the same,
+ * the first entry that differs is shown. */
 static void compare_shards(struct differences *found, const char *what,
                            const struct rp_config_source *had, const struct rp_config_source *has)
 {
@@ -129,7 +129,7 @@ static void compare_sources(struct differences *found, const struct rp_config *h
         are_same = false;
         note(found, "source", "(not there)", name_of(&has->sources[i]), MUST_STAY);
     }
-    if (are_same) /* else the places follow from what is not there */
+    if (are_same) /* else the places follow from the missing sources */
         compare_places(found, had, has);
 }
 

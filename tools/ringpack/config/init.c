@@ -86,7 +86,7 @@ static void write_config(FILE *out, const struct rp_config *config)
         write_key(out, config, i);
 }
 
-/* The words of the command line as sources, and what is required. */
+/* The words of the command line as sources, and the required keys. */
 static int fill(struct rp_config *config, const struct rp_keys_arguments *arguments,
                 struct rp_error *error)
 {
@@ -103,7 +103,7 @@ static int fill(struct rp_config *config, const struct rp_keys_arguments *argume
     return code < 0 ? code : 0;
 }
 
-/* Paths in a config are relative to it. Those of the command line are relative to the working
+/* Paths in a config are relative to it. Paths of the command line are relative to the working
  * directory, so they are written out for a config in another directory. */
 static int write_out_paths(struct rp_config *config, const char *output, struct rp_error *error)
 {
@@ -117,7 +117,7 @@ static int write_out_paths(struct rp_config *config, const char *output, struct 
         char **path = &config->sources[i].shards[0];
         if ((*path)[0] == '/' || rp_url_is(*path))
             continue;
-        char *whole = rp_format("%s/%s", here, *path);
+        char *whole = rp_asprintf("%s/%s", here, *path);
         if (whole) {
             free(*path);
             *path = whole;

@@ -13,7 +13,7 @@
 
 struct rp_keys_arguments {
     struct rp_cmd_line line;
-    const char **words; /* of the command line, after the action */
+    const char **words; /* words of the command line after the action */
     size_t word_count;
     const char *output; /* -o */
     bool json, manual;
@@ -39,7 +39,7 @@ void rp_keys_value(const struct rp_config *config, size_t i, char text[RP_KEYS_V
 bool rp_keys_source_value(const struct rp_config_source *source, const struct rp_config_key *key,
                           char text[RP_KEYS_VALUE_BYTES]);
 
-/** What a change of the key means for a run that resumes, as words. */
+/** The meaning of a change of the key for a run that resumes, as words. */
 const char *rp_keys_at_resume(const char *key);
 const char *rp_keys_of_source_at_resume(const char *key);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list.c — `ringpack config keys`: every key with its type, its default and what it means, as text
+/* list.c — `ringpack config keys`: every key with its type, its default and its meaning, as text
  * or as the manual page ringpack.yaml(5). Both are made of the table that the reader of configs
  * uses. */
 #include <stdio.h>

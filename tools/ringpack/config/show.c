@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* show.c — `ringpack config show`: what each key is set to, by which line or option, and whether it
- * may change when the run resumes. */
+/* show.c — `ringpack config show`: the value of each key, the line or option that set it, and
+ * whether it may change when the run resumes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +52,7 @@ bool rp_keys_source_value(const struct rp_config_source *source, const struct rp
     return text[0] != '\0' && strcmp(text, key->standard) != 0;
 }
 
-/* Where the value of a key was given: "c.yaml:3", "--seq-len", "default". */
+/* The origin of the value of a key: "c.yaml:3", "--seq-len", "default". */
 static void write_origin(const struct rp_config *config, size_t i, char *text, size_t bytes)
 {
     uint32_t line = config->lines[i];
@@ -154,7 +154,7 @@ static int find_key(const char *word, size_t *index_out)
     return rp_cmd_misuse("config", "show: there is no key `%s`", word);
 }
 
-/* The bare value of one key, for scripts. Nothing where it has none. */
+/* The bare value of one key, for scripts; empty without a value. */
 static int print_value(const struct rp_config *config, size_t i)
 {
     char value[RP_KEYS_VALUE_BYTES];

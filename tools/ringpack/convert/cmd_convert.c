@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_convert — `ringpack convert INPUT... -o PREFIX`: the options. conversion.c goes on. */
+/* cmd_convert — `ringpack convert INPUT... -o PREFIX`: the options; conversion.c converts. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +11,6 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
-#include "convert/help.h"
 #include "convert/parts.h"
 #include "interrupt.h"
 #include "options.h"
@@ -185,7 +184,7 @@ static int find_tokenizer(struct rp_tokenizer_choice *tokenizer, char **made,
     size_t length = strlen(tokenizer->name);
     while (length > 1 && tokenizer->name[length - 1] == '/')
         length--;
-    *made = rp_format("%.*s/tokenizer.json", (int)length, tokenizer->name);
+    *made = rp_asprintf("%.*s/tokenizer.json", (int)length, tokenizer->name);
     if (!*made)
         return rp_fail(error, -ENOMEM, NULL, "no memory for a name");
     tokenizer->name = *made;
@@ -210,6 +209,32 @@ static int run(struct arguments *arguments)
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
+/* The end of --help-all. */
+static const char forms[] =
+    "The order of documents is that of the inputs, and within a directory that of its own list of "
+    "files (MDS, litData, datasets), or bytewise by path. The result depends neither on the number "
+    "of workers nor on the parts. An input may be the URL of an object, of a pattern, or of a "
+    "folder, which ends with a slash; each object is kept next to PREFIX while it is read.\n\n"
+    "  form         files                                     the Python package that reads it\n"
+    "  text         any other file; .gz .zst; UTF-8           (.zst: zstandard)\n"
+    "  jsonl        .jsonl .ndjson .json, also .gz .zst; a line has `text`, `tokens`,\n"
+    "               `input_ids`, `prompt` and `completion`, or `messages`; a .json file that is\n"
+    "               one value over many lines needs --as text     (messages: transformers)\n"
+    "  megatron     .bin with its .idx, or the prefix\n"
+    "  parquet      .parquet .pq; columns as in jsonl         pyarrow\n"
+    "  arrow        .arrow .feather .ipc, save_to_disk        pyarrow\n"
+    "  mds          .mds, also compressed; its directory      (zstandard, brotli, ...)\n"
+    "  litdata      the directory with its index.json         (zstandard)\n"
+    "  hdf5         .h5 .hdf5, Cerebras' layout too           h5py\n"
+    "  tar          WebDataset: .npy, .json, .txt members\n"
+    "  tfrecord     .tfrecord .tfrecords, also .gz            tfrecord\n"
+    "  arrayrecord  .array_record .arrayrecord                array_record, tfrecord\n"
+    "  lance        DIRECTORY.lance                           pylance\n"
+    "  levanter     the directory with its shard_ledger.json  tensorstore\n\n"
+    "Files are converted in groups, each to a part in PREFIX.parts (large JSONL and Parquet in "
+    "pieces), and the parts are joined at the end. The disk needs room for the tokens twice. After "
+    "an interruption, a part that is finished and unchanged is not made again.";
+
 int rp_cmd_convert(int argc, char **argv)
 {
     static const struct rp_verb verb = {
@@ -222,7 +247,7 @@ int rp_cmd_convert(int argc, char **argv)
             "After a crash, a full disk or Ctrl-C, the same command continues. Forms: text, jsonl, "
             "megatron, parquet, arrow, mds, litdata, hdf5, tar, tfrecord, arrayrecord, lance, "
             "levanter.",
-        .all = rp_convert_forms,
+        .all = forms,
         .options = own_options,
         .words_least = 1,
         .words_most = SIZE_MAX,

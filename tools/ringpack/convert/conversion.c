@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conversion.c — the whole of a conversion: what is settled before the first token, what is already
- * there, converting, joining, and what is said at the end. */
+/* conversion.c — a conversion from its start to its end: checks before the first token, parts that
+ * are there already, converting, joining, and the summary. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -21,7 +21,7 @@ static bool all_are(const struct rp_inputs *inputs, enum rp_reading first, enum 
     return true;
 }
 
-/* Everything but the inputs that decides what a task becomes, as one hash. */
+/* Everything but the inputs that decides the result of a task, as one hash. */
 static int hash_choices(struct rp_conversion *conversion, struct rp_error *error)
 {
     const struct rp_convert_options *options = conversion->options;
@@ -116,7 +116,7 @@ static int refuse_existing(const struct rp_convert_options *options, struct rp_e
     return code;
 }
 
-/* What earlier runs, or other machines, have made already. */
+/* The parts that earlier runs, or other machines, have made. */
 static void find_finished(struct rp_conversion *conversion)
 {
     size_t found = 0;
@@ -146,7 +146,7 @@ static int check_all_finished(const struct rp_conversion *conversion, struct rp_
         return 0;
     return rp_fail(error, -RP_E_EMPTY,
                    "run --part I/N for each I with the same inputs and options, or give this "
-                   "command without --merge: it makes what is missing",
+                   "command without --merge: it makes the missing parts",
                    "%s: %zu of %zu parts are not there, or are of other inputs or options; the "
                    "first is %06zu, which begins with %s",
                    conversion->folder, missing, conversion->task_count, first,
@@ -206,7 +206,7 @@ static void print_summary(const struct rp_conversion *conversion, const struct r
                    ? "tokens (--special-tokens)"
                    : "text; with --special-tokens they become tokens");
     if (inputs->beside > 0)
-        printf("left out: %s files of text beside files of records\n",
+        printf("left out: %s files of text next to files of records\n",
                rp_cmd_count_text(inputs->beside, a));
 }
 
@@ -245,7 +245,7 @@ static void print_part(const struct rp_conversion *conversion)
                options->part, options->parts, mine, conversion->task_count, conversion->folder);
 }
 
-/* After a failure: name the finished parts, with which the next call continues. */
+/* After a failure: name the finished parts, which the next call reuses. */
 static void print_kept(const struct rp_conversion *conversion)
 {
     size_t finished = 0;
@@ -261,7 +261,7 @@ static void print_kept(const struct rp_conversion *conversion)
             finished, conversion->task_count, conversion->folder);
 }
 
-/* Of --merge: parts whose inputs have changed since are made again, if no other is missing. */
+/* For --merge: parts whose inputs have changed since are made again, if no other is missing. */
 static int find_changed(struct rp_conversion *conversion, struct rp_error *error)
 {
     size_t changed = 0;

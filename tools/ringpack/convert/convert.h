@@ -6,13 +6,13 @@
  * convert the files of each (task.c) to a part: text and JSONL here (text.c, jsonl.c, trained.c),
  * with a worker process for a tokenizer (tokenizer.c); Megatron datasets here (megatron.c); every
  * other form by a worker process with the form's own library (documents.c). The parts are joined in
- * order (join.c). One task alone writes the output itself.
+ * order (join.c). A single task writes the output itself.
  *
- * A part is a Megatron dataset in PREFIX.parts, beside a record (parts.c) with its hashes and with
- * what it was made of. A record is written when its part is on the disk; a part whose record fits
- * is not made again. So a conversion goes on after it was killed, and machines can share one.
+ * A part is a Megatron dataset in PREFIX.parts, with a record (parts.c) of its hashes and of its
+ * inputs and options. A record is written when its part is on the disk; a part whose record fits
+ * is not made again. So a conversion continues after a kill, and machines can share one.
  *
- * The result depends on the content and the order of the inputs alone: not on time, locale,
+ * The result depends only on the content and the order of the inputs: not on time, locale,
  * threads, the boundaries of tasks or who converted them. */
 #ifndef RP_TOOLS_CONVERT_H
 #define RP_TOOLS_CONVERT_H
@@ -60,7 +60,7 @@ enum rp_reading {
 struct rp_form {
     const char *name;
     enum rp_reading reading;
-    const char *suffixes[10]; /* of file names; NULL ends the list */
+    const char *suffixes[10]; /* suffixes of file names; NULL ends the list */
     const char *infix; /* a name with it has this form too ("name.tfrecord-00000-of-00002") */
     const char *refusal;
 };
@@ -72,12 +72,12 @@ const struct rp_form *rp_form_named(const char *name);
 /* input_list.c, listings.c, inputs.c */
 
 struct rp_input {
-    char *path; /* of an object in a store its name: the URL without the query */
-    char *url;  /* of an object in a store; NULL: it is a file */
+    char *path; /* or an object's name: the URL without the query */
+    char *url;  /* an object's, in a store; NULL: it is a file */
     uint64_t bytes;
-    uint64_t mtime_ns; /* of an object: what identifies its content; of several files: a hash */
+    uint64_t mtime_ns; /* object: identity of its content; several files: a hash */
     const struct rp_form *form;
-    uint64_t begin, end; /* of a piece: it has the lines, or row groups, that begin there; else 0 */
+    uint64_t begin, end; /* piece: it has the lines, or row groups, that begin there; else 0 */
     bool is_folder;      /* it, or a file that stands for its folder */
     bool named; /* by the user, so it must be readable; one found in a directory may be skipped */
 };
@@ -99,7 +99,7 @@ RP_MUST_CHECK int rp_inputs_add_file(struct rp_inputs *inputs, const char *path,
 RP_MUST_CHECK int rp_inputs_add_object(struct rp_inputs *inputs, const char *url,
                                        const struct rp_looked *looked, const struct rp_form *form,
                                        bool named, struct rp_error *error);
-/** Drop the files of text and .json from `first` on if there are others: beside files of records
+/** Drop the files of text and .json from `first` on if there are others: next to files of records
  * they are a README, a licence or a description, and no document of the corpus. */
 void rp_inputs_leave_out_text(struct rp_inputs *inputs, size_t first);
 /** Do the globs select a file, whose path below its directory is this? */
@@ -108,8 +108,8 @@ void rp_inputs_release(struct rp_inputs *inputs);
 
 /* pieces.c */
 
-/** The inputs, of which files that can be read from any place on are cut into pieces of this size.
- * A piece owns nothing. The caller frees the list. NULL: no memory. */
+/** The inputs. Files that can be read from any place on are cut into pieces of this size. A piece
+ * owns no memory. The caller frees the list. NULL: no memory. */
 struct rp_input *rp_inputs_cut(const struct rp_inputs *inputs, uint64_t piece_bytes, size_t *count);
 /** Lines that begin before a piece. */
 RP_MUST_CHECK int rp_inputs_lines_before(const struct rp_input *input, uint64_t *lines,
@@ -127,12 +127,12 @@ RP_MUST_CHECK int rp_inputs_add_listing(struct rp_inputs *inputs, const char *di
 /* A consumer of the files of such a list. */
 struct rp_named_files {
     const char *directory; /* for messages */
-    /* Of a shard that may be there as it is, or compressed under this name: is it? */
+    /* Whether the directory has this name: a shard may be there compressed, or as it is. */
     bool (*is_there)(void *context, const char *name);
     int (*add)(void *context, const char *name, const struct rp_form *form, struct rp_error *error);
     void *context;
 };
-/** Hand on the files that the text of a list `file` (index.json, state.json) names. 1 = done, 0 =
+/** Pass on the files that the text of a list `file` (index.json, state.json) names. 1 = done, 0 =
  * it names none. */
 RP_MUST_CHECK int rp_named_files_read(const struct rp_named_files *listing, const char *file,
                                       const char *text, size_t bytes, struct rp_error *error);
@@ -146,7 +146,7 @@ RP_MUST_CHECK int rp_inputs_add_url(struct rp_inputs *inputs, const char *url,
 
 /* output.c */
 
-/* Which tokens of a document are trained, as runs that keep the rules of spans.h, but that the
+/* The trained tokens of a document, as runs that keep the rules of spans.h, except that the
  * first may begin at token 0: after a BOS, that token has a label. */
 struct rp_trained {
     const struct rp_mask_origin *origin; /* NULL: there is no mask, and all tokens are trained */
@@ -168,7 +168,8 @@ struct rp_ends {
     int64_t bos, eos;
 };
 
-/* Of an index: its header, a length, a position and a number for each document, and one more. */
+/* Bytes of an index: its header, a length, a position and a number for each document, and one
+ * more. */
 #define RP_OUTPUT_INDEX_BYTES(documents) (34 + 20 * (uint64_t)(documents) + 8)
 
 #define RP_OUTPUT_IDS_NARROW 65499u /* ids below it fit u16: Megatron's own rule */
@@ -179,22 +180,22 @@ struct rp_output {
     bool wide;    /* i32; u16 otherwise */
     bool replace; /* existing files */
     bool full;    /* all or nothing, under a name that users see: with the sidecar, and with */
-    char *origin; /* what the ids mean, for PREFIX.tokens.json */
+    char *origin; /* the meaning of the ids, for PREFIX.tokens.json */
     uint8_t *buffer;
     size_t buffered;  /* bytes */
-    int32_t *lengths; /* of every document */
+    int32_t *lengths; /* every document's */
     size_t documents, capacity;
     uint64_t token_count, token_max; /* the sink keeps the latter */
-    struct rp_hasher hasher;         /* of the tokens written so far */
+    struct rp_hasher hasher;         /* hashes the tokens written so far */
     char *span_path;
-    struct rp_spanfile_writer spans; /* of documents before spans.documents */
+    struct rp_spanfile_writer spans; /* documents before spans.documents */
     bool has_spans;                  /* a document has a mask; those without are trained whole */
     struct rp_span *scratch;
     uint32_t scratch_capacity;
     struct rp_hash128 token_hash, index_hash; /* once it is published */
 };
 /** Begin PREFIX.bin and PREFIX.idx. Existing files are refused unless `replace`. A part of a
- * conversion is as it is opened; of what users see, `full` and `origin` are set then. */
+ * conversion stays as it is opened; for the final output, `full` and `origin` are set then. */
 RP_MUST_CHECK int rp_output_open(struct rp_output *output, const char *prefix, bool wide,
                                  bool replace, struct rp_error *error);
 /** Append a document. Ends are not added where the document has them already. */
@@ -204,26 +205,26 @@ RP_MUST_CHECK int rp_output_add(struct rp_output *output, const struct rp_ids *i
 RP_MUST_CHECK int rp_output_append(struct rp_output *output, const int32_t *lengths,
                                    size_t documents, const struct rp_ids *ids,
                                    struct rp_error *error);
-/** The spans of a document that was added; of documents in ascending order. Those for which it is
- * not called are trained whole, if any document has a mask. -RP_E_FORMAT: the documents before had
- * a mask of another name. */
+/** The spans of a document that was added; in ascending order of documents. Documents without a
+ * call are trained whole, if any document has a mask. -RP_E_FORMAT: the documents before had a mask
+ * of another name. */
 RP_MUST_CHECK int rp_output_mask(struct rp_output *output, size_t document,
                                  const struct rp_mask_origin *origin, const struct rp_span *spans,
                                  uint32_t count, struct rp_error *error);
-/** Write the index, publish the files and, if the output is full, build the sidecar: all of it, or
- * nothing stays. */
+/** Write the index, publish the files and, if the output is full, build the sidecar: all of them,
+ * or none. */
 RP_MUST_CHECK int rp_output_publish(struct rp_output *output, struct rp_error *error);
 void rp_output_discard(struct rp_output *output);
 /** While the returned descriptor is open, no other conversion publishes files in the directory of
  * PREFIX (parts_lock.c). */
 RP_MUST_CHECK int rp_output_lock(const char *prefix, struct rp_error *error);
 
-/* What decides which tokens a text becomes. The strings stay the caller's. */
+/* The choice of a tokenizer. The strings stay the caller's. */
 struct rp_tokenizer_choice {
     const char *name;      /* "bytes", or the path of a tokenizer.json */
     const char *eos, *bos; /* token ids, the texts of tokens, or NULL */
     bool special_tokens;   /* the name of one in a text becomes the token, and is no text */
-    bool skip_bad;         /* of rows that its process reads */
+    bool skip_bad;         /* bad rows that its process reads */
 };
 
 /* worker.c, spawn.c: a process that runs tools/python/ringpack/_convert/worker.py, which has the
@@ -239,20 +240,20 @@ struct rp_worker {
 enum rp_frame_kind {
     RP_FRAME_TEXTS = 1, /* documents that were made of text */
     RP_FRAME_IDS,       /* documents that were ids before */
-    RP_FRAME_END,       /* of a file */
+    RP_FRAME_END,       /* the end of a file */
     RP_FRAME_REFUSED,   /* never seen by callers: it becomes an error */
     RP_FRAME_CHATS,     /* documents that have the ends which their template gives them */
 };
 struct rp_frame {
     enum rp_frame_kind kind;
     uint32_t documents, width;
-    uint32_t share;    /* of the file that is done, in 2^-32 */
+    uint32_t share;    /* done share of the file, in 2^-32 */
     uint32_t dropped;  /* texts that were too small */
     uint32_t special;  /* names of special tokens in texts */
     uint32_t bad;      /* rows that were skipped */
     uint32_t *lengths; /* [documents] */
     uint8_t *ids;
-    struct rp_mask_origin origin; /* of their mask; without a name: they have none */
+    struct rp_mask_origin origin; /* their mask's; without a name: no mask */
     uint32_t *run_counts;         /* [documents] */
     struct rp_span *runs;
 };
@@ -272,14 +273,14 @@ RP_MUST_CHECK int rp_worker_send(struct rp_worker *worker, const void *data, siz
 RP_MUST_CHECK int rp_worker_receive(struct rp_worker *worker, struct rp_frame *frame,
                                     struct rp_error *error);
 void rp_frame_release(struct rp_frame *frame);
-/** `at_once`: it may be in the middle of a file that nobody wants. */
+/** `at_once`: it may be in the middle of a file that is not needed. */
 void rp_worker_close(struct rp_worker *worker, bool at_once);
 
 /* decompress.c: one more process, for one file of text */
 
 struct rp_plain {
     const char *path;      /* the caller's */
-    struct rp_gunzip text; /* of the file, or of a pipe from the worker */
+    struct rp_gunzip text; /* the file, or a pipe from the worker */
     int packed;  /* the file that the worker reads; its offset is how far the worker is. -1: none */
     pid_t child; /* 0: none */
 };
@@ -297,7 +298,7 @@ void rp_plain_close(struct rp_plain *plain);
 
 #define RP_WORKER_WORDS 6u
 /** Start the worker script, with arguments (the first NULL ends them) after its name and these
- * descriptors as stdin and stdout. Nothing is imported from the current directory. */
+ * descriptors as stdin and stdout. No module is imported from the current directory. */
 RP_MUST_CHECK int rp_worker_spawn(pid_t *child, const char *const arguments[RP_WORKER_WORDS],
                                   int input, int output, struct rp_error *error);
 
@@ -322,7 +323,7 @@ struct rp_tokenizer {
     size_t batch_bytes, batch_capacity;
     uint32_t batch_texts;
     enum rp_ask batch_ask;  /* their kind */
-    const char *batch_path; /* of lines: of their file */
+    const char *batch_path; /* lines: their file's */
     uint16_t *ids;
     size_t ids_capacity;
 };
@@ -358,13 +359,13 @@ void rp_tokenizer_close(struct rp_tokenizer *tokenizer);
 struct rp_counts {
     uint64_t files, binary, not_utf8, too_small, unreadable;
     uint64_t as_bytes; /* texts that became bytes because no tokenizer was named */
-    uint64_t as_ids;   /* rows of ids among inputs of which texts become bytes so */
+    uint64_t as_ids;   /* rows of ids among inputs whose texts become bytes so */
     uint64_t special;  /* names of special tokens in texts */
     uint64_t bad;      /* rows and lines that were skipped */
 };
 #define RP_COUNTS (sizeof(struct rp_counts) / sizeof(uint64_t))
 
-/* What becomes of text. */
+/* The treatment of text. */
 enum rp_text_rule {
     RP_TEXT_REFUSED, /* no tokenizer is named, and bytes would be mixed with ids of another one */
     RP_TEXT_BYTES,   /* no tokenizer is named */
@@ -379,25 +380,25 @@ struct rp_convert {
     uint64_t vocab_size; /* 0: not declared */
     uint64_t max_tokens, min_bytes, split_bytes;
     const char *column; /* NULL: the usual one */
-    const char *dtype;  /* of ids in bytes; NULL: not declared */
+    const char *dtype;  /* type of ids in bytes; NULL: not declared */
     int64_t eos, bos;   /* put around every document; -1 = none */
     bool append_eos;
     bool skip_bad;
     bool bad_line; /* the error concerns only this line */
     enum rp_text_rule text;
-    bool eos_declared;          /* by --eos: tokens that somebody else made need it */
-    struct rp_mask_choice mask; /* of the columns beside the tokens; "none": every token is
+    bool eos_declared;          /* by --eos: tokens from elsewhere need it */
+    struct rp_mask_choice mask; /* for columns next to the tokens; "none": every token is
                                    trained */
-    struct rp_span_list runs;   /* of a line of JSONL, or of a document of Megatron */
+    struct rp_span_list runs;   /* a JSONL line's, or a Megatron document's */
     struct rp_mask_origin line_mask;
     uint64_t line_base; /* lines before the piece that is read, once something is wrong in it */
     bool may_be_value;  /* the file being read is RP_READ_JSON */
-    const char *path;   /* of the file being read, for messages */
-    const char *prefix; /* of the output: objects of stores are beside it while they are read */
-    uint64_t line;      /* of a JSONL file; 0 in a text file */
+    const char *path;   /* the file being read, for messages */
+    const char *prefix; /* the output's: objects of stores are next to it while they are read */
+    uint64_t line;      /* in a JSONL file; 0 in a text file */
     bool in_rows;       /* `line` is the row of another form, counted from 0 */
     _Atomic uint64_t *done_bytes, *done_tokens; /* for the progress; may be NULL */
-    uint64_t told_bytes, told_tokens;           /* of the file being read; of the output */
+    uint64_t told_bytes, told_tokens;           /* the read file's; the output's */
 };
 
 /** Read a file into documents. May return RP_CONVERT_ENOUGH or RP_CONVERT_WIDER. */
@@ -406,11 +407,11 @@ RP_MUST_CHECK int rp_convert_text(struct rp_convert *convert, const struct rp_in
 /** JSONL: one document a line. */
 RP_MUST_CHECK int rp_convert_jsonl(struct rp_convert *convert, const struct rp_input *input,
                                    struct rp_error *error);
-/** Find which of the ids of a line, u32 each, are trained. */
+/** Find the trained ids of a line, u32 each. */
 RP_MUST_CHECK int rp_trained_line(struct rp_convert *convert, json_t *object, struct rp_ids *ids,
                                   struct rp_error *error);
 /** A Megatron dataset: `input->path` is its index, its token file or its prefix. Ends are added
- * only if --eos or --bos asks for them. */
+ * only with --eos or --bos. */
 RP_MUST_CHECK int rp_convert_megatron(struct rp_convert *convert, const struct rp_input *input,
                                       struct rp_error *error);
 /** Any form that a worker process reads. */
@@ -420,15 +421,14 @@ RP_MUST_CHECK int rp_convert_documents(struct rp_convert *convert, const struct 
 int rp_convert_sink(void *convert, const struct rp_ids *ids, struct rp_error *error);
 /** Text is about to become tokens: may it? It is counted. */
 RP_MUST_CHECK int rp_convert_take_text(struct rp_convert *convert, struct rp_error *error);
-/** A row or line is bad: it is left out, counted, and of the first ones `error` is told. Returns 0.
- */
+/** Leave out and count a bad row or line, and print the first errors. Returns 0. */
 int rp_convert_skip(struct rp_convert *convert, const struct rp_error *error);
 /** The bytes of a byte order mark that a text begins with. */
 size_t rp_convert_mark_bytes(const char *text, size_t bytes);
-/** So many bytes of the file being read are done. */
+/** Report `bytes` of the file being read as done. */
 void rp_convert_tell(struct rp_convert *convert, uint64_t bytes);
 
-/** Whether `text` is UTF-8 (no surrogates, nothing overlong, nothing above U+10FFFF). */
+/** Whether `text` is UTF-8 (no surrogates, no overlong forms, none above U+10FFFF). */
 bool rp_convert_is_utf8(const char *text, size_t bytes);
 
 #endif

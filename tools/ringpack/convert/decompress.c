@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "convert/convert.h"
 
-enum { EXIT_NO_PACKAGE = 3, EXIT_CORRUPT = 4 }; /* of the worker script */
+enum { EXIT_NO_PACKAGE = 3, EXIT_CORRUPT = 4 }; /* the worker script's */
 
 static int start_worker(struct rp_plain *plain, struct rp_error *error)
 {
@@ -38,7 +38,7 @@ int rp_plain_open(struct rp_plain *plain, const char *path, uint64_t begin, stru
     return code == 0 && rp_text_has_suffix(path, ".zst") ? start_worker(plain, error) : code;
 }
 
-/* What was wrong with the archive. */
+/* The error of the archive. */
 static int end_worker(struct rp_plain *plain, struct rp_error *error)
 {
     int status = 0;
@@ -53,10 +53,10 @@ static int end_worker(struct rp_plain *plain, struct rp_error *error)
                        "`pip install zstandard`, or set RINGPACK_PYTHON to a Python that has it",
                        "%s: the Python package `zstandard` is not installed", plain->path);
     if (ended == EXIT_CORRUPT)
-        return rp_fail(error, -RP_E_CORRUPT, "make the archive anew; `zstd -t` tests one",
+        return rp_fail(error, -RP_E_CORRUPT, "make the archive again; `zstd -t` tests one",
                        "%s: expected a zstd archive, found one that is damaged or ends early",
                        plain->path);
-    return rp_fail(error, -RP_E_GONE, "what it printed above says why",
+    return rp_fail(error, -RP_E_GONE, "its output above has the reason",
                    "%s: the process that decompresses it ended in the middle (wait status %d)",
                    plain->path, status);
 }

@@ -11,7 +11,7 @@
 
 static const struct rp_form forms[] = {
     {"text", RP_READ_TEXT, {NULL}, NULL, NULL},
-    {"levanter", RP_READ_WORKER, {"_ledger.json"}, NULL, NULL}, /* of its folder, before .json */
+    {"levanter", RP_READ_WORKER, {"_ledger.json"}, NULL, NULL}, /* its folder's, before .json */
     {"jsonl",
      RP_READ_JSONL,
      {".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz", ".jsonl.zst", ".ndjson.zst"},

@@ -22,7 +22,7 @@ bool rp_inputs_select(const struct rp_inputs *inputs, const char *below)
     return inputs->glob_count == 0;
 }
 
-/* The list owns what the file has allocated, also after a failure. */
+/* The list owns the memory of the file, also after a failure. */
 static int append(struct rp_inputs *inputs, struct rp_input added, struct rp_error *error)
 {
     if (inputs->count == inputs->capacity) {
@@ -67,7 +67,7 @@ static int compare_names(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-/* Of all files of a folder that is one input: their names, sizes and times. */
+/* The names, sizes and times of all files of a folder that is one input. */
 static uint64_t folder_stamp(const char *folder)
 {
     struct rp_hasher hasher;
@@ -88,7 +88,7 @@ static uint64_t megatron_stamp(const char *path, const struct stat *index)
 {
     struct rp_hasher hasher;
     struct stat tokens;
-    char *name = rp_format("%.*s.bin", (int)(strlen(path) - strlen(".idx")), path);
+    char *name = rp_asprintf("%.*s.bin", (int)(strlen(path) - strlen(".idx")), path);
     rp_hasher_begin(&hasher);
     add_stamp(&hasher, "", index);
     if (name && stat(name, &tokens) == 0)
@@ -97,7 +97,7 @@ static uint64_t megatron_stamp(const char *path, const struct stat *index)
     return rp_hasher_finish(&hasher).low;
 }
 
-/* What changes when the content does. */
+/* A number that changes with the content. */
 static uint64_t stamp_of(const char *path, const struct stat *info, bool is_folder,
                          const struct rp_form *form)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inputs.c — which files are read, and in which order: bytewise by path, whatever the file
- * system or the locale says. Links inside a directory are not followed: they would repeat text, or
- * never end. Those of the cache of the Hugging Face Hub are what it has in the place of files. */
+/* inputs.c — the files to read, in their order: bytewise by path, whatever the file system or the
+ * locale says. Links inside a directory are not followed: they would repeat text, or never end.
+ * Links in the cache of the Hugging Face Hub are followed: it has them in place of files. */
 #include <errno.h>
 #include <fts.h>
 #include <limits.h>
@@ -88,7 +88,7 @@ static char *megatron_index(const char *path)
     size_t stem = strlen(path);
     if (rp_text_has_suffix(path, ".bin") || rp_text_has_suffix(path, ".idx"))
         stem -= 4;
-    char *index = rp_format("%.*s.idx", (int)stem, path);
+    char *index = rp_asprintf("%.*s.idx", (int)stem, path);
     if (index && access(index, F_OK) == 0)
         return index;
     free(index);

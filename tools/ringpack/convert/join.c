@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* join.c — the parts become the output. Their order is that of the tasks, and so of the inputs. */
+/* join.c — the parts become the output. Their order is the order of the tasks, and so of the
+ * inputs. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static int check_lengths(const struct rp_task_part *made, const int32_t *lengths
     }
     if (fits && tokens == made->tokens && tokens * (made->wide ? 4 : 2) == made->token_bytes)
         return 0;
-    return rp_fail(error, -RP_E_CHANGED, "type the same command again: it makes the part anew",
+    return rp_fail(error, -RP_E_CHANGED, "type the same command again: it makes the part again",
                    "the index of a part: expected %" PRIu64 " tokens, found %" PRIu64, made->tokens,
                    tokens);
 }
@@ -66,7 +67,7 @@ static int append_part(struct rp_output *output, const struct rp_map *tokens,
     return code;
 }
 
-/* The spans of the documents of a part, of which those from `first` on are in the output. */
+/* The spans of the documents of a part; documents from `first` on are in the output. */
 static int append_spans(struct rp_output *output, struct rp_spanfile *file, size_t first,
                         struct rp_error *error)
 {
@@ -94,7 +95,7 @@ static int join_spans(struct rp_conversion *conversion, struct rp_output *output
     }
     int code = rp_spanfile_open(&file, path, error);
     if (code == 0)
-        code = rp_fail(error, -RP_E_CHANGED, "type the same command again: it makes the part anew",
+        code = rp_fail(error, -RP_E_CHANGED, "type the same command again: it makes the part again",
                        "%s: it is gone", path);
     if (code == 1)
         code = append_spans(output, &file, first, error);
@@ -119,7 +120,7 @@ static int join_part(struct rp_conversion *conversion, struct rp_output *output,
         code = rp_map_open(&index, index_path, error);
     if (code == 0 &&
         (tokens.bytes != task->made.token_bytes || index.bytes != task->made.index_bytes))
-        code = rp_fail(error, -RP_E_CHANGED, "type the same command again: it makes the part anew",
+        code = rp_fail(error, -RP_E_CHANGED, "type the same command again: it makes the part again",
                        "%s: it changed while it was in use", token_path);
     if (code == 0)
         code = append_part(output, &tokens, &index, &task->made, wanted, error);

@@ -102,8 +102,7 @@ static int add_text(struct rp_convert *convert, json_t *text, struct rp_error *e
     return rp_tokenizer_add(&convert->tokenizer, json_string_value(text), bytes, error);
 }
 
-/* The worker makes the mask of these lines, so nothing else can be said of it, but that there is
- * none. */
+/* The worker makes the mask of these lines, so options may only restate it, or say "none". */
 static int check_mask(const struct rp_convert *convert, enum rp_ask ask, struct rp_error *error)
 {
     const struct rp_mask_choice *mask = &convert->mask;
@@ -210,7 +209,7 @@ static int add_line(struct rp_convert *convert, const char *line, size_t bytes,
 
 /* Where lines are read from: `at` of the file is the first byte of the buffer. */
 struct place {
-    uint64_t begin, at, end; /* of a piece; end 0: the whole file */
+    uint64_t begin, at, end; /* a piece's; end 0: the whole file */
     bool skips;              /* the line of this byte belongs to the piece before */
 };
 
@@ -228,7 +227,7 @@ static int take_line(struct rp_convert *convert, struct place *place, const char
     return 0;
 }
 
-/* Lines of any length: what is left of the last piece moves to the front of the buffer. */
+/* Lines of any length: the rest of the last piece moves to the front of the buffer. */
 static int add_lines(struct rp_convert *convert, struct rp_plain *plain, struct place place,
                      struct rp_error *error)
 {

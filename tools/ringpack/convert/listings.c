@@ -58,7 +58,7 @@ int rp_named_files_read(const struct rp_named_files *listing, const char *file, 
     int code = 0;
     if (json_array_size(json_object_get(root, "_indices_data_files")) > 0)
         code = rp_fail(
-            error, -RP_E_FORMAT, "write it anew with `flatten_indices()` before `save_to_disk`",
+            error, -RP_E_FORMAT, "write it again with `flatten_indices()` before `save_to_disk`",
             "%s/%s: expected rows in the order of its files, found a list of their order",
             listing->directory, file);
     for (size_t i = 0; i < RP_ARRAY_COUNT(listings) && code == 0; i++) {
@@ -82,7 +82,7 @@ struct listed {
 static bool is_there(void *context, const char *name)
 {
     const struct listed *listed = context;
-    char *path = rp_format("%s/%s", listed->directory, name);
+    char *path = rp_asprintf("%s/%s", listed->directory, name);
     bool there = path && access(path, F_OK) == 0;
     free(path);
     return there;
@@ -92,7 +92,7 @@ static int add_file(void *context, const char *name, const struct rp_form *form,
                     struct rp_error *error)
 {
     const struct listed *listed = context;
-    char *path = rp_format("%s/%s", listed->directory, name);
+    char *path = rp_asprintf("%s/%s", listed->directory, name);
     int code = path ? rp_inputs_add_file(listed->inputs, path, form, true, error)
                     : rp_fail(error, -ENOMEM, NULL, "no memory for the name of a file");
     free(path);
@@ -117,13 +117,13 @@ int rp_inputs_add_listing(struct rp_inputs *inputs, const char *directory, struc
 {
     static const char *const files[] = {"index.json", "state.json"};
     int code = 0;
-    char *splits = rp_format("%s/dataset_dict.json", directory);
+    char *splits = rp_asprintf("%s/dataset_dict.json", directory);
     if (splits && access(splits, F_OK) == 0)
         code = rp_fail(error, -RP_E_USAGE, "name the directory of one split, for instance train",
                        "%s: expected one data set, found several splits", directory);
     free(splits);
     for (size_t i = 0; i < RP_ARRAY_COUNT(files) && code == 0; i++) {
-        char *path = rp_format("%s/%s", directory, files[i]);
+        char *path = rp_asprintf("%s/%s", directory, files[i]);
         if (!path)
             return rp_fail(error, -ENOMEM, NULL, "no memory for the name of a file");
         if (access(path, F_OK) == 0)

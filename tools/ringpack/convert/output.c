@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* output.c — a Megatron dataset (engine/corpus/shard_megatron.c has the layout) that is there
  * whole or not at all: both files are on the disk before either gets its name, and whatever fails
- * later takes back what was published. */
+ * later takes the published files back. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static int refuse_existing(const char *prefix, struct rp_error *error)
     static const char *const endings[] = {".bin", ".idx", ".spans", ".tokens.json", ".bin.rpi"};
     int code = 0;
     for (size_t i = 0; i < RP_ARRAY_COUNT(endings) && code == 0; i++) {
-        char *path = rp_format("%s%s", prefix, endings[i]);
+        char *path = rp_asprintf("%s%s", prefix, endings[i]);
         if (!path)
             code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", prefix);
         else if (access(path, F_OK) == 0)
@@ -41,9 +41,9 @@ int rp_output_open(struct rp_output *output, const char *prefix, bool wide, bool
     *output = (struct rp_output){
         .tokens.fd = -1, .spans.file.fd = -1, .wide = wide, .replace = replace};
     rp_hasher_begin(&output->hasher);
-    output->token_path = rp_format("%s.bin", prefix);
-    output->index_path = rp_format("%s.idx", prefix);
-    output->span_path = rp_format("%s.spans", prefix);
+    output->token_path = rp_asprintf("%s.bin", prefix);
+    output->index_path = rp_asprintf("%s.idx", prefix);
+    output->span_path = rp_asprintf("%s.spans", prefix);
     output->buffer = malloc(BUFFER_BYTES);
     int code = 0;
     if (!output->token_path || !output->index_path || !output->span_path || !output->buffer)
@@ -163,7 +163,7 @@ static int add_runs(struct rp_output *output, const struct rp_ids *ids, bool beg
         struct rp_span run = trained->runs[i];
         bool is_last = end && run.end == ids->count;
         run = (struct rp_span){run.begin + moved, run.end + moved + is_last};
-        run.begin = run.begin > 0 ? run.begin : 1; /* nothing precedes token 0 */
+        run.begin = run.begin > 0 ? run.begin : 1; /* token 0 is the first */
         if (run.begin < run.end)
             output->scratch[count++] = run;
     }
@@ -314,7 +314,7 @@ static int write_companions(const struct rp_output *output, const struct compani
                             struct rp_error *error)
 {
     int code = rp_file_replace(companions->origin, output->origin, strlen(output->origin), error);
-    return code < 0 ? code : rp_index_build(output->token_path, NULL, NULL, NULL, NULL, error);
+    return code < 0 ? code : rp_index_build(output->token_path, NULL, error);
 }
 
 static int publish_files(struct rp_output *output, struct rp_new_file *index,
@@ -349,7 +349,7 @@ static int publish_locked(struct rp_output *output, struct rp_new_file *index,
     if (!output->full)
         return publish_files(output, index, companions, error);
     size_t stem = strlen(output->token_path) - strlen(".bin");
-    char *prefix = rp_format("%.*s", (int)stem, output->token_path);
+    char *prefix = rp_asprintf("%.*s", (int)stem, output->token_path);
     int lock = prefix ? rp_output_lock(output->token_path, error)
                       : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
     int code = lock < 0 ? lock : output->replace ? 0 : refuse_existing(prefix, error);
@@ -365,8 +365,8 @@ static int publish_all(struct rp_output *output, struct rp_new_file *index, stru
 {
     size_t stem = strlen(output->token_path) - strlen(".bin");
     struct companions companions = {
-        rp_format("%s.rpi", output->token_path),
-        rp_format("%.*s.tokens.json", (int)stem, output->token_path),
+        rp_asprintf("%s.rpi", output->token_path),
+        rp_asprintf("%.*s.tokens.json", (int)stem, output->token_path),
     };
     int code = companions.sidecar && companions.origin
                    ? publish_locked(output, index, &companions, error)

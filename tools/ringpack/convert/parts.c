@@ -21,8 +21,8 @@
 char *rp_part_path(const struct rp_conversion *conversion, const struct rp_task *task,
                    const char *ending)
 {
-    return rp_format("%s/%06zu%s%s", conversion->folder, (size_t)(task - conversion->tasks),
-                     ending ? "." : "", ending ? ending : "");
+    return rp_asprintf("%s/%06zu%s%s", conversion->folder, (size_t)(task - conversion->tasks),
+                       ending ? "." : "", ending ? ending : "");
 }
 
 static char *task_hash(const struct rp_conversion *conversion, const struct rp_task *task,
@@ -125,7 +125,7 @@ static int hash_file(struct rp_hasher *hasher, const char *path, struct rp_error
     return 0;
 }
 
-/* Of a Megatron data set the tokens, too: its input is the index. */
+/* For a Megatron data set also the tokens: its input is the index. */
 static int hash_input(struct rp_hasher *hasher, const struct rp_input *input,
                       struct rp_error *error)
 {
@@ -133,7 +133,7 @@ static int hash_input(struct rp_hasher *hasher, const struct rp_input *input,
     if (code < 0 || input->form->reading != RP_READ_MEGATRON)
         return code;
     size_t stem = strlen(input->path) - strlen(".idx");
-    char *tokens = rp_format("%.*s.bin", (int)stem, input->path);
+    char *tokens = rp_asprintf("%.*s.bin", (int)stem, input->path);
     code = tokens ? hash_file(hasher, tokens, error)
                   : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
     free(tokens);
@@ -172,7 +172,7 @@ static bool same_file(const struct rp_conversion *conversion, const struct rp_ta
     return same;
 }
 
-/* Of objects, and of folders, other times are another content. */
+/* Other times of an object or of a folder mean other content. */
 static bool same_content(const struct rp_task *task, const char *content)
 {
     struct rp_hash128 hash;
@@ -184,7 +184,7 @@ static bool same_content(const struct rp_task *task, const char *content)
            !strcmp(rp_hash128_hex(hash, text), content);
 }
 
-/* A record is believed if it says of itself what it should, and its part is what it says. */
+/* A record is believed if its own hash is right and its part fits it. */
 static bool take_record(const struct rp_conversion *conversion, struct rp_task *task,
                         json_t *record, bool elsewhere)
 {
@@ -256,7 +256,7 @@ void rp_parts_remove(const struct rp_conversion *conversion)
         closedir(folder);
 }
 
-/* The name of a tokenizer for people: that of the folder where the file is a tokenizer.json. */
+/* The name of a tokenizer for people: the folder's, if the file is a tokenizer.json. */
 static char *tokenizer_name(const char *path)
 {
     const char *end = path + strlen(path), *usual = "/tokenizer.json";
@@ -265,11 +265,11 @@ static char *tokenizer_name(const char *path)
     const char *begin = end;
     while (begin > path && begin[-1] != '/')
         begin--;
-    return rp_format("%.*s", (int)(end - begin), begin);
+    return rp_asprintf("%.*s", (int)(end - begin), begin);
 }
 
-/* What the ids mean, as JSON. NULL: no memory. The tokenizer of ids that came as ids is not known
- * from their size, nor is its vocabulary. */
+/* The meaning of the ids, as JSON. NULL: no memory. The tokenizer of ids that came as ids is not
+ * known from their size, nor is its vocabulary. */
 static char *origin_text(const struct rp_conversion *conversion, const struct rp_counts *counts)
 {
     char hash[RP_HASH_HEX_BYTES];

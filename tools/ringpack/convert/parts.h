@@ -19,7 +19,7 @@ struct rp_convert_options {
 
 /* The part that a task made, as in its record. */
 struct rp_task_part {
-    struct rp_hash128 content; /* of its inputs, which are files; zeros: they are known by times */
+    struct rp_hash128 content; /* hash of its inputs, which are files; zeros: times identify them */
     uint64_t documents, tokens, token_max;
     bool wide;
     uint64_t token_bytes, index_bytes, span_bytes; /* span_bytes 0: it has no mask */
@@ -32,7 +32,7 @@ struct rp_task {
     const struct rp_input *inputs;
     size_t count;
     uint64_t bytes;
-    bool mine;             /* of this process */
+    bool mine;             /* this process makes it */
     bool changed;          /* its part is there, but its inputs have changed since */
     _Atomic bool finished; /* `made` describes the part on the disk */
     struct rp_task_part made;
@@ -44,19 +44,19 @@ struct rp_conversion {
     struct rp_input *pieces; /* the inputs, large ones cut into pieces */
     struct rp_task *tasks;
     size_t task_count;
-    int lock;     /* of the folder; -1: none */
+    int lock;     /* the folder's; -1: none */
     char *folder; /* PREFIX.parts; NULL: there is one task, which writes the output itself */
     struct rp_hash128 made_of;        /* hash of all that decides a part, but its inputs */
-    struct rp_hash128 tokenizer_hash; /* of its file; zero for bytes */
+    struct rp_hash128 tokenizer_hash; /* its file's; zero for bytes */
     bool tokenizer_known;             /* it made the tokens, or is said to have made them */
     enum rp_text_rule text;
     uint64_t vocab_size; /* 0: the ids say it */
     int64_t eos, bos;
     bool append_eos;
     bool joined;       /* the output is there, and parts are of no use */
-    _Atomic bool wide; /* of the tasks that begin from now on */
+    _Atomic bool wide; /* for tasks that begin from now on */
     _Atomic uint64_t done_bytes, done_tokens;
-    uint64_t total_bytes; /* of the tasks that are not finished at the start */
+    uint64_t total_bytes; /* sum of the unfinished tasks at the start */
 };
 
 /* conversion.c */
@@ -101,11 +101,11 @@ void rp_parts_remove(const struct rp_conversion *conversion);
 /* parts_lock.c */
 
 /** Make the folder of the parts, or find it, and take it: together with other machines where each
- * makes some parts, else alone. A folder to which others may write is refused. */
+ * makes some parts, else exclusively. A folder that others may write to is refused. */
 RP_MUST_CHECK int rp_parts_take(struct rp_conversion *conversion, struct rp_error *error);
-/** Give it back. `remove`: it goes, too, if no part is left in it. */
+/** Give it back. `remove`: delete it if no part is left in it. */
 void rp_parts_give_back(struct rp_conversion *conversion, bool remove);
-/** An output that was opened is what users see: with all that lies beside the tokens. */
+/** Make an opened output the one that users see: with all companion files. */
 RP_MUST_CHECK int rp_origin_add(const struct rp_conversion *conversion,
                                 const struct rp_counts *counts, struct rp_output *output,
                                 struct rp_error *error);

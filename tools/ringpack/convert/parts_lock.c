@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parts_lock.c — who may write to PREFIX.parts, and when PREFIX itself is written.
  *
- * PREFIX.parts/lock is locked by each conversion that uses the folder, as long as it runs: alone,
- * or together with others that make some parts each (--part). The folder goes at the end, and the
- * lock with it, so a lock counts only while its path still leads to it. The files of PREFIX are
- * published by one conversion at a time, under a lock of their directory. A file system without
- * locks is used without. */
+ * PREFIX.parts/lock is locked by each conversion that uses the folder, as long as it runs:
+ * exclusively, or together with others that make some parts each (--part). The folder goes at the
+ * end, and the lock with it, so a lock counts only while its path still leads to it. The files of
+ * PREFIX are published by one conversion at a time, under a lock of their directory. A file system
+ * without locks is used without. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -87,7 +87,7 @@ int rp_parts_take(struct rp_conversion *conversion, struct rp_error *error)
 {
     if (!conversion->folder || (conversion->options->merge && access(conversion->folder, F_OK) < 0))
         return 0;
-    char *path = rp_format("%s/lock", conversion->folder);
+    char *path = rp_asprintf("%s/lock", conversion->folder);
     int code = path ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
     for (unsigned i = 0; path && code == 0 && i < REPLACED_MAX; i++)
         code = try_take(conversion, path, error);
@@ -102,7 +102,7 @@ void rp_parts_give_back(struct rp_conversion *conversion, bool remove)
 {
     if (conversion->lock < 0)
         return;
-    char *path = rp_format("%s/lock", conversion->folder);
+    char *path = rp_asprintf("%s/lock", conversion->folder);
     if (remove && path && flock(conversion->lock, LOCK_EX | LOCK_NB) == 0) {
         unlink(path);
         rmdir(conversion->folder);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pieces.c — large files become several inputs, so that workers share them. A piece has the lines
  * of a plain JSONL file, or the row groups of a Parquet file, that begin within its bytes. Where
- * pieces begin depends on sizes alone, so the documents and their order are those of the whole
- * file. */
+ * pieces begin depends only on sizes, so the documents and their order equal the whole file's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -27,7 +27,7 @@ struct pool {
     struct rp_conversion *conversion;
     pthread_mutex_t lock;
     pthread_cond_t ended;
-    size_t next, running; /* under the lock, as what follows */
+    size_t next, running; /* under the lock, as the next fields */
     int code;
     struct rp_error error;
     uint64_t started_ns, drawn_ns;
@@ -154,7 +154,7 @@ static uint32_t thread_count(const struct rp_conversion *conversion)
     return (uint32_t)rp_min_u64(wanted, tasks);
 }
 
-/* The first thread has a tokenizer already; it takes the tasks alone where no other can start. */
+/* The first thread has a tokenizer already; it takes all tasks if no other thread can start. */
 static int run_threads(struct pool *pool, struct thread *threads, uint32_t count,
                        struct rp_convert *first, struct rp_error *error)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* remote_inputs.c — which objects of a store are converted, and in which order: as files.
+/* remote_inputs.c — the objects of a store to convert, in the same order as files.
  *
- * The store is asked for each once, before anything is converted: its size is needed for the tasks,
- * and what identifies its content goes into the records of the parts. */
+ * Each is queried once, before the conversion begins: its size is needed for the tasks,
+ * and the identity of its content goes into the records of the parts. */
 #include <errno.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static const char *last_name(const char *name)
     return slash ? slash + 1 : name;
 }
 
-/* Of a Megatron data set, which may be named by either file, the tokens: the index lies beside. */
+/* The tokens of a Megatron data set, which may be named by either file. */
 static bool is_index(const char *name)
 {
     static const char *const suffixes[] = {".idx", ".rpi", ".spans", ".tokens.json"};
@@ -62,8 +62,8 @@ static int add_named(void *context, const char *name, const struct rp_form *form
                      struct rp_error *error)
 {
     struct found *found = context;
-    char *suffix = rp_format("/%s", name);
-    char *url = suffix ? rp_url_beside(found->folder, 0, suffix) : NULL;
+    char *suffix = rp_asprintf("/%s", name);
+    char *url = suffix ? rp_url_companion(found->folder, 0, suffix) : NULL;
     int code = url ? rp_paths_add(&found->urls, url, error)
                    : rp_fail(error, -ENOMEM, NULL, "no memory for the name of an object");
     found->form = form;
@@ -79,7 +79,7 @@ static int read_listing(struct found *found, const char *directory, struct rp_er
     const struct rp_named_files listing = {directory, is_there, add_named, found};
     int code = 0;
     for (size_t i = 0; i < RP_ARRAY_COUNT(files) && code == 0; i++) {
-        char *url = rp_url_beside(found->folder, 0, files[i]), *text = NULL;
+        char *url = rp_url_companion(found->folder, 0, files[i]), *text = NULL;
         size_t bytes;
         code = url ? rp_fetch_text(url, LISTING_BYTES_MAX, &text, &bytes, error)
                    : rp_fail(error, -ENOMEM, NULL, "no memory for a URL");
@@ -140,14 +140,14 @@ static int add_found(struct rp_inputs *inputs, const struct found *found, bool n
 /* The tokens of a Megatron data set that is named by its index; the caller frees it. */
 static char *named_object(const char *url)
 {
-    return rp_url_has_suffix(url, ".idx") ? rp_url_beside(url, 4, ".bin") : strdup(url);
+    return rp_url_has_suffix(url, ".idx") ? rp_url_companion(url, 4, ".bin") : strdup(url);
 }
 
 int rp_inputs_add_url(struct rp_inputs *inputs, const char *url, struct rp_error *error)
 {
     bool wild = rp_url_is_pattern(url);
     bool is_folder = !wild && rp_url_has_suffix(url, "/");
-    char *base = is_folder ? rp_url_beside(url, 1, "") : named_object(url);
+    char *base = is_folder ? rp_url_companion(url, 1, "") : named_object(url);
     struct found found = {.inputs = inputs, .folder = is_folder ? base : NULL};
     int code = base ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for a URL");
     if (code == 0 && is_folder)

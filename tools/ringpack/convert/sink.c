@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sink.c — where the tokens of every document arrive: checked, counted and handed to the output. */
+/* sink.c — checks and counts the tokens of every document, and hands them to the output. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spawn.c — how a worker process is started, of `convert` and of `explain`. What runs is the script
+/* spawn.c — start a worker process of `convert` or of `explain`. It runs the script
  * of this installation: neither it nor a module that it imports is looked for in the current
  * directory, which may be a data set that somebody else has made. */
 #include <errno.h>
@@ -16,9 +16,9 @@
 #include "convert/convert.h"
 #include "python.h"
 
-/* In a build a link to the script lies beside the program; in a wheel the program is in
+/* In a build a link to the script is next to the program; in a wheel the program is in
  * ringpack/bin of the package, and the script in ringpack/_convert. It is looked for nowhere else,
- * because whoever may write there would say what runs. NULL: let Python find it as a module of the
+ * because anyone who may write there could replace it. NULL: let Python find it as a module of the
  * installed package.
  */
 static char *find_script(void)
@@ -31,10 +31,10 @@ static char *find_script(void)
     if (!slash)
         return NULL;
     *slash = 0;
-    char *path = rp_format("%s/convert_worker.py", place);
+    char *path = rp_asprintf("%s/convert_worker.py", place);
     if (path && access(path, R_OK) < 0 && rp_text_has_suffix(place, package)) {
         free(path);
-        path = rp_format("%.*s/_convert/worker.py", (int)(strrchr(place, '/') - place), place);
+        path = rp_asprintf("%.*s/_convert/worker.py", (int)(strrchr(place, '/') - place), place);
     }
     if (path && access(path, R_OK) == 0)
         return path;
@@ -43,7 +43,7 @@ static char *find_script(void)
 }
 
 /* The environment, with PYTHONPATH and PYTHONSAFEPATH as `places` and `safe` have them. The caller
- * frees the list alone. */
+ * frees only the list. */
 static char **make_environment(char *places, char *safe)
 {
     size_t count = 0, kept = 0;
@@ -60,12 +60,12 @@ static char **make_environment(char *places, char *safe)
     return made;
 }
 
-/* Python finds what belongs to it by its own name, which is a path therefore. */
+/* Python finds its libraries by its own name, so the name is a path. */
 static int spawn(pid_t *child, const char **command, int input, int output)
 {
     const char *path = getenv("PYTHONPATH");
     char *kept = path ? rp_python_places(path, true) : NULL, safe[] = "PYTHONSAFEPATH=1";
-    char *places = kept && *kept ? rp_format("PYTHONPATH=%s", kept) : NULL;
+    char *places = kept && *kept ? rp_asprintf("PYTHONPATH=%s", kept) : NULL;
     char **environment = make_environment(places, safe);
     char *program = rp_python_find(command[0]);
     posix_spawn_file_actions_t actions;

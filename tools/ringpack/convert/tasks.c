@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "convert/parts.h"
-#include "corpus/borrowed.h"
+#include "corpus/staged_shard.h"
 #include "corpus/corpus.h"
 #include "corpus/spanfile.h"
 #include "interrupt.h"
@@ -56,7 +56,7 @@ int rp_tasks_make(struct rp_conversion *conversion, struct rp_error *error)
         conversion->tasks[i].mine = options->parts == 0 || i % options->parts == options->part;
     if (conversion->task_count <= 1 && options->parts == 0 && !options->merge)
         return 0;
-    conversion->folder = rp_format("%s.parts", options->output);
+    conversion->folder = rp_asprintf("%s.parts", options->output);
     return conversion->folder ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
 }
 
@@ -111,13 +111,13 @@ static int convert_local(struct rp_convert *convert, const struct rp_input *inpu
                    input->path, input->form->name);
 }
 
-/* The mask of a copy of a Megatron data set is read from a sidecar, which is made beside it. */
+/* The mask of a copy of a Megatron data set is read from a sidecar, which is written next to it. */
 static int index_mask(const char *tokens, struct rp_error *error)
 {
     char *spans = rp_spanfile_path(tokens);
     bool is_there = spans && access(spans, F_OK) == 0;
     free(spans);
-    return is_there ? rp_index_build(tokens, NULL, NULL, NULL, NULL, error) : 0;
+    return is_there ? rp_index_build(tokens, NULL, error) : 0;
 }
 
 /* An object of a store is on this machine only while it is read. */
@@ -126,29 +126,29 @@ static int convert_file(struct rp_convert *convert, const struct rp_input *input
 {
     if (!input->url)
         return convert_local(convert, input, error);
-    if (input->bytes == 0 && !input->named) { /* of a folder: what says that a job has ended */
+    if (input->bytes == 0 && !input->named) { /* in a folder, the mark of a job that has ended */
         convert->counts.too_small++;
         return 0;
     }
-    struct rp_borrowed borrowed;
+    struct rp_staged_shard staged;
     char *place = rp_path_directory(convert->prefix);
-    int code = place ? rp_borrowed_open(&borrowed, input->url, NULL, place, NULL, error)
+    int code = place ? rp_staged_shard_open(&staged, input->url, NULL, place, NULL, error)
                      : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
     free(place);
     if (code < 0)
         return code;
     struct rp_input local = *input;
-    local.path = borrowed.path;
+    local.path = staged.path;
     if (local.form->reading == RP_READ_MEGATRON)
         code = index_mask(local.path, error);
     if (code == 0)
         code = convert_local(convert, &local, error);
-    if (code == 0) /* what the tokenizer still has is of this object, and messages name it */
+    if (code == 0) /* the texts in the tokenizer are of this object, and messages name it */
         code = rp_tokenizer_flush(&convert->tokenizer, error);
     if (code < 0)
         code = rp_fail_context(error, code, "%s", input->path);
     convert->path = input->path;
-    rp_borrowed_close(&borrowed);
+    rp_staged_shard_close(&staged);
     return code;
 }
 
@@ -186,7 +186,7 @@ static struct rp_task_part made_part(const struct rp_convert *convert)
     };
 }
 
-/* What the record of a part says of its spans. */
+/* The spans in the record of a part. */
 static int take_spans(const struct rp_output *output, struct rp_task_part *made,
                       struct rp_error *error)
 {
@@ -200,7 +200,7 @@ static int take_spans(const struct rp_output *output, struct rp_task_part *made,
     return 0;
 }
 
-/* Publish what was converted; the output itself only if there is a document in it. */
+/* Publish a part, or the output if it has a document. */
 static int publish(struct rp_conversion *conversion, struct rp_convert *convert,
                    struct rp_task *task, struct rp_error *error)
 {
@@ -231,7 +231,7 @@ static int run_once(struct rp_conversion *conversion, struct rp_convert *convert
                               conversion->folder || conversion->options->force, error);
     struct rp_hash128 content = {0};
     if (code == 0 && conversion->folder && rp_part_hash_inputs(task, &content, NULL) < 0)
-        content = (struct rp_hash128){0}; /* what is wrong shows when it is read */
+        content = (struct rp_hash128){0}; /* reading it will report the error */
     if (code == 0)
         code = convert_files(convert, task, error);
     if (code == 0 && !conversion->folder)

@@ -73,7 +73,7 @@ static int read_text(const char *path, char **text, size_t *bytes, struct rp_err
     return code;
 }
 
-/* Where the document that begins at `text` ends: after the first line end past split_bytes; where
+/* The end of the document that begins at `text`: after the first line end past split_bytes; where
  * lines are longer than twice that, between two characters. */
 static size_t document_bytes(const char *text, size_t bytes, uint64_t split_bytes)
 {
@@ -107,7 +107,7 @@ static int add_documents(struct rp_convert *convert, const struct rp_input *inpu
     return code;
 }
 
-/* What keeps a file from being text: counted in a directory, an error for a file that was named. */
+/* The reason why a file is no text: counted in a directory, an error for a named file. */
 static int refuse(struct rp_convert *convert, const struct rp_input *input, uint64_t *counter,
                   const char *reason, struct rp_error *error)
 {

@@ -6,7 +6,7 @@
 
 #include "convert/convert.h"
 
-#define SKIPPED_NAMED_MAX 3u /* of a part */
+#define SKIPPED_NAMED_MAX 3u /* in a part */
 
 int rp_convert_take_text(struct rp_convert *convert, struct rp_error *error)
 {

@@ -104,7 +104,7 @@ static int add_bytes(struct rp_tokenizer *tokenizer, const char *text, size_t by
     return tokenizer->sink(tokenizer->context, &ids, error);
 }
 
-/* Room for so many bytes more in the batch. */
+/* Make room for more bytes in the batch. */
 static int reserve_batch(struct rp_tokenizer *tokenizer, size_t bytes, struct rp_error *error)
 {
     size_t needed = tokenizer->batch_bytes + bytes;

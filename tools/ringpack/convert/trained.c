@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trained.c — which tokens of a line of JSONL are trained, by the labels or the mask beside its
+/* trained.c — the trained tokens of a line of JSONL, by the labels or the mask next to its
  * ids. tools/python/ringpack/_convert/columns.py does the same for columns. */
 #include <errno.h>
 #include <inttypes.h>
@@ -23,7 +23,7 @@ static int fail_line(struct rp_convert *convert, const char *mask, const char *e
 }
 
 /* The name of the mask of a line: the one that was chosen, or labels, or the only usual one. NULL
- * if it has none. */
+ * without one. */
 static int choose(struct rp_convert *convert, json_t *object, const char **name,
                   struct rp_error *error)
 {

@@ -20,7 +20,7 @@
 #define PROTOCOL 4u
 #define HELLO_BYTES 64u
 #define FRAME_BYTES 64u
-#define DOCUMENTS_MAX (1u << 20) /* of a frame */
+#define DOCUMENTS_MAX (1u << 20) /* in a frame */
 #define MESSAGE_BYTES_MAX 4096u
 
 /* The codes of a refusal, as the worker numbers them. */
@@ -42,7 +42,7 @@ static int fail_child(struct rp_worker *worker, struct rp_error *error)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
         return rp_fail(error, -RP_E_RESOURCE, "install python3, or set RINGPACK_PYTHON to it",
                        "%s: python3 could not be started", worker->subject);
-    return rp_fail(error, -RP_E_GONE, "what it printed above says why",
+    return rp_fail(error, -RP_E_GONE, "its output above has the reason",
                    "%s: the worker process ended in the middle (wait status %d)", worker->subject,
                    status);
 }

@@ -38,7 +38,7 @@ struct demo {
     uint64_t rows; /* rows [0, rows) are compared */
     uint64_t checkpoint_bytes;
     size_t state_bytes;
-    double ready_seconds, first_seconds; /* of the resume, counted from the start of the engine */
+    double ready_seconds, first_seconds; /* the resume's, counted from the start of the engine */
 };
 
 static const struct rp_option options[] = {
@@ -62,11 +62,11 @@ static int find_corpus(struct demo *demo, struct rp_error *error)
     uint64_t tokens = 0, documents = 0, begin_ns = rp_now_ns();
     char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES];
     /* `convert` locks the folder of its output, and the job has its own locked while it lives */
-    char *folder = demo->dir ? rp_format("%s", demo->dir) : rp_job_path(&demo->job, "made");
+    char *folder = demo->dir ? rp_asprintf("%s", demo->dir) : rp_job_path(&demo->job, "made");
     int code = folder ? rp_dir_make(folder, error) : 0;
     if (code >= 0 && folder)
-        demo->prefix = demo->corpus ? rp_format("%s", demo->corpus)
-                                    : rp_format("%s/corpus", folder);
+        demo->prefix = demo->corpus ? rp_asprintf("%s", demo->corpus)
+                                    : rp_asprintf("%s/corpus", folder);
     free(folder);
     if (code < 0)
         return code;
@@ -154,7 +154,7 @@ static int run_continuously(struct demo *demo, struct rp_error *error)
     }
     if (code < 0)
         return code;
-    code = kill_all(demo, ranks, error); /* reads the rest of the journals, too */
+    code = kill_all(demo, ranks, error); /* also reads the rest of the journals */
     demo->rows = rp_demo_common_row(ranks) / RP_DEMO_STEP_ROWS * RP_DEMO_STEP_ROWS;
     return code;
 }

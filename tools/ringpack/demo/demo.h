@@ -41,7 +41,7 @@ struct rp_demo_ranks {
     } ranks[RP_DEMO_RANKS_MAX];
     struct rp_demo_batch *batches;
     uint64_t batch_count, batch_capacity;
-    uint64_t rows, tokens;           /* of all batches */
+    uint64_t rows, tokens;           /* sums of all batches */
     uint64_t first_ns, start_row;    /* when the first batch was read, and its first row */
     uint64_t drawn_ns, drawn_tokens; /* at the last line of output */
 };

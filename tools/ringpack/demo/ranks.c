@@ -18,7 +18,7 @@
 
 #define LINE_NS 1000000000u
 
-/* What is given to Python is set for this process: it starts nothing else that reads it. */
+/* The environment of Python is set for this process: it starts no other reader of it. */
 static void keep_imports_away(void)
 {
     const char *path = getenv("PYTHONPATH");
@@ -146,7 +146,7 @@ int rp_demo_poll_ranks(struct rp_demo_ranks *ranks, struct rp_job *job, struct r
     }
     if (code >= 0)
         code = read_journals(ranks,
-                             error); /* after the check for ended ranks, so nothing is missed */
+                             error); /* after the check for ended ranks, so no row is missed */
     print_line(ranks);
     return code;
 }

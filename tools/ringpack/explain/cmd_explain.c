@@ -18,7 +18,7 @@
 #define LIMIT_STANDARD 400u
 #define COLUMNS_STANDARD 80u
 #define COLUMNS_LEAST 20u
-#define LONG_NS 1000000000u /* planning that is told of */
+#define LONG_NS 1000000000u /* planning that is reported */
 
 struct arguments {
     struct rp_origin origin;
@@ -110,7 +110,7 @@ static int check(void *argument)
     return RP_EXIT_FINE;
 }
 
-/* ---- where it is printed --------------------------------------------------------------------- */
+/* ---- the output ------------------------------------------------------------------------------ */
 
 /* Columns of the terminal; 80 if it is not a terminal. */
 static uint32_t find_columns(FILE *out)
@@ -137,7 +137,7 @@ static const struct rp_printer *form_of(const struct arguments *arguments)
     return rp_text_has_suffix(path, ".html") ? &rp_page_printer : &rp_table_printer;
 }
 
-/* Say what took long, and what was left in the cache directory. */
+/* Report slow planning, and files that are left in the cache directory. */
 static void tell_planning(const struct rp_walk *walk)
 {
     char seconds[RP_CMD_TEXT_BYTES], rows[RP_CMD_TEXT_BYTES];

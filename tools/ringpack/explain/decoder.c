@@ -19,7 +19,7 @@
 static int fail_worker(struct rp_error *error)
 {
     return rp_fail(error, -RP_E_GONE,
-                   "what it printed above says why; without --tokenizer, ids are shown",
+                   "its output above has the reason; without --tokenizer, ids are shown",
                    "the worker process that decodes tokens ended");
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain.h — `ringpack explain`: what is in rows of a stream, for people and for programs.
+/* explain.h — `ringpack explain`: the contents of rows of a stream, for people and for programs.
  *
- * Flow: the command line says a stream (origin.h) and what to look for (cmd_explain.c). The plan is
+ * Flow: the command line names a stream (origin.h) and a query (cmd_explain.c). The plan is
  * walked (walk.h); each row becomes a struct rp_explained_row (rows.c), with the text of its
  * fragments where a tokenizer is known (texts.c, decoder.c), and is handed to a printer: table.c,
- * machine.c (JSON and CSV) or page.c. Nothing but the corpus, its plan and its files is needed. */
+ * machine.c (JSON and CSV) or page.c. Only the corpus, its plan and its files are needed. */
 #ifndef RP_TOOLS_EXPLAIN_H
 #define RP_TOOLS_EXPLAIN_H
 
@@ -18,10 +18,10 @@ struct rp_explained {
     struct rp_fragment fragment;
     uint32_t number;      /* in the row */
     uint32_t place;       /* its first token in the row */
-    uint64_t epoch;       /* of its source, from 0 */
+    uint64_t epoch;       /* its source's, from 0 */
     const char *source;   /* name */
-    const char *file;     /* of its tokens */
-    uint64_t byte_offset; /* of its first token in the file */
+    const char *file;     /* the file of its tokens */
+    uint64_t byte_offset; /* its first token's, in the file */
     uint64_t file_row;    /* which document, or row of a table, of the file it is a part of */
     char *text;           /* UTF-8; NULL = not known */
     uint32_t *ids;        /* first token ids; NULL = not known */
@@ -48,7 +48,7 @@ struct rp_explained_document {
     const char *why; /* it is in none: why; else NULL */
 };
 
-/* What every printer knows. */
+/* The facts that every printer has. */
 struct rp_explain_head {
     const struct rp_config *config;
     const struct rp_steps *steps;
@@ -58,7 +58,7 @@ struct rp_explain_head {
     uint32_t seq_len;
 };
 
-/* Prints to `out`. Rows come in the order in which they were found. */
+/* Prints to `out`. Rows come in the order of the search. */
 struct rp_printer {
     void (*begin)(struct rp_printer *printer);
     void (*row)(struct rp_printer *printer, const struct rp_explained_row *row);
@@ -68,8 +68,8 @@ struct rp_printer {
     const struct rp_explain_head *head;
     bool has_begun;
     uint64_t rows, documents; /* printed so far */
-    json_t *kept;             /* of the JSON printer */
-    uint32_t columns;         /* of a table */
+    json_t *kept;             /* the JSON printer's */
+    uint32_t columns;         /* a table's */
 };
 extern const struct rp_printer rp_table_printer, rp_json_printer, rp_csv_printer, rp_page_printer;
 
@@ -83,7 +83,7 @@ struct rp_decoder {
 RP_MUST_CHECK int rp_decoder_open(struct rp_decoder *decoder, const char *tokenizer,
                                   struct rp_error *error);
 void rp_decoder_close(struct rp_decoder *decoder);
-/** The text of ids: valid UTF-8, with U+FFFD for what is none, and a NUL after it. The caller
+/** The text of ids: valid UTF-8, with U+FFFD for invalid bytes, and a NUL after it. The caller
  * frees it. */
 RP_MUST_CHECK int rp_decoder_decode(struct rp_decoder *decoder, const uint32_t *ids, uint32_t count,
                                     char **text_out, struct rp_error *error);
@@ -111,13 +111,13 @@ struct rp_texts {
     int shard_decoder; /* its decoder; -1: not known */
     bool has_warned, has_warned_tokenizer;
     bool is_without; /* the tokenizer that a shard names cannot be used here */
-    uint32_t *ids;   /* of the fragment that was read last */
+    uint32_t *ids;   /* the last read fragment's */
     size_t id_capacity;
 };
 void rp_texts_open(struct rp_texts *texts, const struct rp_corpus *corpus, const char *tokenizer);
 void rp_texts_close(struct rp_texts *texts);
 /** Read `length` tokens of a document into texts->ids. Returns 1; 0 if its file cannot be read
- * here, which is told once. */
+ * here, which is reported once. */
 RP_MUST_CHECK int rp_texts_read(struct rp_texts *texts, const struct rp_fragment *fragment,
                                 struct rp_error *error);
 /** The text of the last read: 1 with *text_out, which the caller frees; 0 if no tokenizer is known.
@@ -164,14 +164,14 @@ void rp_explain_free(struct rp_row_maker *maker);
 /* words.c: text of strangers, for a terminal and for a page */
 
 /** Write the characters of `text` that fit into `columns` of a terminal; control characters and
- * those that change the direction of a line are written as escapes, what is no UTF-8 as U+FFFD.
+ * those that change the direction of a line are written as escapes, invalid UTF-8 as U+FFFD.
  * Returns the columns used. */
 uint32_t rp_words_terminal(FILE *out, const char *text, uint32_t columns);
 /** Write a text into a page, also into an attribute in double quotes. */
 void rp_words_html(FILE *out, const char *text);
 /** The end of a text that follows its first `limit` characters. */
 const char *rp_words_after(const char *text, uint64_t limit);
-/** Copy a text, in which U+FFFD takes the place of what is no UTF-8. NULL when out of memory. */
+/** Copy a text, with U+FFFD for invalid UTF-8. NULL when out of memory. */
 char *rp_words_utf8(const char *text, size_t bytes);
 
 #endif

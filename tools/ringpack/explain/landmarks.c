@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* landmarks.c — see landmarks.h. */
 #include "explain/landmarks.h"
 
 #include <errno.h>
@@ -27,11 +26,11 @@ static char *directory_of(const struct rp_config *config)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (config->cache_dir)
-        return rp_format("%s/landmarks", config->cache_dir);
+        return rp_asprintf("%s/landmarks", config->cache_dir);
     if (cache && cache[0] == '/')
-        return rp_format("%s/ringpack/landmarks", cache);
+        return rp_asprintf("%s/ringpack/landmarks", cache);
     if (home && home[0] == '/')
-        return rp_format("%s/.cache/ringpack/landmarks", home);
+        return rp_asprintf("%s/.cache/ringpack/landmarks", home);
     return NULL;
 }
 
@@ -130,7 +129,7 @@ static void look_at_last(struct rp_landmarks *landmarks)
 static void open_files(struct rp_landmarks *landmarks)
 {
     int flags = O_NOFOLLOW | O_NONBLOCK, read_only = O_RDONLY | flags | O_CLOEXEC;
-    char *index = rp_format("%s.index", landmarks->path);
+    char *index = rp_asprintf("%s.index", landmarks->path);
     landmarks->fd = rp_out_file_open(landmarks->path, O_RDWR | O_CREAT | flags, 0600, NULL);
     landmarks->can_add = landmarks->fd >= 0 && flock(landmarks->fd, LOCK_EX | LOCK_NB) == 0;
     if (landmarks->fd < 0)
@@ -149,7 +148,7 @@ void rp_landmarks_open(struct rp_landmarks *landmarks, const struct rp_config *c
     char *directory = directory_of(config);
     *landmarks = (struct rp_landmarks){.fd = -1, .index_fd = -1};
     if (directory && rp_dir_make(directory, NULL) == 0)
-        landmarks->path = rp_format("%s/%s", directory, rp_hash128_hex(identity, hex));
+        landmarks->path = rp_asprintf("%s/%s", directory, rp_hash128_hex(identity, hex));
     free(directory);
     if (!landmarks->path)
         return;
@@ -201,7 +200,7 @@ bool rp_landmarks_want(const struct rp_landmarks *landmarks, const struct rp_pla
     return planned_by(plan) - landmarks->planned >= spacing;
 }
 
-/* Write at the end of a file, and cut off what follows: the rest of what was cut short. */
+/* Write at the end of a file, and cut off all bytes after it: the rest of an unfinished write. */
 static bool put(int fd, const char *path, const void *data, size_t bytes, uint64_t at)
 {
     struct stat info;

@@ -3,19 +3,19 @@
  * command that plans past such a row adds its token.
  *
  * A file of landmarks is state tokens, one after another, at ascending rows. It is in a cache
- * directory, and its name is the identity of the stream. Beside it, NAME.index has a struct
- * rp_landmark for each token, so that one is found without reading the others; what it lacks is
- * found in the file. Whoever loads a token checks all of it, so files that were damaged, cut or
- * exchanged can make planning longer, and nothing else. One process at a time adds to a file;
- * others may read it at the same time.
+ * directory, and its name is the identity of the stream. Next to it, NAME.index has a struct
+ * rp_landmark for each token, so that one is found without reading the others; an entry that it
+ * lacks is found in the file. Whoever loads a token checks all of it, so files that were damaged,
+ * cut or exchanged can only make planning longer. One process at a time adds to a file; others may
+ * read it at the same time.
  *
  * From one landmark to the next so much is planned (documents read and rows made) as takes some
- * milliseconds, and more where tokens are large, so that the file is small beside the index of the
- * corpus. Rows alone would be no measure: a row may have one document or a thousand.
+ * milliseconds, and more where tokens are large, so that the file is small against the index of the
+ * corpus. Rows would be no measure: a row may have one document or a thousand.
  *
- * Only tokens with a plan digest are landmarks, so that what is planned from one has it, too; and
- * only those that follow from row 0 by the weights of the stream: those of a stream whose weights
- * were changed at some row are not (rp_plan_is_reweighted). */
+ * Only tokens with a plan digest are landmarks, so that plans from one also have it; and only those
+ * that follow from row 0 by the weights of the stream: tokens of a stream whose weights were
+ * changed at some row are not (rp_plan_is_reweighted). */
 #ifndef RP_TOOLS_LANDMARKS_H
 #define RP_TOOLS_LANDMARKS_H
 
@@ -39,11 +39,11 @@ struct rp_landmarks {
     char *path;
     int fd, index_fd; /* -1: there is no file */
     bool can_add;     /* this process has the lock */
-    uint64_t end;     /* of the last token, in the file */
+    uint64_t end;     /* the last token's, in the file */
     uint64_t planned; /* documents and rows, up to the last landmark */
     struct rp_landmark *list;
     size_t count, capacity;
-    size_t indexed; /* of them, in the index */
+    size_t indexed; /* number of them in the index */
     size_t added;   /* by this process */
 };
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* make_landmarks.c — see make_landmarks.h. */
 #include "explain/make_landmarks.h"
 
 #include <inttypes.h>
@@ -25,7 +24,7 @@ static int fail_unwritten(const struct rp_landmarks *landmarks, struct rp_error 
                        "there is no directory for landmarks");
     return rp_fail(error, -RP_E_CONFIG,
                    "wait for the other command; or make room, or give `--cache-dir DIR`, and run "
-                   "this again: it goes on from the last landmark",
+                   "this again: it continues from the last landmark",
                    "%s: landmarks cannot be added: another command adds to this file, or it cannot "
                    "be written",
                    landmarks->path);

@@ -10,7 +10,7 @@
 #include "config/config.h"
 
 /** Plan on from the last landmark, to row `rows` (0 = to the end of the stream), add the landmarks,
- * and print what there is. */
+ * and print the result. */
 RP_MUST_CHECK int rp_make_landmarks(const struct rp_config *config, uint64_t rows, bool json,
                                     struct rp_error *error);
 

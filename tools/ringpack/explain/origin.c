@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* origin.c — see origin.h. */
 #include "explain/origin.h"
 
 #include <errno.h>
@@ -50,8 +49,8 @@ static int take_state_file(struct rp_origin *origin, struct rp_error *error)
     return code;
 }
 
-/* The steps of the run that saved the checkpoint, if its config is whole without what is not kept.
- */
+/* The steps of the run that saved the checkpoint, if its config is whole without the keys that are
+ * not kept. */
 static void note_kept_steps(struct rp_origin *origin, const char *path)
 {
     struct rp_config kept;
@@ -72,8 +71,7 @@ static int take_checkpoint(struct rp_origin *origin, struct rp_error *error)
     const void *token = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
     code = take_token(origin, token, bytes, error);
     if (code == 0 && !origin->line.path)
-        code = rp_cmd_config_read_file(origin->line.config, rp_checkpoint_path(checkpoint),
-                                       error);
+        code = rp_cmd_config_read_file(origin->line.config, rp_checkpoint_path(checkpoint), error);
     else if (code == 0)
         note_kept_steps(origin, rp_checkpoint_path(checkpoint));
     origin->checkpoint = rp_origin_absolute(rp_checkpoint_path(checkpoint));
@@ -154,7 +152,7 @@ char *rp_origin_absolute(const char *path)
     char directory[PATH_MAX];
     if (path[0] == '/' || !getcwd(directory, sizeof directory))
         return strdup(path);
-    return rp_format("%s/%s", directory, path);
+    return rp_asprintf("%s/%s", directory, path);
 }
 
 static int find_steps(const struct rp_origin *origin, const struct rp_config *config, bool by_step,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* origin.h — which stream a verb is about, and what it asks of it: a config and keys on the command
- * line; a checkpoint, which keeps its config; or an engine that runs, of which the command line is
+/* origin.h — the stream of a verb: a config and keys on the command
+ * line; a checkpoint, which keeps its config; or a running engine, whose command line is
  * read in /proc. */
 #ifndef RP_TOOLS_ORIGIN_H
 #define RP_TOOLS_ORIGIN_H
@@ -17,12 +17,12 @@ struct rp_origin {
     bool base_row_given;
     /* found by rp_origin_finish */
     char *checkpoint; /* its path, where `path` is one or a directory; else NULL */
-    char *token;      /* of it; NULL = none */
+    char *token;      /* its state token; NULL = none */
     size_t token_bytes;
-    bool has_position;    /* where the checkpoint or the engine is: */
+    bool has_position;    /* the position of the checkpoint or the engine: */
     uint64_t position;    /* a row */
-    uint64_t base_known;  /* a row at which a step of the engine or checkpoint begins */
-    struct rp_steps kept; /* of the run that saved the checkpoint, beside which -c is given */
+    uint64_t base_known;  /* the first row of some step of the engine or checkpoint */
+    struct rp_steps kept; /* the saving run's, if -c is also given */
     char stream[40];      /* the identity of the stream that the engine serves; "" = not known */
 };
 
@@ -41,7 +41,7 @@ void rp_origin_free(struct rp_origin *origin);
 
 /** Open the finished config: go anywhere in its stream, by its steps. Errors: the config of a
  * running engine is another stream by now; the steps of the run do not begin at multiples of the
- * global batch, and --base-row was not given (only if a step is asked for: by_step). */
+ * global batch, and --base-row was not given (only for a step: by_step). */
 RP_MUST_CHECK int rp_origin_open(const struct rp_origin *origin, const struct rp_config *config,
                                  bool by_step, struct rp_walk *walk, struct rp_steps *steps,
                                  struct rp_error *error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* page.c — rows as a page: one file without a script, which loads nothing (its policy forbids it),
- * dark or light as the reader's system is. A row is a bar as long as seq_len, with a piece for each
- * fragment in the colour of its source; the list below has what is known of each fragment. */
+/* page.c — rows as a page: one file without a script, which loads no other file (its policy forbids
+ * it), dark or light as the reader's system is. A row is a bar as long as seq_len, with a piece for
+ * each fragment in the colour of its source; the list below has the provenance of each fragment. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -69,7 +69,7 @@ static void page_begin(struct rp_printer *printer)
     fputs("<span><i style=\"background:var(--pad)\"></i>padding</span></div>\n", out);
 }
 
-/* A piece of the bar; what it shows when the pointer is over it is its provenance. */
+/* A piece of the bar; its provenance appears under the pointer. */
 static void page_piece(const struct rp_printer *printer, const struct rp_explained_row *row,
                        const struct rp_explained *part)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rows.c — from a planned row to what is known of each of its fragments. */
+/* rows.c — from a planned row to the provenance of its fragments. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static int make_room(struct rp_row_maker *maker, uint32_t count, struct rp_error
     return 0;
 }
 
-/* Where the fragment comes from. */
+/* The origin of the fragment. */
 static int find_place(const struct rp_row_maker *maker, struct rp_explained *part,
                       struct rp_error *error)
 {
@@ -48,7 +48,7 @@ static int find_place(const struct rp_row_maker *maker, struct rp_explained *par
     struct rp_extent extent;
     int code = rp_source_extent(source, fragment->document, &extent, error);
     part->source = rp_source_name(source);
-    part->file = rp_source_row(source, fragment->document, &part->file_row);
+    part->file = rp_source_provenance(source, fragment->document, &part->file_row);
     if (code == 0)
         part->byte_offset = extent.byte_offset + fragment->offset * extent.width;
     return code;

@@ -17,100 +17,28 @@
 #include "cmd_run.h"
 #include "cmd.h"
 #include "explain/origin.h"
-#include "ringpack/client.h"
 
 #define WORDS_BYTES_MAX (4u << 20)
 #define HINT "give its config instead: `-c CONFIG`"
 
-/* The options of `serve` alone: without a value, and with one. */
-static const char *const own_flags[] = {"fresh", "accept-weights", "private"};
-static const char *const own_values[] = {"state", "ready-fd", "lifeline", "start-step", "base-row"};
-
-struct words {
-    struct rp_origin *origin;
-    int pid;
-    char *at, *end; /* of the words that are left, each ended by a NUL */
+/* The command line of an engine. Only its config and its keys count. */
+struct engine_line {
+    struct rp_cmd_line line;
+    const char *value;
+    bool flag;
 };
 
-static char *next_word(struct words *words)
-{
-    char *word = words->at;
-    if (word >= words->end)
-        return NULL;
-    words->at += strlen(word) + 1;
-    return word;
-}
-
-static bool is_among(const char *const *names, size_t count, const char *name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(names[i], name))
-            return true;
-    return false;
-}
-
-/* The key that an option or its beginning stands for; NULL if there is none. */
-static const char *key_named(char *name)
-{
-    const char *found = NULL;
-    for (char *c = name; *c; c++)
-        *c = *c == '-' ? '_' : *c;
-    for (const struct rp_config_key *key = rp_config_keys(); key->name; key++) {
-        if (!strcmp(key->name, name))
-            return key->name;
-        if (!found && !strncmp(key->name, name, strlen(name)))
-            found = key->name;
-    }
-    return found;
-}
-
-/* A config that is no file is a descriptor of the engine. */
-static int take_config(struct words *words, const char *path, struct rp_error *error)
-{
-    static const char self[] = "/proc/self/fd/";
-    bool is_descriptor = !strncmp(path, self, sizeof self - 1);
-    char *known = is_descriptor ? rp_format("/proc/%d/fd/%s", words->pid, path + sizeof self - 1)
-                                : strdup(path);
-    int code = known ? rp_cmd_config_read_file(words->origin->line.config, known, error)
-                     : rp_fail(error, -ENOMEM, NULL, "out of memory for a path");
-    free(known);
-    return code;
-}
-
-static int take_option(struct words *words, char *name, const char *value, struct rp_error *error)
-{
-    if (is_among(own_values, RP_ARRAY_COUNT(own_values), name))
-        return 0;
-    const char *key = key_named(name);
-    if (!key || !value)
-        return rp_fail(error, -RP_E_USAGE, HINT, "engine %d: unknown option --%s", words->pid,
-                       name);
-    return rp_config_set(words->origin->line.config, key, value, error);
-}
-
-/* Take the words after `serve`: of the config, or all others. */
-static int take_words(struct words *words, bool config, struct rp_error *error)
-{
-    int code = 0;
-    for (char *word; code == 0 && (word = next_word(words)) != NULL;) {
-        char name[64];
-        bool is_short = !strncmp(word, "-c", 2);
-        size_t length = is_short ? 0 : strcspn(word, "=");
-        snprintf(name, sizeof name, "%.*s", length > 2 ? (int)length - 2 : 0,
-                 is_short ? "" : word + 2);
-        if (is_among(own_flags, RP_ARRAY_COUNT(own_flags), name))
-            continue;
-        const char *value = is_short && word[2]                ? word + 2
-                            : !is_short && word[length] == '=' ? word + length + 1
-                                                               : next_word(words);
-        bool is_config = is_short || !strcmp(name, "config");
-        if (is_config != config)
-            continue;
-        code = is_config ? take_config(words, value ? value : "", error)
-                         : take_option(words, name, value, error);
-    }
-    return code;
-}
+static const struct rp_option other_options[] = {
+    {RP_TEXT("state", "FILE", struct engine_line, value)},
+    {RP_TEXT("start-step", "N", struct engine_line, value)},
+    {RP_TEXT("base-row", "ROW", struct engine_line, value)},
+    {RP_TEXT("ready-fd", "FD", struct engine_line, value)},
+    {RP_TEXT("lifeline", "FD", struct engine_line, value)},
+    {RP_FLAG("fresh", struct engine_line, flag)},
+    {RP_FLAG("accept-weights", struct engine_line, flag)},
+    {RP_FLAG("private", struct engine_line, flag)},
+    {0},
+};
 
 /* /proc/PID/cmdline has no size, so it is read as a stream. */
 static int read_words(int pid, char **text, size_t *bytes, struct rp_error *error)
@@ -134,28 +62,49 @@ static int read_words(int pid, char **text, size_t *bytes, struct rp_error *erro
                    path);
 }
 
+static int take_line(struct rp_origin *origin, int pid, int argc, char **argv,
+                     struct rp_error *error)
+{
+    static const struct rp_verb serve = {
+        .name = "serve", .options = other_options, .takes = RP_TAKES_CONFIG};
+    static const char self[] = "/proc/self/fd/";
+    struct engine_line engine = {.line.config = origin->line.config};
+    int code = rp_cmd_read_line(&serve, argc, argv, &engine, error);
+    if (code < 0)
+        snprintf(error->hint, sizeof error->hint, HINT);
+    char *path = NULL; /* a config that is no file, but a descriptor of the engine */
+    if (code == 0 && engine.line.path && !strncmp(engine.line.path, self, sizeof self - 1)) {
+        path = rp_asprintf("/proc/%d/fd/%s", pid, engine.line.path + sizeof self - 1);
+        engine.line.path = path;
+        code = path ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a path");
+    }
+    if (code == 0)
+        code = rp_cmd_config_read(&engine.line, error);
+    free(path);
+    return code;
+}
+
 static int take_command_line(struct rp_origin *origin, int pid, struct rp_error *error)
 {
     char *text, directory[64];
     size_t bytes;
-    int code = read_words(pid, &text, &bytes, error);
+    int code = read_words(pid, &text, &bytes, error), argc = 0;
     if (code < 0)
         return code;
-    struct words words = {origin, pid, text, text + bytes};
+    char **argv = rp_calloc(bytes, sizeof *argv); /* a word has a byte, its NUL */
+    for (char *word = text; argv && word < text + bytes; word += strlen(word) + 1)
+        argv[argc++] = word;
     snprintf(directory, sizeof directory, "/proc/%d/cwd", pid);
-    next_word(&words);
-    const char *verb = next_word(&words);
-    char *first = words.at;
-    if (!verb || strcmp(verb, "serve") != 0)
+    if (!argv)
+        code = rp_fail(error, -ENOMEM, NULL, "out of memory for a command line");
+    else if (argc < 2 || strcmp(argv[1], "serve") != 0)
         code = rp_fail(error, -RP_E_USAGE, HINT,
                        "process %d, the engine of that name, is no `ringpack serve`", pid);
     else if (chdir(directory) < 0)
         code = rp_fail(error, -errno, HINT, "%s: %s", directory, strerror(errno));
     if (code == 0)
-        code = take_words(&words, true, error);
-    words.at = first;
-    if (code == 0)
-        code = take_words(&words, false, error);
+        code = take_line(origin, pid, argc - 1, argv + 1, error);
+    free(argv);
     free(text);
     return code;
 }
@@ -187,7 +136,7 @@ static int take_geometry(struct rp_origin *origin, const json_t *stat, struct rp
     return code;
 }
 
-/* The engine's config has the weights of today, and does not say at which row they were changed. */
+/* The engine's config has the weights of today, and does not say the row of their change. */
 static int refuse_weights(struct rp_error *error)
 {
     return rp_fail(error, -RP_E_USAGE, "save a checkpoint, and give its path",
@@ -199,12 +148,10 @@ static int refuse_weights(struct rp_error *error)
 int rp_origin_of_engine(struct rp_origin *origin, const char *run, const char *run_dir,
                         struct rp_error *error)
 {
-    char *text;
-    int code = rp_run_stat(run_dir, run, &text, error);
+    json_t *stat;
+    int code = rp_cmd_run_stat(run_dir, run, &stat, error);
     if (code < 0)
         return code;
-    json_t *stat = json_loads(text, 0, NULL);
-    rp_text_free(text);
     json_int_t pid = json_integer_value(json_object_get(stat, "pid"));
     origin->position = (uint64_t)json_integer_value(json_object_get(stat, "next_row"));
     origin->base_known = (uint64_t)json_integer_value(json_object_get(stat, "base_row"));

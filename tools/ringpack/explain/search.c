@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* search.c — see search.h.
+/* search.c — finds the rows of a document.
  *
- * A document is found by the inverse of the order of its source: which lane reads it, at which
- * position of an epoch. The rows around that position are planned, from the nearest state before
- * it; so the search is bounded by the documents and epochs that were asked for. */
+ * A document is found by the inverse of the order of its source: its lane, and its position in an
+ * epoch. The rows around that position are planned, from the nearest state before it; so the search
+ * is bounded by the documents and epochs of the query. */
 #include "explain/search.h"
 
 #include <inttypes.h>
@@ -21,7 +21,7 @@ struct search {
     struct rp_printer *printer;
 };
 
-/* Nothing is printed before something was found, so that a failure prints its message alone. */
+/* Printing begins with the first row that is found, so that a failure prints only its message. */
 static void begin(struct rp_printer *printer)
 {
     if (!printer->has_begun)
@@ -130,7 +130,7 @@ static int show_document_rows(const struct search *search, const struct rp_draw 
 static const char *why_nowhere(const struct rp_config *config, uint64_t tokens)
 {
     if (tokens == 0)
-        return "it is empty, or nothing of it is trained (drop_unmasked)";
+        return "it is empty, or nothing of it is trained (drop_untrained)";
     return tokens > config->seq_len && config->long_doc == RP_LONG_DOC_DROP
                ? "it is longer than a row (long_doc: drop)"
                : "the stream ends before";
@@ -147,7 +147,7 @@ static int show_document(const struct search *search, uint32_t source, uint64_t 
                                           .document = document,
                                           .epoch = epoch,
                                           .tokens = rp_source_length(of, document)};
-    shown.file = rp_source_row(of, document, &shown.file_row);
+    shown.file = rp_source_provenance(of, document, &shown.file_row);
     int code = rp_source_extent(of, document, &extent, error);
     if (code < 0)
         return code;
@@ -188,7 +188,7 @@ static int has_text(const struct search *search, uint32_t source, uint64_t docum
     return code < 0 ? code : found;
 }
 
-/* The epochs that were asked for; by default the one that is read, and the next. */
+/* The epochs of the query; by default the present one, and the next. */
 static int find_epochs(const struct search *search, uint32_t source, struct rp_range *epochs,
                        struct rp_error *error)
 {
@@ -314,7 +314,7 @@ int rp_search_run(const struct rp_search *asked, struct rp_walk *walk, struct rp
     printer->head = &head;
     const char *wanted = maker->wanted;
     bool by_row = asked->step_given || asked->rows.is_given;
-    maker->wanted = by_row ? wanted : NULL; /* of documents all of it is read */
+    maker->wanted = by_row ? wanted : NULL; /* NULL: documents are read whole */
     int code = asked->step_given           ? show_step(&search, error)
                : asked->rows.is_given      ? show_row_range(&search, error)
                : asked->documents.is_given ? show_documents(&search, error)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* search.h — what `ringpack explain` is asked for, and the rows that answer it. */
+/* search.h — the query of `ringpack explain`, and its rows. */
 #ifndef RP_TOOLS_SEARCH_H
 #define RP_TOOLS_SEARCH_H
 
@@ -15,7 +15,7 @@ struct rp_search {
     uint64_t step, rank;
     bool step_given, rank_given;
     struct rp_range rows, documents, epochs;
-    const char *source; /* of the documents */
+    const char *source; /* the documents' */
     const char *text;   /* NULL = any */
 };
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* start_step.c — see start_step.h. */
 #include "explain/start_step.h"
 
 #include <errno.h>
@@ -11,7 +10,7 @@
 #include "explain/walk.h"
 #include "explain/steps.h"
 
-/* The newest checkpoint of a directory (NULL = there is none) is at the row, or there is none. */
+/* Refuse a directory (NULL = none) whose newest checkpoint, if any, is not at the row. */
 static int check_newest(const char *directory, uint64_t row, uint64_t step, struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint = NULL;
@@ -20,13 +19,14 @@ static int check_newest(const char *directory, uint64_t row, uint64_t step, stru
         return code;
     uint64_t found = rp_checkpoint_info(checkpoint)->next_row;
     if (found != row)
-        code = rp_fail(error, -RP_E_USAGE,
-                       "leave --start-step out to go on from the checkpoint; `ringpack checkpoint "
-                       "rewind` goes back to an older one; `ringpack state --step N -o FILE` and "
-                       "`--state FILE` start at the step in spite of it",
-                       "--start-step %" PRIu64 " begins at row %" PRIu64 ", and %s is at row "
-                       "%" PRIu64,
-                       step, row, rp_checkpoint_path(checkpoint), found);
+        code = rp_fail(
+            error, -RP_E_USAGE,
+            "leave --start-step out to continue from the checkpoint; `ringpack checkpoint "
+            "rewind` goes back to an older one; `ringpack state --step N -o FILE` and "
+            "`--state FILE` start at the step in spite of it",
+            "--start-step %" PRIu64 " begins at row %" PRIu64 ", and %s is at row "
+            "%" PRIu64,
+            step, row, rp_checkpoint_path(checkpoint), found);
     rp_checkpoint_close(checkpoint);
     return code < 0 ? code : 0;
 }
@@ -61,6 +61,6 @@ int rp_start_at_step(const struct rp_start_step *start, const struct rp_config *
     if (code == 0)
         code = check_newest(config->checkpoint_dir, row, start->step, error);
     if (code == 0)
-        code = check_newest(config->checkpoint_copy_dir, row, start->step, error);
+        code = check_newest(config->checkpoint_mirror_dir, row, start->step, error);
     return code < 0 ? code : take_token(start, config, &steps, state, bytes, error);
 }

@@ -12,8 +12,8 @@ struct rp_start_step {
     bool is_given;
 };
 
-/** Make the state token of the step; the caller frees *state. Where the run has a checkpoint that
- * is at another row, the two contradict each other: that is refused by name. */
+/** Make the state token of the step; the caller frees *state. If the run has a checkpoint at
+ * another row, the two contradict each other: that is refused by name. */
 RP_MUST_CHECK int rp_start_at_step(const struct rp_start_step *start,
                                    const struct rp_config *config, char **state, size_t *bytes,
                                    struct rp_error *error);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* steps.c — see steps.h. */
 #include "explain/steps.h"
 
 #include <inttypes.h>

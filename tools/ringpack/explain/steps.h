@@ -11,13 +11,13 @@
 #include "options.h"
 
 struct rp_steps {
-    uint64_t base_row;   /* at which step 0 begins */
-    uint64_t rows;       /* of a step: global_batch_size */
-    uint64_t micro_rows; /* of a micro-batch over all ranks */
-    uint32_t batch_rows; /* of a micro-batch of one rank */
+    uint64_t base_row;   /* first row of step 0 */
+    uint64_t rows;       /* in a step: global_batch_size */
+    uint64_t micro_rows; /* in a micro-batch, over all ranks */
+    uint32_t batch_rows; /* in a micro-batch of one rank */
     uint32_t ranks;
     bool drop_last;
-    bool is_counted; /* false: at which row step 0 begins is not known */
+    bool is_counted; /* whether the first row of step 0 is known */
 };
 
 static inline struct rp_steps rp_steps_of(const struct rp_config *config, uint64_t base_row)
@@ -35,7 +35,7 @@ static inline struct rp_steps rp_steps_of(const struct rp_config *config, uint64
 RP_MUST_CHECK int rp_steps_first(const struct rp_steps *steps, uint64_t step, uint64_t *row,
                                  struct rp_error *error);
 
-/* Where a row is delivered. */
+/* The delivery of a row. */
 struct rp_step_place {
     uint64_t step, micro_batch; /* micro_batch: of the step */
     uint32_t rank;
@@ -43,7 +43,7 @@ struct rp_step_place {
 };
 struct rp_step_place rp_steps_place(const struct rp_steps *steps, uint64_t row);
 
-/* A row, or the row at which a step begins, as a command line names it. */
+/* A row, or the first row of a step, as a command line names it. */
 struct rp_steps_wanted {
     uint64_t row, step;
     bool row_given, step_given;
@@ -57,7 +57,7 @@ struct rp_steps_wanted {
 
 struct rp_walk;
 /** Go to a row that at least `rows` others follow, or to the first row of a step that is delivered.
- * -RP_E_USAGE where the stream ends before, with what it has. */
+ * -RP_E_USAGE, with the length of the stream, if it ends before. */
 RP_MUST_CHECK int rp_walk_to_row(struct rp_walk *walk, const struct rp_steps *steps, uint64_t row,
                                  uint64_t rows, struct rp_error *error);
 RP_MUST_CHECK int rp_walk_to_step(struct rp_walk *walk, const struct rp_steps *steps, uint64_t step,

@@ -2,7 +2,7 @@
 /* texts.c — the ids of fragments, read from the files of the corpus, and their text.
  *
  * A shard may say which tokenizer made it (PREFIX.tokens.json, which `ringpack convert` writes).
- * Its file is looked for beside the shard, and used if its hash is the one that is said. */
+ * Its file is searched next to the shard, and used if its hash is the recorded one. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -44,14 +44,14 @@ void rp_texts_close(struct rp_texts *texts)
 
 /* ---- which tokenizer ------------------------------------------------------------------------- */
 
-/* PREFIX.tokens.json of PREFIX.bin; NULL if there is none. */
+/* PREFIX.tokens.json of PREFIX.bin; NULL if it does not exist. */
 static json_t *origin_of(const char *path)
 {
     size_t bytes, length = strlen(path);
     char *text = NULL;
     if (rp_text_has_suffix(path, ".bin"))
         length -= strlen(".bin");
-    char *name = rp_format("%.*s.tokens.json", (int)length, path);
+    char *name = rp_asprintf("%.*s.tokens.json", (int)length, path);
     json_t *origin = NULL;
     if (name && rp_file_read_all(name, ORIGIN_BYTES_MAX, &text, &bytes, NULL) == 0) {
         origin = json_loadb(text, bytes, 0, NULL);
@@ -110,7 +110,7 @@ static char *tokenizer_of(struct rp_texts *texts, const char *path)
     if (given || (name && !strcmp(name, "bytes")))
         found = strdup(given ? given : name);
     else if (name && directory && !strchr(name, '/'))
-        found = rp_format("%s/%s", directory, name);
+        found = rp_asprintf("%s/%s", directory, name);
     if (found && !given && strcmp(found, "bytes") != 0 && !has_hash(texts, found, hash)) {
         free(found);
         found = NULL;
@@ -188,7 +188,7 @@ struct stretch {
     uint64_t begin, bytes;
 };
 
-/* What changed since the corpus was indexed was delivered by no step. */
+/* Tokens that changed after the corpus was indexed were delivered by no step. */
 static int verify(const struct rp_shard *shard, const struct stretch *stretch,
                   struct rp_error *error)
 {

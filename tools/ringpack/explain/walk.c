@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* walk.c — see walk.h. */
 #include "explain/walk.h"
 
 #include <errno.h>
@@ -139,7 +138,7 @@ static int fail_reweighted(const struct rp_walk *walk, struct rp_error *error)
                    walk->given.row);
 }
 
-/* Load the state from which a row is nearest. */
+/* Load the nearest state before a row. */
 static int load_nearest(struct rp_walk *walk, uint64_t row, struct rp_error *error)
 {
     const struct rp_known_state *best = walk->is_reweighted ? NULL : &walk->zero;
@@ -162,10 +161,11 @@ int rp_walk_next(struct rp_walk *walk, struct rp_row *row, struct rp_error *erro
 {
     uint64_t at = rp_plan_row(walk->plan);
     if (at % CHECK_ROWS == 0) {
-        const char *safe = walk->landmarks.added > 0
-                               ? "the landmarks that were saved stay: run it again to go on from "
-                                 "the last of them"
-                               : "nothing was changed";
+        const char *safe =
+            walk->landmarks.added > 0
+                ? "the landmarks that were saved stay: run it again to continue from "
+                  "the last of them"
+                : "nothing was changed";
         int stopped = rp_interrupt_check(safe, error);
         if (stopped < 0)
             return stopped;

@@ -3,7 +3,7 @@
  *
  * Planning begins at the nearest state that is known: a landmark, the state token that the user has
  * given, or row 0. Rows before that token cannot be planned if the weights were changed at some row
- * before it, because nothing says at which: they are refused by name. */
+ * before it, because that row is not known: they are refused by name. */
 #ifndef RP_TOOLS_WALK_H
 #define RP_TOOLS_WALK_H
 
@@ -16,7 +16,7 @@
 struct rp_known_state {
     uint64_t row;
     void *token;
-    size_t bytes; /* 0 = there is none */
+    size_t bytes; /* 0 = none */
     bool follows; /* every row since the last landmark was planned to come here */
 };
 
@@ -30,7 +30,7 @@ struct rp_walk {
     bool is_reweighted;                      /* before the given token */
     bool follows;                            /* as of a state; of the plan as it is */
     void *scratch;                           /* memory for a token */
-    uint64_t end_row;                        /* of the stream, once it was met */
+    uint64_t end_row;                        /* the stream's, once it was met */
     struct rp_cmd_progress progress;
     uint64_t planned_rows, planned_ns; /* to reach rows */
 };
@@ -49,8 +49,8 @@ RP_MUST_CHECK int rp_walk_to(struct rp_walk *walk, uint64_t row, struct rp_error
 RP_MUST_CHECK int rp_walk_continue(struct rp_walk *walk, const void *token, size_t bytes,
                                    uint64_t row, struct rp_error *error);
 
-/** Whether so many rows follow the one that rp_walk_to went to, where the walk is afterwards.
- * Returns as rp_walk_to. */
+/** Whether `rows` rows follow the row that rp_walk_to went to. That row is then the position of the
+ * walk. Returns as rp_walk_to. */
 RP_MUST_CHECK int rp_walk_reaches(struct rp_walk *walk, uint64_t rows, struct rp_error *error);
 
 /** Go to a row before which the document is not read, and not far from where it is. */

@@ -9,7 +9,7 @@
 
 struct character {
     uint32_t code;
-    uint32_t bytes; /* 1 where it is no UTF-8 */
+    uint32_t bytes; /* 1 if it is no UTF-8 */
     bool is_valid;
 };
 
@@ -47,7 +47,7 @@ static bool is_hidden(uint32_t code)
            (code >= 0xe0000 && code <= 0xe0fff);
 }
 
-/* Columns that terminals give a character: two to those of East Asia and to pictures. */
+/* Columns that terminals give a character: two for East Asian ones and pictures. */
 static uint32_t columns_of(uint32_t code)
 {
     static const uint32_t wide[][2] = {{0x1100, 0x115f}, {0x2e80, 0xa4cf},   {0xac00, 0xd7a3},

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job.c — see job.h.
- *
- * The name of the directory is NAME_PREFIX and random letters. It is locked while its job lives, so
+/* The name of the directory is NAME_PREFIX and random letters. It is locked while its job lives, so
  * a directory that is not locked belongs to a job that was killed. */
 #include "job/job.h"
 
@@ -70,7 +68,7 @@ static void remove_left_over(void)
     for (struct dirent *entry; directory && (entry = readdir(directory)) != NULL;) {
         if (strncmp(entry->d_name, NAME_PREFIX, strlen(NAME_PREFIX)) != 0)
             continue;
-        char *path = rp_format("%s/%s", parent_directory(), entry->d_name);
+        char *path = rp_asprintf("%s/%s", parent_directory(), entry->d_name);
         int fd = path ? lock_directory(path) : -1;
         if (fd >= 0) {
             rp_job_remove(path);
@@ -91,7 +89,7 @@ int rp_job_open(struct rp_job *job, const char *binary, bool verbose, struct rp_
     rp_interrupt_catch();
     signal(SIGPIPE, SIG_IGN);
     remove_left_over();
-    char *dir = rp_format("%s/" NAME_PREFIX "XXXXXX", parent_directory());
+    char *dir = rp_asprintf("%s/" NAME_PREFIX "XXXXXX", parent_directory());
     if (!dir || !mkdtemp(dir)) {
         free(dir);
         return rp_fail(error, -errno, "set TMPDIR to a directory that can be written",
@@ -133,7 +131,7 @@ char *rp_job_path(const struct rp_job *job, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(name, sizeof name, format, arguments);
     va_end(arguments);
-    return rp_format("%s/%s", job->dir, name);
+    return rp_asprintf("%s/%s", job->dir, name);
 }
 
 /* ---- command lines --------------------------------------------------------------------------- */

@@ -3,8 +3,8 @@
  * `verify`, `demo` and `bench` run jobs.
  *
  * All files of a job are in one directory below TMPDIR: sockets, journals, checkpoints, the log.
- * Nothing outlives a job: an engine ends when its lifeline closes, a trainer when its parent dies,
- * and the directory is removed at the end, or, if the job itself was killed, by the next job. */
+ * No process outlives a job: an engine ends when its lifeline closes, a trainer when its parent
+ * dies, and the directory is removed at the end, or, after a kill of the job, by the next one. */
 #ifndef RP_TOOLS_JOB_H
 #define RP_TOOLS_JOB_H
 
@@ -18,7 +18,7 @@
 #define RP_JOB_RUN "job" /* name of the run */
 
 struct rp_job {
-    char *dir;          /* of everything below; NULL = not open */
+    char *dir;          /* directory of all files below; NULL = not open */
     const char *binary; /* program that runs engines */
     bool verbose;       /* children write to stderr instead of to the log */
     int lock_fd, log_fd;
@@ -52,8 +52,8 @@ void rp_words_free(struct rp_words *words);
 
 struct rp_child {
     pid_t pid;                 /* 0 = none */
-    int status;                /* of the last process that has ended, as from waitpid */
-    int lifeline_fd, ready_fd; /* of an engine; -1 = none */
+    int status;                /* the last ended process's, as from waitpid */
+    int lifeline_fd, ready_fd; /* an engine's; -1 = none */
     uint64_t started_ns;
     const char *what; /* for messages */
 };
@@ -73,7 +73,7 @@ RP_MUST_CHECK int rp_job_spawn(struct rp_job *job, struct rp_child *child, const
 RP_MUST_CHECK int rp_job_fork(struct rp_job *job, struct rp_child *child, const char *what,
                               int (*run)(void *argument), void *argument, struct rp_error *error);
 
-/** A child of the process, for instance a packer of an engine. 0 if there is none, or pid is 0. */
+/** A child of the process, for instance a packer of an engine. 0 without one, or if pid is 0. */
 pid_t rp_child_of(pid_t pid);
 /** Whether the child still runs; reaps it if not. */
 bool rp_child_runs(struct rp_child *child);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* journal.c — see journal.h. */
 #include "job/journal.h"
 
 #include <errno.h>
@@ -195,7 +194,7 @@ int rp_journal_batch(struct rp_journal_writer *writer, const struct rp_client *c
 
 int rp_journal_open(struct rp_journal_reader *reader, const char *path, struct rp_error *error)
 {
-    *reader = (struct rp_journal_reader){.fd = -1, .path = rp_format("%s", path)};
+    *reader = (struct rp_journal_reader){.fd = -1, .path = rp_asprintf("%s", path)};
     return reader->path ? 0 : rp_fail(error, -ENOMEM, NULL, "a journal's path: out of memory");
 }
 

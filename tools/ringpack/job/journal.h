@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* journal.h — a file in which a trainer records every batch before it releases it, so that runs can
- * be compared row by row although all of their processes were killed.
+/* journal.h — the record of every batch that a trainer writes before it releases it, so that runs
+ * can be compared row by row although all of their processes were killed.
  *
  * A journal is a file of records, each appended with one write(2). Only the last record can be
  * incomplete, after a kill, and then counts as not written: its batch was not released either, so
@@ -22,10 +22,10 @@
 /* rows 0: the trainer has attached, at row first_row. The state token follows, then the details,
  * both padded with zeros to a multiple of 8. */
 struct rp_journal_record {
-    uint32_t magic, bytes; /* of the whole record */
+    uint32_t magic, bytes; /* bytes: the whole record's */
     uint64_t first_row, next_row;
     uint32_t rows, tokens;
-    uint64_t digest[2]; /* of these rows: STREAM.md section 7 */
+    uint64_t digest[2]; /* these rows': STREAM.md section 7 */
     uint32_t state_bytes, detail_bytes;
 };
 RP_STATIC_ASSERT(sizeof(struct rp_journal_record) == 56, "trainer.py writes the same");
@@ -54,7 +54,7 @@ static inline const uint8_t *rp_journal_details(const struct rp_journal_record *
 
 struct rp_journal_writer {
     int fd;
-    bool states, details; /* what follows a record */
+    bool states, details; /* follow a record */
     uint8_t *buffer;
     size_t used, capacity;
     uint32_t *ids; /* a row's tokens, widened, and then a fragment's labels */
@@ -80,8 +80,8 @@ struct rp_journal_reader {
 /** Open a journal, which need not exist yet. Error: -ENOMEM. */
 RP_MUST_CHECK int rp_journal_open(struct rp_journal_reader *reader, const char *path,
                                   struct rp_error *error);
-/** Returns 1 with the next complete record, which is valid until the next call, 0 if there is none
- * yet, or -RP_E_CORRUPT. */
+/** Returns 1 with the next complete record, which is valid until the next call, 0 if no more is
+ * complete, or -RP_E_CORRUPT. */
 RP_MUST_CHECK int rp_journal_next(struct rp_journal_reader *reader,
                                   const struct rp_journal_record **record_out,
                                   struct rp_error *error);

@@ -8,7 +8,7 @@
 struct rp_trainer_task {
     uint32_t rank;
     const char *journal;
-    const void *state; /* at which to continue; NULL = at the row of the engine */
+    const void *state; /* the position to continue at; NULL = the row of the engine */
     size_t state_bytes;
     uint64_t until_row;   /* stop when a batch begins here or later */
     bool states, details; /* in the journal */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* families.c — see families.h. */
 #include "metrics/families.h"
 
 #include "base/bits.h"
@@ -47,7 +46,7 @@ static const struct rp_family of_engine[] = {
     {"save_duration_seconds", RP_GAUGE, "seconds", "save_seconds", "Time that the last save took."},
     {"save_size_bytes", RP_GAUGE, "bytes", "save_bytes", "Bytes of the last checkpoint."},
     {"unsaved_rows", RP_GAUGE, "rows", "unsaved_rows", "Rows that a crash would repeat."},
-    {"copies", RP_COUNTER, "copies", "copies", "Checkpoints copied to checkpoint_copy_dir."},
+    {"copies", RP_COUNTER, "copies", "copies", "Checkpoints copied to checkpoint_mirror_dir."},
     {"copy_failures", RP_COUNTER, "failures", "copy_failures",
      "Copies of checkpoints that failed."},
     {"copy_age_seconds", RP_GAUGE, "seconds", "copy_age_seconds",

@@ -15,13 +15,13 @@ struct rp_family {
     const char *name; /* without `ringpack_` and `_total` */
     enum rp_family_type type;
     const char *unit; /* NULL = none; otherwise the name ends with it */
-    const char *key;  /* of the object; keys of an object in it are joined by a dot */
+    const char *key;  /* key in the object; a dot joins the keys of nested objects */
     const char *help;
 };
 
 #define RP_LABELS_MAX 3u
 
-/* Families whose samples have the same labels beside `run`. */
+/* Families whose samples have `run` and the same other labels. */
 struct rp_family_group {
     const char *array; /* key of an array of objects, with a sample for each; NULL = the answer */
     const char *labels[RP_LABELS_MAX]; /* keys of the objects; NULL = no further ones */

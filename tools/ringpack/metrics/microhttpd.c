@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* microhttpd.c — see microhttpd.h. */
 #include "metrics/microhttpd.h"
 
 #include <dlfcn.h>

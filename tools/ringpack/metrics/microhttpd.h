@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* microhttpd.h — libmicrohttpd, found when `ringpack metrics` serves: nothing else loads it. */
+/* microhttpd.h — libmicrohttpd, loaded only when `ringpack metrics` serves. */
 #ifndef RP_TOOLS_MICROHTTPD_H
 #define RP_TOOLS_MICROHTTPD_H
 
@@ -27,7 +27,7 @@ struct rp_microhttpd {
 #undef RP_MICROHTTPD_POINTER
 };
 
-/** Load it. NULL, with the reason, where it cannot be had. One thread. */
+/** Load it. NULL, with the reason, if it cannot be loaded. One thread. */
 const struct rp_microhttpd *rp_microhttpd_load(struct rp_error *error);
 
 #endif

@@ -74,7 +74,7 @@ int rp_serve_listen(struct rp_serve_place *place, struct rp_error *error)
     char text[80];
     int yes = 1;
     int fd = socket(place->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* only over connections that have ended, not beside another listener */
+    /* only over connections that have ended, not with another listener */
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
         bind(fd, &place->address.any, place->bytes) == 0 && listen(fd, 64) == 0 &&
         getsockname(fd, &place->address.any, &place->bytes) == 0)

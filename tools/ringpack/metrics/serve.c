@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serve.c — see serve.h. */
 #include "metrics/serve.h"
 
 #include <arpa/inet.h>
@@ -39,7 +38,7 @@ struct server {
     struct reader readers[RP_SERVE_READERS_MAX];
 };
 
-/* ---- what is said ---------------------------------------------------------------------------- */
+/* ---- the answers ----------------------------------------------------------------------------- */
 
 static void look(struct server *server)
 {
@@ -143,7 +142,7 @@ static enum MHD_Result refuse(const struct server *server, struct MHD_Connection
 }
 
 /* A page of a stranger in a browser of this machine may lead a name of its own to 127.0.0.1, and
- * would then read what is served here. Such a request has that name as its host. */
+ * would then read the answers. Such a request has that name as its host. */
 static bool is_host_of_loopback(const char *host)
 {
     char name[64];
@@ -238,7 +237,7 @@ static int run(struct server *server, struct MHD_Daemon *daemon, struct rp_error
         (void)poll(&entry, 1, is_limited ? (int)rp_min_u64(wanted_ms, TICK_MS) : TICK_MS);
         cut_off_slow_readers(server);
         if (server->httpd->run(daemon) != MHD_YES)
-            return rp_fail(error, -RP_E_RESOURCE, NULL, "libmicrohttpd cannot go on serving");
+            return rp_fail(error, -RP_E_RESOURCE, NULL, "libmicrohttpd cannot continue");
     }
     return 0;
 }

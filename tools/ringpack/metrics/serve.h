@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serve.h — what is watched, by HTTP: `/metrics`, `/healthz`, `/stat.json` and a page at `/`.
+/* serve.h — the watched engines by HTTP: `/metrics`, `/healthz`, `/stat.json` and a page at `/`.
  *
  * Invariants:
  *
  *   - One thread, so readers wait for each other and for a poll, never an engine for a reader: an
- *     engine is asked at most once in RP_SERVE_FRESH_NS, however many readers there are.
+ *     engine is queried at most once in RP_SERVE_FRESH_NS, however many readers there are.
  *   - At most RP_SERVE_READERS_MAX connections, none older than some seconds: whoever reads or asks
- *     slowly is cut off. Only GET and HEAD are answered, and nothing that is sent is kept. */
+ *     slowly is cut off. Only GET and HEAD are answered, and no request is stored. */
 #ifndef RP_TOOLS_METRICS_SERVE_H
 #define RP_TOOLS_METRICS_SERVE_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c — see text.h.
- *
- * All samples of a family stand together, as OpenMetrics asks for, so each family walks over all
+/* All samples of a family stand together, as OpenMetrics requires, so each family walks over all
  * runs. A value that an answer lacks, or has as another type, is left out. */
 #include "metrics/text.h"
 
@@ -165,7 +163,7 @@ static void put_waits(const struct writer *to, const struct rp_watch *watch)
     }
 }
 
-/* What the rank waited for: a sample for each cause that the engine names. */
+/* The waits of the rank: a sample for each cause that the engine names. */
 static void put_rank_causes(FILE *out, const char *run, const json_t *rank)
 {
     json_t *causes = json_object_get(rank, "cause_seconds");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.h — what is watched as metrics, in either of two forms, and as a word on its health. */
+/* text.h — the watched engines as metrics, in one of two forms, and their health as a word. */
 #ifndef RP_TOOLS_METRICS_TEXT_H
 #define RP_TOOLS_METRICS_TEXT_H
 

@@ -36,7 +36,7 @@ void rp_panel_shares(struct rp_panel *panel, double most, int parts_max)
 }
 
 /* Rows after a start in the middle of a stream are numbered from there: a short text of a large
- * number could not tell them apart. */
+ * number could not distinguish them. */
 void rp_panel_rows(const struct rp_panel *panel, uint64_t first_row)
 {
     char text[RP_CMD_TEXT_BYTES];

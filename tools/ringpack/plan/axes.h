@@ -30,8 +30,8 @@ static inline double rp_larger(double a, double b)
     return a > b ? a : b;
 }
 
-/** A title above a panel, and below the title what `format` says of the panel. Texts of the program
- * only: nothing is escaped. */
+/** A title above a panel, and below the title a line about the panel. Texts of the program
+ * only: they are not escaped. */
 void rp_panel_title(const struct rp_panel *panel, const char *title, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /** Choose the y axis for shares up to `most` > 0, and draw lines across with their percentages, at
@@ -39,8 +39,8 @@ void rp_panel_title(const struct rp_panel *panel, const char *title, const char 
 void rp_panel_shares(struct rp_panel *panel, double most, int parts_max);
 /** Numbers of rows below the panel, whose x axis has rows, counted from first_row. */
 void rp_panel_rows(const struct rp_panel *panel, uint64_t first_row);
-/** A bar from `from` to `to` on the x axis. The caller writes what a reader is told of it who
- * points at it, then rp_panel_bar_end. */
+/** A bar from `from` to `to` on the x axis. The caller writes the text that a reader who points at
+ * it sees, then rp_panel_bar_end. */
 void rp_panel_bar(const struct rp_panel *panel, const char *class, double from, double to,
                   double value);
 void rp_panel_bar_end(const struct rp_panel *panel);

@@ -74,7 +74,7 @@ static void band_name(FILE *out, const struct rp_config *config, const struct rp
         rp_words_html(out, config->sources[bands->bands[band].source].name);
 }
 
-/* The box of a name cuts what is too long for it; the whole name is its title. */
+/* The box of a name cuts a longer one; the whole name is its title. */
 static void legend(FILE *out, const struct rp_picture *picture, const struct rp_bands *bands,
                    const struct rp_panel *panel)
 {

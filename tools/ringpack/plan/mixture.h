@@ -11,7 +11,7 @@
 struct rp_band {
     uint32_t source;
     uint64_t tokens;
-    double asked; /* share of the tokens */
+    double asked; /* the wanted share of the tokens */
 };
 /* The sources that are drawn, the largest first. */
 struct rp_bands {

@@ -7,7 +7,7 @@
 #include "cmd.h"
 #include "plan/axes.h"
 
-#define BARS_MAX 256u /* of ranks; above that a bar is the largest of several ranks */
+#define BARS_MAX 256u /* if ranks are more, a bar is the largest of several ranks */
 
 static double share(double part, double whole)
 {

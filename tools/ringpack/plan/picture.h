@@ -22,17 +22,17 @@ struct rp_picture_column {
     uint64_t rows, tokens, padding;
 };
 
-/* What a rank is given in whole steps. */
+/* The share of a rank in whole steps. */
 struct rp_picture_rank {
     double tokens, squares;           /* squares: sum of the squared lengths of its fragments */
-    double step_squares, step_tokens; /* of the step that is not whole yet */
+    double step_squares, step_tokens; /* the unfinished step's */
 };
 
 struct rp_picture {
     const struct rp_config *config;
     const struct rp_corpus *corpus;
     struct rp_steps steps;
-    uint64_t first_row;             /* of those that are counted */
+    uint64_t first_row;             /* the first counted row */
     uint64_t rows, rows_per_column; /* rows_per_column doubles when the columns are used up */
     struct rp_picture_column columns[RP_PICTURE_COLUMNS];
     uint64_t *source_tokens; /* [column * sources + source] */
@@ -47,13 +47,13 @@ RP_MUST_CHECK int rp_picture_open(struct rp_picture *picture, const struct rp_co
                                   struct rp_error *error);
 /** Count the next row; the first is first_row. */
 void rp_picture_add(struct rp_picture *picture, const struct rp_row *row);
-void rp_picture_close(struct rp_picture *picture); /* after a failure of rp_picture_open, too */
+void rp_picture_close(struct rp_picture *picture); /* also after a failure of rp_picture_open */
 
-/** The share of the tokens that a config asks for, of a source. */
+/** The share of the tokens that a config gives a source. */
 double rp_picture_asked_share(const struct rp_config *config, uint32_t source);
 
-/** Write an SVG of the rows that were counted, and what the plan has counted of them: one file
- * without a script, which loads nothing, dark or light. -ENOMEM. */
+/** Write an SVG of the counted rows, and of the counts of the plan: one file
+ * without a script, which loads no other file, dark or light. -ENOMEM. */
 RP_MUST_CHECK int rp_picture_draw(FILE *out, const struct rp_picture *picture,
                                   const struct rp_plan_counts *counts, bool is_complete,
                                   struct rp_error *error);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* preview.c — see preview.h. */
 #include "plan/preview.h"
 
 #include <inttypes.h>

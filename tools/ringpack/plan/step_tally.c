@@ -12,7 +12,7 @@
 #include "cmd.h"
 #include "plan/plan.h"
 
-#define FILLED_SHARE 0.02 /* of the steps: a warning says that more are filled by one document */
+#define FILLED_SHARE 0.02 /* share of steps filled by one document: a warning if more */
 
 int rp_step_tally_open(struct rp_step_tally *tally, const struct rp_config *config,
                        const struct rp_corpus *corpus, struct rp_error *error)

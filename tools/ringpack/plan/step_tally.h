@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_tally.h — what the steps and micro-batches of a plan are made of: rows and micro-batches
+/* step_tally.h — the contents of the steps and micro-batches of a plan: rows and micro-batches
  * without a label, and the share of one document in a step.
  *
  * Rows are counted in order, the first of a run being a step boundary. A micro-batch is batch_size
@@ -14,7 +14,7 @@
 #include "plan/plan.h"
 
 struct rp_step_counts {
-    uint64_t rows, batches; /* with tokens, none of which has a label */
+    uint64_t rows, batches; /* with tokens, but without a label */
 };
 
 /* A document that is longer than a row, in the step that is being counted. */
@@ -27,10 +27,10 @@ struct rp_step_tally {
     const struct rp_config *config;
     const struct rp_corpus *corpus;
     struct rp_step_counts unlabelled;
-    uint64_t padding_batches; /* of the last step: rows after the end of the stream alone */
-    uint64_t steps, filled;   /* counted; in which one document has more than half of the tokens */
+    uint64_t padding_batches; /* the last step's with only rows after the end */
+    uint64_t steps, filled;   /* counted; filled: one document has more than half of the tokens */
     double largest_share;     /* sum over the steps of the share of their largest document */
-    /* of the step, and of the micro-batch, that are not whole yet */
+    /* the unfinished step's, and the unfinished micro-batch's */
     uint64_t rows, step_tokens, batch_tokens, batch_labels, largest;
     struct rp_step_counts step_unlabelled;
     struct rp_step_document *lanes; /* [lanes] the document that each of them is cutting */
@@ -40,7 +40,7 @@ RP_MUST_CHECK int rp_step_tally_open(struct rp_step_tally *tally, const struct r
                                      const struct rp_corpus *corpus, struct rp_error *error);
 void rp_step_tally_close(struct rp_step_tally *tally);
 
-/** Count the next row, of which `labels` tokens have a label. */
+/** Count the next row, in which `labels` tokens have a label. */
 void rp_step_tally_add(struct rp_step_tally *tally, const struct rp_row *row, uint64_t labels);
 
 /** After the last row. is_complete: the stream ended with it. */

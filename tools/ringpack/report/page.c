@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* page.c — see report.h. Every text of a run is written by rp_words_html, which escapes it. */
+/* page.c — writes the report as one page. Every text of a run is written by rp_words_html, which
+ * escapes it. */
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
@@ -63,7 +64,7 @@ static void heads(FILE *out, const char *const *texts)
 
 /* ---- the engine's answer --------------------------------------------------------------------- */
 
-/* A value as `stat` prints it in a table: the end of its key tells its unit. */
+/* A value as `stat` prints it in a table: its unit follows from the end of its key. */
 static const char *value_text(const char *key, const json_t *value, char text[RP_CMD_TEXT_BYTES])
 {
     double number = json_number_value(value);

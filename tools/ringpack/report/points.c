@@ -100,7 +100,7 @@ static int read_directory(struct rp_report *report, const char *path, struct rp_
         report->damaged += entries[i].status == RP_CHECKPOINT_BAD;
         if (entries[i].status != RP_CHECKPOINT_GOOD)
             continue;
-        char *file = rp_format("%s/%s", path, entries[i].name);
+        char *file = rp_asprintf("%s/%s", path, entries[i].name);
         if (!file || add_point(report, file, NULL) < 0)
             report->damaged++;
         free(file);

@@ -18,13 +18,13 @@ struct rp_report_point {
     uint32_t seq_len, source_count;
     uint64_t documents;
     struct rp_ledger_source *sources; /* NULL = the token cannot be read */
-    char **names;                     /* of the sources; NULL = not known */
+    char **names;                     /* the sources'; NULL = not known */
 };
 
 struct rp_report {
     const char *title;
-    json_t *stat;                   /* of the engine; NULL = none was asked */
-    const char *path;               /* of the checkpoints; NULL = none were asked for */
+    json_t *stat;                   /* the engine's; NULL = no engine was named */
+    const char *path;               /* the checkpoints'; NULL = none were named */
     struct rp_report_point *points; /* oldest first */
     size_t point_count;
     size_t damaged, set_aside, rewound;
@@ -35,7 +35,7 @@ RP_MUST_CHECK int rp_report_read(struct rp_report *report, const char *path,
                                  struct rp_error *error);
 void rp_report_free(struct rp_report *report);
 
-/** The page: one file without a script, which loads nothing, dark or light. */
+/** The page: one file without a script, which loads no other file, dark or light. */
 void rp_report_page(FILE *out, const struct rp_report *report);
 
 /* waits.c */
@@ -46,7 +46,7 @@ void rp_report_waits(FILE *out, const json_t *stat);
 
 /* chart.c */
 
-/* Texts of a chart are those of the program: nothing is escaped. */
+/* Texts of a chart belong to the program: they are not escaped. */
 
 struct rp_chart_range {
     double least, most; /* both at least 0 */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* waits.c — what the trainers of a node waited for, over the life of its engine: the periods of
- * `wait_history`, one column each, with a part for each cause. The names of causes are those of the
- * engine's answer. */
+/* waits.c — the waits of the trainers of a node, over the life of its engine: the periods of
+ * `wait_history`, one column each, with a part for each cause. The names of causes are the names in
+ * the engine's answer. */
 #include <inttypes.h>
 
 #include "cmd.h"

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -17,7 +16,7 @@
 #include "ringpack/client.h"
 #include "state/state_file.h"
 
-/* The position of a running engine is that of the checkpoint that it saves now. */
+/* The position of a running engine is taken from a checkpoint that it saves now. */
 static int read_of_run(const struct rp_saved_copy *copy, char **token, size_t *bytes,
                        char **directory, struct rp_error *error)
 {
@@ -32,11 +31,10 @@ static int read_of_run(const struct rp_saved_copy *copy, char **token, size_t *b
     return code;
 }
 
-/* The checkpoint directory of what is exported; NULL: it is of none. */
+/* The checkpoint directory of the exported state; NULL: it has none. */
 static char *directory_of(const char *path)
 {
-    struct stat info;
-    bool is_directory = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    bool is_directory = rp_cmd_is_directory(path);
     if (!is_directory && !rp_checkpoint_is_file(path))
         return NULL;
     return is_directory ? strdup(path) : rp_path_directory(path);

@@ -8,14 +8,14 @@
 /* A state token that is taken from one place and written to a file. */
 struct rp_saved_copy {
     const char *path;          /* whatever rp_cmd_read_state reads; or NULL: */
-    const char *run, *run_dir; /* of a running engine */
+    const char *run, *run_dir; /* a running engine's */
     const char *output;
-    bool is_import; /* write the token alone, whatever the name of the file */
+    bool is_import; /* write only the token, whatever the name of the file */
     bool json;
 };
 int rp_saved_copy(const struct rp_saved_copy *copy);
 
-/** Compare two checkpoints, directories of them, or files with a state, and print what differs. */
+/** Compare two checkpoints, directories of them, or files with a state, and print differences. */
 int rp_saved_diff(const char *had, const char *has, bool json);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state_diff.c — `ringpack checkpoint diff A B`: the fields in which two positions differ.
+/* state_diff.c — `ringpack checkpoint diff A B`: the fields that differ between two positions.
  *
  * A state token has the fields of the stream, the position and the packing. A checkpoint has
  * besides the fields of the delivery, contents and a config: they are compared if both sides are
- * checkpoints. What is of the file alone, its sequence, run and version, is not compared. */
+ * checkpoints. Properties of the file, its sequence, run and version, are not compared. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@
 
 struct side {
     const char *path;
-    json_t *fields;  /* of the state token */
-    json_t *besides; /* of a checkpoint; NULL = it is a state token */
+    json_t *fields;  /* the state token's */
+    json_t *besides; /* a checkpoint's; NULL = it is a state token */
 };
 
 static void add_hash(json_t *object, const char *name, const void *data, size_t bytes)

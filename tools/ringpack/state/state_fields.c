@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state_fields.c — see state_fields.h. */
 #include "state/state_fields.h"
 
 #include <errno.h>
@@ -184,15 +183,15 @@ int rp_saved_fields_check(const json_t *fields, const void *token, size_t bytes,
         bool may_be_missing = !said && strcmp(name, DIGEST) == 0;
         if (code == 0 && !may_be_missing && !json_equal(value, said))
             code = rp_fail(error, -RP_E_MISMATCH, EDITED_HINT,
-                           "%s: the field %s is %.80s, and the token beside it has %.80s", path,
-                           name, json_is_string(said) ? json_string_value(said) : "missing",
+                           "%s: the field %s is %.80s, and its token has %.80s", path, name,
+                           json_is_string(said) ? json_string_value(said) : "missing",
                            json_string_value(value));
     }
     json_object_foreach((json_t *)(uintptr_t)fields, name, value)
     {
         if (code == 0 && !json_object_get(own, name))
             code = rp_fail(error, -RP_E_MISMATCH, EDITED_HINT,
-                           "%s: the field %.80s is none of the token beside it", path, name);
+                           "%s: the field %.80s is none of its token", path, name);
     }
     json_decref(own);
     return code;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state_file.c — see state_file.h. */
 #include "state/state_file.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* state_file.h — files of users that hold a state token: JSON, safetensors, npz and PyTorch's zip.
  *
- * What a trainer keeps is a dict with the key RP_STATE_KEY, whose value is the token as an array of
+ * A trainer keeps a dict with the key RP_STATE_KEY, whose value is the token as an array of
  * bytes, or as base64 in forms of text. Zeros may follow the token in an array. A file is known by
  * its content, never by its name.
  *
@@ -9,10 +9,10 @@
  *
  *   - No file is unpickled. In a zip only the bytes of members are read: PyTorch and numpy
  *     store an array as a member of its own, which is a token if it begins with the magic of one.
- *   - A token is taken only if its hash is right (rp_state_info). Where a file has several, all
+ *   - A token is taken only if its hash is right (rp_state_info). If a file has several, all
  *     must be equal.
- *   - Forms for people have the fields of the token beside it (state_fields.h). Fields that are not
- *     those of the token are refused, because an edit of a field would have no effect. */
+ *   - Forms for people have the token and its fields (state_fields.h). Fields that
+ *     differ from the token are refused, because an edit of a field would have no effect. */
 #ifndef RP_TOOLS_STATE_FILE_H
 #define RP_TOOLS_STATE_FILE_H
 
@@ -36,7 +36,7 @@ struct rp_saved_search {
     size_t token_bytes;
 };
 
-/* A form of files, in the order in which they are tried. */
+/* A form of files, in the order of the tries. */
 struct rp_saved_form {
     const char *suffix; /* for names of files to write: ".json" */
     const char *name;   /* "JSON" */
@@ -65,12 +65,12 @@ bool rp_saved_claimed(const char *path);
 RP_MUST_CHECK int rp_saved_read(const char *path, char **token, size_t *bytes,
                                 struct rp_error *error);
 
-/** Write a token in the form that the name of the file ends with; .token is the token alone. */
+/** Write a token in the form that the name of the file ends with; .token is only the token. */
 RP_MUST_CHECK int rp_saved_write(const char *path, const void *token, size_t bytes,
                                  struct rp_error *error);
 
-/** Base64, as RFC 4648 section 4 has it, with its padding and nothing else. NULL: out of memory, or
- * when decoding, no base64. The caller frees the result. */
+/** Base64, as RFC 4648 section 4 has it, with its padding and no other byte. NULL: out of memory,
+ * or when decoding, no base64. The caller frees the result. */
 char *rp_base64_encode(const void *data, size_t bytes);
 uint8_t *rp_base64_decode(const char *text, size_t *bytes_out);
 

@@ -20,7 +20,7 @@
 
 #define FIELD_PREFIX "ringpack."
 #define METADATA "__metadata__"
-#define ARRAYS_AT 8u /* of safetensors: the description begins here */
+#define ARRAYS_AT 8u /* in safetensors: the description begins here */
 /* A description of more bytes is not written by anybody, and JSON of more is no state. */
 #define TEXT_BYTES_MAX (100u << 20)
 
@@ -198,7 +198,7 @@ static char *describe(const void *token, size_t bytes, struct rp_error *error)
     const char *name;
     json_object_foreach(fields, name, value)
     {
-        char *full = rp_format(FIELD_PREFIX "%s", name);
+        char *full = rp_asprintf(FIELD_PREFIX "%s", name);
         if (full)
             json_object_set(metadata, full, value);
         free(full);
@@ -209,7 +209,7 @@ static char *describe(const void *token, size_t bytes, struct rp_error *error)
                                     "data_offsets", (json_int_t)0, (json_int_t)bytes);
     char *text = description ? json_dumps(description, JSON_COMPACT) : NULL;
     json_decref(description);
-    char *padded = text ? rp_format("%s%*s", text, (int)((8 - strlen(text) % 8) % 8), "") : NULL;
+    char *padded = text ? rp_asprintf("%s%*s", text, (int)((8 - strlen(text) % 8) % 8), "") : NULL;
     free(text);
     if (!padded)
         fail_memory(error);

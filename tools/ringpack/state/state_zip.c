@@ -2,10 +2,10 @@
 /* state_zip.c — zip files: npz of numpy, and the files of torch.save.
  *
  * Both store the bytes of each array as a member of its own: NAME.npy, which begins with a header,
- * or ARCHIVE/data/N. A member whose bytes are a state token is taken; what else is in the file, a
- * pickle among it, is not read. np.savez_compressed deflates its members: that of the state's name
- * is inflated. All numbers are little-endian; sizes and places of 0xffffffff are in the "zip64"
- * field of an entry. Written is an npz with one stored member, as np.savez writes it. */
+ * or ARCHIVE/data/N. A member whose bytes are a state token is taken; the rest of the file, a
+ * pickle among it, is not read. np.savez_compressed deflates its members: the one with the state's
+ * name is inflated. All numbers are little-endian; sizes and places of 0xffffffff are in the
+ * "zip64" field of an entry. Written is an npz with one stored member, as np.savez writes it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ static int fail_damaged(const struct rp_saved_search *search, const char *what,
 /* ---- the directory of a zip ------------------------------------------------------------------ */
 
 struct directory {
-    uint64_t at, end; /* of its entries in the file */
+    uint64_t at, end; /* range of its entries in the file */
 };
 
 /* Where many members, or large ones, need it, a second record is before the last one. */
@@ -90,7 +90,7 @@ struct member {
     uint64_t packed, bytes, at;
 };
 
-/* Take those of the three numbers that did not fit into the entry. False if one is missing. */
+/* Take the numbers, of three, that did not fit into the entry. False if one is missing. */
 static bool read_zip64(struct member *member, const uint8_t *extra, uint64_t left)
 {
     uint64_t *const numbers[] = {&member->bytes, &member->packed, &member->at};
@@ -160,7 +160,7 @@ static int take_array(struct rp_saved_search *search, const uint8_t *data, uint6
 }
 
 /* Room of the members that follow, so that a forged directory costs no more than a file of
- * its size: members do not overlap, and what is inflated has room for one token of any size. */
+ * its size: members do not overlap, and the inflated bytes have room for one token of any size. */
 struct allowance {
     uint64_t stored, inflated; /* bytes */
 };
@@ -265,7 +265,7 @@ static void put_u32(struct zip *zip, uint32_t value)
     put(zip, &value, sizeof value);
 }
 
-/* What the entry of a member, and the head before its bytes, have in common. */
+/* The fields that the entry of a member and the head before its bytes share. */
 static void put_common(struct zip *zip, uint32_t crc, uint32_t bytes)
 {
     put_u16(zip, 20); /* version that is needed: 2.0 */

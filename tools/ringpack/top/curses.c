@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* curses.c — see curses.h. */
 #include "top/curses.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* curses.h — ncurses, found when `ringpack top` starts: nothing else loads it. */
+/* curses.h — ncurses, loaded only when `ringpack top` starts. */
 #ifndef RP_TOOLS_CURSES_H
 #define RP_TOOLS_CURSES_H
 
@@ -39,7 +39,7 @@ struct rp_curses {
 #undef RP_CURSES_POINTER
 };
 
-/** Load it. NULL, with the reason, where it cannot be had. One thread. */
+/** Load it. NULL, with the reason, if it cannot be loaded. One thread. */
 const struct rp_curses *rp_curses_load(struct rp_error *error);
 
 #endif

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* screen.c — see screen.h. */
 #include "top/screen.h"
 
 #include <errno.h>
@@ -149,7 +148,7 @@ void rp_screen_show(struct rp_screen *screen)
     screen->curses->doupdate();
 }
 
-/* Of a terminal that is gone, curses says what it says of one whose time is up, only at once. */
+/* For a closed terminal, curses reports a timeout, but at once. */
 static bool is_terminal_gone(void)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};

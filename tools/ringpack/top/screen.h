@@ -10,7 +10,7 @@
 enum rp_ink { RP_INK_PLAIN, RP_INK_DIM, RP_INK_TITLE, RP_INK_WELL, RP_INK_ILL, RP_INK_CHOSEN };
 
 enum rp_key {
-    RP_KEY_NONE, /* the time is over, or the key means nothing */
+    RP_KEY_NONE, /* the time is over, or the key has no meaning */
     RP_KEY_QUIT,
     RP_KEY_SORT,
     RP_KEY_DETAIL,
@@ -21,7 +21,7 @@ enum rp_key {
 
 struct rp_screen;
 
-/** Take the terminal of stdin and stdout. -RP_E_USAGE if there is none. */
+/** Take the terminal of stdin and stdout. -RP_E_USAGE without one. */
 RP_MUST_CHECK int rp_screen_open(struct rp_screen **screen, struct rp_error *error);
 /** Give it back as it was. NULL is fine. */
 void rp_screen_close(struct rp_screen *screen);
@@ -29,7 +29,7 @@ void rp_screen_close(struct rp_screen *screen);
 int rp_screen_columns(const struct rp_screen *screen);
 int rp_screen_lines(const struct rp_screen *screen);
 
-/** Begin a new picture; what is put is shown by rp_screen_show, and only what differs is sent. */
+/** Begin a new picture; rp_screen_show shows it, and sends only the differences. */
 void rp_screen_begin(struct rp_screen *screen);
 /** Put a text; it is cut to the width, and each byte that is not printable ASCII becomes `?`. */
 void rp_screen_put(struct rp_screen *screen, int line, int column, enum rp_ink ink,

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* view.c — see view.h. */
 #include "top/view.h"
 
 #include <stdio.h>
@@ -178,7 +177,7 @@ static void draw_engine(struct rp_screen *screen, int line, const struct rp_watc
 
 /* ---- all of one engine ----------------------------------------------------------------------- */
 
-/* What the rank waits for now and how long it does, or what it has mostly waited for. */
+/* The present wait of the rank and its length, or the cause of most of its waits. */
 static const char *trouble_of(const json_t *rank, char text[80])
 {
     char seconds[RP_CMD_TEXT_BYTES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* view.h — what `ringpack top` draws: a line for each engine, and all that is known of one. */
+/* view.h — the picture of `ringpack top`: a line for each engine, and a table of one. */
 #ifndef RP_TOOLS_TOP_VIEW_H
 #define RP_TOOLS_TOP_VIEW_H
 

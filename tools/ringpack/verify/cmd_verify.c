@@ -35,7 +35,7 @@ static const struct rp_option own_options[] = {
     {RP_FLAG("verbose", struct arguments, verify.verbose), .letter = 'v',
      .help = "report every kill, and show the output of engines and trainers"},
     {RP_TEXT("binary", "PATH", struct arguments, verify.binary)}, /* the program that serves */
-    {RP_TEXT("points", "FILE", struct arguments, verify.points)}, /* of tests/kill */
+    {RP_TEXT("points", "FILE", struct arguments, verify.points)}, /* see tests/kill */
     {0},
 };
 
@@ -49,7 +49,7 @@ static bool identical(const struct rp_verify *v)
            rp_hash128_equal(v->digest, v->reference.digest);
 }
 
-/* The fragment that the plan has at the place of the first difference. False if it has none. */
+/* The fragment that the plan has at the place of the first difference. False without one. */
 static bool find_fragment(struct rp_verify *v, struct rp_fragment *fragment)
 {
     struct rp_error error;

@@ -6,7 +6,7 @@
  *   V2  The rows of a life's journals that are below the first row of the next life are committed.
  *       In a pass each row must be committed exactly once.
  *   V3  The first row of a life is the row at which its trainers attached, not the row that was
- *       asked for. */
+ *       requested. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static int note_row(struct rp_notes *notes, uint64_t row, struct rp_hash128 dige
 /* ---- commitment ------------------------------------------------------------------------------ */
 
 /* Commit the notes below `row`, where the next life begins; rows from `row` on are delivered again
- * (V2). A life may begin below the previous one, so earlier commitments are rolled back, too. */
+ * (V2). A life may begin below the previous one, so earlier commitments are also rolled back. */
 static void commit(struct rp_campaign *c, struct rp_notes *notes, uint64_t row)
 {
     for (uint64_t i = row; i < c->committed_end; i++) {
@@ -114,7 +114,7 @@ static int take_row(struct rp_campaign *c, uint32_t r, const struct rp_journal_r
                     struct rp_error *error)
 {
     struct rp_verify *v = c->v;
-    struct rp_life *life = &c->life;
+    struct rp_killed_life *life = &c->life;
     if (row->row >= v->rows)
         return 0; /* not compared, or padding after the end of the stream */
     struct rp_difference difference;
@@ -144,7 +144,7 @@ static bool is_continued(const struct rp_verify *v, uint64_t left_at, uint64_t r
 /* The first attach of a rank in this life (V3). */
 static int take_start(struct rp_campaign *c, struct rp_rank *rank, struct rp_error *error)
 {
-    struct rp_life *life = &c->life;
+    struct rp_killed_life *life = &c->life;
     if (life->begun && !is_continued(c->v, life->start_row, rank->next_row))
         return rp_fail(error, -RP_E_DIFFERS, "report this, with the seed",
                        "ranks of one life began at rows %" PRIu64 " and %" PRIu64, life->start_row,
@@ -216,7 +216,7 @@ int rp_verify_take_journals(struct rp_campaign *c, struct rp_error *error)
     return 0;
 }
 
-const struct rp_verify_token *rp_verify_common_state(const struct rp_life *life)
+const struct rp_verify_token *rp_verify_common_state(const struct rp_killed_life *life)
 {
     const struct rp_verify_token *token = life->begun ? &life->start : &life->given;
     uint64_t row = UINT64_MAX;

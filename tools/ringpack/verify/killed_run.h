@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* killed_run.h — the run that is killed and resumed. Its files: passes.c (passes and lives),
- * processes.c (starting and killing), committed.c (the rows of journals), leftovers.c (what a pass
- * leaves behind), stall.c (diagnosis of a run that has stalled). */
+ * processes.c (starting and killing), committed.c (the rows of journals), leftovers.c (the
+ * leftovers of a pass), stall.c (diagnosis of a run that has stalled). */
 #ifndef RP_TOOLS_KILLED_RUN_H
 #define RP_TOOLS_KILLED_RUN_H
 
@@ -38,7 +38,7 @@ struct rp_commitment {
     struct rp_hash128 digest;
 };
 
-struct rp_life {
+struct rp_killed_life {
     uint32_t world, rows; /* ranks; rows of a micro-batch */
     struct rp_rank ranks[RP_VERIFY_RANKS_MAX];
     bool begun; /* a rank has attached: start_row is known */
@@ -51,16 +51,16 @@ struct rp_life {
 
 struct rp_campaign {
     struct rp_verify *v;
-    struct rp_life life;
+    struct rp_killed_life life;
     struct rp_child engine;
     bool engine_ready, packer_processes;
     uint64_t random, journals;
     uint64_t rows_a_kill;
-    struct rp_notes pending; /* of the previous life; committed or not when this life begins */
+    struct rp_notes pending; /* the previous life's; committed or not when this life begins */
     struct rp_commitment *committed; /* [row] */
     uint64_t furthest;               /* greatest next_row of a rank in this pass */
     uint64_t committed_end;          /* all rows from here on are committed 0 times */
-    off_t log_begin;                 /* of this pass, in the job's log */
+    off_t log_begin;                 /* begin of this pass in the job's log */
     uint64_t ended_ns;               /* when the engine was first seen to have ended well, or 0 */
     uint64_t drawn_ns;               /* the progress line */
 };
@@ -71,15 +71,15 @@ RP_MUST_CHECK int rp_verify_copy_token(struct rp_verify_token *token, const void
                                        size_t bytes, struct rp_error *error);
 /** Read the new records of all journals, and compare their rows. */
 RP_MUST_CHECK int rp_verify_take_journals(struct rp_campaign *c, struct rp_error *error);
-/** The last state token that all ranks have recorded, or the one at which they started. */
-const struct rp_verify_token *rp_verify_common_state(const struct rp_life *life);
+/** The last state token that all ranks have recorded, or their first one. */
+const struct rp_verify_token *rp_verify_common_state(const struct rp_killed_life *life);
 /** At the end of a pass: commit the rest, count the rows that are not committed exactly once, and
  * reset. */
 void rp_verify_check_pass(struct rp_campaign *c);
 
 /* processes.c */
 uint64_t rp_verify_draw(struct rp_campaign *c, uint64_t below);
-/** Choose numbers of ranks and rows into which a step can be divided. */
+/** Choose numbers of ranks and rows that divide a step. */
 void rp_verify_draw_topology(struct rp_campaign *c);
 /** Add the options that the user typed, or those that divide rows over `world` ranks. */
 void rp_verify_add_typed(const struct rp_verify *v, struct rp_words *words);

@@ -82,7 +82,7 @@ static bool parse_log_line(const char *text, const char *verb, struct line *line
     return true;
 }
 
-/* The engines of this pass have logged what they saved and where they resumed. No resume may be
+/* The engines of this pass have logged their saves and the rows of their resumes. No resume may be
  * from an older checkpoint than the newest that was reported, or from that one at another row. */
 static int compare_saves(struct rp_campaign *c, struct rp_error *error)
 {

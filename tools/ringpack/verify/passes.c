@@ -187,7 +187,7 @@ static int record_rows(struct rp_campaign *c, struct rp_error *error)
     const struct rp_journal_record *record;
     for (bool done = false, any_killed_itself;;) {
         int code = check_children(c, &done, &any_killed_itself,
-                                  error); /* before reading: so nothing is missed */
+                                  error); /* before reading: so no row is missed */
         if (code >= 0)
             code = rp_interrupt_check(RP_JOB_IS_SAFE, error);
         while (code >= 0 && (code = rp_journal_next(&rank->journal, &record, error)) == 1)
@@ -203,12 +203,12 @@ int rp_verify_continuous_run(struct rp_verify *v, struct rp_error *error)
     struct rp_campaign c = {.v = v, .engine = RP_NO_CHILD, .journals = UINT32_MAX};
     struct rp_words words = {.count = 0};
     uint64_t begin_ns = rp_now_ns();
-    c.life = (struct rp_life){.world = 1, .rows = v->config->batch_size};
+    c.life = (struct rp_killed_life){.world = 1, .rows = v->config->batch_size};
     for (uint32_t r = 0; r < RP_VERIFY_RANKS_MAX; r++)
         c.life.ranks[r] = (struct rp_rank){.child = RP_NO_CHILD, .journal.fd = -1};
     rp_verify_add_typed(v, &words);
     rp_verify_add_topology(v, &words, 1, c.life.rows);
-    rp_words_add(&words, "--num-workers=1");
+    rp_words_add(&words, "--readers=1");
     rp_words_add(&words, "--packers=1");
     rp_words_add(&words, "--packer-processes=false");
     rp_words_add(&words, "--fresh");

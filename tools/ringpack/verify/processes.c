@@ -83,13 +83,13 @@ void rp_verify_add_typed(const struct rp_verify *v, struct rp_words *words)
 }
 
 /* The topology, and a checkpoint directory that is not the user's. drop_last is off, because the
- * rows that it drops depend on the row at which a run begins. */
+ * rows that it drops depend on the first row of a run. */
 void rp_verify_add_topology(const struct rp_verify *v, struct rp_words *words, uint32_t world,
                             uint32_t rows)
 {
     rp_words_add(words, "--checkpoint-dir=%s/checkpoints", v->job.dir);
-    if (v->config->checkpoint_copy_dir)
-        rp_words_add(words, "--checkpoint-copy-dir=%s/copies", v->job.dir);
+    if (v->config->checkpoint_mirror_dir)
+        rp_words_add(words, "--checkpoint-mirror-dir=%s/copies", v->job.dir);
     rp_words_add(words, "--global-batch-size=%" PRIu64, v->config->global_batch_size);
     rp_words_add(words, "--dp-world-size=%u", world);
     rp_words_add(words, "--batch-size=%u", rows);
@@ -109,7 +109,7 @@ int rp_verify_start_engine(struct rp_campaign *c, const char *token, struct rp_e
     c->packer_processes = rp_verify_draw(c, 3) == 0;
     rp_verify_add_typed(v, &words);
     rp_verify_add_topology(v, &words, c->life.world, c->life.rows);
-    rp_words_add(&words, "--num-workers=%" PRIu64, readers);
+    rp_words_add(&words, "--readers=%" PRIu64, readers);
     rp_words_add(&words, "--packers=%" PRIu64, packers);
     rp_words_add(&words, "--packer-processes=%s", c->packer_processes ? "true" : "false");
     rp_words_add(&words, "--io=%s", io);
@@ -179,14 +179,15 @@ static int check_end(struct rp_campaign *c, const struct rp_child *child, int si
 
 void rp_verify_end_life(struct rp_campaign *c)
 {
-    struct rp_life *life = &c->life;
+    struct rp_killed_life *life = &c->life;
     kill_ranks(c);
     for (uint32_t r = 0; r < RP_VERIFY_RANKS_MAX; r++) {
         rp_journal_release(&life->ranks[r].journal);
         free(life->ranks[r].state.data);
         life->ranks[r] = (struct rp_rank){.child = RP_NO_CHILD, .journal.fd = -1};
     }
-    if (life->begun) { /* otherwise it has no rows, and those of the previous life stay pending */
+    if (life->begun) { /* otherwise it has no rows, and the rows of the previous life stay pending
+                        */
         free(c->pending.notes);
         c->pending = life->notes;
         life->notes = (struct rp_notes){.count = 0};
@@ -210,7 +211,7 @@ static int ensure_ready(struct rp_campaign *c, struct rp_error *error)
     return code < 0 && rp_verify_killed_itself(c, &c->engine) ? 0 : code;
 }
 
-static bool some_rank_done(struct rp_life *life)
+static bool some_rank_done(struct rp_killed_life *life)
 {
     for (uint32_t r = 0; r < life->world; r++) {
         struct rp_rank *rank = &life->ranks[r];
@@ -225,7 +226,7 @@ static bool some_rank_done(struct rp_life *life)
 /* Whether every rank will attach to the engine's successor at a known row. A rank that has had all
  * of its rows will not attach, and the successor would wait for it. A rank that has not attached
  * yet, and got no state token, would begin at the row of the others. */
-static bool all_ranks_return(struct rp_life *life)
+static bool all_ranks_return(struct rp_killed_life *life)
 {
     for (uint32_t r = 0; r < life->world; r++)
         if (!life->ranks[r].attached && !life->given.data)

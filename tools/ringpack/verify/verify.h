@@ -51,16 +51,16 @@ RP_MUST_CHECK int rp_reference_add(struct rp_reference *reference,
                                    struct rp_error *error);
 void rp_reference_free(struct rp_reference *reference);
 
-/* Where a delivered row differs from the reference. found_length 0: the row has no such fragment.
- */
+/* The first difference of a delivered row from the reference. found_length 0: the row has no such
+ * fragment. */
 struct rp_difference {
     uint64_t row, life;
     uint32_t rank, fragment;
     uint32_t expected_length, found_length;
     bool labels_alone; /* the tokens are equal, but the labels or the loss mask are not */
 };
-/** Whether the row equals that of the reference. If not, *difference says where; the caller sets
- * rank and life. */
+/** Whether the row equals the reference's. If not, *difference says where; the caller sets rank and
+ * life. */
 bool rp_reference_equals(const struct rp_reference *reference, const struct rp_journal_row *row,
                          const struct rp_journal_fragment *fragments,
                          struct rp_difference *difference);
@@ -92,7 +92,7 @@ struct rp_verify {
     uint64_t files_left;       /* by an engine that ended with status 0 */
     bool has_difference;
     struct rp_difference first;
-    struct rp_hash128 digest; /* of the resumed stream, or of the first pass that differs */
+    struct rp_hash128 digest; /* the resumed stream's, or the first differing pass's */
     double reference_seconds, lives_seconds;
 };
 /** Run the continuous run, which becomes the reference. */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch.c — see watch.h. */
 #include "watch/watch.h"
 
 #include <dirent.h>
@@ -20,7 +19,7 @@
 #include "shm/run_dir.h"
 
 #define SOCKET_SUFFIX ".sock"
-#define DISCOVERY_NS UINT64_C(100000000) /* for an engine that accepts nobody */
+#define DISCOVERY_NS UINT64_C(100000000) /* for an engine that accepts no connection */
 
 static const struct {
     const char *word, *meaning;
@@ -56,7 +55,7 @@ bool rp_watch_lives(const struct rp_watched *run)
     return run->fd >= 0 || run->state == RP_WATCH_RUNNING || run->state == RP_WATCH_SILENT;
 }
 
-/* A new entry; where there is no room, that of an engine that has ended. */
+/* A new entry; if there is no room, it replaces an engine that has ended. */
 static struct rp_watched *make_room(struct rp_watch *watch)
 {
     if (watch->count < RP_WATCHED_MAX)
@@ -200,7 +199,7 @@ static void end_question(const struct rp_watch *watch, struct rp_watched *run, u
 
 /* ---- which runs there are -------------------------------------------------------------------- */
 
-/* Most names that are found are often those of engines that were killed long ago. */
+/* Most of the names are often left by engines that were killed long ago. */
 static void discover(struct rp_watch *watch, const char *name)
 {
     for (size_t i = 0; i < watch->count; i++)
@@ -271,7 +270,7 @@ int rp_watch_look(struct rp_watch *watch, uint64_t patience_ns, struct rp_error 
     return code;
 }
 
-/* ---- what is known of one -------------------------------------------------------------------- */
+/* ---- one engine ------------------------------------------------------------------------------ */
 
 double rp_watch_number(const json_t *object, const char *key)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch.h — the engines of this node and user, asked for their status again and again: what
- * `ps`, `top`, `metrics` and `report` show.
+/* watch.h — the engines of this node and user, polled for their status: the data of `ps`, `top`,
+ * `metrics` and `report`.
  *
  * Invariants:
  *
  *   - A poll waits at most its patience for all engines together. An engine that was silent is not
  *     waited for again.
  *   - An engine has at most one connection of ours: the question that it has not answered stays
- *     open, and no other is asked.
- *   - `stat` is the last answer, and stays after the engine's end: `state` says what it is worth.
+ *     open, and no other is queried.
+ *   - `stat` is the last answer, and stays after the engine's end: `state` says how current it is.
  */
 #ifndef RP_TOOLS_WATCH_H
 #define RP_TOOLS_WATCH_H
@@ -22,7 +22,7 @@
 
 #define RP_WATCHED_MAX 64u
 
-/* state, its word, what it means */
+/* state, its word, its meaning */
 #define RP_WATCH_STATES(X)                                                                         \
     X(RUNNING, "running", "the engine answers")                                                    \
     X(SILENT, "silent", "the engine does not answer: it is stopped (SIGSTOP) or very busy")        \
@@ -43,9 +43,9 @@ struct rp_watched {
     char run[RP_RUN_NAME_BYTES];
     bool is_named; /* on the command line */
     enum rp_watch_state state;
-    char why[320]; /* what the state means, or the error */
-    int fd;        /* of the question that is not answered; -1 = none */
-    int pid;       /* of the engine; 0 = not known */
+    char why[320]; /* the meaning of the state, or the error */
+    int fd;        /* the unanswered request's; -1 = none */
+    int pid;       /* the engine's; 0 = not known */
     json_t *stat;  /* NULL = it has never answered */
     uint64_t answered_ns;
 };
@@ -59,21 +59,21 @@ struct rp_watch {
     bool is_full;         /* there were more runs than RP_WATCHED_MAX */
 };
 
-/** Watch the runs of these names or, if there are none, every run that has an engine: those that
- * are found when a poll begins are watched from then on, also when they have ended. -RP_E_USAGE for
- * a name that no run can have. */
+/** Watch the runs of these names or, without names, every run that has an engine: those that are
+ * found when a poll begins are watched from then on, also when they have ended. -RP_E_USAGE for a
+ * name that no run can have. */
 RP_MUST_CHECK int rp_watch_open(struct rp_watch *watch, const char *run_dir,
                                 const char *const *names, size_t count, struct rp_error *error);
 void rp_watch_close(struct rp_watch *watch);
 
-/** Find the runs and ask their engines. An error says that the run directory cannot be used. */
+/** Find the runs and query their engines. An error says that the run directory cannot be used. */
 RP_MUST_CHECK int rp_watch_look(struct rp_watch *watch, uint64_t patience_ns,
                                 struct rp_error *error);
 
 /** Whether its process lives, as far as is known. */
 bool rp_watch_lives(const struct rp_watched *run);
 
-/** A number of an answer or of an object in it; -1 if there is none. */
+/** A number of an answer or of an object in it; -1 if it is absent. */
 double rp_watch_number(const json_t *object, const char *key);
 
 /** The cause that a rank has waited for longest, as the engine names it; NULL if it has not. */

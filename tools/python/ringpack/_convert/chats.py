@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prompts with completions, and chats, as ids and a mask, for `ringpack convert`. Ids and masks are
-those that TRL's SFTTrainer makes; docs/masks.md says what that is."""
+"""Prompts with completions, and chats, as ids and a mask, for `ringpack convert`. Ids and masks
+equal the ones of TRL's SFTTrainer; docs/masks.md describes them."""
 
 import json
 import os
 import re
+import sys
 
 import numpy
 
@@ -23,9 +24,9 @@ def common_prefix(one, other):
 
 
 def pairs_of_texts(tokenizer, lines):
-    """Ids of prompt and completion as one text, and where the completion begins: where these ids
-    and those of the prompt alone part, because a token may reach over the border. A null is an
-    empty text."""
+    """Ids of prompt and completion as one text, and the begin of the completion: the first id
+    that differs from the ids of only the prompt, because a token may reach over the border. A null
+    is an empty text."""
     prompts = [line["prompt"] or "" for line in lines]
     prompt_ids = tokenizer.encode(prompts, counts=False)
     whole_ids = tokenizer.encode([prompt + (line["completion"] or "")
@@ -39,6 +40,8 @@ class Chats:
     `found` counts the names of special tokens in them; with `as_tokens` they become tokens."""
 
     def __init__(self, tokenizer_path, as_tokens=False):
+        sys.modules.setdefault("torch", None)  # a template needs none, and its import takes seconds
+        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that torch is missing
         self.transformers = need("transformers")
         folder = os.path.dirname(os.path.abspath(tokenizer_path))
         try:
@@ -125,7 +128,7 @@ class Chats:
                        for run in self.turn(messages, i, line, whole)]
 
     def turn(self, messages, i, line, whole):
-        """The ids of a turn: behind those that ask for it, up to the end of its text."""
+        """The ids of a turn: after its generation prompt, up to the end of its text."""
         begin = self.begin_of_first(line, whole) if i == 0 else None
         before = [] if i == 0 else self.encode(messages[:i], line, add_generation_prompt=True)
         behind = self.encode(messages[: i + 1], line)
@@ -144,8 +147,8 @@ class Chats:
         return [(max(first, begin or 0), last) for first, last in runs_of_flags(flags)]
 
     def begin_of_first(self, line, whole):
-        """No message is before it, and most templates refuse to ask for an answer to none. The ids
-        that ask for an answer to any message stand before this turn."""
+        """No message is before it, and most templates refuse a generation prompt after none. So the
+        generation prompt after any message is taken: it is before this turn."""
         probe = [{"role": "user", "content": "?"}]
         asked = self.encode(probe, line, add_generation_prompt=True)
         asks = asked[len(self.encode(probe, line)) :]
@@ -182,7 +185,8 @@ def first_line(error):
 
 
 def made_of_chats(make, lines):
-    """Ids and runs of lines and their places; what a template does not like is refused by place."""
+    """Ids and runs of lines and their places; a line that the template rejects is refused by
+    place."""
     for place, line in lines:
         try:
             ids, runs = make(line)
@@ -226,7 +230,7 @@ def lines_of(table, name):
 
 
 def check_mask(request, name, made):
-    """The mask is made of these rows, so nothing else can be said of it, but that there is none."""
+    """The mask is made of these rows, so options may only restate it, or say "none"."""
     if request["mask"] == "none":
         return
     usual = {"mask": (None, "auto", made), "mask_value": (None, "train"),

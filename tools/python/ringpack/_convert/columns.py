@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From columns to documents, for `ringpack convert`: which column, which of its ids are trained,
-and what is refused by file and row. Rows count from 0.
+"""From columns to documents, for `ringpack convert`: the choice of the column and of its trained
+ids, and refusals by file and row. Rows count from 0.
 
 A column of ids is (lengths, ids): the length of every row, and the ids of all rows, one after
 another. A column of text is a list of strings, and a column of chats a list of lists of messages.
@@ -17,7 +17,7 @@ BESIDE_CHATS = ("tools", "chat_template_kwargs")
 NEVER = ("token_type_ids", "position_ids", "special_tokens_mask", "word_ids")
 IDS_END = 2**31
 DTYPES = {"u16": "<u2", "u32": "<u4", "i32": "<i4", "i64": "<i8"}
-BATCH_BYTES = 16 << 20  # of a table, about
+BATCH_BYTES = 16 << 20  # in a table, about
 
 
 class Refused(Exception):
@@ -93,7 +93,7 @@ def numbers(request, name, value):
         return Wrong(f"list<{type(value[0]).__name__}>") if value else numpy.empty(0, "i8")
     try:
         array = numpy.asarray(value)
-    except ValueError:  # of several lengths
+    except ValueError:  # several lengths
         return Wrong("lists within lists")
     if array.size != max(array.shape, default=1) and array.size:
         return Wrong(f"an array of shape {list(array.shape)}")
@@ -284,7 +284,7 @@ class Table:
                      f"found {found[row]}")
 
     def choose_mask(self, name):
-        """The column that says which ids are trained; None: there is none, or none is wanted."""
+        """The column that marks trained ids; None: the file has none, or none is wanted."""
         wanted = self.request["mask"]
         if wanted == "none":
             return None
@@ -308,7 +308,7 @@ class Table:
         self.check_lengths(mask, found_lengths, name, self.columns[name][0])
         entries = entries if kept is None else entries[kept]
         first, last = row_edges(lengths, len(ids))
-        if self.request["mask_of"] == "next":  # entry i is about id i + 1: of a first id, nothing
+        if self.request["mask_of"] == "next":  # entry i is about id i + 1, none about a first id
             entries = numpy.concatenate((entries[:1], entries[:-1]))
         else:
             first = numpy.zeros(len(ids), bool)

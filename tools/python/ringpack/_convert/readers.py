@@ -3,9 +3,9 @@
 
 A reader is a generator of tables of (request) -> (names of columns, share of the file that is done,
 columns). READERS at the end names them as forms.c does. A column of ids is (lengths, ids), one
-length a row; a column of text is a list of strings. columns.py goes on from there.
+length a row; a column of text is a list of strings. columns.py makes documents of them.
 
-No reader loads a pickle: it would run whatever program the file holds.
+No reader loads a pickle: it would run any program that the file holds.
 """
 
 import gzip
@@ -78,7 +78,7 @@ def arrow_column(request, pyarrow, compute, name, array):
     ):
         return Foreign(f"list<{inner}>")
     lengths = compute.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
-    values = array.flatten()  # of rows that are not null
+    values = array.flatten()  # rows that are not null
     lengths = lengths.astype("i8")
     if values.null_count:
         place = values.is_null().to_numpy(zero_copy_only=False).argmax()

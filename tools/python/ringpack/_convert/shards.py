@@ -3,7 +3,7 @@
 describes them. Their libraries bring torch and the clients of every cloud, for a format that is a
 table of offsets; so it is read here, and only decompression needs a package.
 
-A shard, once decompressed: u32 samples, u32 offsets[samples + 1], then what the offsets say.
+A decompressed shard: u32 samples, u32 offsets[samples + 1], then the samples at these offsets.
 """
 
 import gzip
@@ -38,7 +38,7 @@ def declared_dtype(request, what):
 
 
 def refuse_mask(request, column, kind):
-    """A mask that cannot be read: without it, what it leaves out would be trained."""
+    """A mask that cannot be read: without it, the tokens that it leaves out would be trained."""
     raise Refused("format", f"{request['path']}: column `{column}`: expected a list of integers, "
                             f"found `{kind}`",
                   "write it anew as an array, or train every token with --mask none")

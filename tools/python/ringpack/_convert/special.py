@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Special tokens in texts, for `ringpack convert`: by default a text that has the name of one, for
-instance <|endoftext|>, is text as any other. In a chat those that the template writes are tokens.
+instance <|endoftext|>, is text as any other. In a chat, names written by the template are tokens.
 
 A chat is rendered while each such name in its own strings stands as one private-use character, and
 then the names that are left are the template's. They are encoded as added tokens that no text can
-have, by a copy of the tokenizer for which the names mean nothing.
+have, by a copy of the tokenizer that does not know the names.
 """
 
 import json
@@ -14,7 +14,7 @@ from .columns import Refused
 
 HIDDEN, WRITTEN = 0xF0000, 0x100000  # private-use planes: of a name in a chat, of the template's
 PRIVATE = re.compile("[\U000f0000-\U0010ffff]")
-LEAST = 2  # characters of a name by which texts without any are told
+LEAST = 2  # characters of a name: texts without them have no name
 
 
 def is_supported(tokenizer):
@@ -86,7 +86,7 @@ def special_tokens(tokenizer, *others):
 
 
 def with_special(tokenizer, names):
-    """The tokenizer, for which these added tokens are special too."""
+    """A tokenizer with these added tokens as further special ones."""
     fields = json.loads(tokenizer.to_str())
     found = [token for token in fields.get("added_tokens", [])
              if token["content"] in names and not token["special"]]
@@ -96,7 +96,7 @@ def with_special(tokenizer, names):
 
 
 class Rendered:
-    """Encodes rendered chats, of which names were hidden."""
+    """Encodes rendered chats with hidden names."""
 
     def __init__(self, tokenizer, specials):
         need_support(tokenizer)
@@ -139,14 +139,14 @@ class Rendered:
         for begin, end in spans:
             begin, end = (place + shift_at(moved, place) for place in (begin, end))
             inside = [made.char_to_token(place) for place in range(begin, end)]
-            inside = [token for token in inside if token is not None]  # of some spaces
+            inside = [token for token in inside if token is not None]  # some spaces
             if inside:
                 flags[inside[0] : inside[-1] + 1] = [1] * (inside[-1] + 1 - inside[0])
         return ids, flags
 
 
 def shift_at(moved, place):
-    """By how much a place after the rewritten names moves."""
+    """The distance by which a place after the rewritten names moves."""
     shift = 0
     for end, grown in moved:
         if end > place:

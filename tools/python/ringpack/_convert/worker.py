@@ -5,8 +5,8 @@
         TOKENIZER   the path of a tokenizer.json, or "bytes"
         EOS, BOS    a token id, the text of a token, or "" (of EOS: look for a usual one)
         THREADS     that the tokenizer may use; 0: as many as it likes
-        SPECIAL     what the name of a special token in a text becomes: "text" or "tokens"
-        BAD         what becomes of a bad row: "refuse" or "skip"
+        SPECIAL     the name of a special token in a text becomes "text" or "tokens"
+        BAD         treatment of a bad row: "refuse" or "skip"
     worker.py --decompress zstd
         stdin to stdout: exit status 3 without the package, 4 if the archive is damaged
     worker.py --decode TOKENIZER
@@ -14,8 +14,8 @@
         RPDW, or with a text that says why it cannot
 
 At the start the worker says   b"RPCW", u32 version 4, u64 vocabulary size, i64 eos, i64 bos
-(-1: not known), and zeros up to 64 bytes; or it refuses. Then the parent asks, and the worker
-answers in frames:
+(-1: not known), and zeros up to 64 bytes; or it refuses. Then the parent sends requests, and the
+worker answers in frames:
 
     u32 1, u32 texts, then for each: u32 bytes, UTF-8     -> one frame of kind 1
     u32 2, u32 bytes, JSON {path, form, column, ...}      -> frames of kind 1 or 2, then one of 3
@@ -34,10 +34,10 @@ answers in frames:
     u32 runs       of trained tokens, in all documents
     u32 bad        rows that were skipped
     32 bytes       name of their mask, zeros after it; without one there is no mask
-    then           u32 tokens of each document, and all ids; where there is a mask u32 runs of each
+    then           u32 tokens of each document, and all ids; with a mask u32 runs of each
                    document, and u32 begin, u32 end of each run; refused: message, hint
 
-All little-endian. Each side reads what it was sent before it writes, so neither can block the
+All little-endian. Each side reads the message to it before it writes, so neither can block the
 other. The end of stdin is the end. No token is put around a document: the parent does that.
 """
 
@@ -49,8 +49,8 @@ import sys
 import types
 
 if not __package__:
-    # Of a script, its own directory may come first on the path: its modules would hide others. They
-    # are a package instead, without what `import ringpack` does.
+    # The directory of a script may come first on the path: its modules would hide others. They are
+    # a package instead, without the effects of `import ringpack`.
     _package = types.ModuleType("ringpack_convert")
     _package.__path__ = [os.path.dirname(os.path.realpath(__file__))]
     sys.path[:1] = [place for place in sys.path[:1] if place not in _package.__path__]
@@ -85,7 +85,7 @@ except ImportError as error:
     sys.exit(0)
 
 TEXTS_AT_A_TIME = 4096
-BAD_NAMED_MAX = 3  # of a worker, on stderr
+BAD_NAMED_MAX = 3  # a worker's, on stderr
 EXIT_NO_PACKAGE, EXIT_CORRUPT = 3, 4
 USUAL_EOS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "<|eos|>")
 

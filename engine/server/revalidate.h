@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* revalidate.h — token files without hashes are checked once more before their tokens count: as
+ * contents of a checkpoint, or as delivered by an engine that ends without an error.
+ *
+ * Invariant: neither a save nor a stop waits longer than RP_REVALIDATE_SECONDS for the disk. */
+#ifndef RP_SERVER_REVALIDATE_H
+#define RP_SERVER_REVALIDATE_H
+
+#include "server/engine.h"
+
+#define RP_REVALIDATE_SECONDS 3u
+
+/** Request a check of all tokens copied from files until now. It also answers earlier requests. */
+void rp_engine_ask_revalidation(struct rp_engine *engine);
+/** Take the answer, if it has come, and pass it to the saver. Negative: the engine must fail,
+ * because it is stopping and a file has changed, which *engine->life.error names. An engine that
+ * continues gets that error from the flow, after the batches that are planned already. */
+RP_MUST_CHECK int rp_engine_follow_revalidation(struct rp_engine *engine);
+
+#endif
