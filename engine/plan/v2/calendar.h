@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* calendar.h — declared stages and records in the order of their rows, and the values in force at
+ * any row (STREAM2.md sections 1.3, 6.1, 9, 14).
+ *
+ * A calendar is made once, from the spec, the records that are begun and the position, and never
+ * changes but by rp_calendar_append. All questions about a row are answered in O(log stages). */
+#ifndef RP_PLAN_V2_CALENDAR_H
+#define RP_PLAN_V2_CALENDAR_H
+
+#include "base/record.h"
+#include "plan/v2/spec.h"
+
+struct rp_calendar;
+
+/* Where a run continues. All zero: a new stream. */
+struct rp_calendar_position {
+    uint64_t next_row;    /* g */
+    uint32_t known_count; /* sources that have a number, in its order */
+    const char *const *known_names;
+    /* Text of the begun records, ascending: lines as in the contract, `record[NNNN].…`; NULL: none
+     */
+    const char *begun_records;
+    bool is_resumed;
+};
+
+/* The values in force at a row. Arrays are by number of the stream, and belong to the calendar. A
+ * declared stage and a record at one row are one boundary. */
+struct rp_stage {
+    uint64_t from;
+    bool is_declared, has_record; /* which of the two begins here */
+    bool rebuilds;                /* section 9.2, action 3 */
+    uint32_t joined;              /* sources that have joined at this boundary or before */
+    uint32_t seq_len, align, window, spread, max_docs_per_row;
+    enum rp_packing packing;
+    enum rp_fill fill;
+    struct rp_deal deal;
+    const struct rp_limits *limits;
+    const uint64_t *documents; /* the record `documents` in force */
+    const uint32_t *weights;   /* of the last that sets weights; 0: waits */
+};
+
+/** Make records that are not begun, number the sources, and check everything of sections 1, 6.1 and
+ * 9 that needs no document to be visited. `*spec` is copied, its arrays are borrowed. Errors:
+ * -RP_E_CONFIG (the message names stage, row, source and field), -ENOMEM. */
+RP_MUST_CHECK int rp_calendar_open(struct rp_calendar **calendar_out,
+                                   const struct rp_stream_spec *spec,
+                                   const struct rp_calendar_position *position,
+                                   struct rp_error *error);
+void rp_calendar_close(struct rp_calendar *calendar); /* NULL is fine */
+
+/** The spec after rules of the text (members without effect are 0). */
+const struct rp_stream_spec *rp_calendar_spec(const struct rp_calendar *calendar);
+
+/** Sources that join anywhere in the calendar, or have joined; and one of them, by its number in
+ * the stream. NULL: it left the config, and only its name is known. */
+uint32_t rp_calendar_source_count(const struct rp_calendar *calendar);
+const struct rp_stream_source *rp_calendar_source(const struct rp_calendar *calendar,
+                                                  uint32_t number);
+const char *rp_calendar_source_name(const struct rp_calendar *calendar, uint32_t number);
+
+/** The stage that has row `row`, and the first boundary after it (RP_NO_ROW: none). */
+const struct rp_stage *rp_calendar_at(const struct rp_calendar *calendar, uint64_t row);
+uint64_t rp_calendar_next(const struct rp_calendar *calendar, uint64_t row);
+/** Whether a stage or record begins exactly at `row`. */
+bool rp_calendar_is_boundary(const struct rp_calendar *calendar, uint64_t row);
+
+/** apportion of section 6.1: `x` has `count` entries, 0 for those that are not in the set; shares
+ * gets theirs, 0 likewise. */
+void rp_apportion(const uint64_t *x, uint32_t count, uint64_t *shares);
+/** The nominal shares at a row, by number; and the row at which they change next without a boundary
+ * (the next level of a ramp), or RP_NO_ROW. */
+uint64_t rp_calendar_shares(const struct rp_calendar *calendar, uint64_t row, uint64_t *shares);
+
+/** Whether a document is taken out (`without`) at a row. */
+bool rp_calendar_is_out(const struct rp_calendar *calendar, uint32_t number, uint64_t document,
+                        uint64_t row);
+/** Whether any document of the source is, so that most need not be looked up. */
+bool rp_calendar_has_out(const struct rp_calendar *calendar, uint32_t number, uint64_t row);
+
+/** Whether row g is skipped; Z(row) of section 10.3. */
+bool rp_calendar_skips(const struct rp_calendar *calendar, uint64_t row);
+struct rp_hash128 rp_calendar_skip_hash(const struct rp_calendar *calendar, uint64_t row);
+
+/** Chains A and B of all that is begun at next_row, and the number of declared stages begun. */
+struct rp_calendar_chains {
+    struct rp_hash128 declared, records;
+    uint32_t declared_count;
+};
+RP_MUST_CHECK int rp_calendar_chains(const struct rp_calendar *calendar, uint64_t next_row,
+                                     struct rp_calendar_chains *chains, struct rp_error *error);
+/** The history of section 12.2, with its zero bytes; `flags` sources have the flag. Returns its
+ * bytes, at most RP_HISTORY_MAX. */
+#define RP_HISTORY_MAX 640u
+RP_MUST_CHECK int rp_calendar_history(const struct rp_calendar *calendar, uint64_t next_row,
+                                      uint32_t flags, char *text, uint32_t *bytes_out,
+                                      struct rp_error *error);
+/** The stream contract (section 14), sorted. Sources' fingerprints are taken through their views.
+ */
+RP_MUST_CHECK int rp_calendar_contract(const struct rp_calendar *calendar,
+                                       struct rp_record_writer *writer, struct rp_error *error);
+
+#endif
