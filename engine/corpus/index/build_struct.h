@@ -54,7 +54,7 @@ struct rp_indexing {
     struct rp_index_paths paths;
     struct rp_index *older; /* NULL: no older index counts */
     bool appends;           /* to the older index; false: replaces it */
-    bool keeps_texts;       /* names and patterns are those of the older index */
+    bool keeps_texts;       /* with names and patterns of the older index */
     char why[320];
     char *work; /* the folder */
     int work_fd;

@@ -83,7 +83,7 @@ struct rp_index_segment {
     struct rp_a64 plain;
     uint64_t first_document; /* within the source, as the next */
     uint32_t first_shard;
-    uint32_t number;                    /* among those of the corpus */
+    uint32_t number;                    /* in the corpus */
     const struct rp_megatron *megatron; /* documents are in this .idx; NULL: in the table */
     struct rp_table table;              /* of a Megatron shard: only spans */
     struct rp_opened *opened;           /* its one shard; NULL: shards of a corpus index */
@@ -131,7 +131,7 @@ struct rp_index_source {
 };
 
 struct rp_index {
-    char *path, *directory; /* for display; that of an object is its URL */
+    char *path, *directory; /* for display; an object has its URL */
     char *file;             /* the mapped file; also for a fetched index */
     const char *of;         /* the token file of a sidecar; NULL: a corpus index */
     struct rp_map map;

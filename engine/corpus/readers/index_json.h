@@ -23,7 +23,7 @@ RP_MUST_CHECK int rp_index_json_load(const struct rp_folder *folder, const char 
 /** Whether a name in an index.json leads to a file in the folder or below it. */
 bool rp_index_json_is_inside(const char *name);
 
-/** -RP_E_FORMAT: entry `number` of the list `key` is not what was expected. */
+/** -RP_E_FORMAT: entry `number` of the list `key` is not as expected. */
 int rp_index_json_fail(const struct rp_folder *folder, const char *key, size_t number,
                        const char *expected, struct rp_error *error);
 
