@@ -276,8 +276,8 @@ struct place {
     const struct rp_index_segment *segment;
     const struct rp_shard *shard;
     uint32_t shard_number; /* in the corpus */
-    uint64_t document;     /* of the segment */
-    uint64_t row;          /* of the shard */
+    uint64_t document;     /* the segment's */
+    uint64_t row;          /* the shard's */
 };
 
 /* NULL, or a fault. The shard is found first, so that a message can name it. */

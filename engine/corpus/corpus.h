@@ -196,7 +196,7 @@ struct rp_shard {
     /* For an object in a store: the URL to open, which may hold a secret, and the identity of its
      * content ("" = the store gives none). NULL: a file. */
     const char *url, *identity;
-    uint64_t bytes; /* of the token file */
+    uint64_t bytes; /* the token file's */
     uint32_t source;
     enum rp_token_type type;
     const uint64_t *block_hashes; /* XXH3-64 of each block; NULL without a sidecar */

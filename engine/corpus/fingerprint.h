@@ -29,7 +29,7 @@ struct rp_identity {
     enum rp_token_type type;
     int64_t eos;
     uint64_t bytes, token_offset, documents, tokens;
-    uint64_t index_bytes;           /* of the .idx; 0 if there is no .idx */
+    uint64_t index_bytes;           /* the .idx's; 0 if there is no .idx */
     struct rp_hash128 index_sample; /* its hash; rp_index_sample if it is large */
     bool has_table;
     struct rp_hash128 table_root;

@@ -23,7 +23,7 @@ struct rp_found {
     const struct rp_remote *remote; /* set for an object in a store; NULL: a file */
     bool data_missing;              /* the token file cannot be opened, and that was allowed */
     struct rp_index *sidecar;       /* NULL: no sidecar */
-    struct rp_index_record record;  /* of the sidecar */
+    struct rp_index_record record;  /* the sidecar's */
     char why[256];                  /* one sentence for people */
 };
 

@@ -5,7 +5,7 @@
  * writes to it in place changes lengths and places under the plan. A write changes the stamp before
  * it changes a byte. A stamp may also differ without a write (a hard link is enough), so then
  * the content decides: the .idx is copied into memory, the copy takes the place of
- * the mapping, and its hash is compared with that of the start. From then on no write to the
+ * the mapping, and its hash is compared with the hash of the start. From then on no write to the
  * file, finished or not, can reach it. An index of ringpack has hashes of its pages instead
  * (rp_index_look).
  *

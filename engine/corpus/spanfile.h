@@ -59,7 +59,7 @@ struct rp_spanfile {
 };
 /** The name of the file of a shard; the caller frees it. NULL when out of memory. */
 char *rp_spanfile_path(const char *token_path);
-/** 1: it is open. 0: there is none. The caller closes it in both cases. */
+/** 1: it is open. 0: no such file. The caller closes it in both cases. */
 RP_MUST_CHECK int rp_spanfile_open(struct rp_spanfile *file, const char *path,
                                    struct rp_error *error);
 /** The spans of the next document of `tokens` tokens; valid until the next call. -RP_E_CORRUPT:

@@ -65,7 +65,7 @@ struct rp_spans {
 /* Part of a document: tokens [first, first + tokens). */
 struct rp_part {
     uint64_t document;
-    uint64_t length; /* of the whole document */
+    uint64_t length; /* the whole document's */
     uint64_t first;
     uint32_t tokens;
 };

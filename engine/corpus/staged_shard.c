@@ -30,7 +30,7 @@ static char *last_name(const char *url)
     return name;
 }
 
-/* Fetch one file. 0 also if there is none and none is needed. */
+/* Fetch one file. 0 also for a missing file that is not needed. */
 static int fetch(const struct rp_staged_shard *staged, const char *url, const char *name,
                  const char *identity, bool is_needed, const struct rp_progress *progress,
                  struct rp_error *error)

@@ -43,8 +43,8 @@ struct rp_build_shard {
 struct rp_build_source {
     uint64_t first, count; /* among the build's shards */
     struct rp_index_shape shape;
-    struct rp_index_segment *segment; /* of the draft; NULL: no shard of this source is written */
-    const char **texts;               /* of the draft; the patterns are its own memory */
+    struct rp_index_segment *segment; /* the draft's; NULL: no shard of this source is written */
+    const char **texts;               /* the draft's; the patterns are its own memory */
     char found_mask[RP_MASK_TEXT_BYTES], eos[24];
     struct rp_tokenizer_known tokenizer;
 };

@@ -39,7 +39,7 @@ struct message {
     uint64_t header; /* its table */
     uint64_t body, body_bytes;
     uint64_t end; /* begin of the next message */
-    bool is_end;  /* of the stream */
+    bool is_end;  /* the stream's */
 };
 
 struct walking {

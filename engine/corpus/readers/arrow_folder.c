@@ -146,7 +146,7 @@ int rp_arrow_expand(const struct rp_folder *folder, struct rp_paths *files, stru
     for (size_t i = 0; i < folder->names.count; i++) {
         const char *name = folder->names.paths[i];
         if (rp_text_has_suffix(name, ".bin") || rp_text_has_suffix(name, ".npy"))
-            return 0; /* of another reader */
+            return 0; /* another reader's */
         has_arrow |= rp_text_has_suffix(name, ".arrow");
     }
     return has_arrow

@@ -44,7 +44,7 @@ static int expand(const struct rp_folder *folder, struct rp_paths *files, struct
     return code < 0 ? code : files->count > 0;
 }
 
-/* The type of a token: from the metadata, or as declared where there is none. */
+/* The type of a token: from the metadata, or as declared without it. */
 static int find_type(const struct rp_probe *probe, const struct rp_reader_options *options,
                      enum rp_token_type *type, struct rp_error *error)
 {

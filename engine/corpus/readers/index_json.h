@@ -16,7 +16,7 @@ RP_MUST_CHECK int rp_folder_json(const struct rp_folder *folder, const char *nam
                                  json_t **json_out, struct rp_error *error);
 
 /** The index.json of a folder, if it has one with the list `key`. 1: *index_out is it, to be given
- * to json_decref. 0: there is none. */
+ * to json_decref. 0: no such file. */
 RP_MUST_CHECK int rp_index_json_load(const struct rp_folder *folder, const char *key,
                                      json_t **index_out, struct rp_error *error);
 

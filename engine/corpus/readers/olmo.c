@@ -23,7 +23,7 @@
 
 #define COLUMNS 2u /* that are read */
 
-/* The path of the rows; the caller frees it. NULL: there are none, or there is no memory. */
+/* The path of the rows; the caller frees it. NULL: no such file, or no memory. */
 static char *find_rows(const char *path, bool *is_compressed)
 {
     size_t stem = strlen(path) - (rp_text_has_suffix(path, ".npy") ? 4 : 0);
@@ -65,7 +65,7 @@ struct rows {
     const struct rp_probe *probe;
     struct rp_sink *sink;
     struct rp_byte_mask mask;
-    uint64_t tokens;           /* of the token file */
+    uint64_t tokens;           /* the token file's */
     uint64_t number, end;      /* of the row: its number, and the end of the one before */
     uint64_t fields[COLUMNS];  /* of the row, as far as they were read */
     unsigned column, digits;   /* the column that is being read; of a number its digits */
