@@ -18,7 +18,7 @@
 
 struct rp_cache_backoff {
     struct rp_a64 until_ns;  /* 0: no failure since the last success */
-    struct rp_a64 length_ns; /* of the last pause */
+    struct rp_a64 length_ns; /* the last pause's */
 };
 
 static inline bool rp_cache_backoff_holds(const struct rp_cache_backoff *backoff)

@@ -128,7 +128,7 @@ void rp_entry_request_ends(struct rp_entry *entry);
 struct rp_cache_counts {
     uint64_t hits, misses; /* reads with all of their bytes from the file; others */
     uint64_t hit_bytes, fetched_bytes;
-    uint64_t epoch; /* of the last read */
+    uint64_t epoch; /* the last read's */
     uint64_t epoch_fetched_bytes, last_epoch_fetched_bytes;
     uint64_t kept_bytes, evicted_bytes; /* by this engine */
     uint64_t declined_bytes; /* not written: needed later than all others, or no room to queue */

@@ -20,7 +20,7 @@
 struct rp_entry_file {
     int fd; /* -1 = closed */
     struct rp_hash128 key;
-    uint64_t bytes; /* of the object */
+    uint64_t bytes; /* the object's */
     uint64_t chunks;
     uint64_t hashes_offset, data_offset;
 };

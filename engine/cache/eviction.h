@@ -24,7 +24,7 @@
 
 struct rp_eviction_file {
     struct rp_hash128 key;
-    uint64_t bytes;                   /* of the object */
+    uint64_t bytes;                   /* the object's */
     uint32_t first_key, object_count; /* range of its objects in by_key; 0: a file of another run */
     int64_t used_s;                   /* time of the last use, by any engine */
     bool is_stale;                    /* unused for more than an hour */

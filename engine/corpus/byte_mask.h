@@ -13,7 +13,7 @@ struct rp_byte_mask {
     char *path; /* NULL: the token file has no mask */
     struct rp_buffered file;
     struct rp_mask_rule rule;
-    struct rp_span_list spans; /* of the newest document */
+    struct rp_span_list spans; /* the newest document's */
 };
 #define RP_BYTE_MASK_NONE                                                                          \
     {                                                                                              \

@@ -27,7 +27,7 @@ void rp_collector_discard(struct rp_collector *collector)
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-/* Write the buffer to the file, which is made now if there is none. */
+/* Write the buffer to the file, which is made at its first use. */
 static int spill(struct rp_collector *collector, struct rp_collected *section,
                  struct rp_error *error)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus — what is asked of the sources of a run and their shards (corpus_struct.h). */
+/* corpus — queries of the sources of a run and their shards (corpus_struct.h). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -183,7 +183,7 @@ struct rp_index_segment *rp_source_segment(const struct rp_source *source, uint6
     return source->segments[low];
 }
 
-/* The file of this segment is about to be asked: it is to be checked again. */
+/* The file of this segment is about to be read: it is to be checked again. */
 static void note_asked(const struct rp_source *source, const struct rp_index_segment *segment)
 {
     struct rp_a64 *word = &source->corpus->asked[segment->number / 64];
@@ -276,11 +276,11 @@ struct place {
     const struct rp_index_segment *segment;
     const struct rp_shard *shard;
     uint32_t shard_number; /* in the corpus */
-    uint64_t document;     /* of the segment */
-    uint64_t row;          /* of the shard */
+    uint64_t document;     /* the segment's */
+    uint64_t row;          /* the shard's */
 };
 
-/* NULL, or what is wrong. The shard is found first, so that a message can name it. */
+/* NULL, or a fault. The shard is found first, so that a message can name it. */
 static const char *find(const struct rp_source *source, uint64_t document, struct place *place)
 {
     const struct rp_index_segment *segment = rp_source_segment(source, document);
@@ -313,7 +313,7 @@ static const char *locate(const struct rp_source *source, uint64_t document, str
                                          place->shard->bytes, place->document, tokens, byte);
 }
 
-/* The command that mends what is wrong with the entry of a document. */
+/* The command that mends the entry of a document. */
 static void hint_of(const struct place *place, char *hint, size_t bytes)
 {
     if (!place->segment->opened)

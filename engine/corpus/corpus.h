@@ -33,8 +33,8 @@
  *     ARROW     Arrow IPC, as a stream or a file (Hugging Face datasets, Feather), uncompressed
  *     DATATROVE datatrove's .ds with its .ds.index and .ds.metadata
  *     MDS       a shard of mosaicml-streaming, uncompressed
- *     LITDATA   a chunk of litData for its TokensLoader, uncompressed, with index.json beside it
- *     OLMO      OLMo's headerless .npy, with the .csv.gz of its documents beside it; needs dtype */
+ *     LITDATA   a chunk of litData for its TokensLoader, uncompressed, with index.json in its
+ * folder OLMO      OLMo's headerless .npy, with the .csv.gz of its documents; needs dtype */
 #define RP_FORMAT_LIST(X)                                                                          \
     X(MEGATRON, "megatron")                                                                        \
     X(RAW, "raw")                                                                                  \
@@ -136,7 +136,7 @@ struct rp_source_part {
     uint32_t shards;
 };
 struct rp_source_part rp_source_whole(const struct rp_source *source);
-/** The shards without a sidecar, which nothing verifies. */
+/** The shards without a sidecar: they are not verified. */
 struct rp_source_part rp_source_unverified(const struct rp_source *source);
 
 /** The largest token id of a source that its indexes know; 0 if no index knows one. It walks over
@@ -196,7 +196,7 @@ struct rp_shard {
     /* For an object in a store: the URL to open, which may hold a secret, and the identity of its
      * content ("" = the store gives none). NULL: a file. */
     const char *url, *identity;
-    uint64_t bytes; /* of the token file */
+    uint64_t bytes; /* the token file's */
     uint32_t source;
     enum rp_token_type type;
     const uint64_t *block_hashes; /* XXH3-64 of each block; NULL without a sidecar */

@@ -22,7 +22,8 @@ static int fail_memory(struct rp_error *error)
     return rp_fail(error, -ENOMEM, NULL, "no memory for the tables of the corpus");
 }
 
-/* The limit of mappings was met. Say what it has to be if the other shards are like these. */
+/* The limit of mappings was met. Say the limit that is needed if the other shards are like these.
+ */
 static int fail_mappings(const struct rp_corpus *corpus, struct rp_error *error)
 {
     uint64_t left = corpus->shard_total - corpus->shard_count;
@@ -238,7 +239,7 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
     return code < 0 ? rp_fail_context(error, code, "source `%s`", name) : 0;
 }
 
-/* What is true of a source however it was opened. */
+/* The common end of both ways to open a source. */
 static int finish_source(struct rp_corpus *corpus, uint32_t s, const struct rp_source_spec *spec,
                          struct rp_error *error)
 {

@@ -20,7 +20,7 @@ struct rp_source {
     uint32_t *bucket; /* [b] segment of document b << bucket_shift */
     unsigned bucket_shift;
     uint32_t first_shard, shard_count;
-    uint64_t documents, tokens; /* of its range */
+    uint64_t documents, tokens; /* its range's */
     uint64_t skipped;           /* documents before its range (range.h) */
     bool has_mask, drop_untrained;
     char mask[RP_MASK_TEXT_BYTES]; /* empty: the source has no mask */

@@ -8,8 +8,8 @@
 #include "base/bits.h"
 #include "corpus/corpus_struct.h"
 
-/* Below TOKENS_LEAST nothing is concluded. Documents are too long if their mean is MEAN_MOST, or
- * FEW_MEAN_MOST where a shard has at most FEW of them; too short if every SHORT_MEAN-th token is an
+/* Fewer than TOKENS_LEAST are not judged. Documents are too long if their mean is MEAN_MOST, or
+ * FEW_MEAN_MOST in a shard of at most FEW; too short if every SHORT_MEAN-th token is an
  * EOS. A library of whole books has documents of about 100,000 tokens. */
 #define TOKENS_LEAST 50000u
 #define MEAN_MOST 262144u

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fingerprint — see fingerprint.h. What is hashed is written out as u64 words in one order, so the
- * value depends on no struct layout. */
+/* Hashed facts are written out as u64 words in one order, so a fingerprint depends on no struct
+ * layout. */
 #include "corpus/fingerprint.h"
 
 #include <fcntl.h>
@@ -116,7 +116,7 @@ uint64_t rp_sample_block(uint32_t i, uint64_t blocks)
     return spread(i, RP_SAMPLE_BLOCKS, blocks);
 }
 
-/* Ask for the sampled blocks from `first` on before waiting for one: one seek time instead of all.
+/* Request all sampled blocks from `first` on before waiting for one: one seek time instead of all.
  */
 static void will_need(int fd, uint32_t first, uint32_t samples, uint64_t blocks)
 {
@@ -157,8 +157,8 @@ static int read_block(struct sampled *file, uint32_t i, uint8_t block[RP_BLOCK_B
     return rp_file_read_at(file->fd, file->path, block, *length, offset, error);
 }
 
-/* Read, and not accessed through the mapping: a fault of each block, and a table of pages for what
- * is far apart, take three times as long (5.0 ms against 1.6). */
+/* Read, and not accessed through the mapping: a fault of each block, and page tables for
+ * distant blocks, take three times as long (5.0 ms against 1.6). */
 int rp_index_sample(int fd, const char *path, uint64_t bytes, struct rp_hash128 *sample,
                     struct rp_error *error)
 {

@@ -5,8 +5,8 @@
  * of its document table (table.h), and the hashes of up to 64 blocks of its token file, spread
  * evenly with the first and the last among them. Its full fingerprint replaces the sampled blocks
  * by the hash of all block hashes. Both can be computed from a sidecar without the token file, so a
- * corpus whose token files are gone still has its identity. The fingerprint of a source is the hash
- * over its shards' in order, that of a corpus the hash over its sources'. */
+ * corpus whose token files are gone still has its identity. The fingerprint of a source is a hash
+ * over the fingerprints of its shards in order; a corpus has one over its sources likewise. */
 #ifndef RP_CORPUS_FINGERPRINT_H
 #define RP_CORPUS_FINGERPRINT_H
 
@@ -29,7 +29,7 @@ struct rp_identity {
     enum rp_token_type type;
     int64_t eos;
     uint64_t bytes, token_offset, documents, tokens;
-    uint64_t index_bytes;           /* of the .idx; 0 if there is no .idx */
+    uint64_t index_bytes;           /* the .idx's; 0 if there is no .idx */
     struct rp_hash128 index_sample; /* its hash; rp_index_sample if it is large */
     bool has_table;
     struct rp_hash128 table_root;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* format — see format.h. Flow: find the token file and an .idx beside it, find the sidecar, check
- * the magic; each step may settle the format, and says why. */
+/* Flow: find the token file and its .idx, find the sidecar, check the magic; each step may settle
+ * the format, and says why. */
 #include "corpus/format.h"
 
 #include <errno.h>
@@ -91,7 +91,7 @@ static int find_megatron(struct rp_found *found, const char *path, bool declared
     return 0;
 }
 
-/* What the first bytes say, when nobody has declared a format. */
+/* The format by the first bytes, if none is declared. */
 static int find_claim(struct rp_found *found, const struct rp_probe *probe, struct rp_error *error)
 {
     const struct rp_reader *reader;
@@ -155,7 +155,7 @@ static int find_sidecar(struct rp_found *found, const struct rp_find_options *op
     return code < 0 && !options->replacing_sidecar ? code : 0;
 }
 
-/* The sidecar may know what nobody declared: it was built with such a declaration. */
+/* The sidecar may know an undeclared type or EOS: it was built with such a declaration. */
 static void take_from_sidecar(struct rp_found *found)
 {
     if (!found->sidecar)
@@ -174,7 +174,7 @@ static void take_from_sidecar(struct rp_found *found)
         found->eos = record->eos;
 }
 
-/* An .idx that is no Megatron index explains more than a .bin that nobody declared. */
+/* An .idx that is no Megatron index explains more than a .bin without a declaration. */
 static int fail_unknown(const struct rp_found *found, struct rp_error *error)
 {
     const char *path = found->token_path;
@@ -198,7 +198,7 @@ static int fail_unknown(const struct rp_found *found, struct rp_error *error)
     return code;
 }
 
-/* The one that was given, or in the index directory first, then beside the object. */
+/* The given one; else the index directory, then the folder of the object. */
 static int find_remote_sidecar(struct rp_found *found, const struct rp_find_options *options,
                                struct rp_error *error)
 {
@@ -219,8 +219,8 @@ static int find_remote_sidecar(struct rp_found *found, const struct rp_find_opti
     return code == -ENOENT ? 0 : code;
 }
 
-/* What find does for a file, for an object: what lies beside it has been fetched. A sidecar knows
- * the format and the documents; without one, only a Megatron index does. */
+/* As find, for an object whose companion files have been fetched. A sidecar knows the format and
+ * the documents; without one, only a Megatron index does. */
 static int find_remote(struct rp_found *found, const struct rp_find_options *options,
                        struct rp_error *error)
 {

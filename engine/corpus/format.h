@@ -23,12 +23,12 @@ struct rp_found {
     const struct rp_remote *remote; /* set for an object in a store; NULL: a file */
     bool data_missing;              /* the token file cannot be opened, and that was allowed */
     struct rp_index *sidecar;       /* NULL: no sidecar */
-    struct rp_index_record record;  /* of the sidecar */
+    struct rp_index_record record;  /* the sidecar's */
     char why[256];                  /* one sentence for people */
 };
 
 struct rp_find_options {
-    const struct rp_source_spec *hints; /* NULL = nothing declared */
+    const struct rp_source_spec *hints; /* NULL: none */
     const struct rp_remote *remote;     /* the object, if the path is its URL; NULL: a file */
     const char *index_dir;
     const char *sidecar_path; /* the only sidecar to try; NULL: search for one */
@@ -36,7 +36,7 @@ struct rp_find_options {
     bool replacing_sidecar; /* a damaged sidecar is ignored: it will be overwritten */
 };
 
-/** Fills *found; on failure there is nothing to release. */
+/** Fills *found; on failure the caller has none to release. */
 RP_MUST_CHECK int rp_find(struct rp_found *found, const char *path,
                           const struct rp_find_options *options, struct rp_error *error);
 void rp_found_release(struct rp_found *found);

@@ -25,7 +25,7 @@ int rp_gunzip_begin(struct rp_gunzip *text, int fd, const char *path, enum rp_gu
 
 void rp_gunzip_end(struct rp_gunzip *text)
 {
-    (void)inflateEnd(&text->stream); /* of zeros it does nothing */
+    (void)inflateEnd(&text->stream); /* of zeros: no effect */
     free(text->input);
 }
 
@@ -61,7 +61,7 @@ static int fail_archive(const struct rp_gunzip *text, uint64_t byte, const char 
                    found);
 }
 
-/* Decompress what is in `input`. An archive may follow another. */
+/* Decompress `input`. An archive may follow another. */
 static int decompress(struct rp_gunzip *text, struct rp_error *error)
 {
     z_stream *stream = &text->stream;

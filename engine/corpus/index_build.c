@@ -153,7 +153,7 @@ static int scan(struct rp_opened *opened, int fd, const struct rp_progress *prog
         code = opened->found.format == RP_FORMAT_MEGATRON
                    ? add_tokens(opened, &probe, progress, scanned, error)
                    : add_documents(opened, &probe, progress, scanned, error);
-    if (code == 0) /* what was hashed must be what the sidecar will be compared with */
+    if (code == 0) /* the sidecar will be compared with the hashed bytes */
         code = rp_shard_check(&opened->shard, &opened->shard.stamp, fd, error);
     return code;
 }
@@ -209,7 +209,7 @@ static int build(const char *path, const char *id, const struct rp_index_build_o
     return code;
 }
 
-/* Nothing is written to stores: the sidecar stays on this machine. */
+/* Stores are never written to: the sidecar stays on this machine. */
 static int build_remote(const char *url, const struct rp_index_build_options *options,
                         struct rp_error *error)
 {

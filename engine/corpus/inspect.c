@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inspect — `ringpack inspect`: what a shard is and what its index says about it. */
+/* inspect — `ringpack inspect`: the format of a shard and the figures of its index. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* listed — the shards of a corpus that is opened by an index of all of it (corpus_struct.h).
  *
- * Nothing is made for a shard until it is used: then its record is read in the mapping, and a
+ * A shard takes no memory until it is used: then its record is read in the mapping, and a
  * struct rp_shard with its path is kept until the corpus is closed. Any thread may be the first to
  * use it; the one that is first to store the pointer wins, and the other frees its own. */
 #include <errno.h>
@@ -80,7 +80,7 @@ static bool is_url_of(const char *url, size_t bytes, const char *name)
 }
 
 /* The URL of an object, with the query of the configuration's URL that stands for it: its own, else
- * that of a folder or a pattern. A query may be a signature, so none is sent with another object
+ * of a folder or a pattern. A query may be a signature, so none is sent with another object
  * than it was given for. The caller frees it; NULL when out of memory. */
 static char *url_of(const struct rp_source *source, const char *name)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* look — whether the mapped .idx of a shard is still what was opened.
+/* look — whether the mapped .idx of a shard is still the opened content.
  *
  * An .idx stays mapped (but for small ones, which are copied when they are opened), so whoever
  * writes to it in place changes lengths and places under the plan. A write changes the stamp before
- * it changes a byte. A stamp that differs says only that something happened (a hard link does it,
- * too), so then the content decides: the .idx is copied into memory, the copy takes the place of
- * the mapping, and its hash is compared with that of the start. From then on the file cannot reach
- * it, also not with what is left of a write that goes on. An index of ringpack has hashes of its
- * pages instead (rp_index_look).
+ * it changes a byte. A stamp may also differ without a write (a hard link is enough), so then
+ * the content decides: the .idx is copied into memory, the copy takes the place of
+ * the mapping, and its hash is compared with the hash of the start. From then on no write to the
+ * file, finished or not, can reach it. An index of ringpack has hashes of its pages instead
+ * (rp_index_look).
  *
- * Not noticed: a file that is changed and changed back between two checks; what another host, or
- * a program that has the file mapped, writes without a new change time; what is left of a write
- * that had begun before the open; a page that a disk gives back with other bits. The next start
+ * Not noticed: a file that is changed and changed back between two checks; writes of another host,
+ * or of a program that has the file mapped, without a new change time; the rest of a write that had
+ * begun before the open; a page that a disk gives back with other bits. The next start
  * compares an .idx up to 64 MiB as a whole. */
 #include <inttypes.h>
 
@@ -48,7 +48,7 @@ int rp_shard_look(struct rp_opened *opened, struct rp_error *error)
     struct rp_map *map = &opened->megatron.map;
     const char *path = opened->found.index_path;
     bool has_hash = opened->found.sidecar || map->bytes <= RP_INDEX_HASH_WHOLE_MAX;
-    struct rp_stamp found = {0}; /* of a name that is gone; what is mapped lives on */
+    struct rp_stamp found = {0}; /* its name is gone; the mapping stays */
     uint64_t expected_value, found_value;
     if (!map->mapping || opened->idx_detached || RP_DEFECT(forget_indexes))
         return 0;

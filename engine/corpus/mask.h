@@ -10,7 +10,7 @@
 bool rp_mask_is_none(const struct rp_mask_choice *choice);
 bool rp_mask_is_auto(const struct rp_mask_choice *choice);
 
-/** A mask of that name, with what was declared. Masks whose names end with `label` or `labels` are
+/** A mask of that name, with the declaration. Masks whose names end with `label` or `labels` are
  * labels. -RP_E_CONFIG: the name is too long. */
 RP_MUST_CHECK int rp_mask_origin(struct rp_mask_origin *origin, const char *name,
                                  const struct rp_mask_choice *choice, struct rp_error *error);
@@ -40,7 +40,7 @@ struct rp_span_list {
 };
 void rp_span_list_release(struct rp_span_list *list);
 
-/* A document and its entries. A token type says how an entry is stored, too; signed ones may be
+/* A document and its entries. A token type is also the type of an entry; signed ones may be
  * negative. */
 struct rp_mask_document {
     const char *path; /* of the mask, for messages */

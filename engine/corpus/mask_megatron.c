@@ -164,8 +164,8 @@ static int copy_spans(const struct rp_opened *opened, struct rp_spanfile *file,
     return code < 0 ? code : rp_spanfile_end(file, error);
 }
 
-/* The spans that `ringpack convert` has put beside the tokens. 1: they are added. 0: there are
- * none, or another mask is wanted. */
+/* The span file of `ringpack convert`. 1: its spans are added. 0: no such file, or another mask is
+ * wanted. */
 static int add_spanfile(const struct rp_opened *opened, const struct rp_mask_choice *choice,
                         struct rp_collector *collector, struct rp_mask_origin *origin,
                         struct rp_error *error)

@@ -22,7 +22,7 @@ RP_MUST_CHECK int rp_max_token_id_begin(struct rp_max_token_id *largest,
 /** The next document, which is inside the file. */
 RP_MUST_CHECK int rp_max_token_id_add(struct rp_max_token_id *largest, uint64_t byte,
                                       uint64_t tokens, struct rp_error *error);
-/** Read what is left. Ends it in any case. */
+/** Read the rest. Ends it in any case. */
 RP_MUST_CHECK int rp_max_token_id_finish(struct rp_max_token_id *largest, uint64_t *token_max,
                                          struct rp_error *error);
 void rp_max_token_id_close(struct rp_max_token_id *largest);

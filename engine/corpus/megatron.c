@@ -4,7 +4,7 @@
  * The index, little-endian: magic "MMIDIDX\0\0" (9 bytes), u64 version 1, u8 dtype code, u64 N
  * sequences, u64 D, then i32 lengths[N] in tokens, i64 pointers[N] in bytes of the .bin, i64
  * first[D]: the first sequence of every document, and N. So there are D - 1 documents. Multimodal
- * datasets append i8 modes[N] without a flag; only the size of the file tells. The header has 34
+ * datasets append i8 modes[N] without a flag; only the size of the file shows it. The header has 34
  * bytes, so no array is aligned. */
 #include "corpus/megatron.h"
 
@@ -27,7 +27,7 @@
 #define HINT                                                                                       \
     "the .idx and the .bin do not belong together, or one was cut short: copy or write both again"
 
-/* The codes diverge between writers from 6 on, so a refusal names what every writer means by it. */
+/* The codes diverge between writers from 6 on, so a refusal names the meaning of each writer. */
 static const struct {
     enum rp_token_type type;
     const char *name;
@@ -143,7 +143,7 @@ static int check_ends(struct rp_megatron *megatron, struct rp_error *error)
     return 0;
 }
 
-/* The bytes of the .bin that a sequence takes up, or what is wrong with it. */
+/* The bytes of the .bin that a sequence takes up, or its fault. */
 static const char *locate_sequence(const struct rp_megatron *megatron, uint64_t sequence,
                                    uint64_t *begin, uint64_t *end)
 {
@@ -210,9 +210,9 @@ static bool is_next_plain(const struct rp_megatron *megatron, uint64_t document)
 }
 
 /* is_next_plain of a run of documents, without a branch: the compiler checks several side by side.
- * It may say no where is_next_plain says yes (of a place at or above 2^62), never the other way:
- * the place is below 2^62, the bytes of the document are below 2^34 and those of the file below
- * 2^63, so the last difference does not overflow, and is negative where the document ends outside.
+ * It may say no if is_next_plain says yes (of a place at or above 2^62), never the other way: the
+ * place is below 2^62, the document below 2^34 bytes and the file below 2^63, so the last
+ * difference does not overflow, and is negative if the document ends outside.
  */
 static bool is_next_run_plain(const struct rp_megatron *megatron, uint64_t document)
 {
@@ -317,7 +317,7 @@ static int check_index(struct rp_megatron *megatron, enum rp_token_type declared
 }
 
 /* The kernel reads around an access to a mapped file, as far as the disk is set to: 8 MiB at times.
- * Where the file does not fit in memory, that throws out what was read before it is used. */
+ * If the file does not fit in memory, that evicts pages before they are used. */
 static void expect_random_reads(struct rp_megatron *megatron)
 {
     const struct rp_map *map = &megatron->map;

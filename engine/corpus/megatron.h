@@ -18,7 +18,7 @@
 
 struct rp_megatron {
     const char *path, *token_path; /* borrowed */
-    uint64_t token_bytes;          /* of the .bin */
+    uint64_t token_bytes;          /* the .bin's */
     struct rp_map map;             /* the .idx */
     struct rp_hash128 sample;      /* its hash, of a large one rp_index_sample */
     enum rp_token_type type;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* names — formats and token types as people write them, and what a token type is. */
+/* names — the words of formats and token types, and the width of a type. */
 #include <string.h>
 
 #include "base/bits.h"

@@ -54,7 +54,7 @@ static uint64_t bound_of(const struct rp_document_range *range, uint64_t bound, 
     return range->is_percent ? (uint64_t)((wide)documents * bound / (100 * (wide)PERCENT)) : bound;
 }
 
-/* Damaged entries count for nothing here: the plan reports the first of them. */
+/* Damaged entries count 0 here: the plan reports the first of them. */
 static uint64_t tokens_of(const struct rp_source *source, uint64_t first, uint64_t end,
                           rp_length_of *length_of)
 {

@@ -10,7 +10,7 @@
 #include "corpus/document_scan.h"
 #include "corpus/shard.h"
 
-/* Scan what a piece has of the tokens. Returns the number of starts. */
+/* Scan the tokens of a piece. Returns the number of starts. */
 static size_t scan_piece(const struct rp_layout *layout, struct rp_document_scan *scan,
                          const uint8_t *bytes, size_t length, uint64_t done, bool is_last,
                          uint64_t *starts)

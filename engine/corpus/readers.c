@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* readers — the list of the readers, and what is checked of all that they find. */
+/* readers — the list of readers, and the checks of every document that they find. */
 #include "corpus/readers.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "corpus/mask.h"
 
-/* The folders of raw are any *.bin and *.npy, so that it is asked last. */
+/* The folders of raw are any *.bin and *.npy, so it comes last. */
 const struct rp_reader *const rp_readers[] = {
     &rp_reader_megatron, &rp_reader_npy,       &rp_reader_llmc,
     &rp_reader_arrow,    &rp_reader_datatrove, &rp_reader_mds,

@@ -2,9 +2,9 @@
 /* shard — opening one shard, whatever its format, and deciding whether it is still the same
  * content.
  *
- * Flow: find out what it is; check the token file; get the index or the table of its documents;
+ * Flow: find its format; check the token file; get the index or the table of its documents;
  * check that the sidecar belongs to it; compare sampled blocks with the sidecar; compute the
- * fingerprint. A sidecar that does not match is refused, never ignored: somebody relies on noticing
+ * fingerprint. A sidecar that does not match is refused, never ignored: its user relies on noticing
  * a change. */
 #include "corpus/shard.h"
 
@@ -68,8 +68,8 @@ static bool is_megatron(const struct rp_opened *opened)
     return opened->found.format == RP_FORMAT_MEGATRON;
 }
 
-/* Of a format that is walked, the sidecar knows what a walk would find. What was declared must
- * agree with it, where the format uses that at all. */
+/* For a walked format, the sidecar has the result of the walk. Declarations must agree with it, if
+ * the format uses them. */
 static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
 {
     const struct rp_index_record *info = &opened->found.record;
@@ -136,7 +136,7 @@ static int take_sample(struct rp_opened *opened, int fd, uint64_t sample[RP_SAMP
 {
     const struct rp_shard *shard = &opened->shard;
     if (fd < 0) {
-        /* of a file that is gone, nothing else would find a wrong hash */
+        /* for a missing file, no later check would find a wrong hash */
         int code = opened->found.remote ? 0 : rp_shard_check_sidecar(shard, error);
         for (uint32_t i = 0; code == 0 && i < rp_sample_count(shard->block_count); i++)
             sample[i] = shard->block_hashes[rp_sample_block(i, shard->block_count)];
@@ -146,7 +146,7 @@ static int take_sample(struct rp_opened *opened, int fd, uint64_t sample[RP_SAMP
     return code == 0 && opened->found.sidecar ? check_sample(opened, sample, error) : code;
 }
 
-/* Use the spans of the table, if there are any and they are what was declared. */
+/* Use the spans of the table, if it has any and they agree with the declaration. */
 static int take_mask(struct rp_opened *opened, const struct rp_find_options *options,
                      struct rp_error *error)
 {
@@ -161,7 +161,7 @@ static int take_mask(struct rp_opened *opened, const struct rp_find_options *opt
                                  opened->shard.path, error);
 }
 
-/* A mask that nobody has indexed would be ignored, and prompts would be trained. */
+/* A mask that is not indexed would be ignored, and prompts would be trained. */
 static int check_indexed_mask(const struct rp_opened *opened, struct rp_error *error)
 {
     char hint[sizeof error->hint];
@@ -238,7 +238,7 @@ int rp_shard_probe(const struct rp_opened *opened, int fd, struct rp_probe *prob
                            (size_t)rp_min_u64(probe->bytes, sizeof probe->head), 0, error);
 }
 
-/* What a walk or the sidecar says about a format that is walked. */
+/* The documents of a walked format, from a walk or the sidecar. */
 static void take_layout(struct rp_opened *opened, uint64_t tokens)
 {
     opened->shard.type = opened->layout.type;
@@ -319,7 +319,7 @@ static int open_idx(struct rp_opened *opened, struct rp_error *error)
     return 0;
 }
 
-/* What is asked of the segment of a corpus, whatever it is made of. */
+/* Queries of the segment of a corpus, whatever it is made of. */
 static void complete_segment(struct rp_opened *opened)
 {
     struct rp_index_segment *segment = opened->segment;

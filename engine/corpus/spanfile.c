@@ -184,7 +184,7 @@ int rp_spanfile_next(struct rp_spanfile *file, uint64_t tokens, const struct rp_
     code = take(file, 8 * (uint64_t)*count, &bytes, error);
     if (code < 0)
         return code;
-    /* Entries lie at multiples of 4, in a buffer that malloc aligned. */
+    /* Entries are at multiples of 4, in a buffer that malloc aligned. */
     RP_STATIC_ASSERT(sizeof(struct rp_span) == 8 && RP_SPANFILE_HEADER_BYTES % 4 == 0, "the file");
     *spans = (const struct rp_span *)(const void *)bytes;
     uint64_t previous_end = 0;

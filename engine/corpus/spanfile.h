@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spanfile.h — PREFIX.spans: which tokens of a Megatron shard are trained.
+/* spanfile.h — PREFIX.spans: the trained tokens of a Megatron shard.
  *
- * `ringpack convert` writes one beside PREFIX.bin where its inputs had a mask, and `ringpack index`
- * copies the spans into the sidecar. A sidecar can always be made anew, so it must not be the only
- * place where a mask lies.
+ * `ringpack convert` writes one with PREFIX.bin if its inputs had a mask, and `ringpack index`
+ * copies the spans into the sidecar. A sidecar can always be made again, so it must not be the only
+ * copy of a mask.
  *
  * The file, little-endian, without gaps:
  *
@@ -17,8 +17,8 @@
  *     80   16  XXH3-128 of bytes 0 .. 79
  *     96       for each document: u32 number of its spans, then u32 begin, u32 end of each
  *
- * The spans keep the rules of spans.h. The files of two shards are joined by joining what follows
- * their headers. A reader checks every number before it is used, and the hash at the end. */
+ * The spans keep the rules of spans.h. The files of two shards are joined by joining the bytes
+ * after their headers. A reader checks every number before it is used, and the hash at the end. */
 #ifndef RP_CORPUS_SPANFILE_H
 #define RP_CORPUS_SPANFILE_H
 
@@ -59,7 +59,7 @@ struct rp_spanfile {
 };
 /** The name of the file of a shard; the caller frees it. NULL when out of memory. */
 char *rp_spanfile_path(const char *token_path);
-/** 1: it is open. 0: there is none. The caller closes it in both cases. */
+/** 1: it is open. 0: no such file. The caller closes it in both cases. */
 RP_MUST_CHECK int rp_spanfile_open(struct rp_spanfile *file, const char *path,
                                    struct rp_error *error);
 /** The spans of the next document of `tokens` tokens; valid until the next call. -RP_E_CORRUPT:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spans — see spans.h. Every entry is copied before it is checked, so that what was checked is what
- * is used, whoever writes to the mapping. */
+/* Every entry is copied before it is checked, so that the checked value is used, whoever writes to
+ * the mapping. */
 #include "corpus/spans.h"
 
 #include <string.h>

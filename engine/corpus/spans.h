@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spans.h — which tokens of a document are trained (engine/plan/STREAM.md, section 10).
+/* spans.h — the trained tokens of a document (engine/plan/STREAM.md, section 10).
  *
  * A span is a run of trained tokens of one document. The spans of a shard are two tables: `ends`
  * says how many spans the documents before document d have, `table` has the spans of all documents
  * in order. Spans of a document ascend and do not touch, and none holds token 0.
  *
- * The tables are mapped from a sidecar that may change at any time, so every look-up checks what
- * it finds: it reads nothing outside the tables, and what it returns keeps the rules above. */
+ * The tables are mapped from a sidecar that may change at any time, so every look-up checks its
+ * entries: it never reads outside the tables, and the spans that it returns keep the rules above.
+ */
 #ifndef RP_CORPUS_SPANS_H
 #define RP_CORPUS_SPANS_H
 
@@ -64,7 +65,7 @@ struct rp_spans {
 /* Part of a document: tokens [first, first + tokens). */
 struct rp_part {
     uint64_t document;
-    uint64_t length; /* of the whole document */
+    uint64_t length; /* the whole document's */
     uint64_t first;
     uint32_t tokens;
 };
@@ -87,7 +88,7 @@ static inline bool rp_spans_any(const struct rp_spans *spans, uint64_t document)
     return spans->ends[document] < spans->ends[document + 1];
 }
 
-/** Prefetch what rp_spans_any reads, which rp_spans_cut reads first. */
+/** Prefetch the entry that rp_spans_any reads, and rp_spans_cut reads first. */
 static inline void rp_spans_expect(const struct rp_spans *spans, uint64_t document)
 {
     __builtin_prefetch(&spans->ends[document]);

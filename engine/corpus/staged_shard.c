@@ -20,7 +20,7 @@ static int fail_memory(struct rp_error *error)
     return rp_fail(error, -ENOMEM, NULL, "out of memory for a name");
 }
 
-/* The last name of a URL, which is that of the file; the caller frees it. */
+/* The last name of a URL, which is the name of the file; the caller frees it. */
 static char *last_name(const char *url)
 {
     char *whole = rp_url_name(url);
@@ -30,7 +30,7 @@ static char *last_name(const char *url)
     return name;
 }
 
-/* Fetch one file. 0 also if there is none and none is needed. */
+/* Fetch one file. 0 also for a missing file that is not needed. */
 static int fetch(const struct rp_staged_shard *staged, const char *url, const char *name,
                  const char *identity, bool is_needed, const struct rp_progress *progress,
                  struct rp_error *error)
@@ -41,8 +41,8 @@ static int fetch(const struct rp_staged_shard *staged, const char *url, const ch
     return code == -ENOENT && !is_needed ? 0 : code;
 }
 
-/* The URL of a file beside an object, whose last name is `name`. NULL: the object has none of the
- * kind, or *code says what is wrong. */
+/* The URL of a companion of an object, with `name` as its last name. NULL: the object has none of
+ * the kind, or *code is the error. */
 static char *companion_url(const char *url, const char *name, const struct rp_companion *companion,
                            bool by_beginning, int *code)
 {

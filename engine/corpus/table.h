@@ -52,7 +52,7 @@ struct rp_table {
 bool rp_table_image_bytes(const struct rp_table_shape *shape, uint64_t *bytes);
 
 /** A table over an image whose pages the tree, which has the image at its beginning, verifies at
- * their first use; NULL: nothing is verified. */
+ * their first use; NULL: no page is verified. */
 void rp_table_over(struct rp_table *table, const struct rp_table_shape *shape, const uint8_t *image,
                    const struct rp_tree *tree);
 void rp_table_close(struct rp_table *table);

@@ -372,7 +372,7 @@ int rp_files_map(struct rp_files *files, struct rp_error *error)
     return code;
 }
 
-/* Does the kernel report the cached pages of the corpus, to descriptors like those of its files?
+/* Does the kernel report the cached pages of the corpus, to descriptors like the flow's own?
  * The first file stands for all. */
 static bool can_ask(const struct rp_files *files, const struct rp_flow_options *options)
 {

@@ -3,7 +3,7 @@
  *
  * The only module that joins plan, corpus, io and shm. Its stages (files of the same names):
  *
- *     dispatch  one thread: plans rows, turns those of local ranks into tickets
+ *     dispatch  one thread: plans rows, turns rows of local ranks into tickets
  *     fetch     reader threads: tickets → reads → READY
  *     pack      threads or processes: READY tickets → final addresses in batch slots
  *     deliver   PACKED tickets in order → published batches; releases → free slots: the caller's
@@ -203,7 +203,7 @@ struct rp_flow_counts {
 };
 void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts);
 
-/* The running readers, including those of catch-up flows. */
+/* The running readers, also of catch-up flows. */
 struct rp_flow_readers {
     uint32_t count;
     uint32_t refused;           /* number of readers that use pread because io_uring was refused */

@@ -59,7 +59,7 @@ void rp_engine_note_causes(struct rp_engine *engine, uint64_t passed_ns);
 
 /* Zero at the start. */
 struct rp_wait_history {
-    uint64_t begin_ns;  /* of the first period; 0 = no wait was noted */
+    uint64_t begin_ns;  /* the first period's; 0 = no wait was noted */
     uint64_t period_ns; /* 0 = no wait was noted */
     uint32_t count;     /* of periods that have begun */
     uint64_t waited_ns[RP_HISTORY_PERIODS][RP_CAUSES];

@@ -36,7 +36,7 @@ struct rp_recorder;
 /* A peer on the socket. */
 struct rp_connection {
     int fd;                   /* -1 = free */
-    struct rp_seat *seat;     /* of a trainer; else NULL */
+    struct rp_seat *seat;     /* a trainer's; else NULL */
     uint64_t first_batch;     /* of a trainer: its first batch after the attach */
     int32_t pid;              /* as it said; for listings */
     uint32_t pending_request; /* enum rp_request_kind whose reply is still owed, or 0 */
@@ -218,7 +218,7 @@ struct rp_delivery {
     bool direct;
     struct rp_cache *cache;           /* of objects in stores; NULL = none */
     struct rp_next_use next_use;      /* the cache's source of distances */
-    struct rp_prefill *prefill;       /* of the cache; NULL = none */
+    struct rp_prefill *prefill;       /* the cache's; NULL = none */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
     bool skipping_absent;             /* a seat was skipped since the last attach */
 };

@@ -24,7 +24,7 @@
 struct rp_recorder {
     struct rp_side_thread side; /* the first member: write_noted() casts back from it */
     bool thread_runs;
-    char *path;                 /* of the record */
+    char *path;                 /* the record's */
     char *run, *directory;      /* whose record it is */
     struct rp_run_record known; /* as it was found, or noted last */
     bool has_record;            /* one was found */

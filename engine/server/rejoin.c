@@ -46,7 +46,7 @@ struct asked {
     const struct rp_request *request;
     bool names_row;
     const void *token;
-    enum rp_stream_of stream; /* of the token */
+    enum rp_stream_of stream; /* the token's */
 };
 
 /* ---- facts ----------------------------------------------------------------------------------- */

@@ -90,23 +90,23 @@ enum rp_token_follows {
 
 /* All inputs of the decision. */
 struct rp_rejoin_facts {
-    /* of the engine */
+    /* the engine's */
     uint64_t base_row, start_row;
     uint64_t batch_rows, step_rows; /* step_rows is a multiple of batch_rows */
     bool has_failed;                /* the engine publishes no more batches */
     bool has_consumed;              /* some consumer released a batch and has detached */
     enum rp_others others;
 
-    /* of the ring */
+    /* the ring's */
     uint64_t release, tail;
     uint64_t lowest_other; /* the lowest position of its other seats, or UINT64_MAX */
 
-    /* of the seat */
+    /* the seat's */
     bool position_is_known;
     bool memory_may_be_read; /* the process of the seat's last consumer may read the ring */
     uint64_t position;
 
-    /* of the request */
+    /* the request's */
     enum rp_asks_by asks_by;
     uint64_t row, step_row;
     enum rp_token_follows follows;

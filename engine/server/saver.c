@@ -74,7 +74,7 @@ static void announce(struct rp_saver *saver, enum rp_saver_state state)
 static void lower_priority(const struct rp_saver *saver)
 {
     if (saver->lower_priority)
-        (void)nice(SAVER_NICE); /* of this thread */
+        (void)nice(SAVER_NICE); /* this thread's */
 }
 
 /* ---- copying --------------------------------------------------------------------------------- */

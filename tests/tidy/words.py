@@ -28,7 +28,7 @@ HABITS = (  # pattern, rate of the model
     (r"\banew\b", 0.1),
 )
 WORDS_MIN = 500  # fewer are too few to judge
-STILL_ABOVE = {"engine/corpus": 134, "engine/flow": 15}
+STILL_ABOVE = {}
 
 CONTROL = {"engine/io/a.c": "/* " + "The reader says what lies beside it. " * 100 + "*/\n"}
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build — what is to be done: which shards are new, and whether the older index can be
- * appended to (build.h). */
+/* build — the decisions of a build: the new shards, and whether the older index can be appended to
+ * (build.h). */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_
     rp_hasher_add(&hasher, shard->stored, strlen(shard->stored) + 1);
     for (unsigned i = RP_INDEX_NAME + 1; i < RP_INDEX_FOUND_MASK; i++)
         rp_hasher_add(&hasher, declared[i], strlen(declared[i]) + 1);
-    if (shard->remote) { /* so has one whose object, or what lies beside it, has changed */
+    if (shard->remote) { /* so has one whose object or companion has changed */
         const struct rp_index_companions *companions = &shard->companions;
         const uint64_t identity[] = {shard->bytes, shard->mtime_ns, companions->idx_ns,
                                      companions->mask_ns, companions->sidecar_ns};
@@ -56,8 +56,8 @@ static int lock_work(const struct rp_indexing *build, struct rp_error *error)
                                "%s: cannot be locked: %s", build->work, strerror(-code));
 }
 
-/* The build before this one removes the folder while it has the lock. A folder that was removed
- * between the open and the lock protects nothing: it is made again. */
+/* The build before this one removes the folder while it has the lock. A lock on a removed folder
+ * does not protect: it is made again. */
 static int open_work(struct rp_indexing *build, struct rp_error *error)
 {
     build->work = rp_asprintf("%s.work", build->options.path);
@@ -105,8 +105,8 @@ static bool is_declared_so(const struct rp_index_source *older, const struct rp_
 
 static const char another_sidecar[] = "has another sidecar now"; /* of the store, or index_dir */
 
-/* What has changed of a shard since the older index was made; NULL: nothing has. A sidecar that
- * is gone tells nothing new. */
+/* The change of a shard since the older index was made; NULL: none. A missing sidecar is no
+ * change. */
 static const char *find_change(const struct rp_index_record *older,
                                const struct rp_build_shard *shard)
 {
@@ -127,7 +127,7 @@ static const char *find_change(const struct rp_index_record *older,
     return is_object ? another_sidecar : "has another sidecar now, by its modification time";
 }
 
-/* Is this the shard that the older index has there, by its name? And what has changed of it? */
+/* Is this the shard that the older index has there, by its name? And its change. */
 static bool is_same(const struct rp_build_shard *shard, const struct rp_index_segment *segment,
                     uint32_t number, const char **change)
 {
@@ -225,7 +225,7 @@ static size_t list_segment(const struct rp_index_segment *segment, uint32_t sour
     return count;
 }
 
-/* The index is written anew, and what it says about a shard that has not changed is taken. */
+/* The index is rewritten with the older records of unchanged shards. */
 static int take_older_shards(struct rp_indexing *build, struct rp_error *error)
 {
     const struct rp_index *older = build->older;
@@ -259,8 +259,8 @@ static int take_older_shards(struct rp_indexing *build, struct rp_error *error)
     return 0;
 }
 
-/* A damaged one does not count; the reason is told. All of it is checked, because what is taken
- * over would otherwise be damage with a good hash. */
+/* A damaged one does not count; the reason is said. All of it is checked, because damage that is
+ * taken over would get a good hash. */
 static void open_older(struct rp_indexing *build)
 {
     struct rp_error why = {0};
@@ -277,8 +277,8 @@ static void open_older(struct rp_indexing *build)
     build->older = NULL;
 }
 
-/* An index with a damaged slot is written anew: the newest head may be lost, and a running engine
- * that has it mapped would see an append after the older one. */
+/* An index with a damaged slot is rewritten: the newest head may be lost, and a running engine that
+ * has it mapped would see an append after the older one. */
 static int compare_with_older(struct rp_indexing *build, struct rp_error *error)
 {
     open_older(build);
@@ -348,7 +348,7 @@ void rp_indexing_close(struct rp_indexing *build)
     rp_index_close(build->older);
     rp_index_paths_close(&build->paths);
     if (build->work_fd >= 0) {
-        (void)rmdir(build->work); /* if it is empty: nothing was done */
+        (void)rmdir(build->work); /* if it is empty: no work was done */
         close(build->work_fd);
     }
     free(build->work);

@@ -34,7 +34,7 @@ struct rp_indexing_options {
     const struct rp_index_patterns {
         const char *const *patterns; /* as in the configuration */
         uint32_t count;
-    } * patterns; /* of each source */
+    } * patterns; /* each source's */
     uint32_t source_count;
     const char *index_dir;
     const char *cache_dir; /* for indexes and sidecars of objects; NULL: as object/remote.h says */

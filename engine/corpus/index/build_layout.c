@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "corpus/index/build_struct.h"
 
-/* Take over what the older index has of a source that is appended to. */
+/* Take over the older segments of a source that is appended to. */
 static void begin_source(struct rp_indexing *build, uint32_t s)
 {
     struct rp_build_source *source = &build->sources[s];
@@ -148,7 +148,7 @@ static int open_file(struct rp_indexing *build, struct rp_error *error)
     build->writer.fd = open(path, O_RDWR | O_CLOEXEC);
     if (build->writer.fd < 0)
         return rp_file_fail(error, path, "open for writing");
-    /* what an append has left that did not finish; nobody has read it */
+    /* left by an unfinished append; never read */
     return ftruncate(build->writer.fd, (off_t)build->older->end) < 0
                ? rp_file_fail(error, path, "truncate")
                : 0;

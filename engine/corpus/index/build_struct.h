@@ -43,8 +43,8 @@ struct rp_build_shard {
 struct rp_build_source {
     uint64_t first, count; /* among the build's shards */
     struct rp_index_shape shape;
-    struct rp_index_segment *segment; /* of the draft; NULL: no shard of this source is written */
-    const char **texts;               /* of the draft; the patterns are its own memory */
+    struct rp_index_segment *segment; /* the draft's; NULL: no shard of this source is written */
+    const char **texts;               /* the draft's; the patterns are its own memory */
     char found_mask[RP_MASK_TEXT_BYTES], eos[24];
     struct rp_tokenizer_known tokenizer;
 };
@@ -54,7 +54,7 @@ struct rp_indexing {
     struct rp_index_paths paths;
     struct rp_index *older; /* NULL: no older index counts */
     bool appends;           /* to the older index; false: replaces it */
-    bool keeps_texts;       /* names and patterns are those of the older index */
+    bool keeps_texts;       /* with names and patterns of the older index */
     char why[320];
     char *work; /* the folder */
     int work_fd;

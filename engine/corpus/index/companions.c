@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* companions — the files and objects beside a token file that decide what a scan finds
- * (build_struct.h). They are found by their names alone, because a shard that has not changed is
- * not opened. */
+/* companions — the companion files and objects of a token file, which decide the result of a scan
+ * (build_struct.h). They are found by their names, because an unchanged shard is not opened. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +86,7 @@ static bool is_known(const char *url)
     return false;
 }
 
-/* The objects beside the shards that are to be checked, in the order of the shards. */
+/* The companion objects of the shards that are to be checked, in the order of the shards. */
 struct companions {
     struct rp_paths urls;
     uint64_t *ends; /* of each shard's */

@@ -2,9 +2,9 @@
 /* documents — see documents.h. */
 #include "corpus/index/documents.h"
 
-/* Documents that are checked while the misses of some 64 others are under way: so few that a caller
- * that wants some thousand rows need not wait for them, and many once so many are known that the
- * stream is read from end to end. */
+/* Documents that are checked while the misses of some 64 others are under way: few at first, so
+ * that a caller of some thousand rows need not wait for them, and many once so large a part is
+ * known that the stream is read from end to end. */
 #define CHECK_DOCUMENTS_FEW 1024u
 #define CHECK_DOCUMENTS_MANY (1u << 20)
 

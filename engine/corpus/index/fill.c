@@ -7,7 +7,7 @@
 #include "corpus/index/build_struct.h"
 #include "corpus/index/documents.h"
 
-/* Where the entries of a shard go. */
+/* The destination of a shard's entries. */
 struct columns {
     uint64_t *bytes, *blocks, *ends; /* ends[d + 1] is of document d; NULL: there is no mask */
     uint32_t *lengths;

@@ -16,7 +16,7 @@ void rp_indexing_hash(struct rp_indexing *build, uint64_t part)
     rp_index_hash_part(&build->draft, part);
 }
 
-/* The fingerprints of all sources, from those of their shards, which are also in the records. */
+/* The fingerprints of all sources, from the fingerprints of shards in the records. */
 static void combine(struct rp_indexing *build)
 {
     struct rp_fingerprint_list list, all;

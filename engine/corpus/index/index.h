@@ -83,7 +83,7 @@ struct rp_index_segment {
     struct rp_a64 plain;
     uint64_t first_document; /* within the source, as the next */
     uint32_t first_shard;
-    uint32_t number;                    /* among those of the corpus */
+    uint32_t number;                    /* in the corpus */
     const struct rp_megatron *megatron; /* documents are in this .idx; NULL: in the table */
     struct rp_table table;              /* of a Megatron shard: only spans */
     struct rp_opened *opened;           /* its one shard; NULL: shards of a corpus index */
@@ -131,12 +131,12 @@ struct rp_index_source {
 };
 
 struct rp_index {
-    char *path, *directory; /* for display; that of an object is its URL */
+    char *path, *directory; /* for display; an object has its URL */
     char *file;             /* the mapped file; also for a fetched index */
     const char *of;         /* the token file of a sidecar; NULL: a corpus index */
     struct rp_map map;
     struct rp_stamp known;    /* of the file, at the last check */
-    uint64_t generation, end; /* of the newest head */
+    uint64_t generation, end; /* the newest head's */
     bool is_torn;             /* opened to repair: one of its slots is damaged */
     struct rp_hash128 root;
     struct rp_fingerprint fingerprint;
@@ -179,7 +179,7 @@ bool rp_index_is_of_corpus(const char *path);
  * name that keeps equal base names apart. The caller frees it; NULL when out of memory. */
 char *rp_sidecar_path(const char *token_path, const char *index_dir);
 
-/** Open the sidecar at `path` and take the record of its one shard. -ENOENT if there is none. */
+/** Open the sidecar at `path` and take the record of its one shard. -ENOENT: no such file. */
 RP_MUST_CHECK int rp_sidecar_open(struct rp_index **index_out, struct rp_index_record *record,
                                   const char *path, const char *token_path, struct rp_error *error);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layout — where the parts of a segment are, and how entries of the head and records are stored
+/* layout — the offsets of the parts of a segment, and the stored form of heads and records
  * (INDEX.md). */
 #include <inttypes.h>
 #include <stddef.h>
@@ -162,7 +162,7 @@ void rp_index_decode_record(const uint8_t *bytes, struct rp_index_record *record
     record->mask.name[sizeof record->mask.name - 1] = 0;
 }
 
-/* ---- what was declared ----------------------------------------------------------------------- */
+/* ---- declarations ---------------------------------------------------------------------------- */
 
 static const char *text_or_empty(const char *text)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list — the shards of a build, as their names and a look at their files and objects tell them
+/* list — the shards of a build, by their names and the stamps of their files and objects
  * (build_struct.h). */
 #include <errno.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static char *token_path(const char *path, struct stat *info)
     return tokens;
 }
 
-/* The objects beside it are checked later, those of all shards at once. */
+/* Its companion objects are checked later, with all shards at once. */
 static int list_object(const struct rp_indexing *build, struct rp_build_shard *shard,
                        const struct rp_remote *remote, uint32_t source, struct rp_error *error)
 {
@@ -74,8 +74,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(((const struct listed *)a)->name, ((const struct listed *)b)->name);
 }
 
-/* An index has no queries, and neither have the names of sidecars. So no two objects may differ
- * in the query alone. */
+/* An index has no queries, and neither have the names of sidecars. So two objects must differ in
+ * more than the query. */
 static int check_queries(const struct rp_indexing *build, struct rp_error *error)
 {
     struct listed *sorted = rp_calloc(build->remote_count, sizeof *sorted);

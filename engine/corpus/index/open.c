@@ -15,7 +15,7 @@
 #define MAGIC_OLD_SIDECAR "\x89RPX\r\n\x1a\n"
 #define MAGIC_OLD_CORPUS "\x89RPM\r\n\x1a\n"
 
-/* The command that writes the index anew. */
+/* The command that rewrites the index. */
 static const char *hint_of(const struct rp_index *index, char hint[HINT_BYTES])
 {
     if (index->of)
@@ -335,7 +335,7 @@ static void expect_random_reads(const struct rp_index *index)
         (void)madvise((void *)(uintptr_t)index->map.data, (size_t)index->map.bytes, MADV_RANDOM);
 }
 
-/* A small file was copied: all of it is verified now, and nothing can change it later. */
+/* A small file was copied: all of it is verified now, and cannot change later. */
 static int check_copy(struct rp_index *index, struct rp_error *error)
 {
     if (index->map.mapping)
@@ -473,7 +473,7 @@ int rp_index_look(struct rp_index *index, struct rp_error *error)
     uint64_t expected_value, found_value;
     char hint[HINT_BYTES];
     if (!index->map.mapping || RP_DEFECT(forget_indexes) ||
-        rp_stamp_at(index->file, &found) < 0 || /* its name is gone; what is mapped lives on */
+        rp_stamp_at(index->file, &found) < 0 || /* its name is gone; the mapping stays */
         !rp_stamp_difference(&index->known, &found, &expected_value, &found_value))
         return 0;
     /* The new file may be another one, and shorter: the mapping is checked, not that file. Of the

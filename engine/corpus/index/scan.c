@@ -111,8 +111,8 @@ static int take_from_older(const struct rp_indexing *build, struct rp_build_shar
     return 0;
 }
 
-/* Of an object that has another sidecar since the older index was made, and nothing else: does
- * the sidecar differ from that index? Then the sidecar may be of older tokens or labels. */
+/* For an object whose only change since the older index is another sidecar: does the sidecar differ
+ * from that index? Then it may be of older tokens or labels. */
 static bool differs_from_older(const struct rp_build_shard *shard)
 {
     struct rp_index_record older;
@@ -126,7 +126,7 @@ static bool differs_from_older(const struct rp_build_shard *shard)
 /* Its own sidecar, if it has one that counts: 1, or 0. */
 static int take_own_sidecar(const struct rp_indexing *build, struct rp_build_shard *shard)
 {
-    if (shard->has_new_content) /* no time tells whether the sidecar is of what is there now */
+    if (shard->has_new_content) /* no time shows whether the sidecar is of the present tokens */
         return 0;
     const struct rp_find_options options = {.hints = &build->options.sources[shard->source],
                                             .remote = shard->remote,

@@ -14,7 +14,7 @@
 
 /* Pages whose hashes are made at once. */
 #define PART_PAGES 1024u
-/* Segments of so many bytes are written from memory, larger ones through a mapping. */
+/* Segments up to this many bytes are written from memory, larger ones through a mapping. */
 #define MEMORY_BYTES_MAX (1u << 20)
 
 static int fail_errno(const struct rp_index_writer *writer, const char *what,
@@ -26,7 +26,7 @@ static int fail_errno(const struct rp_index_writer *writer, const char *what,
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-/* Pages of what will be mapped are those of the disk; small files have no gaps. */
+/* Mapped pages are pages of the disk; small files have no gaps. */
 static uint64_t align(uint64_t offset, uint64_t bytes)
 {
     return rp_align_up(offset, bytes > RP_MAP_COPY_BYTES_MAX ? RP_BLOCK_BYTES : 8);
@@ -229,7 +229,7 @@ int rp_index_write_head(struct rp_index_writer *writer, struct rp_index *draft,
         code = rp_file_write_at(writer->fd, writer->path, writer->memory, (size_t)writer->map_bytes,
                                 writer->map_at, error);
     free(head);
-    /* what the slot points to is on the disk before the slot is */
+    /* the head is on the disk before the slot that points to it */
     if (code == 0 && writer->end && fsync(writer->fd) < 0)
         code = fail_errno(writer, "cannot be synced", error);
     if (code == 0)

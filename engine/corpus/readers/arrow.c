@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrow — Arrow IPC: what save_to_disk and the caches of Hugging Face datasets are made of,
- * and Feather. A token lies in the file as it would in a .bin, so uncompressed bodies are read in
- * place.
+/* arrow — Arrow IPC: the files of save_to_disk and of the caches of Hugging Face datasets, and
+ * Feather. Tokens are stored as in a .bin, so uncompressed bodies are read in place.
  *
  * A stream is a sequence of messages: FFFFFFFF (not in versions before 0.15), u32 bytes of
  * metadata, metadata, body. The first is the schema; zero bytes of metadata end it. A file is
  * "ARROW1\0\0", such a sequence, a footer, u32 its bytes, "ARROW1". The footer has the schema and
- * the place of every batch, in order, and is what counts.
+ * the place of every batch, in order, and decides.
  *
- * Invariants: a message lies inside the file, or the file is refused; a stream without an end was
+ * Invariants: a message is inside the file, or the file is refused; a stream without an end was
  * cut short, and so was a file without a footer. Memory is taken for metadata only after its size
- * was compared with what the file has left. */
+ * was compared with the rest of the file. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -39,8 +38,8 @@ struct message {
     unsigned kind;   /* HEADER_… */
     uint64_t header; /* its table */
     uint64_t body, body_bytes;
-    uint64_t end; /* where the next message begins */
-    bool is_end;  /* of the stream */
+    uint64_t end; /* begin of the next message */
+    bool is_end;  /* the stream's */
 };
 
 struct walking {
@@ -99,7 +98,7 @@ static int parse_message(struct walking *walking, struct message *message, struc
     return 0;
 }
 
-/* The message at `at`, which lies below `limit`. */
+/* The message at `at` < `limit`. */
 static int read_message(struct walking *walking, uint64_t at, uint64_t limit,
                         struct message *message, struct rp_error *error)
 {

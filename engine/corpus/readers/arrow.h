@@ -68,7 +68,7 @@ void rp_arrow_scratch_release(struct rp_arrow_scratch *scratch);
 
 struct rp_arrow_batch {
     struct rp_flat *flat;
-    uint64_t table;                  /* of the RecordBatch */
+    uint64_t table;                  /* the RecordBatch's */
     uint64_t body, body_bytes;       /* in the file, inside it */
     uint64_t number;                 /* of the batch in the file */
     uint64_t first_row;              /* of the batch in the file */

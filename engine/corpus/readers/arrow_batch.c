@@ -44,7 +44,7 @@ int rp_arrow_damaged(const struct rp_probe *probe, const char *what, uint64_t nu
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* `bytes` bytes at `at`, at most half a window of them; what is read lies below `end`. */
+/* `bytes` bytes at `at`, at most half a window of them, all below `end`. */
 static int peek(struct rp_arrow_window *window, uint64_t at, size_t bytes, uint64_t end,
                 const uint8_t **out, struct rp_error *error)
 {
@@ -103,7 +103,7 @@ static struct node get_node(const struct rp_arrow_batch *batch, uint64_t number)
                          rp_flat_number(batch->flat, at + 8, 8)};
 }
 
-/* The number of a column's first buffer: those of views before it are counted in the batch. */
+/* The number of a column's first buffer: buffers of views before it are counted in the batch. */
 static uint64_t first_buffer(const struct rp_arrow_batch *batch,
                              const struct rp_arrow_column *column)
 {
@@ -288,7 +288,7 @@ static int trim_row(const struct rp_arrow_batch *batch, const struct list *mask,
     return 0;
 }
 
-/* ---- what is trained ------------------------------------------------------------------------- */
+/* ---- trained tokens -------------------------------------------------------------------------- */
 
 void rp_arrow_scratch_release(struct rp_arrow_scratch *scratch)
 {

@@ -23,7 +23,7 @@ struct rp_flat {
 };
 
 struct rp_flat_vector {
-    uint64_t at; /* of its first entry */
+    uint64_t at; /* its first entry's */
     uint32_t count;
 };
 

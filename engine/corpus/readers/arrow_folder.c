@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrow_folder — what Hugging Face datasets wrote: by save_to_disk, where state.json has the files
- * in their order, and a DatasetDict is a folder with dataset_dict.json and a folder of that kind
- * for each split; or by load_dataset into its cache, where dataset_info.json has the splits, and
- * the files of one are NAME-SPLIT.arrow or NAME-SPLIT-00000-of-00002.arrow. */
+/* arrow_folder — folders of Hugging Face datasets: of save_to_disk, with the files in order in
+ * state.json, and for a DatasetDict a folder with dataset_dict.json and a folder of that kind for
+ * each split; or of load_dataset's cache, with the splits in dataset_info.json; the files of
+ * one are NAME-SPLIT.arrow or NAME-SPLIT-00000-of-00002.arrow. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -146,7 +146,7 @@ int rp_arrow_expand(const struct rp_folder *folder, struct rp_paths *files, stru
     for (size_t i = 0; i < folder->names.count; i++) {
         const char *name = folder->names.paths[i];
         if (rp_text_has_suffix(name, ".bin") || rp_text_has_suffix(name, ".npy"))
-            return 0; /* of another reader */
+            return 0; /* another reader's */
         has_arrow |= rp_text_has_suffix(name, ".arrow");
     }
     return has_arrow

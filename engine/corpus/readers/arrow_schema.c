@@ -156,7 +156,7 @@ struct choice {
     enum rank best;
     unsigned count;   /* lists of integers of the best rank */
     char lists[160];  /* their names */
-    char found[96];   /* what the declared column is */
+    char found[96];   /* the type of the declared column */
     bool has_indices; /* a column `indices` of u64 */
     uint32_t columns;
 };
@@ -190,7 +190,7 @@ static void consider(struct rp_flat *flat, const struct field *field, const stru
 }
 
 /* The mask of padded rows is called as the column is: input_ids and attention_mask,
- * chosen_input_ids and chosen_attention_mask. Beside a column of another kind of name,
+ * chosen_input_ids and chosen_attention_mask. For any other name of a column it is
  * attention_mask. */
 static void find_mask(struct rp_flat *flat, const struct rp_flat_vector *fields,
                       struct rp_arrow_schema *schema)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* datatrove — what datatrove's tokenizer writes and nanotron reads:
+/* datatrove — the files of datatrove's tokenizer, which nanotron reads:
  *
- *     NAME.ds           tokens alone, u16 or u32
+ *     NAME.ds           bare tokens, u16 or u32
  *     NAME.ds.index     u64 ends[documents], in tokens
  *     NAME.ds.metadata  text: TOKENIZER|bytes a token, tokens, and a number for people
  *     NAME.ds.loss      a mask, one byte a token: 0 where it is not trained. May be missing
  *
  * The mask is read once, into spans, in the order of the documents. The width of a token is in the
- * metadata and nowhere else. A .ds has no magic, so it is told by its name and the .index beside
- * it. */
+ * metadata and nowhere else. A .ds has no magic, so it is recognised by its name and its .index. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -45,7 +44,7 @@ static int expand(const struct rp_folder *folder, struct rp_paths *files, struct
     return code < 0 ? code : files->count > 0;
 }
 
-/* The type of a token: from the metadata, or as declared where there is none. */
+/* The type of a token: from the metadata, or as declared without it. */
 static int find_type(const struct rp_probe *probe, const struct rp_reader_options *options,
                      enum rp_token_type *type, struct rp_error *error)
 {
@@ -90,7 +89,7 @@ static int fail_ends(const char *name, uint64_t document, uint64_t end, uint64_t
 
 /* ---- the mask -------------------------------------------------------------------------------- */
 
-/* Whether there is a mask that is wanted: then its path and what the layout says of it. */
+/* Whether a wanted mask exists: then its path and its layout. */
 static int find_loss(const struct rp_probe *probe, const struct rp_mask_choice *choice,
                      struct rp_byte_mask *loss, struct rp_layout *layout, struct rp_error *error)
 {
@@ -108,7 +107,7 @@ static int find_loss(const struct rp_probe *probe, const struct rp_mask_choice *
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
-/* Emit a document for each end. The last one is that of the file. */
+/* Emit a document for each end. The last one is the end of the file. */
 static int emit(const struct rp_probe *probe, const char *name, int fd, uint64_t documents,
                 struct rp_byte_mask *loss, struct rp_sink *sink, struct rp_error *error)
 {

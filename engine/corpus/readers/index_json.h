@@ -16,14 +16,14 @@ RP_MUST_CHECK int rp_folder_json(const struct rp_folder *folder, const char *nam
                                  json_t **json_out, struct rp_error *error);
 
 /** The index.json of a folder, if it has one with the list `key`. 1: *index_out is it, to be given
- * to json_decref. 0: there is none. */
+ * to json_decref. 0: no such file. */
 RP_MUST_CHECK int rp_index_json_load(const struct rp_folder *folder, const char *key,
                                      json_t **index_out, struct rp_error *error);
 
 /** Whether a name in an index.json leads to a file in the folder or below it. */
 bool rp_index_json_is_inside(const char *name);
 
-/** -RP_E_FORMAT: entry `number` of the list `key` is not what was expected. */
+/** -RP_E_FORMAT: entry `number` of the list `key` is not as expected. */
 int rp_index_json_fail(const struct rp_folder *folder, const char *key, size_t number,
                        const char *expected, struct rp_error *error);
 

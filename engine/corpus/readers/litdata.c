@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* litdata — chunks that optimize() of litData wrote for its TokensLoader, uncompressed:
  *
- *     chunk-0-0.bin  the table of samples (samples.h), and the tokens of each sample alone
+ *     chunk-0-0.bin  the table of samples (samples.h), and the bare tokens of each sample
  *     index.json     {"chunks": [{"filename": "chunk-0-0.bin", …}, …],
  *                     "config": {"data_format": ["no_header_tensor:16"], …}, …}
  *
  * The type of a token is in the index.json and nowhere else: the number after the colon, which
- * litData gives to the types of torch and of numpy. A chunk has no magic, so it is told by the
- * index.json beside it that names it. */
+ * litData gives to the types of torch and of numpy. A chunk has no magic, so it is recognised by
+ * the index.json in its folder that names it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -139,8 +139,8 @@ static json_t *find_config(const char *text, size_t bytes, const char *name)
                : NULL;
 }
 
-/* 1: *config_out is that of the index.json beside the file, *folder_out the folder of both. 0: no
- * index.json names it. */
+/* 1: *config_out is of the index.json in the file's folder, *folder_out. 0: no index.json names the
+ * file. */
 static int load_config(const char *path, json_t **config_out, char **folder_out,
                        struct rp_error *error)
 {

@@ -31,7 +31,7 @@ static int claim(const struct rp_probe *probe, char why[256], struct rp_error *e
     (void)error;
     uint32_t magic = rp_load_u32(probe->head);
     snprintf(why, 256, "it begins with the magic %" PRIu32 " of llm.c", magic);
-    return probe->is_declared || kind_of(magic); /* declared: walk says what is wrong */
+    return probe->is_declared || kind_of(magic); /* declared: walk names the fault */
 }
 
 static int walk(const struct rp_probe *probe, const struct rp_reader_options *options,

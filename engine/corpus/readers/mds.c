@@ -8,11 +8,11 @@
  *     an array: u8 its type, if the encoding has none; if it has no shape, u8 4 * dimensions + w
  *               and the dimensions, of 2^w bytes each; the numbers
  *
- * Where the ids are the only column of variable size and are bare, or have a fixed size, the table
- * tells where they lie. Otherwise a few bytes of each sample are read.
+ * If the ids are the only column of variable size and are bare, or have a fixed size, the table has
+ * their places. Otherwise a few bytes of each sample are read.
  *
- * Invariants: a sample lies inside the file, its columns fill it to the last byte, and so do the
- * numbers of an array: what does not add up is refused. */
+ * Invariants: a sample is inside the file, its columns fill it to the last byte, and so do the
+ * numbers of an array; any other file is refused. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 #include "corpus/readers/samples.h"
 
 #define HEADER_BYTES_MAX (1u << 20)
-/* Of an array in front of its numbers: its type, and at most seven dimensions. */
+/* The head of an array: its type, and at most seven dimensions. */
 #define ARRAY_HEAD_BYTES 64u
 
 struct walking {
@@ -51,9 +51,9 @@ static int damaged(const struct walking *walking, uint64_t sample, const char *e
                    "%s: sample %" PRIu64 ": expected %s", walking->probe->path, sample, expected);
 }
 
-/* ---- where the column lies ------------------------------------------------------------------- */
+/* ---- the place of the column ----------------------------------------------------------------- */
 
-/* The sizes in front of a sample; their sum is *sum, that of those before the column *before. */
+/* The sizes in front of a sample; their sum is *sum, and *before up to the column. */
 static int read_sizes(const struct walking *walking, uint64_t begin, struct place *place,
                       uint64_t *before, uint64_t *sum, struct rp_error *error)
 {
@@ -92,7 +92,7 @@ static int find_column(const struct walking *walking, uint64_t begin, uint64_t e
     return code;
 }
 
-/* ---- what an array says of itself ------------------------------------------------------------ */
+/* ---- the head of an array -------------------------------------------------------------------- */
 
 /* Product of the dimensions. False if they are not all in `bytes`. */
 static bool read_shape(const uint8_t *bytes, uint64_t count, struct place *place)
@@ -183,7 +183,7 @@ static int emit(struct walking *walking, struct rp_sink *sink, struct rp_error *
                                        error);
 }
 
-/* The type of all samples, where they need not be asked. */
+/* The type of all samples, if none of them has to be read. */
 static int begin_typed(struct walking *walking, struct rp_sink *sink, struct rp_error *error)
 {
     const struct rp_mds_column *ids = &walking->header.ids;

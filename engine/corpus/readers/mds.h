@@ -33,7 +33,7 @@ RP_MUST_CHECK int rp_mds_read_header(const struct rp_probe *probe, const char *t
                                      const char *declared, struct rp_mds_header *header,
                                      struct rp_error *error);
 
-/** Is the JSON that of an MDS shard? */
+/** Is this the JSON of an MDS shard? */
 bool rp_mds_is_header(const char *text, size_t bytes);
 
 /** The type of the integers of an array, by its number in bare arrays; NONE: of no integers. */

@@ -13,8 +13,8 @@
 
 #define KEY "shards"
 
-/* Whether a file, or the sidecar that speaks for it, is there. Of a folder in a store it counts
- * what was listed: a file below it, or of a server without lists, is taken to be missing. */
+/* Whether a file, or its sidecar, exists. In a folder of a store, only listed names count: a file
+ * below it, or of a server without lists, is taken to be missing. */
 static bool is_there(const struct rp_folder *folder, const char *name)
 {
     if (folder->url)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mds_header — the JSON of an MDS shard: {"format": "mds", "column_names": ["tokens"],
- * "column_encodings": ["ndarray:uint16"], "column_sizes": [null], …}. A size is null where each
+ * "column_encodings": ["ndarray:uint16"], "column_sizes": [null], …}. A size is null if each
  * sample has its own. Encodings that hold token ids:
  *
- *     bytes               ids alone, of a type that is not written anywhere
+ *     bytes               bare ids, of a type that is written nowhere
  *     ndarray             type, shape, ids
  *     ndarray:TYPE        shape, ids
  *     ndarray:TYPE:SHAPE  ids */
@@ -36,7 +36,7 @@ enum rp_token_type rp_mds_type_of(uint8_t number)
     return RP_TOKEN_NONE;
 }
 
-/* What a column must be called to be chosen; a lower number is better. */
+/* The names of columns that are chosen; a lower number is better. */
 enum rank { RANK_DECLARED, RANK_INPUT_IDS, RANK_TOKENS, RANK_ANY, RANK_NONE };
 
 struct choice {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* megatron — folders of NAME.bin + NAME.idx. Their files are told by the .idx (format.c),
- * which is mapped as it is (corpus/megatron.h), so there is nothing to walk. */
+/* megatron — folders of NAME.bin + NAME.idx. The .idx gives their format (format.c) and is
+ * mapped as it is (corpus/megatron.h), so no walk is needed. */
 #include <errno.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 #include "base/text.h"
 #include "corpus/readers.h"
 
-/* A token file that is left out because it lacks what others of its folder have: perhaps its index
- * was lost, and nobody else would say that its tokens are missing. */
+/* A token file that is left out because it lacks the index that others of its folder have: perhaps
+ * it was lost, and without this message its tokens would be missing in silence. */
 static void warn_of_no_index(const struct rp_folder *folder, const char *name)
 {
     if (!rp_text_has_suffix(name, ".bin") && !rp_text_has_suffix(name, ".npy"))

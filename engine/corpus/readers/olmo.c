@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* olmo — what dolma's tokenizer writes and OLMo-core reads:
+/* olmo — the files of dolma's tokenizer, which OLMo-core reads:
  *
- *     NAME.npy     tokens alone; in spite of its name it has no header of numpy. Its mask is a file
- *                  beside it, where there is one (byte_mask.h)
- *     NAME.csv.gz  a row for each document: its first token, the one after its last, and then
- *                  columns that are ignored (id, src, loc), in which a text may be quoted
+ *     NAME.npy     bare tokens; in spite of its name it has no header of numpy. Its mask, if any,
+ * is a companion file (byte_mask.h) NAME.csv.gz  a row for each document: its first token, the one
+ * after its last, and then columns that are ignored (id, src, loc), in which a text may be quoted
  *
- * The documents are exactly the rows: no EOS is searched for. The rows lie end to end, from the
- * first token of the file to its last, because that is how they are written; anything else means
- * that the two files do not belong together. A NAME.csv that somebody has decompressed is read as
- * well. The width of a token is in neither file, so it must be declared. */
+ * The documents are exactly the rows: no EOS is searched for. The rows are written end to end, from
+ * the first token of the file to its last; anything else means that the two files do not belong
+ * together. A decompressed NAME.csv is read as well. The width of a token is in neither file, so it
+ * must be declared. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,7 +23,7 @@
 
 #define COLUMNS 2u /* that are read */
 
-/* The path of the rows; the caller frees it. NULL: there are none, or there is no memory. */
+/* The path of the rows; the caller frees it. NULL: no such file, or no memory. */
 static char *find_rows(const char *path, bool *is_compressed)
 {
     size_t stem = strlen(path) - (rp_text_has_suffix(path, ".npy") ? 4 : 0);
@@ -66,7 +65,7 @@ struct rows {
     const struct rp_probe *probe;
     struct rp_sink *sink;
     struct rp_byte_mask mask;
-    uint64_t tokens;           /* of the token file */
+    uint64_t tokens;           /* the token file's */
     uint64_t number, end;      /* of the row: its number, and the end of the one before */
     uint64_t fields[COLUMNS];  /* of the row, as far as they were read */
     unsigned column, digits;   /* the column that is being read; of a number its digits */
@@ -110,7 +109,7 @@ static int end_row(struct rows *rows, struct rp_error *error)
     return code;
 }
 
-/* A byte of one of the two numbers, or what ends it. */
+/* A byte of one of the two numbers, or its end. */
 static int take_digit(struct rows *rows, uint8_t byte, struct rp_error *error)
 {
     uint64_t *field = &rows->fields[rows->column];

@@ -23,7 +23,7 @@ struct rp_samples {
     uint32_t ends[RP_SAMPLES_AT_ONCE];
 };
 
-/** Does the file begin with such a table, as far as its size can tell? */
+/** Does the file begin with such a table, as far as its size shows? */
 bool rp_samples_are_in(const struct rp_probe *probe);
 
 /** Read the head of the table. -RP_E_CORRUPT if it does not fit the file. */
