@@ -186,7 +186,7 @@ def oracle_run(stream, rows, token=None, records=(), weights=None, grow=True):
             plan = Plan(stream)
         else:
             plan = resume(stream, bytes.fromhex(token), records, weights, grow)
-    except (ValueError, NoRow) as refusal:
+    except (ValueError, NoRow, IndexError) as refusal:  # IndexError: fewer documents than before
         return {"error": str(refusal)}, None
     found = {"contract": stream_contract(plan), "identity": identity(plan), "rows": []}
     while True:

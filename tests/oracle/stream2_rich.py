@@ -3,12 +3,14 @@
 many sources, long and empty documents, errors. For the comparison with the engine."""
 
 import copy
+import functools
 
 import xxhash
 from stream2_random import random_deal, random_source, random_spans, random_stream
 
 
-def prints_of(name, most=400):
+@functools.cache
+def prints_of(name, most=6000):
     """A fingerprint for each number of documents."""
     return {n: xxhash.xxh3_64_intdigest(b"%s %d" % (name.encode(), n)) for n in range(most)}
 
@@ -186,6 +188,8 @@ def vary(rng, stream):
             stage.setdefault("limits", {})[source["name"]] = limits
         if rng.random() < 0.1:
             stage["spread"] = rng.choice([1, 2, 9])
+        if stage.get("ramp", 0) > 0 and stage is stream["stages"][-1] and rng.random() < 0.5:
+            stage["ramp"] = rng.choice([1, 2000, 2**53 - 1])
     stream["stages"][0]["deal"] = rng.choice([stream["stages"][0]["deal"], random_deal(rng), None])
     if rng.random() < 0.2:
         stream["block_documents"] = k * rng.choice([1, 3, 5, 70])
@@ -196,6 +200,33 @@ def vary(rng, stream):
         stream["tokenizer"] = rng.getrandbits(128)
     if rng.random() < 0.15:
         stream["skip"] = sorted({*stream["skip"], *range(rng.randint(0, 9), rng.randint(10, 20))})
+
+
+def let_rows_age(rng, stream):
+    """Of best_fit: so many full pieces that an open row is closed for its age, in 200 rows."""
+    L = stream["stages"][0]["seq_len"]
+    stream["stages"][0] |= {"packing": "best_fit", "window": rng.choice([1, 2]), "spread": 2}
+    stream["stages"][0]["fill"] = rng.choice(["pad", "split"])
+    stream["stages"][0]["deal"] = None
+    source = stream["sources"][0]
+    whole = max(1, L - (stream["bos_id"] is not None) - (stream["eos_id"] is not None))
+    source["lengths"] = [1] + [whole] * rng.randint(62, 65) + [1, 1] + [whole] * 70 + [1, 1]
+    stream["shuffle"] = rng.choice(["none", "document"])
+    source["atomic"] = 0
+    for name in ("spans", "columns", "select", "repeat", "max_tokens"):
+        source.pop(name, None)
+    if stream["group"] > 1:
+        source["lengths"] += [1] * (-len(source["lengths"]) % stream["group"])
+    stream["stages"] = stream["stages"][:1]
+    stream["stages"][0]["weight"] = {source["name"]: 1}
+    stream["rows"] = 200
+
+
+def add_documents(rng, stream):
+    """So many that the default of max_docs_per_row takes a sample."""
+    L = stream["stages"][0]["seq_len"]
+    grow(rng, stream["sources"][0], stream["group"], L, 5000 // stream["group"])
+    stream["stages"][0].pop("max_docs_per_row", None)
 
 
 def fix_concat(stream):
@@ -217,8 +248,12 @@ def rich_stream(rng):
         add_sources(rng, stream, rng.choice([2, 6, 15]))
     if rng.random() < 0.1:
         rename(rng, stream)
+    if rng.random() < 0.04:
+        let_rows_age(rng, stream)
     vary(rng, stream)
     fix_concat(stream)
+    if rng.random() < 0.01:
+        add_documents(rng, stream)
     if rng.random() < 0.15:
         add_faults(rng, stream)
     if rng.random() < 0.4:
