@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 from fuzz_stream2 import check_case, compare_runs
-from stream2_engine import Engine, default_dump
+from stream2_engine import Engine, default_dump, stream_json
 
 CASES = int(os.environ.get("RP_STREAM2_CASES", "400"))
 CHUNK = 50
 CASES_OF_A_CONTROL = 400
+RP_E_CONFIG = -5002
 
 # ---- The examples of the text, whose numbers test_stream2.py demands of the oracle
 
@@ -78,6 +79,105 @@ def test_example(engine, name):
     difference, expected, _ = compare_runs(engine, {**copy.deepcopy(EXAMPLES[name]), "rows": 300})
     assert difference is None
     assert len(expected["rows"]) > 4
+
+
+# ---- Refused specs
+
+
+def base():
+    """A stream of two sources and three stages, in the engine's form."""
+    stages = [dict(SPREAD), {"from": 10, "seq_len": 16}]
+    stages += [{"from": 20, "ramp": 10, "weight": {"0": 1, "1": 2}}]
+    return stream_json(stream_of([[5] * 40, [3] * 40], [1, 1], stages))
+
+
+def stage(number, **values):
+    return lambda spec: spec["stages"][number].update(values)
+
+
+def source(number, **values):
+    return lambda spec: spec["sources"][number].update(values)
+
+
+def more(**values):
+    return lambda spec: spec["stages"].append({**values, "limits": [], "without": []})
+
+
+def record(**values):
+    return lambda spec: spec["records"].append({**values, "limits": [], "without": []})
+
+
+DEALS = {
+    "window of no step": [3, 4, 2, 1, 0, 4, 0, 0, 1],
+    "step of no tier": [8, 4, 3, 1, 0, 4, 0, 0, 1],
+    "tier of no bundle": [8, 4, 2, 3, 0, 4, 0, 0, 1],
+    "bundle 0": [8, 4, 2, 0, 0, 4, 0, 0, 1],
+    "K 0": [8, 4, 2, 1, 0, 0, 0, 0, 1],
+    "h above b": [8, 4, 2, 1, 0, 4, 9, 2, 1],
+    "window above 2^20": [2**21, 4, 2, 1, 0, 4, 0, 0, 1],
+}
+REFUSED = {
+    "no stage at row 0": stage(0, **{"from": 1}),
+    "stages run backwards": stage(2, **{"from": 5}),
+    "two stages at a row": stage(2, **{"from": 10}),
+    "a ramp at row 0": stage(0, ramp=5),
+    "weights in a ramp": more(**{"from": 25}, weight=[1, 1]),
+    "a ramp of 2^53 rows": stage(2, ramp=2**53),
+    "no weight above 0": stage(2, weight=[0, 0]),
+    "a share of 0": lambda spec: (
+        spec["sources"].append({**spec["sources"][0], "name": "2"}),
+        [own.update(weight=[2**32 - 1, 2**32 - 1, 1]) for own in spec["stages"][::2]],
+    ),
+    "the name of another source": source(1, name="0"),
+    "an empty name": source(1, name=""),
+    "a name of 64 bytes": source(1, name="n" * 64),
+    "no document": source(1, lengths=[]),
+    "align that does not divide seq_len": stage(1, align=3),
+    "a row of no place": stage(1, seq_len=0),
+    "a row above 2^24": stage(1, seq_len=2**24 + 1),
+    "more fragments than places": stage(1, max_docs_per_row=17),
+    "no fragment": stage(1, max_docs_per_row=0),
+    "no window": stage(0, window=0),
+    "a window above 4096": stage(0, window=4097),
+    "a spread above 1024": stage(0, spread=1025),
+    "concat with a window": stage(1, packing=1, window=3, fill=0, spread=0),
+    "lookahead after concat without a window": lambda spec: (
+        stage(1, packing=1, window=0, fill=0, spread=0)(spec),
+        stage(2, packing=0)(spec),
+    ),
+    "a group that does not divide the documents": lambda spec: (
+        spec.update(group=3),
+        [own.update(too_long=1) for own in spec["sources"]],
+    ),
+    "a group of 65": lambda spec: spec.update(group=65),
+    "truncate in groups": lambda spec: (
+        spec.update(group=2),
+        [own.update(too_long=2) for own in spec["sources"]],
+    ),
+    "a block of no document": lambda spec: spec.update(shuffle=2, block_documents=0),
+    "a source that shrinks": record(**{"from": 3}, documents=[[0, 30]]),
+    "more documents than the index has": record(**{"from": 3}, documents=[[0, 41]]),
+    "a source beyond the list": record(**{"from": 3}, documents=[[2, 41]]),
+    "limits of a source beyond the list": lambda spec: spec["stages"][1].update(
+        limits=[[7, 1, {"max_epochs": 3}]]
+    ),
+    "a record that sets what a stage sets": record(**{"from": 20}, weight=[1, 1]),
+    "skips that overlap": lambda spec: spec.update(skips=[[1, 5], [4, 9]]),
+    "skips that run backwards": lambda spec: spec.update(skips=[[5, 4]]),
+    **{"deal: " + name: stage(1, deal=deal) for name, deal in DEALS.items()},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(engine, name):
+    spec = base()
+    REFUSED[name](spec)
+    answer = engine.answer({"stream": spec, "rows": 40})
+    assert "rows" not in answer and answer["code"] == RP_E_CONFIG, answer
+
+
+def test_not_refused(engine):
+    assert "error" not in engine.answer({"stream": base(), "rows": 40})
 
 
 # ---- Random streams
