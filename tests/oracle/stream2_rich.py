@@ -6,6 +6,7 @@ import copy
 import functools
 
 import xxhash
+from stream2_calendar import reduce_weights
 from stream2_random import random_deal, random_source, random_spans, random_stream
 
 
@@ -116,8 +117,8 @@ def add_weights(rng, stream):
         if any(stage["from"] == row and "weight" in stage for stage in stream["stages"]):
             continue
         weight = {name: rng.randint(0, 9) for name in names}
-        weight = {name: w for name, w in weight.items() if w} or {names[0]: 1}
-        record_at(stream, row)["weight"] = weight
+        weight = weight if any(weight.values()) else {names[0]: 1}
+        record_at(stream, row)["weight"] = reduce_weights(weight)
 
 
 def add_sources(rng, stream, count):
