@@ -13,7 +13,8 @@ struct reader {
     struct rp_calendar_making *making;
     uint32_t known; /* sources that have a number */
     struct rp_calendar_record record;
-    bool has_from;
+    bool has_from, has_bad;
+    struct rp_field bad; /* the first line that was not understood */
     uint64_t *documents, *first, *end;
     uint32_t *weights;
 };
@@ -123,7 +124,8 @@ static bool read_name(const char *at, const char *end, struct name *name)
     return true;
 }
 
-static int read_line(struct reader *reader, const struct rp_field *field, const struct name *name)
+/* A record ahead may have sources that have not joined, so a bad line is refused at its end. */
+static void read_line(struct reader *reader, const struct rp_field *field, const struct name *name)
 {
     struct rp_calendar_record *record = &reader->record;
     uint64_t value = 0;
@@ -149,7 +151,9 @@ static int read_line(struct reader *reader, const struct rp_field *field, const 
         is_fine = read_deal(field, &record->deal);
         record->sets |= RP_SETS_DEAL;
     }
-    return is_fine ? 0 : refuse_line(reader, field);
+    if (!is_fine && !reader->has_bad)
+        reader->bad = *field;
+    reader->has_bad = reader->has_bad || !is_fine;
 }
 
 /* ---- records --------------------------------------------------------------------------------- */
@@ -157,7 +161,7 @@ static int read_line(struct reader *reader, const struct rp_field *field, const 
 static void clear(struct reader *reader)
 {
     reader->record = (struct rp_calendar_record){0};
-    reader->has_from = false;
+    reader->has_from = reader->has_bad = false;
     memset(reader->documents, 0xff, reader->known * sizeof *reader->documents);
     memset(reader->first, 0xff, reader->known * sizeof *reader->first);
     memset(reader->weights, 0, reader->known * sizeof *reader->weights);
@@ -194,6 +198,8 @@ static int end_record(struct reader *reader)
                        record->from);
     if (!rp_calendar_is_begun(calendar, record->from))
         return 0;
+    if (reader->has_bad)
+        return refuse_line(reader, &reader->bad);
     int code = keep_entries(reader, reader->documents, reader->end, &record->documents,
                             &record->document_count);
     if (code == 0)
@@ -233,7 +239,7 @@ static int read_all(struct reader *reader, const struct rp_record *text)
             clear(reader);
         current = index;
         if (code == 0)
-            code = read_line(reader, &field, &name);
+            read_line(reader, &field, &name);
     }
     RP_ASSERT(calendar->begun_count <= RP_STAGES_MAX); /* NNNN has four digits */
     return code == 0 && current != RP_NO_ROW ? end_record(reader) : code;
