@@ -208,7 +208,11 @@ def main():
     options = parser.parse_args()
     engine, differing = Engine(options.dump), 0
     for case in range(options.first, options.first + options.cases):
-        difference = check_case(engine, case, options.plain)
+        try:
+            difference = check_case(engine, case, options.plain)
+        except Exception:  # of the oracle: its case must be known
+            print("case %d: the oracle fails" % case)
+            raise
         if difference:
             differing += 1
             print("case %d: %s" % (case, difference), flush=True)
