@@ -15,6 +15,7 @@ import copy
 import random
 import sys
 
+from stream2_calendar import reduce_weights
 from stream2_engine import Engine, default_dump, oracle_run, record_lines
 from stream2_random import random_stream
 from stream2_rich import edit_stream, rich_stream
@@ -124,6 +125,11 @@ def compare_resumes(engine, rng, stream, expected, plan):
 def compare_resume(engine, stream, token, contract, plan, weights, grow):
     position = Token(bytes.fromhex(token)).g
     records = plan.calendar.records
+    in_force = plan.calendar.in_force(max(position - 1, 0)).weight
+    if weights is not None and reduce_weights(weights) == in_force:
+        weights = None  # these are not other weights
+    if any("documents" in entry for entry in stream["stages"] + stream["records"]):
+        grow = False  # the stream says itself when it takes more documents
     expected, again = oracle_run(stream, ROWS_AFTER, token, records, weights, grow)
     text = record_lines(contract, plan.calendar, position)
     found = engine.run(stream, ROWS_AFTER, token, text, weights, grow)

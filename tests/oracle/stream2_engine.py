@@ -110,11 +110,7 @@ def stream_json(stream):
     found["tokenizer"] = "%032x" % stream.get("tokenizer", 0)
     found["sources"] = [source_json(calendar, source) for source in calendar.sources.values()]
     found["stages"] = [stage_json(stage, names) for stage in declared_stages(stream)]
-    records = [
-        {name: v for name, v in record.items() if name != "range"}
-        for record in stream.get("records", [])
-    ]
-    found["records"] = [stage_json(record, names) for record in records if len(record) > 1]
+    found["records"] = [stage_json(record, names) for record in stream.get("records", [])]
     found["skips"] = ranges_of(stream.get("skip", []))
     return found
 
