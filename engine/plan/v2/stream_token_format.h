@@ -141,7 +141,7 @@ RP_MUST_CHECK int rp_token_match_limits(const struct rp_token_resume *resume,
                                         const struct rp_stream_plan *plan);
 
 #define RP_STREAM_TOKEN_HINT "nothing was changed; take another state token or an older checkpoint"
-#define RP_TOKEN_DAMAGED(error, ...)                                                               \
+#define RP_STREAM_TOKEN_DAMAGED(error, ...)                                                        \
     rp_fail(error, -RP_E_CORRUPT, RP_STREAM_TOKEN_HINT, "state token" __VA_ARGS__)
 
 #endif

@@ -74,8 +74,9 @@ static int open_with(const struct rp_token_resume *resume, const struct rp_strea
 
 /* The records as a new stream would make them of the token's documents: those of a run without
  * growth and commands. */
-static int make_anew(const struct rp_token_resume *resume, struct rp_record_writer *writer)
+static int make_anew(const struct rp_token_resume *resume, char **text_out)
 {
+    struct rp_record_writer writer = {0};
     struct rp_stream_spec spec = *resume->spec;
     struct rp_stream_source *sources = rp_calloc(spec.source_count, sizeof *sources);
     struct rp_calendar *calendar = NULL;
@@ -90,39 +91,42 @@ static int make_anew(const struct rp_token_resume *resume, struct rp_record_writ
     spec.sources = sources;
     int code = rp_calendar_open(&calendar, &spec, NULL, &ignored);
     if (code == 0)
-        code = rp_calendar_contract(calendar, writer, &ignored);
+        code = rp_calendar_contract(calendar, &writer, &ignored);
+    *text_out = code == 0 ? rp_calloc(writer.bytes + 1, 1) : NULL;
+    if (*text_out && writer.bytes > 0)
+        memcpy(*text_out, writer.text, writer.bytes);
+    else if (code == 0 && !*text_out)
+        code = -ENOMEM;
     rp_calendar_close(calendar);
+    free(writer.text);
     free(sources);
     if (code == -ENOMEM)
         return rp_fail(resume->error, code, NULL, "no memory for the records of a state token");
-    if (code < 0)
-        writer->bytes = 0; /* this is only a try */
-    return 0;
+    return 0; /* any other failure: this is only a try */
 }
 
 /* *records_out: text of the records that are begun, on the heap; NULL if all are not known. */
 static int find_records(const struct rp_token_resume *resume, char **records_out)
 {
     struct rp_calendar *calendar = NULL;
-    struct rp_record_writer writer = {0};
-    char *history = NULL;
+    char *history = NULL, *anew = NULL;
     int code = rp_token_history_records(resume->token.history, &history, resume->error);
     if (code == 0)
         code = open_with(resume, resume->spec, history, &calendar);
     if (code == 0 && !rp_calendar_knows_records(calendar) && resume->removed == 0) {
         rp_calendar_close(calendar);
         calendar = NULL;
-        code = make_anew(resume, &writer);
-        if (code == 0 && writer.bytes > 0)
-            code = open_with(resume, resume->spec, writer.text, &calendar);
+        code = make_anew(resume, &anew);
+        if (code == 0 && anew)
+            code = open_with(resume, resume->spec, anew, &calendar);
         if (code == 0 && calendar && rp_calendar_knows_records(calendar)) {
             free(history);
-            history = writer.text;
-            writer.text = NULL;
+            history = anew;
+            anew = NULL;
         }
     }
     rp_calendar_close(calendar);
-    free(writer.text);
+    free(anew);
     if (code < 0)
         free(history);
     *records_out = code < 0 ? NULL : history;
