@@ -27,6 +27,8 @@ ROWS, ROWS_AFTER = 30, 9
 
 def first_difference(expected, found):
     """Where two answers part, in a line; None if they are equal."""
+    if "crashed" in found:
+        return found["error"]
     if "rows" not in expected or "rows" not in found:
         if ("rows" in expected) == ("rows" in found):
             return None
