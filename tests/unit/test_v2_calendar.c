@@ -379,7 +379,7 @@ static void test_begun_records_stay(void **unused)
     rp_calendar_close(calendar);
 }
 
-/* Without the begun records, a token's values are in force, and its chain goes on. */
+/* Without the begun records, a token's values are in force, and its chain continues. */
 static void test_values_of_a_token(void **unused)
 {
     (void)unused;

@@ -358,8 +358,8 @@ static const struct {
      "row 300: source \"web\": documents: expected at most 6, which its index has, found 7"},
     {break_shrinks, "row 500: source \"web\": documents: expected 6 or more, as before, found 5"},
     {break_grows_before_joining, "row 0: documents: source \"math \\1\" has not joined"},
-    {break_record_and_stage, "row 100: the stage that begins here sets weights, too"},
-    {break_record_and_stage_deal, "row 500: the stage that begins here sets deal, too"},
+    {break_record_and_stage, "row 100: both the stage and the record here set weights"},
+    {break_record_and_stage_deal, "row 500: both the stage and the record here set deal"},
     {break_record_deal, "row 300: deal: K: expected 1"},
     {break_absent, "row 0: weight: no source has the name \"web\""},
 };
