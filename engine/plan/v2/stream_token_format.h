@@ -122,6 +122,8 @@ struct rp_token_resume {
 
 /** Sections 1.1 and 1.2, fingerprints, documents and the tokenizer: 1 to 3 of section 12.4. */
 RP_MUST_CHECK int rp_token_match_spec(struct rp_token_resume *resume);
+/** The rows of begun stages, as far as the token has them: before a calendar is made of them. */
+RP_MUST_CHECK int rp_token_match_rows(const struct rp_token_resume *resume);
 /** Stages, parameters, records and skips of a calendar that has the token's position: 4 and 5. */
 RP_MUST_CHECK int rp_token_match_calendar(const struct rp_token_resume *resume,
                                           const struct rp_calendar *calendar);

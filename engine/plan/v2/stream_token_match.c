@@ -345,7 +345,7 @@ static int match_shares(const struct rp_token_resume *resume, const struct rp_ca
 }
 
 /* Rows that are begun contain no boundary but their first (section 9.5). */
-static int match_rows(const struct rp_token_resume *resume, const struct rp_calendar *calendar)
+static int match_window(const struct rp_token_resume *resume, const struct rp_calendar *calendar)
 {
     const struct rp_token_header *header = &resume->token.header;
     if (header->next_row == 0)
@@ -388,6 +388,6 @@ int rp_token_match_calendar(const struct rp_token_resume *resume,
     if (code == 0)
         code = match_parameters(resume, calendar);
     if (code == 0)
-        code = match_rows(resume, calendar);
+        code = match_window(resume, calendar);
     return code < 0 ? code : match_shares(resume, calendar);
 }
