@@ -342,42 +342,72 @@ static void listings_have_the_facts(void **state)
     assert_int_equal(rp_stream_token_source(token, bytes, 3, &source, &error), -RP_E_USAGE);
 }
 
-/* 12.3: the example of 64 sources. */
-static void a_token_of_64_sources_fits_12_kib(void **state)
+/* ---- 64 sources ------------------------------------------------------------------------------- */
+
+static void make_64(struct kit_stream *kit)
 {
-    (void)state;
     static char names[64][16];
     static struct rp_stream_source sources[64];
     static uint32_t weights[64];
-    struct kit_stream kit;
-    kit_make(&kit, 0);
+    kit_make(kit, 0);
     for (uint32_t j = 0; j < 64; j++) {
         snprintf(names[j], sizeof names[j], "source-%08" PRIu32, j);
-        sources[j] = kit.sources[0];
+        sources[j] = kit->sources[0];
         sources[j].name = names[j];
         weights[j] = 1;
     }
-    kit.spec.sources = sources;
-    kit.spec.source_count = 64;
-    kit.spec.stage_count = 1;
-    kit.stages[0].weights = weights;
-    kit.stages[0].window = kit.stages[0].spread = 64;
-    struct kit_run run = kit_open(&kit.spec);
-    assert_int_equal(rp_stream_token_bytes_max(run.calendar), 12240);
-    struct rp_stream_row row;
-    for (unsigned n = 0; n < 20; n++)
-        assert_true(kit_next(&run, &row));
-    /* Its records are too long for the history: they are made anew. */
+    kit->spec.sources = sources;
+    kit->spec.source_count = 64;
+    kit->spec.stage_count = 1;
+    kit->stages[0].weights = weights;
+    kit->stages[0].window = kit->stages[0].spread = 64;
+}
+
+/* Section 12.3. The records are too long for the history, so they are made anew. */
+static void a_token_of_64_sources_fits_12_kib(void **state)
+{
+    (void)state;
+    struct kit_stream kit;
     struct rp_error error = {0};
     struct rp_token decoded;
-    size_t bytes = kit_save(&run, token);
+    make_64(&kit);
+    size_t bytes = kit_token_at(&kit.spec, 20, token);
     assert_int_equal(rp_token_decode(&decoded, token, bytes, &error), 0);
     assert_int_equal(decoded.header.history_bytes, 0);
     rp_token_free(&decoded);
-    struct kit_run resumed = kit_resume(&kit.spec, token, bytes);
-    assert_true(rp_calendar_knows_records(resumed.calendar));
-    expect_same_token(&resumed, token, bytes, "of 64 sources", 0);
-    kit_close(&resumed);
+    struct kit_run run = kit_resume(&kit.spec, token, bytes);
+    assert_int_equal(rp_stream_token_bytes_max(run.calendar), 12240);
+    assert_true(rp_calendar_knows_records(run.calendar));
+    expect_same_token(&run, token, bytes, "of 64 sources", 0);
+    kit_close(&run);
+}
+
+/* After growth, its history has the newest record alone: the token has the values of the others. */
+static void a_stream_continues_without_its_records(void **state)
+{
+    (void)state;
+    struct kit_stream kit;
+    struct rp_stream_row row;
+    make_64(&kit);
+    size_t bytes = kit_token_at(&kit.spec, 5, token);
+    kit.contexts[0].documents = 50;
+    ((struct rp_stream_source *)kit.spec.sources)[3].documents = 50;
+    struct kit_run run = kit_resume(&kit.spec, token, bytes);
+    while (rp_stream_plan_row(run.plan) < 8)
+        assert_true(kit_next(&run, &row));
+    bytes = kit_save(&run, token);
+    struct kit_run again_run = kit_resume(&kit.spec, token, bytes);
+    assert_false(rp_calendar_knows_records(again_run.calendar));
+    expect_same_token(&again_run, token, bytes, "without records", 0);
+    for (unsigned n = 0; n < 30; n++) {
+        struct rp_stream_row resumed;
+        bool more = kit_next(&run, &row);
+        assert_int_equal(kit_next(&again_run, &resumed), more);
+        assert_true(!more || rows_equal(&row, &resumed));
+        bytes = kit_save(&run, token);
+        expect_same_token(&again_run, token, bytes, "later, without records", 0);
+    }
+    kit_close(&again_run);
     kit_close(&run);
 }
 
@@ -391,6 +421,7 @@ int main(void)
         cmocka_unit_test(forged_values_are_refused),
         cmocka_unit_test(listings_have_the_facts),
         cmocka_unit_test(a_token_of_64_sources_fits_12_kib),
+        cmocka_unit_test(a_stream_continues_without_its_records),
     };
     return cmocka_run_group_tests_name("v2_token", tests, NULL, NULL);
 }

@@ -75,6 +75,36 @@ bool rp_token_history_excludes(const char *history, uint64_t row)
     return entry.from < row || !entry.is_record;
 }
 
+struct rp_token_oldest rp_token_history_oldest(const char *history, uint64_t next_row)
+{
+    struct entry entry = {.from = next_row};
+    next_entry(&history, &entry);
+    return (struct rp_token_oldest){entry.from, entry.is_record};
+}
+
+int rp_token_history_of(const struct rp_calendar *calendar, uint64_t next_row, uint32_t flags,
+                        const struct rp_token_oldest *oldest, char text[RP_HISTORY_MAX + 1],
+                        uint32_t *bytes_out, struct rp_error *error)
+{
+    memset(text, 0, RP_HISTORY_MAX + 1);
+    int code = rp_calendar_history(calendar, next_row, flags, text, bytes_out, error);
+    if (code < 0 || rp_calendar_knows_records(calendar))
+        return code;
+    const char *at = text, *kept = text;
+    for (struct entry entry; next_entry(&at, &entry);) {
+        bool is_older = entry.from < oldest->from ||
+                        (entry.from == oldest->from && oldest->is_record && !entry.is_record);
+        if (!is_older)
+            break;
+        kept = at;
+    }
+    size_t bytes = strlen(kept);
+    memmove(text, kept, bytes);
+    memset(text + bytes, 0, RP_HISTORY_MAX - bytes);
+    *bytes_out = (uint32_t)rp_align_up(bytes, 8);
+    return 0;
+}
+
 /* ---- the stage that differs ------------------------------------------------------------------ */
 
 #define STAGES_HINT "nothing was changed; set the stages back: those that are begun never change"

@@ -362,6 +362,22 @@ static int match_window(const struct rp_token_resume *resume, const struct rp_ca
                    next, header->next_row, header->window_end);
 }
 
+/* The history is what the calendar would write. */
+static int match_history(const struct rp_token_resume *resume, const struct rp_calendar *calendar)
+{
+    char text[RP_HISTORY_MAX + 1];
+    uint32_t bytes;
+    const struct rp_token *token = &resume->token;
+    uint64_t next_row = token->header.next_row;
+    struct rp_token_oldest oldest = rp_token_history_oldest(token->history, next_row);
+    int code = rp_token_history_of(calendar, next_row, rp_token_flags(token), &oldest, text, &bytes,
+                                   resume->error);
+    if (code == 0 && (bytes != token->header.history_bytes || strcmp(text, token->history) != 0))
+        code = RP_STREAM_TOKEN_DAMAGED(resume->error,
+                                       ": its history is not that of its stages and records");
+    return code;
+}
+
 int rp_token_match_calendar(const struct rp_token_resume *resume,
                             const struct rp_calendar *calendar)
 {
@@ -389,5 +405,7 @@ int rp_token_match_calendar(const struct rp_token_resume *resume,
         code = match_parameters(resume, calendar);
     if (code == 0)
         code = match_window(resume, calendar);
-    return code < 0 ? code : match_shares(resume, calendar);
+    if (code == 0)
+        code = match_shares(resume, calendar);
+    return code < 0 ? code : match_history(resume, calendar);
 }

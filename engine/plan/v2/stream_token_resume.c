@@ -136,8 +136,8 @@ static int find_text(const struct rp_token_resume *resume, unsigned from, char *
     return 0;
 }
 
-/* The calendar with the first records that have the token's chain B. If none have, the first one:
- * the token's values are in force then. */
+/* The calendar with the first records that have the token's chain B. If none have, those of the
+ * history: the token's values are in force then. */
 static int open_known(const struct rp_token_resume *resume, struct opened *opened)
 {
     struct rp_error first = {0};
@@ -156,7 +156,7 @@ static int open_known(const struct rp_token_resume *resume, struct opened *opene
             return rp_fail(resume->error, code, NULL, "no memory for the calendar of a stream");
         }
         bool is_known = code == 0 && rp_calendar_knows_records(found.calendar);
-        if (is_known || (code == 0 && !opened->calendar)) {
+        if (is_known || (code == 0 && (!opened->calendar || from == 1))) {
             close_opened(opened);
             *opened = found;
         } else {
@@ -329,6 +329,7 @@ static int keep(const struct rp_token_resume *resume, struct rp_stream_plan *pla
     if (!kept)
         return rp_fail(resume->error, -ENOMEM, NULL, "no memory for the sources of a token");
     kept->limits_end = resume->token.header.window_end;
+    kept->oldest = rp_token_history_oldest(resume->token.history, resume->token.header.next_row);
     for (uint32_t j = 0; j < resume->token.header.source_count; j++) {
         const struct rp_stream_token_source *had = &resume->token.sources[j];
         kept->sources[j] = (struct rp_token_kept_source){
