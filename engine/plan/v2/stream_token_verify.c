@@ -119,7 +119,7 @@ static int check_visits(const struct check *check)
 static int measure_item(const struct check *check, const struct rp_item_piece *piece,
                         const struct rp_stream_source *source, uint64_t *tokens, uint64_t *size)
 {
-    uint64_t documents[RP_GROUP_MAX], lengths[RP_GROUP_MAX];
+    uint64_t documents[RP_GROUP_MAX] = {0}, lengths[RP_GROUP_MAX];
     uint8_t counts[RP_GROUP_MAX];
     const struct rp_source_view *view = &source->view;
     uint32_t group = check->fixed->group, align = check->was->align;
