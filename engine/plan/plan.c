@@ -232,7 +232,12 @@ int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct rp_error *erro
         lane->capped += draft.gap > 0 && draft.count == plan->config.max_docs_per_row;
     }
     add_to_digest(plan, &draft);
-    *row = (struct rp_row){plan->next_row++, draft.count, tokens, draft.fragments};
+    *row = (struct rp_row){.row = plan->next_row,
+                           .count = draft.count,
+                           .tokens = tokens,
+                           .fragments = draft.fragments,
+                           .planned = plan->next_row};
+    plan->next_row++;
     return 1;
 }
 
@@ -281,6 +286,18 @@ int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error)
                            row, plan->next_row);
     }
     return 0;
+}
+
+struct rp_row_form rp_plan_row_form(const struct rp_plan *plan)
+{
+    (void)plan;
+    return (struct rp_row_form){.has_bos = false};
+}
+
+bool rp_plan_skips(const struct rp_plan *plan, uint64_t first, uint64_t count)
+{
+    RP_ASSERT(plan && count > 0 && first + count > first);
+    return false;
 }
 
 /* ---- counts and sizes ------------------------------------------------------------------------ */

@@ -73,6 +73,18 @@ struct rp_row {
     uint32_t count;  /* fragments; 0 is a row of padding only */
     uint32_t tokens; /* sum of their lengths, at most seq_len */
     const struct rp_fragment *fragments;
+    uint64_t planned; /* its number in the order of packing; `row` in version 1 */
+    uint32_t align;   /* places of a fragment are a multiple of it; 0 and 1: of 1 */
+    bool skipped;     /* planned and not delivered: it has no fragments */
+};
+
+/* The content of rows that only stream version 2 can have (STREAM2.md sections 2.1, 11, 15), fixed
+ * for the whole stream. All zero: version 1. */
+struct rp_row_form {
+    bool has_bos, has_eos; /* tokens are inserted before and after each document of n > 0 tokens */
+    uint32_t bos_id, eos_id; /* read only if they are */
+    bool label_across_cuts;
+    bool has_row_plans; /* batches have RP_SECTION_ROW_PLANS: every stream of version 2 */
 };
 
 /* Sums over all lanes. tokens_read = truncated + dropped + emitted + buffered (STREAM.md section
@@ -104,6 +116,12 @@ RP_MUST_CHECK int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct 
 
 /** Number of the row that rp_plan_next would return. */
 uint64_t rp_plan_row(const struct rp_plan *plan);
+
+/** The form of its rows; all zero in version 1. */
+struct rp_row_form rp_plan_row_form(const struct rp_plan *plan);
+/** Whether rows `first` to `first + count` - 1 are all skipped (STREAM2.md section 10.3), count >
+ * 0. Decided without planning; false in version 1. */
+bool rp_plan_skips(const struct rp_plan *plan, uint64_t first, uint64_t count);
 
 /** How many documents were read for the rows before that one. O(lanes). */
 uint64_t rp_plan_documents(const struct rp_plan *plan);
