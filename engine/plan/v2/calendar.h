@@ -21,6 +21,12 @@ struct rp_calendar_position {
      */
     const char *begun_records;
     bool is_resumed;
+    /* Without these, begun_records has every begun record. Otherwise it has the newest ones only,
+     * or none: the values that records set are in force at row next_row - 1 as here (its limits are
+     * not read), and the token's chain B and history stand for the records that are missing. */
+    const struct rp_stage *in_force;
+    struct rp_hash128 records_chain;
+    const char *history; /* without zero bytes */
 };
 
 /* The values in force at a row. Arrays are by number of the stream, and belong to the calendar. A

@@ -15,8 +15,8 @@
 size_t rp_stream_token_bytes_max(const struct rp_calendar *calendar);
 
 /** Write the token of the plan's next row into `token`, which has room for the bound. */
-RP_MUST_CHECK int rp_stream_token_write(const struct rp_stream_plan *plan, void *token,
-                                        size_t *bytes_out, struct rp_error *error);
+RP_MUST_CHECK int rp_stream_token_write(struct rp_stream_plan *plan, void *token, size_t *bytes_out,
+                                        struct rp_error *error);
 
 /* What may differ from the token, and facts that it does not hold. */
 struct rp_stream_resume {
