@@ -322,8 +322,7 @@ int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error)
     uint64_t at = rp_plan_row(plan);
     if (row < at)
         return rp_fail(error, -RP_E_USAGE, "open a new plan, or load an earlier state token",
-                       "cannot seek back to row %" PRIu64 ": the plan is at row %" PRIu64, row,
-                       at);
+                       "cannot seek back to row %" PRIu64 ": the plan is at row %" PRIu64, row, at);
     for (; at < row; at = rp_plan_row(plan)) {
         struct rp_row passed;
         int planned = rp_plan_next(plan, &passed, error);
@@ -334,8 +333,8 @@ int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error)
                            rp_plan_is_stage_end(plan)
                                ? "cannot seek to row %" PRIu64
                                  ": rows of another seq_len begin at row %" PRIu64
-                               : "cannot seek to row %" PRIu64
-                                 ": the stream ends with %" PRIu64 " rows",
+                               : "cannot seek to row %" PRIu64 ": the stream ends with %" PRIu64
+                                 " rows",
                            row, at);
     }
     return 0;

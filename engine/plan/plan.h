@@ -97,7 +97,7 @@ struct rp_plan_counts {
     uint64_t documents, empty;                         /* documents */
     uint64_t passed_over;                              /* documents; version 2 */
     uint64_t tokens_read, truncated, dropped, emitted; /* tokens */
-    uint64_t left_out; /* tokens without labels; version 2 */
+    uint64_t left_out;                                 /* tokens without labels; version 2 */
     uint64_t padding;  /* tokens of padding in rows with a fragment */
     uint64_t buffered; /* tokens in FIFOs, pending pieces, open rows */
     /* Counted since the plan was opened; not in the token. */
@@ -109,15 +109,16 @@ struct rp_plan_counts {
 struct rp_plan;
 struct rp_stream_spec; /* plan/v2/spec.h */
 
-/** Open a plan of version 1 at row 0. config and sources are copied, and all memory is allocated here. Errors:
- * -RP_E_CONFIG (a parameter out of range, a source with fewer units than lanes), -ENOMEM. */
+/** Open a plan of version 1 at row 0. config and sources are copied, and all memory is allocated
+ * here. Errors: -RP_E_CONFIG (a parameter out of range, a source with fewer units than lanes),
+ * -ENOMEM. */
 RP_MUST_CHECK int rp_plan_open(struct rp_plan **plan_out, const struct rp_plan_config *config,
                                const struct rp_plan_source *sources, uint32_t source_count,
                                struct rp_error *error);
 void rp_plan_close(struct rp_plan *plan); /* NULL is fine */
 
-/** Open a plan of version 2 at row 0. *spec is copied; its arrays are borrowed. Errors: -RP_E_CONFIG
- * (the message names stage, row, source and field), -ENOMEM. */
+/** Open a plan of version 2 at row 0. *spec is copied; its arrays are borrowed. Errors:
+ * -RP_E_CONFIG (the message names stage, row, source and field), -ENOMEM. */
 RP_MUST_CHECK int rp_plan_open_stream(struct rp_plan **plan_out, const struct rp_stream_spec *spec,
                                       struct rp_error *error);
 /** The version of the stream: 1 or 2. */
@@ -197,8 +198,8 @@ struct rp_plan_start {
 RP_MUST_CHECK int rp_plan_start(struct rp_plan *plan, const void *token, size_t bytes,
                                 const struct rp_plan_start *start, struct rp_error *error);
 
-/** Load tokens from here on as `started` does, a plan of the same spec that rp_plan_start was called
- * on: with its records and its seq_len. Nothing to do in version 1. */
+/** Load tokens from here on as `started` does, a plan of the same spec that rp_plan_start was
+ * called on: with its records and its seq_len. Nothing to do in version 1. */
 RP_MUST_CHECK int rp_plan_follow(struct rp_plan *plan, const struct rp_plan *started,
                                  struct rp_error *error);
 

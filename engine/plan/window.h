@@ -25,8 +25,8 @@
 
 #define RP_WINDOW_VALUE_MAX RP_SEQ_LEN_MAX /* values begin with 1 */
 #define RP_WINDOW_ITEMS_MAX (UINT16_MAX - 1u)
-#define RP_WINDOW_NONE 0                   /* slot */
-#define RP_WINDOW_BUCKETS 2560             /* 18 octaves of 128 after the first 256 values */
+#define RP_WINDOW_NONE 0       /* slot */
+#define RP_WINDOW_BUCKETS 2560 /* 18 octaves of 128 after the first 256 values */
 
 struct rp_window_age {
     uint64_t arrival;

@@ -74,8 +74,8 @@ static int adopt(struct rp_plan_v2 *v2, struct parts *parts, struct rp_error *er
         if (place != RP_NO_NUMBER)
             parts->numbers[place] = j;
     }
-    struct parts before = {v2->records, v2->calendar, v2->rows, v2->places, v2->numbers,
-                           v2->fragments};
+    struct parts before = {v2->records, v2->calendar, v2->rows,
+                           v2->places,  v2->numbers,  v2->fragments};
     close_parts(&before);
     v2->records = parts->records;
     v2->calendar = parts->calendar;
@@ -130,8 +130,8 @@ void rp_v2_close(struct rp_plan_v2 *v2)
 {
     if (!v2)
         return;
-    struct parts parts = {v2->records, v2->calendar, v2->rows, v2->places, v2->numbers,
-                           v2->fragments};
+    struct parts parts = {v2->records, v2->calendar, v2->rows,
+                          v2->places,  v2->numbers,  v2->fragments};
     close_parts(&parts);
     rp_snapshot_free(&v2->state);
     free(v2->contract);

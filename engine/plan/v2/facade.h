@@ -20,15 +20,15 @@ struct rp_v2_records {
 };
 
 struct rp_plan_v2 {
-    struct rp_stream_spec spec; /* as the caller gave it */
+    struct rp_stream_spec spec;   /* as the caller gave it */
     struct rp_v2_records records; /* those of the calendar's spec, if it has others */
     struct rp_calendar *calendar;
     struct rp_stream_plan *rows;
 
     uint32_t number_count;
-    uint32_t *places;   /* [number_count]: place in the config, or RP_NO_NUMBER */
-    uint32_t *numbers;  /* [spec.source_count]: number in the stream, or RP_NO_NUMBER */
-    bool is_renumbered; /* some number is not its place */
+    uint32_t *places;              /* [number_count]: place in the config, or RP_NO_NUMBER */
+    uint32_t *numbers;             /* [spec.source_count]: number in the stream, or RP_NO_NUMBER */
+    bool is_renumbered;            /* some number is not its place */
     struct rp_fragment *fragments; /* the last row's, if so */
 
     /* The stage of the last row: it has rows [stage->from, stage_end). */

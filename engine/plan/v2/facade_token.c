@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* facade_token.c — the facts of a token of version 2 in the terms of plan/plan.h, without a plan. */
+/* facade_token.c — the facts of a token of version 2 in the terms of plan/plan.h, without a plan.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
