@@ -9,10 +9,10 @@
 
 __extension__ typedef __int128 wide;
 
-#define TOKEN_BITS 32                         /* credits are in units of 2^-32 token */
-#define CREDIT_BOUND (INT64_C(1) << 62)       /* section 13 */
-#define CHARGED_MAX (INT64_C(1) << 27)        /* T·s stays below 2^61 */
-#define DISTANCE_BOUND (INT64_C(3) << 61)     /* d - X·2^32 fits */
+#define TOKEN_BITS 32                     /* credits are in units of 2^-32 token */
+#define CREDIT_BOUND (INT64_C(1) << 62)   /* section 13 */
+#define CHARGED_MAX (INT64_C(1) << 27)    /* T·s stays below 2^61 */
+#define DISTANCE_BOUND (INT64_C(3) << 61) /* d - X·2^32 fits */
 
 int rp_choosing_open(struct rp_choosing *choosing, uint32_t capacity, struct rp_error *error)
 {

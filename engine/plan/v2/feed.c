@@ -178,8 +178,8 @@ static int mix(struct rp_feed *feed, struct rp_error *error)
     for (uint32_t number = 0; number < feed->source_count; number++)
         if (feed->wanted[number] > 0)
             rp_choosing_add(&feed->choosing,
-                            &(struct rp_choosing_source){
-                                number, feed->shares[number], feed->sources[number].state.credit});
+                            &(struct rp_choosing_source){number, feed->shares[number],
+                                                         feed->sources[number].state.credit});
     return rp_choosing_begin(&feed->choosing, error);
 }
 
@@ -195,9 +195,9 @@ static void enter_pass(struct rp_feed *feed, struct rp_feed_source *own)
         own->order_items = own->items;
     }
     if (!own->order.entered || own->order.epoch != number)
-        rp_order_enter_key(&own->order, number,
-                           rp_pass_key_make(fixed->seed, own->name_hash, own->state.epoch,
-                                            own->state.pass));
+        rp_order_enter_key(
+            &own->order, number,
+            rp_pass_key_make(fixed->seed, own->name_hash, own->state.epoch, own->state.pass));
 }
 
 /* Counts of a batch. If one of its items is damaged, the batch ends before it. */

@@ -17,10 +17,10 @@
 
 struct rp_feed_source {
     const struct rp_stream_source *source; /* NULL: it left the config */
-    struct rp_source_state state; /* an active source's credit is in feed->choosing */
-    struct rp_limits limits;      /* in force */
-    uint64_t items;               /* of an epoch of state.documents */
-    uint64_t begun_in;            /* the call of rp_feed_next that visited the epoch's first item */
+    struct rp_source_state state;          /* an active source's credit is in feed->choosing */
+    struct rp_limits limits;               /* in force */
+    uint64_t items;                        /* of an epoch of state.documents */
+    uint64_t begun_in; /* the call of rp_feed_next that visited the epoch's first item */
     bool is_exhausted, is_atomic, is_trimmed;
     bool has_out; /* some document of it is in `without` */
 
@@ -47,7 +47,7 @@ struct rp_feed {
 
     /* In force at the row that is being planned. */
     const struct rp_stage *stage;
-    uint64_t row, next_change; /* the first row at which anything here may change */
+    uint64_t row, next_change;           /* the first row at which anything here may change */
     uint64_t *nominal, *wanted, *shares; /* by number */
     const struct rp_limits *limits;      /* of a token, in place of the calendar's; NULL: none */
     uint32_t limits_count;

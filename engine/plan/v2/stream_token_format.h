@@ -105,26 +105,40 @@ struct rp_token_kept {
 /** Those of a plan, made at the first call. NULL without memory. */
 struct rp_token_kept *rp_token_kept_of(struct rp_stream_plan *plan);
 
-/** Whether the calendar has the source with its documents; not if it left the config. */
-static inline bool rp_token_has_documents(const struct rp_stream_source *source)
-{
-    return source && source->view.lengths;
-}
+/* ---- resume (stream_token_match.c) ----------------------------------------------------------- */
 
-/* ---- records that are begun ------------------------------------------------------------------ */
-
-/* Records as text for rp_calendar_open, and their chain B. Free `text`. */
-struct rp_token_records {
-    char *text;
-    struct rp_hash128 chain;
+/* A start from a token. */
+struct rp_token_resume {
+    const struct rp_stream_spec *spec;
+    const struct rp_stream_resume *with;
+    struct rp_error *error;
+    struct rp_token token;
+    /* By number: the source of the config, NULL if it left it; and its name. */
+    const struct rp_stream_source **sources;
+    const char **names;
+    uint32_t removed; /* how many left the config */
+    uint32_t grown;   /* how many have more documents than their record */
 };
-/** Of a contract: its records before `next_row`, or at row 0. */
-RP_MUST_CHECK int rp_token_records_of_contract(struct rp_token_records *records, const char *text,
-                                               size_t bytes, uint64_t next_row,
-                                               struct rp_error *error);
-/** Of a token's history. */
-RP_MUST_CHECK int rp_token_records_of_history(struct rp_token_records *records, const char *history,
-                                              struct rp_error *error);
+
+/** Sections 1.1 and 1.2, fingerprints, documents and the tokenizer: 1 to 3 of section 12.4. */
+RP_MUST_CHECK int rp_token_match_spec(struct rp_token_resume *resume);
+/** Stages, parameters, records and skips of a calendar that has the token's position: 4 and 5. */
+RP_MUST_CHECK int rp_token_match_calendar(const struct rp_token_resume *resume,
+                                          const struct rp_calendar *calendar);
+/** Refuse a calendar whose chain A is another: with the first field that differs of a stage that
+ * the token's history has. */
+RP_MUST_CHECK int rp_token_match_stages(const struct rp_token_resume *resume,
+                                        const struct rp_calendar *calendar);
+/** The records of a token's history as lines of a contract, for rp_calendar_open: *text_out is on
+ * the heap. */
+RP_MUST_CHECK int rp_token_history_records(const char *history, char **text_out,
+                                           struct rp_error *error);
+/** Whether the history shows that no record has `row`, its newest entry being older or a declared
+ * stage. */
+bool rp_token_history_excludes(const char *history, uint64_t row);
+/** Limits, once the window of the token is planned again: 6. */
+RP_MUST_CHECK int rp_token_match_limits(const struct rp_token_resume *resume,
+                                        const struct rp_stream_plan *plan);
 
 #define RP_STREAM_TOKEN_HINT "nothing was changed; take another state token or an older checkpoint"
 #define RP_TOKEN_DAMAGED(error, ...)                                                               \

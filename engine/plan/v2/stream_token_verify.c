@@ -89,7 +89,7 @@ static int check_visits(const struct check *check)
     for (uint32_t j = 0; j < header->source_count; j++) {
         const struct rp_source_state *state = &check->token->sources[j].state;
         const struct rp_stream_source *source = rp_calendar_source(check->calendar, j);
-        bool is_known = rp_token_has_documents(source);
+        bool is_known = source != NULL;
         uint32_t passes_min = is_known ? source->passes : 1;
         uint32_t passes_max = is_known ? source->passes : RP_COUNT_MAX;
         if (state->pass >= passes_max)
@@ -159,7 +159,7 @@ static int check_piece(const struct check *check, const struct rp_item_piece *pi
     const struct rp_stream_source *source = rp_calendar_source(check->calendar, piece->source);
     uint32_t group = check->fixed->group, seq_len = check->was->seq_len;
     uint64_t end = (uint64_t)piece->offset + piece->length, tokens, whole;
-    if (!rp_token_has_documents(source))
+    if (!source)
         return RP_TOKEN_DAMAGED(check->error, ": a piece of source %s waits, which left the config",
                                 name);
     int code = measure_item(check, piece, source, &tokens, &whole);
