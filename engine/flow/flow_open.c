@@ -166,6 +166,7 @@ static void prepare_workers(struct rp_flow *flow)
                                             .deliver = o->packer_processes ? NULL : &flow->deliver,
                                             .token_limit = o->token_limit,
                                             .pad_id = o->pad_id,
+                                            .form = &o->form,
                                             .wake_fd = flow->wake_fd};
     for (uint32_t i = 0; i < o->packers; i++)
         flow->packers[i] = (struct rp_packer){.plan = &flow->pack_plan, .index = i, .pidfd = -1};

@@ -122,7 +122,8 @@ KIT void kit_walk(struct kit *kit)
             break;
         struct rp_fragment *fragments = rp_calloc(row.count, sizeof *fragments);
         memcpy(fragments, row.fragments, row.count * sizeof *fragments);
-        made->expected = (struct expected_row){row.row, row.count, fragments};
+        made->expected = (struct expected_row){row.row,     row.count, fragments,
+                                               row.planned, row.align, row.skipped};
         kit->row_count++;
     }
     rp_plan_close(plan);
@@ -280,8 +281,9 @@ KIT void check_batch(struct stream *s, uint32_t r, const uint8_t *slot,
     struct rp_slot_header sums;
     char what[160];
     for (uint32_t i = 0; i < g->rows; i++)
-        rows[i] = first + i < kit->row_count ? kit->rows[first + i].expected
-                                             : (struct expected_row){first + i, 0, NULL};
+        rows[i] = first + i < kit->row_count
+                      ? kit->rows[first + i].expected
+                      : (struct expected_row){.row = first + i, .planned = first + i};
     expect_batch(g, rows, &kit_tokens, s->expected, &sums);
     if (!sections_equal(g, s->expected, slot, 0, what, sizeof what))
         fail_msg("batch %d of rank %u (row %d): %s", (int)header->batch, g->rank, (int)first, what);
