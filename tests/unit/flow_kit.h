@@ -54,6 +54,8 @@ KIT uint64_t kit_token(const void *context, const struct rp_fragment *fragment, 
     return io_fake_random(&seed) % KIT_VOCABULARY;
 }
 static struct expected_tokens kit_tokens = {.token = kit_token};
+/* The lengths of documents that the plan gets. */
+static uint64_t (*kit_length)(const void *source, uint64_t document) = rp_source_length;
 
 KIT void kit_write(const struct kit_source *source, uint32_t number, uint32_t length_max,
                    uint64_t seed)
@@ -153,7 +155,7 @@ KIT void kit_open(struct kit *kit, const struct kit_source *sources, uint32_t co
         kit->plan_sources[s] = (struct rp_plan_source){.documents = rp_source_documents(source),
                                                        .weight = s + 1,
                                                        .lengths = source,
-                                                       .length = rp_source_length};
+                                                       .length = kit_length};
     }
     kit_walk(kit);
 }
@@ -205,6 +207,11 @@ KIT void stream_make_ring(struct stream *s, uint32_t r, uint64_t batch,
     stream_attach(s, r, batch);
 }
 
+KIT uint32_t kit_label_mode(const struct rp_flow_options *options, uint64_t seed)
+{
+    return options->form.label_across_cuts ? RP_LABELS_ACROSS_CUTS : (uint32_t)(seed % 2);
+}
+
 KIT void stream_open(struct stream *s, const struct kit *kit, const struct rp_flow_options *options,
                      uint32_t token_dtype, uint64_t base_row, uint64_t seed)
 {
@@ -221,7 +228,7 @@ KIT void stream_open(struct stream *s, const struct kit *kit, const struct rp_fl
                                 .max_docs_per_row = kit->plan_config.max_docs_per_row,
                                 .world = options->world,
                                 .slots = options->batch_slots,
-                                .label_mode = (uint32_t)(seed % 2),
+                                .label_mode = kit_label_mode(options, seed),
                                 .pad_id = 1,
                                 .state_bytes = s->options.state_bytes};
     assert_true(rp_geometry_layout(&shape, (1u << RP_SECTION_COUNT) - 1, token_dtype) > 0);
@@ -290,6 +297,7 @@ KIT void check_batch(struct stream *s, uint32_t r, const uint8_t *slot,
     assert_int_equal(header->first_row, first);
     assert_int_equal(header->next_row, next);
     assert_int_equal(header->tokens_real, sums.tokens_real);
+    assert_int_equal(header->tokens_loss, sums.tokens_loss);
     assert_int_equal(header->segments, sums.segments);
     assert_int_equal(header->max_seqlen, sums.max_seqlen);
     assert_int_equal(header->state_bytes, kit->rows[next].state_bytes);
