@@ -183,8 +183,12 @@ static int check_version(const struct rp_plan *plan, const void *token, size_t b
                          struct rp_error *error)
 {
     uint32_t version = bytes < RP_STATE_HEAD_BYTES ? 0 : rp_state_head(token).stream_version;
+    struct rp_state_info info;
     if (version == 0 || version == rp_plan_version(plan))
         return 0;
+    int failed = rp_state_info(token, bytes, &info, error);
+    if (failed < 0)
+        return failed;
     return rp_fail(error, -RP_E_MISMATCH,
                    version == 1
                        ? "nothing was changed; a run of version 1 stays version 1 to its end: "
