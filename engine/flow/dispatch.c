@@ -298,19 +298,21 @@ static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch,
 
 /* ---- micro-batches --------------------------------------------------------------------------- */
 
-static void save_state(struct rp_dispatch *d)
+static int save_state(struct rp_dispatch *d, struct rp_error *error)
 {
     struct rp_state_slot *slot = rp_arena_state(d->arena, d->batch);
     if (rp_a64_load_relaxed(&slot->position) == d->batch + 1)
-        return; /* an earlier start has saved it, and the engine may be reading it */
+        return 0; /* an earlier start has saved it, and the engine may be reading it */
     /* No barrier is needed between this store and the writes below it: no reader wants the old
      * entry any more, because enough of them are kept (choose_sizes in flow_open.c,
      * may_be_overwritten in flow_view.c). */
     rp_a64_store_relaxed(&slot->position, 0);
-    slot->bytes = rp_plan_save(d->plan, slot + 1);
+    int code = rp_plan_try_save(d->plan, slot + 1, &slot->bytes, error);
     slot->next_row = rp_plan_row(d->plan);
     RP_ASSERT(slot->bytes <= d->arena->state_bytes);
-    rp_a64_store_release(&slot->position, d->batch + 1); /* PAIRS state-slot */
+    if (code >= 0)
+        rp_a64_store_release(&slot->position, d->batch + 1); /* PAIRS state-slot */
+    return code;
 }
 
 static int peek_row(struct rp_dispatch *d, struct rp_error *error)
@@ -361,12 +363,12 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
     }
     d->batch++;
     rp_reads_note(&d->reads, d->plan);
-    save_state(d); /* before the ticket: deliver sends it along with the batch */
-    if (d->ticket) {
+    int code = save_state(d, error); /* before the ticket: deliver sends it along with the batch */
+    if (code >= 0 && d->ticket) {
         d->ticket->batch_ends = 1;
         close_ticket(d);
     }
-    return 0;
+    return code;
 }
 
 /* At the first micro-batch of a step: does the step exist? Decided from the plan only, so equally
@@ -385,26 +387,23 @@ static int step_exists(struct rp_dispatch *d, struct rp_error *error)
 
 static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
 {
-    save_state(d);
-    for (;;) {
+    int code = save_state(d, error);
+    while (code >= 0) {
         if (d->batch % d->micro_batches == 0) {
-            int code = step_exists(d, error);
-            if (code < 0)
-                return code;
-            if (code == 0)
+            code = step_exists(d, error);
+            if (code <= 0)
                 break;
         }
-        int code = check_when_due(d, error);
+        code = check_when_due(d, error);
         if (code >= 0)
             code = plan_batch(d, error);
         if (code >= 0 && rp_now_ns() >= d->hand_on_at_ns)
             code = hand_on(d, error);
-        if (code < 0)
-            return code;
-        if (rp_startup_yield_is_due())
+        if (code >= 0 && rp_startup_yield_is_due())
             sched_yield();
     }
-    int code = open_ticket(d, error);
+    if (code >= 0)
+        code = open_ticket(d, error);
     if (code < 0)
         return code;
     d->ticket->stream_ends = 1;

@@ -169,6 +169,9 @@ size_t rp_plan_state_bytes_max(const struct rp_plan *plan);
 /** Write the state token of the current position. Returns its length, at most
  * rp_plan_state_bytes_max; 0 if a plan of version 2 has no memory for it. */
 size_t rp_plan_save(const struct rp_plan *plan, void *token);
+/** The same; the error is -ENOMEM. */
+RP_MUST_CHECK int rp_plan_try_save(const struct rp_plan *plan, void *token, size_t *bytes,
+                                   struct rp_error *error);
 
 /** Continue at the position of a token. Every byte of it is checked first; on failure the plan does
  * not change. accept_weights: the plan's own weights apply from this row on; otherwise the token's

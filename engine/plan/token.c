@@ -5,6 +5,7 @@
  * padding (the assertions in token_records.h). */
 #include "plan/token_records.h"
 
+#include <errno.h>
 #include <inttypes.h>
 
 #include "base/bits.h"
@@ -97,6 +98,12 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token)
     hash = rp_hash128(token, hashed);
     put(&writer, &hash, sizeof hash);
     return hashed + sizeof hash;
+}
+
+int rp_plan_try_save(const struct rp_plan *plan, void *token, size_t *bytes, struct rp_error *error)
+{
+    *bytes = rp_plan_save(plan, token);
+    return *bytes > 0 ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

@@ -95,6 +95,8 @@ static int adopt(struct rp_plan_v2 *v2, struct parts *parts, struct rp_error *er
 /* The run goes on with rows of the present size. */
 static void begin_run(struct rp_plan_v2 *v2)
 {
+    bool is_known = rp_calendar_knows_records(v2->calendar);
+    v2->known_from = is_known ? 0 : rp_stream_plan_row(v2->rows);
     v2->seq_len = rp_v2_seq_len(v2);
     free(v2->contract);
     v2->contract = NULL;
@@ -272,6 +274,12 @@ int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t bytes, struct rp
     struct parts parts = {.calendar = NULL};
     struct rp_stream_token_info info;
     int code = rp_stream_token_info(token, bytes, &info, error);
+    if (code == 0 && info.position.next_row < v2->known_from)
+        code = rp_fail(error, -RP_E_MISMATCH,
+                       "nothing was changed; start from a checkpoint, whose contract has them",
+                       "the records of rows before row %" PRIu64
+                       " are not known, so rows after row %" PRIu64 " cannot be planned",
+                       v2->known_from, info.position.next_row);
     if (code == 0)
         code = rp_v2_make_contract(v2, error);
     if (code == 0)
@@ -325,5 +333,6 @@ int rp_v2_follow(struct rp_plan_v2 *v2, struct rp_plan_v2 *started, struct rp_er
     v2->contract = contract;
     v2->contract_bytes = started->contract_bytes;
     v2->seq_len = started->seq_len;
+    v2->known_from = started->known_from;
     return 0;
 }

@@ -41,6 +41,7 @@ struct rp_plan_v2 {
      * made yet */
     char *contract;
     size_t contract_bytes;
+    uint64_t known_from; /* records below this row are not known: no row before it can be planned */
 
     struct rp_snapshot state; /* before row state.row, if it is known */
     bool has_state;
