@@ -79,9 +79,9 @@ void row_digest(benchmark::State &state)
     std::vector<int32_t> ids(tokens, 1), lengths(tokens / 400, 400);
     lengths.push_back(static_cast<int32_t>(tokens % 400));
     for (auto _ : state) {
-        struct rp_hash128 hash = rp_row_hash(lengths.data(), static_cast<uint32_t>(lengths.size()),
-                                             ids.data(), RP_DTYPE_I32);
-        benchmark::DoNotOptimize(rp_row_digest(7, hash));
+        const rp_row_tokens row = {lengths.data(), static_cast<uint32_t>(lengths.size()), 1,
+                                   ids.data(), RP_DTYPE_I32};
+        benchmark::DoNotOptimize(rp_row_digest(7, rp_row_hash(&row)));
     }
     count(state);
 }

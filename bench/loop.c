@@ -209,10 +209,12 @@ static void add_digest(const struct bench *b, const struct batch *batch, uint32_
     for (uint32_t i = 0; i < rows; i++) {
         const uint8_t *ids = batch->ids;
         size_t row_bytes = c->seq_len * (c->token_dtype == RP_DTYPE_I64 ? 8u : 4u);
-        struct rp_hash128 hash = rp_row_hash(batch->lengths + (uint64_t)i * c->max_docs_per_row,
-                                             batch->rows[i].fragments, ids + i * row_bytes,
-                                             (enum rp_dtype)c->token_dtype);
-        *digest = rp_hash128_sum(*digest, rp_row_digest(batch->rows[i].row, hash));
+        const struct rp_row_tokens row = {.lengths = batch->lengths +
+                                                     (uint64_t)i * c->max_docs_per_row,
+                                          .fragments = batch->rows[i].fragments,
+                                          .tokens = ids + i * row_bytes,
+                                          .dtype = (enum rp_dtype)c->token_dtype};
+        *digest = rp_hash128_sum(*digest, rp_row_digest(batch->rows[i].row, rp_row_hash(&row)));
     }
 }
 

@@ -116,39 +116,78 @@ const struct rp_geometry *rp_client_geometry(const struct rp_client *client)
 
 /* ---- next ------------------------------------------------------------------------------------ */
 
-/* Record a lease on a slot that was just taken, fill in `batch`, and advance the client's state
- * past it. With `lock` held. */
-static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_slot_header *header,
-                 struct rp_batch *batch)
+/* Advance the watermark over slots without a lease; ring the doorbell if the engine waits. */
+static void give_back(struct rp_client *client, struct rp_mapping *mapping)
+{
+    struct rp_ring_view *view = &mapping->view;
+    uint64_t release = view->release;
+    while (release != view->next && mapping->held[release & (view->geometry.slots - 1)] == 0)
+        release++;
+    if (RP_DEFECT(release_one_too_many) && release != view->next)
+        release++;
+    if (release == view->release || mapping != client->current)
+        return;
+    if (rp_ring_view_release(view, release) && client->socket >= 0) {
+        ssize_t sent = send(client->socket, "r", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)sent; /* a full socket has doorbells already; rp_client_next finds a dead engine */
+    }
+}
+
+static struct rp_batch batch_of(const struct rp_mapping *mapping, const uint8_t *slot,
+                                const struct rp_slot_header *header)
+{
+    const struct rp_geometry *g = &mapping->view.geometry;
+    struct rp_batch batch = {.lease = mapping->number,
+                             .number = header->batch,
+                             .first_row = header->first_row,
+                             .next_row = header->next_row,
+                             .rows = g->rows,
+                             .seq_len = g->seq_len,
+                             .rows_real = header->rows_real,
+                             .tokens_real = header->tokens_real,
+                             .tokens_loss = header->tokens_loss,
+                             .max_seqlen = header->max_seqlen,
+                             .segments = header->segments,
+                             .sum_len_squared = header->sum_len_squared};
+    for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
+        batch.sections[i] = g->sections[i].offset ? slot + g->sections[i].offset : NULL;
+    return batch;
+}
+
+/* Advance the client's state past a batch; `lease` 0: it was passed over. With `lock` held. */
+static void advance(struct rp_client *client, const uint8_t *slot,
+                    const struct rp_slot_header *header, uint64_t lease)
+{
+    const struct rp_geometry *g = &client->current->view.geometry;
+    rp_client_keep_token(client, slot + header->state_offset, header->state_bytes, lease,
+                         header->batch);
+    client->next_row = header->next_row;
+    client->attach_row = g->base_row + (header->batch + 1) * g->rows * g->world;
+    client->lost_ns = 0;
+}
+
+/* Record a lease on a slot that was just taken, and advance the client's state past it. With `lock`
+ * held. */
+static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_slot_header *header)
 {
     struct rp_mapping *mapping = client->current;
     const struct rp_geometry *g = &mapping->view.geometry;
     mapping->held[header->batch & (g->slots - 1)] = header->batch + 1;
     mapping->leases++;
     client->leases++;
-    struct rp_batch lent = {.lease = mapping->number,
-                            .number = header->batch,
-                            .first_row = header->first_row,
-                            .next_row = header->next_row,
-                            .rows = g->rows,
-                            .seq_len = g->seq_len,
-                            .rows_real = header->rows_real,
-                            .tokens_real = header->tokens_real,
-                            .tokens_loss = header->tokens_loss,
-                            .max_seqlen = header->max_seqlen,
-                            .segments = header->segments,
-                            .sum_len_squared = header->sum_len_squared};
-    for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
-        lent.sections[i] = g->sections[i].offset ? slot + g->sections[i].offset : NULL;
-    rp_sized_write(batch, &lent, sizeof lent);
-    rp_client_keep_token(client, slot + header->state_offset, header->state_bytes, mapping->number,
-                         header->batch);
-    client->next_row = header->next_row;
-    client->attach_row = g->base_row + (header->batch + 1) * g->rows * g->world;
-    client->lost_ns = 0;
+    advance(client, slot, header, mapping->number);
     client->counts.batches++;
     client->counts.rows += g->rows;
     client->counts.tokens += header->tokens_real;
+}
+
+/* Pass over a batch of a step that is skipped: the slot is free again. With `lock` held. */
+static void pass_over(struct rp_client *client, const uint8_t *slot,
+                      const struct rp_slot_header *header)
+{
+    client->current->passed = header->batch + 1;
+    advance(client, slot, header, 0);
+    give_back(client, client->current);
 }
 
 /* The reason why the ring will publish no more batches, as the result of rp_client_next. */
@@ -171,10 +210,11 @@ static int judge_closed(const struct rp_ring_view *view, struct rp_error *error)
 }
 
 /* The trainer holds leases on all slots, so no batch can follow until the oldest is released: an
- * error, unless the engine is dead. A successor makes a new ring. */
+ * error, unless the engine is dead, or batches that were passed over take some of the slots. In
+ * both cases the client attaches again, and gets a new ring that begins at its row. */
 static int judge_full(const struct rp_client *client, uint64_t oldest, struct rp_error *error)
 {
-    if (rp_socket_hung_up(client->socket))
+    if (rp_socket_hung_up(client->socket) || client->current->passed > oldest)
         return NEXT_LOST;
     return rp_fail(error, -RP_E_USAGE,
                    "release the oldest batch first, or give the batch ring more slots",
@@ -183,34 +223,61 @@ static int judge_full(const struct rp_client *client, uint64_t oldest, struct rp
                    client->options.rank, oldest, client->current->view.geometry.slots);
 }
 
-/* Take a batch if there is one, without waiting. */
-static int try_take(struct rp_client *client, struct rp_batch *batch, struct rp_error *error)
+/* A try to take a batch. */
+struct taking {
+    struct rp_batch batch; /* if it was taken */
+    bool is_passed;        /* it was, and passed over */
+    bool is_full;          /* no batch can come before `oldest` is released */
+    uint64_t oldest;
+};
+
+/* Take the next slot: as rp_ring_view_take, or what the monitor says of it. */
+static int take_slot(struct rp_client *client, struct taking *taking, struct rp_error *error)
 {
-    if (!client->current)
-        return NEXT_LOST;
     const uint8_t *slot;
     struct rp_slot_header header;
     struct rp_ring_view *view = &client->current->view;
     pthread_mutex_lock(&client->lock);
     int code = rp_ring_view_take(view, &slot, &header, error);
-    uint64_t oldest = view->release; /* another thread may be releasing it */
-    bool full = view->next - oldest == view->geometry.slots;
+    taking->oldest = view->release; /* another thread may be releasing it */
+    taking->is_full = view->next - taking->oldest == view->geometry.slots;
     int checked = code == RP_RING_TAKEN
                       ? rp_client_monitor(client, &view->geometry, slot, &header, error)
                       : 0;
-    if (code == RP_RING_TAKEN && checked == 0)
-        lend(client, slot, &header, batch);
-    else if (code == RP_RING_TAKEN) /* it is refused again at each call, and never released */
+    if (checked < 0) { /* it is refused again at each call, and never released */
         rp_ring_view_put_back(view);
+    } else if (code == RP_RING_TAKEN) {
+        taking->batch = batch_of(client->current, slot, &header);
+        taking->is_passed = header.skips_step;
+        if (taking->is_passed)
+            pass_over(client, slot, &header);
+        else
+            lend(client, slot, &header);
+    }
     pthread_mutex_unlock(&client->lock);
-    if (code == RP_RING_TAKEN && checked == 0)
-        rp_client_digest_add(client, batch);
-    if (code == RP_RING_TAKEN)
-        return checked < 0 ? checked : RP_NEXT_BATCH;
+    return checked < 0 ? checked : code;
+}
+
+/* Take a batch if there is one, without waiting. */
+static int try_take(struct rp_client *client, struct rp_batch *batch, struct rp_error *error)
+{
+    if (!client->current)
+        return NEXT_LOST;
+    struct taking taking;
+    int code;
+    do {
+        code = take_slot(client, &taking, error);
+        if (code == RP_RING_TAKEN)
+            rp_client_digest_add(client, &taking.batch);
+    } while (code == RP_RING_TAKEN && taking.is_passed);
+    if (code == RP_RING_TAKEN) {
+        rp_sized_write(batch, &taking.batch, sizeof taking.batch);
+        return RP_NEXT_BATCH;
+    }
     if (code == RP_RING_CLOSED)
-        return judge_closed(view, error);
+        return judge_closed(&client->current->view, error);
     if (code == RP_RING_EMPTY)
-        return full ? judge_full(client, oldest, error) : RP_NEXT_EMPTY;
+        return taking.is_full ? judge_full(client, taking.oldest, error) : RP_NEXT_EMPTY;
     return code;
 }
 
@@ -381,23 +448,6 @@ static struct rp_mapping *find_lease(const struct rp_client *client, const struc
             return mapping;
     }
     return NULL;
-}
-
-/* Advance the watermark over slots without a lease; ring the doorbell if the engine waits. */
-static void give_back(struct rp_client *client, struct rp_mapping *mapping)
-{
-    struct rp_ring_view *view = &mapping->view;
-    uint64_t release = view->release;
-    while (release != view->next && mapping->held[release & (view->geometry.slots - 1)] == 0)
-        release++;
-    if (RP_DEFECT(release_one_too_many) && release != view->next)
-        release++;
-    if (release == view->release || mapping != client->current)
-        return;
-    if (rp_ring_view_release(view, release) && client->socket >= 0) {
-        ssize_t sent = send(client->socket, "r", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-        (void)sent; /* a full socket has doorbells already; rp_client_next finds a dead engine */
-    }
 }
 
 int rp_client_release(struct rp_client *client, const struct rp_batch *batch)

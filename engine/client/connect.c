@@ -18,7 +18,6 @@
 /* The pause between two tries to join: the shortest, which doubles up to the longest. */
 #define RP_RETRY_MIN_NS 5000000u
 #define RP_RETRY_MAX_NS 200000000u
-#define STATE_NEXT_ROW_AT 96u /* u64 in a state token: STREAM.md section 8 */
 
 /* ---- fork ------------------------------------------------------------------------------------ */
 
@@ -140,8 +139,7 @@ static void take_first_row(struct rp_client *client, uint64_t row)
 {
     uint64_t state_row = row;
     const struct rp_kept_token *state = rp_client_newest(client);
-    if (state->bytes >= STATE_NEXT_ROW_AT + sizeof state_row)
-        memcpy(&state_row, state->token + STATE_NEXT_ROW_AT, sizeof state_row);
+    (void)rp_client_token_row(state->token, state->bytes, &state_row);
     client->attach_row = row;
     client->next_row = rp_min_u64(row, state_row);
 }

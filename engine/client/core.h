@@ -29,7 +29,8 @@ struct rp_mapping {
     struct rp_ring_view view;
     uint64_t number; /* this attach's, from 1: rp_batch.lease */
     uint64_t leases;
-    uint64_t *held; /* [slots]: 1 + the batch that is on lease in this slot, or 0 */
+    uint64_t *held;  /* [slots]: 1 + the batch that is on lease in this slot, or 0 */
+    uint64_t passed; /* 1 + the newest batch that was passed over (STREAM2.md section 10.3), or 0 */
     struct rp_mapping *older;
 };
 
@@ -135,6 +136,8 @@ RP_MUST_CHECK int rp_client_take_contract(struct rp_client *client, const struct
 RP_MUST_CHECK int rp_client_monitor(struct rp_client *client, const struct rp_geometry *g,
                                     const uint8_t *slot, const struct rp_slot_header *header,
                                     struct rp_error *error);
+/** The next row of a state token; false if it is none, and *row stays. */
+bool rp_client_token_row(const uint8_t *token, size_t bytes, uint64_t *row);
 /** The plan digest of a state token; false if the token has no digest. */
 bool rp_client_token_digest(const uint8_t *token, size_t bytes, struct rp_hash128 *digest);
 /** If options name a file of digests, check that it can be written. Called before the first request

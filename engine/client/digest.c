@@ -17,22 +17,27 @@ static void add_digest(const struct rp_geometry *geometry, const struct rp_batch
                        bool labelled, uint64_t sum[2])
 {
     const struct rp_row_info *rows = batch->sections[RP_SECTION_ROWS];
+    const struct rp_row_plan *plans = batch->sections[RP_SECTION_ROW_PLANS];
     const int32_t *lengths = batch->sections[RP_SECTION_DOC_LENS];
     enum rp_dtype dtype = (enum rp_dtype)geometry->sections[RP_SECTION_INPUT_IDS].dtype;
     struct rp_hash128 total = {sum[0], sum[1]};
     for (uint32_t i = 0; i < batch->rows; i++, lengths += geometry->max_docs_per_row) {
         if (rows[i].fragments == 0)
             continue;
-        const void *tokens = row_of(geometry, batch, RP_SECTION_INPUT_IDS, i);
+        const struct rp_row_tokens row = {
+            .lengths = lengths,
+            .fragments = rows[i].fragments,
+            .align = plans ? plans[i].align : 1,
+            .tokens = row_of(geometry, batch, RP_SECTION_INPUT_IDS, i),
+            .dtype = dtype};
         const struct rp_row_labels labels = {
             .labels = row_of(geometry, batch, RP_SECTION_LABELS, i),
             .dtype = (enum rp_dtype)geometry->sections[RP_SECTION_LABELS].dtype,
-            .shifted = geometry->label_mode == RP_LABELS_SHIFTED,
+            .mode = (enum rp_label_mode)geometry->label_mode,
             .loss_mask = row_of(geometry, batch, RP_SECTION_LOSS_MASK, i)};
-        struct rp_hash128 hash = labelled ? rp_row_labelled_hash(lengths, rows[i].fragments, tokens,
-                                                                 dtype, &labels)
-                                          : rp_row_hash(lengths, rows[i].fragments, tokens, dtype);
-        total = rp_hash128_sum(total, rp_row_digest(rows[i].row, hash));
+        struct rp_hash128 hash = labelled ? rp_row_labelled_hash(&row, &labels) : rp_row_hash(&row);
+        uint64_t number = plans ? plans[i].planned : rows[i].row;
+        total = rp_hash128_sum(total, rp_row_digest(number, hash));
     }
     sum[0] = total.low;
     sum[1] = total.high;
@@ -50,6 +55,10 @@ int rp_batch_labelled_digest(const struct rp_geometry *geometry, const struct rp
     if (!batch->sections[RP_SECTION_LABELS] && !batch->sections[RP_SECTION_LOSS_MASK])
         return rp_fail(error, -RP_E_USAGE, "serve the run with `--sections labels,…`",
                        "the run's batches have neither labels nor a loss mask");
+    if (!batch->sections[RP_SECTION_LABELS] && geometry->label_mode == RP_LABELS_ACROSS_CUTS)
+        return rp_fail(error, -RP_E_USAGE, "serve the run with `--sections labels,…`",
+                       "the run's batches have a loss mask alone, and with label_across_cuts the "
+                       "label of a fragment's end is a token of another row");
     add_digest(geometry, batch, true, sum);
     return 0;
 }

@@ -11,19 +11,28 @@
 #include "base/bits.h"
 #include "client/core.h"
 
-/* Offsets in a state token (engine/plan/STREAM.md, section 8). */
+/* Where a state token has its facts. Those of streams of version 1 and 2 differ (STREAM.md section
+ * 8, STREAM2.md section 12.2), and a token says which it is by its version. */
 #define TOKEN_MAGIC "RPSTATE"
-enum {
-    TOKEN_VERSION_AT = 8,
-    TOKEN_SAMPLED_AT = 16, /* the fingerprint of the corpus */
-    TOKEN_SAMPLED_BYTES = 16,
-    TOKEN_STREAM_AT = 48, /* from the seed to the number of sources; num_epochs may change */
-    TOKEN_STREAM_BYTES = 40,
-    TOKEN_NEXT_ROW_AT = 96,
-    TOKEN_BYTES_MIN = 120,
-    TOKEN_WITH_DIGEST = 3, /* since this version the plan digest precedes the hash */
-    HASH_BYTES = 16,
+#define TOKEN_VERSION_AT 8u
+#define HASH_BYTES 16u
+struct token_form {
+    uint32_t bytes_min, row_at, next_row_at; /* row_at: of the row before which its digest stands */
+    struct {
+        uint32_t at, bytes;
+    } fixed[4]; /* that no two tokens of a stream differ in */
 };
+static const struct token_form form_of_plans = {
+    .bytes_min = 120,
+    .row_at = 96,
+    .next_row_at = 96,
+    .fixed = {{16, 16}, {48, 40}}}; /* fingerprint; from the seed to the number of sources */
+static const struct token_form form_of_calendars = {
+    .bytes_min = 336,
+    .row_at = 32,
+    .next_row_at = 24,
+    .fixed = {{16, 8}, {112, 16}, {244, 4}, {252, 8}}}; /* seed, tokenizer, group, bos_id, eos_id */
+enum { TOKEN_WITH_DIGEST = 3, TOKEN_OF_CALENDAR = 4 };
 
 enum finding { FINE, GAP, REPEAT, FOREIGN };
 
@@ -49,21 +58,38 @@ static struct found check_rows(const struct rp_geometry *g, const uint8_t *slot,
     return (struct found){FINE, 0, 0};
 }
 
-static bool is_token(const uint8_t *state, size_t bytes)
+/* NULL: it is no token. */
+static const struct token_form *form_of(const uint8_t *token, size_t bytes)
 {
-    return bytes >= TOKEN_BYTES_MIN && memcmp(state, TOKEN_MAGIC, sizeof TOKEN_MAGIC) == 0;
+    if (bytes < form_of_plans.bytes_min || memcmp(token, TOKEN_MAGIC, sizeof TOKEN_MAGIC) != 0)
+        return NULL;
+    if (rp_load_u32(token + TOKEN_VERSION_AT) < TOKEN_OF_CALENDAR)
+        return &form_of_plans;
+    return bytes < form_of_calendars.bytes_min ? NULL : &form_of_calendars;
 }
 
-static bool has_digest(const uint8_t *token)
+bool rp_client_token_row(const uint8_t *token, size_t bytes, uint64_t *row)
 {
-    return rp_load_u32(token + TOKEN_VERSION_AT) == TOKEN_WITH_DIGEST;
+    const struct token_form *form = form_of(token, bytes);
+    if (form)
+        *row = rp_load_u64(token + form->next_row_at);
+    return form != NULL;
 }
 
 bool rp_client_token_digest(const uint8_t *token, size_t bytes, struct rp_hash128 *digest)
 {
-    if (!is_token(token, bytes) || !has_digest(token))
+    const struct token_form *form = form_of(token, bytes);
+    if (!form || rp_load_u32(token + TOKEN_VERSION_AT) < TOKEN_WITH_DIGEST)
         return false;
-    *digest = rp_hash128_load(token + bytes - 2 * HASH_BYTES);
+    *digest = rp_hash128_load(form == &form_of_plans ? token + bytes - 2 * HASH_BYTES : token + 48);
+    return true;
+}
+
+static bool has_same_stream(const struct token_form *form, const uint8_t *was, const uint8_t *is)
+{
+    for (size_t i = 0; i < RP_ARRAY_COUNT(form->fixed); i++)
+        if (memcmp(was + form->fixed[i].at, is + form->fixed[i].at, form->fixed[i].bytes) != 0)
+            return false;
     return true;
 }
 
@@ -72,18 +98,18 @@ bool rp_client_token_digest(const uint8_t *token, size_t bytes, struct rp_hash12
 static bool is_next_token(const uint8_t *was, size_t was_bytes, const uint8_t *is, size_t is_bytes,
                           uint64_t next_row)
 {
-    if (!is_token(was, was_bytes))
+    const struct token_form *form = form_of(was, was_bytes);
+    struct rp_hash128 before, after;
+    if (!form)
         return true; /* no earlier token to compare with */
-    if (!is_token(is, is_bytes) || rp_load_u64(is + TOKEN_NEXT_ROW_AT) != next_row ||
-        memcmp(was + TOKEN_SAMPLED_AT, is + TOKEN_SAMPLED_AT, TOKEN_SAMPLED_BYTES) != 0 ||
-        memcmp(was + TOKEN_STREAM_AT, is + TOKEN_STREAM_AT, TOKEN_STREAM_BYTES) != 0)
+    if (form_of(is, is_bytes) != form || rp_load_u64(is + form->next_row_at) != next_row ||
+        !has_same_stream(form, was, is))
         return false;
-    if (!has_digest(was) || !has_digest(is))
+    if (!rp_client_token_digest(was, was_bytes, &before) ||
+        !rp_client_token_digest(is, is_bytes, &after))
         return true;
-    bool moves = rp_load_u64(was + TOKEN_NEXT_ROW_AT) != next_row;
-    bool changes = memcmp(was + was_bytes - 2 * HASH_BYTES, is + is_bytes - 2 * HASH_BYTES,
-                          HASH_BYTES) != 0;
-    return moves == changes;
+    bool moves = rp_load_u64(was + form->row_at) != rp_load_u64(is + form->row_at);
+    return moves != rp_hash128_equal(before, after);
 }
 
 static struct found check(const struct rp_client *client, const struct rp_geometry *g,

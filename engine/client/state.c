@@ -15,7 +15,9 @@
 void rp_client_keep_token(struct rp_client *client, const uint8_t *token, size_t bytes,
                           uint64_t lease, uint64_t number)
 {
-    client->newest = (client->newest + 1) % RP_TOKENS_KEPT;
+    const struct rp_kept_token *newest = rp_client_newest(client);
+    if (lease != 0 || newest->lease != 0 || newest->bytes == 0) /* else it replaces the newest */
+        client->newest = (client->newest + 1) % RP_TOKENS_KEPT;
     struct rp_kept_token *kept = &client->kept[client->newest];
     memcpy(kept->token, token, bytes);
     kept->bytes = bytes;

@@ -312,7 +312,7 @@ static const struct profile {
     {"olmo", BIT(LOSS_MASK), RP_DTYPE_I64, RP_LABELS_SHIFTED},
     {"torchtitan", BIT(LABELS) | BIT(POSITION_IDS) | BIT(CU_SEQLENS), RP_DTYPE_I64,
      RP_LABELS_SHIFTED},
-    {"full", (1u << RP_SECTION_COUNT) - 1, RP_DTYPE_I32, RP_LABELS_SHIFTED},
+    {"full", (1u << RP_SECTION_ROW_PLANS) - 1, RP_DTYPE_I32, RP_LABELS_SHIFTED},
 };
 
 static int check_token_dtype(const struct rp_config *config, struct rp_error *error)

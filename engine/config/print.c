@@ -78,7 +78,7 @@ static void print_sections(uint64_t sections, char *text, size_t bytes)
     char word[RP_TEXT_WORD_MAX];
     size_t used = 0;
     text[0] = '\0';
-    for (uint32_t i = 0; i < RP_SECTION_COUNT; i++) {
+    for (uint32_t i = 0; i < RP_SECTION_ROW_PLANS; i++) {
         if (!(sections >> i & 1))
             continue;
         print_word(RP_SECTION_WORDS, i, word, sizeof word);

@@ -198,6 +198,8 @@ bool rp_block_reads_peek(struct rp_block_reads *b, const struct rp_data_ring *da
             if (!found || found->epoch != block->epoch) /* else it came for another lane */
                 return true;
         }
+        if (*ahead < until) /* no block is here: the next ones begin with the next epoch */
+            *ahead = rp_max_u64(*ahead, rp_plan_block_window(plan, lane, source));
     }
     return false;
 }

@@ -33,8 +33,9 @@ static void add_segment(struct totals *totals, int32_t *ends, uint32_t *end, uin
     totals->max_seqlen = length > totals->max_seqlen ? length : totals->max_seqlen;
 }
 
-/* Ends of all segments over the flat batch (a pad tail is a segment of its own), then the end of
- * the batch up to the capacity; and the sums of the header on the way. */
+/* Ends of all segments over the flat batch (padding inside a row belongs to the segment before it,
+ * a pad tail is a segment of its own), then the end of the batch up to the capacity; and the sums
+ * of the header on the way. */
 static struct totals complete_boundaries(const struct rp_geometry *g, uint8_t *slot)
 {
     const int32_t *lengths =
@@ -43,19 +44,23 @@ static struct totals complete_boundaries(const struct rp_geometry *g, uint8_t *s
         (const struct rp_row_info *)(const void *)(slot + g->sections[RP_SECTION_ROWS].offset);
     const struct rp_section_layout *layout = &g->sections[RP_SECTION_CU_SEQLENS];
     int32_t *ends = layout->offset ? (int32_t *)(void *)(slot + layout->offset) : NULL;
+    const struct rp_section_layout *of_plans = &g->sections[RP_SECTION_ROW_PLANS];
+    const struct rp_row_plan *plans = (const void *)(slot + of_plans->offset);
     struct totals totals = {0};
     uint32_t end = 0;
     if (ends)
         ends[0] = 0;
     for (uint32_t i = 0; i < g->rows; i++, lengths += g->max_docs_per_row) {
         RP_ASSERT(rows[i].fragments <= g->max_docs_per_row && rows[i].tokens <= g->seq_len);
+        uint32_t align = of_plans->offset ? plans[i].align : 1, row_end = (i + 1) * g->seq_len;
         for (uint32_t f = 0; f < rows[i].fragments; f++) {
             uint32_t length = (uint32_t)lengths[f];
-            add_segment(&totals, ends, &end, length);
+            add_segment(&totals, ends, &end, rp_places(length, align));
             totals.sum_len_squared += (uint64_t)length * length;
         }
-        if (rows[i].tokens < g->seq_len)
-            add_segment(&totals, ends, &end, g->seq_len - rows[i].tokens);
+        RP_ASSERT(end <= row_end);
+        if (end < row_end)
+            add_segment(&totals, ends, &end, row_end - end);
         totals.rows_real += rows[i].fragments > 0;
         totals.tokens_real += rows[i].tokens;
         totals.tokens_loss += rows[i].tokens - rows[i].fragments;
@@ -67,13 +72,15 @@ static struct totals complete_boundaries(const struct rp_geometry *g, uint8_t *s
     return totals;
 }
 
-static void complete_batch(struct rp_deliver *d, uint32_t ring, uint64_t batch)
+static void complete_batch(struct rp_deliver *d, uint32_t ring, const struct rp_ticket *last)
 {
     const struct rp_geometry *g = &d->rings[ring].geometry;
+    uint64_t batch = last->batch;
     uint8_t *slot = rp_ring_slot(&d->rings[ring], batch);
     struct totals totals = complete_boundaries(g, slot);
-    RP_ASSERT(d->unlabelled[ring] <= totals.tokens_loss);
-    totals.tokens_loss -= (uint32_t)d->unlabelled[ring];
+    int64_t labels = (int64_t)totals.tokens_loss - d->unlabelled[ring];
+    RP_ASSERT(labels >= 0 && labels <= totals.tokens_real);
+    totals.tokens_loss = (uint32_t)labels;
     d->unlabelled[ring] = 0;
     size_t state_bytes;
     uint64_t next_row;
@@ -96,9 +103,10 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, uint64_t batch)
         .segments = totals.segments,
         .state_bytes = (uint32_t)state_bytes,
         .state_offset = RP_SLOT_STATE_OFFSET,
+        .skips_step = last->skips_step,
     };
     memcpy(slot + RP_SLOT_STATE_OFFSET, state, state_bytes);
-    d->batches++;
+    d->batches += !last->skips_step;
     d->rows += totals.rows_real;
     d->tokens += totals.tokens_real;
 }
@@ -121,9 +129,9 @@ static void announce_or_wait(struct rp_deliver *d, struct rp_ring *ring, uint64_
     }
 }
 
-static void publish_batch(struct rp_deliver *d, uint64_t batch)
+static void publish_batch(struct rp_deliver *d, const struct rp_ticket *last)
 {
-    uint64_t now = rp_now_ns();
+    uint64_t now = rp_now_ns(), batch = last->batch;
     bool is_slow = now - d->published_ns >= announce_after_ns(d);
     d->published_ns = now;
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
@@ -132,7 +140,7 @@ static void publish_batch(struct rp_deliver *d, uint64_t batch)
         RP_ASSERT(batch == d->rings[r].tail);
         if (RP_DEFECT(publish_before_complete))
             rp_ring_publish(&d->rings[r], batch + 1);
-        complete_batch(d, r, batch);
+        complete_batch(d, r, last);
         uint64_t unannounced = rp_ring_publish_silently(&d->rings[r], batch + 1);
         if (unannounced > 0)
             announce_or_wait(d, &d->rings[r], unannounced, is_slow);
@@ -167,11 +175,11 @@ static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *
         return code;
     const char *path = rp_corpus_shard(d->options->corpus, extent.shard)->path;
     uint64_t limit = rp_transfer_token_limit(transfer, d->options->token_limit), token = 0;
-    uint32_t t = 0;
-    while (t < transfer->fragment.length &&
-           (token = rp_widen_token_at(tokens, transfer->width, t)) < limit)
+    uint32_t t = 0, stored = rp_transfer_stored(transfer);
+    uint64_t first = rp_fragment_first_own(&transfer->fragment, d->options->form.has_bos);
+    while (t < stored && (token = rp_widen_token_at(tokens, transfer->width, t)) < limit)
         t++;
-    if (t == transfer->fragment.length)
+    if (t == stored)
         return rp_fail(error, -RP_E_CHANGED,
                        "restore the file and restart; what was delivered is valid",
                        "%s: source %s, document %" PRIu64 ": a token id that is not below %" PRIu64
@@ -184,8 +192,8 @@ static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *
         "batches before this one were delivered",
         "%s: source %s, document %" PRIu64 ", token %" PRIu64 ": expected a token id below %" PRIu64
         ", found %" PRId64,
-        path, rp_source_name(source), transfer->fragment.document, transfer->fragment.offset + t,
-        limit, (int64_t)(is_negative ? token - (2ull << transfer->id_bits) : token));
+        path, rp_source_name(source), transfer->fragment.document, first + t, limit,
+        (int64_t)(is_negative ? token - (2ull << transfer->id_bits) : token));
 }
 
 static bool is_packed(const struct rp_arena *arena, uint64_t number)
@@ -217,11 +225,21 @@ static bool waits_for_engine(const struct rp_deliver *d)
            is_special(rp_arena_ticket(d->arena, d->next_ticket));
 }
 
-static void add_unlabelled(struct rp_deliver *d, const struct rp_ticket *ticket)
+static bool is_packed_here(const struct rp_deliver *d, const struct rp_ticket *ticket,
+                           uint32_t ring)
+{
+    return ticket->batch >= rp_a64_load_relaxed(&d->arena->pack_from[ring]);
+}
+
+/* By how many the labels of a batch differ from one for each token but the first of a fragment. */
+static void count_labels(struct rp_deliver *d, const struct rp_ticket *ticket)
 {
     for (uint32_t i = 0; i < ticket->mask_count; i++)
-        if (ticket->batch >= rp_a64_load_relaxed(&d->arena->pack_from[ticket->masks[i].ring]))
+        if (is_packed_here(d, ticket, ticket->masks[i].ring))
             d->unlabelled[ticket->masks[i].ring] += ticket->masks[i].unlabelled;
+    for (uint32_t i = 0; d->options->form.label_across_cuts && i < ticket->row_count; i++)
+        if (is_packed_here(d, ticket, ticket->rows[i].ring))
+            d->unlabelled[ticket->rows[i].ring] -= ticket->rows[i].end_labels;
 }
 
 /* Retire packed tickets up to a special one, or up to end_batch. True if there were any. */
@@ -232,9 +250,9 @@ static bool retire_rows(struct rp_deliver *d)
         const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
         if (is_special(ticket) || ticket->batch >= d->end_batch)
             break;
-        add_unlabelled(d, ticket);
+        count_labels(d, ticket);
         if (ticket->batch_ends)
-            publish_batch(d, ticket->batch);
+            publish_batch(d, ticket);
         retire(d);
     }
     return d->next_ticket > first;

@@ -158,6 +158,8 @@ static int open_ticket(struct rp_dispatch *d, struct rp_error *error)
     ticket->batch_ends = ticket->stream_ends = ticket->is_block_read = 0;
     ticket->error = 0;
     ticket->bad_transfer = 0;
+    ticket->align = 1; /* or that of its transfers */
+    ticket->skips_step = d->skips_step;
     d->ticket = ticket;
     rp_reads_begin(&d->reads, ticket, d->next_ticket);
     return 0;
@@ -226,13 +228,22 @@ static int need_ticket(struct rp_dispatch *d, struct rp_error *error)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static int add_transfer(struct rp_dispatch *d, uint64_t row, struct rp_transfer *transfer,
-                        struct rp_error *error)
+/* Has the open ticket no place for another transfer, or other transfers a different alignment? */
+static bool is_full(const struct rp_ticket *ticket, uint32_t align)
+{
+    return ticket->transfer_count == RP_TICKET_TRANSFERS_MAX ||
+           (ticket->transfer_count > 0 && ticket->align != align);
+}
+
+static int add_transfer(struct rp_dispatch *d, const struct rp_row_end *row,
+                        struct rp_transfer *transfer, struct rp_error *error)
 {
     for (;;) {
         int code = need_ticket(d, error);
-        if (code >= 0 && d->ticket->transfer_count < RP_TICKET_TRANSFERS_MAX)
-            code = rp_reads_place(&d->reads, row, transfer, error);
+        if (code >= 0 && !is_full(d->ticket, row->align)) {
+            d->ticket->align = row->align;
+            code = rp_reads_place(&d->reads, row->row, transfer, error);
+        }
         if (code < 0)
             return code;
         if (code == RP_READS_PLACED) {
@@ -263,48 +274,45 @@ static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch,
                    const struct rp_row *row, struct rp_error *error)
 {
     expect_extents(d, row);
-    uint32_t offset = 0;
+    struct rp_row_end end = rp_row_end_of(row, ring, row_in_batch);
     for (uint32_t i = 0; i < row->count; i++) {
         struct rp_transfer transfer = {.fragment = row->fragments[i],
                                        .ring = ring,
                                        .row = row_in_batch,
-                                       .offset = offset,
+                                       .offset = end.places,
                                        .index = i};
-        int code = add_transfer(d, row->row, &transfer, error);
+        int code = add_transfer(d, &end, &transfer, error);
         if (code < 0)
             return code;
-        offset += transfer.fragment.length;
+        rp_row_end_add(&end, &transfer);
     }
     int code = need_ticket(d, error);
     if (code >= 0 && d->ticket->row_count == RP_TICKET_ROWS_MAX) {
         close_ticket(d);
         code = need_ticket(d, error);
     }
-    if (code < 0)
-        return code;
-    d->ticket->rows[d->ticket->row_count++] = (struct rp_row_end){.row = row->row,
-                                                                  .ring = ring,
-                                                                  .row_in_batch = row_in_batch,
-                                                                  .fragments = row->count,
-                                                                  .tokens = offset};
-    return 0;
+    if (code >= 0)
+        d->ticket->rows[d->ticket->row_count++] = end;
+    return code;
 }
 
 /* ---- micro-batches --------------------------------------------------------------------------- */
 
-static void save_state(struct rp_dispatch *d)
+static int save_state(struct rp_dispatch *d, struct rp_error *error)
 {
     struct rp_state_slot *slot = rp_arena_state(d->arena, d->batch);
     if (rp_a64_load_relaxed(&slot->position) == d->batch + 1)
-        return; /* an earlier start has saved it, and the engine may be reading it */
+        return 0; /* an earlier start has saved it, and the engine may be reading it */
     /* No barrier is needed between this store and the writes below it: no reader wants the old
      * entry any more, because enough of them are kept (choose_sizes in flow_open.c,
      * may_be_overwritten in flow_view.c). */
     rp_a64_store_relaxed(&slot->position, 0);
-    slot->bytes = rp_plan_save(d->plan, slot + 1);
+    int code = rp_plan_try_save(d->plan, slot + 1, &slot->bytes, error);
     slot->next_row = rp_plan_row(d->plan);
     RP_ASSERT(slot->bytes <= d->arena->state_bytes);
-    rp_a64_store_release(&slot->position, d->batch + 1); /* PAIRS state-slot */
+    if (code >= 0)
+        rp_a64_store_release(&slot->position, d->batch + 1); /* PAIRS state-slot */
+    return code;
 }
 
 static int peek_row(struct rp_dispatch *d, struct rp_error *error)
@@ -322,18 +330,12 @@ static int peek_row(struct rp_dispatch *d, struct rp_error *error)
     return 0;
 }
 
-/* Does another flow deliver this batch to the ring? */
-static bool is_left_out(const struct rp_dispatch *d, uint32_t ring)
-{
-    return d->batch < rp_a64_load_relaxed(&d->arena->pack_from[ring]);
-}
-
 /* Plan the next row, empty after the end of the stream; if wanted, add it to tickets. */
 static int plan_row(struct rp_dispatch *d, uint64_t row, uint32_t ring, uint32_t place, bool wanted,
                     struct rp_error *error)
 {
     int code = peek_row(d, error);
-    struct rp_row planned = d->has_row ? d->row : (struct rp_row){.row = row};
+    struct rp_row planned = d->has_row ? d->row : (struct rp_row){.row = row, .planned = row};
     RP_ASSERT(code < 0 || planned.row == row);
     if (code >= 0 && wanted)
         code = add_row(d, ring, place, &planned, error);
@@ -345,11 +347,14 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
 {
     const struct rp_flow_options *o = d->options;
     uint64_t row = d->base_row + d->batch * o->rows * o->world;
+    uint64_t step_row = row - d->batch % d->micro_batches * o->rows * o->world;
+    d->skips_step = rp_plan_skips(d->plan, step_row, o->global_batch_rows);
     rp_join_rings(d->arena, d->options->rank_count, d->batch, d->wake_fd);
     for (uint32_t rank = 0; rank < o->world; rank++) {
         uint32_t ring = rank - o->rank_first;
         bool wanted = rank >= o->rank_first && ring < o->rank_count &&
-                      d->batch >= d->start_batch[ring] && !is_left_out(d, ring);
+                      d->batch >= d->start_batch[ring] &&
+                      d->batch >= rp_a64_load_relaxed(&d->arena->pack_from[ring]);
         for (uint32_t i = 0; i < o->rows; i++, row++) {
             int code = plan_row(d, row, ring, i, wanted, error);
             if (code < 0)
@@ -358,12 +363,12 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
     }
     d->batch++;
     rp_reads_note(&d->reads, d->plan);
-    save_state(d); /* before the ticket: deliver sends it along with the batch */
-    if (d->ticket) {
+    int code = save_state(d, error); /* before the ticket: deliver sends it along with the batch */
+    if (code >= 0 && d->ticket) {
         d->ticket->batch_ends = 1;
         close_ticket(d);
     }
-    return 0;
+    return code;
 }
 
 /* At the first micro-batch of a step: does the step exist? Decided from the plan only, so equally
@@ -382,26 +387,23 @@ static int step_exists(struct rp_dispatch *d, struct rp_error *error)
 
 static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
 {
-    save_state(d);
-    for (;;) {
+    int code = save_state(d, error);
+    while (code >= 0) {
         if (d->batch % d->micro_batches == 0) {
-            int code = step_exists(d, error);
-            if (code < 0)
-                return code;
-            if (code == 0)
+            code = step_exists(d, error);
+            if (code <= 0)
                 break;
         }
-        int code = check_when_due(d, error);
+        code = check_when_due(d, error);
         if (code >= 0)
             code = plan_batch(d, error);
         if (code >= 0 && rp_now_ns() >= d->hand_on_at_ns)
             code = hand_on(d, error);
-        if (code < 0)
-            return code;
-        if (rp_startup_yield_is_due())
+        if (code >= 0 && rp_startup_yield_is_due())
             sched_yield();
     }
-    int code = open_ticket(d, error);
+    if (code >= 0)
+        code = open_ticket(d, error);
     if (code < 0)
         return code;
     d->ticket->stream_ends = 1;

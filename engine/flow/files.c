@@ -473,7 +473,7 @@ struct rp_hashed_range rp_files_hashed_range(const struct rp_files *files,
                                              const struct rp_transfer *transfer)
 {
     const struct rp_shard *shard = rp_corpus_shard(files->corpus, transfer->mapped_shard - 1);
-    uint64_t end = transfer->data_offset + (uint64_t)transfer->fragment.length * transfer->width;
+    uint64_t end = transfer->data_offset + (uint64_t)rp_transfer_stored(transfer) * transfer->width;
     return (struct rp_hashed_range){
         .first = rp_align_down(transfer->data_offset, RP_BLOCK_BYTES),
         .end = rp_min_u64(rp_align_up(end, RP_BLOCK_BYTES), shard->bytes)};

@@ -184,7 +184,7 @@ static inline void rp_files_read_lost(const struct rp_files *files,
         return;
     const struct rp_stretch *stretches = files->files[transfer->mapped_shard - 1].stretches;
     uint64_t first = transfer->data_offset;
-    uint64_t last = first + (uint64_t)transfer->fragment.length * transfer->width;
+    uint64_t last = first + (uint64_t)rp_transfer_stored(transfer) * transfer->width;
     if (stretches && rp_residency_way(stretches, first, last) != RP_READ_MAPPED)
         rp_files_ask_for_pages(files, transfer);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* flow_open — chooses the sizes of a flow, and makes it. */
 #include <errno.h>
+#include <inttypes.h>
 
 #include "base/bits.h"
 #include "base/log.h"
@@ -166,12 +167,26 @@ static void prepare_workers(struct rp_flow *flow)
                                             .deliver = o->packer_processes ? NULL : &flow->deliver,
                                             .token_limit = o->token_limit,
                                             .pad_id = o->pad_id,
+                                            .form = &o->form,
                                             .wake_fd = flow->wake_fd};
     for (uint32_t i = 0; i < o->packers; i++)
         flow->packers[i] = (struct rp_packer){.plan = &flow->pack_plan, .index = i, .pidfd = -1};
     for (uint32_t i = 0; i < o->readers; i++)
         flow->fetchers[i] = (struct rp_fetcher){
             .options = o, .arena = &flow->arena, .files = &flow->files, .index = i};
+}
+
+/* Inserted tokens are in no file, so no packer compares them with the limit. */
+static int check_form(const struct rp_flow_options *o, struct rp_error *error)
+{
+    const struct rp_row_form *form = &o->form;
+    bool is_bos = form->has_bos && form->bos_id >= o->token_limit;
+    if (!is_bos && !(form->has_eos && form->eos_id >= o->token_limit))
+        return 0;
+    return rp_fail(
+        error, -RP_E_VOCABULARY, "compare it, vocab_size and token_dtype with the tokenizer",
+        "%s: expected a token id below %" PRIu64 ", found %" PRIu32, is_bos ? "bos_id" : "eos_id",
+        o->token_limit, is_bos ? form->bos_id : form->eos_id);
 }
 
 int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *options, int wake_fd,
@@ -181,13 +196,14 @@ int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *option
     RP_ASSERT(options->packers >= 1 && options->packers <= RP_PACKERS_MAX);
     RP_ASSERT(options->rows >= 1 && options->rank_count >= 1);
     RP_ASSERT(options->rank_first + options->rank_count <= options->world);
-    struct rp_flow *flow = rp_calloc(1, sizeof *flow);
+    int code = check_form(options, error);
+    struct rp_flow *flow = code < 0 ? NULL : rp_calloc(1, sizeof *flow);
     if (!flow)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
+        return code < 0 ? code : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
     flow->options = *options;
     flow->wake_fd = wake_fd;
     flow->arena.segment.fd = -1;
-    int code = make_tables(flow, error);
+    code = make_tables(flow, error);
     if (code >= 0)
         code = open_files(flow, error);
     if (code >= 0)

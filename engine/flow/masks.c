@@ -13,6 +13,12 @@
 #define SPANS_BYTES (4u << 20)
 #define TRANSFERS_MIN 4u /* transfers of the longest kind whose spans fit together */
 
+/* The most spans of a part that is looked up: a row, and the token after it. */
+static uint32_t longest(const struct rp_flow_options *options)
+{
+    return rp_spans_max(options->seq_len + 1);
+}
+
 uint64_t rp_masks_bytes(const struct rp_flow_options *options)
 {
     bool is_masked = false;
@@ -32,7 +38,7 @@ int rp_masks_open(struct rp_masks *masks, const struct rp_flow_options *options,
         .data = arena->data, .data_offset = arena->data_bytes - bytes, .options = options};
     if (bytes == 0)
         return 0;
-    masks->spans = rp_calloc(rp_spans_max(options->seq_len), sizeof *masks->spans);
+    masks->spans = rp_calloc(longest(options), sizeof *masks->spans);
     return masks->spans ? rp_data_ring_open(&masks->span_ring, bytes, arena->slot_count, error)
                         : rp_fail(error, -ENOMEM, NULL, "out of memory for masks");
 }
@@ -56,25 +62,26 @@ static uint32_t count_labels(const struct rp_span *spans, uint32_t count)
 /* A document that has trained tokens is cut to its first seq_len ones: is none of those trained?
  * Its first fragment was found last. */
 static bool is_cut_off(struct rp_masks *masks, const struct rp_masks_place *place,
-                       const struct rp_fragment *fragment, uint64_t length)
+                       const struct rp_transfer *transfer, uint64_t length)
 {
-    uint32_t seq_len = masks->options->seq_len, count = masks->span_count;
-    if (!masks->options->truncates || length <= seq_len || count > 0)
+    uint32_t kept = masks->options->seq_len - masks->options->form.has_bos;
+    uint32_t own = rp_transfer_own(transfer), count = masks->span_count;
+    if (!masks->options->truncates || length <= kept || count > 0)
         return false;
-    const struct rp_part rest = {fragment->document, length, fragment->length,
-                                 seq_len - fragment->length};
+    const struct rp_part rest = {transfer->fragment.document, length, own, kept - own};
     struct rp_error ignored;
     return rp_source_spans(place->source, &rest, masks->spans, &count, &ignored) == 0 && count == 0;
 }
 
 /* Two additions a fragment, and a read of the ends of the spans where a document begins. */
 static void count(struct rp_masks *masks, const struct rp_masks_place *place,
-                  const struct rp_fragment *fragment, uint64_t length)
+                  const struct rp_transfer *transfer, uint64_t length)
 {
+    const struct rp_fragment *fragment = &transfer->fragment;
     if (!masks->options->mask_counts)
         return;
     struct rp_mask_counts *counts = &masks->options->mask_counts[fragment->source];
-    rp_a64_add_relaxed(&counts->labels, masks->labels);
+    rp_a64_add_relaxed(&counts->labels, masks->labels + rp_transfer_has_end_label(transfer));
     if (fragment->offset > 0)
         return;
     rp_a64_add_relaxed(&counts->documents, 1);
@@ -82,7 +89,7 @@ static void count(struct rp_masks *masks, const struct rp_masks_place *place,
                     rp_source_has_span(place->source, fragment->document) > 0;
     if (!has_span)
         rp_a64_add_relaxed(&counts->untrained, 1);
-    else if (is_cut_off(masks, place, fragment, length))
+    else if (is_cut_off(masks, place, transfer, length))
         rp_a64_add_relaxed(&counts->cut_off, 1);
 }
 
@@ -92,14 +99,53 @@ static bool is_plain(const struct rp_masks *masks, const struct rp_fragment *fra
     return masks->labels == fragment->length - 1;
 }
 
-int rp_masks_find(struct rp_masks *masks, const struct rp_masks_place *place,
-                  const struct rp_transfer *transfer, uint64_t length, struct rp_error *error)
+/* The own tokens whose spans decide the labels of a transfer: its own ones and the one after them,
+ * or, of an EOS alone, the last one of the document, with which the EOS is trained. */
+static struct rp_part part_of(const struct rp_masks *masks, const struct rp_transfer *transfer,
+                              uint64_t length)
 {
     const struct rp_fragment *fragment = &transfer->fragment;
-    const struct rp_part part = {fragment->document, length, fragment->offset, fragment->length};
+    struct rp_part part = {fragment->document, length,
+                           rp_fragment_first_own(fragment, masks->options->form.has_bos),
+                           rp_transfer_stored(transfer)};
+    if (rp_transfer_own(transfer) == 0 && transfer->extra & RP_EXTRA_EOS)
+        part.first = length - 1, part.tokens = 1;
+    return part;
+}
+
+/* The spans of a part become those of its transfer, which counts from an inserted BOS and has no
+ * token after its end. */
+static void add_inserted(struct rp_masks *masks, struct rp_transfer *transfer,
+                         const struct rp_part *part)
+{
+    struct rp_span *spans = masks->spans;
+    uint32_t *count = &masks->span_count;
+    bool is_last_trained = *count > 0 && spans[*count - 1].end == part->tokens;
+    if (rp_transfer_own(transfer) == 0 && transfer->extra & RP_EXTRA_EOS) {
+        spans[0] = (struct rp_span){0, 1};
+        *count = is_last_trained;
+        return;
+    }
+    if (!is_last_trained)
+        transfer->extra &= (uint8_t) ~(RP_EXTRA_NEXT | RP_EXTRA_NEXT_EOS);
+    if (transfer->extra & RP_EXTRA_NEXT && --spans[*count - 1].end == spans[*count - 1].begin)
+        --*count;
+    if (transfer->extra & RP_EXTRA_EOS && is_last_trained)
+        spans[*count - 1].end++;
+    for (uint32_t i = 0; transfer->extra & RP_EXTRA_BOS && i < *count; i++)
+        spans[i] = (struct rp_span){spans[i].begin + 1, spans[i].end + 1};
+}
+
+int rp_masks_find(struct rp_masks *masks, const struct rp_masks_place *place,
+                  struct rp_transfer *transfer, uint64_t length, struct rp_error *error)
+{
+    const struct rp_fragment *fragment = &transfer->fragment;
+    const struct rp_part part = part_of(masks, transfer, length);
     int code = rp_source_spans(place->source, &part, masks->spans, &masks->span_count, error);
     if (code < 0)
         return code;
+    if (transfer->extra)
+        add_inserted(masks, transfer, &part);
     masks->labels = count_labels(masks->spans, masks->span_count);
     RP_ASSERT(masks->labels < fragment->length);
     return is_plain(masks, fragment) || masks->span_count == 0 ||
@@ -134,5 +180,5 @@ void rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
             .unlabelled = fragment->length - 1 - masks->labels,
             .data_offset = take_spans(masks, place)};
     }
-    count(masks, place, fragment, length);
+    count(masks, place, transfer, length);
 }

@@ -18,7 +18,7 @@ struct rp_masks {
     struct rp_data_ring span_ring; /* 0 bytes: no source has a mask */
     uint8_t *data;                 /* the arena's data */
     uint64_t data_offset;          /* where the span ring begins in it */
-    struct rp_span *spans;         /* [rp_spans_max(seq_len)]: of the transfer found last */
+    struct rp_span *spans;         /* [longest()]: of the transfer found last */
     uint32_t labels, span_count;   /* its trained tokens that have a label, and its spans */
     const struct rp_flow_options *options;
     bool has_region; /* the ticket under construction has one in the ring */
@@ -37,11 +37,12 @@ struct rp_masks_place {
     uint64_t number, retired; /* the ticket's number; tickets below `retired` are retired */
 };
 
-/** Look up the mask of the ticket's next transfer, of a document of `length` tokens. 1: it needs no
- * mask, or its spans have room. 0: they have room only after the ticket of the oldest region is
- * retired; no room was taken. Or a negative code. */
+/** Look up the mask of the ticket's next transfer, of a document of `length` tokens of its own, and
+ * remove the label of its end from transfer->extra if the token after it is not trained. 1: it
+ * needs no mask, or its spans have room. 0: they have room only after the ticket of the oldest
+ * region is retired; no room was taken. Or a negative code. */
 RP_MUST_CHECK int rp_masks_find(struct rp_masks *masks, const struct rp_masks_place *place,
-                                const struct rp_transfer *transfer, uint64_t length,
+                                struct rp_transfer *transfer, uint64_t length,
                                 struct rp_error *error);
 /** Give the ticket the mask that was found last, if the transfer needs one. Its tokens have their
  * place. */

@@ -19,159 +19,10 @@
 #include "base/file.h"
 #include "flow/deliver.h"
 #include "flow/startup_yield.h"
-#include "flow/widen.h"
 
 /* While a transfer is packed, the tokens of the one this many places after it are prefetched into
  * cache, because documents are scattered in memory. More than two were no faster. */
 #define TRANSFERS_AHEAD 2u
-
-void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ring)
-{
-    const struct rp_geometry *g = &ring->geometry;
-    const struct rp_ring_header *header =
-        (const struct rp_ring_header *)(const void *)ring->data.data;
-    *target = (struct rp_pack_target){
-        .slots = ring->data.data + header->slots_offset,
-        .geometry = *g,
-        .ids_dtype = g->sections[RP_SECTION_INPUT_IDS].dtype,
-        .labels_dtype = g->sections[RP_SECTION_LABELS].dtype,
-        .positions_dtype = g->sections[RP_SECTION_POSITION_IDS].dtype,
-    };
-}
-
-/* Address of element `index` of a section of `size`-byte elements, or NULL where the run does not
- * have it. */
-static void *section_at(const struct rp_pack_target *target, uint8_t *slot, enum rp_section section,
-                        uint64_t index, size_t size)
-{
-    const struct rp_section_layout *layout = &target->geometry.sections[section];
-    RP_DASSERT(layout->offset == 0 || index * size < layout->bytes);
-    return layout->offset ? slot + layout->offset + index * size : NULL;
-}
-
-/* The sections that have an entry for each token, from token `at` of the batch on. */
-static struct rp_widen_target tokens_at(const struct rp_pack_target *target, uint8_t *slot,
-                                        uint64_t at)
-{
-    return (struct rp_widen_target){
-        .ids = section_at(target, slot, RP_SECTION_INPUT_IDS, at,
-                          rp_dtype_bytes(target->ids_dtype)),
-        .labels = section_at(target, slot, RP_SECTION_LABELS, at,
-                             rp_dtype_bytes(target->labels_dtype)),
-        .positions = section_at(target, slot, RP_SECTION_POSITION_IDS, at,
-                                rp_dtype_bytes(target->positions_dtype)),
-        .segments = section_at(target, slot, RP_SECTION_SEGMENT_IDS, at, sizeof(int32_t)),
-        .mask = section_at(target, slot, RP_SECTION_LOSS_MASK, at, sizeof(float)),
-        .labels_shifted = target->geometry.label_mode == RP_LABELS_SHIFTED,
-    };
-}
-
-static uint8_t *slot_of(const struct rp_pack_target *target, uint64_t batch)
-{
-    return target->slots + (batch & (target->geometry.slots - 1)) * target->geometry.slot_bytes;
-}
-
-/* ---- one transfer ---------------------------------------------------------------------------- */
-
-/* Returns the largest token id of the transfer. `ahead` as in widen.h. */
-static uint64_t pack_transfer(const struct rp_pack_target *target, uint8_t *slot,
-                              const uint8_t *source, const struct rp_transfer *transfer,
-                              const uint8_t *ahead)
-{
-    const struct rp_geometry *g = &target->geometry;
-    size_t n = transfer->fragment.length;
-    uint64_t at = (uint64_t)transfer->row * g->seq_len + transfer->offset;
-    uint64_t fragment_at = (uint64_t)transfer->row * g->max_docs_per_row + transfer->index;
-    RP_DASSERT(transfer->row < g->rows && transfer->offset + n <= g->seq_len);
-    RP_DASSERT(transfer->index < g->max_docs_per_row);
-
-    struct rp_widen_target to = tokens_at(target, slot, at);
-    to.segment = (int32_t)transfer->index + 1;
-    uint64_t largest = rp_widen_fragment(&to, target->ids_dtype, source, transfer->width, n, ahead);
-    int32_t *lengths = section_at(target, slot, RP_SECTION_DOC_LENS, fragment_at, sizeof(int32_t));
-    *lengths = (int32_t)n;
-    struct rp_provenance *provenance = section_at(target, slot, RP_SECTION_PROVENANCE, fragment_at,
-                                                  sizeof *provenance);
-    if (provenance)
-        memcpy(provenance, &transfer->fragment, sizeof *provenance);
-    return largest;
-}
-
-/* Remove the labels of tokens [begin, end) of a transfer. Its first token has none. */
-static void unlabel(const struct rp_pack_target *target, uint8_t *slot,
-                    const struct rp_transfer *transfer, uint32_t begin, uint32_t end)
-{
-    const struct rp_geometry *g = &target->geometry;
-    uint64_t row_at = (uint64_t)transfer->row * g->seq_len + transfer->offset;
-    begin = begin > 1 ? begin : 1;
-    if (begin >= end)
-        return;
-    uint64_t before = row_at + begin - 1; /* the shifted label of token `begin` goes here */
-    uint64_t at = g->label_mode == RP_LABELS_SHIFTED ? before : row_at + begin;
-    void *labels = section_at(target, slot, RP_SECTION_LABELS, at,
-                              rp_dtype_bytes(target->labels_dtype));
-    if (labels)
-        rp_widen_fill(labels, target->labels_dtype, RP_LABEL_IGNORED, end - begin);
-    void *mask = section_at(target, slot, RP_SECTION_LOSS_MASK, before, sizeof(float));
-    if (mask)
-        memset(mask, 0, (end - begin) * sizeof(float));
-}
-
-/* Remove the labels of tokens that are in no span. */
-static void apply_mask(const struct rp_pack_target *target, uint8_t *slot,
-                       const struct rp_transfer *transfer, const struct rp_mask *mask,
-                       const uint8_t *data)
-{
-    const struct rp_span *spans = (const struct rp_span *)(const void *)(data + mask->data_offset);
-    uint32_t end = 0;
-    for (uint32_t i = 0; i < mask->count; i++) {
-        RP_DASSERT(spans[i].begin >= end && spans[i].end > spans[i].begin);
-        unlabel(target, slot, transfer, end, spans[i].begin);
-        end = spans[i].end;
-    }
-    RP_ASSERT(end <= transfer->fragment.length);
-    unlabel(target, slot, transfer, end, transfer->fragment.length);
-}
-
-/* ---- the end of a row ------------------------------------------------------------------------ */
-
-/* Padding from the last token on, zeros after the last fragment, and the row's line in the batch.
- */
-static void finish_row(const struct rp_pack_target *target, uint8_t *slot, int64_t pad_id,
-                       const struct rp_row_end *end)
-{
-    const struct rp_geometry *g = &target->geometry;
-    RP_ASSERT(end->row_in_batch < g->rows);
-    RP_ASSERT(end->tokens <= g->seq_len && end->fragments <= g->max_docs_per_row);
-    uint64_t at = (uint64_t)end->row_in_batch * g->seq_len + end->tokens;
-    size_t pads = g->seq_len - end->tokens;
-    if (pads) {
-        struct rp_widen_target to = tokens_at(target, slot, at);
-        rp_widen_fill(to.ids, target->ids_dtype, pad_id, pads);
-        if (to.labels)
-            rp_widen_fill(to.labels, target->labels_dtype, RP_LABEL_IGNORED, pads);
-        if (to.positions)
-            rp_count_up(to.positions, target->positions_dtype, 0, pads);
-        if (to.segments)
-            memset(to.segments, 0, pads * sizeof(int32_t));
-        if (to.mask)
-            memset(to.mask, 0, pads * sizeof(float));
-    }
-    uint64_t fragment_at = (uint64_t)end->row_in_batch * g->max_docs_per_row + end->fragments;
-    size_t unused = g->max_docs_per_row - end->fragments;
-    if (unused) {
-        memset(section_at(target, slot, RP_SECTION_DOC_LENS, fragment_at, sizeof(int32_t)), 0,
-               unused * sizeof(int32_t));
-        void *provenance = section_at(target, slot, RP_SECTION_PROVENANCE, fragment_at,
-                                      sizeof(struct rp_provenance));
-        if (provenance)
-            memset(provenance, 0, unused * sizeof(struct rp_provenance));
-    }
-    struct rp_row_info *info = section_at(target, slot, RP_SECTION_ROWS, end->row_in_batch,
-                                          sizeof *info);
-    *info = (struct rp_row_info){
-        .row = end->row, .fragments = end->fragments, .tokens = end->tokens};
-}
 
 /* ---- one ticket ------------------------------------------------------------------------------ */
 
@@ -277,11 +128,15 @@ static bool pack_and_check(const struct rp_pack_plan *plan, const struct rp_tick
     const struct rp_transfer *ahead =
         &ticket->transfers[rp_min_u64(i + TRANSFERS_AHEAD, ticket->transfer_count - 1)];
     const struct rp_pack_target *target = &plan->targets[transfer->ring];
-    uint8_t *slot = slot_of(target, ticket->batch), *data = plan->arena->data;
-    uint64_t largest = pack_transfer(target, slot, source, transfer,
-                                     rp_files_tokens(plan->files, data, ahead));
+    uint8_t *slot = rp_slot_of(target, ticket->batch), *data = plan->arena->data;
+    const struct rp_fragment_source from = {.tokens = source,
+                                            .ahead = rp_files_tokens(plan->files, data, ahead),
+                                            .form = plan->form,
+                                            .pad_id = plan->pad_id,
+                                            .align = ticket->align};
+    uint64_t largest = rp_write_fragment(target, slot, transfer, &from);
     if (mask)
-        apply_mask(target, slot, transfer, mask, data);
+        rp_write_mask(target, slot, transfer, mask, data);
     return largest < rp_transfer_token_limit(transfer, plan->token_limit);
 }
 
@@ -325,7 +180,7 @@ static bool finish_rows(const struct rp_pack_plan *plan, const struct rp_ticket 
         if (!wait_for_space(plan, end->ring, ticket->batch))
             return false;
         const struct rp_pack_target *target = &plan->targets[end->ring];
-        finish_row(target, slot_of(target, ticket->batch), plan->pad_id, end);
+        rp_write_row_end(target, rp_slot_of(target, ticket->batch), plan->pad_id, end);
     }
     return true;
 }

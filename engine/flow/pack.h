@@ -6,14 +6,7 @@
 #include "flow/files.h"
 #include "flow/flow.h"
 #include "flow/verified.h"
-
-/* A batch ring as a packer sees it: the address of its slots, and their immutable shape. Never the
- * ring's moving words. */
-struct rp_pack_target {
-    uint8_t *slots;
-    struct rp_geometry geometry;
-    uint32_t ids_dtype, labels_dtype, positions_dtype;
-};
+#include "flow/write_row.h"
 
 struct rp_deliver;
 
@@ -28,10 +21,9 @@ struct rp_pack_plan {
     uint32_t packers;
     uint64_t token_limit;
     int64_t pad_id;
+    const struct rp_row_form *form;
     int wake_fd; /* eventfd of deliver */
 };
-
-void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ring);
 
 /** The packing loop: returns when the flow stops. Allocates no memory and takes no lock: a forked
  * child may run it. */

@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "flow/contents.h"
+#include "flow/fragment.h"
 #include "flow/next_use.h"
 #include "flow/range.h"
 
@@ -166,15 +167,21 @@ static bool place_range(struct rp_reads *reads, const struct rp_file_range *rang
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
+/* The place in the row of a transfer's first own token. */
+static uint32_t own_offset(const struct rp_transfer *transfer)
+{
+    return transfer->offset + (transfer->extra & RP_EXTRA_BOS);
+}
+
 static int place_contents(struct rp_reads *reads, const struct rp_content_run *run,
                           struct rp_transfer *transfer)
 {
-    uint64_t skip = (uint64_t)(transfer->offset - run->offset) * run->width;
+    uint64_t skip = (uint64_t)(own_offset(transfer) - run->offset) * run->width;
     struct rp_file_range range = {.shard = RP_READ_CONTENTS,
                                   .alignment = 1,
                                   .first = run->byte_offset + skip,
                                   .wanted = run->byte_offset + skip};
-    range.last = range.first + (uint64_t)transfer->fragment.length * run->width;
+    range.last = range.first + (uint64_t)rp_transfer_own(transfer) * run->width;
     (void)rp_contents_bytes(reads->options->contents, &range.file_bytes);
     transfer->width = (uint16_t)run->width;
     return place_range(reads, &range, &transfer->data_offset) ? RP_READS_PLACED : RP_READS_FULL;
@@ -201,23 +208,6 @@ static bool place_in_block_read(struct rp_reads *reads, uint32_t shard, uint64_t
         return true;
     }
     return false;
-}
-
-/* The plan took the fragment's length from the same index. If the document is shorter now, the
- * index was changed in between. */
-static int fragment_extent(const struct rp_reads *reads, const struct rp_fragment *fragment,
-                           struct rp_extent *extent, struct rp_error *error)
-{
-    const struct rp_source *source = rp_corpus_source(reads->options->corpus, fragment->source);
-    int code = rp_source_extent(source, fragment->document, extent, error);
-    if (code < 0 || rp_range_inside(fragment->offset, fragment->length, extent->tokens))
-        return code;
-    return rp_fail(error, -RP_E_CHANGED,
-                   "restore the index and restart; what was delivered is valid",
-                   "source `%s`, document %" PRIu64 ": its index was changed while it was in use: "
-                   "expected at least %" PRIu64 " tokens, found %" PRIu64,
-                   rp_source_name(source), fragment->document, fragment->offset + fragment->length,
-                   extent->tokens);
 }
 
 static void place_mapped(const struct rp_reads *reads, const struct rp_file *file, uint32_t shard,
@@ -265,9 +255,9 @@ static int place_from_shard(struct rp_reads *reads, const struct rp_extent *exte
     if (code != RP_FILES_OPEN)
         return code < 0 ? code : RP_READS_FULL;
     reads->room_at = 0;
-    const struct rp_fragment *fragment = &transfer->fragment;
-    uint64_t first = extent->byte_offset + fragment->offset * extent->width;
-    uint64_t last = first + (uint64_t)fragment->length * extent->width;
+    uint64_t first_own = rp_fragment_first_own(&transfer->fragment, reads->options->form.has_bos);
+    uint64_t first = extent->byte_offset + first_own * extent->width;
+    uint64_t last = first + (uint64_t)rp_transfer_stored(transfer) * extent->width;
     transfer->width = (uint16_t)extent->width;
     reads->from_corpus = true;
     enum rp_read_way way = rp_files_way(file, first, last);
@@ -280,25 +270,37 @@ static int place_from_shard(struct rp_reads *reads, const struct rp_extent *exte
     return RP_READS_PLACED;
 }
 
+/* The contents have the row's own places alone: the token after a cut is another row's. */
+static const struct rp_content_run *find_contents(const struct rp_reads *reads, uint64_t row,
+                                                  const struct rp_transfer *transfer)
+{
+    const struct rp_contents *contents = reads->options->contents;
+    if (!contents || transfer->extra & RP_EXTRA_NEXT)
+        return NULL;
+    return rp_contents_find(contents, row, own_offset(transfer), rp_transfer_own(transfer));
+}
+
 /* Rows that a checkpoint brought are taken from it, all others from their shards. */
 static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
                         const struct rp_extent *extent, struct rp_error *error)
 {
-    const struct rp_contents *contents = reads->options->contents;
-    const struct rp_content_run *run = contents ? rp_contents_find(contents, row, transfer->offset,
-                                                                   transfer->fragment.length)
-                                                : NULL;
     transfer->mapped_shard = 0;
     transfer->expected = 0;
     transfer->loaded_by = reads->number;
-    transfer->id_bits = (uint16_t)rp_token_bits(
+    transfer->id_bits = (uint8_t)rp_token_bits(
         rp_corpus_shard(reads->options->corpus, extent->shard)->type);
+    if (rp_transfer_stored(transfer) == 0) { /* inserted tokens alone */
+        transfer->width = (uint16_t)extent->width;
+        transfer->data_offset = 0;
+        return RP_READS_PLACED;
+    }
+    const struct rp_content_run *run = find_contents(reads, row, transfer);
     return run ? place_contents(reads, run, transfer)
                : place_from_shard(reads, extent, transfer, error);
 }
 
 static int find_mask(struct rp_reads *reads, const struct rp_masks_place *place,
-                     const struct rp_transfer *transfer, uint64_t length, struct rp_error *error)
+                     struct rp_transfer *transfer, uint64_t length, struct rp_error *error)
 {
     int code = rp_masks_find(&reads->masks, place, transfer, length, error);
     if (code == 0)
@@ -316,7 +318,7 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *tra
     struct rp_extent extent;
     RP_DASSERT(reads->ticket && reads->ticket->transfer_count < RP_TICKET_TRANSFERS_MAX);
     reads->room_at = 0;
-    int code = fragment_extent(reads, &transfer->fragment, &extent, error);
+    int code = rp_fragment_find(reads->options, transfer, &extent, error);
     if (code < 0)
         return code;
     if (!rp_source_has_mask(source))

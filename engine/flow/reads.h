@@ -59,7 +59,7 @@ void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t n
 void rp_reads_expect(const struct rp_reads *reads, struct rp_ticket *ticket);
 
 enum rp_reads_place { RP_READS_FULL, RP_READS_PLACED };
-/** Set data_offset, loaded_by, mapped_shard, width and id_bits of a transfer of `row`; its
+/** Set data_offset, loaded_by, mapped_shard, width, id_bits and extra of a transfer of `row`; its
  * fragment, ring and offset are set, and it is the next one of the ticket, which gets its mask.
  * FULL: the ticket takes no more; an empty one does when the tickets below rp_reads_room_at are
  * retired. Or a negative code: the token file cannot be opened. */

@@ -34,6 +34,7 @@
 #ifndef RP_FLOW_TICKET_H
 #define RP_FLOW_TICKET_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/atomic.h"
@@ -72,20 +73,60 @@ struct rp_read {
     uint64_t expected;  /* rp_files_expected of the needed bytes, for a file with hashes */
 };
 
-/* `fragment.length` tokens to be copied into a row, from the data or from a mapped token file. */
+/* Bits of `extra`: tokens of the fragment that are not stored in its document, and the label of its
+ * end (STREAM2.md sections 2.1, 11). None in stream version 1. */
+#define RP_EXTRA_BOS 1u      /* it begins with the inserted BOS */
+#define RP_EXTRA_EOS 2u      /* it ends with the inserted EOS */
+#define RP_EXTRA_NEXT 4u     /* its end has a label: the token stored after its own ones */
+#define RP_EXTRA_NEXT_EOS 8u /* its end has a label: the inserted EOS, which another row has */
+
+/* The tokens of a fragment, for a place in a row. Its own tokens, those that are stored in the
+ * document, are copied from the data or from a mapped token file. */
 struct rp_transfer {
-    struct rp_fragment fragment; /* provenance */
-    uint64_t data_offset;        /* offset of its first token in the data, or in the file */
+    struct rp_fragment fragment; /* provenance; counts inserted tokens */
+    uint64_t data_offset;        /* offset of its first own token in the data, or in the file */
     uint64_t expected;     /* mapped file with hashes: expected hash of the blocks around it */
     uint64_t loaded_by;    /* ticket whose reads bring it: this one or an earlier one. I5 */
     uint32_t mapped_shard; /* 0: in the data; else 1 + the shard whose mapping holds it */
     uint16_t width;        /* bytes a token there */
-    uint16_t id_bits;      /* bits of a token id, without the sign: a longer id is negative */
+    uint8_t id_bits;       /* bits of a token id, without the sign: a longer id is negative */
+    uint8_t extra;         /* RP_EXTRA_ bits */
     uint32_t ring;         /* local rank: index of the batch ring */
     uint32_t row;          /* in the batch */
-    uint32_t offset;       /* in the row, in tokens */
+    uint32_t offset;       /* place in the row of its first token */
     uint32_t index;        /* number of the fragment in its row */
 };
+
+/** Its own tokens: all but inserted ones. */
+static inline uint32_t rp_transfer_own(const struct rp_transfer *transfer)
+{
+    uint32_t extra = transfer->extra;
+    return transfer->fragment.length - (extra & 1) - (extra >> 1 & 1);
+}
+
+/** The tokens at data_offset: its own ones and, with RP_EXTRA_NEXT, one more. */
+static inline uint32_t rp_transfer_stored(const struct rp_transfer *transfer)
+{
+    return rp_transfer_own(transfer) + (transfer->extra >> 2 & 1);
+}
+
+/** Whether its end has a label: the document's token after it. */
+static inline bool rp_transfer_has_end_label(const struct rp_transfer *transfer)
+{
+    return transfer->extra & (RP_EXTRA_NEXT | RP_EXTRA_NEXT_EOS);
+}
+
+/** The number of the fragment's first own token in its document, if it has one. */
+static inline uint64_t rp_fragment_first_own(const struct rp_fragment *fragment, bool has_bos)
+{
+    return fragment->offset - (has_bos && fragment->offset > 0);
+}
+
+/** Places of a row that `tokens` tokens of a fragment occupy. */
+static inline uint32_t rp_places(uint32_t tokens, uint32_t align)
+{
+    return align > 1 ? (tokens + align - 1) / align * align : tokens;
+}
 
 /** The limit of its token ids, if the run's limit is `token_limit`. */
 static inline uint64_t rp_transfer_token_limit(const struct rp_transfer *transfer,
@@ -107,10 +148,35 @@ struct rp_mask {
 /* A row whose last transfer is in this ticket: the packer writes its padding and its rp_row_info.
  */
 struct rp_row_end {
-    uint64_t row; /* global number */
+    uint64_t row, planned; /* global number, and that in the order of packing */
     uint32_t ring, row_in_batch;
     uint32_t fragments, tokens;
+    uint32_t places;     /* that its fragments occupy: tokens, and padding inside the row */
+    uint32_t align;      /* of its fragments, at least 1 */
+    uint32_t end_labels; /* fragments whose end has a label */
+    uint32_t is_skipped;
 };
+
+/** The end of a planned row, before any of its transfers. */
+static inline struct rp_row_end rp_row_end_of(const struct rp_row *row, uint32_t ring,
+                                              uint32_t row_in_batch)
+{
+    return (struct rp_row_end){.row = row->row,
+                               .planned = row->planned,
+                               .ring = ring,
+                               .row_in_batch = row_in_batch,
+                               .fragments = row->count,
+                               .align = row->align > 1 ? row->align : 1,
+                               .is_skipped = row->skipped};
+}
+
+/** The next transfer of the row, which has been placed. */
+static inline void rp_row_end_add(struct rp_row_end *end, const struct rp_transfer *transfer)
+{
+    end->tokens += transfer->fragment.length;
+    end->places += rp_places(transfer->fragment.length, end->align);
+    end->end_labels += rp_transfer_has_end_label(transfer);
+}
 
 struct rp_ticket {
     RP_LINE_ALIGNED struct rp_a64 state; /* I1. PAIRS ticket-state: release store / acquire load */
@@ -122,6 +188,8 @@ struct rp_ticket {
         is_block_read; /* 1: reads a block of documents for later tickets; no transfers either */
     int32_t error;     /* negative code: the reads or the plan failed; message says why */
     uint32_t bad_transfer; /* 1 + the first one with a token id that is not allowed; 0: none */
+    uint32_t align;        /* of its transfers, at least 1 */
+    uint32_t skips_step; /* 1: all rows of the step are skipped, so trainers pass over its batch */
     struct rp_read reads[RP_TICKET_TRANSFERS_MAX];
     struct rp_transfer transfers[RP_TICKET_TRANSFERS_MAX];
     struct rp_row_end rows[RP_TICKET_ROWS_MAX];

@@ -77,7 +77,7 @@ static int open_token(struct rp_state_reader *reader, struct ledger *ledger, con
     int code = rp_state_open(reader, &header, token, bytes, error);
     if (code < 0)
         return code;
-    if (header.source_count != ledger->source_count ||
+    if (header.source_count != ledger->source_count || ledger->source_count == 0 ||
         (ledger->lanes > 0 && header.lanes != ledger->lanes))
         return rp_fail(error, -RP_E_MISMATCH, RP_TOKEN_DAMAGED_HINT,
                        "state token: it is of another stream");
@@ -91,11 +91,53 @@ static int end(bool is_whole, struct rp_error *error)
     return is_whole ? 0 : RP_TOKEN_DAMAGED(error, ": it ends in the middle of a record");
 }
 
+/* ---- version 2 ------------------------------------------------------------------------------- */
+
+static int read_source(const void *token, size_t bytes, uint32_t number,
+                       struct rp_ledger_source *entry, struct rp_error *error)
+{
+    struct rp_stream_token_source source;
+    int code = rp_stream_token_source(token, bytes, number, &source, error);
+    if (code == 0)
+        *entry = (struct rp_ledger_source){.weight = source.weight,
+                                           .documents = source.state.taken,
+                                           .tokens = source.state.tokens,
+                                           .of_epoch = source.state.documents,
+                                           .finished_epochs = source.state.epoch,
+                                           .begun_epoch = source.state.epoch,
+                                           .withheld = source.state.withheld,
+                                           .pass = source.state.pass};
+    return code;
+}
+
+/* In the order of the config if there is a plan. Sources that have not joined have only zeros. */
+static int read_v2(const struct rp_plan_v2 *v2, const void *token, size_t bytes,
+                   struct rp_ledger_source *sources, uint32_t count, struct rp_error *error)
+{
+    struct rp_stream_token_info info;
+    int code = rp_stream_token_info(token, bytes, &info, error);
+    uint32_t known = v2 ? v2->number_count : count;
+    if (code == 0 && (v2 ? info.source_count > known : info.source_count != known))
+        code = rp_fail(error, -RP_E_MISMATCH, RP_TOKEN_DAMAGED_HINT,
+                       "state token: it is of another stream");
+    memset(sources, 0, count * sizeof *sources);
+    for (uint32_t j = 0; code == 0 && j < info.source_count; j++) {
+        uint32_t place = v2 ? v2->places[j] : j;
+        if (place != RP_NO_NUMBER)
+            code = read_source(token, bytes, j, &sources[place], error);
+    }
+    return code;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
 int rp_state_ledger(const void *token, size_t bytes, struct rp_ledger_source *sources,
                     uint32_t count, struct rp_error *error)
 {
     struct rp_state_reader reader;
     struct ledger ledger = {NULL, 0, count, sources};
+    if (rp_v2_is_token(token, bytes))
+        return read_v2(NULL, token, bytes, sources, count, error);
     int code = open_token(&reader, &ledger, token, bytes, error);
     if (code < 0)
         return code;
@@ -114,6 +156,8 @@ int rp_plan_ledger(const struct rp_plan *plan, const void *token, size_t bytes,
 {
     struct rp_state_reader reader;
     struct ledger ledger = {plan, plan->config.lanes, plan->source_count, sources};
+    if (plan->v2 && rp_v2_is_token(token, bytes))
+        return read_v2(plan->v2, token, bytes, sources, plan->v2->spec.source_count, error);
     int code = open_token(&reader, &ledger, token, bytes, error);
     if (code < 0)
         return code;

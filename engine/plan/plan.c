@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c — the loop over rows, and the end of the stream. packing_*.c fills a row; token*.c has the
- * state token. */
+/* plan.c — version 1: the loop over rows, and the end of the stream; packing_*.c fills a row. Calls
+ * on a plan of version 2 continue in v2/facade.c. token*.c has the state token. */
 #include "plan/plan.h"
 
 #include <errno.h>
@@ -149,10 +149,32 @@ int rp_plan_open(struct rp_plan **plan_out, const struct rp_plan_config *config,
     return 0;
 }
 
+int rp_plan_open_stream(struct rp_plan **plan_out, const struct rp_stream_spec *spec,
+                        struct rp_error *error)
+{
+    struct rp_plan *plan = rp_calloc(1, sizeof *plan);
+    *plan_out = NULL;
+    if (!plan)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for a plan");
+    int code = rp_v2_open(&plan->v2, spec, error);
+    if (code < 0) {
+        free(plan);
+        return code;
+    }
+    *plan_out = plan;
+    return 0;
+}
+
+uint32_t rp_plan_version(const struct rp_plan *plan)
+{
+    return plan->v2 ? 2 : 1;
+}
+
 void rp_plan_close(struct rp_plan *plan)
 {
     if (!plan)
         return;
+    rp_v2_close(plan->v2);
     for (uint32_t lane = 0; plan->lanes && lane < plan->config.lanes; lane++)
         rp_lane_close(&plan->lanes[lane]);
     free(plan->sources);
@@ -213,6 +235,8 @@ static void add_to_digest(struct rp_plan *plan, const struct rp_draft *draft)
 
 int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct rp_error *error)
 {
+    if (plan->v2)
+        return rp_v2_next(plan->v2, row, error);
     if (plan->failed)
         return report_failure(plan, error);
     if (is_over(plan))
@@ -232,23 +256,48 @@ int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct rp_error *erro
         lane->capped += draft.gap > 0 && draft.count == plan->config.max_docs_per_row;
     }
     add_to_digest(plan, &draft);
-    *row = (struct rp_row){plan->next_row++, draft.count, tokens, draft.fragments};
+    *row = (struct rp_row){.row = plan->next_row,
+                           .count = draft.count,
+                           .tokens = tokens,
+                           .fragments = draft.fragments,
+                           .planned = plan->next_row};
+    plan->next_row++;
     return 1;
 }
 
 uint32_t rp_plan_max_docs_per_row(const struct rp_plan *plan)
 {
-    return plan->config.max_docs_per_row;
+    return plan->v2 ? rp_v2_max_docs_per_row(plan->v2) : plan->config.max_docs_per_row;
+}
+
+uint32_t rp_plan_seq_len(const struct rp_plan *plan)
+{
+    return plan->v2 ? rp_v2_seq_len(plan->v2) : plan->config.seq_len;
+}
+
+bool rp_plan_is_stage_end(const struct rp_plan *plan)
+{
+    return plan->v2 && rp_v2_is_stage_end(plan->v2);
+}
+
+void rp_plan_cross_stages(struct rp_plan *plan)
+{
+    if (plan->v2)
+        plan->v2->crosses = true;
 }
 
 uint64_t rp_plan_row(const struct rp_plan *plan)
 {
-    return plan->next_row;
+    return plan->v2 ? rp_stream_plan_row(plan->v2->rows) : plan->next_row;
 }
 
 uint64_t rp_plan_documents(const struct rp_plan *plan)
 {
     uint64_t documents = 0;
+    if (plan->v2) {
+        const struct rp_snapshot *state = rp_v2_state(plan->v2);
+        return state ? state->counts.documents + state->counts.passed_over : 0;
+    }
     for (uint32_t i = 0; i < plan->config.lanes; i++)
         documents += plan->lanes[i].counts.documents;
     return documents;
@@ -256,6 +305,10 @@ uint64_t rp_plan_documents(const struct rp_plan *plan)
 
 struct rp_hash128 rp_plan_digest(const struct rp_plan *plan)
 {
+    const struct rp_hash128 unknown = {0, 0};
+    const struct rp_snapshot *state = plan->v2 ? rp_v2_state(plan->v2) : NULL;
+    if (plan->v2)
+        return state ? state->digest : unknown;
     return plan->digest;
 }
 
@@ -266,27 +319,46 @@ void rp_plan_forget_digest(struct rp_plan *plan)
 
 int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error)
 {
-    if (row < plan->next_row)
+    uint64_t at = rp_plan_row(plan);
+    if (row < at)
         return rp_fail(error, -RP_E_USAGE, "open a new plan, or load an earlier state token",
-                       "cannot seek back to row %" PRIu64 ": the plan is at row %" PRIu64, row,
-                       plan->next_row);
-    while (plan->next_row < row) {
+                       "cannot seek back to row %" PRIu64 ": the plan is at row %" PRIu64, row, at);
+    for (; at < row; at = rp_plan_row(plan)) {
         struct rp_row passed;
         int planned = rp_plan_next(plan, &passed, error);
         if (planned < 0)
             return planned;
         if (planned == 0)
             return rp_fail(error, -RP_E_USAGE, NULL,
-                           "cannot seek to row %" PRIu64 ": the stream ends with %" PRIu64 " rows",
-                           row, plan->next_row);
+                           rp_plan_is_stage_end(plan)
+                               ? "cannot seek to row %" PRIu64
+                                 ": rows of another seq_len begin at row %" PRIu64
+                               : "cannot seek to row %" PRIu64 ": the stream ends with %" PRIu64
+                                 " rows",
+                           row, at);
     }
     return 0;
+}
+
+struct rp_row_form rp_plan_row_form(const struct rp_plan *plan)
+{
+    return plan->v2 ? rp_v2_row_form(plan->v2) : (struct rp_row_form){.has_bos = false};
+}
+
+bool rp_plan_skips(const struct rp_plan *plan, uint64_t first, uint64_t count)
+{
+    RP_ASSERT(plan && count > 0 && first + count > first);
+    return plan->v2 && rp_v2_skips(plan->v2, first, count);
 }
 
 /* ---- counts and sizes ------------------------------------------------------------------------ */
 
 void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts)
 {
+    if (plan->v2) {
+        rp_v2_counts(plan->v2, counts);
+        return;
+    }
     *counts = (struct rp_plan_counts){0};
     for (uint32_t i = 0; i < plan->config.lanes; i++) {
         const struct rp_lane *lane = &plan->lanes[i];
@@ -299,5 +371,7 @@ void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts)
 
 size_t rp_plan_state_bytes_max(const struct rp_plan *plan)
 {
+    if (plan->v2)
+        return rp_stream_token_bytes_max(plan->v2->calendar);
     return (size_t)rp_state_bytes_max(&plan->config, plan->source_count);
 }

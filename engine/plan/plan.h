@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.h — the fragments that make up row g.
+/* plan.h — the fragments that make up row g, of streams of version 1 (STREAM.md) and of version 2
+ * (STREAM2.md).
  *
- * The plan is a pure, sequential function of the document lengths, the seed and the parameters.
- * STREAM.md specifies it. It reads no tokens and starts no threads, and its whole state is the
- * state token. Any number of plans may be open; each is used by one thread at a time. */
+ * The plan is a pure, sequential function of the document lengths, the seed and the parameters. It
+ * reads no tokens and starts no threads, and its whole state is the state token. Any number of
+ * plans may be open; each is used by one thread at a time.
+ *
+ * Sources are counted in the order of the config here, in both versions. The numbers that version 2
+ * gives them in the order of their joining are in tokens, contracts and digests only. */
 #ifndef RP_PLAN_PLAN_H
 #define RP_PLAN_PLAN_H
 
@@ -73,28 +77,52 @@ struct rp_row {
     uint32_t count;  /* fragments; 0 is a row of padding only */
     uint32_t tokens; /* sum of their lengths, at most seq_len */
     const struct rp_fragment *fragments;
+    uint64_t planned; /* its number in the order of packing; `row` in version 1 */
+    uint32_t align;   /* places of a fragment are a multiple of it; 0 and 1: of 1 */
+    bool skipped;     /* planned and not delivered: it has no fragments */
 };
 
-/* Sums over all lanes. tokens_read = truncated + dropped + emitted + buffered (STREAM.md section
- * 8). */
+/* The content of rows that only stream version 2 can have (STREAM2.md sections 2.1, 11, 15), fixed
+ * for the whole stream. All zero: version 1. */
+struct rp_row_form {
+    bool has_bos, has_eos; /* tokens are inserted before and after each document of n > 0 tokens */
+    uint32_t bos_id, eos_id; /* read only if they are */
+    bool label_across_cuts;
+    bool has_row_plans; /* batches have RP_SECTION_ROW_PLANS: every stream of version 2 */
+};
+
+/* Sums over all lanes. tokens_read = truncated + dropped + left_out + emitted + buffered (STREAM.md
+ * section 8, STREAM2.md section 12.2). In a deal window: those of its first row. */
 struct rp_plan_counts {
     uint64_t documents, empty;                         /* documents */
+    uint64_t passed_over;                              /* documents; version 2 */
     uint64_t tokens_read, truncated, dropped, emitted; /* tokens */
+    uint64_t left_out;                                 /* tokens without labels; version 2 */
     uint64_t padding;  /* tokens of padding in rows with a fragment */
     uint64_t buffered; /* tokens in FIFOs, pending pieces, open rows */
     /* Counted since the plan was opened; not in the token. */
-    uint64_t cuts;   /* fragments whose document continues in a later row */
+    /* Fragments whose document continues in a later row; in version 2, those that continue one */
+    uint64_t cuts;
     uint64_t capped; /* rows that max_docs_per_row ended with a gap */
 };
 
 struct rp_plan;
+struct rp_stream_spec; /* plan/v2/spec.h */
 
-/** Open a plan at row 0. config and sources are copied, and all memory is allocated here. Errors:
- * -RP_E_CONFIG (a parameter out of range, a source with fewer units than lanes), -ENOMEM. */
+/** Open a plan of version 1 at row 0. config and sources are copied, and all memory is allocated
+ * here. Errors: -RP_E_CONFIG (a parameter out of range, a source with fewer units than lanes),
+ * -ENOMEM. */
 RP_MUST_CHECK int rp_plan_open(struct rp_plan **plan_out, const struct rp_plan_config *config,
                                const struct rp_plan_source *sources, uint32_t source_count,
                                struct rp_error *error);
 void rp_plan_close(struct rp_plan *plan); /* NULL is fine */
+
+/** Open a plan of version 2 at row 0. *spec is copied; its arrays are borrowed. Errors:
+ * -RP_E_CONFIG (the message names stage, row, source and field), -ENOMEM. */
+RP_MUST_CHECK int rp_plan_open_stream(struct rp_plan **plan_out, const struct rp_stream_spec *spec,
+                                      struct rp_error *error);
+/** The version of the stream: 1 or 2. */
+uint32_t rp_plan_version(const struct rp_plan *plan);
 
 /** Plan the next row. Returns 1 with *row set, or 0 at the end of the stream. Errors: -RP_E_CORRUPT
  * when an index entry is damaged (the message names source and document), -RP_E_EMPTY when a source
@@ -105,6 +133,19 @@ RP_MUST_CHECK int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct 
 /** Number of the row that rp_plan_next would return. */
 uint64_t rp_plan_row(const struct rp_plan *plan);
 
+/** The form of its rows; all zero in version 1. */
+struct rp_row_form rp_plan_row_form(const struct rp_plan *plan);
+/** Whether rows `first` to `first + count` - 1 are all skipped (STREAM2.md section 10.3), count >
+ * 0. Decided without planning; false in version 1. */
+bool rp_plan_skips(const struct rp_plan *plan, uint64_t first, uint64_t count);
+
+/** Places of that row. In version 2 they may change at a stage. Where they do, rp_plan_next returns
+ * 0 as at the end of the stream, because batches have one shape: rp_plan_is_stage_end tells the two
+ * apart, and a plan that crosses stages goes on. */
+uint32_t rp_plan_seq_len(const struct rp_plan *plan);
+bool rp_plan_is_stage_end(const struct rp_plan *plan);
+void rp_plan_cross_stages(struct rp_plan *plan);
+
 /** How many documents were read for the rows before that one. O(lanes). */
 uint64_t rp_plan_documents(const struct rp_plan *plan);
 
@@ -112,10 +153,11 @@ uint64_t rp_plan_documents(const struct rp_plan *plan);
  * ends before it, or the error of rp_plan_next. */
 RP_MUST_CHECK int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error);
 
-/** The plan digest of all rows before the next one (STREAM.md section 7); zero if it is not known,
- * because the plan was continued from a token of an older version. */
+/** The plan digest of all rows before the next one (STREAM.md section 7), or before the deal window
+ * that has it; zero if it is not known, because the plan was continued from a token of an older
+ * version. */
 struct rp_hash128 rp_plan_digest(const struct rp_plan *plan);
-/** The digest is not known from here on. */
+/** The digest is not known from here on. Version 2 always knows it. */
 void rp_plan_forget_digest(struct rp_plan *plan);
 
 /** The most fragments that a row of this plan can have. */
@@ -125,8 +167,11 @@ uint32_t rp_plan_max_docs_per_row(const struct rp_plan *plan);
 size_t rp_plan_state_bytes_max(const struct rp_plan *plan);
 
 /** Write the state token of the current position. Returns its length, at most
- * rp_plan_state_bytes_max. */
+ * rp_plan_state_bytes_max; 0 if a plan of version 2 has no memory for it. */
 size_t rp_plan_save(const struct rp_plan *plan, void *token);
+/** The same; the error is -ENOMEM. */
+RP_MUST_CHECK int rp_plan_try_save(const struct rp_plan *plan, void *token, size_t *bytes,
+                                   struct rp_error *error);
 
 /** Continue at the position of a token. Every byte of it is checked first; on failure the plan does
  * not change. accept_weights: the plan's own weights apply from this row on; otherwise the token's
@@ -140,6 +185,27 @@ RP_MUST_CHECK int rp_plan_load(struct rp_plan *plan, const void *token, size_t b
 RP_MUST_CHECK int rp_plan_resume(struct rp_plan *plan, const void *token, size_t bytes,
                                  bool accept_weights, struct rp_error *error);
 
+/* What a start from a token may change, and facts that the token does not hold. */
+struct rp_plan_start {
+    bool accept_weights; /* version 1: as rp_plan_load */
+    /* Version 2. The stream record of the checkpoint's contract, whose records are begun; NULL:
+     * only the token's history is known */
+    const struct rp_record *contract;
+    const uint32_t *weights; /* other weights, accepted, in the order of the config; NULL: none */
+    bool grow;               /* documents that were appended join */
+};
+
+/** Continue a run from a token, in a new engine or in a tool: as rp_plan_resume. In version 2,
+ * growth and other weights become records of the plan's calendar here. load and resume make none:
+ * they go to another row of the calendar that the plan has. */
+RP_MUST_CHECK int rp_plan_start(struct rp_plan *plan, const void *token, size_t bytes,
+                                const struct rp_plan_start *start, struct rp_error *error);
+
+/** Load tokens from here on as `started` does, a plan of the same spec that rp_plan_start was
+ * called on: with its records and its seq_len. Nothing to do in version 1. */
+RP_MUST_CHECK int rp_plan_follow(struct rp_plan *plan, const struct rp_plan *started,
+                                 struct rp_error *error);
+
 void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts);
 
 /** Write the stream record of the contract: all fields that decide the tokens of a row (STREAM.md
@@ -148,9 +214,11 @@ void rp_plan_contract(const struct rp_plan *plan, struct rp_record_writer *write
 
 /* The facts that a token contains, for listings. No plan and no corpus is needed. */
 struct rp_state_info {
-    struct rp_plan_config config;
+    struct rp_plan_config config; /* version 2 has no num_epochs, lanes and fingerprints in it */
+    uint32_t stream_version;      /* 1 or 2 */
     uint64_t next_row;
-    struct rp_hash128 digest; /* plan digest of the rows before next_row; zero if not known */
+    uint64_t window_first, window_end; /* of the deal window; next_row in version 1 */
+    struct rp_hash128 digest; /* plan digest of the rows before window_first; zero if not known */
     uint32_t source_count;
     uint32_t bytes;
     struct rp_plan_counts counts; /* cuts and capped are 0 */
@@ -159,9 +227,21 @@ struct rp_state_info {
 RP_MUST_CHECK int rp_state_info(const void *token, size_t bytes, struct rp_state_info *info,
                                 struct rp_error *error);
 
+/* The first bytes of a token of any version. */
+struct rp_state_head {
+    uint32_t stream_version; /* 1 or 2; 0: no token, or of a newer ringpack */
+    uint32_t bytes;
+    uint64_t next_row;
+    bool has_digest;
+};
+#define RP_STATE_HEAD_BYTES 104u
+/** Read them, without a check: `token` has RP_STATE_HEAD_BYTES at least. */
+struct rp_state_head rp_state_head(const void *token);
+
 /** The stream record of a token's stream, as rp_plan_contract writes it, but for the names of the
- * sources, which are not in a token: needs no plan and no corpus. Errors: as rp_state_info, and
- * -ENOMEM. The caller frees writer->text, also after an error. */
+ * sources, which are not in a token: needs no plan and no corpus. Of version 2, a token has the
+ * fixed parameters and the sources, but not the stages. Errors: as rp_state_info, and -ENOMEM. The
+ * caller frees writer->text, also after an error. */
 RP_MUST_CHECK int rp_state_contract(const void *token, size_t bytes,
                                     struct rp_record_writer *writer, struct rp_error *error);
 

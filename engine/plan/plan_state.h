@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_state.h — the members of a plan. Private to engine/plan. */
+/* plan_state.h — the members of a plan: of version 1, or only v2. Private to engine/plan. */
 #ifndef RP_PLAN_PLAN_STATE_H
 #define RP_PLAN_PLAN_STATE_H
 
 #include "plan/lane.h"
+#include "plan/v2/facade.h"
 
 struct rp_plan {
+    struct rp_plan_v2 *v2;        /* version 2: all that follows is 0. NULL: version 1 */
     struct rp_plan_config config; /* unused parameters are 0 */
     uint32_t source_count;
     struct rp_plan_source *sources;

@@ -5,6 +5,7 @@
  * padding (the assertions in token_records.h). */
 #include "plan/token_records.h"
 
+#include <errno.h>
 #include <inttypes.h>
 
 #include "base/bits.h"
@@ -77,6 +78,8 @@ static void put_lane(struct writer *writer, const struct rp_lane *lane)
 
 size_t rp_plan_save(const struct rp_plan *plan, void *token)
 {
+    if (plan->v2)
+        return rp_v2_save(plan->v2, token);
     struct writer writer = {token};
     struct rp_state_header header = rp_state_header_of(plan);
     put(&writer, &header, sizeof header);
@@ -95,6 +98,12 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token)
     hash = rp_hash128(token, hashed);
     put(&writer, &hash, sizeof hash);
     return hashed + sizeof hash;
+}
+
+int rp_plan_try_save(const struct rp_plan *plan, void *token, size_t *bytes, struct rp_error *error)
+{
+    *bytes = rp_plan_save(plan, token);
+    return *bytes > 0 ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -176,13 +185,40 @@ static void load_lane(struct rp_state_reader *reader, struct rp_lane *lane, uint
         get_open_row(reader, lane);
 }
 
+/* Tokens stay in the version of their stream (STREAM2.md section 12.6). */
+static int check_version(const struct rp_plan *plan, const void *token, size_t bytes,
+                         struct rp_error *error)
+{
+    uint32_t version = bytes < RP_STATE_HEAD_BYTES ? 0 : rp_state_head(token).stream_version;
+    struct rp_state_info info;
+    if (version == 0 || version == rp_plan_version(plan))
+        return 0;
+    int failed = rp_state_info(token, bytes, &info, error);
+    if (failed < 0)
+        return failed;
+    return rp_fail(error, -RP_E_MISMATCH,
+                   version == 1
+                       ? "nothing was changed; a run of version 1 stays version 1 to its end: "
+                         "continue it with the config that it has, without keys of version 2. To "
+                         "use those, begin a new stream: `unseen_of` takes the documents that this "
+                         "state has not used"
+                       : "nothing was changed; continue with the config of the run that saved it, "
+                         "or take a state token of version 1",
+                   "stream_version: %" PRIu32 " in the state token, %" PRIu32 " in the config",
+                   version, rp_plan_version(plan));
+}
+
 static int load(struct rp_plan *plan, const void *token, size_t bytes,
                 struct rp_state_accepts accepts, struct rp_error *error)
 {
     struct rp_state_reader reader = {0};
     struct rp_state_header header;
     bool weights_differ = false;
-    int failed = rp_state_open(&reader, &header, token, bytes, error);
+    int failed = check_version(plan, token, bytes, error);
+    if (failed == 0 && plan->v2)
+        return rp_v2_load(plan->v2, token, bytes, error);
+    if (failed == 0)
+        failed = rp_state_open(&reader, &header, token, bytes, error);
     if (failed == 0)
         failed = rp_state_match(&reader, &header, plan, accepts, &weights_differ, error);
     if (failed == 0)
@@ -214,6 +250,21 @@ int rp_plan_resume(struct rp_plan *plan, const void *token, size_t bytes, bool a
     return load(plan, token, bytes, (struct rp_state_accepts){accept_weights, true}, error);
 }
 
+int rp_plan_start(struct rp_plan *plan, const void *token, size_t bytes,
+                  const struct rp_plan_start *start, struct rp_error *error)
+{
+    if (!plan->v2)
+        return rp_plan_resume(plan, token, bytes, start->accept_weights, error);
+    int failed = check_version(plan, token, bytes, error);
+    return failed < 0 ? failed : rp_v2_start(plan->v2, token, bytes, start, error);
+}
+
+int rp_plan_follow(struct rp_plan *plan, const struct rp_plan *started, struct rp_error *error)
+{
+    RP_ASSERT(rp_plan_version(plan) == rp_plan_version(started));
+    return plan->v2 ? rp_v2_follow(plan->v2, started->v2, error) : 0;
+}
+
 /* ---- listing --------------------------------------------------------------------------------- */
 
 /* Add up the counts of all lanes. False if the records do not fill the token exactly. */
@@ -239,6 +290,8 @@ int rp_state_info(const void *token, size_t bytes, struct rp_state_info *info,
 {
     struct rp_state_reader reader = {0};
     struct rp_state_header header;
+    if (rp_v2_is_token(token, bytes))
+        return rp_v2_state_info(token, bytes, info, error);
     int failed = rp_state_open(&reader, &header, token, bytes, error);
     if (failed < 0)
         return failed;
@@ -258,7 +311,10 @@ int rp_state_info(const void *token, size_t bytes, struct rp_state_info *info,
                    .corpus_sampled = header.corpus_sampled,
                    .corpus_full = header.corpus_full,
                    .tokenizer = reader.tokenizer},
+        .stream_version = 1,
         .next_row = header.next_row,
+        .window_first = header.next_row,
+        .window_end = header.next_row,
         .digest = reader.digest,
         .source_count = header.source_count,
         .bytes = header.bytes,

@@ -58,6 +58,11 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_state_he
 
 void rp_plan_contract(const struct rp_plan *plan, struct rp_record_writer *writer)
 {
+    if (plan->v2) { /* it has been made before: only memory can fail */
+        if (rp_calendar_contract(plan->v2->calendar, writer, NULL) < 0)
+            writer->out_of_memory = true;
+        return;
+    }
     struct rp_state_header header = rp_state_header_of(plan);
     struct rp_state_source *sources = rp_calloc(plan->source_count, sizeof *sources);
     if (!sources) {
@@ -142,6 +147,8 @@ int rp_state_contract(const void *token, size_t bytes, struct rp_record_writer *
     struct rp_state_reader reader = {0};
     struct rp_state_header header;
     struct rp_state_source *sources = NULL;
+    if (rp_v2_is_token(token, bytes))
+        return rp_v2_state_contract(token, bytes, writer, error);
     int code = rp_state_open(&reader, &header, token, bytes, error);
     if (code == 0)
         code = read_sources(&reader, header.source_count, &sources, error);

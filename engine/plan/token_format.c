@@ -9,6 +9,7 @@
 enum {
     HASH_BYTES = sizeof(struct rp_hash128),
     TAIL_BYTES = 2 * HASH_BYTES, /* tokenizer and plan digest */
+    V2_NEXT_ROW_AT = 24,         /* STREAM2.md section 12.2 */
 };
 
 uint64_t rp_state_bytes_max(const struct rp_plan_config *config, uint32_t source_count)
@@ -59,6 +60,25 @@ struct rp_state_header rp_state_header_of(const struct rp_plan *plan)
         .num_epochs = config->num_epochs,
         .next_row = plan->next_row,
     };
+}
+
+struct rp_state_head rp_state_head(const void *token)
+{
+    struct rp_state_header header;
+    struct rp_state_head head = {0};
+    RP_STATIC_ASSERT(RP_STATE_HEAD_BYTES == sizeof header, "all bytes of the head are there");
+    memcpy(&header, token, sizeof header);
+    if (memcmp(header.magic, RP_TOKEN_MAGIC, sizeof header.magic) != 0)
+        return head;
+    bool is_v2 = header.version == RP_TOKEN_VERSION_CALENDAR;
+    head.bytes = header.bytes;
+    if (is_v2)
+        memcpy(&head.next_row, (const uint8_t *)token + V2_NEXT_ROW_AT, sizeof head.next_row);
+    else
+        head.next_row = header.next_row;
+    head.has_digest = is_v2 || header.version == RP_TOKEN_VERSION_DIGEST;
+    head.stream_version = is_v2 ? 2 : header.version - 1 < RP_TOKEN_VERSION_DIGEST ? 1 : 0;
+    return head;
 }
 
 /* Take a hash from the end of the unread bytes; false if they are too few. */

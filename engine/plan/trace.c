@@ -2,6 +2,7 @@
 #include "plan/trace.h"
 
 #include "plan/plan_state.h"
+#include "plan/v2/facade_trace.h"
 
 /* The order of a lane in an epoch. */
 static struct rp_order order_at(const struct rp_plan *plan, uint32_t lane, uint32_t source,
@@ -24,8 +25,26 @@ struct rp_draw rp_plan_draw(const struct rp_plan *plan, uint32_t source, uint64_
     return draw;
 }
 
+int rp_plan_find_draw(const struct rp_plan *plan, uint32_t source, uint64_t document,
+                      uint64_t epoch, uint32_t pass, struct rp_draw *draw, struct rp_error *error)
+{
+    if (!plan->v2) {
+        *draw = rp_plan_draw(plan, source, document, epoch);
+        return 0;
+    }
+    *draw = (struct rp_draw){.document = document, .epoch = epoch, .source = source, .pass = pass};
+    return rp_v2_draw(plan->v2, draw, error);
+}
+
+uint32_t rp_plan_passes(const struct rp_plan *plan, uint32_t source)
+{
+    return plan->v2 ? plan->v2->spec.sources[source].passes : 1;
+}
+
 bool rp_plan_has_drawn(const struct rp_plan *plan, const struct rp_draw *draw)
 {
+    if (plan->v2)
+        return rp_v2_has_drawn(plan->v2, draw);
     const struct rp_cursor *cursor = &plan->lanes[draw->lane].piece_source.cursors[draw->source];
     return draw->epoch < cursor->epoch ||
            (draw->epoch == cursor->epoch && draw->position < cursor->position);
@@ -70,9 +89,17 @@ static void visit_lane(struct visit *visit, const struct rp_lane *lane)
 
 bool rp_plan_holds(const struct rp_plan *plan, const struct rp_draw *draw)
 {
+    if (plan->v2)
+        return rp_v2_holds(plan->v2, draw);
     struct visit visit = {.source = draw->source, .document = draw->document};
     visit_lane(&visit, &plan->lanes[draw->lane]);
     return visit.found > 0;
+}
+
+bool rp_plan_is_past(const struct rp_plan *plan, const struct rp_draw *draw)
+{
+    return plan->v2 ? rp_v2_is_past(plan->v2, draw)
+                    : rp_plan_has_drawn(plan, draw) && !rp_plan_holds(plan, draw);
 }
 
 /* The number of times that the document was read after the fragment's piece: the pieces that the
@@ -94,6 +121,8 @@ static uint32_t newer_draws(const struct rp_lane *lane, const struct rp_row *row
 
 uint64_t rp_plan_epoch(const struct rp_plan *plan, const struct rp_row *row, uint32_t number)
 {
+    if (plan->v2)
+        return rp_v2_epoch(plan->v2, row, number);
     const struct rp_fragment *fragment = &row->fragments[number];
     uint32_t lane = (uint32_t)(row->row % plan->config.lanes);
     uint32_t newer = newer_draws(&plan->lanes[lane], row, number);
@@ -110,6 +139,8 @@ uint64_t rp_plan_epoch(const struct rp_plan *plan, const struct rp_row *row, uin
 uint64_t rp_plan_source_epoch(const struct rp_plan *plan, uint32_t source)
 {
     uint64_t epoch = 0;
+    if (plan->v2)
+        return rp_v2_source_epoch(plan->v2, source);
     for (uint32_t i = 0; i < plan->config.lanes; i++)
         epoch = rp_max_u64(epoch, plan->lanes[i].piece_source.cursors[source].epoch);
     return epoch;
@@ -117,6 +148,8 @@ uint64_t rp_plan_source_epoch(const struct rp_plan *plan, uint32_t source)
 
 bool rp_plan_is_reweighted(const struct rp_plan *plan)
 {
+    if (plan->v2)
+        return !rp_calendar_knows_records(plan->v2->calendar);
     for (uint32_t i = 0; i < plan->config.lanes; i++) {
         const struct rp_lane *lane = &plan->lanes[i];
         uint64_t mixed = 0;

@@ -166,7 +166,7 @@ static const void *welcome_state(struct rp_engine *engine, uint64_t batch,
     if (rp_engine_probe_batch(engine, batch, NULL) < 0)
         return NULL;
     *bytes = rp_plan_save(engine->stream.probe, scratch);
-    return scratch;
+    return *bytes > 0 ? scratch : NULL;
 }
 
 /* A trainer that sends a token need not name a row: the token has one. */

@@ -29,8 +29,11 @@ static void plan_slices(void *argument)
             return;
         if (rp_plan_seek(planner->plan, work->at + RP_NEAR_ROWS, NULL) < 0)
             break;
+        size_t bytes = rp_plan_save(planner->plan, work->state);
+        if (bytes == 0)
+            return;
         work->at += RP_NEAR_ROWS;
-        work->bytes = rp_plan_save(planner->plan, work->state);
+        work->bytes = bytes;
     }
     work->is_near = true;
 }
@@ -78,8 +81,14 @@ int rp_far_row_want(struct rp_far_row *far, uint64_t row, const struct rp_plan *
         void *state = rp_calloc(1, rp_plan_state_bytes_max(from));
         if (!state)
             return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
+        size_t bytes;
+        int code = rp_plan_try_save(from, state, &bytes, error);
+        if (code < 0) {
+            free(state);
+            return code;
+        }
         free(far->state);
-        *far = (struct rp_far_row){.at = at, .state = state, .bytes = rp_plan_save(from, state)};
+        *far = (struct rp_far_row){.at = at, .state = state, .bytes = bytes};
     }
     far->is_near = far->is_near && far->row == row;
     far->row = row;

@@ -27,6 +27,21 @@
 /* The same for a catch-up flow: the FIFOs of its two plans, and their first state. */
 #define CATCH_UP_TOKENS 3u
 
+uint32_t rp_engine_sections(const struct rp_config *config, const struct rp_plan *plan)
+{
+    bool has_plans = rp_plan_row_form(plan).has_row_plans;
+    return config->sections | (has_plans ? 1u << RP_SECTION_ROW_PLANS : 0);
+}
+
+/* Labels that are aligned with their tokens have no place for a token of another row; a config that
+ * wants both is refused. */
+static uint32_t label_mode_of(const struct rp_config *config, const struct rp_plan *plan)
+{
+    bool crosses = rp_plan_row_form(plan).label_across_cuts;
+    RP_ASSERT(!crosses || config->label_mode == RP_LABELS_SHIFTED);
+    return crosses ? RP_LABELS_ACROSS_CUTS : config->label_mode;
+}
+
 struct rp_geometry rp_engine_geometry(const struct rp_config *config, const struct rp_plan *plan)
 {
     return (struct rp_geometry){.rows = config->batch_size,
@@ -34,7 +49,7 @@ struct rp_geometry rp_engine_geometry(const struct rp_config *config, const stru
                                 .max_docs_per_row = rp_plan_max_docs_per_row(plan),
                                 .world = config->dp_world_size,
                                 .slots = config->prefetch_factor,
-                                .label_mode = config->label_mode,
+                                .label_mode = label_mode_of(config, plan),
                                 .pad_id = config->pad_id,
                                 .state_bytes = rp_plan_state_bytes_max(plan)};
 }
@@ -61,7 +76,8 @@ struct rp_flow_options rp_engine_flow_options(const struct rp_config *config,
                                     .state_bytes = rp_plan_state_bytes_max(plan),
                                     .batch_slots = config->prefetch_factor,
                                     .other_descriptors = rp_engine_descriptors(config),
-                                    .truncates = config->long_doc == RP_LONG_DOC_TRUNCATE};
+                                    .truncates = config->long_doc == RP_LONG_DOC_TRUNCATE,
+                                    .form = rp_plan_row_form(plan)};
 }
 
 struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
@@ -71,7 +87,8 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
     struct rp_geometry geometry = rp_engine_geometry(config, plan);
     struct rp_flow_options flow = rp_engine_flow_options(config, corpus, plan);
     flow.prefetch_bytes = rp_flow_prefetch_bytes(&flow, plan, rp_plan_row(plan));
-    uint64_t ring = rp_geometry_layout(&geometry, config->sections, config->token_dtype);
+    uint64_t ring = rp_geometry_layout(&geometry, rp_engine_sections(config, plan),
+                                       config->token_dtype);
     uint64_t catch_up = rp_flow_catch_up_memory_bytes(&flow);
     return (struct rp_engine_memory){
         .batch_rings = ring * config->rank_count,

@@ -146,7 +146,12 @@ int rp_engine_keep_probe_state(struct rp_stream *stream, struct rp_error *error)
     int code = make_kept(stream, error);
     if (code < 0)
         return code;
-    stream->kept_bytes = rp_plan_save(stream->probe, stream->kept_state);
+    code = rp_plan_try_save(stream->probe, stream->kept_state, &stream->kept_bytes, error);
+    if (code < 0) {
+        free(stream->kept_state);
+        stream->kept_state = NULL;
+        return code;
+    }
     stream->kept_row = rp_plan_row(stream->probe);
     return 0;
 }
@@ -233,8 +238,10 @@ static enum rp_stream_of compare(struct rp_engine *engine, const void *token, si
 enum rp_stream_of rp_engine_stream_of(struct rp_engine *engine, const void *token, size_t bytes)
 {
     bool is_other = is_rebased(&engine->stream, token, bytes);
-    if (engine->config->source_count == 1 && !is_other && !engine->stream.is_reweighted)
-        return RP_STREAM_OURS; /* one source has no weights to differ in */
+    /* In version 1, one source has no weights to differ in. */
+    if (rp_plan_version(engine->stream.probe) == 1 && engine->config->source_count == 1 &&
+        !is_other && !engine->stream.is_reweighted)
+        return RP_STREAM_OURS;
     uint8_t *states = rp_calloc(2, engine->stream.state_bytes_max);
     enum rp_stream_of stream = states ? compare(engine, token, bytes, states) : RP_STREAM_UNKNOWN;
     free(states);

@@ -236,6 +236,20 @@ static int probe_begin(struct rp_engine *engine, const struct rp_rebuild *rebuil
                : rp_engine_probe_batch(engine, begin, error);
 }
 
+/* A plan of the run's stream. */
+static int open_follower(struct rp_plan **plan, const struct rp_stream *stream,
+                         struct rp_error *error)
+{
+    int code = rp_stream_open_plan(plan, stream->config, stream->corpus, error);
+    if (code >= 0)
+        code = rp_plan_follow(*plan, stream->probe, error);
+    if (code < 0) {
+        rp_plan_close(*plan);
+        *plan = NULL;
+    }
+    return code;
+}
+
 /* Make the flow, its plans, and their first state. */
 static int make_catch_up(struct rp_engine *engine, const struct rp_rebuild *rebuild,
                          struct rp_flow **catch_up, struct rp_error *error)
@@ -243,11 +257,9 @@ static int make_catch_up(struct rp_engine *engine, const struct rp_rebuild *rebu
     struct rp_stream *stream = &engine->stream;
     struct rp_catch_up_plans *plans = plans_for(engine, rebuild->ring);
     plans->ring = rebuild->ring;
-    int code = 0;
-    if (!plans->plan)
-        code = rp_stream_open_plan(&plans->plan, stream->config, stream->corpus, error);
+    int code = plans->plan ? 0 : open_follower(&plans->plan, stream, error);
     if (code >= 0 && stream->scout && !plans->scout)
-        code = rp_stream_open_plan(&plans->scout, stream->config, stream->corpus, error);
+        code = open_follower(&plans->scout, stream, error);
     if (code >= 0)
         code = rp_engine_keep_probe_state(stream, error);
     return code < 0 ? code

@@ -175,14 +175,18 @@ static int replace_ring(struct rp_engine *engine, const struct asked *asked, uin
 }
 
 /* The state of the probe, which is at `row`, becomes the start of the stream. */
-static void begin_stream(struct rp_engine *engine, uint64_t row)
+static int begin_stream(struct rp_engine *engine, uint64_t row, struct rp_error *error)
 {
+    struct rp_stream *stream = &engine->stream;
+    int code = rp_plan_try_save(stream->probe, stream->start_state, &stream->start_bytes, error);
+    if (code < 0)
+        return code;
     rp_engine_forget_far(engine);
-    free(engine->stream.kept_state);
-    engine->stream.kept_state = NULL;
-    engine->stream.start_bytes = rp_plan_save(engine->stream.probe, engine->stream.start_state);
-    engine->stream.start_row = row;
-    engine->stream.is_reweighted = rp_plan_is_reweighted(engine->stream.probe);
+    free(stream->kept_state);
+    stream->kept_state = NULL;
+    stream->start_row = row;
+    stream->is_reweighted = rp_plan_is_reweighted(stream->probe);
+    return 0;
 }
 
 /* MOVE_ALL. The old rings are closed first, so that their memory is free when new ones are made. So
@@ -197,7 +201,9 @@ static int move_all(struct rp_engine *engine, const struct asked *asked,
         return code;
     rp_engine_stop_flow(engine);
     if (placement->begins_stream)
-        begin_stream(engine, placement->row);
+        code = begin_stream(engine, placement->row, error);
+    if (code < 0)
+        return code;
     if (placement->forgets_contents)
         rp_engine_forget_contents(&engine->stream);
     engine->delivery.base_row = placement->base_row;

@@ -140,8 +140,10 @@ int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
     void *state = rp_calloc(1, stream->state_bytes_max);
     if (!state)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
-    size_t bytes = rp_plan_save(stream->probe, state);
-    int code = rp_engine_load_plans(stream->plan, stream->scout, state, bytes, error);
+    size_t bytes;
+    int code = rp_plan_try_save(stream->probe, state, &bytes, error);
+    if (code >= 0)
+        code = rp_engine_load_plans(stream->plan, stream->scout, state, bytes, error);
     free(state);
     if (code >= 0)
         code = rp_flow_start(delivery->flow, stream->plan, stream->scout, delivery->base_row,

@@ -118,7 +118,9 @@ static int take_state(struct rp_engine *engine, uint64_t position)
     if (!saver->token)
         return rp_fail(&saver->error, -ENOMEM, NULL, "out of memory for a state token");
     if (source == STATE_PLANNED) {
-        found.bytes = rp_plan_save(engine->stream.probe, saver->token);
+        code = rp_plan_try_save(engine->stream.probe, saver->token, &found.bytes, &saver->error);
+        if (code < 0)
+            return code;
         found.row = rp_plan_row(engine->stream.probe);
     } else {
         memcpy(saver->token, found.token, found.bytes);

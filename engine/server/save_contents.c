@@ -45,6 +45,24 @@ static bool is_narrow(const struct rp_stream *stream)
     return rp_corpus_widest(stream->corpus) <= 2;
 }
 
+/* Places of row i that its fragments occupy. */
+static uint32_t places_of(const struct rp_geometry *g, const uint8_t *slot, uint32_t i)
+{
+    const struct rp_section_layout *of_plans = &g->sections[RP_SECTION_ROW_PLANS];
+    const struct rp_row_info *row =
+        (const struct rp_row_info *)(const void *)(slot + g->sections[RP_SECTION_ROWS].offset) + i;
+    const int32_t *lengths =
+        (const int32_t *)(const void *)(slot + g->sections[RP_SECTION_DOC_LENS].offset) +
+        (uint64_t)i * g->max_docs_per_row;
+    const struct rp_row_plan *plans = (const void *)(slot + of_plans->offset);
+    uint32_t places = 0;
+    if (!of_plans->offset || plans[i].align == 1)
+        return row->tokens;
+    for (uint32_t f = 0; f < row->fragments; f++)
+        places += rp_places((uint32_t)lengths[f], plans[i].align);
+    return places;
+}
+
 static int add_batches(const struct rp_ring *ring, struct source_list *list)
 {
     const struct rp_geometry *g = &ring->geometry;
@@ -57,11 +75,11 @@ static int add_batches(const struct rp_ring *ring, struct source_list *list)
             (const struct rp_row_info *)(const void *)(slot + g->sections[RP_SECTION_ROWS].offset);
         for (uint32_t i = 0; i < g->rows && code >= 0; i++) {
             struct rp_content_source source = {.row = rows[i].row,
-                                               .count = rows[i].tokens,
+                                               .count = places_of(g, slot, i),
                                                .width = width,
                                                .tokens = slot + ids->offset +
                                                          (uint64_t)i * g->seq_len * width};
-            if (rows[i].tokens)
+            if (source.count > 0)
                 code = add_source(list, &source);
         }
     }
@@ -106,11 +124,12 @@ static int add_tickets(struct rp_delivery *delivery, struct source_list *list)
             struct rp_content_source source = {
                 .row = delivery->base_row +
                        (ticket->batch * c->dp_world_size + rank) * c->batch_size + transfer->row,
-                .offset = transfer->offset,
-                .count = transfer->fragment.length,
+                .offset = transfer->offset + (transfer->extra & RP_EXTRA_BOS),
+                .count = rp_transfer_own(transfer),
                 .width = transfer->width,
                 .tokens = rp_flow_transfer_tokens(delivery->flow, transfer)};
-            code = add_source(list, &source);
+            if (source.count > 0) /* else it has inserted tokens alone */
+                code = add_source(list, &source);
         }
     }
     return code;

@@ -117,7 +117,8 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
     number_batches(delivery, engine->stream.start_row);
     delivery->geometry = rp_engine_geometry(c, engine->stream.plan);
     delivery->geometry.micro_batches = (uint32_t)delivery->micro_batches;
-    if (rp_geometry_layout(&delivery->geometry, c->sections, c->token_dtype) == 0)
+    uint32_t sections = rp_engine_sections(c, engine->stream.plan);
+    if (rp_geometry_layout(&delivery->geometry, sections, c->token_dtype) == 0)
         return rp_fail(error, -RP_E_CONFIG, "lower batch_size, seq_len or prefetch_factor",
                        "a batch ring of %u slots of %u x %u tokens is too large to address",
                        c->prefetch_factor, c->batch_size, c->seq_len);

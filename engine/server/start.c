@@ -229,7 +229,7 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
 static bool has_other_epochs(const struct rp_config *config, const void *token, size_t bytes)
 {
     struct rp_state_info info;
-    return rp_state_info(token, bytes, &info, NULL) == 0 &&
+    return rp_state_info(token, bytes, &info, NULL) == 0 && info.stream_version == 1 &&
            info.config.num_epochs != config->num_epochs;
 }
 
@@ -252,6 +252,23 @@ static void hint_at_preview(const struct rp_stream *stream, const char *file, co
         memcpy(error->hint, hint, (size_t)length + 1);
 }
 
+/* The records of a run of version 2 are in the contract of its checkpoints. */
+static int start_plan(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
+                      const void *token, size_t token_bytes, bool accept_weights,
+                      struct rp_error *error)
+{
+    size_t bytes;
+    struct rp_contract contract;
+    const char *text = checkpoint
+                           ? rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes)
+                           : NULL;
+    bool is_known = text && rp_contract_open(&contract, text, bytes, NULL) == 0;
+    const struct rp_plan_start start = {.accept_weights = accept_weights,
+                                        .contract = is_known ? &contract.stream : NULL,
+                                        .grow = true};
+    return rp_plan_start(engine->stream.plan, token, token_bytes, &start, error);
+}
+
 /* *reweighted: the state was saved with other weights, and accept_weights allows the change; or
  * with another num_epochs. */
 static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
@@ -267,10 +284,10 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
                            "%s: the checkpoint has no state", rp_checkpoint_path(checkpoint));
     }
     if (token) {
-        int code = rp_plan_resume(stream->plan, token, bytes, false, error);
+        int code = start_plan(engine, checkpoint, token, bytes, false, error);
         *reweighted = code == -RP_E_MISMATCH && stream->accepts_weights;
         if (*reweighted)
-            code = rp_plan_resume(stream->plan, token, bytes, true, error);
+            code = start_plan(engine, checkpoint, token, bytes, true, error);
         *reweighted |= has_other_epochs(engine->config, token, bytes);
         if (code == -RP_E_MISMATCH && !stream->accepts_weights)
             hint_at_preview(
@@ -284,11 +301,60 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
     struct rp_row skipped;
     if (RP_DEFECT(resume_one_row_on) && checkpoint)
         (void)!rp_plan_next(stream->plan, &skipped, NULL);
-    stream->start_bytes = rp_plan_save(stream->plan, stream->start_state);
+    return 0;
+}
+
+/* All plans go to rows of the stream as it was started. */
+static int follow_start(struct rp_stream *stream, struct rp_error *error)
+{
+    struct rp_plan *plans[] = {stream->probe, stream->planner.plan, stream->scout};
+    int code = 0;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && code >= 0; i++)
+        code = plans[i] ? rp_plan_follow(plans[i], stream->plan, error) : 0;
+    return code;
+}
+
+/* The contract of version 2 has the records that the start made. */
+static int describe(struct rp_engine *engine, struct rp_error *error)
+{
+    struct rp_stream *stream = &engine->stream;
+    int code = rp_stream_make_contract(&stream->contract_text, &stream->contract, engine->config,
+                                       stream->corpus, stream->plan, error);
+    if (code >= 0)
+        code = rp_config_describe_files(stream->corpus_files, engine->config, error);
+    if (code >= 0)
+        stream->identity = rp_record_hash(&stream->contract.stream);
+    return code;
+}
+
+/* The state of the plan, which is at row 0. */
+static int save_zero_state(struct rp_stream *stream, struct rp_error *error)
+{
+    RP_ASSERT(rp_plan_row(stream->plan) == 0);
+    stream->state_bytes_max = rp_plan_state_bytes_max(stream->plan);
+    stream->zero_state = rp_calloc(1, stream->state_bytes_max);
+    if (!stream->zero_state)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for state tokens");
+    return rp_plan_try_save(stream->plan, stream->zero_state, &stream->zero_bytes, error);
+}
+
+static int save_start_state(struct rp_stream *stream, struct rp_error *error)
+{
+    stream->state_bytes_max = rp_max_u64(stream->state_bytes_max,
+                                         rp_plan_state_bytes_max(stream->plan));
+    if (stream->state_bytes_max > RP_STATE_BYTES_MAX)
+        return rp_fail(error, -RP_E_CONFIG, "lower window or lanes",
+                       "the state of this stream may need %" PRIu64
+                       " bytes, and a trainer could not bring back more than %zu",
+                       stream->state_bytes_max, RP_STATE_BYTES_MAX);
+    stream->start_state = rp_calloc(1, stream->state_bytes_max);
+    if (!stream->start_state)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for state tokens");
+    int code = rp_plan_try_save(stream->plan, stream->start_state, &stream->start_bytes, error);
     stream->start_row = rp_plan_row(stream->plan);
     stream->is_reweighted = rp_plan_is_reweighted(stream->plan);
-    RP_ASSERT(stream->start_bytes <= stream->state_bytes_max);
-    return 0;
+    RP_ASSERT(code < 0 || stream->start_bytes <= stream->state_bytes_max);
+    return code;
 }
 
 static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
@@ -296,27 +362,15 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
 {
     struct rp_stream *stream = &engine->stream;
     bool reweighted = false;
-    int code = rp_stream_make_contract(&stream->contract_text, &stream->contract, engine->config,
-                                       stream->corpus, stream->plan, error);
-    if (code < 0)
-        return code;
-    code = rp_config_describe_files(stream->corpus_files, engine->config, error);
-    if (code < 0)
-        return code;
-    stream->identity = rp_record_hash(&stream->contract.stream);
-    stream->state_bytes_max = rp_plan_state_bytes_max(stream->plan);
-    if (stream->state_bytes_max > RP_STATE_BYTES_MAX)
-        return rp_fail(error, -RP_E_CONFIG, "lower window or lanes",
-                       "the state of this stream may need %" PRIu64
-                       " bytes, and a trainer could not bring back more than %zu",
-                       stream->state_bytes_max, RP_STATE_BYTES_MAX);
-    stream->zero_state = rp_calloc(1, stream->state_bytes_max);
-    stream->start_state = rp_calloc(1, stream->state_bytes_max);
-    if (!stream->zero_state || !stream->start_state)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for state tokens");
-    RP_ASSERT(rp_plan_row(stream->plan) == 0);
-    stream->zero_bytes = rp_plan_save(stream->plan, stream->zero_state);
-    code = take_start_state(engine, checkpoint, &reweighted, error);
+    int code = save_zero_state(stream, error);
+    if (code >= 0)
+        code = take_start_state(engine, checkpoint, &reweighted, error);
+    if (code >= 0)
+        code = follow_start(stream, error);
+    if (code >= 0)
+        code = describe(engine, error);
+    if (code >= 0)
+        code = save_start_state(stream, error);
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
         engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));

@@ -41,6 +41,8 @@ static struct shape section_shape(const struct rp_geometry *g, enum rp_section s
         return (struct shape){RP_DTYPE_I32, documents + g->rows + 1, 4};
     case RP_SECTION_PROVENANCE:
         return (struct shape){RP_DTYPE_RECORD, documents, sizeof(struct rp_provenance)};
+    case RP_SECTION_ROW_PLANS:
+        return (struct shape){RP_DTYPE_RECORD, g->rows, sizeof(struct rp_row_plan)};
     default:
         return (struct shape){0};
     }

@@ -29,35 +29,53 @@ enum rp_section {
     RP_SECTION_ROWS = 0,
     /* [rows][D] i32: length of every fragment in tokens, then zeros */
     RP_SECTION_DOC_LENS = 1,
-    /* [rows][seq_len] i32 | i64 | u16: tokens, then pad_id */
+    /* [rows][seq_len] i32 | i64 | u16: tokens of all fragments, then pad_id. With an alignment
+     * (struct rp_row_plan) each fragment occupies a multiple of `align` places: its tokens, then
+     * pad_id, the *padding inside the row* */
     RP_SECTION_INPUT_IDS = 2,
     /* [rows][seq_len] i32 | i64. RP_LABELS_SHIFTED: the next token of the fragment, -100 at its
      * last token. RP_LABELS_ALIGNED: the token itself, -100 at its first. -100 on padding, and in
-     * place of tokens that a mask says are not trained (engine/plan/STREAM.md, section 10) */
+     * place of tokens that a mask says are not trained (engine/plan/STREAM.md, section 10).
+     * RP_LABELS_ACROSS_CUTS: as SHIFTED, but at the last token of a fragment the document's next
+     * token, if there is one that is trained (engine/plan/STREAM2.md, section 11) */
     RP_SECTION_LABELS = 3,
-    /* [rows][seq_len] i32 | i64: 0, 1, … within each fragment, and within the padding */
+    /* [rows][seq_len] i32 | i64: 0, 1, … within each fragment, on through its padding inside the
+     * row; and 0, 1, … within the padding at the end of the row */
     RP_SECTION_POSITION_IDS = 4,
     /* [rows][seq_len] i32: 1, 2, … by fragment, 0 on padding */
     RP_SECTION_SEGMENT_IDS = 5,
     /* [rows][seq_len] f32: 1 if the shifted label is a token, else 0 */
     RP_SECTION_LOSS_MASK = 6,
-    /* [rows * (D + 1) + 1] i32: 0, then the end of every fragment and of every row's padding,
-     * counted in tokens of the whole batch, then rows * seq_len in all unused elements */
+    /* [rows * (D + 1) + 1] i32: 0, then the end of every fragment, with its padding inside the row,
+     * and of every row's padding at its end, counted in places of the whole batch, then rows *
+     * seq_len in all unused elements. So position_ids are 0 where a segment begins */
     RP_SECTION_CU_SEQLENS = 7,
     /* [rows][D] struct rp_provenance, zeros after the last fragment */
     RP_SECTION_PROVENANCE = 8,
-    RP_SECTION_COUNT = 9, /* number of sections in this header */
+    /* [rows] struct rp_row_plan: in every batch of stream version 2, in none of version 1. No
+     * config names it */
+    RP_SECTION_ROW_PLANS = 9,
+    RP_SECTION_COUNT = 10, /* number of sections in this header */
 };
 
 /* Length of every array that is indexed by enum rp_section. It never changes, so a new section
  * moves no field. Unused elements are 0 or NULL. */
 #define RP_SECTION_ROOM 16
 
-/* The records of ROWS and PROVENANCE never change; other records would be other sections. */
+/* The records of ROWS, PROVENANCE and ROW_PLANS never change; other records would be other
+ * sections. */
 struct rp_row_info {
     uint64_t row;       /* global row number */
-    uint32_t fragments; /* 0: only padding, after the end of the stream or of the row's lane */
+    uint32_t fragments; /* 0: only padding, after the end of the stream or of the row's lane, or in
+                           a row that is skipped */
     uint32_t tokens;    /* real tokens, at most seq_len */
+};
+
+/* A row of stream version 2 (engine/plan/STREAM2.md). */
+struct rp_row_plan {
+    uint64_t planned;    /* its number in the order of packing, which digests use */
+    uint32_t align;      /* at least 1: places of a fragment are a multiple of it */
+    uint32_t is_skipped; /* 1: it was planned and is not delivered */
 };
 
 /* `length` tokens of `document` of `source`, from token `offset` of it on. */
@@ -66,7 +84,7 @@ struct rp_provenance {
     uint32_t source, length;
 };
 
-enum rp_label_mode { RP_LABELS_SHIFTED, RP_LABELS_ALIGNED };
+enum rp_label_mode { RP_LABELS_SHIFTED, RP_LABELS_ALIGNED, RP_LABELS_ACROSS_CUTS };
 
 /* A section in every slot of a ring. */
 struct rp_section_layout {

@@ -56,8 +56,12 @@ static void add_stage_row(const struct rp_arena *arena, struct rp_ticket *ticket
         .ring = ring,
         .width = sizeof(uint32_t),
         .id_bits = 31};
-    ticket->rows[ticket->row_count++] = (struct rp_row_end){
-        .row = ticket->batch, .ring = ring, .fragments = 1, .tokens = STAGE_TOKENS};
+    ticket->rows[ticket->row_count++] = (struct rp_row_end){.row = ticket->batch,
+                                                            .ring = ring,
+                                                            .fragments = 1,
+                                                            .tokens = STAGE_TOKENS,
+                                                            .places = STAGE_TOKENS,
+                                                            .align = 1};
 }
 
 static void fill_ticket(const struct rp_arena *arena, struct rp_ticket *ticket, uint64_t number,

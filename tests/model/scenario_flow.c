@@ -24,7 +24,8 @@ static struct {
     struct rp_flow flow;
     struct rp_pack_target targets[RINGS_MAX];
     struct rp_ring rings[RINGS_MAX];
-    uint64_t start_batch[RINGS_MAX], unlabelled[RINGS_MAX];
+    uint64_t start_batch[RINGS_MAX];
+    int64_t unlabelled[RINGS_MAX];
     struct rp_flow *catch_up[RINGS_MAX];
     bool is_catching_up[RINGS_MAX];
 } * shared;
@@ -35,7 +36,8 @@ static struct {
     struct rp_flow behind;
     struct rp_arena_words behind_words;
     struct rp_a64 behind_free_until, behind_pack_from;
-    uint64_t behind_unlabelled, behind_packed;
+    uint64_t behind_packed;
+    int64_t behind_unlabelled;
     struct rp_flow *behind_catch_up; /* NULL, and */
     bool behind_aside;               /* false */
 } own;

@@ -21,20 +21,25 @@
 #define EXPECTED __attribute__((unused)) static
 
 static const char *const section_names[RP_SECTION_COUNT] = {
-    "rows",        "doc_lens",  "input_ids",  "labels",    "position_ids",
-    "segment_ids", "loss_mask", "cu_seqlens", "provenance"};
+    "rows",        "doc_lens",  "input_ids",  "labels",     "position_ids",
+    "segment_ids", "loss_mask", "cu_seqlens", "provenance", "row_plans"};
 
 /* A planned row; its tokens are a function of its fragments. */
 struct expected_row {
     uint64_t row;
     uint32_t count;
     const struct rp_fragment *fragments;
+    uint64_t planned;
+    uint32_t align; /* 0: 1 */
+    bool is_skipped;
 };
 struct expected_tokens {
     uint64_t (*token)(const void *context, const struct rp_fragment *fragment, uint64_t i);
     const void *context;
     /* Is token i of the fragment trained? NULL: all are. */
     bool (*trained)(const void *context, const struct rp_fragment *fragment, uint64_t i);
+    /* Has its document a token after the fragment, which is a label there? NULL: none has. */
+    bool (*continues)(const void *context, const struct rp_fragment *fragment);
 };
 
 /* Element `at` of a section, stored as the geometry says; nothing without that section. */
@@ -73,19 +78,21 @@ EXPECTED void end_segment(const struct rp_geometry *g, uint8_t *slot, struct exp
 }
 
 EXPECTED void put_fragment(const struct rp_geometry *g, uint8_t *slot,
-                           const struct rp_fragment *fragment, uint32_t segment_id,
+                           const struct rp_fragment *fragment, uint32_t segment_id, uint32_t align,
                            const struct expected_tokens *tokens, struct expected_place *place)
 {
     int64_t aligned = -100;
+    uint32_t places = (fragment->length + align - 1) / align * align;
+    bool continues = tokens->continues && tokens->continues(tokens->context, fragment);
     for (uint32_t i = 0; i < fragment->length; i++, place->at++) {
-        bool has_next = i + 1 < fragment->length &&
+        bool has_next = (i + 1 < fragment->length || continues) &&
                         (!tokens->trained || tokens->trained(tokens->context, fragment, i + 1));
         int64_t shifted = has_next ? (int64_t)tokens->token(tokens->context, fragment, i + 1)
                                    : -100;
         put(g, slot, RP_SECTION_INPUT_IDS, place->at,
             (int64_t)tokens->token(tokens->context, fragment, i));
         put(g, slot, RP_SECTION_LABELS, place->at,
-            g->label_mode == RP_LABELS_SHIFTED ? shifted : aligned);
+            g->label_mode != RP_LABELS_ALIGNED ? shifted : aligned);
         put(g, slot, RP_SECTION_POSITION_IDS, place->at, i);
         put(g, slot, RP_SECTION_SEGMENT_IDS, place->at, segment_id);
         put(g, slot, RP_SECTION_LOSS_MASK, place->at, has_next);
@@ -94,7 +101,12 @@ EXPECTED void put_fragment(const struct rp_geometry *g, uint8_t *slot,
     }
     place->header->tokens_real += fragment->length;
     place->header->sum_len_squared += (uint64_t)fragment->length * fragment->length;
-    end_segment(g, slot, place, fragment->length);
+    for (uint32_t i = fragment->length; i < places; i++, place->at++) {
+        put(g, slot, RP_SECTION_INPUT_IDS, place->at, g->pad_id);
+        put(g, slot, RP_SECTION_LABELS, place->at, -100);
+        put(g, slot, RP_SECTION_POSITION_IDS, place->at, i);
+    }
+    end_segment(g, slot, place, places);
 }
 
 EXPECTED void put_padding(const struct rp_geometry *g, uint8_t *slot, uint32_t pads,
@@ -118,20 +130,23 @@ EXPECTED void expect_batch(const struct rp_geometry *g, const struct expected_ro
     *header = (struct rp_slot_header){0};
     struct expected_place place = {.header = header};
     for (uint32_t r = 0; r < g->rows; r++) {
-        uint32_t used = 0;
+        uint32_t used = 0, align = rows[r].align ? rows[r].align : 1;
+        uint64_t row_at = place.at;
         for (uint32_t f = 0; f < rows[r].count; f++) {
             const struct rp_fragment *fragment = &rows[r].fragments[f];
             uint64_t at = (uint64_t)r * g->max_docs_per_row + f;
-            put_fragment(g, slot, fragment, f + 1, tokens, &place);
+            put_fragment(g, slot, fragment, f + 1, align, tokens, &place);
             put(g, slot, RP_SECTION_DOC_LENS, at, fragment->length);
             struct rp_provenance provenance = {fragment->document, fragment->offset,
                                                fragment->source, fragment->length};
             put_record(g, slot, RP_SECTION_PROVENANCE, at, &provenance, sizeof provenance);
             used += fragment->length;
         }
-        put_padding(g, slot, g->seq_len - used, &place);
+        put_padding(g, slot, g->seq_len - (uint32_t)(place.at - row_at), &place);
         struct rp_row_info info = {rows[r].row, rows[r].count, used};
         put_record(g, slot, RP_SECTION_ROWS, r, &info, sizeof info);
+        struct rp_row_plan plan = {rows[r].planned, align, rows[r].is_skipped};
+        put_record(g, slot, RP_SECTION_ROW_PLANS, r, &plan, sizeof plan);
         header->rows_real += rows[r].count > 0;
     }
     header->segments = (uint32_t)place.segment;

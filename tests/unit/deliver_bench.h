@@ -27,7 +27,7 @@ struct bench {
     struct rp_ring rings[RINGS];
     struct rp_ring_view views[RINGS];
     struct rp_deliver deliver;
-    uint64_t unlabelled[RINGS];
+    int64_t unlabelled[RINGS];
     bool is_catching_up[RINGS];
     uint64_t next_ticket;
 };

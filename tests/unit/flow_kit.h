@@ -54,6 +54,8 @@ KIT uint64_t kit_token(const void *context, const struct rp_fragment *fragment, 
     return io_fake_random(&seed) % KIT_VOCABULARY;
 }
 static struct expected_tokens kit_tokens = {.token = kit_token};
+/* The lengths of documents that the plan gets. */
+static uint64_t (*kit_length)(const void *source, uint64_t document) = rp_source_length;
 
 KIT void kit_write(const struct kit_source *source, uint32_t number, uint32_t length_max,
                    uint64_t seed)
@@ -122,7 +124,8 @@ KIT void kit_walk(struct kit *kit)
             break;
         struct rp_fragment *fragments = rp_calloc(row.count, sizeof *fragments);
         memcpy(fragments, row.fragments, row.count * sizeof *fragments);
-        made->expected = (struct expected_row){row.row, row.count, fragments};
+        made->expected = (struct expected_row){row.row,     row.count, fragments,
+                                               row.planned, row.align, row.skipped};
         kit->row_count++;
     }
     rp_plan_close(plan);
@@ -152,7 +155,7 @@ KIT void kit_open(struct kit *kit, const struct kit_source *sources, uint32_t co
         kit->plan_sources[s] = (struct rp_plan_source){.documents = rp_source_documents(source),
                                                        .weight = s + 1,
                                                        .lengths = source,
-                                                       .length = rp_source_length};
+                                                       .length = kit_length};
     }
     kit_walk(kit);
 }
@@ -204,6 +207,11 @@ KIT void stream_make_ring(struct stream *s, uint32_t r, uint64_t batch,
     stream_attach(s, r, batch);
 }
 
+KIT uint32_t kit_label_mode(const struct rp_flow_options *options, uint64_t seed)
+{
+    return options->form.label_across_cuts ? RP_LABELS_ACROSS_CUTS : (uint32_t)(seed % 2);
+}
+
 KIT void stream_open(struct stream *s, const struct kit *kit, const struct rp_flow_options *options,
                      uint32_t token_dtype, uint64_t base_row, uint64_t seed)
 {
@@ -220,7 +228,7 @@ KIT void stream_open(struct stream *s, const struct kit *kit, const struct rp_fl
                                 .max_docs_per_row = kit->plan_config.max_docs_per_row,
                                 .world = options->world,
                                 .slots = options->batch_slots,
-                                .label_mode = (uint32_t)(seed % 2),
+                                .label_mode = kit_label_mode(options, seed),
                                 .pad_id = 1,
                                 .state_bytes = s->options.state_bytes};
     assert_true(rp_geometry_layout(&shape, (1u << RP_SECTION_COUNT) - 1, token_dtype) > 0);
@@ -280,14 +288,16 @@ KIT void check_batch(struct stream *s, uint32_t r, const uint8_t *slot,
     struct rp_slot_header sums;
     char what[160];
     for (uint32_t i = 0; i < g->rows; i++)
-        rows[i] = first + i < kit->row_count ? kit->rows[first + i].expected
-                                             : (struct expected_row){first + i, 0, NULL};
+        rows[i] = first + i < kit->row_count
+                      ? kit->rows[first + i].expected
+                      : (struct expected_row){.row = first + i, .planned = first + i};
     expect_batch(g, rows, &kit_tokens, s->expected, &sums);
     if (!sections_equal(g, s->expected, slot, 0, what, sizeof what))
         fail_msg("batch %d of rank %u (row %d): %s", (int)header->batch, g->rank, (int)first, what);
     assert_int_equal(header->first_row, first);
     assert_int_equal(header->next_row, next);
     assert_int_equal(header->tokens_real, sums.tokens_real);
+    assert_int_equal(header->tokens_loss, sums.tokens_loss);
     assert_int_equal(header->segments, sums.segments);
     assert_int_equal(header->max_seqlen, sums.max_seqlen);
     assert_int_equal(header->state_bytes, kit->rows[next].state_bytes);

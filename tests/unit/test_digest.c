@@ -90,11 +90,53 @@ static void labelled_digest_is_of_labels(void **state)
     }
 }
 
+/* Two fragments in places of 4, as planned row 6: digests have its number, and no padding. */
+static void digests_of_version_2(void **state)
+{
+    (void)state;
+    struct rp_row_info info = {9, 2, 8};
+    struct rp_row_plan plan = {.planned = 6, .align = 4};
+    int32_t lengths[2] = {5, 3}, ids[12] = {11, 12, 13, 14, 15, 7, 7, 7, 21, 22, 23, 7};
+    int32_t labels[12] = {12, -100, 14, 15, 16, -100, -100, -100, -100, 23, -100, -100};
+    float mask[12] = {1, 0, 1, 1, 1, 0, 0, 0, 0, 1, 0, 0};
+    uint32_t plain[] = {2, 5, 3, 11, 12, 13, 14, 15, 21, 22, 23, 0, 12, 0, 14, 15, 16, 0, 0, 23, 0};
+    for (unsigned i = 11; i < RP_ARRAY_COUNT(plain); i++)
+        plain[i] = plain[i] ? plain[i] : (uint32_t)-100;
+    struct rp_hash128 content = rp_row_digest(6, rp_hash128(plain, 11 * sizeof *plain)),
+                      labelled = rp_row_digest(6, rp_hash128(plain, sizeof plain));
+    struct rp_geometry geometry = {
+        .rows = 1, .seq_len = 12, .max_docs_per_row = 2, .label_mode = RP_LABELS_ACROSS_CUTS};
+    for (unsigned s = RP_SECTION_INPUT_IDS; s <= RP_SECTION_LOSS_MASK; s++)
+        geometry.sections[s] = (struct rp_section_layout){.dtype = RP_DTYPE_I32, .bytes = 48};
+    struct rp_batch batch = {.struct_size = sizeof batch, .rows = 1, .seq_len = 12};
+    batch.sections[RP_SECTION_ROWS] = &info;
+    batch.sections[RP_SECTION_ROW_PLANS] = &plan;
+    batch.sections[RP_SECTION_DOC_LENS] = lengths;
+    batch.sections[RP_SECTION_INPUT_IDS] = ids;
+    for (unsigned kind = 0; kind < 3; kind++) { /* 1: labels alone; 2: the mask contradicts them */
+        uint64_t sum[2] = {0, 0}, labelled_sum[2] = {0, 0};
+        batch.sections[RP_SECTION_LABELS] = labels;
+        batch.sections[RP_SECTION_LOSS_MASK] = kind == 1 ? NULL : mask;
+        mask[4] = kind != 2;
+        rp_batch_digest(&geometry, &batch, sum);
+        assert_true(sum[0] == content.low && sum[1] == content.high);
+        assert_int_equal(rp_batch_labelled_digest(&geometry, &batch, labelled_sum, NULL), 0);
+        assert_int_equal(labelled_sum[0] == labelled.low && labelled_sum[1] == labelled.high,
+                         kind < 2);
+    }
+    struct rp_error error;
+    uint64_t sum[2] = {0, 0};
+    batch.sections[RP_SECTION_LABELS] = NULL; /* a mask does not say which token a cut's end has */
+    assert_int_equal(rp_batch_labelled_digest(&geometry, &batch, sum, &error), -RP_E_USAGE);
+    assert_non_null(strstr(error.message, "label_across_cuts"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(digest_is_of_content),
         cmocka_unit_test(labelled_digest_is_of_labels),
+        cmocka_unit_test(digests_of_version_2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

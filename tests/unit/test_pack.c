@@ -89,10 +89,14 @@ static void fill_ticket(struct bench *bench, uint32_t width)
         for (uint32_t r = 0; r < ROWS; r++)
             ticket->rows[ticket->row_count++] = (struct rp_row_end){
                 .row = rows[ring][r].row,
+                .align = 1,
                 .ring = ring,
                 .row_in_batch = r,
                 .fragments = rows[ring][r].count,
                 .tokens = r == 0   ? SEQ_LEN
+                          : r == 1 ? fragments[3].length
+                                   : 0,
+                .places = r == 0   ? SEQ_LEN
                           : r == 1 ? fragments[3].length
                                    : 0};
     }

@@ -132,7 +132,7 @@ static void a_foreign_version_is_told_apart_from_damage(void **state)
     struct rp_state_info info;
     size_t bytes;
     struct rp_plan *plan = open_in_midstream(4, &corpus, token, &bytes);
-    rp_store_u32(token + offsetof(struct rp_state_header, version), 4);
+    rp_store_u32(token + offsetof(struct rp_state_header, version), 5);
     rehash(token, bytes);
     refuse(plan, token, bytes, -RP_E_VERSION);
     assert_int_equal(rp_state_info(token, bytes, &info, &error), -RP_E_VERSION);

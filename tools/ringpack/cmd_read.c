@@ -113,7 +113,7 @@ static void note_row(struct drain *drain, const struct rp_cmd_row *row)
 {
     char hash[RP_HASH_HEX_BYTES];
     if (row->info.fragments)
-        drain->digest = rp_hash128_sum(drain->digest, rp_row_digest(row->info.row, row->hash));
+        drain->digest = rp_hash128_sum(drain->digest, rp_row_digest(row->planned, row->hash));
     if (drain->log)
         fprintf(drain->log, "%" PRIu64 " %" PRIu32 " %" PRIu32 " %s\n", row->info.row,
                 row->info.fragments, row->info.tokens, rp_hash128_hex(row->hash, hash));

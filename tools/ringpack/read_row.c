@@ -13,11 +13,17 @@ struct rp_cmd_row rp_cmd_row_view(const struct rp_geometry *g, const struct rp_b
     const int32_t *lengths = rp_batch_section(batch, RP_SECTION_DOC_LENS);
     const uint8_t *ids = rp_batch_section(batch, RP_SECTION_INPUT_IDS);
     const struct rp_section_layout *layout = &g->sections[RP_SECTION_INPUT_IDS];
+    const struct rp_row_plan *plans = rp_batch_section(batch, RP_SECTION_ROW_PLANS);
     struct rp_cmd_row row = {.info = info[i],
                              .ids = ids + i * (layout->bytes / g->rows),
                              .dtype = (enum rp_dtype)layout->dtype};
-    row.hash = rp_row_hash(lengths + (uint64_t)i * g->max_docs_per_row, row.info.fragments, row.ids,
-                           row.dtype);
+    row.planned = plans ? plans[i].planned : row.info.row;
+    row.hash = rp_row_hash(
+        &(struct rp_row_tokens){.lengths = lengths + (uint64_t)i * g->max_docs_per_row,
+                                .fragments = row.info.fragments,
+                                .align = plans ? plans[i].align : 1,
+                                .tokens = row.ids,
+                                .dtype = row.dtype});
     return row;
 }
 

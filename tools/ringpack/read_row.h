@@ -9,6 +9,7 @@
 /* One row of a batch, and the hash of its content. */
 struct rp_cmd_row {
     struct rp_row_info info;
+    uint64_t planned; /* the number that digests use */
     const uint8_t *ids;
     enum rp_dtype dtype;
     struct rp_hash128 hash;

@@ -101,15 +101,15 @@ int rp_journal_attached(struct rp_journal_writer *writer, const struct rp_client
     return code < 0 ? code : finish_record(writer, error);
 }
 
-/* The tokens of a whole row as u32. */
+/* The places of a whole row as u32. */
 static const uint32_t *widen(struct rp_journal_writer *writer, const struct rp_geometry *geometry,
-                             const struct rp_batch *batch, uint32_t row, uint32_t tokens)
+                             const struct rp_batch *batch, uint32_t row, uint32_t places)
 {
-    if (!writer->ids)
-        writer->ids = rp_calloc(2ul * geometry->seq_len, sizeof *writer->ids);
+    if (!writer->ids) /* a row, and the labels of a fragment and of its end */
+        writer->ids = rp_calloc(2ul * geometry->seq_len + 1, sizeof *writer->ids);
     size_t first = (size_t)row * geometry->seq_len;
     const void *section = batch->sections[RP_SECTION_INPUT_IDS];
-    for (uint32_t i = 0; writer->ids && i < tokens; i++) {
+    for (uint32_t i = 0; writer->ids && i < places; i++) {
         switch (geometry->sections[RP_SECTION_INPUT_IDS].dtype) {
         case RP_DTYPE_U16:
             writer->ids[i] = ((const uint16_t *)section)[first + i];
@@ -133,16 +133,17 @@ static uint32_t hash_labels(struct rp_journal_writer *writer, const struct rp_ge
     const uint8_t *labels = batch->sections[RP_SECTION_LABELS];
     const float *mask = batch->sections[RP_SECTION_LOSS_MASK];
     uint32_t *out = writer->ids + geometry->seq_len;
-    if (!labels && !mask)
+    if (!labels && (!mask || geometry->label_mode == RP_LABELS_ACROSS_CUTS))
         return 0;
     const struct rp_row_labels from = {
         .labels = labels ? labels + row * (layouts[RP_SECTION_LABELS].bytes / geometry->rows)
                          : NULL,
         .dtype = (enum rp_dtype)layouts[RP_SECTION_LABELS].dtype,
-        .shifted = geometry->label_mode == RP_LABELS_SHIFTED,
+        .mode = (enum rp_label_mode)geometry->label_mode,
         .loss_mask = mask ? mask + (size_t)row * geometry->seq_len : NULL};
-    rp_fragment_labels(writer->ids, RP_DTYPE_I32, &from, at, length, out);
-    return (uint32_t)rp_hash64(out, length * sizeof *out);
+    const struct rp_row_tokens ids = {.tokens = writer->ids, .dtype = RP_DTYPE_I32};
+    uint32_t count = rp_fragment_labels(&ids, &from, at, length, out);
+    return (uint32_t)rp_hash64(out, count * sizeof *out);
 }
 
 static int add_row(struct rp_journal_writer *writer, const struct rp_geometry *geometry,
@@ -152,15 +153,24 @@ static int add_row(struct rp_journal_writer *writer, const struct rp_geometry *g
                                      index;
     const int32_t *lengths = (const int32_t *)batch->sections[RP_SECTION_DOC_LENS] +
                              (size_t)index * geometry->max_docs_per_row;
-    const uint32_t *ids = widen(writer, geometry, batch, index, info->tokens);
+    const struct rp_row_plan *plans = batch->sections[RP_SECTION_ROW_PLANS];
+    uint32_t align = plans ? plans[index].align : 1;
+    const uint32_t *ids = widen(writer, geometry, batch, index,
+                                align > 1 ? geometry->seq_len : info->tokens);
     uint8_t *room = extend(writer,
                            sizeof(struct rp_journal_row) +
                                info->fragments * sizeof(struct rp_journal_fragment),
                            error);
     if (!ids || !room)
         return rp_fail(error, -ENOMEM, NULL, "a journal's record: out of memory");
-    struct rp_hash128 hash = rp_row_hash(lengths, info->fragments, ids, RP_DTYPE_I32);
-    struct rp_journal_row row = {info->row, hash.low, hash.high, info->fragments, info->tokens};
+    struct rp_hash128 hash = rp_row_hash(
+        &(struct rp_row_tokens){lengths, info->fragments, align, ids, RP_DTYPE_I32});
+    struct rp_journal_row row = {.row = info->row,
+                                 .planned = plans ? plans[index].planned : info->row,
+                                 .hash_low = hash.low,
+                                 .hash_high = hash.high,
+                                 .fragments = info->fragments,
+                                 .tokens = info->tokens};
     memcpy(room, &row, sizeof row);
     room += sizeof row;
     for (uint32_t i = 0, at = 0; i < info->fragments; i++) {
@@ -170,7 +180,7 @@ static int add_row(struct rp_journal_writer *writer, const struct rp_geometry *g
             .length = length,
             .labels = hash_labels(writer, geometry, batch, index, at, length)};
         memcpy(room + i * sizeof fragment, &fragment, sizeof fragment);
-        at += length;
+        at += (length + align - 1) / align * align;
     }
     return 0;
 }

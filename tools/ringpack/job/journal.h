@@ -32,7 +32,7 @@ RP_STATIC_ASSERT(sizeof(struct rp_journal_record) == 56, "trainer.py writes the 
 
 /* Details: one of these for every row of the batch, each followed by its fragments. */
 struct rp_journal_row {
-    uint64_t row, hash_low, hash_high;
+    uint64_t row, planned, hash_low, hash_high; /* planned: the number that digests use */
     uint32_t fragments, tokens;
 };
 struct rp_journal_fragment {

@@ -130,7 +130,7 @@ static int take_row(struct rp_campaign *c, uint32_t r, const struct rp_journal_r
     life->ranks[r].last_row = row->row + 1;
     struct rp_hash128 digest = {0, 0}; /* a row without fragments: its lane has ended */
     if (row->fragments > 0)
-        digest = rp_row_digest(row->row, (struct rp_hash128){row->hash_low, row->hash_high});
+        digest = rp_row_digest(row->planned, (struct rp_hash128){row->hash_low, row->hash_high});
     return note_row(&life->notes, row->row, digest, error);
 }
 

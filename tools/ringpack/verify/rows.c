@@ -44,7 +44,7 @@ static int add_row(struct rp_reference *reference, const struct rp_journal_row *
     if (row->fragments == 0) /* its lane, or the stream, has ended */
         return 0;
     struct rp_hash128 hash = {row->hash_low, row->hash_high};
-    reference->digest = rp_hash128_sum(reference->digest, rp_row_digest(row->row, hash));
+    reference->digest = rp_hash128_sum(reference->digest, rp_row_digest(row->planned, hash));
     reference->last_row = row->row + 1;
     return 0;
 }

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* write_row.h — the sections of a batch that packers write: fragments, their masks, ends of rows.
+ * What they mean is said in ringpack/batch.h.
+ *
+ * Packers call these in any order. Each call writes the places of its fragment, or the end of its
+ * row, and no byte outside; called twice, it writes the same bytes. */
+#ifndef RP_FLOW_WRITE_ROW_H
+#define RP_FLOW_WRITE_ROW_H
+
+#include "flow/ticket.h"
+#include "shm/ring.h"
+
+/* A batch ring as a packer sees it: the address of its slots, and their immutable shape. Never the
+ * ring's moving words. */
+struct rp_pack_target {
+    uint8_t *slots;
+    struct rp_geometry geometry;
+    uint32_t ids_dtype, labels_dtype, positions_dtype;
+};
+
+void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ring);
+
+static inline uint8_t *rp_slot_of(const struct rp_pack_target *target, uint64_t batch)
+{
+    return target->slots + (batch & (target->geometry.slots - 1)) * target->geometry.slot_bytes;
+}
+
+/* The content of a fragment's places. */
+struct rp_fragment_source {
+    const uint8_t *tokens;          /* rp_transfer_stored of them */
+    const uint8_t *ahead;           /* as in widen.h */
+    const struct rp_row_form *form; /* read only if the transfer has an `extra` */
+    int64_t pad_id;                 /* read only with an alignment */
+    uint32_t align;                 /* 0 and 1: none */
+};
+
+/** Write a transfer with its padding inside the row. Returns the largest of its stored token ids.
+ */
+uint64_t rp_write_fragment(const struct rp_pack_target *target, uint8_t *slot,
+                           const struct rp_transfer *transfer,
+                           const struct rp_fragment_source *from);
+
+/** Remove the labels of tokens of a written transfer that are in no span. The label of its end
+ * stays. `data`: the arena's. */
+void rp_write_mask(const struct rp_pack_target *target, uint8_t *slot,
+                   const struct rp_transfer *transfer, const struct rp_mask *mask,
+                   const uint8_t *data);
+
+/** Write padding from the last occupied place on, zeros after the last fragment, and the row's
+ * entries in the batch. */
+void rp_write_row_end(const struct rp_pack_target *target, uint8_t *slot, int64_t pad_id,
+                      const struct rp_row_end *end);
+
+#endif

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* facade.c — see facade.h. */
+#include "plan/v2/facade.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* ---- sources by number and by place ---------------------------------------------------------- */
+
+static uint32_t place_of(const struct rp_stream_spec *spec, const char *name)
+{
+    for (uint32_t s = 0; s < spec->source_count; s++)
+        if (strcmp(spec->sources[s].name, name) == 0)
+            return s;
+    return RP_NO_NUMBER;
+}
+
+/* Most fragments of a row; of rows of `seq_len` places, or of all (0). */
+static uint32_t most_fragments(const struct rp_calendar *calendar, uint32_t seq_len)
+{
+    uint32_t most = 0;
+    for (uint64_t row = 0; row != RP_NO_ROW; row = rp_calendar_next(calendar, row)) {
+        const struct rp_stage *stage = rp_calendar_at(calendar, row);
+        if (seq_len == 0 || stage->seq_len == seq_len)
+            most = stage->max_docs_per_row > most ? stage->max_docs_per_row : most;
+    }
+    return most;
+}
+
+/* A calendar and its rows, with what the facade derives from them. */
+struct parts {
+    struct rp_v2_records records;
+    struct rp_calendar *calendar;
+    struct rp_stream_plan *rows;
+    uint32_t *places, *numbers;
+    struct rp_fragment *fragments;
+};
+
+static void close_parts(struct parts *parts)
+{
+    rp_stream_plan_close(parts->rows);
+    rp_calendar_close(parts->calendar);
+    free(parts->places);
+    free(parts->numbers);
+    free(parts->fragments);
+    rp_v2_records_free(&parts->records);
+}
+
+/* Make the tables of calendar and rows, and replace those of the plan. On failure the parts are
+ * closed, and the plan is as it was. */
+static int adopt(struct rp_plan_v2 *v2, struct parts *parts, struct rp_error *error)
+{
+    uint32_t count = rp_calendar_source_count(parts->calendar), sources = v2->spec.source_count;
+    bool is_renumbered = false;
+    parts->places = rp_calloc((size_t)count + 1, sizeof *parts->places);
+    parts->numbers = rp_calloc((size_t)sources + 1, sizeof *parts->numbers);
+    parts->fragments = rp_calloc((size_t)most_fragments(parts->calendar, 0) + 1,
+                                 sizeof *parts->fragments);
+    if (!parts->places || !parts->numbers || !parts->fragments) {
+        close_parts(parts);
+        return rp_fail(error, -ENOMEM, NULL, "no memory for a plan of %" PRIu32 " sources",
+                       sources);
+    }
+    for (uint32_t s = 0; s < sources; s++)
+        parts->numbers[s] = RP_NO_NUMBER;
+    for (uint32_t j = 0; j < count; j++) {
+        uint32_t place = place_of(&v2->spec, rp_calendar_source_name(parts->calendar, j));
+        parts->places[j] = place;
+        is_renumbered |= place != j;
+        if (place != RP_NO_NUMBER)
+            parts->numbers[place] = j;
+    }
+    struct parts before = {v2->records, v2->calendar, v2->rows,
+                           v2->places,  v2->numbers,  v2->fragments};
+    close_parts(&before);
+    v2->records = parts->records;
+    v2->calendar = parts->calendar;
+    v2->rows = parts->rows;
+    v2->places = parts->places;
+    v2->numbers = parts->numbers;
+    v2->fragments = parts->fragments;
+    v2->number_count = count;
+    v2->is_renumbered = is_renumbered;
+    v2->stage = NULL;
+    v2->has_state = false;
+    return 0;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* The run goes on with rows of the present size. */
+static void begin_run(struct rp_plan_v2 *v2)
+{
+    bool is_known = rp_calendar_knows_records(v2->calendar);
+    v2->known_from = is_known ? 0 : rp_stream_plan_row(v2->rows);
+    v2->seq_len = rp_v2_seq_len(v2);
+    free(v2->contract);
+    v2->contract = NULL;
+}
+
+int rp_v2_open(struct rp_plan_v2 **v2_out, const struct rp_stream_spec *spec,
+               struct rp_error *error)
+{
+    struct rp_plan_v2 *v2 = rp_calloc(1, sizeof *v2);
+    struct parts parts = {.calendar = NULL};
+    const struct rp_calendar_position begin = {0};
+    *v2_out = NULL;
+    if (!v2)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for a plan");
+    v2->spec = *spec;
+    int code = rp_calendar_open(&parts.calendar, spec, &begin, error);
+    if (code == 0)
+        code = rp_stream_plan_open(&parts.rows, parts.calendar, error);
+    if (code < 0)
+        close_parts(&parts);
+    else
+        code = adopt(v2, &parts, error);
+    if (code < 0) {
+        rp_v2_close(v2);
+        return code;
+    }
+    begin_run(v2);
+    *v2_out = v2;
+    return 0;
+}
+
+void rp_v2_close(struct rp_plan_v2 *v2)
+{
+    if (!v2)
+        return;
+    struct parts parts = {v2->records, v2->calendar, v2->rows,
+                          v2->places,  v2->numbers,  v2->fragments};
+    close_parts(&parts);
+    rp_snapshot_free(&v2->state);
+    free(v2->contract);
+    free(v2);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* The stage of a row. */
+static const struct rp_stage *stage_at(struct rp_plan_v2 *v2, uint64_t row)
+{
+    if (!v2->stage || row < v2->stage->from || row >= v2->stage_end) {
+        v2->stage = rp_calendar_at(v2->calendar, row);
+        v2->stage_end = rp_calendar_next(v2->calendar, row);
+    }
+    return v2->stage;
+}
+
+static void count_row(struct rp_plan_v2 *v2, const struct rp_stage *stage,
+                      const struct rp_stream_row *row)
+{
+    uint32_t group = rp_calendar_spec(v2->calendar)->fixed.group;
+    for (uint32_t i = 0; i < row->count; i++)
+        v2->cuts += row->fragments[i].offset > 0;
+    v2->capped += row->tokens < stage->seq_len &&
+                  row->count / group == stage->max_docs_per_row / group;
+}
+
+/* The row's fragments, with places in the config for numbers in the stream. */
+static const struct rp_fragment *translate(struct rp_plan_v2 *v2, const struct rp_stream_row *row)
+{
+    if (!v2->is_renumbered)
+        return row->fragments;
+    for (uint32_t i = 0; i < row->count; i++) {
+        v2->fragments[i] = row->fragments[i];
+        v2->fragments[i].source = v2->places[row->fragments[i].source];
+        RP_DASSERT(v2->fragments[i].source != RP_NO_NUMBER); /* no piece of it waits */
+    }
+    return v2->fragments;
+}
+
+int rp_v2_next(struct rp_plan_v2 *v2, struct rp_row *row, struct rp_error *error)
+{
+    uint64_t at = rp_stream_plan_row(v2->rows);
+    const struct rp_stage *stage = stage_at(v2, at);
+    struct rp_stream_row planned;
+    if (stage->seq_len != v2->seq_len && !v2->crosses)
+        return 0;
+    int code = rp_stream_plan_next(v2->rows, &planned, error);
+    if (code <= 0)
+        return code;
+    count_row(v2, stage, &planned);
+    *row = (struct rp_row){.row = planned.row,
+                           .count = planned.count,
+                           .tokens = planned.tokens,
+                           .fragments = translate(v2, &planned),
+                           .planned = planned.planned,
+                           .align = stage->align,
+                           .skipped = planned.skipped};
+    return 1;
+}
+
+uint32_t rp_v2_seq_len(const struct rp_plan_v2 *v2)
+{
+    return rp_calendar_at(v2->calendar, rp_stream_plan_row(v2->rows))->seq_len;
+}
+
+bool rp_v2_is_stage_end(const struct rp_plan_v2 *v2)
+{
+    return rp_v2_seq_len(v2) != v2->seq_len;
+}
+
+struct rp_row_form rp_v2_row_form(const struct rp_plan_v2 *v2)
+{
+    const struct rp_stream_fixed *fixed = &rp_calendar_spec(v2->calendar)->fixed;
+    bool has_bos = fixed->bos_id != RP_NO_TOKEN_ID, has_eos = fixed->eos_id != RP_NO_TOKEN_ID;
+    return (struct rp_row_form){.has_bos = has_bos,
+                                .has_eos = has_eos,
+                                .bos_id = has_bos ? fixed->bos_id : 0,
+                                .eos_id = has_eos ? fixed->eos_id : 0,
+                                .label_across_cuts = fixed->label_across_cuts,
+                                .has_row_plans = true};
+}
+
+bool rp_v2_skips(const struct rp_plan_v2 *v2, uint64_t first, uint64_t count)
+{
+    const struct rp_stream_spec *spec = &v2->spec;
+    for (uint32_t i = 0; i < spec->skip_count; i++) /* ranges are not adjacent: one has all */
+        if (spec->skips[i].first <= first && first + count <= spec->skips[i].end)
+            return true;
+    return false;
+}
+
+uint32_t rp_v2_max_docs_per_row(const struct rp_plan_v2 *v2)
+{
+    return most_fragments(v2->calendar, v2->crosses ? 0 : v2->seq_len);
+}
+
+/* ---- state ----------------------------------------------------------------------------------- */
+
+const struct rp_snapshot *rp_v2_state(struct rp_plan_v2 *v2)
+{
+    uint64_t row = rp_stream_plan_position(v2->rows).window_first;
+    if (!v2->has_state || v2->state.row != row)
+        v2->has_state = rp_stream_plan_snapshot(v2->rows, &v2->state, NULL) == 0;
+    return v2->has_state ? &v2->state : NULL;
+}
+
+void rp_v2_counts(struct rp_plan_v2 *v2, struct rp_plan_counts *counts)
+{
+    const struct rp_snapshot *state = rp_v2_state(v2);
+    *counts = (struct rp_plan_counts){.cuts = v2->cuts, .capped = v2->capped};
+    if (!state)
+        return;
+    const struct rp_stream_counts *of = &state->counts;
+    counts->documents = of->documents;
+    counts->empty = of->empty;
+    counts->passed_over = of->passed_over;
+    counts->tokens_read = of->tokens_read;
+    counts->truncated = of->truncated;
+    counts->dropped = of->dropped;
+    counts->left_out = of->left_out;
+    counts->emitted = of->emitted;
+    counts->padding = of->padding;
+    counts->buffered = of->tokens_read - of->truncated - of->dropped - of->left_out - of->emitted;
+}
+
+size_t rp_v2_save(const struct rp_plan_v2 *v2, void *token)
+{
+    size_t bytes = 0;
+    return rp_stream_token_write(v2->rows, token, &bytes, NULL) == 0 ? bytes : 0;
+}
+
+/* ---- other rows, other runs ------------------------------------------------------------------ */
+
+int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t bytes, struct rp_error *error)
+{
+    struct parts parts = {.calendar = NULL};
+    struct rp_stream_token_info info;
+    int code = rp_stream_token_info(token, bytes, &info, error);
+    if (code == 0 && info.position.next_row < v2->known_from)
+        code = rp_fail(error, -RP_E_MISMATCH,
+                       "nothing was changed; start from a checkpoint, whose contract has them",
+                       "the records of rows before row %" PRIu64
+                       " are not known, so rows after row %" PRIu64 " cannot be planned",
+                       v2->known_from, info.position.next_row);
+    if (code == 0)
+        code = rp_v2_make_contract(v2, error);
+    if (code == 0)
+        code = rp_v2_records_ahead(v2, info.position.next_row, &parts.records, error);
+    if (code < 0)
+        return code;
+    const struct rp_stream_resume resume = {.begun_records = v2->contract};
+    struct rp_stream_spec spec = v2->spec;
+    spec.record_count = parts.records.count;
+    spec.records = parts.records.list;
+    code = rp_stream_token_resume(&parts.calendar, &parts.rows, &spec, token, bytes, &resume,
+                                  error);
+    if (code == 0)
+        return adopt(v2, &parts, error);
+    rp_v2_records_free(&parts.records);
+    return code;
+}
+
+int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
+                const struct rp_plan_start *start, struct rp_error *error)
+{
+    struct parts parts = {.calendar = NULL};
+    char *begun = NULL;
+    if (start->contract) {
+        begun = rp_calloc(1, start->contract->bytes + 1);
+        if (!begun)
+            return rp_fail(error, -ENOMEM, NULL, "no memory for the records of a contract");
+        memcpy(begun, start->contract->text, start->contract->bytes);
+    }
+    const struct rp_stream_resume resume = {begun, start->weights, start->grow};
+    int code = rp_stream_token_resume(&parts.calendar, &parts.rows, &v2->spec, token, bytes,
+                                      &resume, error);
+    free(begun);
+    if (code == 0)
+        code = adopt(v2, &parts, error);
+    if (code == 0)
+        begin_run(v2);
+    return code;
+}
+
+int rp_v2_follow(struct rp_plan_v2 *v2, struct rp_plan_v2 *started, struct rp_error *error)
+{
+    int code = rp_v2_make_contract(started, error);
+    char *contract = code < 0 ? NULL : rp_calloc(1, started->contract_bytes + 1);
+    if (code == 0 && !contract)
+        code = rp_fail(error, -ENOMEM, NULL, "no memory for the contract of a stream");
+    if (code < 0)
+        return code;
+    memcpy(contract, started->contract, started->contract_bytes);
+    free(v2->contract);
+    v2->contract = contract;
+    v2->contract_bytes = started->contract_bytes;
+    v2->seq_len = started->seq_len;
+    v2->known_from = started->known_from;
+    return 0;
+}

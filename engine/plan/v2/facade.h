@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* facade.h — a plan of version 2 behind the calls of plan/plan.h, which dispatch to it. Private to
+ * engine/plan.
+ *
+ * It owns calendar and rows, makes both anew when a token is loaded, and translates the numbers of
+ * sources: the callers of plan.h count them in the order of the config. */
+#ifndef RP_PLAN_V2_FACADE_H
+#define RP_PLAN_V2_FACADE_H
+
+#include "plan/plan.h"
+#include "plan/v2/state.h"
+#include "plan/v2/stream_token.h"
+
+#define RP_NO_NUMBER UINT32_MAX
+
+/* Records as a spec has them. */
+struct rp_v2_records {
+    struct rp_stage_spec *list;
+    uint32_t count;
+};
+
+struct rp_plan_v2 {
+    struct rp_stream_spec spec;   /* as the caller gave it */
+    struct rp_v2_records records; /* those of the calendar's spec, if it has others */
+    struct rp_calendar *calendar;
+    struct rp_stream_plan *rows;
+
+    uint32_t number_count;
+    uint32_t *places;              /* [number_count]: place in the config, or RP_NO_NUMBER */
+    uint32_t *numbers;             /* [spec.source_count]: number in the stream, or RP_NO_NUMBER */
+    bool is_renumbered;            /* some number is not its place */
+    struct rp_fragment *fragments; /* the last row's, if so */
+
+    /* The stage of the last row: it has rows [stage->from, stage_end). */
+    const struct rp_stage *stage;
+    uint64_t stage_end;
+    uint32_t seq_len; /* of the run; rows of another one end it */
+    bool crosses;     /* they do not */
+
+    /* The stream record of the calendar as the run began: it has all records of the run. NULL: not
+     * made yet */
+    char *contract;
+    size_t contract_bytes;
+    uint64_t known_from; /* records below this row are not known: no row before it can be planned */
+
+    struct rp_snapshot state; /* before row state.row, if it is known */
+    bool has_state;
+    uint64_t cuts, capped;
+};
+
+RP_MUST_CHECK int rp_v2_open(struct rp_plan_v2 **v2_out, const struct rp_stream_spec *spec,
+                             struct rp_error *error);
+void rp_v2_close(struct rp_plan_v2 *v2); /* NULL is fine */
+
+RP_MUST_CHECK int rp_v2_next(struct rp_plan_v2 *v2, struct rp_row *row, struct rp_error *error);
+uint32_t rp_v2_seq_len(const struct rp_plan_v2 *v2);
+bool rp_v2_is_stage_end(const struct rp_plan_v2 *v2);
+struct rp_row_form rp_v2_row_form(const struct rp_plan_v2 *v2);
+bool rp_v2_skips(const struct rp_plan_v2 *v2, uint64_t first, uint64_t count);
+uint32_t rp_v2_max_docs_per_row(const struct rp_plan_v2 *v2);
+
+/** The state before the next row, or before its deal window. NULL if there is no memory for it. */
+const struct rp_snapshot *rp_v2_state(struct rp_plan_v2 *v2);
+void rp_v2_counts(struct rp_plan_v2 *v2, struct rp_plan_counts *counts);
+
+size_t rp_v2_save(const struct rp_plan_v2 *v2, void *token);
+/** rp_plan_load and rp_plan_resume; rp_plan_start; rp_plan_follow. */
+RP_MUST_CHECK int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t bytes,
+                             struct rp_error *error);
+RP_MUST_CHECK int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
+                              const struct rp_plan_start *start, struct rp_error *error);
+RP_MUST_CHECK int rp_v2_follow(struct rp_plan_v2 *v2, struct rp_plan_v2 *started,
+                               struct rp_error *error);
+
+/** Make v2->contract, if it is not made. */
+RP_MUST_CHECK int rp_v2_make_contract(struct rp_plan_v2 *v2, struct rp_error *error);
+
+/** The records of v2->contract that are not begun at `row`, as a spec wants them. */
+RP_MUST_CHECK int rp_v2_records_ahead(const struct rp_plan_v2 *v2, uint64_t row,
+                                      struct rp_v2_records *records, struct rp_error *error);
+void rp_v2_records_free(struct rp_v2_records *records);
+
+/** Fill in what a token of version 2 tells (plan.h). */
+RP_MUST_CHECK int rp_v2_state_info(const void *token, size_t bytes, struct rp_state_info *info,
+                                   struct rp_error *error);
+RP_MUST_CHECK int rp_v2_state_contract(const void *token, size_t bytes,
+                                       struct rp_record_writer *writer, struct rp_error *error);
+
+/** Whether a token, of any version and perhaps damaged, says that it is of version 2. */
+bool rp_v2_is_token(const void *token, size_t bytes);
+
+#endif

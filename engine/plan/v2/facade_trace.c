@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* facade_trace.c — from a document to its places in a plan of version 2, and back (plan/trace.h).
+ *
+ * The order of a pass depends on the number of documents in its epoch. A state has it for the
+ * present epoch and the one before; of other epochs it is known if the source did not grow. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "plan/order.h"
+#include "plan/v2/facade_trace.h"
+
+/* The state of a source after all rows that are planned, or before those of the present deal
+ * window; NULL: it has not joined. */
+static const struct rp_source_state *reached(const struct rp_plan_v2 *v2, uint32_t source)
+{
+    uint32_t number = v2->numbers[source];
+    return number == RP_NO_NUMBER ? NULL : rp_stream_plan_reached(v2->rows, number);
+}
+
+/* Whether all boundaries in [first, end) say the same about the documents of a source that has
+ * joined. */
+static bool is_constant(const struct rp_plan_v2 *v2, uint32_t number, uint64_t first,
+                        uint64_t *documents)
+{
+    bool is_known = false;
+    for (uint64_t row = first; row != RP_NO_ROW; row = rp_calendar_next(v2->calendar, row)) {
+        const struct rp_stage *stage = rp_calendar_at(v2->calendar, row);
+        if (number >= stage->joined)
+            continue;
+        if (is_known && stage->documents[number] != *documents)
+            return false;
+        *documents = stage->documents[number];
+        is_known = true;
+    }
+    return is_known;
+}
+
+static bool documents_of(const struct rp_plan_v2 *v2, uint32_t source, uint64_t epoch,
+                         uint64_t *documents)
+{
+    uint32_t number = v2->numbers[source];
+    const struct rp_source_state *state = reached(v2, source);
+    if (number == RP_NO_NUMBER)
+        return false;
+    if (state && epoch == state->epoch)
+        *documents = state->documents;
+    else if (state && epoch + 1 == state->epoch)
+        *documents = state->before;
+    else if (!state || epoch < state->epoch)
+        return rp_calendar_knows_records(v2->calendar) && is_constant(v2, number, 0, documents);
+    else
+        return is_constant(v2, number, rp_stream_plan_row(v2->rows), documents);
+    return true;
+}
+
+int rp_v2_draw(const struct rp_plan_v2 *v2, struct rp_draw *draw, struct rp_error *error)
+{
+    const struct rp_stream_source *source = &v2->spec.sources[draw->source];
+    const struct rp_stream_fixed *fixed = &rp_calendar_spec(v2->calendar)->fixed;
+    uint64_t documents = 0;
+    if (!documents_of(v2, draw->source, draw->epoch, &documents))
+        return rp_fail(error, -RP_E_USAGE,
+                       "only the present epoch of a state and the one before are known: give a "
+                       "state token or a checkpoint of that epoch",
+                       "source %s, epoch %" PRIu64
+                       ": the number of its documents then is not known, because it has grown",
+                       source->name, draw->epoch);
+    if (draw->document >= documents || draw->epoch >= RP_EPOCHS_MAX)
+        return rp_fail(error, -RP_E_USAGE, "it joins with the next epoch after its record",
+                       "source %s has %" PRIu64 " documents in epoch %" PRIu64 "; document %" PRIu64
+                       " is none of them",
+                       source->name, documents, draw->epoch, draw->document);
+    struct rp_order order;
+    rp_order_init_items(&order, fixed->shuffle, documents / fixed->group,
+                        fixed->block_documents / fixed->group, fixed->window_blocks);
+    rp_order_enter_key(&order, 0,
+                       rp_pass_key_make(fixed->seed, rp_hash64(source->name, strlen(source->name)),
+                                        (uint32_t)draw->epoch, draw->pass));
+    draw->position = rp_order_position_of(&order, draw->document / fixed->group);
+    draw->lane = 0;
+    return 0;
+}
+
+static bool is_drawn(const struct rp_source_state *state, const struct rp_draw *draw)
+{
+    if (!state || draw->epoch != state->epoch)
+        return state && draw->epoch < state->epoch;
+    return draw->pass < state->pass ||
+           (draw->pass == state->pass && draw->position < state->position);
+}
+
+bool rp_v2_has_drawn(const struct rp_plan_v2 *v2, const struct rp_draw *draw)
+{
+    return is_drawn(reached(v2, draw->source), draw);
+}
+
+/* ---- waiting pieces -------------------------------------------------------------------------- */
+
+/* Calls for each waiting piece; true ends the visit, and is the result. */
+typedef bool visitor(void *context, const struct rp_item_piece *piece);
+
+static bool visit(const struct rp_snapshot *state, visitor *call, void *context)
+{
+    for (uint32_t i = 0; i < state->fifo_count; i++)
+        if (call(context, &state->fifo[i]))
+            return true;
+    for (uint32_t i = 0; i < state->pool_count; i++)
+        if (call(context, &state->pool[i].piece))
+            return true;
+    for (uint32_t i = 0; i < state->open_piece_count; i++)
+        if (call(context, &state->open_pieces[i]))
+            return true;
+    return false;
+}
+
+struct wanted {
+    uint64_t item;
+    uint32_t number;
+    const struct rp_draw *draw;
+};
+
+static bool is_of_draw(void *context, const struct rp_item_piece *piece)
+{
+    const struct wanted *wanted = context;
+    return piece->source == wanted->number && piece->item == wanted->item &&
+           piece->epoch == wanted->draw->epoch && piece->pass == wanted->draw->pass;
+}
+
+bool rp_v2_holds(struct rp_plan_v2 *v2, const struct rp_draw *draw)
+{
+    const struct rp_snapshot *state = rp_v2_state(v2);
+    struct wanted wanted = {draw->document / rp_calendar_spec(v2->calendar)->fixed.group,
+                            v2->numbers[draw->source], draw};
+    return !state || visit(state, is_of_draw, &wanted);
+}
+
+bool rp_v2_is_past(struct rp_plan_v2 *v2, const struct rp_draw *draw)
+{
+    const struct rp_snapshot *state = rp_v2_state(v2);
+    uint32_t number = v2->numbers[draw->source];
+    if (!state || number >= state->source_count)
+        return false;
+    return is_drawn(&state->sources[number], draw) && !rp_v2_holds(v2, draw);
+}
+
+/* ---- from a fragment to its epoch ------------------------------------------------------------ */
+
+struct newer {
+    uint64_t item, rest_at;
+    uint32_t number, found;
+    bool has_to_skip; /* the rest of the fragment's own piece, once */
+};
+
+static bool count_newer(void *context, const struct rp_item_piece *piece)
+{
+    struct newer *newer = context;
+    if (piece->source != newer->number || piece->item != newer->item)
+        return false;
+    if (newer->has_to_skip && piece->offset == newer->rest_at)
+        newer->has_to_skip = false;
+    else
+        newer->found++;
+    return false;
+}
+
+/* Passes that take a document; 0: not known. */
+static uint32_t passes_of(const struct rp_stream_source *source, uint64_t document)
+{
+    uint8_t count = 1;
+    if (source->passes <= 1 || !source->view.counts)
+        return 1;
+    return source->view.counts(source->view.context, &document, 1, &count, NULL) < 0 ? 0 : count;
+}
+
+uint64_t rp_v2_epoch(struct rp_plan_v2 *v2, const struct rp_row *row, uint32_t number)
+{
+    const struct rp_fragment *fragment = &row->fragments[number];
+    const struct rp_stream_source *source = &v2->spec.sources[fragment->source];
+    const struct rp_source_state *now = reached(v2, fragment->source);
+    const struct rp_snapshot *state = rp_v2_state(v2);
+    uint32_t group = rp_calendar_spec(v2->calendar)->fixed.group;
+    uint32_t passes = group > 1 ? source->passes : passes_of(source, fragment->document);
+    if (!now || !state || now->epoch == 0)
+        return now && now->epoch == 0 ? 0 : RP_EPOCH_UNKNOWN;
+    /* rows of the window, before this one and after it, may have newer pieces of the document */
+    if (rp_calendar_at(v2->calendar, row->row)->deal.window > 0 || passes == 0 ||
+        (group > 1 && passes > 1))
+        return RP_EPOCH_UNKNOWN;
+    struct newer newer = {.item = fragment->document / group,
+                          .number = v2->numbers[fragment->source],
+                          .rest_at = fragment->offset + fragment->length,
+                          .has_to_skip = group == 1};
+    visit(state, count_newer, &newer);
+    for (uint32_t i = number + 1; i < row->count; i++)
+        newer.found += row->fragments[i].offset == 0 &&
+                       row->fragments[i].source == fragment->source &&
+                       row->fragments[i].document == fragment->document;
+    struct rp_draw draw = {.source = fragment->source, .document = fragment->document};
+    for (uint64_t e = (uint64_t)now->epoch + 1; e-- > 0;)
+        for (uint32_t r = passes; r-- > 0;) {
+            draw.epoch = e;
+            draw.pass = r;
+            if (rp_v2_draw(v2, &draw, NULL) < 0)
+                return RP_EPOCH_UNKNOWN;
+            if (is_drawn(now, &draw) && newer.found-- == 0)
+                return e;
+        }
+    return RP_EPOCH_UNKNOWN;
+}
+
+uint64_t rp_v2_source_epoch(const struct rp_plan_v2 *v2, uint32_t source)
+{
+    const struct rp_source_state *state = reached(v2, source);
+    return state ? state->epoch : 0;
+}
