@@ -25,7 +25,7 @@ static int find_extent(const struct rp_flow_options *options, const struct rp_fr
                    extent->tokens);
 }
 
-/* What the fragment has besides its own tokens, if all tokens of its document are trained. */
+/* The RP_EXTRA_ bits of a fragment, if all tokens of its document are trained. */
 static uint8_t extra_of(const struct rp_row_form *form, const struct rp_fragment *fragment,
                         uint64_t tokens)
 {
@@ -40,7 +40,7 @@ static uint8_t extra_of(const struct rp_row_form *form, const struct rp_fragment
     return (uint8_t)extra;
 }
 
-int rp_fragment_find(const struct rp_flow_options *options, struct rp_transfer *transfer,
+int rp_transfer_find(const struct rp_flow_options *options, struct rp_transfer *transfer,
                      struct rp_extent *extent, struct rp_error *error)
 {
     const struct rp_row_form *form = &options->form;

@@ -9,7 +9,7 @@
 /** Find the document of a transfer whose fragment is set, and set its `extra`, as if all tokens of
  * the document were trained (masks.h has the last word on that). -RP_E_CHANGED if the document does
  * not have the tokens of the fragment any more; or the error of rp_source_extent. */
-RP_MUST_CHECK int rp_fragment_find(const struct rp_flow_options *options,
+RP_MUST_CHECK int rp_transfer_find(const struct rp_flow_options *options,
                                    struct rp_transfer *transfer, struct rp_extent *extent,
                                    struct rp_error *error);
 

@@ -100,7 +100,7 @@ static bool is_plain(const struct rp_masks *masks, const struct rp_fragment *fra
 }
 
 /* The own tokens whose spans decide the labels of a transfer: its own ones and the one after them,
- * or, of an EOS alone, the last one of the document, with which the EOS is trained. */
+ * or, for a fragment of only the EOS, the last one of the document, with which it is trained. */
 static struct rp_part part_of(const struct rp_masks *masks, const struct rp_transfer *transfer,
                               uint64_t length)
 {
@@ -113,8 +113,8 @@ static struct rp_part part_of(const struct rp_masks *masks, const struct rp_tran
     return part;
 }
 
-/* The spans of a part become those of its transfer, which counts from an inserted BOS and has no
- * token after its end. */
+/* Turn the spans of a part into the spans of its transfer, which counts from an inserted BOS and
+ * has no token after its end. */
 static void add_inserted(struct rp_masks *masks, struct rp_transfer *transfer,
                          const struct rp_part *part)
 {

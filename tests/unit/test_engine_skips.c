@@ -40,7 +40,7 @@ struct rp_row_form __wrap_rp_plan_row_form(const struct rp_plan *plan)
     return (struct rp_row_form){.has_row_plans = true};
 }
 
-static const char *const alone[] = {
+static const char *const one_rank[] = {
     "dp_world_size", "1", "checkpoint_dir", "checkpoints", "drop_last", "true", NULL};
 
 /* Take the batches from `row` on that are delivered, up to `end`. */
@@ -55,7 +55,7 @@ static void skipped_steps_are_not_delivered(void **state)
 {
     (void)state;
     forget_checkpoints();
-    struct engine engine = engine_start(alone);
+    struct engine engine = engine_start(one_rank);
     struct rp_client *client = trainer(0, NULL, 0);
     struct rp_client_counts counts = {.struct_size = sizeof counts};
     uint64_t rows = kit.row_count / STEP * STEP;
@@ -79,13 +79,13 @@ static void a_run_continues_over_skipped_steps(void **state)
     for (int i = 0; i < 2; i++) {
         uint8_t token[KIT_STATE_MAX];
         forget_checkpoints();
-        struct engine engine = engine_start(alone);
+        struct engine engine = engine_start(one_rank);
         struct rp_client *client = trainer(0, NULL, 0);
         take_rows(client, 0, ends[i]);
         save_now();
         size_t bytes = rp_client_state(client, token, sizeof token);
         engine_end(&engine, SIGKILL);
-        engine = engine_start(alone);
+        engine = engine_start(one_rank);
         take_rows(client, ends[i], ends[i] + 3 * STEP); /* it lives on */
         rp_client_detach(client);
         client = trainer(0, token, bytes);
@@ -100,7 +100,7 @@ static void a_lease_does_not_stop_a_skip(void **state)
 {
     (void)state;
     forget_checkpoints();
-    struct engine engine = engine_start(alone);
+    struct engine engine = engine_start(one_rank);
     struct rp_client *client = trainer(0, NULL, 0);
     struct rp_batch held = {.struct_size = sizeof held};
     struct rp_client_counts counts = {.struct_size = sizeof counts};
