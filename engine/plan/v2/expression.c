@@ -66,11 +66,12 @@ static void bind_words(struct rp_comparison *comparison, enum rp_value_kind kind
     comparison->span = is_empty ? UINT64_MAX : (uint64_t)(last - first);
 }
 
-void rp_expression_bind(struct rp_expression *expression, const enum rp_value_kind *kinds)
+void rp_expression_bind(struct rp_expression *expression, const struct rp_value_column *columns)
 {
     for (uint32_t i = 0; i < expression->comparison_count; i++) {
         struct rp_comparison *comparison = &expression->comparisons[i];
-        enum rp_value_kind kind = kinds[comparison->name];
+        enum rp_value_kind kind = columns[comparison->name].kind;
+        comparison->column = columns[comparison->name].number;
         comparison->is_real = kind == RP_VALUE_REAL;
         if (comparison->is_real)
             comparison->real = rp_decimal_real(&comparison->number);
@@ -81,34 +82,34 @@ void rp_expression_bind(struct rp_expression *expression, const enum rp_value_ki
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-static uint64_t test_words(const struct rp_comparison *comparison, const uint64_t *words,
+static uint64_t test_words(const struct rp_comparison *comparison, const union rp_value *values,
                            uint32_t count)
 {
     uint64_t first = comparison->first, span = comparison->span, bits = 0;
     for (uint32_t i = count; i-- > 0;)
-        bits = bits << 1 | (words[i] - first <= span);
+        bits = bits << 1 | (values[i].word - first <= span);
     return comparison->is_outside ? ~bits : bits;
 }
 
-static uint64_t test_reals(const struct rp_comparison *comparison, const double *reals,
+static uint64_t test_reals(const struct rp_comparison *comparison, const union rp_value *values,
                            uint32_t count)
 {
     double real = comparison->real;
     uint64_t bits = 0;
     if (comparison->relation == RP_LESS)
         for (uint32_t i = count; i-- > 0;)
-            bits = bits << 1 | (reals[i] < real);
+            bits = bits << 1 | (values[i].real < real);
     else if (comparison->relation == RP_AT_MOST)
         for (uint32_t i = count; i-- > 0;)
-            bits = bits << 1 | (reals[i] <= real);
+            bits = bits << 1 | (values[i].real <= real);
     else
         for (uint32_t i = count; i-- > 0;)
-            bits = bits << 1 | (reals[i] == real);
+            bits = bits << 1 | (values[i].real == real);
     return comparison->is_inverted ? ~bits : bits;
 }
 
-uint64_t rp_expression_test(const struct rp_expression *expression,
-                            const union rp_values *const *values, uint32_t count)
+uint64_t rp_expression_test(const struct rp_expression *expression, const union rp_value *values,
+                            uint32_t stride, uint32_t count)
 {
     uint64_t stack[RP_EXPRESSION_STACK];
     uint32_t top = 0;
@@ -125,10 +126,10 @@ uint64_t rp_expression_test(const struct rp_expression *expression,
             stack[top - 1] |= stack[top];
         } else {
             const struct rp_comparison *comparison = &expression->comparisons[code];
-            const union rp_values *column = values[comparison->name];
+            const union rp_value *own = values + (size_t)comparison->column * stride;
             RP_DASSERT(top < RP_EXPRESSION_STACK);
-            stack[top++] = comparison->is_real ? test_reals(comparison, column->reals, count)
-                                               : test_words(comparison, column->words, count);
+            stack[top++] = comparison->is_real ? test_reals(comparison, own, count)
+                                               : test_words(comparison, own, count);
         }
     }
     return stack[0] & (UINT64_MAX >> (RP_EXPRESSION_DOCUMENTS_MAX - count));

@@ -21,10 +21,16 @@
 /* The kinds of values. A fraction is a word w, which stands for w / 2^32. */
 enum rp_value_kind { RP_VALUE_UNSIGNED, RP_VALUE_SIGNED, RP_VALUE_FRACTION, RP_VALUE_REAL };
 
-/* The values of one column, by document of the batch. */
-union rp_values {
-    uint64_t words[RP_EXPRESSION_DOCUMENTS_MAX]; /* a signed one in two's complement */
-    double reals[RP_EXPRESSION_DOCUMENTS_MAX];   /* never NaN */
+/* The value of a column for one document. */
+union rp_value {
+    uint64_t word; /* a signed one in two's complement */
+    double real;   /* never NaN */
+};
+
+/* Where the values of a column are, among those of a test, and their kind. */
+struct rp_value_column {
+    uint32_t number;
+    enum rp_value_kind kind;
 };
 
 struct rp_expression;
@@ -41,13 +47,13 @@ const char *rp_expression_text(const struct rp_expression *expression);
 uint32_t rp_expression_names(const struct rp_expression *expression);
 const char *rp_expression_name(const struct rp_expression *expression, uint32_t name);
 
-/** Set the kind of each name: integers and fractions are compared exactly, reals as f64. */
-void rp_expression_bind(struct rp_expression *expression, const enum rp_value_kind *kinds);
+/** Set the column of each name: integers and fractions are compared exactly, reals as f64. */
+void rp_expression_bind(struct rp_expression *expression, const struct rp_value_column *columns);
 
 /** Bit i: whether the expression is true for document i of `count` ones, 1 …
- * RP_EXPRESSION_DOCUMENTS_MAX. The values are by name. */
-uint64_t rp_expression_test(const struct rp_expression *expression,
-                            const union rp_values *const *values, uint32_t count);
+ * RP_EXPRESSION_DOCUMENTS_MAX. The values of column c begin at values[c * stride]. */
+uint64_t rp_expression_test(const struct rp_expression *expression, const union rp_value *values,
+                            uint32_t stride, uint32_t count);
 
 /** Is it a name of the grammar (a column may have it)? At most 47 bytes, and no keyword. */
 bool rp_expression_is_name(const char *text);

@@ -26,12 +26,12 @@ enum rp_comparison_relation { RP_LESS, RP_AT_MOST, RP_EQUAL };
 
 /* v RELATION number, or not so. `>=` is not `<`; reals are never NaN. */
 struct rp_comparison {
-    uint32_t name;
+    uint32_t name, column;
     enum rp_comparison_relation relation;
     bool is_inverted;
     struct rp_decimal_number number;
     /* When it is bound: words are compared with a range, first … first + span, modulo 2^64. */
-    bool is_real, is_outside; /* true outside of the range */
+    bool is_real, is_outside; /* is_outside: true for words outside of the range */
     uint64_t first, span;
     double real;
 };
