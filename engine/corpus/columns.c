@@ -255,6 +255,11 @@ int rp_column_values(const struct rp_column *column, const uint64_t *documents, 
 
 /* ---- built-in columns ------------------------------------------------------------------------ */
 
+uint64_t rp_source_first(const struct rp_source *source)
+{
+    return source->skipped;
+}
+
 int rp_source_own_lengths(const struct rp_source *source, const uint64_t *documents, uint32_t count,
                           void *values, struct rp_error *error)
 {

@@ -126,6 +126,7 @@ uint32_t rp_corpus_source_count(const struct rp_corpus *corpus);
 const struct rp_source *rp_corpus_source(const struct rp_corpus *corpus, uint32_t source);
 const char *rp_source_name(const struct rp_source *source);
 uint64_t rp_source_documents(const struct rp_source *source);
+uint64_t rp_source_first(const struct rp_source *source);  /* documents before its range */
 uint64_t rp_source_tokens(const struct rp_source *source); /* in all its documents */
 
 uint32_t rp_source_shards(const struct rp_source *source);
