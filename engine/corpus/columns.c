@@ -33,10 +33,10 @@ static int fail_index(const struct rp_source *source, const char *name, struct r
 }
 
 /* A column of the source with nearly that name, or NULL. */
-static const char *near_name(const struct rp_source *source, const char *name)
+static const char *near_name(const struct rp_source *source, const struct rp_index *index,
+                             const char *name)
 {
     struct rp_text_near near = {.word = name};
-    const struct rp_index *index = source->segments[0]->index;
     for (uint32_t i = 0; i < index->column_count; i++)
         for (uint32_t g = 0; g < source->segment_count; g++)
             if (index->columns[i].segment_at == source->segments[g]->offset)
@@ -49,9 +49,9 @@ static int fail_missing(const struct rp_source *source, const char *name, uint32
 {
     const struct rp_index_segment *at = source->segments[segment];
     char hint[sizeof error->hint];
-    const char *near = is_nowhere ? near_name(source, name) : NULL;
     if (!at->index)
         return fail_index(source, name, error);
+    const char *near = is_nowhere ? near_name(source, at->index, name) : NULL;
     if (near)
         snprintf(hint, sizeof hint, "did you mean `%s`? `ringpack inspect` lists the columns",
                  near);
