@@ -198,6 +198,12 @@ def make_index():
     put("index", "document-outside", b"\2" + edit(256, 8, 1 << 62))
 
 
+def make_expression():
+    put("expression", "all", b"not (a < -1.5 or b in (1, 2 ,3)) and\nfraction >= 0.1 or c != 4")
+    put("expression", "many", b" or ".join(b"n%d <= %d.%d" % (i % 9, i, i) for i in range(40)))
+    put("expression", "deep", b"not (" * 32 + b"a > 9999999999999999999" + b")" * 32)
+
+
 def make_config():
     put("config", "minimal.yaml", b"sources: [one.bin]\nseq_len: 128\nbatch_size: 4\n")
     put(

@@ -51,6 +51,8 @@ static const struct verb verbs[] = {
      "turn text or JSONL into token files (Megatron .bin/.idx)"},
     {PREPARE, "index", rp_cmd_index,
      "scan token files once, so that runs start at once and damage is noticed"},
+    {PREPARE, "annotate", rp_cmd_annotate,
+     "add numbers of documents to an index: columns for `select` and `repeat`"},
     {PREPARE, "inspect", rp_cmd_inspect, "print the format of a path, and its documents"},
     {PREPARE, "config", rp_cmd_config, "show, check, compare or write configs"},
     {PREPARE, "plan", rp_cmd_plan, "show how a config packs its corpus, without reading a token"},

@@ -43,6 +43,12 @@ def arrow_tables(request, batches, schema):
     """Tables of the wanted columns of record batches."""
     pyarrow, compute = need("pyarrow"), need("pyarrow", "pyarrow.compute")
     names = [field.name for field in schema if is_wanted(request, field.name)]
+    if "of_numbers" in request:
+        names = [name for name in schema.names if name == request["column"]]
+        if not names:
+            raise Refused("usage", f"{request['path']}: expected a column `{request['column']}`, "
+                                   f"found {', '.join(schema.names)[:200]}",
+                          "give its name: `--column NAME=FILE:FIELD`")
     for batch, share in batches(names):
         columns = {}
         for name in names:
@@ -53,8 +59,30 @@ def arrow_tables(request, batches, schema):
                 array = array.storage
             if pyarrow.types.is_dictionary(array.type):
                 array = array.dictionary_decode()
-            columns[name] = arrow_column(request, pyarrow, compute, name, array)
+            if "of_numbers" in request:
+                columns[name] = number_column(request, pyarrow, array)
+                request["of_numbers"] += len(array)
+            else:
+                columns[name] = arrow_column(request, pyarrow, compute, name, array)
         yield share, columns
+
+
+def number_column(request, pyarrow, array):
+    """A column of one number a row, for `ringpack annotate`. `of_numbers`: rows before."""
+    kinds = pyarrow.types
+    what = f"{request['path']}: column `{request['column']}`"
+    if not (kinds.is_integer(array.type) or kinds.is_floating(array.type)
+            or kinds.is_boolean(array.type)):
+        raise Refused("format", f"{what}: expected numbers, found {array.type}",
+                      "write numbers: for texts, a number for each distinct one")
+    if array.null_count:
+        place = array.is_null().to_numpy(zero_copy_only=False).argmax()
+        raise Refused("format", f"{what}: row {request['of_numbers'] + int(place)}: expected a "
+                                "number, found null",
+                      "write a number in its place, such as -1")
+    if kinds.is_boolean(array.type):
+        array = array.cast("uint8")
+    return array.to_numpy(zero_copy_only=False)
 
 
 def schema_place(batch, name):

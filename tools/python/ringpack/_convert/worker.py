@@ -69,6 +69,12 @@ def refusal_frame(name, message, hint):
     return head + message + hint
 
 
+def refused_values(message, hint):
+    """A refusal of --values (tools/ringpack/annotate/read_worker.c)."""
+    texts = [text.replace("\0", " ").encode()[:2000] + b"\0" for text in (message, hint)]
+    return struct.pack("<II", 254, sum(map(len, texts))) + b"".join(texts)
+
+
 try:
     import numpy
 
@@ -81,7 +87,10 @@ except ImportError as error:
     if sys.argv[1:2] in (["--decompress"], ["--decode"]):  # their output has no place for a refusal
         sys.exit(1)
     hint = "`pip install numpy`, or set RINGPACK_PYTHON to a Python that has it"
-    sys.stdout.buffer.write(refusal_frame("resource", f"{sys.executable}: {error}", hint))
+    refusal = refusal_frame("resource", f"{sys.executable}: {error}", hint)
+    if sys.argv[1:2] == ["--values"]:
+        refusal = refused_values(f"{sys.executable}: {error}", hint)
+    sys.stdout.buffer.write(refusal)
     sys.exit(0)
 
 TEXTS_AT_A_TIME = 4096
@@ -411,6 +420,36 @@ def decode(path):
     return 0
 
 
+COLUMN_TYPES = {"u1": 1, "u2": 2, "u4": 3, "u8": 4, "i8": 5, "f4": 6, "f8": 7, "i1": 8, "i2": 9,
+                "i4": 10, "f2": 6}  # engine/corpus/index/INDEX.md
+
+
+def values(form, path, column):
+    """The numbers of a column, as tools/ringpack/annotate/read_worker.c takes them."""
+    sink = sys.stdout.buffer
+    request = {"path": path, "form": form, "column": column, "mask": "none", "begin": 0, "end": 0,
+               "of_numbers": 0}
+    try:
+        for _, columns in READERS[form](request):
+            array = columns[column]
+            kind = COLUMN_TYPES[array.dtype.kind + str(array.dtype.itemsize)]
+            wide = array.astype({"u": "<u8", "i": "<i8", "f": "<f8"}[array.dtype.kind])
+            for at in range(0, len(wide), 65536):
+                piece = wide[at : at + 65536]
+                sink.write(struct.pack("<II", kind, len(piece)) + piece.tobytes())
+        sink.write(struct.pack("<II", 255, 0))
+    except Refused as refused:
+        sink.write(refused_values(str(refused), refused.hint))
+    except BrokenPipeError:  # the parent has enough
+        os._exit(0)
+    except Exception as error:  # as answer_file
+        what = str(error).strip().split("\n")[0][:500] or type(error).__name__
+        sink.write(refused_values(f"{path}: `{form}`: cannot be read: {what}",
+                                  "is it whole, and of this form?"))
+    sink.flush()
+    return 0
+
+
 def main(name, eos, bos, threads, special, bad):
     if threads != "0":
         os.environ.setdefault("RAYON_NUM_THREADS", threads)
@@ -436,4 +475,6 @@ if __name__ == "__main__":
         sys.exit(decompress())
     if sys.argv[1] == "--decode":
         sys.exit(decode(sys.argv[2]))
+    if sys.argv[1] == "--values":
+        sys.exit(values(*sys.argv[2:5]))
     sys.exit(main(*sys.argv[1:7]))
