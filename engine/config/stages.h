@@ -37,7 +37,8 @@ struct rp_config_of_source {
     char *name;
     struct rp_config_place place;
     uint32_t source; /* its number in `sources`, once the config is finished */
-    uint64_t number; /* a weight in millionths, then reduced; or documents */
+    uint64_t number; /* a weight in millionths, or documents */
+    uint32_t weight; /* reduced, once the config is finished */
     char *path;      /* a file of document numbers */
     struct rp_config_limits limits;
 };
@@ -63,7 +64,8 @@ struct rp_config_stage {
     uint32_t batch_size;
     uint32_t seq_len, align, packing, window, fill, spread, max_docs_per_row;
     struct rp_config_deal deal;
-    uint64_t from; /* its first row, once the config is finished */
+    /* once the config is finished: its first row and step, and the values in force */
+    uint64_t from, first_step, step_rows;
 };
 
 /* Numbers first … end - 1, of rows or of steps. */
@@ -75,10 +77,10 @@ struct rp_config_ranges {
     struct rp_config_range *ranges;
     uint32_t count;
 };
-/* `skip: {rows: [100-200], steps: [5000]}`. Once the config is finished, `rows` has the rows of
+/* `skip: {rows: [100-200], steps: [5000]}`. Once the config is finished, `all` has the rows of
  * both, ascending and not adjacent. */
 struct rp_config_skip {
-    struct rp_config_ranges rows, steps;
+    struct rp_config_ranges rows, steps, all;
 };
 
 /* `repeat: {2: "score >= 4"}`, ascending. */
