@@ -2,13 +2,25 @@
 /* stream_view — see stream_view.h. */
 #include "stream_view.h"
 
+#include <errno.h>
+#include <stdio.h>
+
 #include "base/bits.h"
+#include "base/mem.h"
 
 static void lengths(const void *context, const uint64_t *documents, uint32_t count,
                     uint64_t *tokens)
 {
     const struct rp_stream_view *view = context;
     rp_source_length_many(view->source, documents, count, tokens);
+}
+
+static int counts(const void *context, const uint64_t *documents, uint32_t count, uint8_t *counts,
+                  struct rp_error *error)
+{
+    const struct rp_stream_view *view = context;
+    return rp_selection_counts(rp_source_selection(view->selection), documents, count, counts,
+                               error);
 }
 
 static int is_trained(const struct rp_stream_view *view, uint64_t document, uint64_t length,
@@ -45,9 +57,30 @@ static int prints(const void *context, uint64_t documents, struct rp_source_prin
     const struct rp_stream_view *view = context;
     struct rp_fingerprint fingerprint;
     int code = rp_source_fingerprint_at(view->source, documents, &fingerprint, error);
-    if (code == 0)
-        *prints = (struct rp_source_prints){.sampled = fingerprint.sampled.low,
-                                            .full = fingerprint.full.low};
+    if (code < 0)
+        return code;
+    *prints = (struct rp_source_prints){.sampled = fingerprint.sampled.low,
+                                        .full = fingerprint.full.low};
+    return view->selection ? rp_selection_hash(rp_source_selection(view->selection), documents,
+                                               &prints->selection, error)
+                           : 0;
+}
+
+static int open_selection(struct rp_stream_view *view, const struct rp_config *config,
+                          const struct rp_config_source *given, struct rp_error *error)
+{
+    uint32_t count = given->repeat.count;
+    struct rp_selection_repeat *repeats = rp_calloc(count, sizeof *repeats);
+    if (!repeats)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a selection");
+    for (uint32_t i = 0; i < count; i++)
+        repeats[i] = (struct rp_selection_repeat){given->repeat.entries[i].count,
+                                                  given->repeat.entries[i].expression};
+    int code = rp_source_selection_open(&view->selection, view->source, given->select, repeats,
+                                        count, config->group, error);
+    free(repeats);
+    if (code < 0 && given->line)
+        code = rp_fail_context(error, code, "%.200s:%u", config->called, given->line);
     return code;
 }
 
@@ -60,23 +93,21 @@ int rp_stream_view_open(struct rp_stream_view *view, const struct rp_config *con
                                     .has_eos = config->eos_id != RP_NO_TOKEN_ID,
                                     .across_cuts = config->label_across_cuts,
                                     .has_labels = given->drop_untrained == RP_DROP_FRAGMENTS};
-    if (given->select || given->repeat.count)
-        return rp_fail(error, -RP_E_CONFIG, "leave it out",
-                       "source `%s`: this version does not compile `%s`", rp_source_name(source),
-                       given->select ? "select" : "repeat");
-    return 0;
+    return given->select || given->repeat.count ? open_selection(view, config, given, error) : 0;
 }
 
 void rp_stream_view_close(struct rp_stream_view *view)
 {
-    *view = (struct rp_stream_view){.source = NULL};
+    rp_source_selection_close(view->selection);
+    view->selection = NULL;
 }
 
 void rp_stream_view_take(const struct rp_stream_view *view, struct rp_stream_source *made)
 {
-    made->passes = 1;
+    made->passes = view->selection ? rp_selection_passes(rp_source_selection(view->selection)) : 1;
     made->view = (struct rp_source_view){.context = view,
                                          .lengths = lengths,
+                                         .counts = view->selection ? counts : NULL,
                                          .labelled = view->has_labels ? labelled : NULL,
                                          .prints = prints};
 }

@@ -168,7 +168,7 @@ void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
-struct rp_index_segment *rp_source_segment(const struct rp_source *source, uint64_t document)
+uint32_t rp_source_segment_number(const struct rp_source *source, uint64_t document)
 {
     RP_DASSERT(document < source->first[source->segment_count]);
     uint64_t b = document >> source->bucket_shift;
@@ -180,16 +180,12 @@ struct rp_index_segment *rp_source_segment(const struct rp_source *source, uint6
         else
             high = middle - 1;
     }
-    return source->segments[low];
+    return low;
 }
 
-/* The file of this segment is about to be asked: it is to be checked again. */
-static void note_asked(const struct rp_source *source, const struct rp_index_segment *segment)
+struct rp_index_segment *rp_source_segment(const struct rp_source *source, uint64_t document)
 {
-    struct rp_a64 *word = &source->corpus->asked[segment->number / 64];
-    uint64_t bit = 1ull << (segment->number % 64);
-    if (!(rp_a64_load_relaxed(word) & bit))
-        rp_a64_or_relaxed(word, bit);
+    return source->segments[rp_source_segment_number(source, document)];
 }
 
 /* *looked is the index that was checked last: all segments of a corpus index have one. */
@@ -226,7 +222,7 @@ static uint64_t length_of(const struct rp_source *source, uint64_t document)
 {
     const struct rp_index_segment *segment = rp_source_segment(source, document);
     uint64_t own = document - segment->first_document;
-    note_asked(source, segment);
+    rp_source_note_asked(source, segment);
     int has_span = source->drop_untrained ? rp_documents_has_span(segment, own) : 1;
     return has_span > 0 ? rp_documents_length(segment, own) : has_span == 0 ? 0 : UINT64_MAX;
 }
@@ -350,7 +346,7 @@ int rp_source_extent(const struct rp_source *source, uint64_t document, struct r
     struct place place;
     const char *problem = locate(source, document + source->skipped, &place, &extent->tokens,
                                  &extent->byte_offset);
-    note_asked(source, place.segment);
+    rp_source_note_asked(source, place.segment);
     if (problem)
         return rp_source_explain(source, document, error);
     extent->shard = place.shard_number;

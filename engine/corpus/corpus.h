@@ -128,6 +128,7 @@ uint32_t rp_corpus_source_count(const struct rp_corpus *corpus);
 const struct rp_source *rp_corpus_source(const struct rp_corpus *corpus, uint32_t source);
 const char *rp_source_name(const struct rp_source *source);
 uint64_t rp_source_documents(const struct rp_source *source);
+uint64_t rp_source_first(const struct rp_source *source);  /* documents before its range */
 uint64_t rp_source_tokens(const struct rp_source *source); /* in all its documents */
 
 uint32_t rp_source_shards(const struct rp_source *source);
@@ -153,6 +154,39 @@ uint64_t rp_source_length(const void *source, uint64_t document);
 /** As rp_source_length, for many documents. Signature fits struct rp_plan_source.length_many. */
 void rp_source_length_many(const void *source, const uint64_t *documents, uint32_t count,
                            uint64_t *tokens);
+
+/* ---- columns (columns.c) --------------------------------------------------------------- */
+
+/* A number for each document of a source, from its index (index/INDEX.md). It does not change, so
+ * any number of threads may read it. */
+struct rp_column;
+enum rp_column_kind { RP_COLUMN_UNSIGNED, RP_COLUMN_SIGNED, RP_COLUMN_REAL };
+
+/** Find a column by its name. -RP_E_CONFIG, with the command that adds it, if documents of the
+ * source have none. */
+RP_MUST_CHECK int rp_column_open(struct rp_column **column_out, const struct rp_source *source,
+                                 const char *name, struct rp_error *error);
+void rp_column_close(struct rp_column *column); /* NULL is fine */
+enum rp_column_kind rp_column_kind(const struct rp_column *column);
+const char *rp_column_type(const struct rp_column *column); /* "u8", …, "f64" */
+
+/** The values of documents: 8 bytes each, as u64, i64 or f64 by the kind; an f64 may be NaN.
+ * -RP_E_CORRUPT: a page of the index is damaged. */
+RP_MUST_CHECK int rp_column_values(const struct rp_column *column, const uint64_t *documents,
+                                   uint32_t count, void *values, struct rp_error *error);
+
+/** The root of the column in segment i of those with documents, and the number of documents before
+ * it, those before the range of the source included. False: there are not so many, or no document
+ * of the source is in it or after it. */
+bool rp_column_root(const struct rp_column *column, uint32_t i, uint64_t *first_out,
+                    struct rp_hash128 *root_out);
+
+/** The own tokens of documents, which `drop_untrained` does not change, and the numbers of their
+ * shards in the source: u64 each. -RP_E_CORRUPT. */
+RP_MUST_CHECK int rp_source_own_lengths(const struct rp_source *source, const uint64_t *documents,
+                                        uint32_t count, void *values, struct rp_error *error);
+RP_MUST_CHECK int rp_source_shard_numbers(const struct rp_source *source, const uint64_t *documents,
+                                          uint32_t count, void *values, struct rp_error *error);
 
 /** Report the damage of a document whose rp_source_length is UINT64_MAX. */
 int rp_source_explain(const struct rp_source *source, uint64_t document, struct rp_error *error);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* corpus_struct.h — a corpus and its sources. Private to corpus.c (queries), corpus_open.c (opens
- * shards or a corpus index), listed.c (shards of a corpus index), prefix.c, eos.c and range.c.
+ * shards or a corpus index), columns.c, listed.c (shards of a corpus index), prefix.c, eos.c and
+ * range.c.
  *
  * Invariants: shards are numbered over the whole corpus, in the order of the sources and of their
  * lists, and so are segments. Document d of a source is in the segment g with first[g] <= d <
@@ -54,9 +55,20 @@ struct rp_corpus {
 
 /* corpus.c */
 
-/** The segment of a document, which is counted from the first document of the source, skipped ones
- * included. */
+/** The segment of a document and its number in the source. The document is counted from the first
+ * document of the source, skipped ones included. */
 struct rp_index_segment *rp_source_segment(const struct rp_source *source, uint64_t document);
+uint32_t rp_source_segment_number(const struct rp_source *source, uint64_t document);
+
+/* The file of this segment is about to be asked: it is to be checked again. */
+static inline void rp_source_note_asked(const struct rp_source *source,
+                                        const struct rp_index_segment *segment)
+{
+    struct rp_a64 *word = &source->corpus->asked[segment->number / 64];
+    uint64_t bit = 1ull << (segment->number % 64);
+    if (!(rp_a64_load_relaxed(word) & bit))
+        rp_a64_or_relaxed(word, bit);
+}
 
 /* listed.c */
 

@@ -77,10 +77,15 @@ static void build_good(void)
     build(&options);
     sources[0].shard_count = 2;
     build(&options);
-    uint16_t values[TOKENS];
+    uint64_t values[TOKENS];
     for (unsigned d = 0; d < TOKENS; d++)
         values[d] = value_of(d);
-    FUZZ_REQUIRE(rp_index_append_column(path, 0, "score", RP_INDEX_COLUMN_U16, values, NULL) == 0);
+    struct rp_index *index;
+    const struct rp_index_open_options found = {.path = path};
+    const struct rp_index_new_column column = {0, "score", RP_INDEX_COLUMN_U16, values};
+    FUZZ_REQUIRE(rp_index_open(&index, &found, NULL) == 0);
+    FUZZ_REQUIRE(rp_index_append_columns(index, &column, 1, NULL, NULL) == 0);
+    rp_index_close(index);
     good_bytes = fuzz_get(path, good, sizeof good);
 }
 

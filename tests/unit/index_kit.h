@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "corpus/index/build.h"
+#include "corpus/index/write.h"
 
 #define SHARDS 3u
 #define EOS 9
@@ -119,6 +120,19 @@ static inline int compare(const struct rp_corpus *corpus, const struct rp_corpus
             assert_true(found->block_hashes[b64] == expected->block_hashes[b64]);
     }
     return 0;
+}
+
+/* Append a column to the index: 0, or the error. */
+static inline int append_column(uint32_t segment, const char *name, enum rp_index_column_type type,
+                                const void *words, struct rp_error *error)
+{
+    struct rp_index *index;
+    const struct rp_index_open_options options = {.path = INDEX};
+    const struct rp_index_new_column column = {segment, name, type, words};
+    assert_int_equal(rp_index_open(&index, &options, error), 0);
+    int code = rp_index_append_columns(index, &column, 1, NULL, error);
+    rp_index_close(index);
+    return code;
 }
 
 /* The fingerprint of the file's source, by its head. */

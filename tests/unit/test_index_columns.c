@@ -2,8 +2,6 @@
 /* Columns of an index: values of documents that are appended and read again, and refusals. */
 #include "index_kit.h"
 
-#include "corpus/index/write.h"
-
 static void open_index(struct rp_index **index)
 {
     struct rp_error error = {0};
@@ -27,18 +25,15 @@ static void test_columns(void **state)
     uint64_t documents = index->segments[0].shape.table.documents;
     rp_index_close(index);
     double scores[64];
-    uint8_t stages[64];
+    uint64_t stages[64];
     for (uint64_t d = 0; d < documents; d++) {
         scores[d] = 0.5 + (double)d;
-        stages[d] = (uint8_t)(d % 7);
+        stages[d] = d % 7;
     }
-    assert_int_equal(rp_index_append_column(INDEX, 0, "score", RP_INDEX_COLUMN_F64, scores, &error),
-                     0);
+    assert_int_equal(append_column(0, "score", RP_INDEX_COLUMN_F64, scores, &error), 0);
     assert_int_equal(make(SHARDS).outcome, RP_INDEXED_APPENDED);
-    assert_int_equal(rp_index_append_column(INDEX, 0, "stage", RP_INDEX_COLUMN_U8, stages, &error),
-                     0);
-    assert_int_equal(rp_index_append_column(INDEX, 1, "stage", RP_INDEX_COLUMN_U8, stages, &error),
-                     0);
+    assert_int_equal(append_column(0, "stage", RP_INDEX_COLUMN_U8, stages, &error), 0);
+    assert_int_equal(append_column(1, "stage", RP_INDEX_COLUMN_U8, stages, &error), 0);
     open_index(&index);
     assert_int_equal(index->generation, 5);
     const struct rp_index_segment *first = &index->segments[0], *second = &index->segments[1];
@@ -86,12 +81,9 @@ static void test_bad_columns_are_refused(void **state)
                {0, long_name, RP_INDEX_COLUMN_U8},
                {0, "a", RP_INDEX_COLUMN_TYPE_COUNT}};
     for (size_t i = 0; i < RP_ARRAY_COUNT(bad); i++)
-        assert_int_equal(
-            rp_index_append_column(INDEX, bad[i].segment, bad[i].name, bad[i].type, values, &error),
-            -RP_E_USAGE);
-    assert_int_equal(rp_index_append_column(INDEX, 0, "a", RP_INDEX_COLUMN_I64, values, &error), 0);
-    assert_int_equal(rp_index_append_column(INDEX, 0, "a", RP_INDEX_COLUMN_U64, values, &error),
-                     -RP_E_USAGE);
+        assert_int_equal(append_column(bad[i].segment, bad[i].name, bad[i].type, values, &error),
+                         -RP_E_USAGE);
+    assert_int_equal(append_column(0, "a", RP_INDEX_COLUMN_I64, values, &error), 0);
     /* every bit of its data, its hashes and the head: the slot says where the head is */
     size_t count = get_file(INDEX, bytes, sizeof bytes);
     const uint8_t *entry = bytes + rp_load_u64(bytes + 64 + 8) + 128 + 2 * 128;

@@ -13,9 +13,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/lock_holder.h"
 #include "base/mem.h"
-#include "base/out_dir.h"
 #include "base/text.h"
 #include "corpus/staged_shard.h"
 #include "corpus/index/build_struct.h"
@@ -39,54 +37,6 @@ char *rp_build_work_path(const struct rp_indexing *build, const struct rp_build_
     }
     rp_hash128_hex(rp_hasher_finish(&hasher), hex);
     return rp_asprintf("%s/%s" RP_INDEX_SUFFIX, build->work, hex);
-}
-
-static int lock_work(const struct rp_indexing *build, struct rp_error *error)
-{
-    char holder[RP_LOCK_HOLDER_BYTES];
-    int code = rp_file_lock(build->work_fd);
-    if (code == -EWOULDBLOCK)
-        return rp_fail(error, code, "wait for it to end, or end it",
-                       "%s: cannot be locked: another `ringpack index` makes this index: %s",
-                       build->work, rp_lock_holder(build->work_fd, holder));
-    return code == 0 ? 0
-                     : rp_fail(error, code,
-                               "put the index on a file system with locks: `-o FILE`, or "
-                               "`index: FILE` in the configuration",
-                               "%s: cannot be locked: %s", build->work, strerror(-code));
-}
-
-/* The build before this one removes the folder while it has the lock. A folder that was removed
- * between the open and the lock protects nothing: it is made again. */
-static int open_work(struct rp_indexing *build, struct rp_error *error)
-{
-    build->work = rp_asprintf("%s.work", build->options.path);
-    if (!build->work)
-        return rp_build_fail_memory(build, error);
-    for (;;) {
-        struct stat info, now;
-        int code = rp_dir_make(build->work, error);
-        if (code < 0)
-            return code;
-        build->work_fd = rp_out_dir_open_read(build->work, error);
-        if (build->work_fd == -ENOENT)
-            continue;
-        if (build->work_fd < 0)
-            return build->work_fd;
-        if (fstat(build->work_fd, &info) < 0)
-            return rp_fail(error, -errno, NULL, "%s: cannot be opened: %s", build->work,
-                           strerror(errno));
-        code = lock_work(build, error);
-        if (code < 0)
-            return code;
-        if (stat(build->work, &now) == 0 && now.st_dev == info.st_dev &&
-            now.st_ino == info.st_ino) {
-            rp_staged_shard_sweep(build->work);
-            return 0;
-        }
-        close(build->work_fd);
-        build->work_fd = -1;
-    }
 }
 
 /* ---- the older index ------------------------------------------------------------------------- */
@@ -312,7 +262,7 @@ int rp_indexing_open(struct rp_indexing **build_out, const struct rp_indexing_op
     build->work_fd = build->writer.fd = build->file.fd = -1;
     int code = rp_index_paths_open(&build->paths, options->path, error);
     if (code == 0)
-        code = open_work(build, error);
+        code = rp_index_work_open(options->path, &build->work, &build->work_fd, error);
     if (code == 0)
         code = rp_build_list_shards(build, error);
     if (code == 0)
@@ -347,11 +297,7 @@ void rp_indexing_close(struct rp_indexing *build)
     free(build->draft.segments);
     rp_index_close(build->older);
     rp_index_paths_close(&build->paths);
-    if (build->work_fd >= 0) {
-        (void)rmdir(build->work); /* if it is empty: nothing was done */
-        close(build->work_fd);
-    }
-    free(build->work);
+    rp_index_work_close(build->work, build->work_fd);
     rp_remotes_close(build->remotes, build->remote_count);
     free(build->shards);
     free(build->sources);

@@ -74,4 +74,13 @@ void rp_indexing_hash(struct rp_indexing *build, uint64_t part);
 RP_MUST_CHECK int rp_indexing_finish(struct rp_indexing *build, struct rp_indexed *built,
                                      struct rp_error *error);
 
+/* ---- PATH.work (work.c) ---------------------------------------------------------------- */
+
+/** Make the folder PATH.work if it is not there, and lock it: as long as *fd_out is open, no other
+ * process writes the index at PATH. Both are to be given back, also after an error. */
+RP_MUST_CHECK int rp_index_work_open(const char *path, char **work_out, int *fd_out,
+                                     struct rp_error *error);
+/** Remove the folder if it is empty, and unlock it. */
+void rp_index_work_close(char *work, int fd);
+
 #endif

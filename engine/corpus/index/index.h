@@ -103,7 +103,10 @@ struct rp_index_segment {
     X(U64, 8)                                                                                      \
     X(I64, 8)                                                                                      \
     X(F32, 4)                                                                                      \
-    X(F64, 8)
+    X(F64, 8)                                                                                      \
+    X(I8, 1)                                                                                       \
+    X(I16, 2)                                                                                      \
+    X(I32, 4)
 #define RP_INDEX_COLUMN_ENUM(id, bytes) RP_INDEX_COLUMN_##id,
 enum rp_index_column_type {
     RP_INDEX_COLUMN_NONE,
@@ -227,6 +230,8 @@ const struct rp_index_column *rp_index_find_column(const struct rp_index *index,
                                                    const struct rp_index_segment *segment,
                                                    const char *name);
 uint32_t rp_index_column_width(enum rp_index_column_type type);
+/** "u8", …, "f64". */
+const char *rp_index_column_type_name(enum rp_index_column_type type);
 /** The address of a document's value; NULL: its page is damaged. */
 const void *rp_index_value(const struct rp_index_column *column, uint64_t document);
 

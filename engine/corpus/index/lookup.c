@@ -187,6 +187,14 @@ uint32_t rp_index_column_width(enum rp_index_column_type type)
     return (size_t)type < RP_ARRAY_COUNT(widths) ? widths[type] : 0;
 }
 
+const char *rp_index_column_type_name(enum rp_index_column_type type)
+{
+    static const char *const names[] = {"none", "u8",  "u16", "u32", "u64", "i64",
+                                        "f32",  "f64", "i8",  "i16", "i32"};
+    RP_STATIC_ASSERT(RP_ARRAY_COUNT(names) == RP_INDEX_COLUMN_TYPE_COUNT, "each type has a name");
+    return names[type];
+}
+
 const struct rp_index_column *rp_index_find_column(const struct rp_index *index,
                                                    const struct rp_index_segment *segment,
                                                    const char *name)

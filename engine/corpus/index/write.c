@@ -26,8 +26,7 @@ static int fail_errno(const struct rp_index_writer *writer, const char *what,
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-/* Pages of what will be mapped are those of the disk; small files have no gaps. */
-static uint64_t align(uint64_t offset, uint64_t bytes)
+uint64_t rp_index_align(uint64_t offset, uint64_t bytes)
 {
     return rp_align_up(offset, bytes > RP_MAP_COPY_BYTES_MAX ? RP_BLOCK_BYTES : 8);
 }
@@ -43,8 +42,8 @@ static int take_memory(struct rp_index_writer *writer, uint64_t begin, uint64_t 
                        : rp_fail(error, -ENOMEM, NULL, "%s: no memory to write it", writer->path);
 }
 
-static int map_file(struct rp_index_writer *writer, uint64_t begin, uint64_t end,
-                    struct rp_error *error)
+int rp_index_map_new(struct rp_index_writer *writer, uint64_t begin, uint64_t end,
+                     struct rp_error *error)
 {
     if (end - begin <= MEMORY_BYTES_MAX)
         return take_memory(writer, begin, end, error);
@@ -73,13 +72,13 @@ int rp_index_lay_out(struct rp_index_writer *writer, struct rp_index *draft, str
         if (!rp_index_find_parts(&segment->shape, &segment->parts))
             return rp_fail(error, -RP_E_RESOURCE, NULL, "%s: too many documents", writer->path);
         uint64_t bytes = rp_index_parts_bytes(&segment->parts);
-        segment->offset = align(end, bytes);
+        segment->offset = rp_index_align(end, bytes);
         end = segment->offset + bytes;
     }
     draft->end = end;
     if (end == begin)
         return 0;
-    int code = map_file(writer, begin, end, error);
+    int code = rp_index_map_new(writer, begin, end, error);
     for (uint32_t g = 0; code == 0 && g < draft->segment_count; g++) {
         struct rp_index_segment *segment = &draft->segments[g];
         if (!segment->index)
@@ -236,80 +235,5 @@ int rp_index_write_head(struct rp_index_writer *writer, struct rp_index *draft,
         code = write_slot(writer, draft, bytes, error);
     if (code == 0 && writer->end && fsync(writer->fd) < 0)
         code = fail_errno(writer, "cannot be synced", error);
-    return code;
-}
-
-/* ---- columns --------------------------------------------------------------------------------- */
-
-static int write_column(struct rp_index_writer *writer, struct rp_index *draft,
-                        struct rp_index_column *column, const void *values, struct rp_error *error)
-{
-    uint64_t value_bytes = column->values * rp_index_column_width(column->type);
-    uint64_t bytes = rp_align_up(value_bytes, 8), pages = rp_div_up(bytes, RP_BLOCK_BYTES);
-    size_t all = (size_t)(bytes + 8 * rp_tree_hash_count(pages));
-    uint8_t *data = rp_calloc(all, 1);
-    if (!data)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a column", writer->path);
-    memcpy(data, values, (size_t)value_bytes);
-    uint64_t *hashes = (uint64_t *)(void *)(data + bytes);
-    rp_tree_hash_pages(data, bytes, 0, pages, hashes);
-    column->tree.root = rp_tree_finish(pages, hashes);
-    column->offset = align(writer->end, bytes);
-    draft->end = column->offset + all;
-    int code = rp_file_write_at(writer->fd, writer->path, data, all, column->offset, error);
-    free(data);
-    return code < 0 ? code : rp_index_write_head(writer, draft, error);
-}
-
-static int append_column(const struct rp_index *index, struct rp_index_column *columns,
-                         const void *values, struct rp_error *error)
-{
-    struct rp_index draft = *index;
-    struct rp_index_writer writer = {.path = index->path, .end = rp_align_up(index->end, 8)};
-    if (index->column_count)
-        memcpy(columns, index->columns, index->column_count * sizeof *columns);
-    draft.columns = columns;
-    draft.column_count = index->column_count + 1;
-    draft.generation++;
-    writer.fd = open(index->file, O_RDWR | O_CLOEXEC);
-    if (writer.fd < 0)
-        return fail_errno(&writer, "cannot be opened for writing", error);
-    int code = write_column(&writer, &draft, &columns[index->column_count], values, error);
-    close(writer.fd);
-    return code;
-}
-
-int rp_index_append_column(const char *path, uint32_t segment, const char *name,
-                           enum rp_index_column_type type, const void *values,
-                           struct rp_error *error)
-{
-    const struct rp_index_open_options options = {.path = path};
-    struct rp_index *index;
-    int code = rp_index_open(&index, &options, error);
-    if (code < 0)
-        return code;
-    struct rp_index_column *columns = rp_calloc(index->column_count + 1u, sizeof *columns);
-    bool fits = segment < index->segment_count &&
-                index->segments[segment].shape.table.documents > 0 &&
-                rp_index_column_width(type) > 0 && name[0] &&
-                strlen(name) < RP_INDEX_COLUMN_NAME_BYTES &&
-                !rp_index_find_column(index, &index->segments[segment], name);
-    if (!columns)
-        code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a column", path);
-    else if (!fits)
-        code = rp_fail(error, -RP_E_USAGE, "name a segment and a new column of at most 47 bytes",
-                       "%s: column `%.60s` of segment %" PRIu32 ": it is there already, or cannot "
-                       "be",
-                       path, name, segment);
-    if (code == 0) {
-        struct rp_index_column *column = &columns[index->column_count];
-        column->type = type;
-        column->segment_at = index->segments[segment].offset;
-        column->values = index->segments[segment].shape.table.documents;
-        memcpy(column->name, name, strlen(name));
-        code = append_column(index, columns, values, error);
-    }
-    free(columns);
-    rp_index_close(index);
     return code;
 }

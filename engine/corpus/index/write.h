@@ -45,10 +45,31 @@ void rp_index_hash_part(const struct rp_index *draft, uint64_t part);
 RP_MUST_CHECK int rp_index_write_head(struct rp_index_writer *writer, struct rp_index *draft,
                                       struct rp_error *error);
 
-/** Append a column to the file at `path`: one value for each document of a segment. */
-RP_MUST_CHECK int rp_index_append_column(const char *path, uint32_t segment, const char *name,
-                                         enum rp_index_column_type type, const void *values,
-                                         struct rp_error *error);
+/** Where a part of `bytes` bytes begins, at `offset` or after it: pages of what will be mapped are
+ * those of the disk; small files have no gaps. */
+uint64_t rp_index_align(uint64_t offset, uint64_t bytes);
+
+/** Memory for the bytes begin … end - 1 of the file, which is zero: byte `at` of the file is
+ * writer->map[at - writer->map_at]. */
+RP_MUST_CHECK int rp_index_map_new(struct rp_index_writer *writer, uint64_t begin, uint64_t end,
+                                   struct rp_error *error);
+
+/* ---- columns (write_columns.c) --------------------------------------------------------- */
+
+/* A column of one segment, in the place of an older one of that name. */
+struct rp_index_new_column {
+    uint32_t segment; /* of the index; it has documents */
+    const char *name;
+    enum rp_index_column_type type;
+    const uint64_t *words; /* by document: u64, i64 or f64 that the type can hold */
+};
+
+/** Append columns to the file of an index: all of them, or none after a failure or a kill. The
+ * index stays as it was opened. */
+RP_MUST_CHECK int rp_index_append_columns(const struct rp_index *index,
+                                          const struct rp_index_new_column *columns, uint32_t count,
+                                          const struct rp_progress *progress,
+                                          struct rp_error *error);
 
 /* ---- sidecars (write_sidecar.c) -------------------------------------------------------- */
 
