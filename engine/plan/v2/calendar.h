@@ -12,15 +12,27 @@
 
 struct rp_calendar;
 
+/* Values of a state token, by number: those in force at row next_row - 1, or at row 0. */
+struct rp_calendar_held {
+    struct rp_hash128 records; /* chain B */
+    const uint64_t *documents; /* the record `documents` in force */
+    const uint32_t *weights;
+    uint32_t max_docs_per_row;
+    struct rp_deal deal;
+};
+
 /* Where a run continues. All zero: a new stream. */
 struct rp_calendar_position {
     uint64_t next_row;    /* g */
     uint32_t known_count; /* sources that have a number, in its order */
     const char *const *known_names;
-    /* Text of the begun records, ascending: lines as in the contract, `record[NNNN].…`; NULL: none
-     */
+    /* Text of the begun records, ascending: lines as in the contract, `record[NNNN].…`; NULL: none.
+     * Other lines of a contract are ignored, and records that are not begun, too. */
     const char *begun_records;
     bool is_resumed;
+    /* If chain B of begun_records is another, its values are in force. NULL: begun_records must
+     * have all records */
+    const struct rp_calendar_held *held;
 };
 
 /* The values in force at a row. Arrays are by number of the stream, and belong to the calendar. A
@@ -41,12 +53,17 @@ struct rp_stage {
 
 /** Make records that are not begun, number the sources, and check everything of sections 1, 6.1 and
  * 9 that needs no document to be visited. `*spec` is copied, its arrays are borrowed. Errors:
- * -RP_E_CONFIG (the message names stage, row, source and field), -ENOMEM. */
+ * -RP_E_CONFIG (the message names stage, row, source and field), -RP_E_CORRUPT (the text of begun
+ * records), -ENOMEM. */
 RP_MUST_CHECK int rp_calendar_open(struct rp_calendar **calendar_out,
                                    const struct rp_stream_spec *spec,
                                    const struct rp_calendar_position *position,
                                    struct rp_error *error);
 void rp_calendar_close(struct rp_calendar *calendar); /* NULL is fine */
+
+/** Whether all begun records are known. Otherwise rows before next_row cannot be planned, and the
+ * contract lacks records. */
+bool rp_calendar_knows_records(const struct rp_calendar *calendar);
 
 /** The spec after rules of the text (members without effect are 0). */
 const struct rp_stream_spec *rp_calendar_spec(const struct rp_calendar *calendar);

@@ -82,7 +82,10 @@ struct rp_stream_source {
     uint64_t documents; /* in the index, after the range: at most range_end - range_first */
     uint64_t range_first, range_end; /* range_end RP_NO_ROW: `FIRST-`, may grow */
     bool is_percent;                 /* the range was resolved from percent: it is a record */
-    enum rp_too_long too_long;       /* RP_TOO_LONG_CUT: not atomic. Of a group: never CUT */
+    /* It left the config, and only stages that are begun name it (section 9.3). All but the name is
+     * ignored. */
+    bool is_absent;
+    enum rp_too_long too_long; /* RP_TOO_LONG_CUT: not atomic. Of a group: never CUT */
     enum rp_drop_untrained drop_untrained;
     uint8_t passes;          /* R: the greatest count of `repeat`, 1 without one */
     struct rp_limits limits; /* before any stage sets them */

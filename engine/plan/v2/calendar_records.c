@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Records of rows ahead: what the engine resolves from the index as it was opened, and what a
+ * command or a resume wants there (STREAM2.md section 9.4). */
+#include <string.h>
+
+#include "base/mem.h"
+#include "plan/v2/calendar_parts.h"
+
+/* ---- the default of max_docs_per_row (section 1.3) ------------------------------------------- */
+
+#define RUNS 64u /* runs of neighbouring documents, whose lengths share pages of the index */
+#define RUN_DOCUMENTS 64u
+#define SAMPLE_MAX (RUNS * RUN_DOCUMENTS)
+#define STANDARD_MIN 32u
+#define SHORT_SHARE 100u
+#define OPEN_ROWS_BYTES_MAX (UINT32_C(1) << 22)
+#define FRAGMENT_BYTES 24u
+
+/* The sizes of all documents, or of 64 evenly spread runs of 64, each at most L. Empty documents
+ * and those with a damaged entry are left out. Returns how many there are. */
+static uint32_t take_sample(uint32_t *sizes, const struct rp_stream_source *source, uint64_t n,
+                            uint32_t inserted, const struct rp_stage *now)
+{
+    uint64_t documents[RUN_DOCUMENTS], tokens[RUN_DOCUMENTS];
+    uint64_t gaps = RUNS - 1, last = n - RUN_DOCUMENTS;
+    uint32_t count = 0;
+    for (uint64_t run = 0; run < RUNS; run++) {
+        uint64_t first = run * RUN_DOCUMENTS;
+        if (n > SAMPLE_MAX) /* run * (n - 64) / 63, which could overflow */
+            first = last / gaps * run + last % gaps * run / gaps;
+        uint32_t here = first < n ? (uint32_t)rp_min_u64(RUN_DOCUMENTS, n - first) : 0;
+        for (uint32_t i = 0; i < here; i++)
+            documents[i] = first + i;
+        if (here > 0)
+            source->view.lengths(source->view.context, documents, here, tokens);
+        for (uint32_t i = 0; i < here; i++)
+            if (tokens[i] != 0 && tokens[i] != RP_LENGTH_BAD)
+                sizes[count++] = (uint32_t)rp_min_u64(
+                    rp_div_up(rp_min_u64(tokens[i], now->seq_len) + inserted, now->align) *
+                        now->align,
+                    now->seq_len);
+    }
+    return count;
+}
+
+static uint64_t sum_up_to(const uint32_t *sizes, uint32_t count, uint32_t size)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < count; i++)
+        sum += sizes[i] <= size ? sizes[i] : 0;
+    return sum;
+}
+
+/* Fragments that a row of this source needs. The size is found by halving and not by sorting, which
+ * takes longer. */
+static uint32_t wanted_of(const uint32_t *sizes, uint32_t count, uint32_t L)
+{
+    uint64_t sum = sum_up_to(sizes, count, L);
+    uint32_t low = 1, high = L;
+    if (sum == 0)
+        return 1;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (sum_up_to(sizes, count, middle) * SHORT_SHARE > sum)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return (uint32_t)rp_div_up(L, low) + 1;
+}
+
+int rp_calendar_default_docs(struct rp_calendar_making *making, uint32_t *max_docs_per_row)
+{
+    const struct rp_calendar *calendar = making->calendar;
+    const struct rp_stream_fixed *fixed = &calendar->spec.fixed;
+    const struct rp_stage *now = &making->now;
+    uint32_t has_bos = fixed->bos_id != RP_NO_TOKEN_ID, has_eos = fixed->eos_id != RP_NO_TOKEN_ID;
+    uint64_t L = now->seq_len, wanted = 1, most = L;
+    if (!making->sample)
+        making->sample = rp_calloc(SAMPLE_MAX, sizeof *making->sample);
+    if (!making->sample)
+        return rp_fail(making->error, -ENOMEM, NULL,
+                       "out of memory for a sample of document lengths");
+    for (uint32_t j = 0; j < calendar->count; j++) {
+        const struct rp_stream_source *source = rp_calendar_source(calendar, j);
+        if (now->weights[j] == 0 || !source)
+            continue;
+        uint32_t count = take_sample(making->sample, source, now->documents[j], has_bos + has_eos,
+                                     now);
+        wanted = rp_max_u64(wanted, wanted_of(making->sample, count, now->seq_len));
+    }
+    if (now->packing == RP_PACKING_BEST_FIT)
+        most = OPEN_ROWS_BYTES_MAX / (FRAGMENT_BYTES * now->window);
+    uint64_t least = rp_max_u64(fixed->group, rp_min_u64(L, rp_max_u64(STANDARD_MIN, L / 32)));
+    *max_docs_per_row = (uint32_t)rp_max_u64(least, rp_min_u64(L, rp_min_u64(wanted, most)));
+    return 0;
+}
+
+/* ---- documents and ranges -------------------------------------------------------------------- */
+
+/* making->wanted[number] = documents of a stage or a wanted record. */
+static int want_documents(struct rp_calendar_making *making, const struct rp_calendar_walk *walk,
+                          const struct rp_stage_spec *from)
+{
+    const struct rp_calendar *calendar = making->calendar;
+    for (uint32_t i = 0; i < from->documents_count; i++) {
+        uint32_t source = from->documents[i].source;
+        uint32_t number = calendar->number_of[source];
+        if (number == RP_NO_SOURCE || number >= making->now.joined ||
+            calendar->sources[source].is_absent)
+            return rp_fail(making->error, -RP_E_CONFIG,
+                           "name the documents of a source that has joined",
+                           "row %" PRIu64 ": documents: source \"%s\" has not joined", walk->row,
+                           calendar->sources[source].name);
+        making->wanted[number] = from->documents[i].documents;
+    }
+    return 0;
+}
+
+static int check_documents(const struct rp_calendar_making *making, uint64_t row, uint32_t number,
+                           bool joins)
+{
+    const struct rp_stream_source *source = rp_calendar_source(making->calendar, number);
+    uint64_t n = making->wanted[number], k = making->calendar->spec.fixed.group;
+    const char *name = making->calendar->names[number];
+    if (n == 0)
+        return rp_fail(making->error, -RP_E_CONFIG,
+                       "add documents, or leave the source out of the stage",
+                       "row %" PRIu64 ": source \"%s\" joins without a document", row, name);
+    if (n % k != 0)
+        return rp_fail(making->error, -RP_E_CONFIG, "restrict documents to a multiple of group",
+                       "row %" PRIu64 ": source \"%s\": documents: expected a multiple of group "
+                       "%" PRIu64 ", found %" PRIu64,
+                       row, name, k, n);
+    if (n > source->documents)
+        return rp_fail(making->error, -RP_E_CONFIG, "index the appended documents first",
+                       "row %" PRIu64 ": source \"%s\": documents: expected at most %" PRIu64
+                       ", which its index has, found %" PRIu64,
+                       row, name, source->documents, n);
+    if (!joins && n < making->now.documents[number])
+        return rp_fail(making->error, -RP_E_CONFIG, "use `without` to take documents out",
+                       "row %" PRIu64 ": source \"%s\": documents: expected %" PRIu64
+                       " or more, as before, found %" PRIu64,
+                       row, name, making->now.documents[number], n);
+    return 0;
+}
+
+/* The entries of a record: documents, and ranges of sources with `is_percent` that join. */
+static int list_entries(struct rp_calendar_making *making, const struct rp_calendar_walk *walk,
+                        uint32_t joined, struct rp_calendar_record *record)
+{
+    struct rp_calendar *calendar = making->calendar;
+    uint32_t documents = 0, ranges = 0;
+    for (uint32_t j = 0; j < making->now.joined; j++) {
+        if (making->wanted[j] == RP_NO_ROW)
+            continue;
+        int code = check_documents(making, walk->row, j, j >= joined);
+        if (code < 0)
+            return code;
+        documents++;
+        ranges += j >= joined && rp_calendar_source(calendar, j)->is_percent;
+    }
+    size_t bytes = sizeof(struct rp_calendar_entry);
+    struct rp_calendar_entry *entries = rp_calendar_take(calendar, (size_t)documents + ranges,
+                                                         bytes, making->error);
+    if (!entries)
+        return -ENOMEM;
+    record->documents = entries;
+    record->ranges = entries + documents;
+    for (uint32_t j = 0; j < making->now.joined; j++) {
+        const struct rp_stream_source *source = rp_calendar_source(calendar, j);
+        if (making->wanted[j] == RP_NO_ROW)
+            continue;
+        entries[record->document_count++] = (struct rp_calendar_entry){.number = j,
+                                                                       .value = making->wanted[j]};
+        if (j >= joined && source->is_percent)
+            entries[documents + record->range_count++] = (struct rp_calendar_entry){
+                j, source->range_first, source->range_end};
+    }
+    return 0;
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+/* What a wanted record sets, which the stage at its row may not set. */
+static int take_wanted(struct rp_calendar_making *making, const struct rp_calendar_walk *walk,
+                       struct rp_calendar_record *record)
+{
+    const uint32_t able = RP_SETS_WEIGHTS | RP_SETS_MAX_DOCS | RP_SETS_DEAL;
+    const struct rp_stage_spec *wanted = walk->wanted;
+    uint32_t both = walk->stage ? walk->stage->sets & wanted->sets : 0;
+    if (both)
+        return rp_fail(making->error, -RP_E_CONFIG, "write it into the stage",
+                       "row %" PRIu64 ": the stage that begins here sets %s, too", walk->row,
+                       both & RP_SETS_WEIGHTS ? "weights"
+                       : both & RP_SETS_DEAL  ? "deal"
+                                              : "max_docs_per_row");
+    record->sets = wanted->sets & able;
+    record->max_docs_per_row = wanted->max_docs_per_row;
+    if (record->sets & RP_SETS_WEIGHTS)
+        record->weights = making->now.weights;
+    if (!(record->sets & RP_SETS_DEAL))
+        return 0;
+    record->deal = rp_calendar_reduce_deal(&wanted->deal);
+    int code = wanted->deal.window ? rp_calendar_check_deal(&wanted->deal, making->error) : 0;
+    return code < 0 ? rp_fail_context(making->error, code, "row %" PRIu64, walk->row) : 0;
+}
+
+int rp_calendar_make_record(struct rp_calendar_making *making, const struct rp_calendar_walk *walk,
+                            uint32_t joined, struct rp_calendar_record *record, bool *is_made)
+{
+    struct rp_calendar *calendar = making->calendar;
+    const struct rp_stage_spec *stage = walk->stage;
+    *record = (struct rp_calendar_record){.from = walk->row};
+    for (uint32_t j = 0; j < making->now.joined; j++) {
+        const struct rp_stream_source *source = rp_calendar_source(calendar, j);
+        making->wanted[j] = j >= joined && source ? source->documents : RP_NO_ROW;
+    }
+    int code = walk->wanted ? take_wanted(making, walk, record) : 0;
+    if (code == 0 && walk->wanted)
+        code = want_documents(making, walk, walk->wanted);
+    if (code == 0 && stage)
+        code = want_documents(making, walk, stage);
+    if (code == 0)
+        code = list_entries(making, walk, joined, record);
+    if (code < 0)
+        return code;
+    if (stage && (stage->sets & RP_SETS_SEQ_LEN) && !(stage->sets & RP_SETS_MAX_DOCS)) {
+        record->sets |= RP_SETS_MAX_DOCS;
+        code = rp_calendar_set_documents(making, record, joined);
+        if (code == 0)
+            code = rp_calendar_default_docs(making, &record->max_docs_per_row);
+    }
+    *is_made = record->sets != 0 || record->document_count > 0;
+    return code;
+}

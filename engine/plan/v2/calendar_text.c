@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Texts of stages and records, the two chains over them, and the history of a state token
+ * (STREAM2.md sections 9.5, 12.2). Chains are made with the calendar, so that a token allocates
+ * nothing. A text that fits into no history is not kept. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "plan/v2/calendar_parts.h"
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static const char *field_name(struct rp_calendar_lines *lines, const char *field)
+{
+    snprintf(lines->name, sizeof lines->name, "%s%s", lines->prefix, field);
+    return lines->name;
+}
+
+static const char *source_field(struct rp_calendar_lines *lines, const char *field, uint32_t number)
+{
+    snprintf(lines->name, sizeof lines->name, "%s%s[%04" PRIu32 "]", lines->prefix, field, number);
+    return lines->name;
+}
+
+#define ADD(lines, field, ...)                                                                     \
+    rp_record_add((lines)->writer, '=', field_name(lines, field), __VA_ARGS__)
+#define ADD_OF(lines, field, number, ...)                                                          \
+    rp_record_add((lines)->writer, '=', source_field(lines, field, number), __VA_ARGS__)
+
+static void add_deal(struct rp_calendar_lines *lines, const struct rp_deal *deal)
+{
+    if (deal->window == 0)
+        ADD(lines, "deal", "off");
+    else
+        ADD(lines, "deal",
+            "%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%s,%" PRIu32 ",%" PRIu32 ",%u,%u",
+            deal->window, deal->step, deal->tier, deal->bundle,
+            deal->order == RP_DEAL_MIDDLE ? "middle" : "descending", deal->k, deal->w, deal->h,
+            deal->b);
+}
+
+static void add_weights(struct rp_calendar_lines *lines, const struct rp_stage_spec *stage)
+{
+    uint32_t divisor = rp_calendar_divisor(lines->calendar, stage);
+    for (uint32_t j = 0; j < lines->calendar->count; j++) {
+        uint32_t weight = rp_calendar_weight(lines->calendar, stage, j);
+        if (weight > 0)
+            ADD_OF(lines, "weight", j, "%" PRIu32, weight / divisor);
+    }
+}
+
+/* By number, which is not the order of the list. */
+static void add_without(struct rp_calendar_lines *lines, const struct rp_stage_spec *stage)
+{
+    for (uint32_t j = 0; stage->without_count > 0 && j < lines->calendar->count; j++)
+        for (uint32_t i = 0; i < stage->without_count; i++) {
+            const struct rp_without *without = &stage->without[i];
+            if (lines->calendar->number_of[without->source] == j)
+                ADD_OF(lines, "without", j, "%" PRIu64 ":%016" PRIx64, without->count,
+                       rp_hash64(without->documents, without->count * sizeof(uint64_t)));
+        }
+}
+
+static const char *exhausted_word(enum rp_on_exhausted on_exhausted)
+{
+    static const char *const words[] = {"continue", "stop", "error"};
+    return words[on_exhausted];
+}
+
+static void add_limits(struct rp_calendar_lines *lines, const struct rp_limits *limits,
+                       const uint8_t *sets)
+{
+    uint32_t count = limits ? lines->calendar->count : 0;
+    for (uint32_t j = 0; j < count; j++)
+        if (sets[j] & 1)
+            ADD_OF(lines, "max_epochs", j, "%" PRIu32, limits[j].max_epochs);
+    for (uint32_t j = 0; j < count; j++)
+        if (sets[j] & 2)
+            ADD_OF(lines, "max_tokens", j, "%" PRIu64, limits[j].max_tokens);
+    for (uint32_t j = 0; j < count; j++)
+        if (sets[j] & 4)
+            ADD_OF(lines, "on_exhausted", j, "%s", exhausted_word(limits[j].on_exhausted));
+}
+
+void rp_calendar_add_stage(struct rp_calendar_lines *lines, const struct rp_stage_spec *stage,
+                           const struct rp_limits *limits, const uint8_t *limit_sets)
+{
+    uint32_t sets = stage->sets;
+    if (sets & RP_SETS_ALIGN)
+        ADD(lines, "align", "%" PRIu32, stage->align);
+    if (sets & RP_SETS_DEAL)
+        add_deal(lines, &stage->deal);
+    if (sets & RP_SETS_FILL)
+        ADD(lines, "fill", "%s", rp_plan_fill_name(stage->fill));
+    ADD(lines, "from", "%" PRIu64, stage->from);
+    if (sets & RP_SETS_MAX_DOCS)
+        ADD(lines, "max_docs_per_row", "%" PRIu32, stage->max_docs_per_row);
+    add_limits(lines, limits, limit_sets);
+    if (sets & RP_SETS_PACKING)
+        ADD(lines, "packing", "%s", rp_packing_name(stage->packing));
+    if (sets & RP_SETS_WEIGHTS)
+        ADD(lines, "ramp", "%" PRIu64, stage->ramp);
+    if (sets & RP_SETS_SEQ_LEN)
+        ADD(lines, "seq_len", "%" PRIu32, stage->seq_len);
+    if (sets & RP_SETS_SPREAD)
+        ADD(lines, "spread", "%" PRIu32, stage->spread);
+    if (sets & RP_SETS_WEIGHTS)
+        add_weights(lines, stage);
+    if (sets & RP_SETS_WINDOW)
+        ADD(lines, "window", "%" PRIu32, stage->window);
+    add_without(lines, stage);
+}
+
+void rp_calendar_add_record(struct rp_calendar_lines *lines,
+                            const struct rp_calendar_record *record)
+{
+    if (record->sets & RP_SETS_DEAL)
+        add_deal(lines, &record->deal);
+    for (uint32_t i = 0; i < record->document_count; i++)
+        ADD_OF(lines, "documents", record->documents[i].number, "%" PRIu64,
+               record->documents[i].value);
+    ADD(lines, "from", "%" PRIu64, record->from);
+    if (record->sets & RP_SETS_MAX_DOCS)
+        ADD(lines, "max_docs_per_row", "%" PRIu32, record->max_docs_per_row);
+    for (uint32_t i = 0; i < record->range_count; i++)
+        ADD_OF(lines, "range", record->ranges[i].number, "%" PRIu64 "-%" PRIu64,
+               record->ranges[i].value, record->ranges[i].end);
+    for (uint32_t j = 0; (record->sets & RP_SETS_WEIGHTS) && j < lines->calendar->count; j++)
+        if (record->weights[j] > 0)
+            ADD_OF(lines, "weight", j, "%" PRIu32, record->weights[j]);
+}
+
+/* ---- chains ---------------------------------------------------------------------------------- */
+
+/* Set a link from the text in the writer, and make room for the next text. */
+static int set_link(struct rp_calendar *calendar, struct rp_calendar_link *link, uint64_t from,
+                    struct rp_hash128 before, struct rp_record_writer *writer,
+                    struct rp_error *error)
+{
+    if (writer->out_of_memory)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for the calendar of a stream");
+    struct rp_hasher hasher;
+    uint8_t chain[16];
+    rp_hash128_store(chain, before);
+    rp_hasher_begin(&hasher);
+    rp_hasher_add(&hasher, chain, sizeof chain);
+    rp_hasher_add(&hasher, writer->text, writer->bytes);
+    *link = (struct rp_calendar_link){.from = from, .chain = rp_hasher_finish(&hasher)};
+    if (writer->bytes <= RP_HISTORY_MAX) {
+        char *text = rp_calendar_take(calendar, writer->bytes, 1, error);
+        if (!text)
+            return -ENOMEM;
+        memcpy(text, writer->text, writer->bytes);
+        link->text = text;
+        link->bytes = (uint32_t)writer->bytes;
+    }
+    writer->bytes = writer->last = 0;
+    return 0;
+}
+
+int rp_calendar_link_records(struct rp_calendar *calendar, uint32_t begin, uint32_t end,
+                             struct rp_error *error)
+{
+    struct rp_record_writer writer = {0};
+    struct rp_calendar_lines lines = {calendar, &writer, "", {0}};
+    struct rp_hash128 before = rp_hash128("", 0);
+    if (begin > 0)
+        before = calendar->record_links[begin - 1].chain;
+    if (calendar->lacks_records)
+        before = calendar->held_chain;
+    int code = 0;
+    for (uint32_t i = begin; code == 0 && i < end; i++) {
+        rp_calendar_add_record(&lines, &calendar->records[i]);
+        code = set_link(calendar, &calendar->record_links[i], calendar->records[i].from, before,
+                        &writer, error);
+        before = calendar->record_links[i].chain;
+    }
+    free(writer.text);
+    return code;
+}
+
+int rp_calendar_link_stages(struct rp_calendar *calendar, struct rp_error *error)
+{
+    struct rp_record_writer writer = {0};
+    struct rp_calendar_lines lines = {calendar, &writer, "", {0}};
+    struct rp_hash128 before = rp_hash128("", 0);
+    uint32_t count = calendar->spec.stage_count;
+    calendar->stage_links = rp_calendar_take(calendar, count, sizeof *calendar->stage_links, error);
+    int code = calendar->stage_links ? 0 : -ENOMEM;
+    for (uint32_t i = 0; code == 0 && i < count; i++) {
+        rp_calendar_add_stage(&lines, &calendar->stages[i], NULL, NULL);
+        code = set_link(calendar, &calendar->stage_links[i], calendar->stages[i].from, before,
+                        &writer, error);
+        before = calendar->stage_links[i].chain;
+    }
+    free(writer.text);
+    return code;
+}
+
+/* The number of links that are begun at `next_row`. */
+static uint32_t begun_of(const struct rp_calendar_link *links, uint32_t count, uint64_t next_row)
+{
+    uint32_t low = 0, high = count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (links[middle].from == 0 || links[middle].from < next_row)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int rp_calendar_chains(const struct rp_calendar *calendar, uint64_t next_row,
+                       struct rp_calendar_chains *chains, struct rp_error *error)
+{
+    uint32_t stages = begun_of(calendar->stage_links, calendar->spec.stage_count, next_row);
+    uint32_t records = begun_of(calendar->record_links, calendar->record_count, next_row);
+    (void)error;
+    chains->declared_count = stages;
+    chains->declared = calendar->stage_links[stages - 1].chain; /* stage 0 is always begun */
+    if (calendar->lacks_records && records <= calendar->begun_count)
+        chains->records = calendar->held_chain;
+    else
+        chains->records = records ? calendar->record_links[records - 1].chain : rp_hash128("", 0);
+    return 0;
+}
+
+/* ---- history --------------------------------------------------------------------------------- */
+
+/* Write an entry so that it ends at `end`. Returns where it begins; NULL if it does not fit. */
+static char *put_entry(char *begin, char *end, const char *word,
+                       const struct rp_calendar_link *link)
+{
+    char head[32];
+    uint32_t bytes = (uint32_t)snprintf(head, sizeof head, "%s %" PRIu64 "\n", word, link->from);
+    if (!link->text || (size_t)(end - begin) < bytes + link->bytes)
+        return NULL;
+    end -= link->bytes;
+    memcpy(end, link->text, link->bytes);
+    end -= bytes;
+    memcpy(end, head, bytes);
+    return end;
+}
+
+int rp_calendar_history(const struct rp_calendar *calendar, uint64_t next_row, uint32_t flags,
+                        char *text, uint32_t *bytes_out, struct rp_error *error)
+{
+    uint32_t stages = begun_of(calendar->stage_links, calendar->spec.stage_count, next_row);
+    uint32_t records = begun_of(calendar->record_links, calendar->record_count, next_row);
+    uint64_t room = RP_HISTORY_MAX - rp_min_u64(RP_HISTORY_MAX, 8ull * flags);
+    char entries[RP_HISTORY_MAX], *end = entries + room, *begin = end;
+    (void)error;
+    while (stages + records > 0) {
+        bool is_record = records > 0 && (stages == 0 || calendar->record_links[records - 1].from >=
+                                                            calendar->stage_links[stages - 1].from);
+        char *entry = is_record
+                          ? put_entry(entries, begin, "record",
+                                      &calendar->record_links[records - 1])
+                          : put_entry(entries, begin, "stage", &calendar->stage_links[stages - 1]);
+        if (!entry)
+            break;
+        begin = entry;
+        records -= is_record;
+        stages -= !is_record;
+    }
+    uint32_t bytes = (uint32_t)(end - begin);
+    memset(text, 0, rp_align_up(bytes, 8));
+    memcpy(text, begin, bytes);
+    *bytes_out = (uint32_t)rp_align_up(bytes, 8);
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* deal.h — the cost of a row, and the order in which the rows of a deal window are delivered
+ * (STREAM2.md section 8). Pure functions; `deal` was checked by rp_calendar_open. */
+#ifndef RP_PLAN_V2_DEAL_H
+#define RP_PLAN_V2_DEAL_H
+
+#include "plan/v2/spec.h"
+
+/** The cost of a fragment that occupies `places` places of its row. */
+static inline uint64_t rp_deal_cost(const struct rp_deal *deal, uint32_t places)
+{
+    uint64_t l = places, w = deal->w;
+    if (deal->h == 0) /* b is 1 then, so this is l·(K + l) */
+        return deal->b * (deal->k + l) * l;
+    uint64_t near = l <= w ? l * l : 2 * w * l - w * w;
+    return (uint64_t)deal->b * deal->k * l + (uint64_t)(deal->b - deal->h) * l * l + deal->h * near;
+}
+
+/** Bytes of scratch memory for a window of `rows` rows. */
+size_t rp_deal_scratch_bytes(uint32_t rows);
+
+/** Set order[i] to the planned row (from 0) that is delivered at place i of a window of `rows` rows
+ * with these costs. `scratch` has rp_deal_scratch_bytes(rows), aligned as by malloc. NULL: it is
+ * allocated here, and the only error is -ENOMEM. */
+int rp_deal_order(const struct rp_deal *deal, const uint64_t *cost, uint32_t rows, uint32_t *order,
+                  void *scratch);
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shares.c — weights to shares of 2^32 (STREAM2.md section 6.1). */
+#include <string.h>
+
+#include "plan/v2/calendar_parts.h"
+
+#define WHOLE (UINT64_C(1) << 32)
+#define LEVELS 1024u
+
+static uint64_t rest_of(uint64_t x, uint64_t share, uint64_t sum)
+{
+    return x * WHOLE - share * sum;
+}
+
+/* How many of the sources have a rest of at least `least`. */
+static uint32_t count_rests(const uint64_t *x, const uint64_t *shares, uint32_t count, uint64_t sum,
+                            uint64_t least)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count; i++)
+        found += rest_of(x[i], shares[i], sum) >= least;
+    return found;
+}
+
+/* Give 1 more to the `left` greatest rests, the lowest numbers first among equals. The last of them
+ * is found by halving the range of rests, so that no list must be sorted. */
+static void give_rests(const uint64_t *x, uint64_t *shares, uint32_t count, uint64_t sum,
+                       uint32_t left)
+{
+    uint64_t low = 1, high = sum; /* the greatest value that at least `left` rests have */
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        if (count_rests(x, shares, count, sum, middle) >= left)
+            low = middle;
+        else
+            high = middle;
+    }
+    uint32_t equal = left - count_rests(x, shares, count, sum, low + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t rest = rest_of(x[i], shares[i], sum);
+        bool is_last = rest == low && equal > 0;
+        equal -= is_last;
+        shares[i] += rest > low || is_last;
+    }
+}
+
+void rp_apportion(const uint64_t *x, uint32_t count, uint64_t *shares)
+{
+    uint64_t sum = 0, given = 0;
+    uint32_t members = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        sum += x[i];
+        members += x[i] > 0;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (x[i] == 0)
+            shares[i] = 0;
+        else /* the product is below 2^64 with two members or more */
+            shares[i] = members == 1 ? WHOLE : x[i] * WHOLE / sum;
+        given += shares[i];
+    }
+    if (members > 1 && given < WHOLE)
+        give_rests(x, shares, count, sum, (uint32_t)(WHOLE - given));
+}
+
+static const struct rp_calendar_mix *mix_at(const struct rp_calendar *calendar, uint64_t row)
+{
+    uint32_t low = 1, high = calendar->mix_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (calendar->mixes[middle].from <= row)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return &calendar->mixes[low - 1];
+}
+
+uint64_t rp_calendar_shares(const struct rp_calendar *calendar, uint64_t row, uint64_t *shares)
+{
+    const struct rp_calendar_mix *mix = mix_at(calendar, row);
+    uint64_t i = row - mix->from, x[RP_SOURCES_MAX];
+    if (i >= mix->ramp) {
+        memcpy(shares, mix->shares, calendar->count * sizeof *shares);
+        return RP_NO_ROW;
+    }
+    uint64_t level = LEVELS * i / mix->ramp;
+    for (uint32_t j = 0; j < calendar->count; j++)
+        x[j] = (mix[-1].shares[j] * (LEVELS - level) + mix->shares[j] * level) / LEVELS;
+    rp_apportion(x, calendar->count, shares);
+    return mix->from + rp_div_up((level + 1) * mix->ramp, LEVELS);
+}
+
+/* ---- when a calendar is made ----------------------------------------------------------------- */
+
+static bool declares_weights(const struct rp_calendar *calendar, uint64_t row)
+{
+    for (uint32_t low = 0, high = calendar->spec.stage_count; low < high;) {
+        uint32_t middle = low + (high - low) / 2;
+        const struct rp_stage_spec *stage = &calendar->stages[middle];
+        if (stage->from == row)
+            return stage->sets & RP_SETS_WEIGHTS;
+        if (stage->from < row)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return false;
+}
+
+static int make_shares(struct rp_calendar *calendar, struct rp_calendar_mix *mix,
+                       struct rp_error *error)
+{
+    uint64_t weights[RP_SOURCES_MAX];
+    mix->shares = rp_calendar_take(calendar, calendar->count, sizeof *mix->shares, error);
+    if (!mix->shares)
+        return -ENOMEM;
+    for (uint32_t j = 0; j < calendar->count; j++)
+        weights[j] = mix->weights[j];
+    rp_apportion(weights, calendar->count, mix->shares);
+    for (uint32_t j = 0; j < calendar->count; j++)
+        if (weights[j] > 0 && mix->shares[j] == 0)
+            return rp_fail(error, -RP_E_CONFIG,
+                           "give the source a greater weight, or leave it out of the stage",
+                           "row %" PRIu64 ": source \"%s\": its weight is less than 2^-32 of all "
+                           "weights, so its share is 0",
+                           mix->from, calendar->names[j]);
+    return 0;
+}
+
+int rp_calendar_check_mixes(struct rp_calendar *calendar, struct rp_error *error)
+{
+    for (uint32_t i = 0; i < calendar->mix_count; i++) {
+        struct rp_calendar_mix *mix = &calendar->mixes[i];
+        if (i > 0 && mix->from - mix[-1].from < mix[-1].ramp &&
+            declares_weights(calendar, mix->from))
+            return rp_fail(error, -RP_E_CONFIG,
+                           "begin the stage later, shorten the ramp, or leave out its weights",
+                           "the stage from row %" PRIu64 " sets weights, but the ramp of the stage "
+                           "from row %" PRIu64 " ends at row %" PRIu64,
+                           mix->from, mix[-1].from, mix[-1].from + mix[-1].ramp);
+        int code = make_shares(calendar, mix, error);
+        if (code < 0)
+            return code;
+    }
+    return 0;
+}
