@@ -81,10 +81,9 @@ static int take_source(struct rp_stream_compiled *compiled, uint32_t i, struct r
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-static int take_deal(const struct rp_stream_compiled *compiled, const struct rp_config_deal *deal,
-                     struct rp_deal *made, struct rp_error *error)
+static int take_deal(const struct rp_config_deal *deal, struct rp_deal *made,
+                     struct rp_error *error)
 {
-    (void)compiled;
     *made = (struct rp_deal){.window = 0};
     if (deal->mode == RP_DEAL_OFF)
         return 0;
@@ -92,7 +91,6 @@ static int take_deal(const struct rp_stream_compiled *compiled, const struct rp_
         return rp_fail(error, -RP_E_CONFIG,
                        "give its numbers: deal: {window: N, step: N, tier: N, cost: N}",
                        "deal: `auto` is not resolved by this version");
-    uint64_t divisor = rp_gcd_u64(deal->window_layers, deal->layers);
     *made = (struct rp_deal){.window = deal->window,
                              .step = deal->step,
                              .tier = deal->tier,
@@ -100,8 +98,8 @@ static int take_deal(const struct rp_stream_compiled *compiled, const struct rp_
                              .order = (enum rp_deal_order)deal->order,
                              .k = deal->cost,
                              .w = deal->attention_window,
-                             .h = (uint8_t)(deal->window_layers / divisor),
-                             .b = (uint8_t)(deal->layers / divisor)};
+                             .h = (uint8_t)deal->window_layers,
+                             .b = (uint8_t)deal->layers};
     return 0;
 }
 
@@ -220,7 +218,7 @@ static int take_stage(struct rp_stream_compiled *compiled, uint32_t number,
     int code = 0;
     if (rp_config_stage_gives(stage, "deal")) {
         made->sets |= RP_SETS_DEAL;
-        code = take_deal(compiled, &stage->deal, &made->deal, error);
+        code = take_deal(&stage->deal, &made->deal, error);
     }
     if (code == 0)
         code = take_limits(&stage->limits, made, arrays, error);
@@ -246,7 +244,7 @@ static int take_first(struct rp_stream_compiled *compiled, const struct rp_confi
         .packing = (enum rp_packing)config->packing,
         .fill = (enum rp_fill)config->fill};
     bool has_deal = stage && rp_config_stage_gives(stage, "deal");
-    int code = has_deal ? 0 : take_deal(compiled, &config->deal, &made->deal, error);
+    int code = has_deal ? 0 : take_deal(&config->deal, &made->deal, error);
     if (code == 0 && stage)
         code = take_stage(compiled, 0, stage, error);
     if (code == 0 && made->packing == RP_PACKING_CONCAT) {
