@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A config of stream version 2 and its corpus become the inputs of a plan: sources, stages, views.
  */
+#include "system_faults.h"
+
 #include "corpus_files.h"
 
 #include "config/config.h"
@@ -241,6 +243,27 @@ static void mistakes_are_told_with_their_place(void **state)
     must_fail(HEAD SOURCES "stages:\n- {without: {web: gone.txt}}\n", "gone.txt");
 }
 
+static int compile_again(struct rp_error *failure)
+{
+    struct rp_stream_compiled *again;
+    int code = rp_stream_compile(&again, &config, corpus, failure);
+    rp_stream_compiled_free(again);
+    return code;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    put_file("out.txt", "3\n1\n", 4);
+    must_compile(HEAD "sources:\n- {name: web, path: web.bin, select: length > 3,\n"
+                      "   repeat: {2: length > 7}}\n- {name: book, path: book.bin}\n"
+                      "skip: {rows: 4}\nstages:\n- {until: 5 steps, without: {web: out.txt}}\n"
+                      "- {weights: {web: 2}, limits: {book: {max_tokens: 5}}}\n");
+    every_allocation(compile_again, false);
+    every_allocation(compile_again, true);
+    close_all();
+}
+
 static void no_plan_of_version_2_is_opened_yet(void **state)
 {
     (void)state;
@@ -259,7 +282,8 @@ int main(void)
         cmocka_unit_test(parts_of_documents_are_labelled),
         cmocka_unit_test(selections_count_and_are_in_the_fingerprint),
         cmocka_unit_test(mistakes_are_told_with_their_place),
+        cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(no_plan_of_version_2_is_opened_yet),
     };
-    return cmocka_run_group_tests(tests, make_corpus, scratch_leave);
+    return run_with_faults("stream_spec", tests, make_corpus, scratch_leave);
 }
