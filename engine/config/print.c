@@ -41,8 +41,9 @@ static const char *type_text(const struct rp_key *key)
     case RP_KIND_COMMAND:
     case RP_KIND_SHARDS:
     case RP_KIND_SOURCES:
-    case RP_KIND_STAGES:
         return "list";
+    case RP_KIND_STAGES:
+        return "list of mappings";
     case RP_KIND_COUNT:
         return !key->words                  ? "number"
                : strcmp(key->words, "none") ? "number | auto"
