@@ -9,6 +9,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "plan/v2/spec.h"
 
 /* The config module numbers these words in the order of STREAM.md; it may not include plan.h. */
 _Static_assert(RP_SHUFFLE_NONE == 0 && RP_SHUFFLE_DOCUMENT == 1 && RP_SHUFFLE_BLOCK == 2,
@@ -32,7 +33,8 @@ struct rp_source_spec *rp_stream_sources(const struct rp_config *config)
             .eos = source->eos,
             .column = source->column,
             .mask = {.name = source->mask, .value = source->mask_value, .of = source->mask_of},
-            .drop_untrained = source->drop_untrained,
+            .drop_untrained = source->drop_untrained != RP_KEEP_UNTRAINED,
+            .keeps_untrained = source->drop_untrained == RP_DROP_FRAGMENTS,
             .documents = source->documents};
         /* rp_config_finish has checked both words */
         bool known = rp_format_parse(source->format, &specs[i].format) &&
@@ -158,17 +160,33 @@ static struct rp_plan_source *plan_sources_of(const struct rp_config *config,
     return sources;
 }
 
+/* Stages are compiled (stream_spec.h), and no plan takes them yet. */
+static int check_version(const struct rp_config *config, struct rp_error *error)
+{
+    int code = rp_config_check_served(config, error);
+    if (code == 0 && config->stream_version > 1)
+        code = rp_fail(error, -RP_E_CONFIG,
+                       "`ringpack config check` checks the config; use `stream_version: 1` to run",
+                       "stream_version: this version of ringpack does not plan streams of version "
+                       "%u yet",
+                       config->stream_version);
+    return code;
+}
+
 int rp_stream_open_plan_with(struct rp_plan **plan_out, const struct rp_config *config,
                              const struct rp_corpus *corpus, const struct rp_docs_per_row *found,
                              struct rp_error *error)
 {
+    int code = check_version(config, error);
+    if (code < 0)
+        return code;
     struct rp_plan_config plan_config = plan_config_of(config, corpus);
     struct rp_plan_source *sources = plan_sources_of(config, corpus, error);
     if (!sources)
         return -ENOMEM;
     if (plan_config.max_docs_per_row == 0)
         plan_config.max_docs_per_row = found->standard;
-    int code = rp_plan_open(plan_out, &plan_config, sources, config->source_count, error);
+    code = rp_plan_open(plan_out, &plan_config, sources, config->source_count, error);
     free(sources);
     return code;
 }
@@ -221,11 +239,14 @@ int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
 int rp_stream_docs_per_row(struct rp_docs_per_row *found, const struct rp_config *config,
                            const struct rp_corpus *corpus, struct rp_error *error)
 {
+    int code = check_version(config, error);
+    if (code < 0)
+        return code;
     struct rp_plan_config plan_config = plan_config_of(config, corpus);
     struct rp_plan_source *sources = plan_sources_of(config, corpus, error);
     if (!sources)
         return -ENOMEM;
-    int code = rp_docs_per_row(found, &plan_config, sources, config->source_count, error);
+    code = rp_docs_per_row(found, &plan_config, sources, config->source_count, error);
     free(sources);
     return code;
 }

@@ -10,6 +10,9 @@
 #include "config/key.h"
 
 _Static_assert(RP_KEY_COUNT <= RP_CONFIG_KEYS_MAX, "struct rp_config.lines has room for every key");
+_Static_assert(RP_SOURCE_KEY_COUNT <= RP_CONFIG_SOURCE_KEYS_MAX &&
+                   RP_STAGE_KEY_COUNT <= RP_CONFIG_STAGE_KEYS_MAX,
+               "places have room for every key");
 _Static_assert(RP_DTYPE_U16 == 1 && RP_DTYPE_I32 == 2 && RP_DTYPE_I64 == 3,
                "the words of token_dtype are in the order of enum rp_dtype");
 
@@ -28,7 +31,7 @@ struct rp_config_source *rp_config_add_source(struct rp_config *config)
     config->sources = grown;
     struct rp_config_source *source = &grown[config->source_count++];
     *source = (struct rp_config_source){0};
-    rp_key_set_standards(rp_source_key_table, rp_source_key_count, source);
+    rp_key_set_standards(rp_source_key_table, RP_SOURCE_KEY_COUNT, source);
     return source;
 }
 
@@ -58,7 +61,8 @@ void rp_config_source_free(struct rp_config_source *source)
         free(source->patterns[i]);
     free(source->shards);
     free(source->patterns);
-    rp_key_free_texts(rp_source_key_table, rp_source_key_count, source);
+    rp_key_free_nested(&rp_source_key_table[RP_SOURCE_KEY_repeat], source);
+    rp_key_free_texts(rp_source_key_table, RP_SOURCE_KEY_COUNT, source);
     *source = (struct rp_config_source){0};
 }
 
@@ -108,6 +112,8 @@ int rp_config_set(struct rp_config *config, const char *name, const char *text,
     uint32_t *line = &config->lines[key - rp_config_key_table];
     if (key->kind == RP_KIND_SOURCES)
         code = set_sources(config, text, *line == RP_CONFIG_OPTION, error);
+    else if (rp_key_is_nested(key))
+        code = rp_config_set_nested(config, key, text, error);
     else
         code = rp_key_set(key, config, text, option, error);
     if (code == 0)
@@ -119,7 +125,10 @@ int rp_config_set(struct rp_config *config, const char *name, const char *text,
 
 void rp_config_free(struct rp_config *config)
 {
+    static const enum rp_key_index nested[] = {RP_KEY_deal, RP_KEY_stages, RP_KEY_skip};
     free_sources(config);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(nested); i++)
+        rp_key_free_nested(&rp_config_key_table[nested[i]], config);
     rp_key_free_texts(rp_config_key_table, RP_KEY_COUNT, config);
     free(config->path);
     free(config->called);

@@ -12,13 +12,16 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "config/stages.h"
 #include "ringpack/batch.h"
+
+#define RP_CONFIG_SOURCE_KEYS_MAX 24
 
 /* One entry of `sources:`. A bare string in the YAML list is a source with that one shard. */
 struct rp_config_source {
     char *name; /* `name`; default: stem of the first shard */
-    /* `weight`: a decimal number > 0 with at most 6 decimals, stored times 10^6. rp_config_finish
-     * divides all weights by their greatest common divisor. Default: 1. */
+    /* `weight`: a decimal number with at most 6 decimals, stored times 10^6. rp_config_finish
+     * divides all weights by their greatest common divisor. 0 (version 2): it waits. Default: 1. */
     uint64_t weight;
     /* `shards`, or `path` for one: files, URLs, Megatron prefixes, globs, directories, relative to
      * the config file. rp_config_finish replaces them by files, bytewise sorted within a pattern.
@@ -28,19 +31,26 @@ struct rp_config_source {
     /* The patterns before expansion: with an index of all sources, `shards` stays as it is. */
     char **patterns;
     uint32_t pattern_count;
-    char *format;        /* `format`: auto or a name of RP_FORMAT_LIST; default auto */
-    char *dtype;         /* `dtype`: a name of RP_TOKEN_LIST; default from the file (NULL) */
-    int64_t eos;         /* `eos`; -1 = not declared */
-    char *column;        /* `column` of token ids; default: the reader's choice (NULL) */
-    char *mask;          /* `mask`: auto | none | the name of a mask; default auto */
-    char *mask_value;    /* `mask_value`: train | ignore; default as it was indexed (NULL) */
-    char *mask_of;       /* `mask_of`: token | next; default as it was indexed (NULL) */
-    bool drop_untrained; /* `drop_untrained`: false */
-    char *documents;     /* `documents`: a range of them (corpus/range.h); default all (NULL) */
-    uint32_t line;       /* in the config file; 0 = not from a file */
+    char *format;            /* `format`: auto or a name of RP_FORMAT_LIST; default auto */
+    char *dtype;             /* `dtype`: a name of RP_TOKEN_LIST; default from the file (NULL) */
+    int64_t eos;             /* `eos`; -1 = not declared */
+    char *column;            /* `column` of token ids; default: the reader's choice (NULL) */
+    char *mask;              /* `mask`: auto | none | the name of a mask; default auto */
+    char *mask_value;        /* `mask_value`: train | ignore; default as it was indexed (NULL) */
+    char *mask_of;           /* `mask_of`: token | next; default as it was indexed (NULL) */
+    uint32_t drop_untrained; /* `drop_untrained`: none | document | fragment */
+    char *documents;         /* `documents`: a range of them (corpus/range.h); default all (NULL) */
+    /* of stream version 2 (plan/STREAM2.md section 1.2) */
+    char *select;                    /* `select`: an expression; default all (NULL) */
+    struct rp_config_repeats repeat; /* `repeat` */
+    bool atomic;                     /* `atomic`: false */
+    uint32_t too_long;               /* `too_long`: drop | truncate | error (default) */
+    struct rp_config_limits limits;  /* rp_config_finish sets max_epochs to num_epochs */
+    uint32_t line;                   /* in the config file; 0 = not from a file */
+    struct rp_config_place places[RP_CONFIG_SOURCE_KEYS_MAX]; /* of its keys, as in the table */
 };
 
-#define RP_CONFIG_KEYS_MAX 64
+#define RP_CONFIG_KEYS_MAX 96
 #define RP_CONFIG_OPTION UINT32_MAX
 #define RP_CONFIG_CHOSEN UINT32_MAX /* a count that is `auto`, until it is chosen */
 
@@ -60,6 +70,7 @@ struct rp_config {
     struct rp_config_source *sources;
     uint32_t source_count;
     uint64_t weight_unit;      /* the divisor of the weights; 0 before rp_config_finish */
+    uint32_t stream_version;   /* 1 | 2 */
     uint64_t seed;             /* 0 */
     uint32_t seq_len;          /* required, 1 .. 2^24 */
     uint32_t shuffle;          /* none | document (default) | block; numbers as in STREAM.md */
@@ -70,9 +81,17 @@ struct rp_config {
     uint32_t fill;             /* pad (default) | split; an explicit pad is an error with concat */
     uint32_t long_doc;         /* split (default) | truncate | drop */
     uint32_t max_docs_per_row; /* 0 = from the lengths of the corpus (plan/docs_per_row.h) */
-    uint32_t lanes;            /* 1 */
+    uint32_t lanes;            /* 1; version 1 only */
     uint64_t num_epochs;       /* 1; 0 or `endless` = endless */
     uint64_t vocab_size;       /* 0 = not declared: only token_dtype limits token ids */
+    /* the same, of version 2 (engine/plan/STREAM2.md) */
+    uint32_t align, spread, group;  /* 1, 64, 1 */
+    uint32_t bos_id, eos_id;        /* none = RP_CONFIG_CHOSEN */
+    bool label_across_cuts;         /* false */
+    struct rp_config_deal deal;     /* off */
+    struct rp_config_stages stages; /* none: the whole config is stage 0 */
+    struct rp_config_skip skip;     /* none */
+    bool grow;                      /* true */
 
     /* the batches: how rows are divided over ranks; may change at every resume */
     uint32_t batch_size;             /* rows per rank and micro-batch; required */
@@ -169,6 +188,13 @@ RP_MUST_CHECK int rp_config_set(struct rp_config *config, const char *key, const
  * and writes no run record. Before rp_config_finish. */
 RP_MUST_CHECK int rp_config_make_private(struct rp_config *config, struct rp_error *error);
 
+/** Refuse batch sizes that change at a stage, which no engine serves yet. */
+RP_MUST_CHECK int rp_config_check_served(const struct rp_config *config, struct rp_error *error);
+
+/** The place of a part of a nested key, as messages begin: "c.yaml:3:5: " or "--stages:1:5: ". */
+void rp_config_place_text(const struct rp_config *config, const char *key,
+                          struct rp_config_place place, char *text, size_t bytes);
+
 /** Check ranges and combinations, expand globs, and set derived values (global_batch_size, the
  * profile's sections). An error about a world size that does not divide global_batch_size lists
  * those that do. Call it once. */
@@ -191,8 +217,9 @@ struct rp_config_key {
     const char *name, *type, *standard, *help;
 };
 const struct rp_config_key *rp_config_keys(void);
-/** The same for the keys of one source. */
+/** The same for the keys of one source, and of one stage. */
 const struct rp_config_key *rp_config_source_keys(void);
+const struct rp_config_key *rp_config_stage_keys(void);
 
 /** Names that keys had before, of the config and of a source. This version reads them, and logs the
  * new name; the next one does not read them. `older` after the last one is NULL. */
@@ -205,12 +232,19 @@ extern const struct rp_config_older_name rp_config_older_names[];
  * replace them: write the added sections, and how to get only the list. */
 bool rp_config_sections_doubt(const struct rp_config *config, char *text, size_t bytes);
 
-/** The value of a key as the text that would set it; empty without a value. Not for `sources`. */
+/** The value of a key as the text that would set it; empty without a value. Not for `sources`. A
+ * nested value is YAML on one line. A text longer than `bytes` is cut. */
 void rp_config_value_text(const struct rp_config *config, const char *name, char *text,
                           size_t bytes);
 /** The same for a key of a source. Shards are joined by commas. */
 void rp_config_source_value_text(const struct rp_config_source *source, const char *name,
                                  char *text, size_t bytes);
+
+/** Whether a stage gives a key. */
+bool rp_config_stage_gives(const struct rp_config_stage *stage, const char *key);
+
+/** One stage as YAML on one line. */
+void rp_config_stage_text(const struct rp_config *config, uint32_t stage, char *text, size_t bytes);
 
 /** The text of a config, which rp_config_read_text has read, without the rights that its URLs
  * carry: for texts that are kept or shown. The caller frees it; NULL when out of memory. */

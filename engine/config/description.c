@@ -13,7 +13,10 @@
 #include "base/bits.h"
 #include "base/contract.h"
 #include "base/mem.h"
+#include "config/key.h"
 #include "object/url.h"
+
+#define TEXT_BYTES_MAX (1u << 20) /* as a file of a config has */
 
 /* Both hashes of a corpus, and the folder that was resolved last: shards mostly share one. */
 struct walk {
@@ -96,6 +99,41 @@ static void add_keys(struct walk *walk, const struct rp_config_source *source)
     add_number(&walk->files, source->drop_untrained);
 }
 
+static void add_print(struct walk *walk, const struct rp_key *key, const void *object)
+{
+    char value[RP_RECORD_VALUE_MAX + 1];
+    rp_key_print(key, object, value, sizeof value);
+    add_text(&walk->files, value);
+}
+
+/* The keys of stream version 2 that become rows: the trainer's corpus is opened to compare those.
+ */
+static int add_stages(struct walk *walk, const struct rp_config *config)
+{
+    static const enum rp_key_index keys[] = {RP_KEY_num_epochs, RP_KEY_seq_len, RP_KEY_align,
+                                             RP_KEY_packing,    RP_KEY_window,  RP_KEY_fill,
+                                             RP_KEY_spread,     RP_KEY_deal};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(keys); i++)
+        add_print(walk, &rp_config_key_table[keys[i]], config);
+    for (uint32_t s = 0; s < config->source_count; s++)
+        for (size_t i = 0; i < RP_SOURCE_KEY_COUNT; i++)
+            if (rp_source_key_table[i].kind != RP_KIND_SHARDS && config->sources[s].places[i].line)
+                add_print(walk, &rp_source_key_table[i], &config->sources[s]);
+    size_t bytes = TEXT_BYTES_MAX;
+    char *text = rp_calloc(1, bytes);
+    for (uint32_t i = 0; i < config->stages.count && text; i++) {
+        rp_config_stage_text(config, i, text, bytes);
+        add_number(&walk->files, config->stages.stages[i].from);
+        add_text(&walk->files, text);
+    }
+    free(text);
+    for (uint32_t i = 0; i < config->skip.all.count; i++) {
+        add_number(&walk->files, config->skip.all.ranges[i].first);
+        add_number(&walk->files, config->skip.all.ranges[i].end);
+    }
+    return text ? 0 : -ENOMEM;
+}
+
 static int hash_corpus(struct walk *walk, const struct rp_config *config, struct rp_error *error)
 {
     int code = 0;
@@ -114,6 +152,8 @@ static int hash_corpus(struct walk *walk, const struct rp_config *config, struct
         for (uint32_t i = 0; i < source->shard_count && code == 0; i++)
             code = add_shard(walk, source->shards[i]);
     }
+    if (code == 0 && config->stream_version > 1)
+        code = add_stages(walk, config);
     return code < 0 ? rp_fail(error, code, NULL, "out of memory for the paths of the corpus") : 0;
 }
 
@@ -167,6 +207,31 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_config *
         rp_contract_add(writer, "window_blocks", "%" PRIu32, config->window_blocks);
 }
 
+/* The same of version 2. What a stage may set is in the hash of the files only. */
+static void add_stream_2(struct rp_record_writer *writer, const struct rp_config *config,
+                         const struct walk *walk)
+{
+    char hex[RP_HASH_HEX_BYTES];
+    bool is_block = has_word(config, "shuffle", "block");
+    rp_contract_add(writer, "block_documents", "%" PRIu32, is_block ? config->block_documents : 0);
+    add_key(writer, config, "bos_id");
+    rp_hash128_hex(rp_hasher_finish(&walk->files), hex);
+    rp_contract_add(writer, "corpus_files", "%s", hex);
+    rp_hash128_hex(rp_hasher_finish(&walk->paths), hex);
+    rp_contract_add(writer, "corpus_paths", "%s", hex);
+    add_key(writer, config, "eos_id");
+    add_key(writer, config, "group");
+    rp_contract_add(writer, "label_across_cuts", "%d", config->label_across_cuts);
+    if (config->group == 1)
+        add_key(writer, config, "long_doc");
+    else
+        rp_contract_add(writer, "long_doc", "split");
+    add_key(writer, config, "seed");
+    add_key(writer, config, "shuffle");
+    rp_contract_add(writer, "stream_version", "%" PRIu32, config->stream_version);
+    rp_contract_add(writer, "window_blocks", "%" PRIu32, is_block ? config->window_blocks : 0);
+}
+
 int rp_config_describe(char **text_out, const struct rp_config *config, struct rp_error *error)
 {
     /* all of the delivery but its sections: a trainer takes those that it needs */
@@ -178,7 +243,10 @@ int rp_config_describe(char **text_out, const struct rp_config *config, struct r
     int code = hash_corpus(&walk, config, error);
     if (code < 0)
         return code;
-    add_stream(&writer, config, &walk);
+    if (config->stream_version == 1)
+        add_stream(&writer, config, &walk);
+    else
+        add_stream_2(&writer, config, &walk);
     rp_record_end(&writer);
     for (size_t i = 0; i < RP_ARRAY_COUNT(delivery); i++)
         add_key(&writer, config, delivery[i]);

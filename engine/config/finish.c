@@ -21,15 +21,8 @@
 #include "corpus/range.h"
 #include "object/url.h"
 
-static struct rp_key_place key_place(const struct rp_config *config, enum rp_key_index key)
-{
-    uint32_t line = config->lines[key];
-    return line == RP_CONFIG_OPTION ? (struct rp_key_place){0}
-                                    : (struct rp_key_place){config->called, line, 0};
-}
-
 #define FAIL_AT(config, key, hint, error, ...)                                                     \
-    rp_key_fail(key_place(config, RP_KEY_##key), #key, hint, error, __VA_ARGS__)
+    rp_key_fail(rp_config_key_place(config, RP_KEY_##key), #key, hint, error, __VA_ARGS__)
 
 /* Compare whole numbers with their bounds. A number that was not given and has no default is 0
  * here: it is set later, or it is required and missing. */
@@ -37,19 +30,15 @@ static int check_ranges(const struct rp_config *config, struct rp_error *error)
 {
     for (size_t i = 0; i < RP_KEY_COUNT; i++) {
         const struct rp_key *key = &rp_config_key_table[i];
-        if (key->kind != RP_KIND_COUNT && key->kind != RP_KIND_LENGTH &&
-            key->kind != RP_KIND_BYTES && key->kind != RP_KIND_EPOCHS)
-            continue;
-        struct rp_key_place place = key_place(config, (enum rp_key_index)i);
-        uint64_t value = rp_key_number(key, config);
-        if (config->lines[i] == 0 && value == 0 && !strcmp(key->standard, "(required)"))
+        struct rp_key_place place = rp_config_key_place(config, (enum rp_key_index)i);
+        bool is_required = !strcmp(key->standard, "(required)");
+        if (config->lines[i] == 0 && is_required && key->kind != RP_KIND_SOURCES &&
+            rp_key_number(key, config) == 0)
             return rp_key_fail(place, key->name, "add it to the config, or give it as an option",
                                error, "required, but not given: %s", key->help);
-        bool is_chosen = key->words && value == RP_CONFIG_CHOSEN;
-        if (config->lines[i] != 0 && !is_chosen && (value < key->least || value > key->most))
-            return rp_key_fail(place, key->name, NULL, error,
-                               "expected %" PRIu64 " … %" PRIu64 ", found %" PRIu64, key->least,
-                               key->most, value);
+        int code = config->lines[i] == 0 ? 0 : rp_key_check(key, config, place, error);
+        if (code < 0)
+            return code;
     }
     return 0;
 }
@@ -146,7 +135,7 @@ static int finish_source(struct rp_config *config, struct rp_config_source *sour
                            "expected %s; found `%.60s`", RP_RANGE_WORDS, source->documents);
     int code = has_index(config) ? 0 : rp_config_source_expand(source, place, error);
     if (code == 0)
-        code = rp_key_fill_texts(rp_source_key_table, rp_source_key_count, source, error);
+        code = rp_key_fill_texts(rp_source_key_table, RP_SOURCE_KEY_COUNT, source, error);
     if (code == 0 && !source->name && !has_index(config) &&
         !(source->name = stem_of(source->shards[0])))
         code = rp_fail(error, -ENOMEM, NULL, "out of memory while naming sources");
@@ -198,6 +187,9 @@ static int finish_weights(struct rp_config *config, struct rp_error *error)
     uint64_t divisor = 0;
     for (uint32_t i = 0; i < config->source_count; i++)
         divisor = rp_gcd_u64(divisor, config->sources[i].weight);
+    if (divisor == 0)
+        return FAIL_AT(config, sources, "give at least one source a weight above 0", error,
+                       "all sources have the weight 0");
     config->weight_unit = divisor;
     for (uint32_t i = 0; i < config->source_count; i++) {
         struct rp_config_source *source = &config->sources[i];
@@ -408,6 +400,8 @@ int rp_config_finish(struct rp_config *config, struct rp_error *error)
     if (code == 0)
         code = check_ranges(config, error);
     if (code == 0)
+        code = rp_config_check_version(config, error);
+    if (code == 0)
         code = check_run(config, error);
     if (code == 0)
         code = finish_index(config, error);
@@ -421,5 +415,9 @@ int rp_config_finish(struct rp_config *config, struct rp_error *error)
         code = finish_ranks(config, error);
     if (code == 0)
         code = finish_batch(config, error);
+    if (code == 0)
+        code = rp_config_finish_version(config, error);
+    if (code == 0)
+        code = rp_config_finish_stages(config, error);
     return code == 0 ? finish_machine(config, error) : code;
 }

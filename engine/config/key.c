@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* key.c — the table of keys, and the conversion of a text to the value of a field (print.c has the
- * way back).
+/* key.c — the conversion of a text to the value of a field (print.c has the way back).
  *
  * Errors: -RP_E_CONFIG with the place, the key, and the expected and the found value. */
 #include "config/key.h"
@@ -20,30 +19,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-
-#define RP_KEY_ROW(type, key, field, kind, words, standard, least, most, help)                     \
-    {#key,                                                                                         \
-     RP_KIND_##kind,                                                                               \
-     words,                                                                                        \
-     standard,                                                                                     \
-     least,                                                                                        \
-     most,                                                                                         \
-     help,                                                                                         \
-     offsetof(struct type, field),                                                                 \
-     sizeof(((struct type *)0)->field)},
-
-const struct rp_key rp_config_key_table[RP_KEY_COUNT] = {
-#define RP_CONFIG_ROW(...) RP_KEY_ROW(rp_config, __VA_ARGS__)
-    RP_CONFIG_KEYS(RP_CONFIG_ROW)
-#undef RP_CONFIG_ROW
-};
-
-const struct rp_key rp_source_key_table[] = {
-#define RP_SOURCE_ROW(...) RP_KEY_ROW(rp_config_source, __VA_ARGS__)
-    RP_SOURCE_KEYS(RP_SOURCE_ROW)
-#undef RP_SOURCE_ROW
-};
-const size_t rp_source_key_count = RP_ARRAY_COUNT(rp_source_key_table);
 
 int rp_key_fail(struct rp_key_place place, const char *key, const char *hint,
                 struct rp_error *error, const char *format, ...)
@@ -137,7 +112,7 @@ int rp_word_index(const char *words, const char *word)
     return -1;
 }
 
-static int expected(struct rp_key_place place, const struct rp_key *key, const char *what,
+int rp_key_expected(struct rp_key_place place, const struct rp_key *key, const char *what,
                     const char *found, struct rp_error *error)
 {
     return rp_key_fail(place, key->name, NULL, error, "expected %s, found `%.120s`", what, found);
@@ -196,7 +171,9 @@ static const char *number_words(const struct rp_key *key)
     case RP_KIND_EPOCHS:
         return "a whole number or `endless`";
     default:
-        return key->words ? "a whole number or `auto`" : "a whole number such as 64 or 100k";
+        return !key->words                  ? "a whole number such as 64 or 100k"
+               : strcmp(key->words, "none") ? "a whole number or `auto`"
+                                            : "a whole number or `none`";
     }
 }
 
@@ -244,7 +221,7 @@ static int set_number(const struct rp_key *key, void *object, const char *text,
         value = RP_CONFIG_CHOSEN;
     bool is_number = is_endless || is_chosen || parse_number(key, text, &value);
     if (!is_number && !is_huge(key, text))
-        return expected(place, key, number_words(key), text, error);
+        return rp_key_expected(place, key, number_words(key), text, error);
     int code = is_number ? check_length(key, text, value, place, error) : 0;
     if (code < 0)
         return code;
@@ -252,7 +229,7 @@ static int set_number(const struct rp_key *key, void *object, const char *text,
     if (!is_number || !fits || (key->words && !is_chosen && value == RP_CONFIG_CHOSEN)) {
         char range[64]; /* values too large for the field: other bounds are checked in finish.c */
         snprintf(range, sizeof range, "%" PRIu64 " … %" PRIu64, key->least, key->most);
-        return expected(place, key, range, text, error);
+        return rp_key_expected(place, key, range, text, error);
     }
     store_number(key, object, value);
     return 0;
@@ -264,7 +241,7 @@ static int set_signed(const struct rp_key *key, void *object, const char *text,
     uint64_t magnitude;
     bool negative = text[0] == '-';
     if (rp_text_decimal(text + negative, 0, &magnitude) != RP_DECIMAL_FINE || magnitude > INT64_MAX)
-        return expected(place, key, "a whole number", text, error);
+        return rp_key_expected(place, key, "a whole number", text, error);
     store_number(key, object, negative ? 0 - magnitude : magnitude);
     return 0;
 }
@@ -279,22 +256,46 @@ static int set_bool(const struct rp_key *key, void *object, const char *text,
         *(bool *)((char *)object + key->offset) = i % 2 == 1;
         return 0;
     }
-    return expected(place, key, "true or false", text, error);
+    return rp_key_expected(place, key, "true or false", text, error);
 }
 
-/* A decimal number with at most six decimals, in millionths, exactly. */
+static int set_choice(const struct rp_key *key, void *object, const char *text,
+                      struct rp_key_place place, struct rp_error *error)
+{
+    int index = rp_word_index(key->words, text);
+    if (index < 0)
+        return expected_word(place, key, key->words, text, error);
+    store_number(key, object, (uint32_t)index);
+    return 0;
+}
+
+/* true and false are the words of older versions. */
+static int set_dropped(const struct rp_key *key, void *object, const char *text,
+                       struct rp_key_place place, struct rp_error *error)
+{
+    bool is_dropped = false;
+    struct rp_key as_bool = *key;
+    as_bool.offset = 0;
+    if (set_bool(&as_bool, &is_dropped, text, place, NULL) < 0)
+        return set_choice(key, object, text, place, error);
+    store_number(key, object, is_dropped);
+    return 0;
+}
+
+/* A decimal number with at most six decimals, in millionths, exactly. 0 is refused later, in a
+ * stream of version 1. */
 static int set_weight(const struct rp_key *key, void *object, const char *text,
                       struct rp_key_place place, struct rp_error *error)
 {
     uint64_t value = 0;
     enum rp_decimal read = rp_text_decimal(text, 6, &value);
     if (read == RP_DECIMAL_LARGE)
-        return expected(place, key,
-                        "a smaller number, of at most 18446744073709 (only ratios count)", text,
-                        error);
-    if (read != RP_DECIMAL_FINE || value == 0)
-        return expected(place, key, "a number above 0 with at most 6 decimals, such as 2 or 0.25",
-                        text, error);
+        return rp_key_expected(place, key,
+                               "a smaller number, of at most 18446744073709 (only ratios count)",
+                               text, error);
+    if (read != RP_DECIMAL_FINE)
+        return rp_key_expected(
+            place, key, "a number above 0 with at most 6 decimals, such as 2 or 0.25", text, error);
     store_number(key, object, value);
     return 0;
 }
@@ -310,7 +311,7 @@ static int set_ranks(const struct rp_key *key, struct rp_config *config, const c
     uint64_t first, last;
     if (!rp_text_u64(first_text, &first) || !rp_text_u64(dash ? dash + 1 : first_text, &last) ||
         first > last || last >= UINT32_MAX)
-        return expected(place, key, "a rank or a range of ranks such as 0-3", text, error);
+        return rp_key_expected(place, key, "a rank or a range of ranks such as 0-3", text, error);
     config->rank_first = (uint32_t)first;
     config->rank_count = (uint32_t)(last - first + 1);
     return 0;
@@ -355,10 +356,10 @@ static int set_text(const struct rp_key *key, void *object, const char *text,
                     struct rp_key_place place, struct rp_error *error)
 {
     if (!*text)
-        return expected(place, key, "a text that is not empty", text, error);
+        return rp_key_expected(place, key, "a text that is not empty", text, error);
     if (key->kind == RP_KIND_PATH && strchr("~$", text[0])) /* a shell does not expand --key=~/x */
-        return expected(place, key, "a path that is written out (~ and $ are not expanded)", text,
-                        error);
+        return rp_key_expected(place, key, "a path that is written out (~ and $ are not expanded)",
+                               text, error);
     if (key->kind == RP_KIND_PATH && rp_url_is(text) && strcmp(key->name, "index") != 0 &&
         strcmp(key->name, "manifest") != 0)
         return rp_key_fail(place, key->name, NULL, error,
@@ -399,25 +400,42 @@ int rp_key_set(const struct rp_key *key, void *object, const char *text, struct 
     case RP_KIND_SECTIONS:
         return set_sections(key, object, text, place, error);
     case RP_KIND_CHOICE:
-    case RP_KIND_WORD: {
-        int index = rp_word_index(key->words, text);
-        if (index < 0)
+        return set_choice(key, object, text, place, error);
+    case RP_KIND_DROPPED:
+        return set_dropped(key, object, text, place, error);
+    case RP_KIND_WORD:
+        if (rp_word_index(key->words, text) < 0)
             return expected_word(place, key, key->words, text, error);
-        if (key->kind == RP_KIND_WORD)
-            return set_text(key, object, text, place, error);
-        store_number(key, object, (uint32_t)index);
-        return 0;
-    }
+        return set_text(key, object, text, place, error);
     case RP_KIND_TEXT:
     case RP_KIND_PATH:
     case RP_KIND_COMMAND:
         return set_text(key, object, text, place, error);
-    case RP_KIND_SHARDS:
-    case RP_KIND_SOURCES:
-        break; /* callers set the elements of lists one by one */
+    default:
+        break; /* callers set the elements of lists and mappings one by one */
     }
     RP_ASSERT(false);
     return 0;
+}
+
+int rp_key_check(const struct rp_key *key, const void *object, struct rp_key_place place,
+                 struct rp_error *error)
+{
+    if (key->kind != RP_KIND_COUNT && key->kind != RP_KIND_LENGTH && key->kind != RP_KIND_BYTES &&
+        key->kind != RP_KIND_EPOCHS)
+        return 0;
+    uint64_t value = rp_key_number(key, object);
+    bool is_chosen = key->words && value == RP_CONFIG_CHOSEN;
+    if (is_chosen || (value >= key->least && value <= key->most))
+        return 0;
+    return rp_key_fail(place, key->name, NULL, error,
+                       "expected %" PRIu64 " … %" PRIu64 ", found %" PRIu64, key->least, key->most,
+                       value);
+}
+
+bool rp_key_is_nested(const struct rp_key *key)
+{
+    return key->kind >= RP_KIND_UNTIL;
 }
 
 /* Whether the value is on the heap. */
@@ -431,7 +449,7 @@ void rp_key_set_standards(const struct rp_key *table, size_t count, void *object
 {
     static const struct rp_key_place nowhere = {0};
     for (size_t i = 0; i < count; i++)
-        if (table[i].standard[0] != '(' && !is_text(&table[i])) {
+        if (table[i].standard[0] != '(' && !is_text(&table[i]) && !rp_key_is_nested(&table[i])) {
             int code = rp_key_set(&table[i], object, table[i].standard, nowhere, NULL);
             RP_ASSERT(code == 0);
         }

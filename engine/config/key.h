@@ -32,6 +32,17 @@ enum rp_key_kind {
     RP_KIND_COMMAND,  /* list of a program and its arguments; a program with a slash is a path */
     RP_KIND_SHARDS,   /* list of paths and globs */
     RP_KIND_SOURCES,  /* list of sources */
+    RP_KIND_DROPPED,  /* one of `words`; false and true stand for the first two */
+    /* Nested values (nested.c): as an option, the text of one is YAML, too. */
+    RP_KIND_UNTIL,   /* `200k steps`, `500g tokens`, `row 4096` */
+    RP_KIND_DEAL,    /* off, auto, or a mapping */
+    RP_KIND_SKIP,    /* mapping of ranges */
+    RP_KIND_REPEAT,  /* mapping of counts to expressions */
+    RP_KIND_WEIGHTS, /* mapping of sources to decimal numbers; also the next three */
+    RP_KIND_LIMITS,  /* to mappings of limits */
+    RP_KIND_FILES,   /* to paths */
+    RP_KIND_NUMBERS, /* to whole numbers */
+    RP_KIND_STAGES,  /* list of stages */
 };
 
 #define RP_FORMAT_WORD(id, name) "|" name
@@ -48,6 +59,8 @@ enum rp_key_kind {
     X(run, run, TEXT, NULL, "default", 0, 0, "name by which trainers find the engine")             \
     X(sources, sources, SOURCES, NULL, "(required)", 0, 0,                                         \
       "where the tokens are: paths, or a mapping of name, weight, shards, format, ...")            \
+    X(stream_version, stream_version, COUNT, NULL, "1", 1, 2,                                      \
+      "rules of the stream; 2 has stages, limits, selections (stages.md), and is not served yet")  \
     X(seed, seed, COUNT, NULL, "0", 0, UINT64_MAX, "key of the order of documents")                \
     X(seq_len, seq_len, LENGTH, NULL, "(required)", 1, 1u << 24, "tokens in a row")                \
     X(shuffle, shuffle, CHOICE, "none|document|block", "document", 0, 0,                           \
@@ -66,6 +79,26 @@ enum rp_key_kind {
       "what becomes of documents longer than a row")                                               \
     X(max_docs_per_row, max_docs_per_row, COUNT, NULL, "(from the lengths of the documents)", 1,   \
       1u << 24, "most fragments in a row")                                                         \
+    X(align, align, COUNT, NULL, "1", 1, 4096,                                                     \
+      "places of a fragment are a multiple of it (stream_version: 2)")                             \
+    X(spread, spread, COUNT, NULL, "64", 1, 1024,                                                  \
+      "documents longer than a row whose rows alternate (stream_version: 2)")                      \
+    X(group, group, COUNT, NULL, "1", 1, 64,                                                       \
+      "neighbouring documents that must be in one row (stream_version: 2)")                        \
+    X(bos_id, bos_id, COUNT, "none", "none", 0, UINT32_MAX - 1,                                    \
+      "token inserted before each document (stream_version: 2)")                                   \
+    X(eos_id, eos_id, COUNT, "none", "none", 0, UINT32_MAX - 1,                                    \
+      "token inserted after each document (stream_version: 2)")                                    \
+    X(label_across_cuts, label_across_cuts, BOOL, NULL, "false", 0, 0,                             \
+      "the last token of a cut predicts the next one of its document (stream_version: 2)")         \
+    X(deal, deal, DEAL, "off|auto", "off", 0, 0,                                                   \
+      "order of rows for equal cost: a mapping of window, step, tier, cost (stream_version: 2)")   \
+    X(stages, stages, STAGES, NULL, "(the whole config is one)", 0, 0,                             \
+      "weights, limits and packing from a row on (stream_version: 2)")                             \
+    X(skip, skip, SKIP, NULL, "(none)", 0, 0,                                                      \
+      "rows and steps that are not delivered: {rows: [100-200], steps: [7]} (stream_version: 2)")  \
+    X(grow, grow, BOOL, NULL, "true", 0, 0,                                                        \
+      "at a resume, use documents that were appended to a source (stream_version: 2)")             \
     X(lanes, lanes, COUNT, NULL, "1", 1, 1024,                                                     \
       "independent plans; row g belongs to lane g mod lanes")                                      \
     X(num_epochs, num_epochs, EPOCHS, NULL, "1", 0, UINT32_MAX,                                    \
@@ -170,17 +203,96 @@ enum rp_key_kind {
       "what an entry of the mask that is not 0 means")                                             \
     X(mask_of, mask_of, WORD, "token|next", "(as indexed)", 0, 0,                                  \
       "whether an entry of the mask is about its own token or the next one")                       \
-    X(drop_untrained, drop_untrained, BOOL, NULL, "false", 0, 0,                                   \
-      "leave documents out in which the mask has no trained token")                                \
+    X(drop_untrained, drop_untrained, DROPPED, "none|document|fragment", "none", 0, 0,             \
+      "leave out documents, or fragments (stream_version: 2), without a trained token; true = "    \
+      "document")                                                                                  \
+    X(select, select, TEXT, NULL, "(all)", 0, 0,                                                   \
+      "expression: the documents that are used (stream_version: 2)")                               \
+    X(repeat, repeat, REPEAT, NULL, "(none)", 0, 0,                                                \
+      "documents taken several times in an epoch: {2: EXPRESSION} (stream_version: 2)")            \
+    X(atomic, atomic, BOOL, NULL, "false", 0, 0,                                                   \
+      "its documents are never cut (stream_version: 2)")                                           \
+    X(too_long, too_long, CHOICE, "drop|truncate|error", "error", 0, 0,                            \
+      "what becomes of an atomic document longer than a row (stream_version: 2)")                  \
+    X(max_epochs, limits.max_epochs, EPOCHS, NULL, "(num_epochs)", 0, UINT32_MAX,                  \
+      "times that it may be read; 0 or endless: without end (stream_version: 2)")                  \
+    X(max_tokens, limits.max_tokens, COUNT, NULL, "0", 0, INT64_MAX,                               \
+      "no document is taken after so many tokens; 0 = no limit (stream_version: 2)")               \
+    X(on_exhausted, limits.on_exhausted, CHOICE, "continue|stop|error", "continue", 0, 0,          \
+      "what follows when one of its limits is reached (stream_version: 2)")                        \
     X(documents, documents, TEXT, NULL, "(all)", 0, 0,                                             \
       "the part of its documents that is used: FIRST-END, from 0 and without END, or percent "     \
       "(0-90%, and 90-100% for validation)")
+
+/* Of a stage. Keys that are in a config, too, have the meaning and the bounds of there. */
+#define RP_STAGE_KEYS(X)                                                                           \
+    X(until, until, UNTIL, NULL, "(the last stage ends with the stream)", 0, 0,                    \
+      "its end, from the beginning of the stream: 200k steps, 500g tokens, or row N")              \
+    X(weights, weights, WEIGHTS, NULL, "(as before)", 0, 0,                                        \
+      "weight of each source by name; one that is not named has 0, and waits")                     \
+    X(ramp, ramp, COUNT, NULL, "0", 0, (UINT64_C(1) << 53) - 1,                                    \
+      "rows over which the weights move from those before")                                        \
+    X(limits, limits, LIMITS, NULL, "(as before)", 0, 0,                                           \
+      "max_epochs, max_tokens and on_exhausted of sources by name")                                \
+    X(without, without, FILES, NULL, "(none)", 0, 0,                                               \
+      "documents that are taken out: files by source, with one number on a line")                  \
+    X(documents, documents, NUMBERS, NULL, "(as before)", 0, 0,                                    \
+      "documents of sources by name, for epochs that begin from here on")                          \
+    X(seq_len, seq_len, LENGTH, NULL, "(as before)", 1, 1u << 24, "tokens in a row")               \
+    X(packing, packing, CHOICE, "lookahead|concat|best_fit", "(as before)", 0, 0,                  \
+      "how documents become rows")                                                                 \
+    X(window, window, COUNT, NULL, "(as before)", 1, 4096,                                         \
+      "documents to choose from (lookahead), or open rows (best_fit)")                             \
+    X(fill, fill, CHOICE, "pad|split", "(as before)", 0, 0, "what closes the last gap of a row")   \
+    X(spread, spread, COUNT, NULL, "(as before)", 1, 1024,                                         \
+      "documents longer than a row whose rows alternate")                                          \
+    X(align, align, COUNT, NULL, "(as before)", 1, 4096,                                           \
+      "places of a fragment are a multiple of it")                                                 \
+    X(max_docs_per_row, max_docs_per_row, COUNT, NULL, "(as before, or from the lengths)", 1,      \
+      1u << 24, "most fragments in a row")                                                         \
+    X(deal, deal, DEAL, "off|auto", "(as before)", 0, 0, "order of rows for equal cost")           \
+    X(global_batch_size, global_batch_size, COUNT, NULL, "(as before)", 1, 1ull << 40,             \
+      "rows of a step")                                                                            \
+    X(batch_size, batch_size, COUNT, NULL, "(as before)", 1, 1u << 20,                             \
+      "rows of a rank's micro-batch")
+
+/* Of `deal`, in rows but for the last five. */
+#define RP_DEAL_KEYS(X)                                                                            \
+    X(window, window, COUNT, NULL, "(required)", 1, 1u << 20, "rows that are dealt together")      \
+    X(step, step, COUNT, NULL, "(required)", 1, 1u << 20, "rows of a step")                        \
+    X(tier, tier, COUNT, NULL, "(required)", 1, 1u << 20, "rows of a micro-step of all ranks")     \
+    X(bundle, bundle, COUNT, NULL, "1", 1, 1u << 20, "rows of a rank's micro-batch")               \
+    X(order, order, CHOICE, "descending|middle", "descending", 0, 0, "tiers of a step")            \
+    X(cost, cost, COUNT, NULL, "(required)", 1, (1u << 24) - 1,                                    \
+      "length at which attention costs as much as all else")                                       \
+    X(attention_window, attention_window, COUNT, NULL, "0", 0, 1u << 24,                           \
+      "tokens that a layer with a window attends to")                                              \
+    X(window_layers, window_layers, COUNT, NULL, "0", 0, 64, "layers with such a window")          \
+    X(layers, layers, COUNT, NULL, "1", 1, 64, "all layers")
+
+/* Of an entry of `limits`. */
+#define RP_LIMITS_KEYS(X)                                                                          \
+    X(max_epochs, max_epochs, EPOCHS, NULL, "(as before)", 0, UINT32_MAX, "times that it is read") \
+    X(max_tokens, max_tokens, COUNT, NULL, "(as before)", 0, INT64_MAX, "tokens that are taken")   \
+    X(on_exhausted, on_exhausted, CHOICE, "continue|stop|error", "(as before)", 0, 0, "at a limit")
 
 enum rp_key_index {
 #define RP_KEY_INDEX(name, ...) RP_KEY_##name,
     RP_CONFIG_KEYS(RP_KEY_INDEX)
 #undef RP_KEY_INDEX
         RP_KEY_COUNT
+};
+enum rp_source_key_index {
+#define RP_KEY_INDEX(name, ...) RP_SOURCE_KEY_##name,
+    RP_SOURCE_KEYS(RP_KEY_INDEX)
+#undef RP_KEY_INDEX
+        RP_SOURCE_KEY_COUNT
+};
+enum rp_stage_key_index {
+#define RP_KEY_INDEX(name, ...) RP_STAGE_KEY_##name,
+    RP_STAGE_KEYS(RP_KEY_INDEX)
+#undef RP_KEY_INDEX
+        RP_STAGE_KEY_COUNT
 };
 
 struct rp_key {
@@ -193,8 +305,27 @@ struct rp_key {
     size_t offset, size; /* the field's, in struct rp_config or struct rp_config_source */
 };
 extern const struct rp_key rp_config_key_table[RP_KEY_COUNT];
-extern const struct rp_key rp_source_key_table[];
-extern const size_t rp_source_key_count;
+extern const struct rp_key rp_source_key_table[RP_SOURCE_KEY_COUNT];
+extern const struct rp_key rp_stage_key_table[RP_STAGE_KEY_COUNT];
+/* A table, for code that takes any of them. */
+struct rp_key_list {
+    const struct rp_key *keys;
+    size_t count;
+};
+extern const struct rp_key_list rp_source_key_list, rp_stage_key_list, rp_deal_key_list,
+    rp_limits_key_list;
+
+/* One row of a table, of a field of struct `type`. */
+#define RP_KEY_ROW(type, key, field, kind, words, standard, least, most, help)                     \
+    {#key,                                                                                         \
+     RP_KIND_##kind,                                                                               \
+     words,                                                                                        \
+     standard,                                                                                     \
+     least,                                                                                        \
+     most,                                                                                         \
+     help,                                                                                         \
+     offsetof(struct type, field),                                                                 \
+     sizeof(((struct type *)0)->field)},
 
 /* The place of a value. path NULL: given by rp_config_set. */
 struct rp_key_place {
@@ -220,6 +351,14 @@ void rp_key_tell_older(const struct rp_config *config, const struct rp_key *key,
 RP_MUST_CHECK int rp_key_set(const struct rp_key *key, void *object, const char *text,
                              struct rp_key_place place, struct rp_error *error);
 
+/** -RP_E_CONFIG if a whole number in the field of `key` is outside of its bounds. */
+RP_MUST_CHECK int rp_key_check(const struct rp_key *key, const void *object,
+                               struct rp_key_place place, struct rp_error *error);
+/** -RP_E_CONFIG "expected WHAT, found `found`". */
+int rp_key_expected(struct rp_key_place place, const struct rp_key *key, const char *what,
+                    const char *found, struct rp_error *error);
+bool rp_key_is_nested(const struct rp_key *key);
+
 /** The number in the field of `key` of `object`. */
 uint64_t rp_key_number(const struct rp_key *key, const void *object);
 
@@ -243,6 +382,31 @@ bool rp_key_is_program_path(const struct rp_key *key, const char *text);
 /** Note the value that an option has set, for rp_config_kept_text (given.c). */
 RP_MUST_CHECK int rp_config_note_given(struct rp_config *config, const struct rp_key *key,
                                        const char *text, struct rp_error *error);
+
+/** Set a nested key from the text of an option, which is YAML (yaml.c). */
+RP_MUST_CHECK int rp_config_set_nested(struct rp_config *config, const struct rp_key *key,
+                                       const char *text, struct rp_error *error);
+/** Free the nested value of `key`, and set it to its default (nested_free.c). */
+void rp_key_free_nested(const struct rp_key *key, void *object);
+/** The nested value as YAML on one line, cut to `bytes` (nested_print.c). */
+void rp_key_print_nested(const struct rp_key *key, const void *object, char *text, size_t bytes);
+/** One value of any kind, as the text that would set it (print.c). */
+void rp_key_print(const struct rp_key *key, const void *object, char *text, size_t bytes);
+
+/** Refuse keys of version 2 in a stream of version 1, and the reverse (finish_version.c). */
+RP_MUST_CHECK int rp_config_check_version(const struct rp_config *config, struct rp_error *error);
+/** Check the keys of version 2 that are in no stage, and set defaults of the sources. */
+RP_MUST_CHECK int rp_config_finish_version(struct rp_config *config, struct rp_error *error);
+/** Compile stages and skips to rows (finish_stages.c). */
+RP_MUST_CHECK int rp_config_finish_stages(struct rp_config *config, struct rp_error *error);
+
+/** The place of a key of the config; of a part of a nested key; of a key of a source. */
+struct rp_key_place rp_config_key_place(const struct rp_config *config, enum rp_key_index key);
+struct rp_key_place rp_config_nested_place(const struct rp_config *config, enum rp_key_index key,
+                                           struct rp_config_place place);
+struct rp_key_place rp_config_source_place(const struct rp_config *config,
+                                           const struct rp_config_source *source,
+                                           enum rp_source_key_index key);
 
 /** Append a source with defaults; NULL when out of memory. */
 struct rp_config_source *rp_config_add_source(struct rp_config *config);

@@ -8,8 +8,6 @@
 #include "base/text.h"
 #include "config/key.h"
 
-#define SOURCE_KEYS_MAX 24
-
 static const char *type_text(const struct rp_key *key)
 {
     switch (key->kind) {
@@ -21,7 +19,18 @@ static const char *type_text(const struct rp_key *key)
         return "true | false";
     case RP_KIND_CHOICE:
     case RP_KIND_WORD:
+    case RP_KIND_DROPPED:
         return key->words;
+    case RP_KIND_DEAL:
+        return "off | auto | mapping";
+    case RP_KIND_SKIP:
+    case RP_KIND_REPEAT:
+    case RP_KIND_WEIGHTS:
+    case RP_KIND_LIMITS:
+    case RP_KIND_FILES:
+    case RP_KIND_NUMBERS:
+        return "mapping";
+    case RP_KIND_UNTIL:
     case RP_KIND_TEXT:
         return "text";
     case RP_KIND_PATH:
@@ -33,8 +42,12 @@ static const char *type_text(const struct rp_key *key)
     case RP_KIND_SHARDS:
     case RP_KIND_SOURCES:
         return "list";
+    case RP_KIND_STAGES:
+        return "list of mappings";
     case RP_KIND_COUNT:
-        return key->words ? "number | auto" : "number";
+        return !key->words                  ? "number"
+               : strcmp(key->words, "none") ? "number | auto"
+                                            : "number | none";
     case RP_KIND_LENGTH:
     case RP_KIND_SIGNED:
     case RP_KIND_WEIGHT:
@@ -61,9 +74,14 @@ const struct rp_config_key *rp_config_keys(void)
 
 const struct rp_config_key *rp_config_source_keys(void)
 {
-    static struct rp_config_key keys[SOURCE_KEYS_MAX + 1];
-    RP_ASSERT(rp_source_key_count <= SOURCE_KEYS_MAX);
-    return describe(rp_source_key_table, rp_source_key_count, keys);
+    static struct rp_config_key keys[RP_SOURCE_KEY_COUNT + 1];
+    return describe(rp_source_key_table, RP_SOURCE_KEY_COUNT, keys);
+}
+
+const struct rp_config_key *rp_config_stage_keys(void)
+{
+    static struct rp_config_key keys[RP_STAGE_KEY_COUNT + 1];
+    return describe(rp_stage_key_table, RP_STAGE_KEY_COUNT, keys);
 }
 
 static void print_word(const char *words, uint64_t index, char *text, size_t bytes)
@@ -104,7 +122,7 @@ static void print_ranks(const struct rp_config *config, char *text, size_t bytes
                  config->rank_first + config->rank_count - 1);
 }
 
-static void print_value(const struct rp_key *key, const void *object, char *text, size_t bytes)
+void rp_key_print(const struct rp_key *key, const void *object, char *text, size_t bytes)
 {
     const char *string;
     switch (key->kind) {
@@ -119,6 +137,7 @@ static void print_value(const struct rp_key *key, const void *object, char *text
         snprintf(text, bytes, "%s", rp_key_number(key, object) ? "true" : "false");
         return;
     case RP_KIND_CHOICE:
+    case RP_KIND_DROPPED:
         print_word(key->words, rp_key_number(key, object), text, bytes);
         return;
     case RP_KIND_SECTIONS:
@@ -154,6 +173,9 @@ static void print_value(const struct rp_key *key, const void *object, char *text
         return;
     case RP_KIND_SOURCES:
         break; /* they have keys of their own */
+    default:
+        rp_key_print_nested(key, object, text, bytes);
+        return;
     }
     RP_ASSERT(false);
 }
@@ -165,7 +187,7 @@ static void print_named(const struct rp_key *table, size_t count, const void *ob
     while (i < count && strcmp(table[i].name, name) != 0)
         i++;
     RP_ASSERT(i < count);
-    print_value(&table[i], object, text, bytes);
+    rp_key_print(&table[i], object, text, bytes);
 }
 
 bool rp_config_sections_doubt(const struct rp_config *config, char *text, size_t bytes)
@@ -192,5 +214,17 @@ void rp_config_value_text(const struct rp_config *config, const char *name, char
 void rp_config_source_value_text(const struct rp_config_source *source, const char *name,
                                  char *text, size_t bytes)
 {
-    print_named(rp_source_key_table, rp_source_key_count, source, name, text, bytes);
+    bool is_set = source->places[RP_SOURCE_KEY_max_epochs].line != 0;
+    text[0] = '\0';
+    if (is_set || strcmp(name, rp_source_key_table[RP_SOURCE_KEY_max_epochs].name) != 0)
+        print_named(rp_source_key_table, RP_SOURCE_KEY_COUNT, source, name, text, bytes);
+}
+
+bool rp_config_stage_gives(const struct rp_config_stage *stage, const char *key)
+{
+    size_t i = 0;
+    while (i < RP_STAGE_KEY_COUNT && strcmp(rp_stage_key_table[i].name, key) != 0)
+        i++;
+    RP_ASSERT(i < RP_STAGE_KEY_COUNT);
+    return stage->places[i].line != 0;
 }

@@ -383,24 +383,45 @@ int rp_source_has_span(const struct rp_source *source, uint64_t document)
     return rp_documents_has_span(segment, document + source->skipped - segment->first_document);
 }
 
+static struct rp_part own_part(const struct rp_source *source, const struct rp_part *part,
+                               const struct rp_index_segment **segment)
+{
+    struct rp_part own = *part;
+    *segment = rp_source_segment(source, part->document + source->skipped);
+    own.document = part->document + source->skipped - (*segment)->first_document;
+    return own;
+}
+
+static int fail_spans(const struct rp_source *source, const struct rp_part *part,
+                      const char *problem, struct rp_error *error)
+{
+    struct place place;
+    (void)find(source, part->document + source->skipped, &place);
+    return rp_fail(error, -RP_E_CORRUPT,
+                   place.segment->opened ? "run `ringpack index` again with the same mask"
+                                         : "run `ringpack index -c CONFIG` again",
+                   "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s",
+                   source->name, part->document, place.row, place.shard->path, problem);
+}
+
 int rp_source_spans(const struct rp_source *source, const struct rp_part *part, struct rp_span *out,
                     uint32_t *count_out, struct rp_error *error)
 {
     RP_ASSERT(source->has_mask);
-    struct rp_part own = *part;
-    uint64_t document = part->document + source->skipped;
-    const struct rp_index_segment *segment = rp_source_segment(source, document);
-    own.document = document - segment->first_document;
+    const struct rp_index_segment *segment;
+    struct rp_part own = own_part(source, part, &segment);
     const char *problem = rp_documents_spans(segment, &own, out, count_out);
-    if (!problem)
-        return 0;
-    struct place place;
-    (void)find(source, document, &place);
-    return rp_fail(error, -RP_E_CORRUPT,
-                   segment->opened ? "run `ringpack index` again with the same mask"
-                                   : "run `ringpack index -c CONFIG` again",
-                   "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s",
-                   source->name, part->document, place.row, place.shard->path, problem);
+    return problem ? fail_spans(source, part, problem, error) : 0;
+}
+
+int rp_source_is_trained(const struct rp_source *source, const struct rp_part *part,
+                         struct rp_error *error)
+{
+    RP_ASSERT(source->has_mask);
+    const struct rp_index_segment *segment;
+    struct rp_part own = own_part(source, part, &segment);
+    int reached = rp_documents_spans_reach(segment, &own);
+    return reached < 0 ? fail_spans(source, part, "its spans are damaged", error) : reached;
 }
 
 void rp_source_expect_extent(const struct rp_source *source, uint64_t document)

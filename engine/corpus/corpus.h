@@ -88,6 +88,8 @@ struct rp_source_spec {
     const char *column;      /* of token ids, if a file has several; NULL = not declared */
     struct rp_mask_choice mask;
     bool drop_untrained;   /* documents without spans count as empty */
+    bool keeps_untrained;  /* with drop_untrained: they keep their lengths, and only their fragments
+                              are left out. The fingerprint is the same */
     const char *documents; /* the range of documents that is used (range.h); NULL = all */
 };
 
@@ -224,6 +226,20 @@ void rp_source_mask_text(const struct rp_source *source, char *text, size_t byte
 RP_MUST_CHECK int rp_source_spans(const struct rp_source *source, const struct rp_part *part,
                                   struct rp_span *out, uint32_t *count_out, struct rp_error *error);
 
+/** Whether a token of a part of a document is trained: 1, 0, or -RP_E_CORRUPT if the tables are
+ * damaged. The source must have a mask. Needs no room for the spans. */
+int rp_source_is_trained(const struct rp_source *source, const struct rp_part *part,
+                         struct rp_error *error);
+
+/* The documents that a source uses, as numbers in its shards: first … end - 1, and `all` there are.
+ */
+struct rp_source_range {
+    uint64_t first, end, all;
+    bool is_open;    /* no END was declared: documents that are appended belong to it */
+    bool is_percent; /* the bounds follow from `all` */
+};
+struct rp_source_range rp_source_range(const struct rp_source *source);
+
 /* One token file. Strings and hashes belong to the corpus. */
 struct rp_shard {
     const char *path; /* of the token file, or its display URL */
@@ -290,6 +306,12 @@ struct rp_fingerprint {
     struct rp_hash128 sampled, full; /* full is zero when not known */
 };
 struct rp_fingerprint rp_corpus_fingerprint(const struct rp_corpus *corpus);
+/** The fingerprint of a source at `documents` documents of its range: that of the shortest prefix
+ * of its shards that has them (plan/STREAM2.md section 2.2). -RP_E_CHANGED: no prefix ends with the
+ * last of them, so that the documents were changed. */
+RP_MUST_CHECK int rp_source_fingerprint_at(const struct rp_source *source, uint64_t documents,
+                                           struct rp_fingerprint *fingerprint,
+                                           struct rp_error *error);
 /** The one tokenizer that made the ids of the corpus, if a sidecar knows it. Several are refused.
  */
 const struct rp_tokenizer_id *rp_corpus_tokenizer(const struct rp_corpus *corpus);

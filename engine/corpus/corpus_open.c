@@ -245,8 +245,8 @@ static int finish_source(struct rp_corpus *corpus, uint32_t s, const struct rp_s
 {
     struct rp_source *source = &corpus->sources[s];
     source->has_mask = source->mask[0] != 0;
-    source->drop_untrained = spec->drop_untrained;
-    if (source->drop_untrained && !source->has_mask)
+    source->drop_untrained = spec->drop_untrained && !spec->keeps_untrained;
+    if (spec->drop_untrained && !source->has_mask)
         return rp_fail_context(error, rp_mask_fail_drop(error), "source `%s`", source->name);
     int code = corpus->index ? rp_index_check_source(corpus->index, s, spec, error) : 0;
     return code < 0 ? code : make_buckets(corpus, source, error);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* corpus_struct.h — a corpus and its sources. Private to corpus.c (queries), corpus_open.c (opens
- * shards or a corpus index), columns.c, listed.c (shards of a corpus index), eos.c and range.c.
+ * shards or a corpus index), columns.c, listed.c (shards of a corpus index), prefix.c, eos.c and
+ * range.c.
  *
  * Invariants: shards are numbered over the whole corpus, in the order of the sources and of their
  * lists, and so are segments. Document d of a source is in the segment g with first[g] <= d <
@@ -22,6 +23,7 @@ struct rp_source {
     uint32_t first_shard, shard_count;
     uint64_t documents, tokens; /* its range's */
     uint64_t skipped;           /* documents before its range (range.h) */
+    bool is_open, is_percent;   /* its range: has no END, or follows from percent */
     bool has_mask, drop_untrained;
     char mask[RP_MASK_TEXT_BYTES]; /* empty: the source has no mask */
     struct rp_fingerprint fingerprint;

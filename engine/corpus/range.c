@@ -76,7 +76,7 @@ static uint64_t tokens_of(const struct rp_source *source, uint64_t first, uint64
     return sum;
 }
 
-static struct rp_hash128 hash_of(struct rp_hash128 whole, uint64_t first, uint64_t count)
+struct rp_hash128 rp_range_hash(struct rp_hash128 whole, uint64_t first, uint64_t count)
 {
     const struct {
         uint64_t word;
@@ -91,6 +91,7 @@ int rp_source_take_range(struct rp_source *source, const char *text, rp_length_o
                          struct rp_error *error)
 {
     struct rp_document_range range;
+    source->is_open = true;
     if (!text)
         return 0;
     bool is_range = rp_range_parse(text, &range);
@@ -101,6 +102,8 @@ int rp_source_take_range(struct rp_source *source, const char *text, rp_length_o
         return rp_fail(error, -RP_E_CONFIG, "expected " RP_RANGE_WORDS,
                        "documents: `%.60s` of the %" PRIu64 " documents of the source has %s", text,
                        all, is_range && end > all ? "documents that do not exist" : "no document");
+    source->is_open = range.is_open && !range.is_percent;
+    source->is_percent = range.is_percent;
     if (first == 0 && end == all)
         return 0;
     source->tokens = tokens_of(source, first, end, length_of);
@@ -109,8 +112,9 @@ int rp_source_take_range(struct rp_source *source, const char *text, rp_length_o
     const struct rp_hash128 unknown = {0, 0};
     struct rp_fingerprint *fingerprint = &source->fingerprint;
     bool is_full = !rp_hash128_equal(fingerprint->full, unknown);
-    fingerprint->sampled = hash_of(fingerprint->sampled, first, source->documents);
-    fingerprint->full = is_full ? hash_of(fingerprint->full, first, source->documents) : unknown;
+    fingerprint->sampled = rp_range_hash(fingerprint->sampled, first, source->documents);
+    fingerprint->full = is_full ? rp_range_hash(fingerprint->full, first, source->documents)
+                                : unknown;
     return source->tokens > 0 ? 0
                               : rp_fail(error, -RP_E_EMPTY, "take more of its documents",
                                         "documents: `%.60s`: these documents have no token", text);

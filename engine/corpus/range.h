@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/fail.h"
+#include "base/hash.h"
 
 struct rp_document_range {
     bool is_percent;
@@ -23,6 +24,10 @@ struct rp_document_range {
 
 /** Read FIRST-END, FIRST-END% or FIRST-; false if the text is none of these or has no document. */
 bool rp_range_parse(const char *text, struct rp_document_range *range);
+
+/** The fingerprint of `count` documents from `first` on, of documents with the fingerprint `whole`.
+ */
+struct rp_hash128 rp_range_hash(struct rp_hash128 whole, uint64_t first, uint64_t count);
 
 struct rp_source;
 /* rp_source_length. */

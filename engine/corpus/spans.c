@@ -59,3 +59,22 @@ const char *rp_spans_cut(const struct rp_spans *spans, const struct rp_part *par
     *count_out = count;
     return NULL;
 }
+
+int rp_spans_reach(const struct rp_spans *spans, const struct rp_part *part)
+{
+    RP_ASSERT(part->document < spans->documents);
+    RP_ASSERT(rp_range_inside(part->first, part->tokens, part->length));
+    uint64_t first, end;
+    memcpy(&first, &spans->ends[part->document], sizeof first);
+    memcpy(&end, &spans->ends[part->document + 1], sizeof end);
+    if (first > end || end > spans->count)
+        return -1;
+    uint64_t i = part->tokens > 0 ? find_span(spans, first, end, part->first) : end;
+    if (i == end)
+        return 0;
+    struct rp_span span = span_at(spans, i);
+    if (span.begin == 0 || span.begin >= span.end || span.end > part->length ||
+        span.end <= part->first)
+        return -1;
+    return span.begin < part->first + part->tokens;
+}

@@ -82,6 +82,9 @@ static inline uint32_t rp_spans_max(uint32_t n)
 const char *rp_spans_cut(const struct rp_spans *spans, const struct rp_part *part,
                          struct rp_span *out, uint32_t *count_out);
 
+/** Whether the part has a trained token: 1, 0, or -1 if the tables are damaged. O(log spans). */
+int rp_spans_reach(const struct rp_spans *spans, const struct rp_part *part);
+
 /** Whether a document has a span. Also false if the entry is damaged. */
 static inline bool rp_spans_any(const struct rp_spans *spans, uint64_t document)
 {

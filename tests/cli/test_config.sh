@@ -132,6 +132,43 @@ echo "readers: 4" >>older.yaml
 refuses "the key is given twice" "$ringpack" config check -c older.yaml
 refuses "there is no key" "$ringpack" config keys num_workers
 
+# ---- stages: shown and compared one by one; refused with a place, or by the version
+cat >staged.yaml <<'YAML'
+stream_version: 2
+sources:
+- {name: web, path: corpus/a.bin, format: raw, dtype: u16, eos: 0}
+- {name: books, path: "corpus/odd #1: name.bin", format: raw, dtype: u16, eos: 0, weight: 0}
+seq_len: 64
+batch_size: 2
+run_dir: here
+stages:
+- until: 20 steps
+- {until: row 100, weights: {web: 3, books: 1}, ramp: 32}
+- weights: {books: 1}
+skip: {steps: [7, 9-12]}
+YAML
+status 0 "staged.yaml: fine" "$ringpack" config check -c staged.yaml
+equals "  - {until: 20 steps}
+  - {until: row 100, weights: {web: 3, books: 1}, ramp: 32}
+  - {weights: {books: 1}}" "$("$ringpack" config show stages -c staged.yaml)"
+equals "{steps: [7, 9-12]}" "$("$ringpack" config show skip -c staged.yaml)"
+equals "8" "$("$ringpack" config show skip -c staged.yaml --skip='{rows: 8}' | tr -cd 0-9)"
+sed 's/row 100/row 104/' staged.yaml >later.yaml
+status 1 "stage 1: may change, where they are not begun|until: row 100|until: row 104" \
+    "$ringpack" config diff staged.yaml later.yaml
+sed 's/row 100/row 101/' staged.yaml >within.yaml
+refuses "within.yaml:10:11: until: row 101 is within a step of 2 rows; stage 1 may end at row 100" \
+    "$ringpack" config check -c within.yaml
+sed 's/books: 1}, ramp/bocks: 1}, ramp/' staged.yaml >unknown.yaml
+refuses "unknown.yaml:10:38: weights: no source is named \`bocks\`; did you mean \`books\`?" \
+    "$ringpack" config check -c unknown.yaml
+sed '1d' staged.yaml >older.yaml
+refuses "older.yaml:8: stages: it is a key of stream version 2|add \`stream_version: 2\`" \
+    "$ringpack" config check -c older.yaml
+refuses "stream_version: this version of ringpack does not plan streams of version 2 yet" \
+    "$ringpack" plan -c staged.yaml
+equals "group ramp" "$("$ringpack" config keys group ramp | grep -oE '^  [a-z_]+' | xargs)"
+
 # ---- init: the written file is read back, and is never overwritten
 status 0 "new.yaml: written" \
     "$ringpack" config init corpus/a.bin "corpus/odd #1: name.bin" -o new.yaml --seed 7

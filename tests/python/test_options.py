@@ -3,15 +3,18 @@
 
 import importlib.util
 import inspect
+import json
 import re
 import subprocess
 from importlib.machinery import SourceFileLoader
+from types import MappingProxyType
 
 import pytest
 from conftest import ROOT
 
 import ringpack
 from ringpack import _options
+from ringpack._commands import engine_command
 
 FOLDER = ROOT / "tools" / "python"
 
@@ -57,3 +60,24 @@ def test_another_table_has_other_options(make_options, keys, was, to):
     assert was in keys
     other = make_options.options_text(keys.replace(was, to, 1))
     assert other != make_options.options_text(keys)
+
+
+def test_mappings_and_lists_of_them_are_options(program):
+    """Nested keys reach the engine as they would from a file."""
+    keys = {
+        "stream_version": 2,
+        "stages": (
+            {"until": "5 steps"},
+            MappingProxyType({"weights": {"é": 0.5, "b": 2}, "ramp": 8}),
+        ),
+        "skip": {"rows": [3, "8-9"]},
+        "deal": "off",
+    }
+    arguments, text = engine_command(None, None, keys)
+    assert text is None
+    command = [program, "config", "show", "--json", *arguments]
+    shown = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    stages = ["{until: 5 steps}", '{weights: {"é": 0.5, b: 2}, ramp: 8}']
+    assert shown["stages"]["value"] == stages
+    assert shown["skip"]["value"] == "{rows: [3, 8]}"
+    assert shown["deal"]["value"] == "off"

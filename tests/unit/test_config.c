@@ -39,6 +39,7 @@ static void minimal_config_gets_the_standard_values(void **state)
 static const char *const every_key[][2] = {
     {"run", "night-7"},
     {"sources", "one.bin"},
+    {"stream_version", "2"},
     {"seed", "18446744073709551615"},
     {"seq_len", "2048"},
     {"shuffle", "block"},
@@ -49,7 +50,17 @@ static const char *const every_key[][2] = {
     {"fill", "split"},
     {"long_doc", "truncate"},
     {"max_docs_per_row", "77"},
-    {"lanes", "2"},
+    {"align", "8"},
+    {"spread", "16"},
+    {"group", "2"},
+    {"bos_id", "1"},
+    {"eos_id", "2"},
+    {"label_across_cuts", "true"},
+    {"deal", "{window: 48, step: 24, tier: 12, cost: 4k}"},
+    {"stages", "[{until: 3 steps}, {weights: {one: 1}}]"},
+    {"skip", "{rows: [1-3, 7], steps: 4}"},
+    {"grow", "false"},
+    {"lanes", "1"},
     {"num_epochs", "endless"},
     {"vocab_size", "50k"},
     {"batch_size", "3"},
@@ -108,7 +119,22 @@ static void check_every_key(void)
     assert_int_equal(config.fill, 1);
     assert_int_equal(config.long_doc, 1);
     assert_int_equal(config.max_docs_per_row, 77);
-    assert_int_equal(config.lanes, 2);
+    assert_int_equal(config.stream_version, 2);
+    assert_int_equal(config.align, 8);
+    assert_int_equal(config.spread, 16);
+    assert_int_equal(config.group, 2);
+    assert_int_equal(config.bos_id, 1);
+    assert_int_equal(config.eos_id, 2);
+    assert_true(config.label_across_cuts);
+    assert_int_equal(config.deal.mode, RP_DEAL_GIVEN);
+    assert_int_equal(config.deal.cost, 4000);
+    assert_int_equal(config.stages.count, 2);
+    assert_int_equal(config.stages.stages[1].from, 3 * 24);
+    assert_int_equal(config.skip.all.count, 3); /* rows 1-3, 7-8, 96-120 */
+    assert_int_equal(config.skip.all.ranges[2].first, 96);
+    assert_int_equal(config.skip.all.ranges[2].end, 120);
+    assert_false(config.grow);
+    assert_int_equal(config.lanes, 1);
     assert_int_equal(config.num_epochs, 0);
     assert_int_equal(config.vocab_size, 50000);
     assert_int_equal(config.batch_size, 3);

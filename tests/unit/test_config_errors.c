@@ -62,8 +62,6 @@ static const char *const mistakes[][2] = {
      " segment_ids,"
      " loss_mask, cu_seqlens, provenance, found `label`; did you mean `labels`?"},
     {"sources:\n- weigth: 1\n", "c.yaml:2:3: weigth: unknown key; did you mean `weight`?"},
-    {"sources:\n- weight: 0\n", "c.yaml:2:11: weight: expected a number above 0 with at most 6"
-                                " decimals, such as 2 or 0.25, found `0`"},
     {"sources:\n- weight: 0.0000001\n",
      "c.yaml:2:11: weight: expected a number above 0 with at most 6"
      " decimals, such as 2 or 0.25, found `0.0000001`"},
@@ -181,6 +179,9 @@ static const char *const combinations[][2] = {
      "c.yaml:3: sources: two sources are named `x`"},
     {"seq_len: 8\nbatch_size: 1\nsources:\n- weight: 1\n",
      "c.yaml:4: sources: the source names no shard"},
+    {"seq_len: 8\nbatch_size: 1\nsources:\n- {path: one.bin, weight: 0}\n",
+     "c.yaml:4:27: weight: expected a number above 0 with at most 6 decimals, such as 2 or 0.25,"
+     " found `0`"},
     {"seq_len: 8\nbatch_size: 1\nsources: []\n",
      "c.yaml:3: sources: expected at least one source, found an empty list"},
 };

@@ -29,6 +29,12 @@ static void test_reading(void **state)
         MINIMAL,
         "sources:\n- {name: a, path: mega, weight: 0.5}\n- {path: raw, dtype: u16}\n"
         "seq_len: 128\nbatch_size: 4\nindex_dir: there\ncheckpoint_dir: here\nsections: [labels]\n",
+        "stream_version: 2\nseq_len: 256\nbatch_size: 4\nsources:\n"
+        "- {name: a, path: mega, weight: 0, repeat: {3: x > 2, 2: x > 1}, select: x > 0}\n"
+        "- {name: b, path: raw}\n"
+        "deal: {window: 8, step: 4, tier: 2, cost: 9}\nskip: {rows: [1-2, 5], steps: [7]}\n"
+        "stages:\n- {until: 5 steps}\n- until: 9 steps\n  weights: {a: 1, b: 2}\n"
+        "  without: {a: x}\n- {limits: {b: {max_tokens: 5}}, documents: {b: 7}}\n",
     };
     for (size_t i = 0; i < RP_ARRAY_COUNT(texts); i++) {
         write_file("c.yaml", texts[i], strlen(texts[i]));

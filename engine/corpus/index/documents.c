@@ -36,6 +36,14 @@ const char *rp_documents_spans(const struct rp_index_segment *segment, const str
     return rp_spans_cut(&segment->table.spans, part, out, count_out);
 }
 
+int rp_documents_spans_reach(const struct rp_index_segment *segment, const struct rp_part *part)
+{
+    RP_ASSERT(segment->table.shape.has_spans);
+    return rp_table_verify_spans(&segment->table, part->document)
+               ? rp_spans_reach(&segment->table.spans, part)
+               : -1;
+}
+
 int rp_documents_has_span(const struct rp_index_segment *segment, uint64_t document)
 {
     RP_DASSERT(segment->table.shape.has_spans);

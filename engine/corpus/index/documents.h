@@ -32,6 +32,8 @@ const char *rp_documents_locate(const struct rp_index_segment *segment, uint32_t
                                 uint64_t file_bytes, uint64_t document, uint64_t *tokens,
                                 uint64_t *byte);
 
+/** For a segment with spans: rp_spans_reach, negative also if a page is damaged. */
+int rp_documents_spans_reach(const struct rp_index_segment *segment, const struct rp_part *part);
 /** For a segment with spans: rp_spans_cut; and whether a document has a span: 1, 0, or negative if
  * its page is damaged. */
 const char *rp_documents_spans(const struct rp_index_segment *segment, const struct rp_part *part,

@@ -25,10 +25,15 @@ def hidden(text: str) -> str:
 
 
 def option_text(value: Any) -> str:
-    """A config value as the program reads it."""
+    """A config value as the program reads it: mappings as JSON, which is YAML."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (set, Sequence)) and not isinstance(value, (str, bytes)):
+    is_list = isinstance(value, (set, Sequence)) and not isinstance(value, (str, bytes))
+    if isinstance(value, Mapping) or (is_list and any(isinstance(x, Mapping) for x in value)):
+        import json
+
+        return json.dumps(plain(value), default=option_text, ensure_ascii=False)
+    if is_list:
         return ",".join(option_text(item) for item in value)
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 

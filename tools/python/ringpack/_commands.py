@@ -70,7 +70,7 @@ def _with_keys(text: Optional[str], arguments: Sequence[str], keys: Mapping[str,
     if arguments:  # from _sources: --source PATH ...
         described["sources"] = [_absolute_path(path) for path in arguments[1::2]]
     names = {key: {"source": "sources"}.get(key, key.replace("-", "_")) for key in keys}
-    described.update({names[key]: value for key, value in keys.items()})
+    described.update({names[key]: plain(value) for key, value in keys.items()})
     return json.dumps(described, default=option_text)
 
 

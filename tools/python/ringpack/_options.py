@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of a Loader and their types. Written by make_options, from `ringpack config keys`."""
 
-from collections.abc import Sequence
-from typing import Literal, SupportsIndex, TypedDict, Union
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, SupportsIndex, TypedDict, Union
 
 from ._arguments import FilePath
 
@@ -13,6 +13,9 @@ Number = Union[SupportsIndex, str]
 class StreamOptions(TypedDict, total=False):
     """Keys that decide the rows: they must not change on resume."""
 
+    stream_version: Number
+    """rules of the stream; 2 has stages, limits, selections (stages.md), and is not served
+    yet"""
     seed: Number
     """key of the order of documents"""
     shuffle: Literal["none", "document", "block"]
@@ -31,6 +34,21 @@ class StreamOptions(TypedDict, total=False):
     """what becomes of documents longer than a row"""
     max_docs_per_row: Number
     """most fragments in a row"""
+    align: Number
+    """places of a fragment are a multiple of it (stream_version: 2)"""
+    spread: Number
+    """documents longer than a row whose rows alternate (stream_version: 2)"""
+    group: Number
+    """neighbouring documents that must be in one row (stream_version: 2)"""
+    bos_id: Union[Number, Literal["none"]]
+    """token inserted before each document (stream_version: 2)"""
+    eos_id: Union[Number, Literal["none"]]
+    """token inserted after each document (stream_version: 2)"""
+    label_across_cuts: bool
+    """the last token of a cut predicts the next one of its document (stream_version: 2)"""
+    deal: Union[str, Mapping[str, Any]]
+    """order of rows for equal cost: a mapping of window, step, tier, cost (stream_version:
+    2)"""
     lanes: Number
     """independent plans; row g belongs to lane g mod lanes"""
 
@@ -73,6 +91,13 @@ class AlertOptions(TypedDict, total=False):
 class RunOptions(TypedDict, total=False):
     """The other keys: they may change on resume."""
 
+    stages: Union[str, Sequence[Mapping[str, Any]]]
+    """weights, limits and packing from a row on (stream_version: 2)"""
+    skip: Union[str, Mapping[str, Any]]
+    """rows and steps that are not delivered: {rows: [100-200], steps: [7]} (stream_version:
+    2)"""
+    grow: bool
+    """at a resume, use documents that were appended to a source (stream_version: 2)"""
     num_epochs: Union[Number, Literal["endless"]]
     """times that every source is read; 0 or endless: without end"""
     vocab_size: Number

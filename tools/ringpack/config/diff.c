@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bits.h"
+#include "base/mem.h"
 #include "cmd.h"
 #include "config/keys.h"
 
@@ -133,13 +135,30 @@ static void compare_sources(struct differences *found, const struct rp_config *h
         compare_places(found, had, has);
 }
 
+/* One by one, because the text of all of them is cut. */
+static void compare_stages(struct differences *found, const struct rp_config *had,
+                           const struct rp_config *has)
+{
+    uint32_t count = (uint32_t)rp_max_u64(had->stages.count, has->stages.count);
+    for (uint32_t i = 0; i < count; i++) {
+        char what[32], *first = i < had->stages.count ? rp_keys_stage(had, i) : NULL;
+        char *second = i < has->stages.count ? rp_keys_stage(has, i) : NULL;
+        snprintf(what, sizeof what, "stage %" PRIu32, i);
+        if (!first || !second || strcmp(first, second) != 0)
+            note(found, what, first ? first : "(not there)", second ? second : "(not there)",
+                 rp_keys_at_resume("stages"));
+        free(first);
+        free(second);
+    }
+}
+
 static void compare(struct differences *found, const struct rp_config *had,
                     const struct rp_config *has)
 {
     char first[RP_KEYS_VALUE_BYTES], second[RP_KEYS_VALUE_BYTES];
     const struct rp_config_key *keys = rp_config_keys();
     for (size_t i = 0; keys[i].name; i++) {
-        if (!strcmp(keys[i].name, "sources"))
+        if (!strcmp(keys[i].name, "sources") || !strcmp(keys[i].name, "stages"))
             continue;
         rp_keys_value(had, i, first);
         rp_keys_value(has, i, second);
@@ -147,6 +166,7 @@ static void compare(struct differences *found, const struct rp_config *had,
             note(found, keys[i].name, first, second, rp_keys_at_resume(keys[i].name));
     }
     compare_sources(found, had, has);
+    compare_stages(found, had, has);
 }
 
 int rp_keys_diff(const struct rp_keys_arguments *arguments)

@@ -10,6 +10,7 @@
 #define RP_KEYS_WORDS_MAX 256
 /* Room for the text of a value: a path, or the list of a source's shards, which is cut to it. */
 #define RP_KEYS_VALUE_BYTES 4608
+#define RP_KEYS_STAGE_BYTES (1u << 20) /* as much as a file of a config has */
 
 struct rp_keys_arguments {
     struct rp_cmd_line line;
@@ -38,6 +39,9 @@ void rp_keys_value(const struct rp_config *config, size_t i, char text[RP_KEYS_V
 /** The same for a key of a source; false if it has its default. */
 bool rp_keys_source_value(const struct rp_config_source *source, const struct rp_config_key *key,
                           char text[RP_KEYS_VALUE_BYTES]);
+
+/** A stage as YAML on one line. The caller frees it; NULL when out of memory. */
+char *rp_keys_stage(const struct rp_config *config, uint32_t stage);
 
 /** The meaning of a change of the key for a run that resumes, as words. */
 const char *rp_keys_at_resume(const char *key);

@@ -49,7 +49,14 @@ static void print_text(const struct list *list)
     printf("\n");
 }
 
-/* One key, which may be written as in its option: batch-size. A name may be in both lists. */
+static const char *of_stage(const char *key)
+{
+    (void)key;
+    return "may change, in a stage that is not begun";
+}
+
+/* One key, which may be written as in its option: batch-size. A name may be in several lists; one
+ * of a stage is shown if it is in no other. */
 static int print_named(const struct list *lists, size_t list_count, const char *word)
 {
     char name[RP_TEXT_WORD_MAX];
@@ -61,7 +68,7 @@ static int print_named(const struct list *lists, size_t list_count, const char *
     for (size_t i = 0; i < list_count; i++)
         for (const struct rp_config_key *key = lists[i].keys; key->name; key++) {
             rp_text_offer(&near, key->name);
-            if (strcmp(key->name, name) != 0)
+            if (strcmp(key->name, name) != 0 || (found && lists[i].at_resume == of_stage))
                 continue;
             print_key(&lists[i], key);
             found = true;
@@ -126,6 +133,8 @@ int rp_keys_list(const struct rp_keys_arguments *arguments)
         {"KEYS", "Every key of a config.", rp_config_keys(), rp_keys_at_resume},
         {"KEYS OF A SOURCE", "Each entry of sources is a path, or a mapping with the keys below.",
          rp_config_source_keys(), rp_keys_of_source_at_resume},
+        {"KEYS OF A STAGE", "Each entry of stages is a mapping with the keys below.",
+         rp_config_stage_keys(), of_stage},
     };
     if (arguments->word_count > 0) {
         int status = RP_EXIT_FINE;

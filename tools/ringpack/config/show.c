@@ -6,14 +6,28 @@
 #include <string.h>
 
 #include "base/contract.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
 #include "config/keys.h"
 
 #define SOURCES "sources"
+#define STAGES "stages"
 
 const char *rp_keys_at_resume(const char *key)
 {
+    static const struct {
+        const char *key, *words;
+    } others[] = {
+        {"align", "must stay"}, /* of the first stage, as all keys that a stage may set */
+        {"spread", "must stay"},
+        {"deal", "must stay"},
+        {"stages", "may change, where they are not begun"},
+        {"skip", "may change, for rows that are ahead"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(others[i].key, key))
+            return others[i].words;
     return rp_contract_may_differ(key) & (RP_AT_RESUME | RP_AT_EXTENSION) ? "may change"
                                                                           : "must stay";
 }
@@ -29,6 +43,9 @@ const char *rp_keys_of_source_at_resume(const char *key)
         {"mask", "may change, if the same tokens are trained"},
         {"mask_value", "may change, if the same tokens are trained"},
         {"mask_of", "may change, if the same tokens are trained"},
+        {"max_epochs", "may change, until it is reached"},
+        {"max_tokens", "may change, until it is reached"},
+        {"on_exhausted", "may change, until a limit is reached"},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!strcmp(others[i].key, key))
@@ -83,6 +100,25 @@ static json_t *source_json(const struct rp_config_source *source)
     return object;
 }
 
+char *rp_keys_stage(const struct rp_config *config, uint32_t stage)
+{
+    char *text = rp_calloc(1, RP_KEYS_STAGE_BYTES);
+    if (text)
+        rp_config_stage_text(config, stage, text, RP_KEYS_STAGE_BYTES);
+    return text;
+}
+
+static json_t *stages_json(const struct rp_config *config)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < config->stages.count; i++) {
+        char *text = rp_keys_stage(config, i);
+        json_array_append_new(list, rp_cmd_json_text(text ? text : ""));
+        free(text);
+    }
+    return list;
+}
+
 static json_t *value_json(const struct rp_config *config, size_t i)
 {
     const struct rp_config_key *key = &rp_config_keys()[i];
@@ -93,6 +129,8 @@ static json_t *value_json(const struct rp_config *config, size_t i)
             json_array_append_new(list, source_json(&config->sources[s]));
         return list;
     }
+    if (!strcmp(key->name, STAGES))
+        return stages_json(config);
     rp_keys_value(config, i, value);
     bool is_described = config->lines[i] == 0 && key->standard[0] == '(';
     return is_described ? json_null() : rp_cmd_json_text(value);
@@ -123,18 +161,30 @@ static void print_source(const struct rp_config_source *source)
     }
 }
 
+static void print_stages(const struct rp_config *config)
+{
+    for (uint32_t i = 0; i < config->stages.count; i++) {
+        char *text = rp_keys_stage(config, i);
+        printf("  - %s\n", text ? text : "");
+        free(text);
+    }
+}
+
 static void print_key(const struct rp_config *config, size_t i)
 {
     const struct rp_config_key *key = &rp_config_keys()[i];
     char value[RP_KEYS_VALUE_BYTES] = "", origin[RP_KEYS_VALUE_BYTES];
     bool is_sources = !strcmp(key->name, SOURCES);
+    bool is_stages = config->stages.count && !strcmp(key->name, STAGES);
     write_origin(config, i, origin, sizeof origin);
-    if (!is_sources)
+    if (!is_sources && !is_stages)
         rp_keys_value(config, i, value);
     printf("%-22s %-18s %-12s %s\n", key->name, origin,
            is_sources ? "must stay" : rp_keys_at_resume(key->name), value);
     for (uint32_t s = 0; is_sources && s < config->source_count; s++)
         print_source(&config->sources[s]);
+    if (is_stages)
+        print_stages(config);
 }
 
 static int find_key(const char *word, size_t *index_out)
@@ -161,6 +211,10 @@ static int print_value(const struct rp_config *config, size_t i)
     if (!strcmp(rp_config_keys()[i].name, SOURCES)) {
         for (uint32_t s = 0; s < config->source_count; s++)
             print_source(&config->sources[s]);
+        return RP_EXIT_FINE;
+    }
+    if (!strcmp(rp_config_keys()[i].name, STAGES)) {
+        print_stages(config);
         return RP_EXIT_FINE;
     }
     rp_keys_value(config, i, value);

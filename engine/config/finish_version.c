@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* finish_version.c — the keys of stream version 2 (engine/plan/STREAM2.md): refused with version 1,
+ * checked with version 2. Keys of stages are in finish_stages.c. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "config/key.h"
+#include "corpus/range.h"
+
+#define NAME_BYTES_MAX 63u /* STREAM2.md section 1.2 */
+#define HINT_2 "add `stream_version: 2`"
+
+struct rp_key_place rp_config_key_place(const struct rp_config *config, enum rp_key_index key)
+{
+    uint32_t line = config->lines[key];
+    return line == RP_CONFIG_OPTION ? (struct rp_key_place){0}
+                                    : (struct rp_key_place){config->called, line, 0};
+}
+
+struct rp_key_place rp_config_nested_place(const struct rp_config *config, enum rp_key_index key,
+                                           struct rp_config_place place)
+{
+    static const char *const options[] = {
+        [RP_KEY_deal] = "--deal", [RP_KEY_stages] = "--stages", [RP_KEY_skip] = "--skip"};
+    bool is_option = config->lines[key] == RP_CONFIG_OPTION;
+    return (struct rp_key_place){is_option ? options[key] : config->called, place.line,
+                                 place.column};
+}
+
+void rp_config_place_text(const struct rp_config *config, const char *key,
+                          struct rp_config_place place, char *text, size_t bytes)
+{
+    size_t i = 0;
+    while (i < RP_KEY_COUNT && strcmp(rp_config_key_table[i].name, key) != 0)
+        i++;
+    RP_ASSERT(i < RP_KEY_COUNT);
+    struct rp_key_place at = rp_config_nested_place(config, (enum rp_key_index)i, place);
+    text[0] = '\0';
+    if (at.path && at.line)
+        snprintf(text, bytes, "%.200s:%u:%u: ", at.path, at.line, at.column);
+}
+
+struct rp_key_place rp_config_source_place(const struct rp_config *config,
+                                           const struct rp_config_source *source,
+                                           enum rp_source_key_index key)
+{
+    struct rp_config_place place = source->places[key];
+    if (source->line == 0)
+        return (struct rp_key_place){0}; /* an option's */
+    return (struct rp_key_place){config->called, place.line ? place.line : source->line,
+                                 place.column};
+}
+
+#define FAIL_KEY(config, key, hint, error, ...)                                                    \
+    rp_key_fail(rp_config_key_place(config, RP_KEY_##key), #key, hint, error, __VA_ARGS__)
+#define FAIL_SOURCE(config, source, key, hint, error, ...)                                         \
+    rp_key_fail(rp_config_source_place(config, source, RP_SOURCE_KEY_##key), #key, hint, error,    \
+                __VA_ARGS__)
+
+/* ---- one version or the other ---------------------------------------------------------------- */
+
+static int check_source_of_1(const struct rp_config *config, const struct rp_config_source *source,
+                             struct rp_error *error)
+{
+    static const enum rp_source_key_index later[] = {
+        RP_SOURCE_KEY_select,      RP_SOURCE_KEY_repeat,     RP_SOURCE_KEY_atomic,
+        RP_SOURCE_KEY_too_long,    RP_SOURCE_KEY_max_epochs, RP_SOURCE_KEY_max_tokens,
+        RP_SOURCE_KEY_on_exhausted};
+    static const char fragments[] = "fragment";
+    const struct rp_key *dropped = &rp_source_key_table[RP_SOURCE_KEY_drop_untrained];
+    for (size_t i = 0; i < RP_ARRAY_COUNT(later); i++)
+        if (source->places[later[i]].line)
+            return rp_key_fail(rp_config_source_place(config, source, later[i]),
+                               rp_source_key_table[later[i]].name, HINT_2, error,
+                               "it is a key of stream version 2, and this stream is of version 1");
+    if (source->drop_untrained == (uint32_t)rp_word_index(dropped->words, fragments))
+        return FAIL_SOURCE(config, source, drop_untrained, HINT_2, error,
+                           "`%s` is of stream version 2, and this stream is of version 1",
+                           fragments);
+    if (source->weight == 0)
+        return FAIL_SOURCE(config, source, weight,
+                           "leave the source out; with `stream_version: 2` it waits", error,
+                           "expected a number above 0 with at most 6 decimals, such as 2 or 0.25, "
+                           "found `0`");
+    return 0;
+}
+
+static int check_keys_of_1(const struct rp_config *config, struct rp_error *error)
+{
+    static const enum rp_key_index later[] = {RP_KEY_align,  RP_KEY_spread,
+                                              RP_KEY_group,  RP_KEY_bos_id,
+                                              RP_KEY_eos_id, RP_KEY_label_across_cuts,
+                                              RP_KEY_deal,   RP_KEY_stages,
+                                              RP_KEY_skip,   RP_KEY_grow};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(later); i++)
+        if (config->lines[later[i]])
+            return rp_key_fail(rp_config_key_place(config, later[i]),
+                               rp_config_key_table[later[i]].name, HINT_2, error,
+                               "it is a key of stream version 2, and this stream is of version 1");
+    int code = 0;
+    for (uint32_t i = 0; i < config->source_count && code == 0; i++)
+        code = check_source_of_1(config, &config->sources[i], error);
+    return code;
+}
+
+int rp_config_check_version(const struct rp_config *config, struct rp_error *error)
+{
+    if (config->stream_version == 1)
+        return check_keys_of_1(config, error);
+    if (config->lanes > 1)
+        return FAIL_KEY(config, lanes, "leave `lanes` out: `spread` mixes long documents", error,
+                        "expected 1, found %" PRIu32 ": stream version 2 has no lanes",
+                        config->lanes);
+    return 0;
+}
+
+/* ---- version 2 ------------------------------------------------------------------------------- */
+
+/* Formats other than these two do not end a document with a token that is declared. */
+static bool ends_with(const struct rp_config_source *source, uint32_t eos_id)
+{
+    bool is_declared = source->eos >= 0 && source->eos == (int64_t)eos_id;
+    return is_declared && (!strcmp(source->format, "auto") || !strcmp(source->format, "raw") ||
+                           !strcmp(source->format, "npy"));
+}
+
+static int check_range(const struct rp_config *config, const struct rp_config_source *source,
+                       struct rp_error *error)
+{
+    struct rp_document_range range;
+    if (!source->documents || !rp_range_parse(source->documents, &range) || range.is_percent ||
+        range.first % config->group == 0)
+        return 0;
+    return FAIL_SOURCE(config, source, documents, NULL, error,
+                       "expected a FIRST that is a multiple of group, which is %" PRIu32
+                       "; found `%.60s`",
+                       config->group, source->documents);
+}
+
+static int finish_source(const struct rp_config *config, struct rp_config_source *source,
+                         struct rp_error *error)
+{
+    const struct rp_key *too_long = &rp_source_key_table[RP_SOURCE_KEY_too_long];
+    bool truncates = source->too_long == (uint32_t)rp_word_index(too_long->words, "truncate");
+    if (!source->places[RP_SOURCE_KEY_max_epochs].line)
+        source->limits.max_epochs = config->num_epochs;
+    if (strlen(source->name) > NAME_BYTES_MAX)
+        return FAIL_SOURCE(config, source, name, "give it a shorter `name:`", error,
+                           "expected a name of at most %u bytes, found `%.100s`", NAME_BYTES_MAX,
+                           source->name);
+    if (source->places[RP_SOURCE_KEY_too_long].line && !source->atomic && config->group == 1)
+        return FAIL_SOURCE(config, source, too_long, "add `atomic: true`, or use `long_doc`", error,
+                           "it is of atomic documents, and those of `%.100s` may be cut",
+                           source->name);
+    if (truncates && config->group > 1)
+        return FAIL_SOURCE(config, source, too_long, "use `drop` or `error`", error,
+                           "a group of %" PRIu32 " documents cannot be truncated", config->group);
+    if (ends_with(source, config->eos_id))
+        return FAIL_SOURCE(config, source, eos, "leave eos_id out", error,
+                           "documents of `%.100s` end with token %" PRIu32
+                           " already, which eos_id would insert once more",
+                           source->name, config->eos_id);
+    return check_range(config, source, error);
+}
+
+static int check_tokens(const struct rp_config *config, struct rp_error *error)
+{
+    static const enum rp_key_index keys[] = {RP_KEY_bos_id, RP_KEY_eos_id};
+    uint64_t limit = config->token_dtype == RP_DTYPE_U16   ? 1u << 16
+                     : config->token_dtype == RP_DTYPE_I32 ? 1u << 31
+                                                           : 1ull << 32;
+    if (config->vocab_size)
+        limit = rp_min_u64(limit, config->vocab_size);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(keys); i++) {
+        uint64_t token = rp_key_number(&rp_config_key_table[keys[i]], config);
+        if (token != RP_CONFIG_CHOSEN && token >= limit)
+            return rp_key_fail(
+                rp_config_key_place(config, keys[i]), rp_config_key_table[keys[i]].name, NULL,
+                error, "expected a token id below %" PRIu64 ", found %" PRIu64, limit, token);
+    }
+    return 0;
+}
+
+int rp_config_finish_version(struct rp_config *config, struct rp_error *error)
+{
+    bool is_block = config->shuffle ==
+                    (uint32_t)rp_word_index(rp_config_key_table[RP_KEY_shuffle].words, "block");
+    if (config->stream_version == 1)
+        return 0;
+    if (is_block && config->block_documents % config->group != 0)
+        return FAIL_KEY(config, block_documents, NULL, error,
+                        "expected a multiple of group, which is %" PRIu32 "; found %" PRIu32,
+                        config->group, config->block_documents);
+    if (config->label_across_cuts && config->label_mode == RP_LABELS_ALIGNED)
+        return FAIL_KEY(config, label_across_cuts, "choose label_mode: shifted", error,
+                        "label_mode is aligned, which has no place for such a label");
+    int code = check_tokens(config, error);
+    for (uint32_t i = 0; i < config->source_count && code == 0; i++)
+        code = finish_source(config, &config->sources[i], error);
+    return code;
+}

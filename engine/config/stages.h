@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stages.h — the parts of a config that are nested: `stages`, `deal`, `skip`, `repeat`. They are of
+ * stream version 2 (engine/plan/STREAM2.md). rp_config_finish compiles them to rows. */
+#ifndef RP_CONFIG_STAGES_H
+#define RP_CONFIG_STAGES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* In the file, or in the text of an option; from 1. Line 0: not given. */
+struct rp_config_place {
+    uint32_t line, column;
+};
+
+enum rp_deal_mode { RP_DEAL_OFF, RP_DEAL_AUTO, RP_DEAL_GIVEN };
+
+/* `deal: off | auto | {window: 64, step: 8, tier: 2, cost: 4096}` (STREAM2.md section 8). */
+struct rp_config_deal {
+    enum rp_deal_mode mode;
+    uint32_t window, step, tier, bundle; /* rows: Y, T, C, m */
+    uint32_t order;                      /* descending | middle */
+    uint32_t cost;                       /* tokens: K */
+    uint32_t attention_window;           /* tokens: w; 0 = all layers attend to all tokens */
+    uint32_t window_layers, layers;      /* h of b layers have the window */
+};
+
+/* `max_epochs`, `max_tokens`, `on_exhausted` of a source. */
+struct rp_config_limits {
+    uint64_t max_epochs, max_tokens; /* 0 = endless, none */
+    uint32_t on_exhausted;           /* continue | stop | error */
+    uint32_t sets;                   /* bits in this order: which of them are given */
+};
+
+/* One pair of a mapping by name of a source: `weights: {web: 2}`. */
+struct rp_config_of_source {
+    char *name;
+    struct rp_config_place place;
+    uint32_t source; /* its number in `sources`, once the config is finished */
+    uint64_t number; /* a weight in millionths, or documents */
+    uint32_t weight; /* reduced, once the config is finished */
+    char *path;      /* a file of document numbers */
+    struct rp_config_limits limits;
+};
+struct rp_config_by_source {
+    struct rp_config_of_source *pairs;
+    uint32_t count;
+};
+
+enum rp_until { RP_UNTIL_NONE, RP_UNTIL_STEPS, RP_UNTIL_TOKENS, RP_UNTIL_ROW };
+struct rp_config_until {
+    enum rp_until unit;
+    uint64_t number;
+};
+
+#define RP_CONFIG_STAGE_KEYS_MAX 20
+struct rp_config_stage {
+    struct rp_config_place place;
+    struct rp_config_place places[RP_CONFIG_STAGE_KEYS_MAX]; /* of its keys, as in the table */
+    struct rp_config_until until;
+    struct rp_config_by_source weights, limits, without, documents;
+    uint64_t ramp; /* rows */
+    uint64_t global_batch_size;
+    uint32_t batch_size;
+    uint32_t seq_len, align, packing, window, fill, spread, max_docs_per_row;
+    struct rp_config_deal deal;
+    /* once the config is finished: its first row and step, and the values in force */
+    uint64_t from, first_step, step_rows;
+};
+
+/* Numbers first … end - 1, of rows or of steps. */
+struct rp_config_range {
+    uint64_t first, end;
+    struct rp_config_place place;
+};
+struct rp_config_ranges {
+    struct rp_config_range *ranges;
+    uint32_t count;
+};
+/* `skip: {rows: [100-200], steps: [5000]}`. Once the config is finished, `all` has the rows of
+ * both, ascending and not adjacent. */
+struct rp_config_skip {
+    struct rp_config_ranges rows, steps, all;
+};
+
+/* `repeat: {2: "score >= 4"}`, ascending. */
+struct rp_config_repeat {
+    uint32_t count;
+    char *expression;
+    struct rp_config_place place;
+};
+struct rp_config_repeats {
+    struct rp_config_repeat *entries;
+    uint32_t count;
+};
+
+/* `stages: [...]`. None: the whole config is stage 0. */
+struct rp_config_stages {
+    struct rp_config_stage *stages;
+    uint32_t count;
+};
+
+#endif
