@@ -38,6 +38,18 @@ void rp_order_init(struct rp_order *order, const struct rp_plan_config *config, 
     };
 }
 
+void rp_order_init_items(struct rp_order *order, enum rp_shuffle shuffle, uint64_t items,
+                         uint32_t block_items, uint32_t window_blocks)
+{
+    struct rp_plan_config config = {
+        .shuffle = shuffle,
+        .block_documents = block_items,
+        .window_blocks = window_blocks,
+        .lanes = 1,
+    };
+    rp_order_init(order, &config, items, 0, 0);
+}
+
 /* Documents that the last unit of the source has less than a full one. */
 static uint64_t missing_documents(const struct rp_order *order)
 {
@@ -51,14 +63,18 @@ uint64_t rp_order_documents_min(const struct rp_order *order)
 
 void rp_order_enter(struct rp_order *order, uint64_t epoch)
 {
-    if (order->entered && order->epoch == epoch)
-        return;
+    if (!order->entered || order->epoch != epoch)
+        rp_order_enter_key(order, epoch, rp_epoch_key_make(order->seed, order->source, epoch));
+}
+
+void rp_order_enter_key(struct rp_order *order, uint64_t epoch, struct rp_epoch_key key)
+{
     order->entered = true;
     order->epoch = epoch;
     order->window_known = false;
     order->short_unit = NO_UNIT;
     if (order->shuffle != RP_SHUFFLE_NONE) {
-        order->epoch_key = rp_epoch_key_make(order->seed, order->source, epoch);
+        order->epoch_key = key;
         order->unit_permutation = rp_permutation_make(order->units, order->epoch_key, STAGE_UNITS,
                                                       0);
     }

@@ -41,6 +41,11 @@ struct rp_order {
 void rp_order_init(struct rp_order *order, const struct rp_plan_config *config, uint64_t documents,
                    uint32_t source, uint32_t lane);
 
+/** The order of all items of a source (STREAM2.md section 3): one lane, and the caller makes the
+ * keys of epochs. */
+void rp_order_init_items(struct rp_order *order, enum rp_shuffle shuffle, uint64_t items,
+                         uint32_t block_items, uint32_t window_blocks);
+
 /** Number of units (documents or blocks) of a source. Units are distributed over the lanes. */
 uint64_t rp_order_units(const struct rp_plan_config *config, uint64_t documents);
 
@@ -50,6 +55,8 @@ uint64_t rp_order_documents_min(const struct rp_order *order);
 
 /** Make `epoch` the current one; afterwards order->documents is valid. */
 void rp_order_enter(struct rp_order *order, uint64_t epoch);
+/** As rp_order_enter, with a key of the caller's; `epoch` is its number for rp_order_enter. */
+void rp_order_enter_key(struct rp_order *order, uint64_t epoch, struct rp_epoch_key key);
 
 /** The documents of the current epoch from `position` < order->documents on. Returns how many, 1 to
  * RP_ORDER_READ_MAX: a read ends at the latest with the epoch, and with a window. */

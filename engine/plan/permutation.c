@@ -21,12 +21,24 @@ static uint32_t high_word(uint64_t x)
     return (uint32_t)(x >> 32);
 }
 
-struct rp_epoch_key rp_epoch_key_make(uint64_t seed, uint32_t source, uint64_t epoch)
+static struct rp_epoch_key key_of(uint64_t seed, philox4x32_ctr_t counter)
 {
     philox4x32_key_t key = {{low_word(seed), high_word(seed)}};
-    philox4x32_ctr_t counter = {{low_word(epoch), high_word(epoch), source, 0}};
     philox4x32_ctr_t word = philox4x32(counter, key);
     return (struct rp_epoch_key){{word.v[0], word.v[1]}};
+}
+
+struct rp_epoch_key rp_epoch_key_make(uint64_t seed, uint32_t source, uint64_t epoch)
+{
+    philox4x32_ctr_t counter = {{low_word(epoch), high_word(epoch), source, 0}};
+    return key_of(seed, counter);
+}
+
+struct rp_epoch_key rp_pass_key_make(uint64_t seed, uint64_t name_hash, uint32_t epoch,
+                                     uint32_t pass)
+{
+    philox4x32_ctr_t counter = {{epoch, pass, low_word(name_hash), high_word(name_hash)}};
+    return key_of(seed, counter);
 }
 
 struct rp_permutation rp_permutation_make(uint64_t n, struct rp_epoch_key epoch, uint32_t stage,

@@ -15,6 +15,10 @@ struct rp_epoch_key {
     uint32_t word[2];
 };
 struct rp_epoch_key rp_epoch_key_make(uint64_t seed, uint32_t source, uint64_t epoch);
+/** The same of one pass of an epoch of a source, by the XXH3-64 of its name (STREAM2.md section 3).
+ */
+struct rp_epoch_key rp_pass_key_make(uint64_t seed, uint64_t name_hash, uint32_t epoch,
+                                     uint32_t pass);
 
 #define RP_PERMUTATION_ROUNDS 6
 #define RP_GENERATOR_ROUNDS 7 /* philox2x32's, in each of them */

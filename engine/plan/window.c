@@ -8,14 +8,14 @@
 #include "base/mem.h"
 
 #define NONE RP_WINDOW_NONE
-RP_STATIC_ASSERT(RP_WINDOW_MAX < UINT16_MAX, "a slot number takes 16 bits");
+RP_STATIC_ASSERT(RP_WINDOW_MAX <= RP_WINDOW_ITEMS_MAX, "a slot number takes 16 bits");
 RP_STATIC_ASSERT(RP_WINDOW_BUCKETS % 64 == 0 && RP_WINDOW_BUCKETS / 64 <= 64,
                  "two levels are enough");
 
 int rp_window_open(struct rp_window *window, uint32_t capacity, bool older_is_greater,
                    struct rp_error *error)
 {
-    RP_ASSERT(capacity >= 1 && capacity <= RP_WINDOW_MAX);
+    RP_ASSERT(capacity >= 1 && capacity <= RP_WINDOW_ITEMS_MAX);
     RP_ASSERT(rp_window_bucket(RP_WINDOW_VALUE_MAX) < RP_WINDOW_BUCKETS);
     *window = (struct rp_window){
         .capacity = capacity,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window.h — up to 4096 items in two orders: by arrival, and by (value, arrival).
+/* window.h — up to 65,534 items in two orders: by arrival, and by (value, arrival).
  *
  * It is the FIFO of lookahead (value: length) and the open rows of best_fit (value: gap). An item
  * is a slot number; the packing keeps the data of a slot in an array of its own.
@@ -24,8 +24,9 @@
 #include "plan/plan.h"
 
 #define RP_WINDOW_VALUE_MAX RP_SEQ_LEN_MAX /* values begin with 1 */
-#define RP_WINDOW_NONE 0                   /* slot */
-#define RP_WINDOW_BUCKETS 2560             /* 18 octaves of 128 after the first 256 values */
+#define RP_WINDOW_ITEMS_MAX (UINT16_MAX - 1u)
+#define RP_WINDOW_NONE 0       /* slot */
+#define RP_WINDOW_BUCKETS 2560 /* 18 octaves of 128 after the first 256 values */
 
 struct rp_window_age {
     uint64_t arrival;

@@ -47,9 +47,11 @@ def random_parameters(rng, k, a):
     if packing != "concat":
         parameters |= {"window": rng.randint(1, 5), "spread": rng.randint(1, 4)}
         parameters["fill"] = rng.choice(["pad", "split"])
-    if rng.random() < 0.5:
-        parameters["max_docs_per_row"] = k * rng.randint(1, 4)
-    return parameters | {"seq_len": max(a, k) * rng.randint(2, 4), "align": a}
+    D = k * rng.randint(1, 4) if rng.random() < 0.5 else None
+    parameters |= {"seq_len": max(a, k) * rng.randint(2, 4), "align": a}
+    if D is not None:
+        parameters["max_docs_per_row"] = min(D, parameters["seq_len"])
+    return parameters
 
 
 def random_weights(rng, names):

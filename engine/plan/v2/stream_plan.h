@@ -55,6 +55,16 @@ RP_MUST_CHECK int rp_stream_plan_restore(struct rp_stream_plan *plan,
                                          const struct rp_limits *limits, uint32_t limits_count,
                                          struct rp_error *error);
 
+const struct rp_calendar *rp_stream_plan_calendar(const struct rp_stream_plan *plan);
+/** A source after all planned rows, those of a begun deal window included. NULL: it has not joined
+ * by then. */
+const struct rp_source_state *rp_stream_plan_reached(const struct rp_stream_plan *plan,
+                                                     uint32_t number);
+/** Memory of stream_token.c that lives as long as the plan, which frees it with free(). NULL at
+ * first; a new value frees the one before. */
+void *rp_stream_plan_carried(const struct rp_stream_plan *plan);
+void rp_stream_plan_carry(struct rp_stream_plan *plan, void *carried);
+
 /* The ledger of one source at the next row (section 10.5): tokens. */
 struct rp_stream_ledger {
     uint64_t planned, waiting, withheld, delivered;

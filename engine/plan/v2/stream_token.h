@@ -10,13 +10,15 @@
 #include "plan/v2/stream_plan.h"
 
 #define RP_TOKEN_VERSION_CALENDAR 4u
+/* A stream whose tokens could be longer is refused (STREAM2.md section 1.3). */
+#define RP_STREAM_TOKEN_BYTES_MAX ((size_t)14 << 20)
 
 /** Upper bound of a token of this calendar at any row, in bytes (section 12.3). */
 size_t rp_stream_token_bytes_max(const struct rp_calendar *calendar);
 
 /** Write the token of the plan's next row into `token`, which has room for the bound. */
-RP_MUST_CHECK int rp_stream_token_write(const struct rp_stream_plan *plan, void *token,
-                                        size_t *bytes_out, struct rp_error *error);
+RP_MUST_CHECK int rp_stream_token_write(struct rp_stream_plan *plan, void *token, size_t *bytes_out,
+                                        struct rp_error *error);
 
 /* What may differ from the token, and facts that it does not hold. */
 struct rp_stream_resume {
@@ -57,8 +59,10 @@ struct rp_stream_token_source {
     struct rp_source_state state;
     struct rp_limits limits;
     uint32_t weight;
-    uint64_t documents_next; /* the record `documents` in force */
-    struct rp_source_prints prints;
+    uint64_t documents_next;        /* the record `documents` in force */
+    struct rp_source_prints prints; /* at state.documents */
+    enum rp_too_long too_long;
+    enum rp_drop_untrained drop_untrained;
 };
 RP_MUST_CHECK int rp_stream_token_info(const void *token, size_t bytes,
                                        struct rp_stream_token_info *info, struct rp_error *error);

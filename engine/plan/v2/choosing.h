@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* choosing.h — the active source with the earliest deadline (STREAM2.md section 6.2).
+ *
+ * The feed names the active sources with their shares and credits, takes from the chosen one, and
+ * charges it. The result is exactly that of section 6.2, which has the credits of all sources
+ * change with each charge. Here each source has two keys that only its own charges change: with T,
+ * the tokens charged since the keys were made, and d = c - T·s - θ,
+ *
+ *     eligible_at = ⌈-d / s⌉               the source has c >= θ from this T on
+ *     due         = ⌊(d - X·2^32) / s⌋     its due of section 6.2, less T
+ *
+ * so T decides who is eligible, and the order of `due` is the order of section 6.2. θ stays while
+ * the set and the shares stay, because a charge leaves the sum of credits as it is. A greater X
+ * makes all keys anew; this happens about ln(documents) times.
+ *
+ * Places are in ascending order of the sources' numbers. They are searched in blocks: each knows
+ * its choice, and the next T at which another place of it becomes eligible. So a charge searches
+ * its own block and those where a place became eligible. */
+#ifndef RP_PLAN_V2_CHOOSING_H
+#define RP_PLAN_V2_CHOOSING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/fail.h"
+
+#define RP_CHOOSING_BLOCK                                                                          \
+    32u /* places that are searched one by one: one set of branches for all                        \
+         */
+
+struct rp_choosing_key {
+    int64_t eligible_at, due;
+};
+
+struct rp_choosing_place {
+    uint64_t share;
+    int64_t distance; /* d, in units of 2^-32 token */
+    /* X·2^32 = reach·share + reach_rest */
+    int64_t reach;
+    uint64_t reach_rest;
+    uint32_t number; /* of the source */
+};
+
+struct rp_choosing_block {
+    int64_t due, next_at; /* of the choice, INT64_MIN: none; next_at INT64_MAX: never */
+    uint32_t place;
+};
+
+struct rp_choosing {
+    uint32_t capacity, count; /* active sources */
+    uint32_t chosen;          /* place */
+    uint32_t longest;         /* X */
+    int64_t charged;          /* T */
+    int64_t mean;             /* θ */
+    struct rp_choosing_key *keys;
+    struct rp_choosing_place *places;
+    struct rp_choosing_block *blocks;
+};
+
+/* An active source, as the feed knows it. */
+struct rp_choosing_source {
+    uint32_t number;
+    uint64_t share;
+    int64_t credit;
+};
+
+RP_MUST_CHECK int rp_choosing_open(struct rp_choosing *choosing, uint32_t capacity,
+                                   struct rp_error *error);
+void rp_choosing_close(struct rp_choosing *choosing);
+
+/** Forget all active sources. Their credits must have been read. */
+static inline void rp_choosing_clear(struct rp_choosing *choosing)
+{
+    choosing->count = 0;
+    choosing->charged = 0;
+}
+/** Add an active source, in ascending order of the numbers. */
+void rp_choosing_add(struct rp_choosing *choosing, const struct rp_choosing_source *source);
+/** Choose for the first time after the sources were added. -RP_E_CONFIG: a credit is out of the
+ * bound of section 13. */
+RP_MUST_CHECK int rp_choosing_begin(struct rp_choosing *choosing, struct rp_error *error);
+
+/** The number of the chosen source; count must be > 0. */
+static inline uint32_t rp_choosing_first(const struct rp_choosing *choosing)
+{
+    return choosing->places[choosing->chosen].number;
+}
+
+/** Charge tokens to the chosen source, and choose again. True: the keys have to be made anew
+ * (rp_choosing_clear, _add, _begin) before the next choice. */
+bool rp_choosing_charge(struct rp_choosing *choosing, uint32_t tokens);
+
+/** The credit of the source at a place. */
+static inline int64_t rp_choosing_credit(const struct rp_choosing *choosing, uint32_t place)
+{
+    const struct rp_choosing_place *own = &choosing->places[place];
+    return own->distance + choosing->mean + choosing->charged * (int64_t)own->share;
+}
+
+#endif

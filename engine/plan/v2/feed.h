@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* feed.h — the next item of the mixture, as a piece (STREAM2.md sections 3 to 6).
+ *
+ * A feed has the state of all sources that have joined, and the counts of the stream. Items are
+ * visited in batches: 64 positions of a source are permuted and looked up together, because then
+ * their multiplications and cache misses overlap. Damage of an item that was only read ahead is
+ * reported when the item is visited. */
+#ifndef RP_PLAN_V2_FEED_H
+#define RP_PLAN_V2_FEED_H
+
+#include "plan/order.h"
+#include "plan/v2/calendar.h"
+#include "plan/v2/choosing.h"
+#include "plan/v2/state.h"
+
+#define RP_FEED_AHEAD RP_ORDER_READ_MAX
+
+struct rp_feed_source {
+    const struct rp_stream_source *source; /* NULL: it left the config */
+    struct rp_source_state state;          /* an active source's credit is in feed->choosing */
+    struct rp_limits limits;               /* in force */
+    uint64_t items;                        /* of an epoch of state.documents */
+    uint64_t begun_in; /* the call of rp_feed_next that visited the epoch's first item */
+    bool is_exhausted, is_atomic, is_trimmed;
+    bool has_out;     /* some document of it is in `without` */
+    bool is_selected; /* some may be passed over */
+
+    uint64_t name_hash;
+    struct rp_order order;
+    uint64_t order_items; /* 0: not made yet */
+
+    /* Items that follow in this pass; with groups, `group` lengths for each item. */
+    uint32_t ahead_next, ahead_count;
+    uint64_t ahead_item[RP_FEED_AHEAD];
+    uint64_t ahead_length[RP_FEED_AHEAD];
+    uint8_t ahead_passes[RP_FEED_AHEAD]; /* counts; only if the view has them */
+};
+
+struct rp_feed {
+    const struct rp_calendar *calendar;
+    const struct rp_stream_fixed *fixed;
+    uint32_t group;    /* k */
+    uint32_t inserted; /* tokens: [BOS] + [EOS] */
+    uint32_t capacity, source_count;
+    struct rp_feed_source *sources;
+    struct rp_stream_counts counts;
+    bool is_stopped;
+
+    /* In force at the row that is being planned. */
+    const struct rp_stage *stage;
+    uint64_t row, next_change;           /* the first row at which anything here may change */
+    uint64_t *nominal, *wanted, *shares; /* by number */
+    const struct rp_limits *limits;      /* of a token, in place of the calendar's; NULL: none */
+    uint32_t limits_count;
+    uint64_t limits_end;
+
+    struct rp_choosing choosing;
+    bool is_stale; /* the active sources, or their shares, may have changed */
+    bool is_dry;   /* rp_feed_next gave none in this row */
+    uint64_t calls;
+};
+
+RP_MUST_CHECK int rp_feed_open(struct rp_feed *feed, const struct rp_calendar *calendar,
+                               struct rp_error *error);
+void rp_feed_close(struct rp_feed *feed);
+
+/** Take over what is in force at a row. Sources that join there get no state by this. */
+void rp_feed_begin_row(struct rp_feed *feed, uint64_t row);
+/** Give the sources below stage->joined that have no state yet their first one. */
+void rp_feed_join(struct rp_feed *feed);
+
+/** The states of all source_count sources, with their credits. */
+void rp_feed_states(const struct rp_feed *feed, struct rp_source_state *states);
+/** Replace the states of all sources. rp_feed_begin_row must follow. */
+void rp_feed_restore(struct rp_feed *feed, const struct rp_source_state *states, uint32_t count);
+
+/** The next piece: 1 with *piece and its *size, or 0 if there is none. Errors: -RP_E_CORRUPT,
+ * -RP_E_EMPTY, -RP_E_CONFIG; after one the feed is between two states. */
+RP_MUST_CHECK int rp_feed_next(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *size,
+                               struct rp_error *error);
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static inline bool rp_feed_is_atomic(const struct rp_feed *feed, uint32_t source)
+{
+    return feed->sources[source].is_atomic;
+}
+
+/** Places of a fragment. */
+static inline uint32_t rp_feed_round(const struct rp_feed *feed, uint32_t tokens)
+{
+    uint32_t align = feed->stage->align;
+    return align == 1 ? tokens : (tokens + align - 1) / align * align;
+}
+
+/** Lengths, with inserted tokens, of the documents of an item: `group` of them. -RP_E_CORRUPT if
+ * an index entry is damaged. */
+RP_MUST_CHECK int rp_feed_lengths(const struct rp_feed *feed, uint32_t source, uint64_t item,
+                                  uint64_t *lengths, struct rp_error *error);
+/** The size of a piece. Fails for groups only. */
+RP_MUST_CHECK int rp_feed_size(const struct rp_feed *feed, const struct rp_item_piece *piece,
+                               uint64_t *size, struct rp_error *error);
+
+/** Whether the first tokens of a piece are labelled: 1 or 0. */
+RP_MUST_CHECK int rp_feed_labelled_masked(const struct rp_feed *feed,
+                                          const struct rp_item_piece *piece, uint32_t tokens,
+                                          struct rp_error *error);
+static inline int rp_feed_labelled(const struct rp_feed *feed, const struct rp_item_piece *piece,
+                                   uint32_t tokens, struct rp_error *error)
+{
+    if (!feed->sources[piece->source].is_trimmed)
+        return 1;
+    return rp_feed_labelled_masked(feed, piece, tokens, error);
+}
+/** Take tokens that are not labelled off a piece, and count them. */
+void rp_feed_leave_out(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t tokens);
+/** Trim a piece: 1 if something of it is left, 0 if it is gone. */
+RP_MUST_CHECK int rp_feed_trim_masked(struct rp_feed *feed, struct rp_item_piece *piece,
+                                      struct rp_error *error);
+static inline int rp_feed_trim(struct rp_feed *feed, struct rp_item_piece *piece,
+                               struct rp_error *error)
+{
+    if (!feed->sources[piece->source].is_trimmed)
+        return piece->length > 0;
+    return rp_feed_trim_masked(feed, piece, error);
+}
+/** Count tokens of a waiting piece in `count` of feed->counts, and as withheld. */
+static inline void rp_feed_withhold(struct rp_feed *feed, uint64_t *count,
+                                    const struct rp_item_piece *piece, uint32_t tokens)
+{
+    *count += tokens;
+    feed->sources[piece->source].state.withheld += tokens;
+}
+/** Whether a document of the item is in `without`. */
+bool rp_feed_is_out(const struct rp_feed *feed, uint32_t source, uint64_t item);
+/** Fail because an atomic item is too long for a row. */
+RP_MUST_CHECK int rp_feed_fail_too_long(const struct rp_feed *feed, uint32_t source, uint64_t item,
+                                        uint64_t size, struct rp_error *error);
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/v2/stores.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+static uint64_t pieces_of_stage(const struct rp_stage *stage, uint32_t group)
+{
+    if (stage->packing == RP_PACKING_CONCAT)
+        return 1;
+    uint64_t waiting = (uint64_t)stage->window + stage->spread;
+    if (stage->packing != RP_PACKING_BEST_FIT)
+        return waiting;
+    uint64_t in_row = stage->max_docs_per_row / group;
+    return waiting + stage->window * rp_min_u64(in_row, RP_AGE_MAX_W + 1);
+}
+
+static int check_window(const struct rp_stage *stage, uint64_t pieces, struct rp_error *error)
+{
+    if (stage->packing != RP_PACKING_LOOKAHEAD || pieces <= RP_WINDOW_ITEMS_MAX)
+        return 0;
+    return rp_fail(error, -RP_E_CONFIG,
+                   "lower window or max_docs_per_row of the stages with best_fit before it",
+                   "the stage from row %" PRIu64
+                   ": packing lookahead may have to begin with %" PRIu64
+                   " waiting documents; it can search %u",
+                   stage->from, pieces, RP_WINDOW_ITEMS_MAX);
+}
+
+static int fail_memory(uint64_t pieces, struct rp_error *error)
+{
+    return rp_fail(error, -ENOMEM, "a smaller window or max_docs_per_row needs less memory",
+                   "no memory for %" PRIu64 " waiting documents", pieces);
+}
+
+/* Room for `pieces` in each store. The stores are empty, or only grow. */
+static int reserve_pieces(struct rp_stores *stores, uint32_t pieces, struct rp_error *error)
+{
+    if (pieces <= stores->capacity)
+        return 0;
+    struct rp_item_piece *fifo = rp_calloc(pieces + 1, sizeof *fifo);
+    uint32_t *sizes = rp_calloc(pieces + 1, sizeof *sizes);
+    struct rp_pool_entry *pool = rp_calloc(pieces, sizeof *pool);
+    uint32_t *turns = rp_calloc(pieces, sizeof *turns);
+    struct rp_piece_node *nodes = rp_calloc(pieces + 1, sizeof *nodes);
+    if (!fifo || !sizes || !pool || !turns || !nodes) {
+        free(fifo);
+        free(sizes);
+        free(pool);
+        free(turns);
+        free(nodes);
+        return fail_memory(pieces, error);
+    }
+    free(stores->fifo);
+    free(stores->fifo_sizes);
+    free(stores->pool);
+    free(stores->turns);
+    free(stores->nodes);
+    stores->fifo = fifo;
+    stores->fifo_sizes = sizes;
+    stores->pool = pool;
+    stores->turns = turns;
+    stores->nodes = nodes;
+    stores->capacity = pieces;
+    return 0;
+}
+
+static int reserve_window(struct rp_window *window, uint64_t items, bool older_is_greater,
+                          struct rp_error *error)
+{
+    if (items <= window->capacity)
+        return 0;
+    rp_window_close(window);
+    return rp_window_open(window, (uint32_t)items, older_is_greater, error);
+}
+
+static int reserve_rows(struct rp_stores *stores, uint32_t rows, struct rp_error *error)
+{
+    if (rows <= stores->open.capacity)
+        return 0;
+    free(stores->rows);
+    stores->rows = rp_calloc(rows + 1, sizeof *stores->rows);
+    if (!stores->rows)
+        return fail_memory(rows, error);
+    return reserve_window(&stores->open, rows, false, error);
+}
+
+int rp_stores_reserve_fragments(struct rp_stores *stores, uint32_t fragments,
+                                struct rp_error *error)
+{
+    if (fragments <= stores->fragments_capacity)
+        return 0;
+    free(stores->draft.fragments);
+    stores->fragments_capacity = 0;
+    stores->draft.fragments = rp_calloc(fragments, sizeof *stores->draft.fragments);
+    if (!stores->draft.fragments)
+        return rp_fail(error, -ENOMEM, "a smaller max_docs_per_row needs less memory",
+                       "no memory for a row of %" PRIu32 " documents", fragments);
+    stores->fragments_capacity = fragments;
+    return 0;
+}
+
+int rp_stores_reserve(struct rp_stores *stores, const struct rp_stage *stage, uint64_t pieces,
+                      struct rp_error *error)
+{
+    pieces = rp_max_u64(pieces, pieces_of_stage(stage, stores->feed.group));
+    int failed = check_window(stage, pieces, error);
+    if (failed == 0 && pieces >= UINT32_MAX / 64)
+        failed = fail_memory(pieces, error);
+    if (failed == 0)
+        failed = reserve_pieces(stores, (uint32_t)pieces, error);
+    if (failed == 0 && stage->packing == RP_PACKING_LOOKAHEAD)
+        failed = reserve_window(&stores->window, pieces, true, error);
+    if (failed == 0 && stage->packing == RP_PACKING_BEST_FIT)
+        failed = reserve_rows(stores, stage->window, error);
+    if (failed == 0)
+        failed = rp_stores_reserve_fragments(stores, stage->max_docs_per_row, error);
+    return failed;
+}
+
+int rp_stores_open(struct rp_stores *stores, const struct rp_calendar *calendar,
+                   struct rp_error *error)
+{
+    *stores = (struct rp_stores){0};
+    int failed = rp_feed_open(&stores->feed, calendar, error);
+    uint64_t row = 0, pieces = 0;
+    do {
+        if (failed < 0)
+            break;
+        const struct rp_stage *stage = rp_calendar_at(calendar, row);
+        pieces = rp_max_u64(pieces, pieces_of_stage(stage, stores->feed.group));
+        failed = rp_stores_reserve(stores, stage, pieces, error);
+        row = rp_calendar_next(calendar, row);
+    } while (row != RP_NO_ROW);
+    if (failed < 0) {
+        rp_stores_close(stores);
+        return failed;
+    }
+    rp_stores_begin_row(stores, 0);
+    rp_feed_join(&stores->feed);
+    rp_stores_clear(stores);
+    return 0;
+}
+
+void rp_stores_close(struct rp_stores *stores)
+{
+    rp_feed_close(&stores->feed);
+    free(stores->fifo);
+    free(stores->fifo_sizes);
+    free(stores->pool);
+    free(stores->turns);
+    free(stores->rows);
+    free(stores->nodes);
+    free(stores->draft.fragments);
+    rp_window_close(&stores->window);
+    rp_window_close(&stores->open);
+    *stores = (struct rp_stores){0};
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+void rp_stores_begin_row(struct rp_stores *stores, uint64_t row)
+{
+    const struct rp_stage *before = stores->feed.stage;
+    rp_feed_begin_row(&stores->feed, row);
+    const struct rp_stage *stage = stores->feed.stage;
+    if (stage == before)
+        return;
+    stores->seq_len = stage->seq_len;
+    stores->window_max = stage->window;
+    stores->spread = stage->spread;
+    stores->pieces_max = stage->max_docs_per_row / stores->feed.group;
+    stores->packing = stage->packing;
+    stores->fill = stage->fill;
+}
+
+void rp_stores_clear(struct rp_stores *stores)
+{
+    stores->head = stores->queued = stores->pool_count = 0;
+    stores->pool_row = 0;
+    if (stores->window.capacity > 0)
+        rp_window_clear(&stores->window);
+    if (stores->open.capacity > 0)
+        rp_window_clear(&stores->open);
+    for (uint32_t node = 1; node < stores->capacity; node++)
+        stores->nodes[node].next = node + 1;
+    stores->nodes[stores->capacity].next = 0;
+    stores->node_free = 1;
+}
+
+bool rp_stores_are_empty(const struct rp_stores *stores)
+{
+    return rp_stores_fifo_count(stores) == 0 && stores->pool_count == 0 && stores->open.count == 0;
+}
+
+/* ---- FIFO, pool, open rows ------------------------------------------------------------------- */
+
+void rp_stores_make_room(struct rp_stores *stores)
+{
+    RP_ASSERT(stores->queued <= stores->capacity);
+    memmove(stores->fifo, stores->fifo + stores->head, stores->queued * sizeof *stores->fifo);
+    memmove(stores->fifo_sizes, stores->fifo_sizes + stores->head,
+            stores->queued * sizeof *stores->fifo_sizes);
+    stores->head = 0;
+}
+
+uint16_t rp_stores_open_row(struct rp_stores *stores, uint64_t opened_at, uint32_t gap)
+{
+    uint16_t slot = rp_window_add(&stores->open, gap);
+    stores->rows[slot] = (struct rp_waiting_row){.opened_at = opened_at, .gap = gap};
+    return slot;
+}
+
+void rp_stores_append(struct rp_stores *stores, uint16_t slot, const struct rp_item_piece *piece)
+{
+    struct rp_waiting_row *row = &stores->rows[slot];
+    uint32_t node = stores->node_free;
+    RP_ASSERT(node != 0);
+    stores->node_free = stores->nodes[node].next;
+    stores->nodes[node] = (struct rp_piece_node){.piece = *piece};
+    if (row->count++ == 0)
+        row->first = node;
+    else
+        stores->nodes[row->last].next = node;
+    row->last = node;
+}
+
+/* ---- the draft ------------------------------------------------------------------------------- */
+
+int rp_draft_take_group(struct rp_stores *stores, const struct rp_item_piece *piece, uint32_t size,
+                        struct rp_error *error)
+{
+    struct rp_row_draft *draft = &stores->draft;
+    uint32_t group = stores->feed.group;
+    uint64_t lengths[RP_GROUP_MAX];
+    int failed = rp_feed_lengths(&stores->feed, piece->source, piece->item, lengths, error);
+    if (failed < 0)
+        return failed;
+    for (uint32_t i = 0; i < group; i++)
+        draft->fragments[draft->count++] = (struct rp_fragment){
+            piece->item * group + i, 0, piece->source, (uint32_t)lengths[i]};
+    draft->pieces++;
+    draft->tokens += piece->length;
+    draft->gap -= size;
+    return 0;
+}

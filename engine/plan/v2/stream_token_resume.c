@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stream_token_resume.c — the calendar and the plan at the row of a token (STREAM2.md section
+ * 12.4). */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "plan/v2/stream_token_format.h"
+
+/* The spec of the calendar: that of the caller, and one record more at row e. */
+struct extended {
+    struct rp_stream_spec spec;
+    struct rp_stage_spec *records;
+    struct rp_source_count *documents;
+};
+
+static void free_extended(struct extended *extended)
+{
+    free(extended->records);
+    free(extended->documents);
+}
+
+/* ---- the calendar ---------------------------------------------------------------------------- */
+
+/* Values in force for a calendar that does not get all records. */
+struct held {
+    struct rp_calendar_held values;
+    uint64_t *documents;
+    uint32_t *weights;
+};
+
+static int make_held(const struct rp_token_resume *resume, struct held *held)
+{
+    const struct rp_token_header *header = &resume->token.header;
+    held->documents = rp_calloc(header->source_count, sizeof *held->documents);
+    held->weights = rp_calloc(header->source_count, sizeof *held->weights);
+    if (!held->documents || !held->weights)
+        return rp_fail(resume->error, -ENOMEM, NULL, "no memory for the sources of a state token");
+    for (uint32_t j = 0; j < header->source_count; j++) {
+        held->documents[j] = resume->token.sources[j].documents_next;
+        held->weights[j] = resume->token.sources[j].weight;
+    }
+    held->values = (struct rp_calendar_held){
+        .records = header->records,
+        .documents = held->documents,
+        .weights = held->weights,
+        .max_docs_per_row = header->max_docs_per_row,
+        .deal = rp_token_deal_of(&header->deal),
+    };
+    return 0;
+}
+
+/* A calendar at the token's position, with the records of a text. */
+static int open_with(const struct rp_token_resume *resume, const struct rp_stream_spec *spec,
+                     const char *records, struct rp_calendar **calendar_out, struct rp_error *error)
+{
+    struct held held = {0};
+    const struct rp_calendar_position position = {
+        .next_row = resume->token.header.next_row,
+        .known_count = resume->token.header.source_count,
+        .known_names = resume->names,
+        .begun_records = records,
+        .is_resumed = true,
+        .held = &held.values,
+    };
+    int code = make_held(resume, &held);
+    if (code == 0)
+        code = rp_calendar_open(calendar_out, spec, &position, error);
+    free(held.documents);
+    free(held.weights);
+    return code;
+}
+
+/* The records as a new stream would make them of the token's documents: those of a run without
+ * growth and commands. */
+static int make_anew(const struct rp_token_resume *resume, char **text_out)
+{
+    struct rp_record_writer writer = {0};
+    struct rp_stream_spec spec = *resume->spec;
+    struct rp_stream_source *sources = rp_calloc(spec.source_count, sizeof *sources);
+    struct rp_calendar *calendar = NULL;
+    struct rp_error ignored = {0};
+    if (!sources)
+        return rp_fail(resume->error, -ENOMEM, NULL, "no memory for the sources of a state token");
+    memcpy(sources, spec.sources, spec.source_count * sizeof *sources);
+    for (uint32_t j = 0; j < resume->token.header.source_count; j++)
+        if (resume->sources[j])
+            sources[resume->sources[j] - resume->spec->sources].documents =
+                resume->token.sources[j].documents_next;
+    spec.sources = sources;
+    int code = rp_calendar_open(&calendar, &spec, NULL, &ignored);
+    if (code == 0)
+        code = rp_calendar_contract(calendar, &writer, &ignored);
+    *text_out = code == 0 ? rp_calloc(writer.bytes + 1, 1) : NULL;
+    if (*text_out && writer.bytes > 0)
+        memcpy(*text_out, writer.text, writer.bytes);
+    else if (code == 0 && !*text_out)
+        code = -ENOMEM;
+    rp_calendar_close(calendar);
+    free(writer.text);
+    free(sources);
+    if (code == -ENOMEM)
+        return rp_fail(resume->error, code, NULL, "no memory for the records of a state token");
+    return 0; /* any other failure: this is only a try */
+}
+
+/* A calendar, and the text of the records that it was opened with, on the heap. */
+struct opened {
+    struct rp_calendar *calendar;
+    char *records;
+};
+
+static void close_opened(struct opened *opened)
+{
+    rp_calendar_close(opened->calendar);
+    free(opened->records);
+    *opened = (struct opened){NULL, NULL};
+}
+
+/* The records of a contract, of the history, or made anew: *text_out is NULL if there are none. */
+static int find_text(const struct rp_token_resume *resume, unsigned from, char **text_out)
+{
+    const char *given = resume->with->begun_records;
+    *text_out = NULL;
+    if (from == 1)
+        return rp_token_history_records(resume->token.history, text_out, resume->error);
+    if (from == 2)
+        return resume->removed == 0 ? make_anew(resume, text_out) : 0;
+    if (!given)
+        return 0;
+    *text_out = rp_calloc(strlen(given) + 1, 1);
+    if (!*text_out)
+        return rp_fail(resume->error, -ENOMEM, NULL, "no memory for the records of a state token");
+    memcpy(*text_out, given, strlen(given) + 1);
+    return 0;
+}
+
+/* The calendar with the first records that have the token's chain B. If none have, those of the
+ * history: the token's values are in force then. */
+static int open_known(const struct rp_token_resume *resume, struct opened *opened)
+{
+    struct rp_error first = {0};
+    *opened = (struct opened){NULL, NULL};
+    for (unsigned from = 0; from < 3; from++) {
+        struct opened found = {NULL, NULL};
+        int code = find_text(resume, from, &found.records);
+        if (code == 0 && !found.records)
+            continue;
+        struct rp_error error = {0};
+        if (code == 0)
+            code = open_with(resume, resume->spec, found.records, &found.calendar, &error);
+        if (code == -ENOMEM) {
+            close_opened(&found);
+            close_opened(opened);
+            return rp_fail(resume->error, code, NULL, "no memory for the calendar of a stream");
+        }
+        bool is_known = code == 0 && rp_calendar_knows_records(found.calendar);
+        if (is_known || (code == 0 && (!opened->calendar || from == 1))) {
+            close_opened(opened);
+            *opened = found;
+        } else {
+            close_opened(&found);
+        }
+        if (is_known)
+            return 0;
+        if (code < 0 && first.code == 0)
+            first = error;
+    }
+    if (opened->calendar)
+        return 0;
+    return rp_fail(resume->error, first.code, first.hint, "%s", first.message);
+}
+
+/* ---- the record at row e ----------------------------------------------------------------------
+ */
+
+/* Whether the weights that the caller gives are others than those in force. */
+static bool weights_differ(const struct rp_token_resume *resume)
+{
+    const uint32_t *weights = resume->with->weights;
+    uint64_t divisor = 0, found = 0;
+    if (!weights)
+        return false;
+    for (uint32_t i = 0; i < resume->spec->source_count; i++) {
+        divisor = rp_gcd_u64(weights[i], divisor);
+        found += weights[i] > 0;
+    }
+    for (uint32_t j = 0; j < resume->token.header.source_count; j++) {
+        const struct rp_stream_source *source = resume->sources[j];
+        uint32_t had = resume->token.sources[j].weight;
+        if (had != (source && divisor > 0 ? weights[source - resume->spec->sources] / divisor : 0))
+            return true;
+        found -= had > 0;
+    }
+    return found > 0;
+}
+
+static int check_weights(const struct rp_token_resume *resume)
+{
+    const struct rp_stream_spec *spec = resume->spec;
+    uint64_t row = resume->token.header.window_end;
+    for (uint32_t i = 0; i < spec->stage_count; i++)
+        if (spec->stages[i].from == row && (spec->stages[i].sets & RP_SETS_WEIGHTS))
+            return rp_fail(resume->error, -RP_E_MISMATCH,
+                           "nothing was changed; give the weights in that stage, or without it",
+                           "other weights from row %" PRIu64
+                           " on: a stage that begins there sets weights itself",
+                           row);
+    return 0;
+}
+
+/* Documents of the record: those that the spec has there already, and those that were appended. */
+static void add_documents(const struct rp_token_resume *resume, struct extended *extended,
+                          struct rp_stage_spec *record)
+{
+    uint32_t count = record->documents_count;
+    if (count > 0)
+        memcpy(extended->documents, record->documents, count * sizeof *extended->documents);
+    for (uint32_t j = 0; j < resume->token.header.source_count && resume->with->grow; j++) {
+        const struct rp_stream_source *source = resume->sources[j];
+        if (!source || source->documents <= resume->token.sources[j].documents_next)
+            continue;
+        uint32_t number = (uint32_t)(source - resume->spec->sources), i = 0;
+        while (i < count && extended->documents[i].source != number)
+            i++;
+        if (i == count)
+            extended->documents[count++] = (struct rp_source_count){number, source->documents};
+    }
+    record->documents = extended->documents;
+    record->documents_count = count;
+}
+
+/* Add growth and weights to the record of the spec at row e, or a record with them. */
+static int extend(const struct rp_token_resume *resume, bool reweights, struct extended *extended)
+{
+    const struct rp_stream_spec *spec = resume->spec;
+    uint64_t row = resume->token.header.window_end;
+    uint32_t at = 0, count = spec->record_count;
+    while (at < count && spec->records[at].from < row)
+        at++;
+    bool is_new = at == count || spec->records[at].from != row;
+    uint32_t had = is_new ? 0 : spec->records[at].documents_count;
+    extended->spec = *spec;
+    extended->records = rp_calloc((size_t)count + 1, sizeof *extended->records);
+    extended->documents = rp_calloc((size_t)had + resume->token.header.source_count,
+                                    sizeof *extended->documents);
+    if (!extended->records || !extended->documents)
+        return rp_fail(resume->error, -ENOMEM, NULL, "no memory for the records of a stream");
+    struct rp_stage_spec *record = &extended->records[at];
+    for (uint32_t i = 0; i < count; i++)
+        extended->records[i + (is_new && i >= at)] = spec->records[i];
+    if (is_new)
+        *record = (struct rp_stage_spec){.from = row};
+    add_documents(resume, extended, record);
+    if (reweights) {
+        record->sets |= RP_SETS_WEIGHTS;
+        record->weights = resume->with->weights;
+        record->ramp = 0;
+    }
+    extended->spec.records = extended->records;
+    extended->spec.record_count = count + is_new;
+    return 0;
+}
+
+/* Growth and other weights become a record at row e; *calendar is replaced by one that has it. */
+static int add_record(const struct rp_token_resume *resume, const char *records,
+                      struct rp_calendar **calendar)
+{
+    bool grows = resume->grown > 0 && resume->with->grow, reweights = weights_differ(resume);
+    struct extended extended = {.records = NULL};
+    if (!grows && !reweights)
+        return 0;
+    if (resume->token.header.next_row == 0)
+        return rp_fail(resume->error, -RP_E_MISMATCH,
+                       "nothing was delivered: begin a new stream, which has them",
+                       "%s: the state is at row 0, where all is begun",
+                       grows ? "documents were appended" : "other weights");
+    int code = reweights ? check_weights(resume) : 0;
+    if (code == 0)
+        code = extend(resume, reweights, &extended);
+    rp_calendar_close(*calendar);
+    *calendar = NULL;
+    if (code == 0)
+        code = open_with(resume, &extended.spec, records, calendar, resume->error);
+    free_extended(&extended);
+    return code;
+}
+
+/* Inside a deal window that begins at the row of a record, its boundary actions are done again. */
+static int check_window(const struct rp_token_resume *resume, const struct rp_calendar *calendar)
+{
+    const struct rp_token_header *header = &resume->token.header;
+    if (header->next_row == header->window_first || header->window_first == 0 ||
+        rp_calendar_knows_records(calendar) ||
+        rp_token_history_excludes(resume->token.history, header->window_first))
+        return 0;
+    return rp_fail(resume->error, -RP_E_MISMATCH,
+                   "nothing was changed; continue with the state's own checkpoint, whose contract "
+                   "has the records",
+                   "the state is inside a deal window that may begin with a record, at row %" PRIu64
+                   ", and the records are not known",
+                   header->window_first);
+}
+
+static int make_calendar(const struct rp_token_resume *resume, struct rp_calendar **calendar_out)
+{
+    struct opened opened;
+    int code = open_known(resume, &opened);
+    if (code == 0)
+        code = rp_token_match_calendar(resume, opened.calendar);
+    if (code == 0)
+        code = check_window(resume, opened.calendar);
+    if (code == 0)
+        code = rp_token_verify(&resume->token, opened.calendar, resume->error);
+    if (code == 0)
+        code = add_record(resume, opened.records, &opened.calendar);
+    free(opened.records);
+    *calendar_out = opened.calendar;
+    return code;
+}
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+/* The plan keeps for its next token: limits up to row e, and sources that left the config. */
+static int keep(const struct rp_token_resume *resume, struct rp_stream_plan *plan)
+{
+    struct rp_token_kept *kept = rp_token_kept_of(plan);
+    if (!kept)
+        return rp_fail(resume->error, -ENOMEM, NULL, "no memory for the sources of a token");
+    kept->limits_end = resume->token.header.window_end;
+    kept->oldest = rp_token_history_oldest(resume->token.history, resume->token.header.next_row);
+    for (uint32_t j = 0; j < resume->token.header.source_count; j++) {
+        const struct rp_stream_token_source *had = &resume->token.sources[j];
+        kept->sources[j] = (struct rp_token_kept_source){
+            .limits = had->limits,
+            .is_removed = !resume->sources[j],
+            .prints = had->prints,
+            .prints_at = resume->sources[j] ? 0 : had->state.documents,
+            .too_long = had->too_long,
+            .drop_untrained = had->drop_untrained,
+            .documents_next = had->documents_next,
+        };
+    }
+    return 0;
+}
+
+static int restore(const struct rp_token_resume *resume, struct rp_stream_plan *plan)
+{
+    const struct rp_token_header *header = &resume->token.header;
+    struct rp_limits *limits = rp_calloc(header->source_count, sizeof *limits);
+    if (!limits)
+        return rp_fail(resume->error, -ENOMEM, NULL, "no memory for the limits of a state token");
+    for (uint32_t j = 0; j < header->source_count; j++)
+        limits[j] = resume->token.sources[j].limits;
+    const struct rp_stream_position position = {header->next_row, header->window_first,
+                                                header->window_end};
+    int code = rp_stream_plan_restore(plan, &resume->token.snapshot, &position, limits,
+                                      header->source_count, resume->error);
+    free(limits);
+    if (code == 0)
+        code = rp_token_match_limits(resume, plan);
+    return code < 0 ? code : keep(resume, plan);
+}
+
+int rp_stream_token_resume(struct rp_calendar **calendar_out, struct rp_stream_plan **plan_out,
+                           const struct rp_stream_spec *spec, const void *token, size_t bytes,
+                           const struct rp_stream_resume *with, struct rp_error *error)
+{
+    struct rp_token_resume resume = {.spec = spec, .with = with, .error = error};
+    struct rp_calendar *calendar = NULL;
+    struct rp_stream_plan *plan = NULL;
+    *calendar_out = NULL;
+    *plan_out = NULL;
+    int code = rp_token_decode(&resume.token, token, bytes, error);
+    if (code == 0)
+        code = rp_token_match_spec(&resume);
+    if (code == 0)
+        code = rp_token_match_rows(&resume);
+    if (code == 0)
+        code = make_calendar(&resume, &calendar);
+    if (code == 0)
+        code = rp_stream_plan_open(&plan, calendar, error);
+    if (code == 0)
+        code = restore(&resume, plan);
+    free(resume.sources);
+    free(resume.names);
+    rp_token_free(&resume.token);
+    if (code < 0) {
+        rp_stream_plan_close(plan);
+        rp_calendar_close(calendar);
+        return code;
+    }
+    *calendar_out = calendar;
+    *plan_out = plan;
+    return 0;
+}
