@@ -104,6 +104,20 @@ static inline void rp_stores_enter(struct rp_stores *stores, const struct rp_ite
     else
         rp_stores_push(stores, piece, size);
 }
+/** Enter the next item, if the FIFO is an empty queue: as rp_feed_next. The piece is made in its
+ * place, because a copy right after its members were stored waits for these stores. */
+static inline int rp_stores_enter_next(struct rp_stores *stores, struct rp_error *error)
+{
+    struct rp_item_piece *piece = &stores->fifo[stores->head];
+    int given = rp_feed_next(&stores->feed, piece, &stores->fifo_sizes[stores->head], error);
+    if (given <= 0)
+        return given;
+    if (piece->length > stores->seq_len && stores->packing != RP_PACKING_CONCAT)
+        rp_stores_enter_pool(stores, piece);
+    else
+        stores->queued = 1;
+    return 1;
+}
 /** Remove the oldest piece of the queue. */
 static inline void rp_stores_pop(struct rp_stores *stores)
 {
