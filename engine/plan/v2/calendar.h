@@ -27,7 +27,7 @@ struct rp_calendar_position {
     uint32_t known_count; /* sources that have a number, in its order */
     const char *const *known_names;
     /* Text of the begun records, ascending: lines as in the contract, `record[NNNN].…`; NULL: none.
-     * Other lines of a contract are ignored, and records that are not begun, too. */
+     * Other lines of a contract and records that are not begun are ignored. */
     const char *begun_records;
     bool is_resumed;
     /* If chain B of begun_records is another, its values are in force. NULL: begun_records must

@@ -9,11 +9,6 @@
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-bool rp_calendar_is_begun(const struct rp_calendar *calendar, uint64_t row)
-{
-    return calendar->is_resumed && (row == 0 || row < calendar->next_row);
-}
-
 bool rp_calendar_step(const struct rp_calendar *calendar, struct rp_calendar_walk *walk)
 {
     const struct rp_stream_spec *spec = &calendar->spec;
@@ -193,25 +188,6 @@ static int set_stage(struct rp_calendar_making *making, const struct rp_stage_sp
     if (sets & RP_SETS_DEAL)
         now->deal = stage->deal;
     return set_limits(making, stage);
-}
-
-/* The greater number of documents of a source that has joined changes those of later rows only; the
- * first number of one that joins is read at no earlier row. */
-int rp_calendar_set_documents(struct rp_calendar_making *making,
-                              const struct rp_calendar_record *record, uint32_t joined)
-{
-    struct rp_calendar *calendar = making->calendar;
-    if (record->document_count > 0 && record->documents[0].number < joined) {
-        uint64_t *documents = rp_calendar_take(calendar, calendar->count, sizeof *documents,
-                                               making->error);
-        if (!documents)
-            return -ENOMEM;
-        memcpy(documents, making->documents, calendar->count * sizeof *documents);
-        making->now.documents = making->documents = documents;
-    }
-    for (uint32_t i = 0; i < record->document_count; i++)
-        making->documents[record->documents[i].number] = record->documents[i].value;
-    return 0;
 }
 
 static int set_record(struct rp_calendar_making *making, const struct rp_calendar_record *record,
