@@ -277,7 +277,7 @@ static int end_pass(struct rp_feed *feed, uint32_t number, struct rp_error *erro
 }
 
 /* What is taken of an item that is atomic, or longer than a row: its tokens, or 0 if it is dropped.
- * `*size` is that of the whole item, and becomes that of what is taken. */
+ * `*size` is the size of the whole item, and becomes the size of the tokens that are taken. */
 static int64_t shorten(struct rp_feed *feed, uint32_t number, uint64_t item, uint64_t tokens,
                        uint64_t *size, struct rp_error *error)
 {
