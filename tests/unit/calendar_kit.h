@@ -62,14 +62,11 @@ static inline struct rp_stream_source calendar_source(const char *name, uint64_t
         .view = {.context = context, .lengths = calendar_lengths, .prints = calendar_prints}};
 }
 
-/* The sources are math, web and code in the config; web and code join first. */
-static inline void calendar_three(struct calendar_stream *stream)
+static inline void calendar_three_sources(struct calendar_stream *stream)
 {
     static const struct calendar_documents math = {2, {0x3000, 0, 0}},
                                            web = {0, {0x1000, 0xfeed, 0}},
                                            code = {1, {0x2000, 0, 0}};
-    static const uint64_t out_of_code[] = {1, 3}, out_of_web[] = {0};
-    static const struct rp_row_range skips[] = {{10, 13}, {40, 41}};
     struct rp_stream_source *sources = stream->sources;
     memset(stream, 0, sizeof *stream);
     sources[0] = calendar_source("math \\1", 4, &math);
@@ -80,6 +77,14 @@ static inline void calendar_three(struct calendar_stream *stream)
     sources[2] = calendar_source("code", 5, &code);
     sources[2].too_long = RP_TOO_LONG_DROP;
     sources[2].limits.max_epochs = 0;
+}
+
+/* The sources are math, web and code in the config; web and code join first. */
+static inline void calendar_three(struct calendar_stream *stream)
+{
+    static const uint64_t out_of_code[] = {1, 3}, out_of_web[] = {0};
+    static const struct rp_row_range skips[] = {{10, 13}, {40, 41}};
+    calendar_three_sources(stream);
     memcpy(stream->weights, (uint32_t[4][3]){{0, 2, 1}, {2, 1, 1}, {0, 0, 0}, {1, 3, 0}},
            sizeof stream->weights);
     stream->stages[0] = (struct rp_stage_spec){
@@ -135,7 +140,7 @@ static inline void calendar_three(struct calendar_stream *stream)
                   .label_across_cuts = true,
                   .tokenizer = {0x0011223344556677, 0x0123456789abcdef}},
         .source_count = 3,
-        .sources = sources,
+        .sources = stream->sources,
         .stage_count = 3,
         .stages = stream->stages,
         .record_count = 1,

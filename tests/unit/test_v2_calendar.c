@@ -322,6 +322,27 @@ static void test_values_in_force(void **unused)
     rp_calendar_close(calendar);
 }
 
+/* Sets add up: a document stays out, and another one joins it at its own stage. */
+static void test_taken_out(void **unused)
+{
+    (void)unused;
+    static const uint64_t later[] = {3, 4, UINT64_C(1) << 62};
+    static const struct rp_without without = {2, 3, later};
+    struct calendar_stream stream;
+    calendar_three(&stream);
+    stream.stages[2].without = &without;
+    stream.stages[2].without_count = 1;
+    struct rp_calendar *calendar = calendar_open(&stream, NULL);
+    for (uint64_t document = 0; document < 6; document++) {
+        bool at_100 = document == 1 || document == 3;
+        assert_false(rp_calendar_is_out(calendar, 1, document, 99));
+        assert_int_equal(rp_calendar_is_out(calendar, 1, document, 499), at_100);
+        assert_int_equal(rp_calendar_is_out(calendar, 1, document, 500), at_100 || document == 4);
+    }
+    assert_true(rp_calendar_is_out(calendar, 1, later[2], 500));
+    rp_calendar_close(calendar);
+}
+
 /* ---- a calendar that continues --------------------------------------------------------------- */
 
 static const char *const known[] = {"web", "code", "math \\1"};
@@ -358,7 +379,7 @@ static void test_begun_records_stay(void **unused)
     rp_calendar_close(calendar);
 }
 
-/* Without the begun records, a token's values are in force, and its chain goes on. */
+/* Without the begun records, a token's values are in force, and its chain continues. */
 static void test_values_of_a_token(void **unused)
 {
     (void)unused;
@@ -446,10 +467,15 @@ static void test_many_sources(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_contract),          cmocka_unit_test(test_chains),
-        cmocka_unit_test(test_history),           cmocka_unit_test(test_skips),
-        cmocka_unit_test(test_values_in_force),   cmocka_unit_test(test_begun_records_stay),
-        cmocka_unit_test(test_values_of_a_token), cmocka_unit_test(test_many_stages),
+        cmocka_unit_test(test_contract),
+        cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_history),
+        cmocka_unit_test(test_skips),
+        cmocka_unit_test(test_values_in_force),
+        cmocka_unit_test(test_taken_out),
+        cmocka_unit_test(test_begun_records_stay),
+        cmocka_unit_test(test_values_of_a_token),
+        cmocka_unit_test(test_many_stages),
         cmocka_unit_test(test_many_sources),
     };
     return cmocka_run_group_tests_name("v2_calendar", tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every refusal of rp_calendar_open: an error of the config that names stage, row, source and
- * field, and the values; and texts of records from a checkpoint that are damaged. */
+/* Every refusal of rp_calendar_open for a new stream: an error of the config that names stage, row,
+ * source and field, and the values. Refusals of a calendar that continues: test_v2_begun.c. */
 #include "calendar_kit.h"
 
 typedef struct calendar_stream Stream;
@@ -358,8 +358,8 @@ static const struct {
      "row 300: source \"web\": documents: expected at most 6, which its index has, found 7"},
     {break_shrinks, "row 500: source \"web\": documents: expected 6 or more, as before, found 5"},
     {break_grows_before_joining, "row 0: documents: source \"math \\1\" has not joined"},
-    {break_record_and_stage, "row 100: the stage that begins here sets weights, too"},
-    {break_record_and_stage_deal, "row 500: the stage that begins here sets deal, too"},
+    {break_record_and_stage, "row 100: both the stage and the record here set weights"},
+    {break_record_and_stage_deal, "row 500: both the stage and the record here set deal"},
     {break_record_deal, "row 300: deal: K: expected 1"},
     {break_absent, "row 0: weight: no source has the name \"web\""},
 };
@@ -410,113 +410,11 @@ static void test_share_of_0(void **unused)
     rp_calendar_close(calendar);
 }
 
-/* ---- a calendar that continues --------------------------------------------------------------- */
-
-static const char *const known[] = {"web", "code", "math \\1"};
-
-static void expect_refused(const struct calendar_stream *stream,
-                           const struct rp_calendar_position *position, int expected,
-                           const char *message)
-{
-    struct rp_calendar *calendar;
-    struct rp_error error = {0};
-    int code = rp_calendar_open(&calendar, &stream->spec, position, &error);
-    if (code != expected || !strstr(error.message, message))
-        fail_msg("expected \"%s\", found %d: %s", message, code, error.message);
-}
-
-static void test_damaged_records(void **unused)
-{
-    (void)unused;
-    static const char *const texts[] = {
-        "record[0000].documents[0000]=6\nrecord[0000].max_docs_per_row=33\n",
-        "record[0000].documents[0000]=six\nrecord[0000].from=0\n",
-        "record[0000].documents[0000]=99999999999999999999\nrecord[0000].from=0\n",
-        "record[0000].documents[0003]=6\nrecord[0000].from=0\n",
-        "record[0000].documents[000]=6\nrecord[0000].from=0\n",
-        "record[0000].documents=6\nrecord[0000].from=0\n",
-        "record[0000].from=0\nrecord[0000].weight[0000]=0\n",
-        "record[0000].from=0\nrecord[0000].range[0000]=5-5\n",
-        "record[0000].from=0\nrecord[0000].range[0000]=5\n",
-        "record[0000].from=0\nrecord[0000].seq_len=64\n",
-        "record[0000].deal=8,4,2,1,other,4,0,0,1\nrecord[0000].from=0\n",
-        "record[0000].deal=8,4,2,1,middle,4,0,0\nrecord[0000].from=0\n",
-        "record[0000].deal=8,3,2,1,middle,4,0,0,1\nrecord[0000].from=0\n",
-        "record[0000].deal=off1\nrecord[0000].from=0\n",
-        "record[0000].from=5\nrecord[0001].from=5\n",
-        "record[0000].from~0\n",
-        "record[000].from=0\n",
-        "records=0\n",
-        "record[0000].from=1\nrecord[0000].from=1\n",
-        "record[0000].from=1",
-    };
-    for (size_t i = 0; i < RP_ARRAY_COUNT(texts); i++) {
-        struct rp_calendar_position position = {.next_row = 101,
-                                                .known_count = 3,
-                                                .known_names = known,
-                                                .is_resumed = true,
-                                                .begun_records = texts[i]};
-        struct calendar_stream stream;
-        calendar_three(&stream);
-        expect_refused(&stream, &position, -RP_E_CORRUPT, "record");
-    }
-}
-
-static void test_continued(void **unused)
-{
-    (void)unused;
-    static const char percent[] =
-        "record[0000].documents[0000]=6\nrecord[0000].documents[0001]=5\nrecord[0000].from=0\n"
-        "record[0000].max_docs_per_row=33\nrecord[0000].range[0000]=0-6\n";
-    struct rp_calendar_position position = {.next_row = 50,
-                                            .known_count = 2,
-                                            .known_names = known,
-                                            .is_resumed = true,
-                                            .begun_records = percent};
-    struct calendar_stream stream;
-    calendar_three(&stream);
-    expect_refused(&stream, &position, -RP_E_CONFIG,
-                   "source \"web\": documents: expected 0-6, as when it joined, found 0-");
-    stream.sources[1].range_end = 6;
-    rp_calendar_close(calendar_open(&stream, &position));
-    stream.sources[1].documents = 4;
-    expect_refused(&stream, &position, -RP_E_CONFIG, "source \"web\": expected the 6 documents");
-    calendar_three(&stream);
-    stream.sources[1].is_absent = true;
-    stream.weights[1][1] = 0;
-    expect_refused(&stream, &position, -RP_E_CONFIG,
-                   "row 300: weight: no source has the name \"web\"");
-    stream.spec.record_count = 0;
-    expect_refused(&stream, &position, -RP_E_CONFIG, "its weight at row 49 is above 0");
-    calendar_three(&stream);
-    position.begun_records = NULL;
-    expect_refused(&stream, &position, -RP_E_CONFIG,
-                   "the records of the stream before row 50 are not known");
-}
-
-/* Within a ramp the weights before it must be known. */
-static void test_unknown_in_ramp(void **unused)
-{
-    (void)unused;
-    static const uint64_t documents[] = {6, 5, 4};
-    static const uint32_t weights[] = {1, 1, 2};
-    struct rp_calendar_held held = {
-        .documents = documents, .weights = weights, .max_docs_per_row = 33};
-    struct rp_calendar_position position = {
-        .next_row = 150, .known_count = 3, .known_names = known, .is_resumed = true, .held = &held};
-    struct calendar_stream stream;
-    calendar_three(&stream);
-    expect_refused(&stream, &position, -RP_E_CONFIG, "a ramp needs the weights before it");
-    position.next_row = 200;
-    rp_calendar_close(calendar_open(&stream, &position));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),         cmocka_unit_test(test_share_of_0),
-        cmocka_unit_test(test_damaged_records), cmocka_unit_test(test_continued),
-        cmocka_unit_test(test_unknown_in_ramp),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_share_of_0),
     };
     return cmocka_run_group_tests_name("v2_refusals", tests, NULL, NULL);
 }
