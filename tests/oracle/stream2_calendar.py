@@ -198,6 +198,9 @@ class Calendar:
                 if source.entry.get("is_percent"):
                     ranges[name] = "%d-%d" % (source.first, source.end)
         documents |= record.get("documents", {}) | stage.get("documents", {})
+        for name, n in documents.items():
+            if n > self.sources[name].documents_now() or n % self.stream.get("group", 1) != 0:
+                raise ValueError("row %d: %s has no %d documents" % (q, name, n))
         if documents:
             record["documents"] = documents
         if ranges:

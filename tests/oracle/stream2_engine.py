@@ -150,9 +150,10 @@ class Engine:
     def close(self):
         if self.process is not None:
             self.process.stdin.close()
-            self.process.wait()
             self.process.stdout.close()
-            self.process = None
+            status, self.process = self.process.wait(), None
+            if status != 0:  # for instance of a sanitizer that found a leak
+                raise RuntimeError("stream2_dump ended with status %d" % status)
 
     def run(self, stream, rows, token=None, records=None, weights=None, grow=True):
         job = {"stream": stream_json(stream), "rows": rows, "grow": int(grow)}
@@ -182,7 +183,7 @@ def oracle_run(stream, rows, token=None, records=(), weights=None, grow=True):
             plan = Plan(stream)
         else:
             plan = resume(stream, bytes.fromhex(token), records, weights, grow)
-    except (ValueError, NoRow, IndexError) as refusal:  # IndexError: fewer documents than before
+    except (ValueError, NoRow, IndexError, KeyError) as refusal:  # an edited past
         return {"error": str(refusal)}, None
     found = {"contract": stream_contract(plan), "identity": identity(plan), "rows": []}
     while True:

@@ -350,6 +350,10 @@ def edit_new_source(rng, stream, g):
             stage["weight"]["new"] = 2
 
 
+def remove_last(source, documents):
+    del source["lengths"][-documents:]
+
+
 def edit_fixed(rng, stream, g):
     """Refused."""
     rng.choice(
@@ -358,7 +362,7 @@ def edit_fixed(rng, stream, g):
             lambda: stream.update(label_across_cuts=1 - stream["label_across_cuts"]),
             lambda: stream["sources"][0].update(sampled=prints_of("other")),
             lambda: stream["sources"][0].update(select="document >= 0"),
-            lambda: stream["sources"][0]["lengths"].pop(),
+            lambda: remove_last(stream["sources"][0], stream["group"]),
         ]
     )()
 

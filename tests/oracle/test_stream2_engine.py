@@ -222,9 +222,9 @@ CONTROLS = sorted(
 def test_planted_defect_is_found(defect):
     engine = Engine(default_dump("_" + defect))
     for case in range(CASES_OF_A_CONTROL):
-        if check_case(engine, case, smaller=False):
-            break
-    else:
-        pytest.fail("%s: not found in %d cases" % (defect, CASES_OF_A_CONTROL))
-    print("%s: found by case %d" % (defect, case))
-    engine.close()
+        difference = check_case(engine, case, smaller=False)
+        if difference:
+            assert "ended with status" not in difference, difference
+            print("%s: found by case %d: %s" % (defect, case, difference))
+            return engine.close()
+    pytest.fail("%s: not found in %d cases" % (defect, CASES_OF_A_CONTROL))

@@ -44,7 +44,8 @@ struct rp_stores {
     uint32_t head, queued;      /* the queue */
     struct rp_window window;    /* lookahead: sizes */
     uint32_t pool_count;
-    struct rp_pool_entry *pool; /* in order of arrival */
+    struct rp_pool_entry *pool; /* in order of arrival; their turns are in `turns` */
+    uint32_t *turns;
     uint64_t pool_row;
     struct rp_window open;       /* best_fit: gaps */
     struct rp_waiting_row *rows; /* by slot of `open` */
@@ -78,12 +79,23 @@ static inline uint32_t rp_stores_fifo_count(const struct rp_stores *stores)
 }
 bool rp_stores_are_empty(const struct rp_stores *stores);
 
+/** Move the queue to the front of its array. */
+void rp_stores_make_room(struct rp_stores *stores);
 /** Append to the FIFO. */
-void rp_stores_push(struct rp_stores *stores, const struct rp_item_piece *piece, uint32_t size);
-/** Enter a piece of section 7. */
-static inline void rp_stores_enter(struct rp_stores *stores, const struct rp_item_piece *piece,
-                                   uint32_t size);
+static inline void rp_stores_push(struct rp_stores *stores, const struct rp_item_piece *piece,
+                                  uint32_t size)
+{
+    if (stores->packing == RP_PACKING_LOOKAHEAD) {
+        stores->fifo[rp_window_add(&stores->window, size)] = *piece;
+        return;
+    }
+    if (stores->head + stores->queued > stores->capacity)
+        rp_stores_make_room(stores);
+    stores->fifo[stores->head + stores->queued] = *piece;
+    stores->fifo_sizes[stores->head + stores->queued++] = size;
+}
 void rp_stores_enter_pool(struct rp_stores *stores, const struct rp_item_piece *piece);
+/** Enter a piece (section 7). */
 static inline void rp_stores_enter(struct rp_stores *stores, const struct rp_item_piece *piece,
                                    uint32_t size)
 {
@@ -92,13 +104,38 @@ static inline void rp_stores_enter(struct rp_stores *stores, const struct rp_ite
     else
         rp_stores_push(stores, piece, size);
 }
+/** Enter the next item, if the FIFO is an empty queue: as rp_feed_next. The piece is made in its
+ * place, because a copy right after its members were stored waits for these stores. */
+static inline int rp_stores_enter_next(struct rp_stores *stores, struct rp_error *error)
+{
+    struct rp_item_piece *piece = &stores->fifo[stores->head];
+    int given = rp_feed_next(&stores->feed, piece, &stores->fifo_sizes[stores->head], error);
+    if (given <= 0)
+        return given;
+    if (piece->length > stores->seq_len && stores->packing != RP_PACKING_CONCAT)
+        rp_stores_enter_pool(stores, piece);
+    else
+        stores->queued = 1;
+    return 1;
+}
 /** Remove the oldest piece of the queue. */
 static inline void rp_stores_pop(struct rp_stores *stores)
 {
     stores->head = --stores->queued == 0 ? 0 : stores->head + 1;
 }
 /** The oldest piece of the queue was cut: trim it, and remove it if it is gone. */
-RP_MUST_CHECK int rp_stores_trim_oldest(struct rp_stores *stores, struct rp_error *error);
+static inline int rp_stores_trim_oldest(struct rp_stores *stores, struct rp_error *error)
+{
+    struct rp_item_piece *oldest = &stores->fifo[stores->head];
+    int left = rp_feed_trim(&stores->feed, oldest, error);
+    if (left < 0)
+        return left;
+    if (left == 0)
+        rp_stores_pop(stores);
+    else
+        stores->fifo_sizes[stores->head] = rp_feed_round(&stores->feed, oldest->length);
+    return 0;
+}
 
 /** A new open row, without a piece. Returns its slot. */
 uint16_t rp_stores_open_row(struct rp_stores *stores, uint64_t opened_at, uint32_t gap);

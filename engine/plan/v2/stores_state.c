@@ -88,7 +88,10 @@ void rp_stores_copy(const struct rp_stores *stores, struct rp_snapshot *snapshot
         memcpy(snapshot->fifo, stores->fifo + stores->head,
                stores->queued * sizeof *snapshot->fifo);
     }
-    memcpy(snapshot->pool, stores->pool, stores->pool_count * sizeof *snapshot->pool);
+    for (uint32_t i = 0; i < stores->pool_count; i++) {
+        snapshot->pool[i] = stores->pool[i];
+        snapshot->pool[i].turn = stores->turns[i];
+    }
     copy_open_rows(stores, snapshot);
 }
 
@@ -198,8 +201,10 @@ static int fill_pool(struct rp_stores *stores, const struct rp_snapshot *snapsho
             return failed;
         if (entry->piece.length <= stores->seq_len || entry->rows < 2)
             return fail_state("the length of pool entry", i, error);
-        if (size > 0)
-            stores->pool[stores->pool_count++] = *entry;
+        if (size == 0)
+            continue;
+        stores->turns[stores->pool_count] = entry->turn;
+        stores->pool[stores->pool_count++] = *entry;
     }
     stores->pool_row = stores->pool_count > 0 ? snapshot->pool_row : 0;
     return 0;
