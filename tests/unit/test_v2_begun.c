@@ -100,6 +100,19 @@ static void test_unknown_in_ramp(void **unused)
     expect_refused(&stream, &position, -RP_E_CONFIG, "a ramp needs the weights before it");
     position.next_row = 200;
     rp_calendar_close(calendar_open(&stream, &position));
+    stream.sources[1].documents = 5;
+    expect_refused(&stream, &position, -RP_E_CONFIG, "source \"web\": expected the 6 documents");
+    calendar_three(&stream);
+    held.max_docs_per_row = 0;
+    expect_refused(&stream, &position, -RP_E_CORRUPT, "max_docs_per_row 0");
+    held.max_docs_per_row = 65;
+    expect_refused(&stream, &position, -RP_E_CONFIG, "expected group 1 to seq_len 64, found 65");
+    held.max_docs_per_row = 33;
+    held.deal = (struct rp_deal){.window = 3, .step = 2, .tier = 1, .bundle = 1, .k = 1, .b = 1};
+    expect_refused(&stream, &position, -RP_E_CONFIG, "deal: window: expected a multiple of step 2");
+    held = (struct rp_calendar_held){
+        .documents = documents, .weights = (uint32_t[3]){0}, .max_docs_per_row = 33};
+    expect_refused(&stream, &position, -RP_E_CORRUPT, "no weight above 0");
 }
 
 int main(void)

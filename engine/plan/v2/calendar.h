@@ -3,7 +3,8 @@
  * any row (STREAM2.md sections 1.3, 6.1, 9, 14).
  *
  * A calendar is made once, from the spec, the records that are begun and the position, and never
- * changes but by rp_calendar_append. All questions about a row are answered in O(log stages). */
+ * changes, so plans of several threads may share it. All questions about a row are answered in
+ * O(log stages). */
 #ifndef RP_PLAN_V2_CALENDAR_H
 #define RP_PLAN_V2_CALENDAR_H
 

@@ -228,22 +228,32 @@ static int check_now(const struct rp_calendar_making *making)
     return 0;
 }
 
+/* The index must still have the documents that a source had at a begun row. */
+static int check_count(const struct rp_calendar_making *making, uint32_t number, uint64_t documents,
+                       uint64_t row)
+{
+    const struct rp_stream_source *source = rp_calendar_source(making->calendar, number);
+    if (source && (documents > source->documents || documents == 0 ||
+                   documents % making->calendar->spec.fixed.group != 0))
+        return rp_fail(making->error, -RP_E_CONFIG,
+                       "restore the documents: a stream can use more, but never fewer",
+                       "source \"%s\": expected the %" PRIu64 " documents that the stream has at "
+                       "row %" PRIu64 ", found %" PRIu64 " in its index",
+                       source->name, documents, row, source->documents);
+    return 0;
+}
+
 /* A begun record must suit the index and the config as they are now. */
 static int check_begun(const struct rp_calendar_making *making,
                        const struct rp_calendar_record *record)
 {
     const struct rp_calendar *calendar = making->calendar;
-    for (uint32_t i = 0; i < record->document_count; i++) {
-        const struct rp_calendar_entry *entry = &record->documents[i];
-        const struct rp_stream_source *source = rp_calendar_source(calendar, entry->number);
-        if (source && (entry->value > source->documents || entry->value == 0 ||
-                       entry->value % calendar->spec.fixed.group != 0))
-            return rp_fail(making->error, -RP_E_CONFIG,
-                           "restore the documents: a stream can use more, but never fewer",
-                           "source \"%s\": expected the %" PRIu64 " documents that the stream has "
-                           "from row %" PRIu64 " on, found %" PRIu64 " in its index",
-                           source->name, entry->value, record->from, source->documents);
-    }
+    int code = 0;
+    for (uint32_t i = 0; code == 0 && i < record->document_count; i++)
+        code = check_count(making, record->documents[i].number, record->documents[i].value,
+                           record->from);
+    if (code < 0)
+        return code;
     for (uint32_t i = 0; i < record->range_count; i++) {
         const struct rp_calendar_entry *entry = &record->ranges[i];
         const struct rp_stream_source *source = rp_calendar_source(calendar, entry->number);
@@ -309,6 +319,23 @@ static int refuse_unknown(struct rp_calendar_making *making, const char *why)
                    making->calendar->next_row, why);
 }
 
+/* Values of a token may be forged. */
+static int check_held(const struct rp_calendar_making *making, const struct rp_calendar_held *held)
+{
+    bool has_weight = false;
+    int code = 0;
+    for (uint32_t j = 0; code == 0 && j < making->position->known_count; j++) {
+        has_weight = has_weight || held->weights[j] > 0;
+        code = check_count(making, j, held->documents[j], making->calendar->next_row);
+    }
+    if (code == 0 && (!has_weight || held->max_docs_per_row == 0))
+        code = rp_fail(making->error, -RP_E_CORRUPT, "continue from another checkpoint",
+                       "the state has no weight above 0, or max_docs_per_row 0");
+    if (code == 0 && held->deal.window > 0)
+        code = rp_calendar_check_deal(&held->deal, making->error);
+    return code;
+}
+
 /* Begun stages that were edited may name sources that had not joined, whose number of documents no
  * record has. Chain A refuses such a start later, by its stages; until then the index's number
  * stands in. */
@@ -333,6 +360,9 @@ static int hold(struct rp_calendar_making *making, const struct rp_calendar_held
     struct rp_stage *last = &calendar->in_force[calendar->stage_count - 1], *now = &making->now;
     struct rp_calendar_mix *mix = &calendar->mixes[calendar->mix_count - 1];
     uint32_t known = making->position->known_count;
+    int code = check_held(making, held);
+    if (code < 0)
+        return code;
     /* the first row of a deal window that may be planned again */
     uint64_t first = calendar->next_row - rp_min_u64(calendar->next_row, held->deal.window);
     if (rp_max_u64(first, mix->from) - mix->from < mix->ramp)
@@ -350,7 +380,7 @@ static int hold(struct rp_calendar_making *making, const struct rp_calendar_held
     now->max_docs_per_row = held->max_docs_per_row;
     now->deal = held->deal;
     now->joined = (uint32_t)rp_max_u64(now->joined, known);
-    int code = take_documents_of_index(making);
+    code = take_documents_of_index(making);
     if (code < 0)
         return code;
     *last = *now;

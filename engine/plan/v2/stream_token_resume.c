@@ -150,10 +150,13 @@ static int open_known(const struct rp_token_resume *resume, struct opened *opene
         struct rp_error error = {0};
         if (code == 0)
             code = open_with(resume, resume->spec, found.records, &found.calendar, &error);
-        if (code == -ENOMEM) {
+        if (code == -ENOMEM || (code == -RP_E_CORRUPT && from == 1)) {
             close_opened(&found);
             close_opened(opened);
-            return rp_fail(resume->error, code, NULL, "no memory for the calendar of a stream");
+            return code == -ENOMEM
+                       ? rp_fail(resume->error, code, NULL,
+                                 "no memory for the calendar of a stream")
+                       : RP_STREAM_TOKEN_DAMAGED(resume->error, ": its history: %s", error.message);
         }
         bool is_known = code == 0 && rp_calendar_knows_records(found.calendar);
         if (is_known || (code == 0 && (!opened->calendar || from == 1))) {
@@ -169,7 +172,8 @@ static int open_known(const struct rp_token_resume *resume, struct opened *opene
     }
     if (opened->calendar)
         return 0;
-    return rp_fail(resume->error, first.code, first.hint, "%s", first.message);
+    return rp_fail(resume->error, first.code, first.hint[0] ? first.hint : RP_STREAM_TOKEN_HINT,
+                   "%s", first.message);
 }
 
 /* ---- the record at row e ----------------------------------------------------------------------
