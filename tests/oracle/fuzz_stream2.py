@@ -118,7 +118,8 @@ def compare_resumes(engine, rng, stream, expected, plan):
         if again is None or not edited:
             continue
         token = rng.choice(after["rows"])["token"]
-        difference, _, _ = compare_resume(engine, other, token, after["contract"], again, None, True)
+        contract = after["contract"]
+        difference, _, _ = compare_resume(engine, other, token, contract, again, None, True)
         if difference:
             row = Token(bytes.fromhex(token)).g
             return where + "then resumed at row %d: %s" % (row, difference)
