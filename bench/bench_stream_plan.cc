@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 bench_stream_plan — the cost of deciding the fragments of a
-// row, in both versions of the stream. Items are documents, so 1 / items_per_second is the time of a
-// document: permutation, mixing and packing together. No token is read anywhere. All features of
+// row, in both versions of the stream. Items are documents, so 1 / items_per_second is the time of
+// a document: permutation, mixing and packing together. No token is read anywhere. All features of
 // version 2 are off.
 //
 // Lengths are lognormal (median 400, sigma 1.2, 1 … 100 000), drawn once from a fixed generator.

@@ -84,7 +84,7 @@ static inline struct rp_stream_source *stream_add(struct stream *stream, const c
     return &stream->sources[number];
 }
 
-/* After an error stream_close is due, too. */
+/* Also after an error, call stream_close. */
 static inline int stream_try_open(struct stream *stream, struct rp_error *error)
 {
     struct rp_calendar_position position = {0};

@@ -79,5 +79,5 @@ int main(void)
         cmocka_unit_test(test_new_streams),
         cmocka_unit_test(test_continued),
     };
-    return run_with_faults("v2_memory", tests, NULL, NULL);
+    return run_with_faults("v2_calendar_memory", tests, NULL, NULL);
 }

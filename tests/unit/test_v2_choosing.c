@@ -98,7 +98,7 @@ static void test_as_the_formulas(void **state)
 {
     (void)state;
     uint64_t random = test_seed("test_as_the_formulas");
-    static const uint32_t counts[] = {1, 2, 3, 8, 31, 32, 33, 64, 65, SOURCES_MAX};
+    static const uint32_t counts[] = {1, 2, 3, 8, 15, 16, 17, 32, 33, SOURCES_MAX};
     for (size_t i = 0; i < RP_ARRAY_COUNT(counts); i++) {
         run(counts[i], 50, &random);
         run(counts[i], (UINT64_C(1) << 27) - 2, &random);

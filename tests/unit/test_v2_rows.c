@@ -248,7 +248,7 @@ static void test_epoch_without_piece(void **state)
     stream_close(&stream);
 }
 
-/* Its row, and none before it, fails. */
+/* The row of the damaged document fails, and none before it. */
 static void test_damage_is_met_when_visited(void **state)
 {
     (void)state;
@@ -286,7 +286,7 @@ static void test_too_many_pieces_for_a_search(void **state)
     stream_close(&stream);
 }
 
-/* From a snapshot before each row, also before a boundary, the stream goes on as it was. */
+/* From a snapshot before each row, also before a boundary, the stream continues unchanged. */
 static void test_restore(void **state)
 {
     (void)state;

@@ -58,6 +58,9 @@ static int check_source(const struct rp_stream_source *source, uint32_t k, struc
         return rp_fail(error, -RP_E_CONFIG, NULL,
                        "source \"%s\": %" PRIu64 " documents do not fit into its range", name,
                        documents);
+    if (source->is_percent && source->range_end == RP_NO_ROW)
+        return rp_fail(error, -RP_E_CONFIG, NULL,
+                       "source \"%s\": documents: a range of percent has no end", name);
     if (source->too_long > RP_TOO_LONG_ERROR || source->drop_untrained > RP_DROP_FRAGMENTS ||
         source->limits.on_exhausted > RP_EXHAUSTED_ERROR)
         return rp_fail(error, -RP_E_CONFIG, NULL,

@@ -336,6 +336,23 @@ static int check_held(const struct rp_calendar_making *making, const struct rp_c
     return code;
 }
 
+/* Begun stages that were edited may name sources that had not joined, whose number of documents no
+ * record has. Chain A refuses such a start later, by its stages; until then the index's number
+ * stands in. */
+static int take_documents_of_index(struct rp_calendar_making *making)
+{
+    const struct rp_calendar *calendar = making->calendar;
+    for (uint32_t j = making->position->known_count; j < making->now.joined; j++) {
+        const struct rp_stream_source *source = rp_calendar_source(calendar, j);
+        if (making->documents[j] != RP_NO_ROW)
+            continue;
+        if (!source || !making->position->held)
+            return refuse_unknown(making, calendar->names[j]);
+        making->documents[j] = source->documents;
+    }
+    return 0;
+}
+
 /* Records are missing: the values of the token are in force. */
 static int hold(struct rp_calendar_making *making, const struct rp_calendar_held *held)
 {
@@ -363,6 +380,9 @@ static int hold(struct rp_calendar_making *making, const struct rp_calendar_held
     now->max_docs_per_row = held->max_docs_per_row;
     now->deal = held->deal;
     now->joined = (uint32_t)rp_max_u64(now->joined, known);
+    code = take_documents_of_index(making);
+    if (code < 0)
+        return code;
     *last = *now;
     if (memcmp(mix->weights, weights, most * sizeof *weights) != 0) {
         if (mix->from < last->from)
@@ -394,7 +414,7 @@ static int end_begun(struct rp_calendar_making *making)
     for (uint32_t j = 0; j < making->position->known_count; j++)
         if (j >= making->now.joined || making->documents[j] == RP_NO_ROW)
             return refuse_unknown(making, calendar->names[j]);
-    return 0;
+    return take_documents_of_index(making);
 }
 
 /* ---- all boundaries -------------------------------------------------------------------------- */

@@ -85,7 +85,8 @@ static void update_source(struct rp_feed *feed, uint32_t number)
     bool of_token = feed->limits && feed->row < feed->limits_end && number < feed->limits_count;
     own->limits = of_token ? feed->limits[number] : feed->stage->limits[number];
     own->has_out = own->source && rp_calendar_has_out(feed->calendar, number, feed->row);
-    own->is_selected = own->has_out || (own->source && own->source->view.counts);
+    own->is_selected = own->has_out ||
+                       (own->source && (own->source->view.counts || own->source->passes > 1));
     update_exhausted(feed, own);
 }
 
@@ -277,7 +278,7 @@ static int end_pass(struct rp_feed *feed, uint32_t number, struct rp_error *erro
 }
 
 /* What is taken of an item that is atomic, or longer than a row: its tokens, or 0 if it is dropped.
- * `*size` is that of the whole item, and becomes that of what is taken. */
+ * `*size` is the size of the whole item, and becomes the size of the tokens that are taken. */
 static int64_t shorten(struct rp_feed *feed, uint32_t number, uint64_t item, uint64_t tokens,
                        uint64_t *size, struct rp_error *error)
 {
@@ -371,7 +372,7 @@ static inline int visit(struct rp_feed *feed, uint32_t number, uint32_t i,
 {
     struct rp_feed_source *own = &feed->sources[number];
     uint64_t tokens, places;
-    if (own->is_selected && ((own->source->view.counts && own->ahead_passes[i] <= piece->pass) ||
+    if (own->is_selected && ((own->source->view.counts ? own->ahead_passes[i] : 1) <= piece->pass ||
                              rp_feed_is_out(feed, number, piece->item))) {
         feed->counts.passed_over += feed->group;
         return 0;

@@ -37,7 +37,7 @@ static void remove_entry(struct rp_stores *stores, uint32_t number)
     memmove(stores->turns + number, stores->turns + number + 1, after * sizeof *stores->turns);
 }
 
-int rp_pool_row(struct rp_stores *stores, struct rp_error *error)
+int rp_stores_pool_row(struct rp_stores *stores, struct rp_error *error)
 {
     uint32_t chosen = choose(stores);
     struct rp_pool_entry *entry = &stores->pool[chosen];

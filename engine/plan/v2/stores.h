@@ -191,14 +191,14 @@ static inline int rp_draft_take(struct rp_stores *stores, const struct rp_item_p
 /* ---- packings -------------------------------------------------------------------------------- */
 
 /** Whether the pool gives this row; and this row of it. */
-static inline bool rp_pool_gives(const struct rp_stores *stores)
+static inline bool rp_stores_pool_gives(const struct rp_stores *stores)
 {
     uint64_t waited = rp_min_u64(stores->feed.row - stores->pool_row, UINT64_C(1) << 32);
     return stores->pool_count > 0 &&
            (stores->pool_count >= stores->spread || stores->feed.is_dry ||
             stores->feed.is_stopped || waited * stores->pool_count >= 4 * (uint64_t)stores->spread);
 }
-RP_MUST_CHECK int rp_pool_row(struct rp_stores *stores, struct rp_error *error);
+RP_MUST_CHECK int rp_stores_pool_row(struct rp_stores *stores, struct rp_error *error);
 
 /** Fill the empty draft with the next row. Without a fragment the stream has ended. Errors: as
  * rp_feed_next. */
@@ -209,7 +209,7 @@ RP_MUST_CHECK int rp_row_by_best_fit(struct rp_stores *stores, struct rp_error *
 /* ---- the whole state ------------------------------------------------------------------------- */
 
 /* A snapshot whose arrays are kept for the next one. */
-struct rp_saved {
+struct rp_stores_saved {
     struct rp_snapshot snapshot;
     uint32_t sources, fifo, pool, open, open_pieces; /* room */
 };
@@ -219,13 +219,13 @@ void rp_stores_measure(const struct rp_stores *stores, struct rp_snapshot *snaps
 /** Fill a snapshot that was measured and has room. row and digest are the caller's. */
 void rp_stores_copy(const struct rp_stores *stores, struct rp_snapshot *snapshot);
 /** Save the state; memory is allocated only if there is more than before. */
-RP_MUST_CHECK int rp_stores_save(const struct rp_stores *stores, struct rp_saved *saved,
+RP_MUST_CHECK int rp_stores_save(const struct rp_stores *stores, struct rp_stores_saved *saved,
                                  struct rp_error *error);
 /** Room for this many sources and no pieces, so that saving a state without pieces allocates
  * nothing. */
-RP_MUST_CHECK int rp_saved_reserve_sources(struct rp_saved *saved, uint32_t sources,
-                                           struct rp_error *error);
-void rp_saved_free(struct rp_saved *saved);
+RP_MUST_CHECK int rp_stores_saved_reserve(struct rp_stores_saved *saved, uint32_t sources,
+                                          struct rp_error *error);
+void rp_stores_saved_free(struct rp_stores_saved *saved);
 /** Tokens of a source's waiting pieces. */
 uint64_t rp_stores_waiting(const struct rp_stores *stores, uint32_t source);
 /** Go back to a snapshot of the state before a row. Afterwards the values of the row before it are

@@ -41,10 +41,10 @@ int rp_snapshot_resize(struct rp_snapshot *snapshot, struct rp_error *error)
                    (uint64_t)wanted.fifo_count + wanted.pool_count + wanted.open_piece_count);
 }
 
-void rp_saved_free(struct rp_saved *saved)
+void rp_stores_saved_free(struct rp_stores_saved *saved)
 {
     rp_snapshot_free(&saved->snapshot);
-    *saved = (struct rp_saved){0};
+    *saved = (struct rp_stores_saved){0};
 }
 
 void rp_stores_measure(const struct rp_stores *stores, struct rp_snapshot *snapshot)
@@ -96,7 +96,7 @@ void rp_stores_copy(const struct rp_stores *stores, struct rp_snapshot *snapshot
 }
 
 /* Give a saved state room for the counts of its snapshot. */
-static int grow(struct rp_saved *saved, struct rp_error *error)
+static int grow(struct rp_stores_saved *saved, struct rp_error *error)
 {
     struct rp_snapshot *snapshot = &saved->snapshot;
     int failed = rp_snapshot_resize(snapshot, error);
@@ -108,13 +108,14 @@ static int grow(struct rp_saved *saved, struct rp_error *error)
     return failed;
 }
 
-int rp_saved_reserve_sources(struct rp_saved *saved, uint32_t sources, struct rp_error *error)
+int rp_stores_saved_reserve(struct rp_stores_saved *saved, uint32_t sources, struct rp_error *error)
 {
     saved->snapshot.source_count = sources;
     return grow(saved, error);
 }
 
-int rp_stores_save(const struct rp_stores *stores, struct rp_saved *saved, struct rp_error *error)
+int rp_stores_save(const struct rp_stores *stores, struct rp_stores_saved *saved,
+                   struct rp_error *error)
 {
     struct rp_snapshot *snapshot = &saved->snapshot;
     rp_stores_measure(stores, snapshot);
