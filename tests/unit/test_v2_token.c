@@ -194,6 +194,16 @@ static void item_beyond(struct rp_token2 *t)
 {
     t->snapshot.fifo[0].item = 1 << 20;
 }
+static void other_item(struct rp_token2 *t)
+{
+    t->snapshot.fifo[0].item ^= 1;
+}
+static void shorter_piece(struct rp_token2 *t)
+{
+    t->snapshot.fifo[0].length--;
+    t->sources[t->snapshot.fifo[0].source].state.withheld++;
+    t->header.counts.left_out++;
+}
 static void long_piece(struct rp_token2 *t)
 {
     t->snapshot.fifo[0].length++;
@@ -279,15 +289,18 @@ static void history_without_end(struct rp_token2 *t)
 static void forged_values_are_refused(void **state)
 {
     (void)state;
-    static forge_fn *const forgeries[] = {
-        row_after_window, endless_window,   position_at_end,     position_further,
-        pass_of_none,     epoch_ahead,      credit_too_great,    credits_not_0,
-        more_documents,   two_names,        other_source,        item_beyond,
-        long_piece,       piece_of_nothing, pass_ahead,          epoch_of_piece,
-        wild_offset,      more_read,        more_emitted,        more_padding,
-        more_withheld,    more_taken,       placed_without_rows, wide_rows,
-        no_digest,        strange_packing,  stopped_twice,       zeros,
-        strange_deal,     pool_row_ahead,   history_of_noise,    history_without_end};
+    static forge_fn *const forgeries[] = {row_after_window,    endless_window, position_at_end,
+                                          position_further,    pass_of_none,   epoch_ahead,
+                                          credit_too_great,    credits_not_0,  more_documents,
+                                          two_names,           other_source,   item_beyond,
+                                          other_item,          shorter_piece,  long_piece,
+                                          piece_of_nothing,    pass_ahead,     epoch_of_piece,
+                                          wild_offset,         more_read,      more_emitted,
+                                          more_padding,        more_withheld,  more_taken,
+                                          placed_without_rows, wide_rows,      no_digest,
+                                          strange_packing,     stopped_twice,  zeros,
+                                          strange_deal,        pool_row_ahead, history_of_noise,
+                                          history_without_end};
     struct kit_stream kit;
     kit_make(&kit, 18); /* lookahead in deal windows */
     kit.spec.skip_count = 0;
