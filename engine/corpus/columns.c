@@ -195,6 +195,22 @@ static void find_places(const struct rp_column *column, const uint64_t *document
     }
 }
 
+/* The same for a source of one segment. */
+static void find_places_in_one(const struct rp_column *column, const uint64_t *documents,
+                               uint32_t count, struct place *places)
+{
+    const struct rp_index_column *only = column->segments[0];
+    const uint8_t *data = only->tree.data;
+    uint64_t skipped = column->source->skipped;
+    uint32_t width = rp_index_column_width(column->type);
+    for (uint32_t i = 0; i < count; i++) {
+        places[i].column = only;
+        places[i].byte = (documents[i] + skipped) * width;
+        __builtin_prefetch(data + places[i].byte);
+    }
+    rp_source_note_asked(column->source, column->source->segments[0]);
+}
+
 #define TAKE(id, type, wide)                                                                       \
     case RP_INDEX_COLUMN_##id:                                                                     \
         for (uint32_t i = 0; i < count; i++) {                                                     \
@@ -244,7 +260,10 @@ int rp_column_values(const struct rp_column *column, const uint64_t *documents, 
     struct place places[BATCH];
     for (uint32_t at = 0; at < count; at += BATCH) {
         uint32_t some = (uint32_t)rp_min_u64(BATCH, count - at);
-        find_places(column, documents + at, some, places);
+        if (column->source->segment_count == 1)
+            find_places_in_one(column, documents + at, some, places);
+        else
+            find_places(column, documents + at, some, places);
         for (uint32_t i = 0; i < some; i++)
             if (!rp_tree_verify(&places[i].column->tree, places[i].byte))
                 return fail_value(column, documents[at + i], error);
@@ -268,6 +287,8 @@ int rp_source_own_lengths(const struct rp_source *source, const uint64_t *docume
         const struct rp_index_segment *segment = rp_source_segment(source, document);
         rp_documents_expect(segment, document - segment->first_document);
     }
+    struct rp_index_segment *one = rp_source_segment(source, documents[0] + source->skipped);
+    rp_documents_check_ahead(one, documents[0] + source->skipped - one->first_document);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t document = documents[i] + source->skipped;
         const struct rp_index_segment *segment = rp_source_segment(source, document);

@@ -111,7 +111,7 @@ PYTHON
     refuses 'bad.parquet|cannot be read' annotate --source code --column b=bad.parquet
 fi
 
-# Shards that are added have no column; a file for them alone, of the type that it has.
+# Shards that are added have no column; a file for only these, of the type that it has.
 cp code.bin web2.bin && truncate -s 12 web2.bin
 "$ringpack" index -q -c c.yaml >seen
 says seen appended
@@ -126,6 +126,14 @@ says seen 'lang: i64, 6 of 8 documents'
 "$ringpack" index -q -c c.yaml >seen
 says seen unchanged
 "$ringpack" inspect --scan m.rpi >/dev/null
+
+# A shard that comes before others makes another order: the index is written anew, and says so.
+cp m.rpi kept.rpi && cp code.bin web00.bin
+"$ringpack" index -q -c c.yaml >seen 2>&1
+says seen 'written anew'
+says seen 'its columns are gone'
+equals $'\n' "$(columns)"$'\n'
+rm web00.bin && mv kept.rpi m.rpi
 
 # One writer at a time; after a kill in the middle the index is as it was, and the command works.
 before=$(md5sum <m.rpi)

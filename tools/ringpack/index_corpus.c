@@ -218,6 +218,11 @@ static int make(const struct rp_declared *arguments, const struct rp_indexing_op
     if (code < 0)
         return rp_cmd_report(&error);
     double seconds = (double)(rp_now_ns() - started_ns) / 1e9;
+    if (built.columns_lost)
+        fprintf(stderr,
+                "%s: warning: its columns are gone, because the index was written "
+                "anew: run `ringpack annotate` again\n",
+                options->path);
     if (arguments->json)
         print_json(options->path, &built, seconds);
     else

@@ -59,6 +59,7 @@ static void tell(const struct rp_indexing *build, struct rp_indexed *built)
     built->outcome = build->appends ? RP_INDEXED_APPENDED
                      : build->older ? RP_INDEXED_REWRITTEN
                                     : RP_INDEXED_NEW;
+    built->columns_lost = build->older && !build->appends ? build->older->column_count : 0;
     built->shards_added = (uint32_t)build->shard_count;
     for (uint64_t i = 0; i < build->shard_count; i++)
         built->shards_read += build->shards[i].was_read;

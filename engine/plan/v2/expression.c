@@ -56,7 +56,7 @@ static void bind_words(struct rp_comparison *comparison, enum rp_value_kind kind
     wide high = kind == RP_VALUE_SIGNED ? INT64_MAX : (wide)UINT64_MAX;
     wide floor = floor_of(&comparison->number, kind == RP_VALUE_FRACTION ? UINT64_C(1) << 32 : 1,
                           &is_whole);
-    /* values of low … last, or floor alone, fulfil the comparison */
+    /* values of low … last, or only floor, fulfil the comparison */
     wide last = comparison->relation == RP_LESS && is_whole ? floor - 1 : floor;
     wide first = comparison->relation == RP_EQUAL ? floor : low;
     bool is_empty = last < low || first > high || (comparison->relation == RP_EQUAL && !is_whole);

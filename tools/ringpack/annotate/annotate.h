@@ -3,7 +3,7 @@
  *
  * Flow: the files of a column are read one after the other (read.c, read_npy.c, read_lines.c,
  * read_worker.c); their values are gathered in a nameless file (values.c), because their number and
- * type are known at the end alone. The verb (cmd_annotate.c) then appends all columns to the index
+ * type are known only at the end. The verb (cmd_annotate.c) then appends all columns to the index
  * together, so a kill leaves it as it was. */
 #ifndef RP_TOOLS_ANNOTATE_H
 #define RP_TOOLS_ANNOTATE_H

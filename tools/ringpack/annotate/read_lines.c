@@ -28,7 +28,7 @@ static int fail_line(const struct lines *lines, const char *expected, const char
                    expected, lines->values->field, found);
 }
 
-/* The field of that name, or what its words between points lead to. */
+/* The field of that name, or the one at its path of words between points. */
 static const json_t *find(const json_t *object, const char *field)
 {
     const json_t *found = json_object_get(object, field);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read_npy — a column from a numpy .npy file of one dimension. numpy writes the header always in
- * one form, and that form alone is read, as the reader of tokens does. */
+ * one form, and no other is read, as the reader of tokens does. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

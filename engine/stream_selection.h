@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source_selection.h — the selection of a source of a corpus (plan/v2/selection.h), whose columns
+/* stream_selection.h — the selection of a source of a corpus (plan/v2/selection.h), whose columns
  * are those of its index. As stream.h, it stands above corpus and plan. */
-#ifndef RP_SOURCE_SELECTION_H
-#define RP_SOURCE_SELECTION_H
+#ifndef RP_STREAM_SELECTION_H
+#define RP_STREAM_SELECTION_H
 
 #include "corpus/corpus.h"
 #include "plan/v2/selection.h"
 
 /* A selection, and the columns that it uses. */
-struct rp_source_selection;
+struct rp_stream_selection;
 
 /** Open `select` (NULL: all) and `repeat` of a source, which must outlive the result. Errors of
  * rp_selection_open and rp_column_open. */
-RP_MUST_CHECK int rp_source_selection_open(struct rp_source_selection **selection_out,
+RP_MUST_CHECK int rp_stream_selection_open(struct rp_stream_selection **selection_out,
                                            const struct rp_source *source, const char *select,
                                            const struct rp_selection_repeat *repeats,
                                            uint32_t repeat_count, uint32_t group,
                                            struct rp_error *error);
-void rp_source_selection_close(struct rp_source_selection *selection); /* NULL is fine */
+void rp_stream_selection_close(struct rp_stream_selection *selection); /* NULL is fine */
 
 /** For rp_selection_counts, rp_selection_hash and rp_selection_passes. */
-const struct rp_selection *rp_source_selection(const struct rp_source_selection *selection);
+const struct rp_selection *rp_stream_selection(const struct rp_stream_selection *selection);
 
 #endif

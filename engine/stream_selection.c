@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source_selection — see source_selection.h. */
-#include "source_selection.h"
+/* stream_selection — see stream_selection.h. */
+#include "stream_selection.h"
 
 #include <errno.h>
 
@@ -12,7 +12,7 @@ struct found {
     struct found *next;
 };
 
-struct rp_source_selection {
+struct rp_stream_selection {
     const struct rp_source *source;
     struct rp_selection *selection;
     struct found *columns;
@@ -21,14 +21,14 @@ struct rp_source_selection {
 static int lengths(const void *context, const uint64_t *documents, uint32_t count,
                    union rp_value *values, struct rp_error *error)
 {
-    const struct rp_source_selection *selection = context;
+    const struct rp_stream_selection *selection = context;
     return rp_source_own_lengths(selection->source, documents, count, values, error);
 }
 
 static int shards(const void *context, const uint64_t *documents, uint32_t count,
                   union rp_value *values, struct rp_error *error)
 {
-    const struct rp_source_selection *selection = context;
+    const struct rp_stream_selection *selection = context;
     return rp_source_shard_numbers(selection->source, documents, count, values, error);
 }
 
@@ -38,8 +38,8 @@ static int find_column(const void *context, const char *name, const void **colum
     static const enum rp_value_kind kinds[] = {[RP_COLUMN_UNSIGNED] = RP_VALUE_UNSIGNED,
                                                [RP_COLUMN_SIGNED] = RP_VALUE_SIGNED,
                                                [RP_COLUMN_REAL] = RP_VALUE_REAL};
-    /* called by rp_source_selection_open alone, whose memory it is */
-    struct rp_source_selection *selection = (struct rp_source_selection *)(uintptr_t)context;
+    /* called only by rp_stream_selection_open, whose memory it is */
+    struct rp_stream_selection *selection = (struct rp_stream_selection *)(uintptr_t)context;
     struct found *found = rp_calloc(1, sizeof *found);
     if (!found)
         return rp_fail(error, -ENOMEM, NULL, "no memory for a column");
@@ -69,12 +69,12 @@ static bool root_of(const void *context, const void *column, uint32_t i, uint64_
     return rp_column_root(column, i, first_out, root_out);
 }
 
-int rp_source_selection_open(struct rp_source_selection **selection_out,
+int rp_stream_selection_open(struct rp_stream_selection **selection_out,
                              const struct rp_source *source, const char *select,
                              const struct rp_selection_repeat *repeats, uint32_t repeat_count,
                              uint32_t group, struct rp_error *error)
 {
-    struct rp_source_selection *selection = rp_calloc(1, sizeof *selection);
+    struct rp_stream_selection *selection = rp_calloc(1, sizeof *selection);
     *selection_out = NULL;
     if (!selection)
         return rp_fail(error, -ENOMEM, NULL, "no memory for a selection");
@@ -93,13 +93,13 @@ int rp_source_selection_open(struct rp_source_selection **selection_out,
                                                       .root = root_of}};
     int code = rp_selection_open(&selection->selection, &spec, error);
     if (code < 0)
-        rp_source_selection_close(selection);
+        rp_stream_selection_close(selection);
     else
         *selection_out = selection;
     return code;
 }
 
-void rp_source_selection_close(struct rp_source_selection *selection)
+void rp_stream_selection_close(struct rp_stream_selection *selection)
 {
     if (!selection)
         return;
@@ -113,7 +113,7 @@ void rp_source_selection_close(struct rp_source_selection *selection)
     free(selection);
 }
 
-const struct rp_selection *rp_source_selection(const struct rp_source_selection *selection)
+const struct rp_selection *rp_stream_selection(const struct rp_stream_selection *selection)
 {
     return selection->selection;
 }
