@@ -190,13 +190,21 @@ class Calendar:
         q = record["from"]
         stage = self.stage_at(q)
         set_weights = record.get("weight") or stage.get("weight") or {}
-        documents = {}
+        documents, ranges = {}, {}
         for name in self.sources:
             if name in set_weights and name not in self.numbers:
-                documents[name] = self.sources[name].documents_now()
+                source = self.sources[name]
+                documents[name] = source.documents_now()
+                if source.entry.get("is_percent"):
+                    ranges[name] = "%d-%d" % (source.first, source.end)
         documents |= record.get("documents", {}) | stage.get("documents", {})
+        for name, n in documents.items():
+            if n > self.sources[name].documents_now() or n % self.stream.get("group", 1) != 0:
+                raise ValueError("row %d: %s has no %d documents" % (q, name, n))
         if documents:
             record["documents"] = documents
+        if ranges:
+            record["range"] = ranges
         if len(record) > 1:
             self.records.append(record)
         if ("seq_len" in stage) and "max_docs_per_row" not in stage:

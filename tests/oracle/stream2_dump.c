@@ -96,7 +96,7 @@ static int set_rows(json_t *answer, const struct run *run, uint64_t rows, struct
         struct rp_stream_row row;
         code = rp_stream_plan_next(run->plan, &row, error);
         if (code == 0)
-            json_object_set_new(answer, "end", json_true());
+            json_object_set_new(own, "end", json_true());
         if (code < 1)
             return code;
         set_row(own, &row);

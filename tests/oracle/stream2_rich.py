@@ -265,25 +265,7 @@ def rich_stream(rng):
         source["sampled"] = prints_of(source["name"])
         if rng.random() < 0.3:
             source["full"] = prints_of(source["name"] + " full")
-    add_ranges(stream)
     return stream
-
-
-def add_ranges(stream):
-    """Records of the ranges of percent, at the rows where their sources join."""
-    for record in stream["records"]:
-        record.pop("range", None)
-    for source in stream["sources"]:
-        name = source["name"]
-        sets = [
-            entry["from"]
-            for entry in stream["stages"] + stream["records"]
-            if entry.get("weight", {}).get(name, 0) > 0
-        ]
-        if source.get("is_percent") and sets:
-            record = record_at(stream, min(sets))
-            record.setdefault("range", {})[name] = "%d-%d" % tuple(source["documents"])
-    stream["records"] = [record for record in stream["records"] if len(record) > 1]
 
 
 # ---- Edits between two starts --------------------------------------------------------------------
@@ -299,7 +281,6 @@ def edit_stream(rng, stream, g):
         else:
             kind(rng, edited, g)
         done.append(kind.__name__)
-    add_ranges(edited)
     return edited, weights, done
 
 
@@ -369,6 +350,10 @@ def edit_new_source(rng, stream, g):
             stage["weight"]["new"] = 2
 
 
+def remove_last(source, documents):
+    del source["lengths"][-documents:]
+
+
 def edit_fixed(rng, stream, g):
     """Refused."""
     rng.choice(
@@ -377,7 +362,7 @@ def edit_fixed(rng, stream, g):
             lambda: stream.update(label_across_cuts=1 - stream["label_across_cuts"]),
             lambda: stream["sources"][0].update(sampled=prints_of("other")),
             lambda: stream["sources"][0].update(select="document >= 0"),
-            lambda: stream["sources"][0]["lengths"].pop(),
+            lambda: remove_last(stream["sources"][0], stream["group"]),
         ]
     )()
 

@@ -268,7 +268,8 @@ def resume(stream, data, records=(), weights=None, grow=True):
     begun = [record for record in records if Calendar.is_begun(record["from"], token.g)]
     if token.fixed != fixed_of(stream):
         raise ValueError("fixed parameters differ: %s, %s" % (token.fixed, fixed_of(stream)))
-    bare = Calendar({**stream, "records": []}, known, begun, token.g)
+    ahead = [r for r in stream.get("records", []) if not Calendar.is_begun(r["from"], token.g)]
+    bare = Calendar({**stream, "records": ahead}, known, begun, token.g)
     grown = check_sources(token, bare)
     if bare.chains(token.g)[0] != token.chain_a:  # 4
         raise ValueError("begun stages differ")
@@ -285,9 +286,9 @@ def resume(stream, data, records=(), weights=None, grow=True):
         if "weight" in bare.stage_at(token.e):
             raise ValueError("the stage at row %d sets weights" % token.e)
         made["weight"] = reduce_weights(weights)
-    ahead = [r for r in stream.get("records", []) if not Calendar.is_begun(r["from"], token.g)]
     if len(made) > 1:
-        ahead.append(made)
+        same_row = next((record for record in ahead if record["from"] == token.e), {})
+        ahead.append({**same_row, **made})
     calendar = Calendar({**stream, "records": ahead}, known, begun, token.g)
     check_calendar(token, calendar)
     plan = Plan(stream, calendar)

@@ -92,20 +92,16 @@ static int place_oldest(struct rp_stores *stores, struct rp_error *error)
 int rp_row_by_best_fit(struct rp_stores *stores, struct rp_error *error)
 {
     for (;;) {
-        if (rp_pool_gives(stores))
-            return rp_pool_row(stores, error);
+        if (rp_stores_pool_gives(stores))
+            return rp_stores_pool_row(stores, error);
         if (stores->queued == 0) {
-            struct rp_item_piece piece;
-            uint32_t size;
-            int given = rp_feed_next(&stores->feed, &piece, &size, error);
+            int given = rp_stores_enter_next(stores, error);
             if (given < 0)
                 return given;
-            if (given > 0) {
-                rp_stores_enter(stores, &piece, size);
+            if (given > 0)
                 continue;
-            }
-            if (rp_pool_gives(stores))
-                return rp_pool_row(stores, error);
+            if (rp_stores_pool_gives(stores))
+                return rp_stores_pool_row(stores, error);
             if (stores->open.count > 0)
                 return emit(stores, rp_window_least(&stores->open), error);
             return 0;

@@ -3,7 +3,8 @@
  * any row (STREAM2.md sections 1.3, 6.1, 9, 14).
  *
  * A calendar is made once, from the spec, the records that are begun and the position, and never
- * changes but by rp_calendar_append. All questions about a row are answered in O(log stages). */
+ * changes, so plans of several threads may share it. All questions about a row are answered in
+ * O(log stages). */
 #ifndef RP_PLAN_V2_CALENDAR_H
 #define RP_PLAN_V2_CALENDAR_H
 
@@ -27,7 +28,7 @@ struct rp_calendar_position {
     uint32_t known_count; /* sources that have a number, in its order */
     const char *const *known_names;
     /* Text of the begun records, ascending: lines as in the contract, `record[NNNN].…`; NULL: none.
-     * Other lines of a contract are ignored, and records that are not begun, too. */
+     * Other lines of a contract and records that are not begun are ignored. */
     const char *begun_records;
     bool is_resumed;
     /* If chain B of begun_records is another, its values are in force. NULL: begun_records must

@@ -58,6 +58,9 @@ static int check_source(const struct rp_stream_source *source, uint32_t k, struc
         return rp_fail(error, -RP_E_CONFIG, NULL,
                        "source \"%s\": %" PRIu64 " documents do not fit into its range", name,
                        documents);
+    if (source->is_percent && source->range_end == RP_NO_ROW)
+        return rp_fail(error, -RP_E_CONFIG, NULL,
+                       "source \"%s\": documents: a range of percent has no end", name);
     if (source->too_long > RP_TOO_LONG_ERROR || source->drop_untrained > RP_DROP_FRAGMENTS ||
         source->limits.on_exhausted > RP_EXHAUSTED_ERROR)
         return rp_fail(error, -RP_E_CONFIG, NULL,
@@ -237,31 +240,31 @@ struct rp_deal rp_calendar_reduce_deal(const struct rp_deal *deal)
     return reduced;
 }
 
-/* Weights, limits, `without` and `documents` name sources; each must be there. */
-static int check_names(const struct rp_calendar *calendar, const struct rp_stage_spec *stage,
-                       uint32_t i, struct rp_error *error)
+/* The fault of what a stage or record says of sources; NULL: none. */
+static const char *fault_of(const struct rp_calendar *calendar, const struct rp_stage_spec *stage)
 {
     uint32_t sources = calendar->spec.source_count;
-    bool is_bad = false, has_weight = false;
-    for (uint32_t j = 0; (stage->sets & RP_SETS_WEIGHTS) && j < sources; j++)
-        has_weight = has_weight || stage->weights[j] > 0;
-    if ((stage->sets & RP_SETS_WEIGHTS) && !has_weight)
-        return RP_REFUSE_STAGE(error, i, stage->from, "give a source a weight above 0",
-                               "weight: no source has a weight above %u", 0u);
-    for (uint32_t n = 0; n < stage->limits_count; n++)
-        is_bad = is_bad || stage->limits[n].source >= sources || stage->limits[n].sets == 0 ||
-                 stage->limits[n].sets > 7 ||
-                 ((stage->limits[n].sets & 4) &&
-                  stage->limits[n].limits.on_exhausted > RP_EXHAUSTED_ERROR);
-    for (uint32_t n = 0; n < stage->without_count; n++)
-        is_bad = is_bad || stage->without[n].source >= sources;
-    for (uint32_t n = 0; n < stage->documents_count; n++)
-        is_bad = is_bad || stage->documents[n].source >= sources;
-    if (is_bad)
-        return RP_REFUSE_STAGE(error, i, stage->from, NULL,
-                               "limits, without or documents name source %s, or no limit",
-                               "that is not in the list");
-    return 0;
+    bool lacks_weight = stage->sets & RP_SETS_WEIGHTS;
+    for (uint32_t i = 0; lacks_weight && i < sources; i++)
+        lacks_weight = stage->weights[i] == 0;
+    if (lacks_weight)
+        return "weight: no source has a weight above 0";
+    for (uint32_t i = 0; i < stage->limits_count; i++) {
+        const struct rp_limits_change *change = &stage->limits[i];
+        if (change->source >= sources)
+            return "limits: a source is not in the config";
+        if (change->sets == 0 || change->sets > 7)
+            return "limits: a source has no limit";
+        if ((change->sets & 4) && change->limits.on_exhausted > RP_EXHAUSTED_ERROR)
+            return "on_exhausted: expected continue, stop or error";
+    }
+    for (uint32_t i = 0; i < stage->without_count; i++)
+        if (stage->without[i].source >= sources)
+            return "without: a source is not in the config";
+    for (uint32_t i = 0; i < stage->documents_count; i++)
+        if (stage->documents[i].source >= sources)
+            return "documents: a source is not in the config";
+    return NULL;
 }
 
 static int check_without(const struct rp_calendar *calendar, const struct rp_stage_spec *stage,
@@ -300,11 +303,12 @@ static int check_stage(struct rp_calendar *calendar, uint32_t i, bool *is_concat
             stage->deal = (struct rp_deal){0};
         stage->sets |= RP_SETS_ALIGN | RP_SETS_DEAL;
     }
+    const char *fault = fault_of(calendar, stage);
+    if (fault)
+        return RP_REFUSE_STAGE(error, i, stage->from, NULL, "%s", fault);
     int code = check_packing(stage, i, *is_concat, is_concat, error);
     if (code == 0)
         code = check_bounds(calendar, stage, i, *is_concat, error);
-    if (code == 0)
-        code = check_names(calendar, stage, i, error);
     if (code == 0)
         code = check_without(calendar, stage, i, error);
     if (code == 0 && (stage->sets & RP_SETS_DEAL) && stage->deal.window > 0) {
@@ -326,9 +330,10 @@ static int check_records(const struct rp_calendar *calendar, struct rp_error *er
         if (records[i].from >= RP_MAX_ROWS || (i > 0 && records[i].from <= records[i - 1].from))
             return rp_fail(error, -RP_E_CONFIG, "write one record for a row",
                            "the rows of records do not ascend at row %" PRIu64, records[i].from);
-        int code = check_names(calendar, &records[i], i, error);
-        if (code < 0)
-            return rp_fail_context(error, code, "records");
+        const char *fault = fault_of(calendar, &records[i]);
+        if (fault)
+            return rp_fail(error, -RP_E_CONFIG, NULL, "the record for row %" PRIu64 ": %s",
+                           records[i].from, fault);
     }
     return 0;
 }

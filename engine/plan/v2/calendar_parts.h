@@ -108,7 +108,7 @@ struct rp_calendar_making {
     const struct rp_calendar_position *position;
     struct rp_error *error;
     struct rp_stage now;
-    struct rp_limits *limits; /* those of now, by number; copied before a change */
+    struct rp_limits *limits; /* in force now, by number; copied before a change */
     uint64_t *documents;      /* likewise; RP_NO_ROW until a source joins */
     uint64_t *wanted;         /* scratch, by number */
     uint32_t *sample;         /* scratch of the default of max_docs_per_row */

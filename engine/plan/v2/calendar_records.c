@@ -180,6 +180,25 @@ static int list_entries(struct rp_calendar_making *making, const struct rp_calen
     return 0;
 }
 
+/* The greater number of documents of a source that has joined is in force at later rows only; the
+ * first number of one that joins is read at no earlier row. */
+int rp_calendar_set_documents(struct rp_calendar_making *making,
+                              const struct rp_calendar_record *record, uint32_t joined)
+{
+    struct rp_calendar *calendar = making->calendar;
+    if (record->document_count > 0 && record->documents[0].number < joined) {
+        uint64_t *documents = rp_calendar_take(calendar, calendar->count, sizeof *documents,
+                                               making->error);
+        if (!documents)
+            return -ENOMEM;
+        memcpy(documents, making->documents, calendar->count * sizeof *documents);
+        making->now.documents = making->documents = documents;
+    }
+    for (uint32_t i = 0; i < record->document_count; i++)
+        making->documents[record->documents[i].number] = record->documents[i].value;
+    return 0;
+}
+
 /* ---- records --------------------------------------------------------------------------------- */
 
 /* What a wanted record sets, which the stage at its row may not set. */
@@ -191,7 +210,7 @@ static int take_wanted(struct rp_calendar_making *making, const struct rp_calend
     uint32_t both = walk->stage ? walk->stage->sets & wanted->sets : 0;
     if (both)
         return rp_fail(making->error, -RP_E_CONFIG, "write it into the stage",
-                       "row %" PRIu64 ": the stage that begins here sets %s, too", walk->row,
+                       "row %" PRIu64 ": both the stage and the record here set %s", walk->row,
                        both & RP_SETS_WEIGHTS ? "weights"
                        : both & RP_SETS_DEAL  ? "deal"
                                               : "max_docs_per_row");

@@ -9,11 +9,6 @@
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-bool rp_calendar_is_begun(const struct rp_calendar *calendar, uint64_t row)
-{
-    return calendar->is_resumed && (row == 0 || row < calendar->next_row);
-}
-
 bool rp_calendar_step(const struct rp_calendar *calendar, struct rp_calendar_walk *walk)
 {
     const struct rp_stream_spec *spec = &calendar->spec;
@@ -195,25 +190,6 @@ static int set_stage(struct rp_calendar_making *making, const struct rp_stage_sp
     return set_limits(making, stage);
 }
 
-/* The greater number of documents of a source that has joined changes those of later rows only; the
- * first number of one that joins is read at no earlier row. */
-int rp_calendar_set_documents(struct rp_calendar_making *making,
-                              const struct rp_calendar_record *record, uint32_t joined)
-{
-    struct rp_calendar *calendar = making->calendar;
-    if (record->document_count > 0 && record->documents[0].number < joined) {
-        uint64_t *documents = rp_calendar_take(calendar, calendar->count, sizeof *documents,
-                                               making->error);
-        if (!documents)
-            return -ENOMEM;
-        memcpy(documents, making->documents, calendar->count * sizeof *documents);
-        making->now.documents = making->documents = documents;
-    }
-    for (uint32_t i = 0; i < record->document_count; i++)
-        making->documents[record->documents[i].number] = record->documents[i].value;
-    return 0;
-}
-
 static int set_record(struct rp_calendar_making *making, const struct rp_calendar_record *record,
                       uint32_t joined)
 {
@@ -252,22 +228,32 @@ static int check_now(const struct rp_calendar_making *making)
     return 0;
 }
 
+/* The index must still have the documents that a source had at a begun row. */
+static int check_count(const struct rp_calendar_making *making, uint32_t number, uint64_t documents,
+                       uint64_t row)
+{
+    const struct rp_stream_source *source = rp_calendar_source(making->calendar, number);
+    if (source && (documents > source->documents || documents == 0 ||
+                   documents % making->calendar->spec.fixed.group != 0))
+        return rp_fail(making->error, -RP_E_CONFIG,
+                       "restore the documents: a stream can use more, but never fewer",
+                       "source \"%s\": expected the %" PRIu64 " documents that the stream has at "
+                       "row %" PRIu64 ", found %" PRIu64 " in its index",
+                       source->name, documents, row, source->documents);
+    return 0;
+}
+
 /* A begun record must suit the index and the config as they are now. */
 static int check_begun(const struct rp_calendar_making *making,
                        const struct rp_calendar_record *record)
 {
     const struct rp_calendar *calendar = making->calendar;
-    for (uint32_t i = 0; i < record->document_count; i++) {
-        const struct rp_calendar_entry *entry = &record->documents[i];
-        const struct rp_stream_source *source = rp_calendar_source(calendar, entry->number);
-        if (source && (entry->value > source->documents || entry->value == 0 ||
-                       entry->value % calendar->spec.fixed.group != 0))
-            return rp_fail(making->error, -RP_E_CONFIG,
-                           "restore the documents: a stream can use more, but never fewer",
-                           "source \"%s\": expected the %" PRIu64 " documents that the stream has "
-                           "from row %" PRIu64 " on, found %" PRIu64 " in its index",
-                           source->name, entry->value, record->from, source->documents);
-    }
+    int code = 0;
+    for (uint32_t i = 0; code == 0 && i < record->document_count; i++)
+        code = check_count(making, record->documents[i].number, record->documents[i].value,
+                           record->from);
+    if (code < 0)
+        return code;
     for (uint32_t i = 0; i < record->range_count; i++) {
         const struct rp_calendar_entry *entry = &record->ranges[i];
         const struct rp_stream_source *source = rp_calendar_source(calendar, entry->number);
@@ -333,6 +319,40 @@ static int refuse_unknown(struct rp_calendar_making *making, const char *why)
                    making->calendar->next_row, why);
 }
 
+/* Values of a token may be forged. */
+static int check_held(const struct rp_calendar_making *making, const struct rp_calendar_held *held)
+{
+    bool has_weight = false;
+    int code = 0;
+    for (uint32_t j = 0; code == 0 && j < making->position->known_count; j++) {
+        has_weight = has_weight || held->weights[j] > 0;
+        code = check_count(making, j, held->documents[j], making->calendar->next_row);
+    }
+    if (code == 0 && (!has_weight || held->max_docs_per_row == 0))
+        code = rp_fail(making->error, -RP_E_CORRUPT, "continue from another checkpoint",
+                       "the state has no weight above 0, or max_docs_per_row 0");
+    if (code == 0 && held->deal.window > 0)
+        code = rp_calendar_check_deal(&held->deal, making->error);
+    return code;
+}
+
+/* Begun stages that were edited may name sources that had not joined, whose number of documents no
+ * record has. Chain A refuses such a start later, by its stages; until then the index's number
+ * stands in. */
+static int take_documents_of_index(struct rp_calendar_making *making)
+{
+    const struct rp_calendar *calendar = making->calendar;
+    for (uint32_t j = making->position->known_count; j < making->now.joined; j++) {
+        const struct rp_stream_source *source = rp_calendar_source(calendar, j);
+        if (making->documents[j] != RP_NO_ROW)
+            continue;
+        if (!source || !making->position->held)
+            return refuse_unknown(making, calendar->names[j]);
+        making->documents[j] = source->documents;
+    }
+    return 0;
+}
+
 /* Records are missing: the values of the token are in force. */
 static int hold(struct rp_calendar_making *making, const struct rp_calendar_held *held)
 {
@@ -340,6 +360,9 @@ static int hold(struct rp_calendar_making *making, const struct rp_calendar_held
     struct rp_stage *last = &calendar->in_force[calendar->stage_count - 1], *now = &making->now;
     struct rp_calendar_mix *mix = &calendar->mixes[calendar->mix_count - 1];
     uint32_t known = making->position->known_count;
+    int code = check_held(making, held);
+    if (code < 0)
+        return code;
     /* the first row of a deal window that may be planned again */
     uint64_t first = calendar->next_row - rp_min_u64(calendar->next_row, held->deal.window);
     if (rp_max_u64(first, mix->from) - mix->from < mix->ramp)
@@ -357,6 +380,9 @@ static int hold(struct rp_calendar_making *making, const struct rp_calendar_held
     now->max_docs_per_row = held->max_docs_per_row;
     now->deal = held->deal;
     now->joined = (uint32_t)rp_max_u64(now->joined, known);
+    code = take_documents_of_index(making);
+    if (code < 0)
+        return code;
     *last = *now;
     if (memcmp(mix->weights, weights, most * sizeof *weights) != 0) {
         if (mix->from < last->from)
@@ -388,7 +414,7 @@ static int end_begun(struct rp_calendar_making *making)
     for (uint32_t j = 0; j < making->position->known_count; j++)
         if (j >= making->now.joined || making->documents[j] == RP_NO_ROW)
             return refuse_unknown(making, calendar->names[j]);
-    return 0;
+    return take_documents_of_index(making);
 }
 
 /* ---- all boundaries -------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 /* choosing.h — the active source with the earliest deadline (STREAM2.md section 6.2).
  *
  * The feed names the active sources with their shares and credits, takes from the chosen one, and
- * charges it. The result is exactly that of section 6.2, which has the credits of all sources
+ * charges it. The result equals section 6.2, in which the credits of all sources
  * change with each charge. Here each source has two keys that only its own charges change: with T,
  * the tokens charged since the keys were made, and d = c - T·s - θ,
  *
@@ -11,7 +11,7 @@
  *
  * so T decides who is eligible, and the order of `due` is the order of section 6.2. θ stays while
  * the set and the shares stay, because a charge leaves the sum of credits as it is. A greater X
- * makes all keys anew; this happens about ln(documents) times.
+ * renews all keys; this happens about ln(documents) times.
  *
  * Places are in ascending order of the sources' numbers. They are searched in blocks: each knows
  * its choice, and the next T at which another place of it becomes eligible. So a charge searches
@@ -86,7 +86,7 @@ static inline uint32_t rp_choosing_first(const struct rp_choosing *choosing)
     return choosing->places[choosing->chosen].number;
 }
 
-/** Charge tokens to the chosen source, and choose again. True: the keys have to be made anew
+/** Charge tokens to the chosen source, and choose again. True: the keys must be renewed
  * (rp_choosing_clear, _add, _begin) before the next choice. */
 bool rp_choosing_charge(struct rp_choosing *choosing, uint32_t tokens);
 

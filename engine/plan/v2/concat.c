@@ -30,14 +30,9 @@ static int take_oldest(struct rp_stores *stores, struct rp_error *error)
 int rp_row_by_concat(struct rp_stores *stores, struct rp_error *error)
 {
     while (rp_draft_is_open(stores)) {
-        if (stores->queued == 0) {
-            struct rp_item_piece piece;
-            uint32_t size;
-            int given = rp_feed_next(&stores->feed, &piece, &size, error);
-            if (given <= 0)
-                return given;
-            rp_stores_enter(stores, &piece, size);
-        }
+        int given = stores->queued == 0 ? rp_stores_enter_next(stores, error) : 1;
+        if (given <= 0)
+            return given;
         int taken = take_oldest(stores, error);
         if (taken <= 0)
             return taken;

@@ -85,6 +85,8 @@ static void update_source(struct rp_feed *feed, uint32_t number)
     bool of_token = feed->limits && feed->row < feed->limits_end && number < feed->limits_count;
     own->limits = of_token ? feed->limits[number] : feed->stage->limits[number];
     own->has_out = own->source && rp_calendar_has_out(feed->calendar, number, feed->row);
+    own->is_selected = own->has_out ||
+                       (own->source && (own->source->view.counts || own->source->passes > 1));
     update_exhausted(feed, own);
 }
 
@@ -276,7 +278,7 @@ static int end_pass(struct rp_feed *feed, uint32_t number, struct rp_error *erro
 }
 
 /* What is taken of an item that is atomic, or longer than a row: its tokens, or 0 if it is dropped.
- * `*size` is that of the whole item, and becomes that of what is taken. */
+ * `*size` is the size of the whole item, and becomes the size of the tokens that are taken. */
 static int64_t shorten(struct rp_feed *feed, uint32_t number, uint64_t item, uint64_t tokens,
                        uint64_t *size, struct rp_error *error)
 {
@@ -311,10 +313,10 @@ static int64_t shorten(struct rp_feed *feed, uint32_t number, uint64_t item, uin
     return (int64_t)tokens;
 }
 
-/* The tokens and the size of the item that was read ahead at place `i`; 0 tokens: a document of it
+/* The tokens and the size of the group that was read ahead at place `i`; 0 tokens: a document of it
  * is empty. */
-static int measure(struct rp_feed *feed, uint32_t number, uint32_t i, uint64_t *tokens,
-                   uint64_t *size, struct rp_error *error)
+static int measure_group(struct rp_feed *feed, uint32_t number, uint32_t i, uint64_t *tokens,
+                         uint64_t *size, struct rp_error *error)
 {
     const struct rp_feed_source *own = &feed->sources[number];
     const uint64_t *lengths = own->ahead_length + i * feed->group;
@@ -327,7 +329,7 @@ static int measure(struct rp_feed *feed, uint32_t number, uint32_t i, uint64_t *
                                    error);
         is_empty |= lengths[d] == 0;
         sum += lengths[d];
-        *size += align == 1 ? lengths[d] : rp_div_up(lengths[d], align) * align;
+        *size += rp_div_up(lengths[d], align) * align;
     }
     feed->counts.documents += feed->group;
     feed->counts.tokens_read += sum;
@@ -337,14 +339,41 @@ static int measure(struct rp_feed *feed, uint32_t number, uint32_t i, uint64_t *
     return 0;
 }
 
+/* The same of a document. */
+static inline int measure(struct rp_feed *feed, uint32_t number, uint32_t i, uint64_t *tokens,
+                          uint64_t *size, struct rp_error *error)
+{
+    uint64_t length = feed->sources[number].ahead_length[i], align = feed->stage->align;
+    if (feed->group > 1 || length == RP_LENGTH_BAD)
+        return measure_group(feed, number, i, tokens, size, error);
+    feed->counts.documents++;
+    feed->counts.tokens_read += length;
+    feed->counts.empty += length == 0;
+    *tokens = length;
+    *size = align == 1 ? length : rp_div_up(length, align) * align;
+    return 0;
+}
+
+/* Charge what is taken of an item, and make a piece of it. 0: all of it is left out. */
+static inline int take(struct rp_feed *feed, struct rp_feed_source *own,
+                       struct rp_item_piece *piece, struct rp_error *error)
+{
+    feed->is_stale |= rp_choosing_charge(&feed->choosing, piece->length);
+    own->state.tokens += piece->length;
+    own->state.taken += feed->group;
+    if (own->limits.max_tokens > 0)
+        update_exhausted(feed, own);
+    return own->is_trimmed ? rp_feed_trim_masked(feed, piece, error) : 1;
+}
+
 /* Steps 4 to 6 of section 6.3: 1 with the piece of the item at place `i`, or 0. */
-static int visit(struct rp_feed *feed, uint32_t number, uint32_t i, struct rp_item_piece *piece,
-                 uint32_t *size, struct rp_error *error)
+static inline int visit(struct rp_feed *feed, uint32_t number, uint32_t i,
+                        struct rp_item_piece *piece, uint32_t *size, struct rp_error *error)
 {
     struct rp_feed_source *own = &feed->sources[number];
-    uint64_t item = own->ahead_item[i], tokens, places;
-    if ((own->source->view.counts && own->ahead_passes[i] <= piece->pass) ||
-        (own->has_out && rp_feed_is_out(feed, number, item))) {
+    uint64_t tokens, places;
+    if (own->is_selected && ((own->source->view.counts ? own->ahead_passes[i] : 1) <= piece->pass ||
+                             rp_feed_is_out(feed, number, piece->item))) {
         feed->counts.passed_over += feed->group;
         return 0;
     }
@@ -352,24 +381,15 @@ static int visit(struct rp_feed *feed, uint32_t number, uint32_t i, struct rp_it
     if (failed < 0 || tokens == 0)
         return failed;
     if (own->is_atomic || tokens > feed->stage->seq_len) {
-        int64_t taken = shorten(feed, number, item, tokens, &places, error);
+        int64_t taken = shorten(feed, number, piece->item, tokens, &places, error);
         if (taken <= 0)
             return (int)taken;
         tokens = (uint64_t)taken;
     }
-    feed->is_stale |= rp_choosing_charge(&feed->choosing, (uint32_t)tokens);
-    own->state.tokens += tokens;
-    own->state.taken += feed->group;
-    if (own->limits.max_tokens > 0)
-        update_exhausted(feed, own);
-    piece->item = item;
     piece->length = (uint32_t)tokens;
-    *size = (uint32_t)places;
-    if (!own->is_trimmed)
-        return 1;
-    int left = rp_feed_trim_masked(feed, piece, error);
-    if (left > 0 && feed->group == 1)
-        *size = rp_feed_round(feed, piece->length);
+    int left = take(feed, own, piece, error);
+    *size = own->is_trimmed && feed->group == 1 ? rp_feed_round(feed, piece->length)
+                                                : (uint32_t)places;
     return left;
 }
 
@@ -420,8 +440,10 @@ int rp_feed_next(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t *si
                 return failed;
         }
         uint32_t i = own->ahead_next++, epoch = own->state.epoch;
-        *piece = (struct rp_item_piece){
-            .epoch = epoch, .source = (uint16_t)number, .pass = own->state.pass};
+        *piece = (struct rp_item_piece){.item = own->ahead_item[i],
+                                        .epoch = epoch,
+                                        .source = (uint16_t)number,
+                                        .pass = own->state.pass};
         if (own->state.position == 0 && own->state.pass == 0)
             own->begun_in = feed->calls;
         if (++own->state.position == own->items) {

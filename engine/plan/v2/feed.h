@@ -22,7 +22,8 @@ struct rp_feed_source {
     uint64_t items;                        /* of an epoch of state.documents */
     uint64_t begun_in; /* the call of rp_feed_next that visited the epoch's first item */
     bool is_exhausted, is_atomic, is_trimmed;
-    bool has_out; /* some document of it is in `without` */
+    bool has_out;     /* some document of it is in `without` */
+    bool is_selected; /* some may be passed over */
 
     uint64_t name_hash;
     struct rp_order order;
@@ -101,8 +102,16 @@ RP_MUST_CHECK int rp_feed_size(const struct rp_feed *feed, const struct rp_item_
                                uint64_t *size, struct rp_error *error);
 
 /** Whether the first tokens of a piece are labelled: 1 or 0. */
-RP_MUST_CHECK int rp_feed_labelled(const struct rp_feed *feed, const struct rp_item_piece *piece,
-                                   uint32_t tokens, struct rp_error *error);
+RP_MUST_CHECK int rp_feed_labelled_masked(const struct rp_feed *feed,
+                                          const struct rp_item_piece *piece, uint32_t tokens,
+                                          struct rp_error *error);
+static inline int rp_feed_labelled(const struct rp_feed *feed, const struct rp_item_piece *piece,
+                                   uint32_t tokens, struct rp_error *error)
+{
+    if (!feed->sources[piece->source].is_trimmed)
+        return 1;
+    return rp_feed_labelled_masked(feed, piece, tokens, error);
+}
 /** Take tokens that are not labelled off a piece, and count them. */
 void rp_feed_leave_out(struct rp_feed *feed, struct rp_item_piece *piece, uint32_t tokens);
 /** Trim a piece: 1 if something of it is left, 0 if it is gone. */

@@ -46,13 +46,10 @@ int rp_feed_size(const struct rp_feed *feed, const struct rp_item_piece *piece, 
     return 0;
 }
 
-int rp_feed_labelled(const struct rp_feed *feed, const struct rp_item_piece *piece, uint32_t tokens,
-                     struct rp_error *error)
+int rp_feed_labelled_masked(const struct rp_feed *feed, const struct rp_item_piece *piece,
+                            uint32_t tokens, struct rp_error *error)
 {
-    const struct rp_feed_source *own = &feed->sources[piece->source];
-    if (!own->is_trimmed)
-        return 1;
-    const struct rp_source_view *view = &own->source->view;
+    const struct rp_source_view *view = &feed->sources[piece->source].source->view;
     if (feed->group == 1)
         return view->labelled(view->context, piece->item, piece->offset, tokens, error);
     uint64_t lengths[RP_GROUP_MAX];

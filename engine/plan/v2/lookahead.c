@@ -129,8 +129,8 @@ int rp_row_by_lookahead(struct rp_stores *stores, struct rp_error *error)
     int failed = top_up(stores, 0, &best, error);
     if (failed < 0)
         return failed;
-    if (rp_pool_gives(stores))
-        return rp_pool_row(stores, error);
+    if (rp_stores_pool_gives(stores))
+        return rp_stores_pool_row(stores, error);
     if (window->count == 0)
         return 0;
     failed = take(stores, rp_window_oldest(window), error);

@@ -47,21 +47,25 @@ static int reserve_pieces(struct rp_stores *stores, uint32_t pieces, struct rp_e
     struct rp_item_piece *fifo = rp_calloc(pieces + 1, sizeof *fifo);
     uint32_t *sizes = rp_calloc(pieces + 1, sizeof *sizes);
     struct rp_pool_entry *pool = rp_calloc(pieces, sizeof *pool);
+    uint32_t *turns = rp_calloc(pieces, sizeof *turns);
     struct rp_piece_node *nodes = rp_calloc(pieces + 1, sizeof *nodes);
-    if (!fifo || !sizes || !pool || !nodes) {
+    if (!fifo || !sizes || !pool || !turns || !nodes) {
         free(fifo);
         free(sizes);
         free(pool);
+        free(turns);
         free(nodes);
         return fail_memory(pieces, error);
     }
     free(stores->fifo);
     free(stores->fifo_sizes);
     free(stores->pool);
+    free(stores->turns);
     free(stores->nodes);
     stores->fifo = fifo;
     stores->fifo_sizes = sizes;
     stores->pool = pool;
+    stores->turns = turns;
     stores->nodes = nodes;
     stores->capacity = pieces;
     return 0;
@@ -150,6 +154,7 @@ void rp_stores_close(struct rp_stores *stores)
     free(stores->fifo);
     free(stores->fifo_sizes);
     free(stores->pool);
+    free(stores->turns);
     free(stores->rows);
     free(stores->nodes);
     free(stores->draft.fragments);
@@ -196,67 +201,13 @@ bool rp_stores_are_empty(const struct rp_stores *stores)
 
 /* ---- FIFO, pool, open rows ------------------------------------------------------------------- */
 
-void rp_stores_push(struct rp_stores *stores, const struct rp_item_piece *piece, uint32_t size)
+void rp_stores_make_room(struct rp_stores *stores)
 {
-    if (stores->packing == RP_PACKING_LOOKAHEAD) {
-        stores->fifo[rp_window_add(&stores->window, size)] = *piece;
-        return;
-    }
-    if (stores->head + stores->queued > stores->capacity) {
-        memmove(stores->fifo, stores->fifo + stores->head, stores->queued * sizeof *stores->fifo);
-        memmove(stores->fifo_sizes, stores->fifo_sizes + stores->head,
-                stores->queued * sizeof *stores->fifo_sizes);
-        stores->head = 0;
-    }
     RP_ASSERT(stores->queued <= stores->capacity);
-    stores->fifo[stores->head + stores->queued] = *piece;
-    stores->fifo_sizes[stores->head + stores->queued++] = size;
-}
-
-int rp_stores_trim_oldest(struct rp_stores *stores, struct rp_error *error)
-{
-    struct rp_item_piece *oldest = &stores->fifo[stores->head];
-    int left = rp_feed_trim(&stores->feed, oldest, error);
-    if (left < 0)
-        return left;
-    if (left == 0)
-        rp_stores_pop(stores);
-    else
-        stores->fifo_sizes[stores->head] = rp_feed_round(&stores->feed, oldest->length);
-    return 0;
-}
-
-void rp_stores_enter_pool(struct rp_stores *stores, const struct rp_item_piece *piece)
-{
-    RP_ASSERT(stores->pool_count < stores->capacity);
-    if (stores->pool_count == 0)
-        stores->pool_row = stores->feed.row;
-    stores->pool[stores->pool_count++] = (struct rp_pool_entry){
-        .piece = *piece, .rows = (uint32_t)rp_div_up(piece->length, stores->seq_len)};
-}
-
-int rp_pool_row(struct rp_stores *stores, struct rp_error *error)
-{
-    struct rp_pool_entry *pool = stores->pool, *chosen = pool;
-    for (uint32_t i = 1; i < stores->pool_count; i++)
-        chosen = pool[i].turn < chosen->turn ? &pool[i] : chosen;
-    uint32_t least = chosen->turn;
-    for (uint32_t i = 0; i < stores->pool_count; i++)
-        pool[i].turn -= least;
-    rp_draft_cut(stores, &chosen->piece, stores->seq_len);
-    chosen->turn += (uint32_t)((UINT64_C(1) << 32) / chosen->rows);
-    int left = rp_feed_trim(&stores->feed, &chosen->piece, error);
-    if (left < 0)
-        return left;
-    if (left == 0 || chosen->piece.length <= stores->seq_len) {
-        struct rp_item_piece rest = chosen->piece;
-        size_t after = (size_t)(pool + --stores->pool_count - chosen);
-        memmove(chosen, chosen + 1, after * sizeof *chosen);
-        if (left > 0)
-            rp_stores_push(stores, &rest, rp_feed_round(&stores->feed, rest.length));
-    }
-    stores->pool_row = stores->pool_count > 0 ? stores->feed.row : 0;
-    return 0;
+    memmove(stores->fifo, stores->fifo + stores->head, stores->queued * sizeof *stores->fifo);
+    memmove(stores->fifo_sizes, stores->fifo_sizes + stores->head,
+            stores->queued * sizeof *stores->fifo_sizes);
+    stores->head = 0;
 }
 
 uint16_t rp_stores_open_row(struct rp_stores *stores, uint64_t opened_at, uint32_t gap)

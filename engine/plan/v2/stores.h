@@ -44,7 +44,8 @@ struct rp_stores {
     uint32_t head, queued;      /* the queue */
     struct rp_window window;    /* lookahead: sizes */
     uint32_t pool_count;
-    struct rp_pool_entry *pool; /* in order of arrival */
+    struct rp_pool_entry *pool; /* in order of arrival; their turns are in `turns` */
+    uint32_t *turns;
     uint64_t pool_row;
     struct rp_window open;       /* best_fit: gaps */
     struct rp_waiting_row *rows; /* by slot of `open` */
@@ -78,12 +79,23 @@ static inline uint32_t rp_stores_fifo_count(const struct rp_stores *stores)
 }
 bool rp_stores_are_empty(const struct rp_stores *stores);
 
+/** Move the queue to the front of its array. */
+void rp_stores_make_room(struct rp_stores *stores);
 /** Append to the FIFO. */
-void rp_stores_push(struct rp_stores *stores, const struct rp_item_piece *piece, uint32_t size);
-/** Enter a piece of section 7. */
-static inline void rp_stores_enter(struct rp_stores *stores, const struct rp_item_piece *piece,
-                                   uint32_t size);
+static inline void rp_stores_push(struct rp_stores *stores, const struct rp_item_piece *piece,
+                                  uint32_t size)
+{
+    if (stores->packing == RP_PACKING_LOOKAHEAD) {
+        stores->fifo[rp_window_add(&stores->window, size)] = *piece;
+        return;
+    }
+    if (stores->head + stores->queued > stores->capacity)
+        rp_stores_make_room(stores);
+    stores->fifo[stores->head + stores->queued] = *piece;
+    stores->fifo_sizes[stores->head + stores->queued++] = size;
+}
 void rp_stores_enter_pool(struct rp_stores *stores, const struct rp_item_piece *piece);
+/** Enter a piece (section 7). */
 static inline void rp_stores_enter(struct rp_stores *stores, const struct rp_item_piece *piece,
                                    uint32_t size)
 {
@@ -92,13 +104,38 @@ static inline void rp_stores_enter(struct rp_stores *stores, const struct rp_ite
     else
         rp_stores_push(stores, piece, size);
 }
+/** Enter the next item, if the FIFO is an empty queue: as rp_feed_next. The piece is made in its
+ * place, because a copy right after its members were stored waits for these stores. */
+static inline int rp_stores_enter_next(struct rp_stores *stores, struct rp_error *error)
+{
+    struct rp_item_piece *piece = &stores->fifo[stores->head];
+    int given = rp_feed_next(&stores->feed, piece, &stores->fifo_sizes[stores->head], error);
+    if (given <= 0)
+        return given;
+    if (piece->length > stores->seq_len && stores->packing != RP_PACKING_CONCAT)
+        rp_stores_enter_pool(stores, piece);
+    else
+        stores->queued = 1;
+    return 1;
+}
 /** Remove the oldest piece of the queue. */
 static inline void rp_stores_pop(struct rp_stores *stores)
 {
     stores->head = --stores->queued == 0 ? 0 : stores->head + 1;
 }
 /** The oldest piece of the queue was cut: trim it, and remove it if it is gone. */
-RP_MUST_CHECK int rp_stores_trim_oldest(struct rp_stores *stores, struct rp_error *error);
+static inline int rp_stores_trim_oldest(struct rp_stores *stores, struct rp_error *error)
+{
+    struct rp_item_piece *oldest = &stores->fifo[stores->head];
+    int left = rp_feed_trim(&stores->feed, oldest, error);
+    if (left < 0)
+        return left;
+    if (left == 0)
+        rp_stores_pop(stores);
+    else
+        stores->fifo_sizes[stores->head] = rp_feed_round(&stores->feed, oldest->length);
+    return 0;
+}
 
 /** A new open row, without a piece. Returns its slot. */
 uint16_t rp_stores_open_row(struct rp_stores *stores, uint64_t opened_at, uint32_t gap);
@@ -154,14 +191,14 @@ static inline int rp_draft_take(struct rp_stores *stores, const struct rp_item_p
 /* ---- packings -------------------------------------------------------------------------------- */
 
 /** Whether the pool gives this row; and this row of it. */
-static inline bool rp_pool_gives(const struct rp_stores *stores)
+static inline bool rp_stores_pool_gives(const struct rp_stores *stores)
 {
     uint64_t waited = rp_min_u64(stores->feed.row - stores->pool_row, UINT64_C(1) << 32);
     return stores->pool_count > 0 &&
            (stores->pool_count >= stores->spread || stores->feed.is_dry ||
             stores->feed.is_stopped || waited * stores->pool_count >= 4 * (uint64_t)stores->spread);
 }
-RP_MUST_CHECK int rp_pool_row(struct rp_stores *stores, struct rp_error *error);
+RP_MUST_CHECK int rp_stores_pool_row(struct rp_stores *stores, struct rp_error *error);
 
 /** Fill the empty draft with the next row. Without a fragment the stream has ended. Errors: as
  * rp_feed_next. */
@@ -172,7 +209,7 @@ RP_MUST_CHECK int rp_row_by_best_fit(struct rp_stores *stores, struct rp_error *
 /* ---- the whole state ------------------------------------------------------------------------- */
 
 /* A snapshot whose arrays are kept for the next one. */
-struct rp_saved {
+struct rp_stores_saved {
     struct rp_snapshot snapshot;
     uint32_t sources, fifo, pool, open, open_pieces; /* room */
 };
@@ -182,13 +219,13 @@ void rp_stores_measure(const struct rp_stores *stores, struct rp_snapshot *snaps
 /** Fill a snapshot that was measured and has room. row and digest are the caller's. */
 void rp_stores_copy(const struct rp_stores *stores, struct rp_snapshot *snapshot);
 /** Save the state; memory is allocated only if there is more than before. */
-RP_MUST_CHECK int rp_stores_save(const struct rp_stores *stores, struct rp_saved *saved,
+RP_MUST_CHECK int rp_stores_save(const struct rp_stores *stores, struct rp_stores_saved *saved,
                                  struct rp_error *error);
 /** Room for this many sources and no pieces, so that saving a state without pieces allocates
  * nothing. */
-RP_MUST_CHECK int rp_saved_reserve_sources(struct rp_saved *saved, uint32_t sources,
-                                           struct rp_error *error);
-void rp_saved_free(struct rp_saved *saved);
+RP_MUST_CHECK int rp_stores_saved_reserve(struct rp_stores_saved *saved, uint32_t sources,
+                                          struct rp_error *error);
+void rp_stores_saved_free(struct rp_stores_saved *saved);
 /** Tokens of a source's waiting pieces. */
 uint64_t rp_stores_waiting(const struct rp_stores *stores, uint32_t source);
 /** Go back to a snapshot of the state before a row. Afterwards the values of the row before it are

@@ -41,10 +41,10 @@ int rp_snapshot_resize(struct rp_snapshot *snapshot, struct rp_error *error)
                    (uint64_t)wanted.fifo_count + wanted.pool_count + wanted.open_piece_count);
 }
 
-void rp_saved_free(struct rp_saved *saved)
+void rp_stores_saved_free(struct rp_stores_saved *saved)
 {
     rp_snapshot_free(&saved->snapshot);
-    *saved = (struct rp_saved){0};
+    *saved = (struct rp_stores_saved){0};
 }
 
 void rp_stores_measure(const struct rp_stores *stores, struct rp_snapshot *snapshot)
@@ -88,12 +88,15 @@ void rp_stores_copy(const struct rp_stores *stores, struct rp_snapshot *snapshot
         memcpy(snapshot->fifo, stores->fifo + stores->head,
                stores->queued * sizeof *snapshot->fifo);
     }
-    memcpy(snapshot->pool, stores->pool, stores->pool_count * sizeof *snapshot->pool);
+    for (uint32_t i = 0; i < stores->pool_count; i++) {
+        snapshot->pool[i] = stores->pool[i];
+        snapshot->pool[i].turn = stores->turns[i];
+    }
     copy_open_rows(stores, snapshot);
 }
 
 /* Give a saved state room for the counts of its snapshot. */
-static int grow(struct rp_saved *saved, struct rp_error *error)
+static int grow(struct rp_stores_saved *saved, struct rp_error *error)
 {
     struct rp_snapshot *snapshot = &saved->snapshot;
     int failed = rp_snapshot_resize(snapshot, error);
@@ -105,13 +108,14 @@ static int grow(struct rp_saved *saved, struct rp_error *error)
     return failed;
 }
 
-int rp_saved_reserve_sources(struct rp_saved *saved, uint32_t sources, struct rp_error *error)
+int rp_stores_saved_reserve(struct rp_stores_saved *saved, uint32_t sources, struct rp_error *error)
 {
     saved->snapshot.source_count = sources;
     return grow(saved, error);
 }
 
-int rp_stores_save(const struct rp_stores *stores, struct rp_saved *saved, struct rp_error *error)
+int rp_stores_save(const struct rp_stores *stores, struct rp_stores_saved *saved,
+                   struct rp_error *error)
 {
     struct rp_snapshot *snapshot = &saved->snapshot;
     rp_stores_measure(stores, snapshot);
@@ -198,8 +202,10 @@ static int fill_pool(struct rp_stores *stores, const struct rp_snapshot *snapsho
             return failed;
         if (entry->piece.length <= stores->seq_len || entry->rows < 2)
             return fail_state("the length of pool entry", i, error);
-        if (size > 0)
-            stores->pool[stores->pool_count++] = *entry;
+        if (size == 0)
+            continue;
+        stores->turns[stores->pool_count] = entry->turn;
+        stores->pool[stores->pool_count++] = *entry;
     }
     stores->pool_row = stores->pool_count > 0 ? snapshot->pool_row : 0;
     return 0;

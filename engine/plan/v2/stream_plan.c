@@ -25,7 +25,7 @@ int rp_stream_plan_open(struct rp_stream_plan **plan_out, const struct rp_calend
     plan->digest = rp_hash128(NULL, 0); /* D(0) */
     int failed = rp_stores_open(&plan->stores, calendar, error);
     if (failed == 0)
-        failed = rp_saved_reserve_sources(&plan->undo, rp_calendar_source_count(calendar), error);
+        failed = rp_stores_saved_reserve(&plan->undo, rp_calendar_source_count(calendar), error);
     if (failed < 0) {
         rp_stream_plan_close(plan);
         return failed;
@@ -41,7 +41,7 @@ static void free_window(struct rp_deal_window *window)
     free(window->order);
     free(window->scratch);
     free(window->fragments);
-    rp_saved_free(&window->before);
+    rp_stores_saved_free(&window->before);
     *window = (struct rp_deal_window){0};
 }
 
@@ -50,7 +50,7 @@ void rp_stream_plan_close(struct rp_stream_plan *plan)
     if (!plan)
         return;
     rp_stores_close(&plan->stores);
-    rp_saved_free(&plan->undo);
+    rp_stores_saved_free(&plan->undo);
     free_window(&plan->window);
     free(plan->limits);
     free(plan->carried);
@@ -59,14 +59,15 @@ void rp_stream_plan_close(struct rp_stream_plan *plan)
 
 /* ---- planned rows ---------------------------------------------------------------------------- */
 
-static int save_state(struct rp_stream_plan *plan, struct rp_saved *saved, struct rp_error *error)
+static int save_state(struct rp_stream_plan *plan, struct rp_stores_saved *saved,
+                      struct rp_error *error)
 {
     saved->snapshot.row = plan->planned;
     saved->snapshot.digest = plan->digest;
     return rp_stores_save(&plan->stores, saved, error);
 }
 
-static int go_back(struct rp_stream_plan *plan, const struct rp_saved *saved,
+static int go_back(struct rp_stream_plan *plan, const struct rp_stores_saved *saved,
                    struct rp_error *error)
 {
     plan->planned = saved->snapshot.row;

@@ -8,7 +8,7 @@
 #include "plan/v2/stream_plan.h"
 
 struct rp_dealt_row {
-    uint64_t first; /* its fragments, in those of the window */
+    uint64_t first; /* its first fragment in the window */
     uint32_t count, tokens;
 };
 
@@ -22,7 +22,7 @@ struct rp_deal_window {
     void *scratch;
     uint64_t fragments_used, fragments_capacity;
     struct rp_fragment *fragments;
-    struct rp_saved before; /* the state before `first` */
+    struct rp_stores_saved before; /* the state before `first` */
 };
 
 struct rp_stream_plan {
@@ -33,7 +33,7 @@ struct rp_stream_plan {
     struct rp_hash128 digest; /* of the rows before it */
     bool has_skips, is_over, failed;
     struct rp_error failure;
-    struct rp_saved undo; /* the state before a row that may be the end */
+    struct rp_stores_saved undo; /* the state before a row that may be the end */
     struct rp_deal_window window;
     struct rp_limits *limits; /* of a token */
     void *carried;

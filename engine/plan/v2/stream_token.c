@@ -105,8 +105,9 @@ static int fill_history(struct making *making, struct rp_error *error)
     token->history = rp_calloc(RP_HISTORY_MAX + 1, 1);
     if (!token->history)
         return rp_fail(error, -ENOMEM, NULL, "no memory for the history of a token");
-    return rp_calendar_history(making->calendar, token->header.next_row, rp_token_flags(token),
-                               token->history, &token->header.history_bytes, error);
+    return rp_token_history_of(making->calendar, token->header.next_row, rp_token_flags(token),
+                               &making->kept->oldest, token->history, &token->header.history_bytes,
+                               error);
 }
 
 static struct rp_token_deal deal_record(const struct rp_deal *deal)

@@ -87,6 +87,20 @@ struct rp_token_room {
 };
 struct rp_token_room rp_token_room_at(const struct rp_calendar *calendar, uint64_t row);
 
+/* The oldest entry of a history. */
+struct rp_token_oldest {
+    uint64_t from;
+    bool is_record; /* a stage of that row is not in the history, though older ones might fit */
+};
+/** Of an empty history: a stage from `next_row`. */
+struct rp_token_oldest rp_token_history_oldest(const char *history, uint64_t next_row);
+/** The history of a calendar, as rp_calendar_history. If the calendar lacks records, it begins with
+ * `oldest`, because entries before it may be missing. */
+RP_MUST_CHECK int rp_token_history_of(const struct rp_calendar *calendar, uint64_t next_row,
+                                      uint32_t flags, const struct rp_token_oldest *oldest,
+                                      char text[RP_HISTORY_MAX + 1], uint32_t *bytes_out,
+                                      struct rp_error *error);
+
 /* What a plan carries for its next token, for each source of its calendar. */
 struct rp_token_kept_source {
     uint64_t prints_at; /* documents; 0: prints are not known yet */
@@ -100,6 +114,7 @@ struct rp_token_kept_source {
 };
 struct rp_token_kept {
     uint64_t limits_end; /* window_end of the token that was continued; 0: none was */
+    struct rp_token_oldest oldest;
     struct rp_token_kept_source sources[];
 };
 /** Those of a plan, made at the first call. NULL without memory. */
@@ -122,6 +137,8 @@ struct rp_token_resume {
 
 /** Sections 1.1 and 1.2, fingerprints, documents and the tokenizer: 1 to 3 of section 12.4. */
 RP_MUST_CHECK int rp_token_match_spec(struct rp_token_resume *resume);
+/** The rows of begun stages, as far as the token has them: before a calendar is made of them. */
+RP_MUST_CHECK int rp_token_match_rows(const struct rp_token_resume *resume);
 /** Stages, parameters, records and skips of a calendar that has the token's position: 4 and 5. */
 RP_MUST_CHECK int rp_token_match_calendar(const struct rp_token_resume *resume,
                                           const struct rp_calendar *calendar);
@@ -141,7 +158,7 @@ RP_MUST_CHECK int rp_token_match_limits(const struct rp_token_resume *resume,
                                         const struct rp_stream_plan *plan);
 
 #define RP_STREAM_TOKEN_HINT "nothing was changed; take another state token or an older checkpoint"
-#define RP_TOKEN_DAMAGED(error, ...)                                                               \
+#define RP_STREAM_TOKEN_DAMAGED(error, ...)                                                        \
     rp_fail(error, -RP_E_CORRUPT, RP_STREAM_TOKEN_HINT, "state token" __VA_ARGS__)
 
 #endif

@@ -75,7 +75,39 @@ bool rp_token_history_excludes(const char *history, uint64_t row)
     return entry.from < row || !entry.is_record;
 }
 
+struct rp_token_oldest rp_token_history_oldest(const char *history, uint64_t next_row)
+{
+    struct entry entry = {.from = next_row};
+    next_entry(&history, &entry);
+    return (struct rp_token_oldest){entry.from, entry.is_record};
+}
+
+int rp_token_history_of(const struct rp_calendar *calendar, uint64_t next_row, uint32_t flags,
+                        const struct rp_token_oldest *oldest, char text[RP_HISTORY_MAX + 1],
+                        uint32_t *bytes_out, struct rp_error *error)
+{
+    memset(text, 0, RP_HISTORY_MAX + 1);
+    int code = rp_calendar_history(calendar, next_row, flags, text, bytes_out, error);
+    if (code < 0 || rp_calendar_knows_records(calendar))
+        return code;
+    const char *at = text, *kept = text;
+    for (struct entry entry; next_entry(&at, &entry);) {
+        bool is_older = entry.from < oldest->from ||
+                        (entry.from == oldest->from && oldest->is_record && !entry.is_record);
+        if (!is_older)
+            break;
+        kept = at;
+    }
+    size_t bytes = strlen(kept);
+    memmove(text, kept, bytes);
+    memset(text + bytes, 0, RP_HISTORY_MAX - bytes);
+    *bytes_out = (uint32_t)rp_align_up(bytes, 8);
+    return 0;
+}
+
 /* ---- the stage that differs ------------------------------------------------------------------ */
+
+#define STAGES_HINT "nothing was changed; set the stages back: those that are begun never change"
 
 /* A line NAME=VALUE. */
 struct line {
@@ -122,15 +154,39 @@ static int compare_stages(const struct rp_token_resume *resume, const struct ent
     return 0;
 }
 
-static bool find_stage(const char *history, uint64_t from, struct entry *entry, bool *begins_before)
+static bool find_stage(const char *history, uint64_t from, struct entry *entry)
 {
-    *begins_before = false;
     while (next_entry(&history, entry)) {
         if (!entry->is_record && entry->from == from)
             return true;
-        *begins_before |= entry->from < from;
     }
     return false;
+}
+
+int rp_token_match_rows(const struct rp_token_resume *resume)
+{
+    const struct rp_stream_spec *spec = resume->spec;
+    const struct rp_token_header *header = &resume->token.header;
+    const char *history = resume->token.history;
+    uint32_t begun = 0;
+    for (uint32_t i = 0; i < spec->stage_count; i++)
+        begun += spec->stages[i].from == 0 || spec->stages[i].from < header->next_row;
+    if (begun != header->stages_begun)
+        return rp_fail(resume->error, -RP_E_MISMATCH, STAGES_HINT,
+                       "the number of stages before row %" PRIu64 " differs: the state has %" PRIu32
+                       ", this run has %" PRIu32,
+                       header->next_row, header->stages_begun, begun);
+    for (struct entry had; next_entry(&history, &had);) {
+        uint32_t i = 0;
+        while (i < begun && (had.is_record || spec->stages[i].from != had.from))
+            i++;
+        if (!had.is_record && i == begun)
+            return rp_fail(resume->error, -RP_E_MISMATCH, STAGES_HINT,
+                           "the stages differ: the state has one from row %" PRIu64
+                           ", this run has none",
+                           had.from);
+    }
+    return 0;
 }
 
 int rp_token_match_stages(const struct rp_token_resume *resume, const struct rp_calendar *calendar)
@@ -144,19 +200,11 @@ int rp_token_match_stages(const struct rp_token_resume *resume, const struct rp_
     struct entry had, has;
     uint64_t oldest = resume->token.header.next_row;
     while (code == 0 && next_entry(&history, &had)) {
-        bool begins_before;
         oldest = rp_min_u64(oldest, had.from);
         if (had.is_record)
             continue;
-        if (find_stage(text, had.from, &has, &begins_before))
+        if (find_stage(text, had.from, &has))
             code = compare_stages(resume, &had, &has);
-        else if (begins_before)
-            code = rp_fail(resume->error, -RP_E_MISMATCH,
-                           "nothing was changed; set the stages back: those that are begun never "
-                           "change",
-                           "the stages differ: the state has one from row %" PRIu64
-                           ", this run has none",
-                           had.from);
     }
     if (code < 0)
         return code;

@@ -345,7 +345,7 @@ static int match_shares(const struct rp_token_resume *resume, const struct rp_ca
 }
 
 /* Rows that are begun contain no boundary but their first (section 9.5). */
-static int match_rows(const struct rp_token_resume *resume, const struct rp_calendar *calendar)
+static int match_window(const struct rp_token_resume *resume, const struct rp_calendar *calendar)
 {
     const struct rp_token_header *header = &resume->token.header;
     if (header->next_row == 0)
@@ -360,6 +360,22 @@ static int match_rows(const struct rp_token_resume *resume, const struct rp_cale
                    "a stage begins at row %" PRIu64 ", and the state is at row %" PRIu64
                    " of a deal window that ends at row %" PRIu64,
                    next, header->next_row, header->window_end);
+}
+
+/* The history is what the calendar would write. */
+static int match_history(const struct rp_token_resume *resume, const struct rp_calendar *calendar)
+{
+    char text[RP_HISTORY_MAX + 1];
+    uint32_t bytes;
+    const struct rp_token *token = &resume->token;
+    uint64_t next_row = token->header.next_row;
+    struct rp_token_oldest oldest = rp_token_history_oldest(token->history, next_row);
+    int code = rp_token_history_of(calendar, next_row, rp_token_flags(token), &oldest, text, &bytes,
+                                   resume->error);
+    if (code == 0 && (bytes != token->header.history_bytes || strcmp(text, token->history) != 0))
+        code = RP_STREAM_TOKEN_DAMAGED(resume->error,
+                                       ": its history is not that of its stages and records");
+    return code;
 }
 
 int rp_token_match_calendar(const struct rp_token_resume *resume,
@@ -388,6 +404,8 @@ int rp_token_match_calendar(const struct rp_token_resume *resume,
     if (code == 0)
         code = match_parameters(resume, calendar);
     if (code == 0)
-        code = match_rows(resume, calendar);
-    return code < 0 ? code : match_shares(resume, calendar);
+        code = match_window(resume, calendar);
+    if (code == 0)
+        code = match_shares(resume, calendar);
+    return code < 0 ? code : match_history(resume, calendar);
 }

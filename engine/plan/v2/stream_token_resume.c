@@ -53,7 +53,7 @@ static int make_held(const struct rp_token_resume *resume, struct held *held)
 
 /* A calendar at the token's position, with the records of a text. */
 static int open_with(const struct rp_token_resume *resume, const struct rp_stream_spec *spec,
-                     const char *records, struct rp_calendar **calendar_out)
+                     const char *records, struct rp_calendar **calendar_out, struct rp_error *error)
 {
     struct held held = {0};
     const struct rp_calendar_position position = {
@@ -66,7 +66,7 @@ static int open_with(const struct rp_token_resume *resume, const struct rp_strea
     };
     int code = make_held(resume, &held);
     if (code == 0)
-        code = rp_calendar_open(calendar_out, spec, &position, resume->error);
+        code = rp_calendar_open(calendar_out, spec, &position, error);
     free(held.documents);
     free(held.weights);
     return code;
@@ -74,8 +74,9 @@ static int open_with(const struct rp_token_resume *resume, const struct rp_strea
 
 /* The records as a new stream would make them of the token's documents: those of a run without
  * growth and commands. */
-static int make_anew(const struct rp_token_resume *resume, struct rp_record_writer *writer)
+static int make_anew(const struct rp_token_resume *resume, char **text_out)
 {
+    struct rp_record_writer writer = {0};
     struct rp_stream_spec spec = *resume->spec;
     struct rp_stream_source *sources = rp_calloc(spec.source_count, sizeof *sources);
     struct rp_calendar *calendar = NULL;
@@ -90,43 +91,89 @@ static int make_anew(const struct rp_token_resume *resume, struct rp_record_writ
     spec.sources = sources;
     int code = rp_calendar_open(&calendar, &spec, NULL, &ignored);
     if (code == 0)
-        code = rp_calendar_contract(calendar, writer, &ignored);
+        code = rp_calendar_contract(calendar, &writer, &ignored);
+    *text_out = code == 0 ? rp_calloc(writer.bytes + 1, 1) : NULL;
+    if (*text_out && writer.bytes > 0)
+        memcpy(*text_out, writer.text, writer.bytes);
+    else if (code == 0 && !*text_out)
+        code = -ENOMEM;
     rp_calendar_close(calendar);
+    free(writer.text);
     free(sources);
     if (code == -ENOMEM)
         return rp_fail(resume->error, code, NULL, "no memory for the records of a state token");
-    if (code < 0)
-        writer->bytes = 0; /* this is only a try */
+    return 0; /* any other failure: this is only a try */
+}
+
+/* A calendar, and the text of the records that it was opened with, on the heap. */
+struct opened {
+    struct rp_calendar *calendar;
+    char *records;
+};
+
+static void close_opened(struct opened *opened)
+{
+    rp_calendar_close(opened->calendar);
+    free(opened->records);
+    *opened = (struct opened){NULL, NULL};
+}
+
+/* The records of a contract, of the history, or made anew: *text_out is NULL if there are none. */
+static int find_text(const struct rp_token_resume *resume, unsigned from, char **text_out)
+{
+    const char *given = resume->with->begun_records;
+    *text_out = NULL;
+    if (from == 1)
+        return rp_token_history_records(resume->token.history, text_out, resume->error);
+    if (from == 2)
+        return resume->removed == 0 ? make_anew(resume, text_out) : 0;
+    if (!given)
+        return 0;
+    *text_out = rp_calloc(strlen(given) + 1, 1);
+    if (!*text_out)
+        return rp_fail(resume->error, -ENOMEM, NULL, "no memory for the records of a state token");
+    memcpy(*text_out, given, strlen(given) + 1);
     return 0;
 }
 
-/* *records_out: text of the records that are begun, on the heap; NULL if all are not known. */
-static int find_records(const struct rp_token_resume *resume, char **records_out)
+/* The calendar with the first records that have the token's chain B. If none have, those of the
+ * history: the token's values are in force then. */
+static int open_known(const struct rp_token_resume *resume, struct opened *opened)
 {
-    struct rp_calendar *calendar = NULL;
-    struct rp_record_writer writer = {0};
-    char *history = NULL;
-    int code = rp_token_history_records(resume->token.history, &history, resume->error);
-    if (code == 0)
-        code = open_with(resume, resume->spec, history, &calendar);
-    if (code == 0 && !rp_calendar_knows_records(calendar) && resume->removed == 0) {
-        rp_calendar_close(calendar);
-        calendar = NULL;
-        code = make_anew(resume, &writer);
-        if (code == 0 && writer.bytes > 0)
-            code = open_with(resume, resume->spec, writer.text, &calendar);
-        if (code == 0 && calendar && rp_calendar_knows_records(calendar)) {
-            free(history);
-            history = writer.text;
-            writer.text = NULL;
+    struct rp_error first = {0};
+    *opened = (struct opened){NULL, NULL};
+    for (unsigned from = 0; from < 3; from++) {
+        struct opened found = {NULL, NULL};
+        int code = find_text(resume, from, &found.records);
+        if (code == 0 && !found.records)
+            continue;
+        struct rp_error error = {0};
+        if (code == 0)
+            code = open_with(resume, resume->spec, found.records, &found.calendar, &error);
+        if (code == -ENOMEM || (code == -RP_E_CORRUPT && from == 1)) {
+            close_opened(&found);
+            close_opened(opened);
+            return code == -ENOMEM
+                       ? rp_fail(resume->error, code, NULL,
+                                 "no memory for the calendar of a stream")
+                       : RP_STREAM_TOKEN_DAMAGED(resume->error, ": its history: %s", error.message);
         }
+        bool is_known = code == 0 && rp_calendar_knows_records(found.calendar);
+        if (is_known || (code == 0 && (!opened->calendar || from == 1))) {
+            close_opened(opened);
+            *opened = found;
+        } else {
+            close_opened(&found);
+        }
+        if (is_known)
+            return 0;
+        if (code < 0 && first.code == 0)
+            first = error;
     }
-    rp_calendar_close(calendar);
-    free(writer.text);
-    if (code < 0)
-        free(history);
-    *records_out = code < 0 ? NULL : history;
-    return code;
+    if (opened->calendar)
+        return 0;
+    return rp_fail(resume->error, first.code, first.hint[0] ? first.hint : RP_STREAM_TOKEN_HINT,
+                   "%s", first.message);
 }
 
 /* ---- the record at row e ----------------------------------------------------------------------
@@ -239,7 +286,7 @@ static int add_record(const struct rp_token_resume *resume, const char *records,
     rp_calendar_close(*calendar);
     *calendar = NULL;
     if (code == 0)
-        code = open_with(resume, &extended.spec, records, calendar);
+        code = open_with(resume, &extended.spec, records, calendar, resume->error);
     free_extended(&extended);
     return code;
 }
@@ -260,23 +307,20 @@ static int check_window(const struct rp_token_resume *resume, const struct rp_ca
                    header->window_first);
 }
 
-static int make_calendar(const struct rp_token_resume *resume, struct rp_calendar **calendar)
+static int make_calendar(const struct rp_token_resume *resume, struct rp_calendar **calendar_out)
 {
-    const char *given = resume->with->begun_records;
-    char *found = NULL;
-    int code = given ? 0 : find_records(resume, &found);
-    const char *records = given ? given : found;
+    struct opened opened;
+    int code = open_known(resume, &opened);
     if (code == 0)
-        code = open_with(resume, resume->spec, records, calendar);
+        code = rp_token_match_calendar(resume, opened.calendar);
     if (code == 0)
-        code = rp_token_match_calendar(resume, *calendar);
+        code = check_window(resume, opened.calendar);
     if (code == 0)
-        code = check_window(resume, *calendar);
+        code = rp_token_verify(&resume->token, opened.calendar, resume->error);
     if (code == 0)
-        code = rp_token_verify(&resume->token, *calendar, resume->error);
-    if (code == 0)
-        code = add_record(resume, records, calendar);
-    free(found);
+        code = add_record(resume, opened.records, &opened.calendar);
+    free(opened.records);
+    *calendar_out = opened.calendar;
     return code;
 }
 
@@ -289,6 +333,7 @@ static int keep(const struct rp_token_resume *resume, struct rp_stream_plan *pla
     if (!kept)
         return rp_fail(resume->error, -ENOMEM, NULL, "no memory for the sources of a token");
     kept->limits_end = resume->token.header.window_end;
+    kept->oldest = rp_token_history_oldest(resume->token.history, resume->token.header.next_row);
     for (uint32_t j = 0; j < resume->token.header.source_count; j++) {
         const struct rp_stream_token_source *had = &resume->token.sources[j];
         kept->sources[j] = (struct rp_token_kept_source){
@@ -334,6 +379,8 @@ int rp_stream_token_resume(struct rp_calendar **calendar_out, struct rp_stream_p
     int code = rp_token_decode(&resume.token, token, bytes, error);
     if (code == 0)
         code = rp_token_match_spec(&resume);
+    if (code == 0)
+        code = rp_token_match_rows(&resume);
     if (code == 0)
         code = make_calendar(&resume, &calendar);
     if (code == 0)

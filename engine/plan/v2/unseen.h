@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unseen.h — documents of a source that a state token has used, for `unseen_of` (STREAM2.md section
+ * 12.7). Of tokens of version 2, and of version 1 with one lane.
+ *
+ * Each answer is computed by the inverse permutation: nothing is kept for each document. After it
+ * is open, any number of threads may use it at the same time. */
+#ifndef RP_PLAN_V2_UNSEEN_H
+#define RP_PLAN_V2_UNSEEN_H
+
+#include "plan/v2/stream_token.h"
+
+struct rp_unseen;
+
+/* The source that a selection is made for, and the source of the token that it means. */
+struct rp_unseen_source {
+    const char *name; /* in a token of version 2 */
+    uint32_t number;  /* in a token of version 1, which has no names */
+    /* The documents as they are now. `lengths` and, for version 2, `prints` are called here. */
+    const struct rp_source_view *view;
+    uint64_t documents;
+};
+
+/** Errors: -RP_E_CORRUPT, -RP_E_VERSION (more than one lane), -RP_E_MISMATCH (the token has no such
+ * source; its documents are others), -ENOMEM. A token of version 1 has a fingerprint of its corpus
+ * alone, which the caller compares. */
+RP_MUST_CHECK int rp_unseen_open(struct rp_unseen **unseen_out, const void *token, size_t bytes,
+                                 const struct rp_unseen_source *source, struct rp_error *error);
+void rp_unseen_close(struct rp_unseen *unseen); /* NULL is fine */
+
+/** The hash of the token's selection, which the source must have before `unseen`; 0: it has none.
+ */
+uint64_t rp_unseen_selection(const struct rp_unseen *unseen);
+
+/** Whether the token has used each of `count` documents. */
+void rp_stream_token_used(const struct rp_unseen *unseen, const uint64_t *documents, uint32_t count,
+                          bool *used);
+
+#endif
