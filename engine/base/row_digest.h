@@ -33,7 +33,7 @@ struct rp_row_labels {
 
 /** The same with labels: equal for shifted and aligned ones, and whichever of the two sections
  * there are. Where both are and contradict each other, it is equal to no right one. With labels
- * across cuts, those of the ends of fragments are in it, too; then there must be labels. */
+ * across cuts, the labels of the ends of fragments are also in it; then there must be labels. */
 struct rp_hash128 rp_row_labelled_hash(const struct rp_row_tokens *row,
                                        const struct rp_row_labels *labels);
 

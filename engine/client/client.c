@@ -231,7 +231,7 @@ struct taking {
     uint64_t oldest;
 };
 
-/* Take the next slot: as rp_ring_view_take, or what the monitor says of it. */
+/* Take the next slot: as rp_ring_view_take, or the error of the monitor. */
 static int take_slot(struct rp_client *client, struct taking *taking, struct rp_error *error)
 {
     const uint8_t *slot;

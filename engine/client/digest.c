@@ -57,7 +57,7 @@ int rp_batch_labelled_digest(const struct rp_geometry *geometry, const struct rp
                        "the run's batches have neither labels nor a loss mask");
     if (!batch->sections[RP_SECTION_LABELS] && geometry->label_mode == RP_LABELS_ACROSS_CUTS)
         return rp_fail(error, -RP_E_USAGE, "serve the run with `--sections labels,…`",
-                       "the run's batches have a loss mask alone, and with label_across_cuts the "
+                       "the run's batches have only a loss mask, and with label_across_cuts the "
                        "label of a fragment's end is a token of another row");
     add_digest(geometry, batch, true, sum);
     return 0;

@@ -11,7 +11,7 @@
 #include "base/bits.h"
 #include "client/core.h"
 
-/* Where a state token has its facts. Those of streams of version 1 and 2 differ (STREAM.md section
+/* Where a state token has its facts: another place in each version of the stream (STREAM.md section
  * 8, STREAM2.md section 12.2), and a token says which it is by its version. */
 #define TOKEN_MAGIC "RPSTATE"
 #define TOKEN_VERSION_AT 8u
@@ -63,9 +63,11 @@ static const struct token_form *form_of(const uint8_t *token, size_t bytes)
 {
     if (bytes < form_of_plans.bytes_min || memcmp(token, TOKEN_MAGIC, sizeof TOKEN_MAGIC) != 0)
         return NULL;
-    if (rp_load_u32(token + TOKEN_VERSION_AT) < TOKEN_OF_CALENDAR)
+    uint32_t version = rp_load_u32(token + TOKEN_VERSION_AT);
+    if (version < TOKEN_OF_CALENDAR)
         return &form_of_plans;
-    return bytes < form_of_calendars.bytes_min ? NULL : &form_of_calendars;
+    bool is_calendar = version == TOKEN_OF_CALENDAR && bytes >= form_of_calendars.bytes_min;
+    return is_calendar ? &form_of_calendars : NULL;
 }
 
 bool rp_client_token_row(const uint8_t *token, size_t bytes, uint64_t *row)

@@ -91,8 +91,8 @@ struct rp_deliver {
     enum rp_stream_phase phase; /* the engine's thread alone changes it */
     bool held;
     uint64_t held_batch, held_ticket;
-    /* [rank_count]: labels that masks have removed from the next batch, less those of the ends of
-     * fragments */
+    /* [rank_count]: labels that masks have removed from the next batch, less the labels of the ends
+     * of fragments */
     int64_t *unlabelled;
     uint64_t published_ns, unannounced_ns; /* when the newest, the first unannounced batch was */
     uint64_t batches, rows, tokens;        /* published since open */

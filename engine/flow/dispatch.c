@@ -158,7 +158,7 @@ static int open_ticket(struct rp_dispatch *d, struct rp_error *error)
     ticket->batch_ends = ticket->stream_ends = ticket->is_block_read = 0;
     ticket->error = 0;
     ticket->bad_transfer = 0;
-    ticket->align = 1; /* or that of its transfers */
+    ticket->align = 1; /* until it has a transfer */
     ticket->skips_step = d->skips_step;
     d->ticket = ticket;
     rp_reads_begin(&d->reads, ticket, d->next_ticket);

@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "flow/fragment.h"
 
 /* Room for the spans of all tickets, at one or two spans a document; with more of them, fewer
  * tickets are planned ahead. */
@@ -50,15 +51,6 @@ void rp_masks_close(struct rp_masks *masks)
     *masks = (struct rp_masks){.data = NULL};
 }
 
-/* How many tokens of a fragment are trained, but for its first, which has no label. */
-static uint32_t count_labels(const struct rp_span *spans, uint32_t count)
-{
-    uint32_t labels = 0;
-    for (uint32_t i = 0; i < count; i++)
-        labels += spans[i].end - (spans[i].begin > 0 ? spans[i].begin : 1);
-    return labels;
-}
-
 /* A document that has trained tokens is cut to its first seq_len ones: is none of those trained?
  * Its first fragment was found last. */
 static bool is_cut_off(struct rp_masks *masks, const struct rp_masks_place *place,
@@ -99,54 +91,16 @@ static bool is_plain(const struct rp_masks *masks, const struct rp_fragment *fra
     return masks->labels == fragment->length - 1;
 }
 
-/* The own tokens whose spans decide the labels of a transfer: its own ones and the one after them,
- * or, of an EOS alone, the last one of the document, with which the EOS is trained. */
-static struct rp_part part_of(const struct rp_masks *masks, const struct rp_transfer *transfer,
-                              uint64_t length)
-{
-    const struct rp_fragment *fragment = &transfer->fragment;
-    struct rp_part part = {fragment->document, length,
-                           rp_fragment_first_own(fragment, masks->options->form.has_bos),
-                           rp_transfer_stored(transfer)};
-    if (rp_transfer_own(transfer) == 0 && transfer->extra & RP_EXTRA_EOS)
-        part.first = length - 1, part.tokens = 1;
-    return part;
-}
-
-/* The spans of a part become those of its transfer, which counts from an inserted BOS and has no
- * token after its end. */
-static void add_inserted(struct rp_masks *masks, struct rp_transfer *transfer,
-                         const struct rp_part *part)
-{
-    struct rp_span *spans = masks->spans;
-    uint32_t *count = &masks->span_count;
-    bool is_last_trained = *count > 0 && spans[*count - 1].end == part->tokens;
-    if (rp_transfer_own(transfer) == 0 && transfer->extra & RP_EXTRA_EOS) {
-        spans[0] = (struct rp_span){0, 1};
-        *count = is_last_trained;
-        return;
-    }
-    if (!is_last_trained)
-        transfer->extra &= (uint8_t) ~(RP_EXTRA_NEXT | RP_EXTRA_NEXT_EOS);
-    if (transfer->extra & RP_EXTRA_NEXT && --spans[*count - 1].end == spans[*count - 1].begin)
-        --*count;
-    if (transfer->extra & RP_EXTRA_EOS && is_last_trained)
-        spans[*count - 1].end++;
-    for (uint32_t i = 0; transfer->extra & RP_EXTRA_BOS && i < *count; i++)
-        spans[i] = (struct rp_span){spans[i].begin + 1, spans[i].end + 1};
-}
-
 int rp_masks_find(struct rp_masks *masks, const struct rp_masks_place *place,
                   struct rp_transfer *transfer, uint64_t length, struct rp_error *error)
 {
     const struct rp_fragment *fragment = &transfer->fragment;
-    const struct rp_part part = part_of(masks, transfer, length);
-    int code = rp_source_spans(place->source, &part, masks->spans, &masks->span_count, error);
+    int code = rp_transfer_spans(&masks->options->form, place->source, transfer, length,
+                                 masks->spans, &masks->span_count, error);
     if (code < 0)
         return code;
-    if (transfer->extra)
-        add_inserted(masks, transfer, &part);
-    masks->labels = count_labels(masks->spans, masks->span_count);
+    masks->labels = rp_transfer_labels(transfer, masks->spans, masks->span_count) -
+                    rp_transfer_has_end_label(transfer);
     RP_ASSERT(masks->labels < fragment->length);
     return is_plain(masks, fragment) || masks->span_count == 0 ||
            rp_data_ring_has_room(&masks->span_ring, masks->span_count * sizeof *masks->spans,

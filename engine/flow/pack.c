@@ -122,19 +122,16 @@ static void read_lost_pages(const struct rp_pack_plan *plan, const struct rp_tic
 
 /* Pack transfer `i`, from `source`. False: one of its token ids is not below the limit. */
 static bool pack_and_check(const struct rp_pack_plan *plan, const struct rp_ticket *ticket,
-                           uint32_t i, const uint8_t *source, const struct rp_mask *mask)
+                           uint32_t i, const uint8_t *source, const struct rp_mask *mask,
+                           const struct rp_not_stored *other)
 {
     const struct rp_transfer *transfer = &ticket->transfers[i];
     const struct rp_transfer *ahead =
         &ticket->transfers[rp_min_u64(i + TRANSFERS_AHEAD, ticket->transfer_count - 1)];
     const struct rp_pack_target *target = &plan->targets[transfer->ring];
     uint8_t *slot = rp_slot_of(target, ticket->batch), *data = plan->arena->data;
-    const struct rp_fragment_source from = {.tokens = source,
-                                            .ahead = rp_files_tokens(plan->files, data, ahead),
-                                            .form = plan->form,
-                                            .pad_id = plan->pad_id,
-                                            .align = ticket->align};
-    uint64_t largest = rp_write_fragment(target, slot, transfer, &from);
+    uint64_t largest = rp_write_fragment(target, slot, transfer, source,
+                                         rp_files_tokens(plan->files, data, ahead), other);
     if (mask)
         rp_write_mask(target, slot, transfer, mask, data);
     return largest < rp_transfer_token_limit(transfer, plan->token_limit);
@@ -145,6 +142,7 @@ static bool pack_transfers(const struct rp_pack_plan *plan, uint32_t index, uint
                            struct rp_ticket *ticket)
 {
     const struct rp_mask *mask = ticket->masks, *masks_end = mask + ticket->mask_count;
+    const struct rp_not_stored other = {plan->form, plan->pad_id, ticket->align};
     uint32_t bad_transfer = 0;
     bool has_pages = false;
     for (uint32_t i = 0; i < ticket->transfer_count; i++) {
@@ -163,7 +161,7 @@ static bool pack_transfers(const struct rp_pack_plan *plan, uint32_t index, uint
             rp_ticket_fail(ticket, error.code, &error);
             return true;
         }
-        if (!pack_and_check(plan, ticket, i, source, its_mask) && bad_transfer == 0)
+        if (!pack_and_check(plan, ticket, i, source, its_mask, &other) && bad_transfer == 0)
             bad_transfer = i + 1;
     }
     ticket->bad_transfer = bad_transfer;

@@ -270,7 +270,7 @@ static int place_from_shard(struct rp_reads *reads, const struct rp_extent *exte
     return RP_READS_PLACED;
 }
 
-/* The contents have the row's own places alone: the token after a cut is another row's. */
+/* The contents have only the places of the row: the token after a cut is in another row. */
 static const struct rp_content_run *find_contents(const struct rp_reads *reads, uint64_t row,
                                                   const struct rp_transfer *transfer)
 {
@@ -289,7 +289,7 @@ static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer
     transfer->loaded_by = reads->number;
     transfer->id_bits = (uint8_t)rp_token_bits(
         rp_corpus_shard(reads->options->corpus, extent->shard)->type);
-    if (rp_transfer_stored(transfer) == 0) { /* inserted tokens alone */
+    if (rp_transfer_stored(transfer) == 0) { /* it has only inserted tokens */
         transfer->width = (uint16_t)extent->width;
         transfer->data_offset = 0;
         return RP_READS_PLACED;
@@ -318,7 +318,7 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *tra
     struct rp_extent extent;
     RP_DASSERT(reads->ticket && reads->ticket->transfer_count < RP_TICKET_TRANSFERS_MAX);
     reads->room_at = 0;
-    int code = rp_fragment_find(reads->options, transfer, &extent, error);
+    int code = rp_transfer_find(reads->options, transfer, &extent, error);
     if (code < 0)
         return code;
     if (!rp_source_has_mask(source))

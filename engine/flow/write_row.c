@@ -22,8 +22,8 @@ void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ri
     };
 }
 
-/* Address of element `index` of a section of `size`-byte elements, or NULL where the run does not
- * have it. */
+/* Address of element `index` of a section of `size`-byte elements, or NULL if the run does not have
+ * it. */
 static void *section_at(const struct rp_pack_target *target, uint8_t *slot, enum rp_section section,
                         uint64_t index, size_t size)
 {
@@ -56,7 +56,8 @@ struct with_extra {
     const struct rp_pack_target *target;
     uint8_t *slot;
     const struct rp_transfer *transfer;
-    const struct rp_fragment_source *from;
+    const uint8_t *tokens, *ahead;
+    const struct rp_row_form *form;
     uint64_t at;
 };
 
@@ -94,12 +95,12 @@ static void insert(const struct with_extra *w, uint32_t t, uint32_t id)
 static uint64_t label_end(const struct with_extra *w, uint32_t length, uint32_t own)
 {
     if (w->transfer->extra & RP_EXTRA_NEXT) {
-        uint64_t next = rp_widen_token_at(w->from->tokens, w->transfer->width, own);
+        uint64_t next = rp_widen_token_at(w->tokens, w->transfer->width, own);
         label(w, length, next);
         return next;
     }
     if (w->transfer->extra & RP_EXTRA_NEXT_EOS)
-        label(w, length, w->from->form->eos_id);
+        label(w, length, w->form->eos_id);
     return 0;
 }
 
@@ -114,25 +115,25 @@ static uint64_t write_with_extra(const struct with_extra *w)
         void *counted = bos ? to.positions : NULL; /* from 1, not from 0 */
         to.positions = bos ? NULL : to.positions;
         to.segment = (int32_t)transfer->index + 1;
-        largest = rp_widen_fragment(&to, w->target->ids_dtype, w->from->tokens, transfer->width,
-                                    own, w->from->ahead);
+        largest = rp_widen_fragment(&to, w->target->ids_dtype, w->tokens, transfer->width, own,
+                                    w->ahead);
         if (counted)
             rp_count_up(counted, positions, 1, own);
     }
     if (bos)
-        insert(w, 0, w->from->form->bos_id);
+        insert(w, 0, w->form->bos_id);
     if (bos && own > 0)
-        label(w, 1, rp_widen_token_at(w->from->tokens, transfer->width, 0));
+        label(w, 1, rp_widen_token_at(w->tokens, transfer->width, 0));
     if (transfer->extra & RP_EXTRA_EOS) {
-        insert(w, length - 1, w->from->form->eos_id);
+        insert(w, length - 1, w->form->eos_id);
         if (length > 1)
-            label(w, length - 1, w->from->form->eos_id);
+            label(w, length - 1, w->form->eos_id);
     }
     return rp_max_u64(largest, label_end(w, length, own));
 }
 
 /* Padding of `pads` places inside a row, after `length` tokens of a fragment, whose segment it
- * belongs to: its positions go on, and no place of it is trained. */
+ * belongs to: its positions continue, and no place of it is trained. */
 static void pad_fragment(const struct rp_pack_target *target, uint8_t *slot, uint64_t at,
                          uint32_t length, uint32_t pads, int64_t pad_id)
 {
@@ -148,27 +149,40 @@ static void pad_fragment(const struct rp_pack_target *target, uint8_t *slot, uin
         memset(to.mask, 0, pads * sizeof(float));
 }
 
+/* Kept out of the way of plain fragments. */
+static __attribute__((noinline)) uint64_t write_other(const struct rp_pack_target *target,
+                                                      uint8_t *slot,
+                                                      const struct rp_transfer *transfer,
+                                                      const uint8_t *tokens, const uint8_t *ahead,
+                                                      const struct rp_not_stored *other)
+{
+    uint32_t n = transfer->fragment.length, pads = rp_places(n, other->align) - n;
+    uint64_t at = (uint64_t)transfer->row * target->geometry.seq_len + transfer->offset;
+    RP_DASSERT(transfer->offset + n + pads <= target->geometry.seq_len);
+    if (pads > 0)
+        pad_fragment(target, slot, at, n, pads, other->pad_id);
+    return write_with_extra(
+        &(struct with_extra){target, slot, transfer, tokens, ahead, other->form, at});
+}
+
 uint64_t rp_write_fragment(const struct rp_pack_target *target, uint8_t *slot,
-                           const struct rp_transfer *transfer,
-                           const struct rp_fragment_source *from)
+                           const struct rp_transfer *transfer, const uint8_t *tokens,
+                           const uint8_t *ahead, const struct rp_not_stored *other)
 {
     const struct rp_geometry *g = &target->geometry;
-    uint32_t n = transfer->fragment.length, pads = rp_places(n, from->align) - n;
+    size_t n = transfer->fragment.length;
     uint64_t at = (uint64_t)transfer->row * g->seq_len + transfer->offset, largest;
     uint64_t fragment_at = (uint64_t)transfer->row * g->max_docs_per_row + transfer->index;
-    RP_DASSERT(transfer->row < g->rows && transfer->offset + n + pads <= g->seq_len);
+    RP_DASSERT(transfer->row < g->rows && transfer->offset + n <= g->seq_len);
     RP_DASSERT(transfer->index < g->max_docs_per_row);
 
-    if (transfer->extra == 0) {
+    if (transfer->extra == 0 && other->align <= 1) {
         struct rp_widen_target to = tokens_at(target, slot, at);
         to.segment = (int32_t)transfer->index + 1;
-        largest = rp_widen_fragment(&to, target->ids_dtype, from->tokens, transfer->width, n,
-                                    from->ahead);
+        largest = rp_widen_fragment(&to, target->ids_dtype, tokens, transfer->width, n, ahead);
     } else {
-        largest = write_with_extra(&(struct with_extra){target, slot, transfer, from, at});
+        largest = write_other(target, slot, transfer, tokens, ahead, other);
     }
-    if (pads > 0)
-        pad_fragment(target, slot, at, n, pads, from->pad_id);
     int32_t *lengths = section_at(target, slot, RP_SECTION_DOC_LENS, fragment_at, sizeof(int32_t));
     *lengths = (int32_t)n;
     struct rp_provenance *provenance = section_at(target, slot, RP_SECTION_PROVENANCE, fragment_at,

@@ -25,20 +25,18 @@ static inline uint8_t *rp_slot_of(const struct rp_pack_target *target, uint64_t 
     return target->slots + (batch & (target->geometry.slots - 1)) * target->geometry.slot_bytes;
 }
 
-/* The content of a fragment's places. */
-struct rp_fragment_source {
-    const uint8_t *tokens;          /* rp_transfer_stored of them */
-    const uint8_t *ahead;           /* as in widen.h */
-    const struct rp_row_form *form; /* read only if the transfer has an `extra` */
-    int64_t pad_id;                 /* read only with an alignment */
-    uint32_t align;                 /* 0 and 1: none */
+/* The content of places that is not stored. */
+struct rp_not_stored {
+    const struct rp_row_form *form; /* read only if a transfer has an `extra` */
+    int64_t pad_id;
+    uint32_t align; /* 0 and 1: no padding inside rows */
 };
 
-/** Write a transfer with its padding inside the row. Returns the largest of its stored token ids.
- */
+/** Write a transfer, from its stored tokens, with its padding inside the row. `ahead` as in
+ * widen.h. Returns the largest of the stored token ids. */
 uint64_t rp_write_fragment(const struct rp_pack_target *target, uint8_t *slot,
-                           const struct rp_transfer *transfer,
-                           const struct rp_fragment_source *from);
+                           const struct rp_transfer *transfer, const uint8_t *tokens,
+                           const uint8_t *ahead, const struct rp_not_stored *other);
 
 /** Remove the labels of tokens of a written transfer that are in no span. The label of its end
  * stays. `data`: the arena's. */

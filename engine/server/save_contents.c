@@ -128,7 +128,7 @@ static int add_tickets(struct rp_delivery *delivery, struct source_list *list)
                 .count = rp_transfer_own(transfer),
                 .width = transfer->width,
                 .tokens = rp_flow_transfer_tokens(delivery->flow, transfer)};
-            if (source.count > 0) /* else it has inserted tokens alone */
+            if (source.count > 0) /* else it has only inserted tokens */
                 code = add_source(list, &source);
         }
     }

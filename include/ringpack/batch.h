@@ -48,7 +48,7 @@ enum rp_section {
     RP_SECTION_LOSS_MASK = 6,
     /* [rows * (D + 1) + 1] i32: 0, then the end of every fragment, with its padding inside the row,
      * and of every row's padding at its end, counted in places of the whole batch, then rows *
-     * seq_len in all unused elements. So position_ids are 0 where a segment begins */
+     * seq_len in all unused elements. Every segment begins with position 0 */
     RP_SECTION_CU_SEQLENS = 7,
     /* [rows][D] struct rp_provenance, zeros after the last fragment */
     RP_SECTION_PROVENANCE = 8,

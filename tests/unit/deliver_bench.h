@@ -54,7 +54,10 @@ static inline uint64_t first_row(uint64_t batch, uint32_t ring)
 /* One row of each kind, in an order that depends on the batch. */
 static inline void make_rows(uint64_t batch, uint32_t ring, struct expected_row rows[ROWS])
 {
-    const struct expected_row kinds[] = {{0, 1, &whole}, {0, 2, pair}, {0, 3, crowd}, {0, 0, NULL}};
+    const struct expected_row kinds[] = {{.count = 1, .fragments = &whole},
+                                         {.count = 2, .fragments = pair},
+                                         {.count = 3, .fragments = crowd},
+                                         {.count = 0}};
     for (uint32_t i = 0; i < ROWS; i++) {
         rows[i] = kinds[(i + batch + ring) % ROWS];
         rows[i].row = first_row(batch, ring) + i;

@@ -141,6 +141,7 @@ static void an_unknown_monitor_is_refused(void **state)
 
 /* ---- state tokens ---------------------------------------------------------------------------- */
 
+enum { CALENDAR_BYTES = 400 }; /* of a token of version 4 */
 enum { TOKEN_BYTES = 152, DIGEST_AT = TOKEN_BYTES - 32, ROWS_AT = 1024, SLOT_BYTES = 2048 };
 
 /* The fields that the monitor reads in a token of version 3. */
@@ -159,7 +160,7 @@ struct place {
     struct rp_client client;
     struct rp_geometry geometry;
     struct rp_slot_header header;
-    _Alignas(64) uint8_t slot[SLOT_BYTES], state[TOKEN_BYTES];
+    _Alignas(64) uint8_t slot[SLOT_BYTES], state[CALENDAR_BYTES];
 };
 
 static uint8_t *make_place(struct place *place)
@@ -212,6 +213,54 @@ static void a_state_of_another_stream_is_found(void **state)
     }
 }
 
+/* Of a token of stream version 2: next_row and window_first, and the digest before the latter. */
+static void write_calendar_token(uint8_t *token, uint64_t next_row, uint64_t window_first)
+{
+    memset(token, 7, CALENDAR_BYTES);
+    memcpy(token, "RPSTATE", 8);
+    rp_store_u32(token + 8, 4);
+    rp_store_u64(token + 24, next_row);
+    rp_store_u64(token + 32, window_first);
+    rp_store_u64(token + 48, window_first);
+}
+
+static uint8_t *make_calendar_place(struct place *place, uint64_t was_first, uint64_t first)
+{
+    uint8_t *token = make_place(place);
+    write_calendar_token(place->state, 8, was_first);
+    write_calendar_token(token, 10, first);
+    place->header.state_bytes = CALENDAR_BYTES;
+    place->client.kept[0].bytes = CALENDAR_BYTES;
+    return token;
+}
+
+static void a_state_of_version_2_continues_the_one_before(void **state)
+{
+    (void)state;
+    static struct place place;
+    struct rp_hash128 digest;
+    uint64_t row;
+    for (uint64_t first = 6; first <= 10;
+         first += 4) { /* in the window of before, in the next one */
+        uint8_t *token = make_calendar_place(&place, 6, first);
+        look(&place, 0, 0, 0);
+        assert_true(rp_client_token_digest(token, CALENDAR_BYTES, &digest) && digest.low == first);
+        assert_true(rp_client_token_row(token, CALENDAR_BYTES, &row) && row == 10);
+        token[48] ^= 1; /* the digest, which no longer fits its row if the window is another one */
+        look(&place, 0, 0, first == 6);
+    }
+    static const size_t foreign[] = {0, 8, 16, 24, 112, 244, 252, 256};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(foreign); i++) {
+        make_calendar_place(&place, 6, 10)[foreign[i]] ^= 1;
+        look(&place, 0, 0, 1);
+    }
+    static const size_t free_to_change[] = {40, 64, 80, 96, 128, 216, 312, CALENDAR_BYTES - 1};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(free_to_change); i++) {
+        make_calendar_place(&place, 6, 10)[free_to_change[i]] ^= 1;
+        look(&place, 0, 0, 0);
+    }
+}
+
 static void a_digest_moves_with_the_rows(void **state)
 {
     (void)state;
@@ -249,6 +298,7 @@ int main(void)
         cmocka_unit_test(a_good_stream_has_no_finding),
         cmocka_unit_test(an_unknown_monitor_is_refused),
         cmocka_unit_test(a_state_of_another_stream_is_found),
+        cmocka_unit_test(a_state_of_version_2_continues_the_one_before),
         cmocka_unit_test(a_digest_moves_with_the_rows),
         cmocka_unit_test(a_batch_at_another_row_than_the_client_is_found),
     };

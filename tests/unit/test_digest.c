@@ -113,7 +113,7 @@ static void digests_of_version_2(void **state)
     batch.sections[RP_SECTION_ROW_PLANS] = &plan;
     batch.sections[RP_SECTION_DOC_LENS] = lengths;
     batch.sections[RP_SECTION_INPUT_IDS] = ids;
-    for (unsigned kind = 0; kind < 3; kind++) { /* 1: labels alone; 2: the mask contradicts them */
+    for (unsigned kind = 0; kind < 3; kind++) { /* 1: only labels; 2: the mask contradicts them */
         uint64_t sum[2] = {0, 0}, labelled_sum[2] = {0, 0};
         batch.sections[RP_SECTION_LABELS] = labels;
         batch.sections[RP_SECTION_LOSS_MASK] = kind == 1 ? NULL : mask;

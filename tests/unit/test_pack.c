@@ -31,8 +31,12 @@ static const struct rp_fragment fragments[] = {
 static const uint32_t fragment_rows[] = {0, 0, 0, 1}, fragment_offsets[] = {0, 5, 6, 0},
                       fragment_indices[] = {0, 1, 2, 0};
 static const struct expected_row rows[RINGS][ROWS] = {
-    {{100, 3, fragments}, {101, 1, fragments + 3}, {102, 0, NULL}},
-    {{103, 3, fragments}, {104, 1, fragments + 3}, {105, 0, NULL}},
+    {{.row = 100, .count = 3, .fragments = fragments},
+     {.row = 101, .count = 1, .fragments = fragments + 3},
+     {.row = 102, .count = 0, .fragments = NULL}},
+    {{.row = 103, .count = 3, .fragments = fragments},
+     {.row = 104, .count = 1, .fragments = fragments + 3},
+     {.row = 105, .count = 0, .fragments = NULL}},
 };
 
 static uint64_t token_of(const void *context, const struct rp_fragment *fragment, uint64_t i)
@@ -54,7 +58,7 @@ static bool is_trained(const void *context, const struct rp_fragment *fragment, 
     return document % 5 == 1 || hash >> 63;
 }
 
-static const struct expected_tokens tokens = {token_of, NULL, is_trained};
+static const struct expected_tokens tokens = {.token = token_of, .trained = is_trained};
 
 struct bench {
     struct rp_arena arena;

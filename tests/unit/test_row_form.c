@@ -3,8 +3,8 @@
  * labels of the token after a cut, rows that are skipped, planned numbers. Each batch is compared
  * with one that is made element by element from STREAM2.md sections 2.1, 5 and 11.
  *
- * The rows are those of a plan of version 1, whose documents are as long as their inserted tokens
- * make them; the wrapped rp_plan_next gives them the rest. */
+ * A plan of version 1 makes the rows, from documents as long as their inserted tokens make them.
+ * The wrapped rp_plan_next gives them the rest. */
 #include "flow_kit.h"
 
 #include "corpus/spanfile.h"
@@ -229,7 +229,7 @@ static void count_kinds(const struct kit *kit, uint32_t kinds[16])
             uint32_t first = fragment->offset == 0        ? 0 /* the first token */
                              : fragment->offset == 1      ? 1
                              : fragment->offset < own_end ? 2
-                                                          : 3; /* the EOS alone */
+                                                          : 3; /* only the EOS */
             kinds[first * 4 + (end > own_end ? 0 : end == own_end ? 1 : end == 1 ? 2 : 3)]++;
         }
 }
@@ -249,8 +249,8 @@ static void every_form(void **state)
                 count_kinds(&kit, kinds);
             kit_close(&kit);
         }
-    /* whole; BOS without EOS, up to it; BOS alone; cut in the middle; from the second token on;
-     * from a cut to the EOS, up to it, to a cut; the EOS alone */
+    /* whole; BOS without EOS, up to it; only the BOS; cut in the middle; from the second token on;
+     * from a cut to the EOS, up to it, to a cut; only the EOS */
     static const uint32_t wanted[] = {0, 1, 2, 3, 4, 8, 9, 11, 12};
     for (size_t i = 0; i < RP_ARRAY_COUNT(wanted); i++)
         assert_true(kinds[wanted[i]] > 0);
@@ -258,7 +258,7 @@ static void every_form(void **state)
 
 /* ---- contents of a checkpoint ---------------------------------------------------------------- */
 
-/* Places of a row as a batch has them: what save_contents.c takes from a ring. */
+/* Places of a row as a batch has them, and as save_contents.c takes them from a ring. */
 static uint32_t places_of_row(const struct expected_row *row, int32_t *out)
 {
     uint32_t at = 0;
@@ -322,7 +322,7 @@ static void skipped_rows_are_padding(void **state)
         run_to_end(&s);
         check_all_came(&s);
         rp_flow_counts(s.flow, &counts);
-        assert_int_equal(s.batches, batches_of(&s) * 2); /* with those of skipped steps */
+        assert_int_equal(s.batches, batches_of(&s) * 2); /* skipped steps also have batches */
         assert_int_equal(counts.batches, (batches_of(&s) - 4) * 2);
         stream_close(&s);
         kit_close(&kit);

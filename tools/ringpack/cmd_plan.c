@@ -398,6 +398,7 @@ static int count_rows(struct tally *tally, const struct arguments *arguments,
                       const struct rp_config *config, struct rp_plan *plan, struct rp_error *error)
 {
     int code = rp_masked_tally_open(&tally->masks, tally->corpus, config->seq_len, error);
+    tally->masks.form = rp_plan_row_form(plan);
     if (code >= 0)
         code = rp_step_tally_open(&tally->steps, config, tally->corpus, error);
     if (code >= 0)

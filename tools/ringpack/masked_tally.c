@@ -8,12 +8,13 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "cmd.h"
+#include "flow/fragment.h"
 
 int rp_masked_tally_open(struct rp_masked_tally *tally, const struct rp_corpus *corpus,
                          uint32_t seq_len, struct rp_error *error)
 {
     *tally = (struct rp_masked_tally){
-        .spans = rp_calloc(rp_spans_max(seq_len), sizeof(struct rp_span)),
+        .spans = rp_calloc(rp_spans_max(seq_len + 1), sizeof(struct rp_span)),
         .sources = rp_calloc(rp_corpus_source_count(corpus), sizeof(struct rp_masked_counts))};
     for (uint32_t s = 0; s < rp_corpus_source_count(corpus); s++)
         tally->is_masked |= rp_source_has_mask(rp_corpus_source(corpus, s));
@@ -46,7 +47,8 @@ static int add_document(struct rp_masked_tally *tally, struct rp_masked_counts *
                         const struct rp_source *source, struct rp_part part, uint32_t seq_len,
                         bool is_cut, struct rp_error *error)
 {
-    uint64_t kept = is_cut ? rp_min_u64(part.length, seq_len) : part.length;
+    uint64_t most = seq_len - tally->form.has_bos;
+    uint64_t kept = is_cut ? rp_min_u64(part.length, most) : part.length;
     int trained = is_trained(tally, source, part, kept, seq_len, error);
     if (trained != 0)
         return trained;
@@ -61,15 +63,23 @@ static int add_fragment(struct rp_masked_tally *tally, const struct rp_source *s
                         const struct rp_fragment *fragment, uint32_t seq_len, bool is_cut,
                         struct rp_error *error)
 {
-    const struct rp_part part = {fragment->document, rp_source_length(source, fragment->document),
-                                 fragment->offset, fragment->length};
+    uint64_t length = rp_source_length(source, fragment->document);
+    struct rp_transfer transfer = {.fragment = *fragment,
+                                   .extra = rp_transfer_extra(&tally->form, fragment, length)};
     struct rp_masked_counts *counts = &tally->sources[fragment->source];
-    uint32_t count;
-    int code = rp_source_spans(source, &part, tally->spans, &count, error);
-    for (uint32_t i = 0; i < count && code == 0; i++)
-        tally->row_labels += tally->spans[i].end - rp_max_u64(tally->spans[i].begin, 1);
-    if (code == 0 && fragment->offset == 0)
-        code = add_document(tally, counts, source, part, seq_len, is_cut, error);
+    uint32_t count = 0;
+    int code = 0;
+    if (rp_source_has_mask(source))
+        code = rp_transfer_spans(&tally->form, source, &transfer, length, tally->spans, &count,
+                                 error);
+    else
+        tally->spans[count++] = (struct rp_span){0, fragment->length};
+    if (code < 0)
+        return code;
+    tally->row_labels += rp_transfer_labels(&transfer, tally->spans, count);
+    const struct rp_part whole = {.document = fragment->document, .length = length};
+    if (fragment->offset == 0 && rp_source_has_mask(source))
+        code = add_document(tally, counts, source, whole, seq_len, is_cut, error);
     return code < 0 ? code : 0;
 }
 
@@ -83,7 +93,7 @@ int rp_masked_tally_add(struct rp_masked_tally *tally, const struct rp_corpus *c
         const struct rp_fragment *fragment = &row->fragments[i];
         const struct rp_source *source = rp_corpus_source(corpus, fragment->source);
         uint64_t before = tally->row_labels;
-        if (rp_source_has_mask(source))
+        if (rp_source_has_mask(source) || tally->form.label_across_cuts)
             code = add_fragment(tally, source, fragment, seq_len, is_cut, error);
         else
             tally->row_labels += fragment->length - 1;
@@ -99,7 +109,7 @@ int rp_masked_tally_dropped(struct rp_masked_tally *tally, const struct rp_corpu
         const struct rp_source *source = rp_corpus_source(corpus, s);
         uint64_t documents = rp_source_has_mask(source) ? rp_source_documents(source) : 0;
         for (uint64_t d = 0; d < documents; d++) {
-            if (rp_source_length(source, d) <= seq_len)
+            if (rp_source_length(source, d) + tally->form.has_bos + tally->form.has_eos <= seq_len)
                 continue;
             int has_span = rp_source_has_span(source, d);
             if (has_span < 0)

@@ -124,6 +124,7 @@ def layout_of(geometry: Any) -> dict[str, Place]:
         "cu_seqlens": (rows * (documents + 1) + 1,),
         "doc_lens": (rows, documents),
         "provenance": (rows, documents),
+        "row_plans": (rows,),
     }
     layout: dict[str, Place] = {}
     for number, name in enumerate(SECTIONS):

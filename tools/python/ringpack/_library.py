@@ -38,11 +38,13 @@ SECTIONS = (  # enum rp_section
     "loss_mask",
     "cu_seqlens",
     "provenance",
+    "row_plans",
 )
 DTYPES = (None, "<u2", "<i4", "<i8", "<f4", None)  # enum rp_dtype as numpy type strings
-RECORDS = {  # struct rp_row_info, struct rp_provenance
+RECORDS = {  # struct rp_row_info, struct rp_provenance, struct rp_row_plan
     "rows": [("row", "<u8"), ("fragments", "<u4"), ("tokens", "<u4")],
     "provenance": [("document", "<u8"), ("offset", "<u8"), ("source", "<u4"), ("length", "<u4")],
+    "row_plans": [("planned", "<u8"), ("align", "<u4"), ("is_skipped", "<u4")],
 }
 SECTION_ROOM = 16  # length of every array by section
 NEXT_BATCH, NEXT_EMPTY, NEXT_END = 1, 2, 3  # enum rp_next

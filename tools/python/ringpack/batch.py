@@ -117,15 +117,20 @@ class Batch(Mapping[str, Any]):
     ============== =================== =========================================================
     rows           (batch_size,)       row (global number), fragments, tokens; numpy records
     doc_lens       (batch_size, D)     int32; length of every fragment in tokens, then zeros
-    input_ids      (batch_size, L)     tokens, then pad_id
+    input_ids      (batch_size, L)     tokens, then pad_id. With `align`, each fragment occupies a
+                                       multiple of it: its tokens, then pad_id
     labels         (batch_size, L)     next token of the fragment; -100 without one, or if a mask
-                                       leaves it out
-    position_ids   (batch_size, L)     0, 1, … within each fragment
+                                       leaves it out. With `label_across_cuts`, of a fragment whose
+                                       document continues: also its next token
+    position_ids   (batch_size, L)     0, 1, … within each fragment and its padding
     segment_ids    (batch_size, L)     int32; 1, 2, … by fragment, 0 on padding
     loss_mask      (batch_size, L)     float32; 1 if the label is a token, else 0
     cu_seqlens     (batch_size*(D+1)+1,) int32; ends of all segments over the flat batch, padded at
-                                       the end: use ``[: batch.segments + 1]`` for the exact ones
+                                       the end: use ``[: batch.segments + 1]`` for the exact ones.
+                                       A fragment and its padding are one segment
     provenance     (batch_size, D)     document, offset, source, length; numpy records
+    row_plans      (batch_size,)       planned (number in the order of packing), align, is_skipped;
+                                       numpy records, of every stream of version 2
     ============== =================== =========================================================
 
     ``batch.flat()`` has the same bytes as 1-D views. The module's help defines ownership.

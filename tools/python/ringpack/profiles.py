@@ -32,7 +32,7 @@ from .errors import UsageError
 if TYPE_CHECKING:
     from .batch import Batch
 
-SHIFTED, ALIGNED = 0, 1  # enum rp_label_mode
+SHIFTED, ALIGNED, ACROSS_CUTS = 0, 1, 2  # enum rp_label_mode
 
 
 class View(NamedTuple):
@@ -90,10 +90,14 @@ def _no_cache(_: "Batch") -> bool:
 
 
 def _lengths_with_tails(batch: "Batch") -> Any:
-    """doc_lens with rows that sum to seq_len: a pad tail counts as one more document."""
+    """doc_lens with rows that sum to seq_len: a pad tail counts as one more document, and padding
+    inside a row as a part of the document before it."""
     import numpy
 
     lengths = batch.view("doc_lens", flat=False, kind="numpy")
+    if "row_plans" in batch._form.sections:
+        align = batch.view("row_plans", flat=False, kind="numpy")["align"][:, None]
+        lengths = -(-lengths // align.astype(numpy.int32)) * align.astype(numpy.int32)
     made = numpy.zeros((batch.batch_size, lengths.shape[1] + 1), numpy.int32)
     made[:, :-1] = lengths
     tails = batch.seq_len - lengths.sum(axis=1)
@@ -196,8 +200,14 @@ def check_sections(name: str, sections: tuple[str, ...], label_mode: int) -> Non
     missing = sorted((wanted | profile.needs) - set(sections))
     if missing:
         raise UsageError(f"profile {name} needs {', '.join(missing)}, which the run lacks", hint)
-    if profile.labels is not None and profile.labels != label_mode:
-        modes = "shifted", "aligned"
+    if label_mode == ACROSS_CUTS and "labels" not in wanted:
+        raise UsageError(
+            f"profile {name} makes labels of the tokens of a row; with label_across_cuts the "
+            "label of a cut is a token of another row",
+            "leave label_across_cuts out, or use another profile",
+        )
+    if profile.labels is not None and profile.labels != label_mode % 2:  # ACROSS_CUTS is shifted
+        modes = "shifted", "aligned", "shifted"
         raise UsageError(
             f"profile {name} needs {modes[profile.labels]} labels; those of the run are "
             f"{modes[label_mode]}",

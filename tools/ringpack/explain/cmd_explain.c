@@ -159,7 +159,8 @@ static int search_into(struct arguments *arguments, const struct rp_config *conf
     if (code < 0)
         return code;
     struct rp_texts texts;
-    rp_texts_open(&texts, walk.corpus, arguments->tokenizer_path);
+    const struct rp_row_form form = rp_plan_row_form(walk.plan);
+    rp_texts_open(&texts, walk.corpus, arguments->tokenizer_path, &form);
     struct rp_printer printer = *form_of(arguments);
     printer.out = out;
     printer.columns = find_columns(out);

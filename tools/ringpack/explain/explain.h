@@ -101,6 +101,7 @@ struct rp_tokenizer_hash {
 struct rp_texts {
     const struct rp_corpus *corpus;
     const char *tokenizer; /* --tokenizer; NULL = the tokenizer that the shards name */
+    struct rp_row_form form;
     struct rp_decoder decoders[RP_DECODERS_MAX];
     char *decoder_names[RP_DECODERS_MAX];
     size_t decoder_count;
@@ -114,10 +115,12 @@ struct rp_texts {
     uint32_t *ids;   /* the last read fragment's */
     size_t id_capacity;
 };
-void rp_texts_open(struct rp_texts *texts, const struct rp_corpus *corpus, const char *tokenizer);
+/** `form`: of the rows that fragments are from. */
+void rp_texts_open(struct rp_texts *texts, const struct rp_corpus *corpus, const char *tokenizer,
+                   const struct rp_row_form *form);
 void rp_texts_close(struct rp_texts *texts);
-/** Read `length` tokens of a document into texts->ids. Returns 1; 0 if its file cannot be read
- * here, which is reported once. */
+/** Read a fragment into texts->ids, with its inserted tokens. Returns 1; 0 if its file cannot be
+ * read here, which is reported once. */
 RP_MUST_CHECK int rp_texts_read(struct rp_texts *texts, const struct rp_fragment *fragment,
                                 struct rp_error *error);
 /** The text of the last read: 1 with *text_out, which the caller frees; 0 if no tokenizer is known.

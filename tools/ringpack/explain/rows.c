@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/defect.h"
+#include "flow/ticket.h"
 #include "explain/explain.h"
 
 static void free_texts(struct rp_row_maker *maker)
@@ -50,7 +51,10 @@ static int find_place(const struct rp_row_maker *maker, struct rp_explained *par
     part->source = rp_source_name(source);
     part->file = rp_source_provenance(source, fragment->document, &part->file_row);
     if (code == 0)
-        part->byte_offset = extent.byte_offset + fragment->offset * extent.width;
+        part->byte_offset = extent.byte_offset +
+                            rp_fragment_first_own(fragment,
+                                                  rp_plan_row_form(maker->walk->plan).has_bos) *
+                                extent.width;
     return code;
 }
 
@@ -128,7 +132,7 @@ int rp_explain_row(struct rp_row_maker *maker, const struct rp_row *row,
         struct rp_explained *part = &maker->parts[maker->part_count++];
         *part = (struct rp_explained){.place = place};
         code = explain_part(maker, row, i, part, error);
-        place += row->fragments[i].length;
+        place += rp_places(row->fragments[i].length, row->align);
         matches += part->matches;
     }
     const struct rp_origin *origin = maker->origin;

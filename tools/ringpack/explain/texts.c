@@ -16,16 +16,22 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "flow/fragment.h"
 #include "explain/explain.h"
 
 #define ORIGIN_BYTES_MAX (1u << 20)
 #define TOKENIZER_BYTES_MAX (256u << 20)
 #define NO_SHARD UINT32_MAX
 
-void rp_texts_open(struct rp_texts *texts, const struct rp_corpus *corpus, const char *tokenizer)
+void rp_texts_open(struct rp_texts *texts, const struct rp_corpus *corpus, const char *tokenizer,
+                   const struct rp_row_form *form)
 {
-    *texts = (struct rp_texts){
-        .corpus = corpus, .tokenizer = tokenizer, .shard = NO_SHARD, .fd = -1, .shard_decoder = -1};
+    *texts = (struct rp_texts){.corpus = corpus,
+                               .tokenizer = tokenizer,
+                               .form = *form,
+                               .shard = NO_SHARD,
+                               .fd = -1,
+                               .shard_decoder = -1};
 }
 
 void rp_texts_close(struct rp_texts *texts)
@@ -39,7 +45,8 @@ void rp_texts_close(struct rp_texts *texts)
     if (texts->fd >= 0)
         close(texts->fd);
     free(texts->ids);
-    rp_texts_open(texts, texts->corpus, texts->tokenizer);
+    const struct rp_row_form form = texts->form;
+    rp_texts_open(texts, texts->corpus, texts->tokenizer, &form);
 }
 
 /* ---- which tokenizer ------------------------------------------------------------------------- */
@@ -241,18 +248,26 @@ int rp_texts_read(struct rp_texts *texts, const struct rp_fragment *fragment,
         code = open_shard(texts, extent.shard, error);
     if (code < 0 || texts->fd < 0)
         return code;
-    uint64_t at = extent.byte_offset + fragment->offset * extent.width;
+    const struct rp_transfer transfer = {
+        .fragment = *fragment, .extra = rp_transfer_extra(&texts->form, fragment, extent.tokens)};
+    uint64_t at = extent.byte_offset +
+                  rp_fragment_first_own(fragment, texts->form.has_bos) * extent.width;
+    uint32_t bos = transfer.extra & RP_EXTRA_BOS, own = rp_transfer_own(&transfer);
     if (!has_room(texts, fragment->length))
         code = rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " tokens", fragment->length);
-    if (code == 0)
+    if (code == 0 && own > 0)
         code = read_stretch(texts, rp_corpus_shard(texts->corpus, extent.shard), at,
-                            (uint64_t)fragment->length * extent.width, &stretch, error);
-    const uint8_t *raw = code == 0 ? stretch.data + (at - stretch.begin) : NULL;
-    for (uint32_t i = 0; code == 0 && i < fragment->length; i++) {
+                            (uint64_t)own * extent.width, &stretch, error);
+    const uint8_t *raw = stretch.data ? stretch.data + (at - stretch.begin) : NULL;
+    if (code == 0 && bos)
+        texts->ids[0] = texts->form.bos_id;
+    for (uint32_t i = 0; code == 0 && i < own; i++) {
         uint64_t id = 0;
         memcpy(&id, raw + (size_t)i * extent.width, extent.width);
-        texts->ids[i] = (uint32_t)id;
+        texts->ids[bos + i] = (uint32_t)id;
     }
+    if (code == 0 && transfer.extra & RP_EXTRA_EOS)
+        texts->ids[fragment->length - 1] = texts->form.eos_id;
     free(stretch.data);
     return code == 0 ? 1 : code;
 }
