@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Version 2 has one lane, and the places of a source's blocks in a pass of an epoch depend on the
  * number of its documents in that epoch. It is known of the present epoch; later ones are taken to
- * have what the calendar says now. */
+ * have the number that the calendar has for the next row. */
 #include "plan/blocks.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ struct rp_plan_blocks rp_plan_blocks(const struct rp_plan *plan)
 
 /* ---- version 2 ------------------------------------------------------------------------------- */
 
-/* The state of a source of the config: after all rows that are planned, or before those of the
+/* The state of a source of the config: after all rows that are planned, or before the
  * present deal window. NULL: it has not joined. */
 static const struct rp_source_state *source_state(struct rp_plan_v2 *v2, uint32_t source,
                                                   bool is_before_window)
@@ -157,8 +157,8 @@ uint64_t rp_blocks_in_round(const struct rp_block_order *order, uint32_t lane)
                                               : rp_div_up(units->units, RP_PLAIN_DOCUMENTS);
 }
 
-bool rp_block_in_order(struct rp_block_order *order, uint32_t lane, uint64_t position,
-                       struct rp_plan_block *block)
+bool rp_blocks_at(struct rp_block_order *order, uint32_t lane, uint64_t position,
+                  struct rp_plan_block *block)
 {
     uint64_t count = rp_blocks_in_round(order, lane), each = documents_in_block(order);
     uint64_t round = position / count, number = position % count;
@@ -180,8 +180,8 @@ bool rp_block_in_order(struct rp_block_order *order, uint32_t lane, uint64_t pos
     return true;
 }
 
-bool rp_block_place(struct rp_block_order *order, uint64_t block, uint64_t round, uint32_t *lane,
-                    uint64_t *place)
+bool rp_blocks_place(struct rp_block_order *order, uint64_t block, uint64_t round, uint32_t *lane,
+                     uint64_t *place)
 {
     *lane = 0;
     *place = block;
@@ -241,5 +241,5 @@ bool rp_plan_block_at(const struct rp_plan *plan, uint32_t lane, uint32_t source
         return false;
     if (!plan->v2) /* the epoch that the lane is in has been entered */
         order.order = plan->lanes[lane].piece_source.cursors[source].order;
-    return rp_block_in_order(&order, lane, position, block);
+    return rp_blocks_at(&order, lane, position, block);
 }

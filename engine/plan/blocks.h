@@ -59,12 +59,12 @@ bool rp_plan_block_order(const struct rp_plan *plan, uint32_t source, struct rp_
 /** Positions of a lane in a round. */
 uint64_t rp_blocks_in_round(const struct rp_block_order *order, uint32_t lane);
 /** The block at a position of a lane. False where there is none. */
-bool rp_block_in_order(struct rp_block_order *order, uint32_t lane, uint64_t position,
-                       struct rp_plan_block *block);
+bool rp_blocks_at(struct rp_block_order *order, uint32_t lane, uint64_t position,
+                  struct rp_plan_block *block);
 /** The inverse: the lane of a block in a round, and its number among that lane's. False if the
  * round does not have it. */
-bool rp_block_place(struct rp_block_order *order, uint64_t block, uint64_t round, uint32_t *lane,
-                    uint64_t *place);
+bool rp_blocks_place(struct rp_block_order *order, uint64_t block, uint64_t round, uint32_t *lane,
+                     uint64_t *place);
 
 /** The block at a position of a lane in a source. False where there is none: after the last round
  * that num_epochs or max_epochs allows, and in version 2 at the end of some rounds. */

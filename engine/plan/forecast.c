@@ -174,7 +174,7 @@ uint64_t rp_forecast_distance(struct rp_forecast *forecast, uint32_t number, uin
         uint64_t place;
         if (rounds > 0 && round >= rounds)
             break;
-        if (!rp_block_place(&source->order, block, round, &lane, &place))
+        if (!rp_blocks_place(&source->order, block, round, &lane, &place))
             continue;
         uint64_t at = round * rp_blocks_in_round(&source->fresh, lane) + place;
         uint64_t now = rp_forecast_position(forecast, lane, number);
@@ -212,5 +212,5 @@ bool rp_forecast_block_at(const struct rp_forecast *forecast, uint32_t lane, uin
                           uint64_t position, struct rp_plan_block *block)
 {
     struct rp_block_order order = forecast->sources[number].fresh;
-    return forecast->sources[number].blocks > 0 && rp_block_in_order(&order, lane, position, block);
+    return forecast->sources[number].blocks > 0 && rp_blocks_at(&order, lane, position, block);
 }

@@ -10,7 +10,7 @@ struct rp_ledger_source {
     uint64_t documents; /* taken since row 0 */
     /* Taken since the weights of the token apply; in version 2, since row 0 */
     uint64_t tokens;
-    uint64_t of_epoch; /* documents of the source: those of an epoch */
+    uint64_t of_epoch; /* documents of an epoch of the source */
     /* Epochs that all lanes have finished, and the last one that a lane has begun. */
     uint64_t finished_epochs, begun_epoch;
     /* Version 2: tokens taken that will never be delivered; the pass of begun_epoch */

@@ -92,7 +92,7 @@ struct rp_row_form {
 };
 
 /* Sums over all lanes. tokens_read = truncated + dropped + left_out + emitted + buffered (STREAM.md
- * section 8, STREAM2.md section 12.2). In a deal window: those of its first row. */
+ * section 8, STREAM2.md section 12.2). In a deal window: the sums before its first row. */
 struct rp_plan_counts {
     uint64_t documents, empty;                         /* documents */
     uint64_t passed_over;                              /* documents; version 2 */
@@ -141,7 +141,7 @@ bool rp_plan_skips(const struct rp_plan *plan, uint64_t first, uint64_t count);
 
 /** Places of that row. In version 2 they may change at a stage. Where they do, rp_plan_next returns
  * 0 as at the end of the stream, because batches have one shape: rp_plan_is_stage_end tells the two
- * apart, and a plan that crosses stages goes on. */
+ * apart. A plan that crosses stages returns those rows. */
 uint32_t rp_plan_seq_len(const struct rp_plan *plan);
 bool rp_plan_is_stage_end(const struct rp_plan *plan);
 void rp_plan_cross_stages(struct rp_plan *plan);

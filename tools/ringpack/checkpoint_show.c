@@ -105,6 +105,26 @@ static void print_contents(const struct rp_checkpoint *checkpoint)
                info->contents_end_row - 1, rp_cmd_bytes_text(contents.bytes, bytes));
 }
 
+static void print_version_1(const struct rp_plan_config *config)
+{
+    char hex[RP_HASH_HEX_BYTES];
+    printf(LABEL "%" PRIu32 "\n", "lanes", config->lanes);
+    if (config->num_epochs)
+        print_count("epochs", config->num_epochs);
+    else
+        printf(LABEL "endless\n", "epochs");
+    printf(LABEL "%s (sampled)\n", "corpus", rp_hash128_hex(config->corpus_sampled, hex));
+}
+
+/* Version 2: the corpus is in the records of the sources. */
+static void print_window(const struct rp_state_info *token)
+{
+    printf(LABEL "2\n", "stream version");
+    if (token->window_first < token->window_end)
+        printf(LABEL "rows %" PRIu64 " to %" PRIu64 "\n", "deal window", token->window_first,
+               token->window_end - 1);
+}
+
 static void print_token(const struct rp_state_info *token)
 {
     const struct rp_plan_config *config = &token->config;
@@ -118,12 +138,10 @@ static void print_token(const struct rp_state_info *token)
            rp_packing_name(config->packing), config->window, rp_plan_fill_name(config->fill),
            rp_long_doc_name(config->long_doc));
     printf(LABEL "%" PRIu32 "\n", "sources", token->source_count);
-    printf(LABEL "%" PRIu32 "\n", "lanes", config->lanes);
-    if (config->num_epochs)
-        print_count("epochs", config->num_epochs);
+    if (token->stream_version == 2)
+        print_window(token);
     else
-        printf(LABEL "endless\n", "epochs");
-    printf(LABEL "%s (sampled)\n", "corpus", rp_hash128_hex(config->corpus_sampled, hex));
+        print_version_1(config);
     if (rp_hash128_is_known(config->corpus_full))
         printf(LABEL "%s (full)\n", "", rp_hash128_hex(config->corpus_full, hex));
     if (rp_hash128_is_known(config->tokenizer))
@@ -259,24 +277,32 @@ static json_t *json_info(const struct rp_checkpoint_info *info)
                      (json_int_t)info->rows, "run", info->run, "version", info->version);
 }
 
+/* Version 2 has none of these fields. */
+static json_t *json_version_1(const struct rp_state_info *token, json_t *value)
+{
+    return token->stream_version == 1 ? value : (json_decref(value), json_null());
+}
+
 static json_t *json_token(const struct rp_state_info *token)
 {
     const struct rp_plan_config *config = &token->config;
     const struct rp_plan_counts *counts = &token->counts;
     bool has_digest = rp_hash128_is_known(token->digest);
     return json_pack(
-        "{s:I, s:o, s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:I, "
+        "{s:I, s:I, s:o, s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:o, "
         "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-        "bytes", (json_int_t)token->bytes, "seed", json_u64(config->seed), "seq_len",
-        (json_int_t)config->seq_len, "shuffle", rp_shuffle_name(config->shuffle), "packing",
-        rp_packing_name(config->packing), "window", (json_int_t)config->window, "fill",
-        rp_plan_fill_name(config->fill), "long_doc", rp_long_doc_name(config->long_doc), "sources",
-        (json_int_t)token->source_count, "lanes", (json_int_t)config->lanes, "num_epochs",
-        json_u64(config->num_epochs), "corpus_sampled", json_hash(config->corpus_sampled),
-        "corpus_full", json_hash(config->corpus_full), "documents", json_u64(counts->documents),
-        "tokens_read", json_u64(counts->tokens_read), "emitted", json_u64(counts->emitted),
-        "buffered", json_u64(counts->buffered), "dropped", json_u64(counts->dropped), "truncated",
-        json_u64(counts->truncated), "plan_digest",
+        "bytes", (json_int_t)token->bytes, "stream_version", (json_int_t)token->stream_version,
+        "seed", json_u64(config->seed), "seq_len", (json_int_t)config->seq_len, "shuffle",
+        rp_shuffle_name(config->shuffle), "packing", rp_packing_name(config->packing), "window",
+        (json_int_t)config->window, "fill", rp_plan_fill_name(config->fill), "long_doc",
+        rp_long_doc_name(config->long_doc), "sources", (json_int_t)token->source_count, "lanes",
+        json_version_1(token, json_integer((json_int_t)config->lanes)), "num_epochs",
+        json_version_1(token, json_u64(config->num_epochs)), "corpus_sampled",
+        json_version_1(token, json_hash(config->corpus_sampled)), "corpus_full",
+        json_version_1(token, json_hash(config->corpus_full)), "documents",
+        json_u64(counts->documents), "tokens_read", json_u64(counts->tokens_read), "emitted",
+        json_u64(counts->emitted), "buffered", json_u64(counts->buffered), "dropped",
+        json_u64(counts->dropped), "truncated", json_u64(counts->truncated), "plan_digest",
         has_digest ? json_hash(token->digest) : json_null());
 }
 

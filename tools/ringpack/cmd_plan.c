@@ -56,6 +56,7 @@ struct tally {
     struct rp_plan_counts counts; /* from the start on */
     struct rp_engine_memory memory;
     uint32_t max_docs_per_row;
+    uint64_t stage_end; /* rows of another seq_len begin there; 0: none do */
 };
 
 static const struct rp_option own_options[] = {
@@ -124,7 +125,9 @@ static int run_plan(struct rp_plan *plan, const struct rp_config *config, uint64
             rp_cmd_progress(&progress, tally->rows, 0);
     }
     tally->seconds = (double)(rp_now_ns() - started) / 1e9;
-    tally->complete = code == 0;
+    bool is_stage_end = code == 0 && rp_plan_is_stage_end(plan);
+    tally->stage_end = is_stage_end ? rp_plan_row(plan) : 0;
+    tally->complete = code == 0 && !is_stage_end;
     rp_step_tally_end(&tally->steps, tally->complete);
     rp_plan_counts(plan, &tally->counts);
     rp_preview_subtract(&tally->preview, &tally->counts);
@@ -264,6 +267,9 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     rp_preview_print(&tally->preview, config);
     printf("packing\n  %-20s%.3f %%\n", "efficiency", 100 * summary.efficiency);
     print_count("rows", tally->rows, tally->complete ? "" : " (the stream is longer)");
+    if (tally->stage_end)
+        print_count("end of a stage", tally->stage_end,
+                    ": rows of another seq_len begin there, and are not counted");
     if (tally->complete) {
         char step[64];
         snprintf(step, sizeof step, " of %" PRIu64 " rows", config->global_batch_size);
@@ -277,6 +283,10 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     print_count("truncated", counts->truncated, " tokens (long_doc: truncate)");
     print_count("dropped", counts->dropped, " tokens (long_doc: drop)");
     print_count("empty", counts->empty, " documents");
+    if (counts->passed_over)
+        print_count("passed over", counts->passed_over, " documents (not selected)");
+    if (counts->left_out)
+        print_count("left out", counts->left_out, " tokens (drop_untrained)");
     if (tally->masks.is_masked) {
         print_count("labels", tally->masks.all.labels, " tokens, by the masks");
         print_count("nothing trained", tally->masks.all.untrained, " documents");
@@ -340,6 +350,11 @@ static void print_json(const struct rp_config *config, const struct tally *tally
         (json_int_t)tally->max_docs_per_row, "ns_per_document", summary.ns_per_document,
         "documents_per_row_histogram", histogram, "mixture", mixture, "memory",
         memory_object(&tally->memory));
+    json_object_set_new(report, "passed_over", json_integer((json_int_t)counts->passed_over));
+    json_object_set_new(report, "left_out", json_integer((json_int_t)counts->left_out));
+    json_object_set_new(report, "stage_end",
+                        tally->stage_end ? json_integer((json_int_t)tally->stage_end)
+                                         : json_null());
     rp_preview_json(&tally->preview, report);
     rp_step_tally_json(&tally->steps, report);
     if (tally->masks.is_masked)
@@ -389,7 +404,7 @@ static int count_rows(struct tally *tally, const struct arguments *arguments,
     if (code >= 0)
         code = run_plan(plan, config, arguments->rows ? arguments->rows : ROWS_STANDARD, tally,
                         error);
-    if (code >= 0 && tally->complete)
+    if (code >= 0 && tally->complete && rp_plan_version(plan) == 1)
         tally_trailing(tally, config, tally->corpus);
     return code < 0 ? code : finish_masks(tally, config, tally->corpus, error);
 }

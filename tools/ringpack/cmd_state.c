@@ -110,6 +110,26 @@ int rp_cmd_read_state(const char *path, char **state, size_t *bytes, struct rp_e
     return code;
 }
 
+bool rp_cmd_read_contract(const char *path, char **text, struct rp_contract *contract)
+{
+    struct rp_checkpoint *checkpoint;
+    size_t bytes;
+    *text = NULL;
+    if ((!rp_cmd_is_directory(path) && !rp_checkpoint_is_file(path)) ||
+        rp_cmd_open_checkpoint(&checkpoint, path, NULL) < 0)
+        return false;
+    const char *section = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes);
+    *text = section ? malloc(bytes + 1) : NULL;
+    if (*text)
+        memcpy(*text, section, bytes);
+    rp_checkpoint_close(checkpoint);
+    if (*text && rp_contract_open(contract, *text, bytes, NULL) == 0)
+        return true;
+    free(*text);
+    *text = NULL;
+    return false;
+}
+
 bool rp_cmd_is_state(const char *path)
 {
     return rp_file_begins(path, RP_TOKEN_MAGIC, sizeof RP_TOKEN_MAGIC) || rp_saved_claimed(path);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/contract.h"
 #include "base/fail.h"
 #include "checkpoint/checkpoint.h"
 
@@ -19,6 +20,10 @@ RP_MUST_CHECK int rp_cmd_read_state(const char *path, char **state, size_t *byte
  * frees *file, which is NULL after a failure. */
 RP_MUST_CHECK int rp_cmd_read_state_of(const char *path, char **state, size_t *bytes, char **file,
                                        struct rp_error *error);
+
+/** The contract of a checkpoint, or of the newest of a directory: a view of *text, which the caller
+ * frees. False if the file is none, or has none. */
+bool rp_cmd_read_contract(const char *path, char **text, struct rp_contract *contract);
 
 bool rp_cmd_is_directory(const char *path);
 

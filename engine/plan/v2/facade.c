@@ -31,7 +31,7 @@ static uint32_t most_fragments(const struct rp_calendar *calendar, uint32_t seq_
     return most;
 }
 
-/* A calendar and its rows, with what the facade derives from them. */
+/* A calendar and its rows, with the tables of the facade. */
 struct parts {
     struct rp_v2_records records;
     struct rp_calendar *calendar;
@@ -50,7 +50,7 @@ static void close_parts(struct parts *parts)
     rp_v2_records_free(&parts->records);
 }
 
-/* Make the tables of calendar and rows, and replace those of the plan. On failure the parts are
+/* Make the tables of calendar and rows, and replace the plan's. On failure the parts are
  * closed, and the plan is as it was. */
 static int adopt(struct rp_plan_v2 *v2, struct parts *parts, struct rp_error *error)
 {
@@ -92,7 +92,7 @@ static int adopt(struct rp_plan_v2 *v2, struct parts *parts, struct rp_error *er
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* The run goes on with rows of the present size. */
+/* A run begins: its rows have the present seq_len. */
 static void begin_run(struct rp_plan_v2 *v2)
 {
     bool is_known = rp_calendar_knows_records(v2->calendar);

@@ -2,7 +2,7 @@
 /* facade.h — a plan of version 2 behind the calls of plan/plan.h, which dispatch to it. Private to
  * engine/plan.
  *
- * It owns calendar and rows, makes both anew when a token is loaded, and translates the numbers of
+ * It owns calendar and rows, replaces both when a token is loaded, and translates the numbers of
  * sources: the callers of plan.h count them in the order of the config. */
 #ifndef RP_PLAN_V2_FACADE_H
 #define RP_PLAN_V2_FACADE_H
@@ -21,7 +21,7 @@ struct rp_v2_records {
 
 struct rp_plan_v2 {
     struct rp_stream_spec spec;   /* as the caller gave it */
-    struct rp_v2_records records; /* those of the calendar's spec, if it has others */
+    struct rp_v2_records records; /* of the calendar's spec, if it has others */
     struct rp_calendar *calendar;
     struct rp_stream_plan *rows;
 
@@ -80,7 +80,7 @@ RP_MUST_CHECK int rp_v2_records_ahead(const struct rp_plan_v2 *v2, uint64_t row,
                                       struct rp_v2_records *records, struct rp_error *error);
 void rp_v2_records_free(struct rp_v2_records *records);
 
-/** Fill in what a token of version 2 tells (plan.h). */
+/** Fill in the facts of a token of version 2 (plan.h). */
 RP_MUST_CHECK int rp_v2_state_info(const void *token, size_t bytes, struct rp_state_info *info,
                                    struct rp_error *error);
 RP_MUST_CHECK int rp_v2_state_contract(const void *token, size_t bytes,

@@ -53,7 +53,7 @@ int rp_v2_state_info(const void *token, size_t bytes, struct rp_state_info *info
     return 0;
 }
 
-/* ---- the part of the contract that a token has ------------------------------------------------ */
+/* ---- the part of the contract that a token has ----------------------------------------------- */
 
 static void add_id(struct rp_record_writer *writer, const char *name, uint32_t id)
 {

@@ -68,11 +68,36 @@ int rp_audit_side_open(struct rp_audit_side *side, const char *path, const char 
     return code;
 }
 
+static bool is_token_of_version_2(const struct rp_audit_side *side)
+{
+    struct rp_state_info info;
+    return side->token && rp_state_info(side->token, side->token_bytes, &info, NULL) == 0 &&
+           info.stream_version == 2;
+}
+
+/* A token of version 2 does not have its stages: they are in its config, and in its contract. */
+static int complete_contract(struct rp_audit_side *side, struct rp_error *error)
+{
+    if (!is_token_of_version_2(side))
+        return 0;
+    int code = rp_audit_side_plan(side, error);
+    if (code < 0)
+        return code;
+    free(side->stream.text);
+    side->stream = (struct rp_record_writer){0};
+    rp_plan_contract(side->walk.plan, &side->stream);
+    return side->stream.out_of_memory
+               ? rp_fail(error, -ENOMEM, NULL, "%s: no memory for its contract", side->path)
+               : 0;
+}
+
 int rp_audit_side_borrow(struct rp_audit_side *side, const struct rp_audit_side *other,
                          struct rp_error *error)
 {
-    return side->has_config || !other->has_config ? 0
-                                                  : read_config(side, other->config_path, error);
+    int code = side->has_config || !other->has_config
+                   ? 0
+                   : read_config(side, other->config_path, error);
+    return code == 0 && side->has_config ? complete_contract(side, error) : code;
 }
 
 void rp_audit_side_close(struct rp_audit_side *side)
@@ -89,7 +114,14 @@ int rp_audit_side_plan(struct rp_audit_side *side, struct rp_error *error)
 {
     if (side->is_open)
         return 0;
-    int code = rp_walk_open(&side->walk, &side->config, NULL, 0, error);
+    bool is_started = is_token_of_version_2(side);
+    struct rp_contract contract;
+    char *text = NULL;
+    bool is_known = is_started && rp_cmd_read_contract(side->path, &text, &contract);
+    int code = rp_walk_open(&side->walk, &side->config, is_started ? side->token : NULL,
+                            is_started ? side->token_bytes : 0, is_known ? &contract.stream : NULL,
+                            error);
+    free(text);
     side->is_open = code == 0;
     return code < 0 ? rp_fail_context(error, code, "%s", side->path) : 0;
 }

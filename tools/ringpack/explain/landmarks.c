@@ -13,7 +13,6 @@
 #include "base/defect.h"
 #include "base/mem.h"
 #include "base/out_dir.h"
-#include "plan/token_records.h"
 
 /* Documents and rows from one landmark to the next. They are few, because a length costs a page
  * fault or three where the index of the corpus is large. */
@@ -50,13 +49,6 @@ static bool remember(struct rp_landmarks *landmarks, uint64_t row, uint64_t byte
     return true;
 }
 
-static bool has_digest(const void *token)
-{
-    struct rp_state_header header;
-    memcpy(&header, token, sizeof header);
-    return header.version == RP_TOKEN_VERSION_DIGEST;
-}
-
 /* Take over the index, as far as its entries fit the file. */
 static void read_index(struct rp_landmarks *landmarks, uint64_t file_bytes, size_t bytes_max)
 {
@@ -69,7 +61,7 @@ static void read_index(struct rp_landmarks *landmarks, uint64_t file_bytes, size
     for (size_t i = 0; i < map.bytes / sizeof(struct rp_landmark); i++) {
         struct rp_landmark entry;
         memcpy(&entry, map.data + i * sizeof entry, sizeof entry);
-        if (entry.at != landmarks->end || entry.bytes < sizeof(struct rp_state_header) ||
+        if (entry.at != landmarks->end || entry.bytes < RP_STATE_HEAD_BYTES ||
             entry.bytes > bytes_max || entry.bytes > file_bytes - landmarks->end ||
             entry.row <= rp_landmarks_last_row(landmarks) ||
             !remember(landmarks, entry.row, entry.bytes))
@@ -83,14 +75,12 @@ static void read_index(struct rp_landmarks *landmarks, uint64_t file_bytes, size
  * Tokens without a plan digest, of an older version, are made anew. */
 static void survey(struct rp_landmarks *landmarks, const struct rp_map *map, size_t bytes_max)
 {
-    struct rp_state_header header;
-    while (map->bytes - landmarks->end >= sizeof header) {
-        memcpy(&header, map->data + landmarks->end, sizeof header);
-        if (memcmp(header.magic, RP_TOKEN_MAGIC, sizeof header.magic) != 0 ||
-            !has_digest(&header) || header.bytes < sizeof header || header.bytes > bytes_max ||
-            header.bytes > map->bytes - landmarks->end ||
-            header.next_row <= rp_landmarks_last_row(landmarks) ||
-            !remember(landmarks, header.next_row, header.bytes))
+    while (map->bytes - landmarks->end >= RP_STATE_HEAD_BYTES) {
+        struct rp_state_head head = rp_state_head(map->data + landmarks->end);
+        if (head.stream_version == 0 || !head.has_digest || head.bytes < RP_STATE_HEAD_BYTES ||
+            head.bytes > bytes_max || head.bytes > map->bytes - landmarks->end ||
+            head.next_row <= rp_landmarks_last_row(landmarks) ||
+            !remember(landmarks, head.next_row, head.bytes))
             return;
     }
 }
@@ -119,7 +109,7 @@ static void look_at_last(struct rp_landmarks *landmarks)
                         rp_state_info(token, landmarks->list[last].bytes, &info, NULL) == 0;
         free(token);
         if (is_token) {
-            landmarks->planned = info.counts.documents + info.next_row;
+            landmarks->planned = info.counts.documents + info.counts.passed_over + info.next_row;
             return;
         }
         forget_from(landmarks, last);
@@ -222,7 +212,7 @@ static void put_index(struct rp_landmarks *landmarks)
 void rp_landmarks_add(struct rp_landmarks *landmarks, const struct rp_plan *plan, void *token)
 {
     size_t bytes = rp_plan_save(plan, token);
-    if (!landmarks->can_add || !has_digest(token))
+    if (!landmarks->can_add || bytes == 0 || !rp_state_head(token).has_digest)
         return;
     landmarks->can_add = put(landmarks->fd, landmarks->path, token, bytes, landmarks->end) &&
                          remember(landmarks, rp_plan_row(plan), bytes);
@@ -236,11 +226,9 @@ void rp_landmarks_add(struct rp_landmarks *landmarks, const struct rp_plan *plan
 bool rp_landmarks_read(const struct rp_landmarks *landmarks, size_t number, void *token)
 {
     const struct rp_landmark *landmark = &landmarks->list[number];
-    struct rp_state_header header;
     if (rp_file_read_at(landmarks->fd, landmarks->path, token, landmark->bytes, landmark->at, NULL))
         return false;
-    memcpy(&header, token, sizeof header);
-    return header.next_row == landmark->row || RP_DEFECT(landmark_of_another_stream);
+    return rp_state_head(token).next_row == landmark->row || RP_DEFECT(landmark_of_another_stream);
 }
 
 void rp_landmarks_drop(struct rp_landmarks *landmarks, size_t number)

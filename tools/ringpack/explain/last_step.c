@@ -15,7 +15,12 @@ static int open_plan(struct rp_last_step *last, const struct rp_walk *walk, stru
     last->token = malloc(rp_plan_state_bytes_max(walk->plan));
     if (!last->token)
         return rp_fail(error, -ENOMEM, NULL, "no memory for a state");
-    return rp_stream_open_plan(&last->plan, walk->config, walk->corpus, error);
+    int code = rp_stream_open_plan(&last->plan, walk->config, walk->corpus, error);
+    if (code == 0) {
+        rp_plan_cross_stages(last->plan);
+        code = rp_plan_follow(last->plan, walk->plan, error);
+    }
+    return code;
 }
 
 int rp_last_step_drops(struct rp_last_step *last, const struct rp_walk *walk,
@@ -30,8 +35,10 @@ int rp_last_step_drops(struct rp_last_step *last, const struct rp_walk *walk,
         return 0;
     int code = open_plan(last, walk, error);
     if (code == 0) {
-        size_t bytes = rp_plan_save(walk->plan, last->token);
-        code = rp_plan_load(last->plan, last->token, bytes, false, error);
+        size_t bytes;
+        code = rp_plan_try_save(walk->plan, last->token, &bytes, error);
+        if (code == 0)
+            code = rp_plan_load(last->plan, last->token, bytes, false, error);
     }
     for (int more = 1; code == 0 && rp_plan_row(last->plan) < end;) {
         more = rp_plan_next(last->plan, &next, error);

@@ -85,7 +85,7 @@ int rp_make_landmarks(const struct rp_config *config, uint64_t rows, bool json,
         return rp_fail(error, -RP_E_USAGE, "give `--rows N`: landmarks are made up to row N",
                        "this stream has no end: num_epochs is 0");
     rp_interrupt_catch();
-    int code = rp_walk_open(&making.walk, config, NULL, 0, error);
+    int code = rp_walk_open(&making.walk, config, NULL, 0, NULL, error);
     if (code < 0)
         return code;
     code = making.walk.landmarks.can_add ? plan_on(&making, rows ? rows : UINT64_MAX, error)

@@ -61,6 +61,21 @@ static void note_kept_steps(struct rp_origin *origin, const char *path)
     rp_config_free(&kept);
 }
 
+static int take_contract(struct rp_origin *origin, const struct rp_checkpoint *checkpoint,
+                         struct rp_error *error)
+{
+    size_t bytes;
+    const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes);
+    if (!text)
+        return 0;
+    origin->contract = malloc(bytes + 1);
+    if (!origin->contract)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its contract", origin->path);
+    memcpy(origin->contract, text, bytes);
+    origin->contract_bytes = bytes;
+    return 0;
+}
+
 static int take_checkpoint(struct rp_origin *origin, struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint = NULL;
@@ -70,6 +85,8 @@ static int take_checkpoint(struct rp_origin *origin, struct rp_error *error)
         return code;
     const void *token = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
     code = take_token(origin, token, bytes, error);
+    if (code == 0)
+        code = take_contract(origin, checkpoint, error);
     if (code == 0 && !origin->line.path)
         code = rp_cmd_config_read_file(origin->line.config, rp_checkpoint_path(checkpoint), error);
     else if (code == 0)
@@ -144,7 +161,8 @@ void rp_origin_free(struct rp_origin *origin)
 {
     free(origin->checkpoint);
     free(origin->token);
-    origin->checkpoint = origin->token = NULL;
+    free(origin->contract);
+    origin->checkpoint = origin->token = origin->contract = NULL;
 }
 
 char *rp_origin_absolute(const char *path)
@@ -200,7 +218,11 @@ int rp_origin_open(const struct rp_origin *origin, const struct rp_config *confi
                    struct rp_walk *walk, struct rp_steps *steps, struct rp_error *error)
 {
     struct rp_row row;
-    int code = rp_walk_open(walk, config, origin->token, origin->token_bytes, error);
+    struct rp_contract contract;
+    bool is_known = origin->contract && rp_contract_open(&contract, origin->contract,
+                                                         origin->contract_bytes, NULL) == 0;
+    int code = rp_walk_open(walk, config, origin->token, origin->token_bytes,
+                            is_known ? &contract.stream : NULL, error);
     if (code < 0)
         return code;
     /* The end of the stream need not be the end of a step. */

@@ -109,6 +109,13 @@ static int explain_part(const struct rp_row_maker *maker, const struct rp_row *r
     part->fragment = row->fragments[from];
     part->number = number;
     part->epoch = rp_plan_epoch(maker->walk->plan, row, number);
+    if (part->epoch == RP_EPOCH_UNKNOWN)
+        return rp_fail(
+            error, -RP_E_USAGE,
+            "in a deal window only the first epoch of a source is known; `ringpack read` "
+            "shows rows without epochs",
+            "row %" PRIu64 ": the epoch of its fragment %" PRIu32 " is not known", row->row,
+            number);
     int code = find_place(maker, part, error);
     part->matches = !maker->draw || is_of(maker->draw, part);
     if (code == 0 && maker->texts)

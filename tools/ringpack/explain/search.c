@@ -98,17 +98,17 @@ static int find_source(const struct search *search, uint32_t *source, struct rp_
     return 0;
 }
 
-/* Plan from before the document is read until no part of it follows. Returns how many rows have it.
- */
+/* Plan from before the document is read until no part of it follows, in the last pass that may take
+ * it. Returns how many rows have it. */
 static int show_document_rows(const struct search *search, const struct rp_draw *draw,
-                              struct rp_error *error)
+                              const struct rp_draw *last, struct rp_error *error)
 {
     const struct rp_plan *plan = search->walk->plan;
     struct rp_row row;
     int rows = 0;
     int code = rp_walk_before(search->walk, draw, error);
     rp_cmd_progress_begin(&search->walk->progress, "planning rows", false);
-    while (code >= 0 && !(rp_plan_has_drawn(plan, draw) && !rp_plan_holds(plan, draw))) {
+    while (code >= 0 && !rp_plan_is_past(plan, last)) {
         code = rp_walk_next(search->walk, &row, error);
         if (code <= 0)
             break;
@@ -127,10 +127,12 @@ static int show_document_rows(const struct search *search, const struct rp_draw 
 }
 
 /* Why no row has a document. */
-static const char *why_nowhere(const struct rp_config *config, uint64_t tokens)
+static const char *why_nowhere(const struct rp_config *config, uint32_t version, uint64_t tokens)
 {
     if (tokens == 0)
         return "it is empty, or nothing of it is trained (drop_untrained)";
+    if (version == 2)
+        return "it is not selected, is left out by its length, or the stream ends before";
     return tokens > config->seq_len && config->long_doc == RP_LONG_DOC_DROP
                ? "it is longer than a row (long_doc: drop)"
                : "the stream ends before";
@@ -140,7 +142,8 @@ static int show_document(const struct search *search, uint32_t source, uint64_t 
                          uint64_t epoch, struct rp_error *error)
 {
     const struct rp_source *of = rp_corpus_source(search->walk->corpus, source);
-    struct rp_draw draw = rp_plan_draw(search->walk->plan, source, document, epoch);
+    const struct rp_plan *plan = search->walk->plan;
+    struct rp_draw draw, last;
     struct rp_extent extent;
     struct rp_explained_document shown = {.source = source,
                                           .name = rp_source_name(of),
@@ -149,16 +152,22 @@ static int show_document(const struct search *search, uint32_t source, uint64_t 
                                           .tokens = rp_source_length(of, document)};
     shown.file = rp_source_provenance(of, document, &shown.file_row);
     int code = rp_source_extent(of, document, &extent, error);
+    if (code == 0)
+        code = rp_plan_find_draw(plan, source, document, epoch, 0, &draw, error);
+    if (code == 0)
+        code = rp_plan_find_draw(plan, source, document, epoch, rp_plan_passes(plan, source) - 1,
+                                 &last, error);
     if (code < 0)
         return code;
     shown.byte_offset = extent.byte_offset;
     search->maker->draw = &draw;
-    int rows = show_document_rows(search, &draw, error);
+    int rows = show_document_rows(search, &draw, &last, error);
     search->maker->draw = NULL;
     if (rows < 0)
         return rows;
     shown.rows = (uint64_t)rows;
-    shown.why = rows ? NULL : why_nowhere(search->walk->config, shown.tokens);
+    shown.why = rows ? NULL
+                     : why_nowhere(search->walk->config, rp_plan_version(plan), shown.tokens);
     begin(search->printer);
     search->printer->document(search->printer, &shown);
     search->printer->documents++;

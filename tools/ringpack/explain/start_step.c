@@ -36,7 +36,7 @@ static int take_token(const struct rp_start_step *start, const struct rp_config 
                       struct rp_error *error)
 {
     struct rp_walk walk;
-    int code = rp_walk_open(&walk, config, NULL, 0, error);
+    int code = rp_walk_open(&walk, config, NULL, 0, NULL, error);
     if (code < 0)
         return code;
     code = rp_walk_to_step(&walk, steps, start->step, error);

@@ -21,7 +21,7 @@ static int no_memory(struct rp_error *error)
 static int keep_state(struct rp_walk *walk, struct rp_known_state *state, struct rp_error *error)
 {
     size_t bytes = rp_plan_save(walk->plan, walk->scratch);
-    void *token = realloc(state->token, bytes);
+    void *token = bytes > 0 ? realloc(state->token, bytes) : NULL;
     if (!token)
         return no_memory(error);
     memcpy(token, walk->scratch, bytes);
@@ -45,31 +45,49 @@ static int find_identity(struct rp_walk *walk, struct rp_error *error)
     return code;
 }
 
-static int open_parts(struct rp_walk *walk, const void *token, size_t bytes, struct rp_error *error)
+/* A start may make the tokens of version 2 longer. */
+static int make_scratch(struct rp_walk *walk, struct rp_error *error)
 {
+    size_t bytes = rp_plan_state_bytes_max(walk->plan);
+    if (bytes <= walk->scratch_bytes)
+        return 0;
+    free(walk->scratch);
+    walk->scratch = rp_calloc(1, bytes);
+    walk->scratch_bytes = walk->scratch ? bytes : 0;
+    return walk->scratch ? 0 : no_memory(error);
+}
+
+static int open_parts(struct rp_walk *walk, const void *token, size_t bytes,
+                      const struct rp_record *contract, struct rp_error *error)
+{
+    const struct rp_plan_start start = {.contract = contract, .grow = true};
     int code = rp_stream_open_corpus(&walk->corpus, walk->config, true, error);
     if (code >= 0)
         code = rp_stream_open_plan(&walk->plan, walk->config, walk->corpus, error);
     if (code < 0)
         return code;
-    walk->scratch = rp_calloc(1, rp_plan_state_bytes_max(walk->plan));
-    code = walk->scratch ? keep_state(walk, &walk->zero, error) : no_memory(error);
+    rp_plan_cross_stages(walk->plan);
+    code = make_scratch(walk, error);
     if (code == 0)
-        code = find_identity(walk, error);
+        code = keep_state(walk, &walk->zero, error);
     if (code == 0 && token) {
-        code = rp_plan_load(walk->plan, token, bytes, false, error);
+        code = rp_plan_version(walk->plan) == 1
+                   ? rp_plan_load(walk->plan, token, bytes, false, error)
+                   : rp_plan_start(walk->plan, token, bytes, &start, error);
         walk->is_reweighted = code == 0 && rp_plan_is_reweighted(walk->plan);
+        if (code == 0)
+            code = make_scratch(walk, error);
         if (code == 0)
             code = keep_state(walk, &walk->given, error);
     }
-    return code;
+    return code == 0 ? find_identity(walk, error) : code;
 }
 
 int rp_walk_open(struct rp_walk *walk, const struct rp_config *config, const void *token,
-                 size_t bytes, struct rp_error *error)
+                 size_t bytes, const struct rp_record *contract, struct rp_error *error)
 {
     *walk = (struct rp_walk){.config = config, .landmarks = {.fd = -1, .index_fd = -1}};
-    int code = open_parts(walk, token, bytes, error);
+    int code = open_parts(walk, token, bytes, contract, error);
     if (code < 0) {
         rp_walk_close(walk);
         return code;
@@ -129,6 +147,12 @@ static const struct rp_known_state *later(const struct rp_known_state *best,
 
 static int fail_reweighted(const struct rp_walk *walk, struct rp_error *error)
 {
+    if (rp_plan_version(walk->plan) == 2)
+        return rp_fail(error, -RP_E_USAGE,
+                       "give the checkpoint: its contract has them; or an older one",
+                       "the records of the run before row %" PRIu64 ", the position of the state "
+                       "that was given, are not known: rows before that one cannot be planned",
+                       walk->given.row);
     return rp_fail(error, -RP_E_USAGE,
                    "give an older checkpoint, with the config of that time: `ringpack checkpoint "
                    "list DIR`",

@@ -29,15 +29,18 @@ struct rp_walk {
     struct rp_known_state zero, given, near; /* near: the row that was gone to last */
     bool is_reweighted;                      /* before the given token */
     bool follows;                            /* as of a state; of the plan as it is */
-    void *scratch;                           /* memory for a token */
-    uint64_t end_row;                        /* the stream's, once it was met */
+    void *scratch;                           /* memory for a token, of: */
+    size_t scratch_bytes;
+    uint64_t end_row; /* the stream's, once it was met */
     struct rp_cmd_progress progress;
     uint64_t planned_rows, planned_ns; /* to reach rows */
 };
 
-/** Open the corpus and the plan of a config. `token` may be NULL. */
+/** Open the corpus and the plan of a config. `token` may be NULL; `contract`, the stream record of
+ * its checkpoint, too. */
 RP_MUST_CHECK int rp_walk_open(struct rp_walk *walk, const struct rp_config *config,
-                               const void *token, size_t bytes, struct rp_error *error);
+                               const void *token, size_t bytes, const struct rp_record *contract,
+                               struct rp_error *error);
 void rp_walk_close(struct rp_walk *walk);
 
 /** Go to a row: rp_walk_next plans it next. Returns 0; 1 if the stream ends before that row, at

@@ -13,10 +13,18 @@ static int resume(struct rp_preview *preview, struct rp_plan *plan, const struct
                   const char *token, size_t bytes, struct rp_error *error)
 {
     struct rp_state_info info;
+    struct rp_contract contract;
+    char *text;
+    bool is_known = rp_cmd_read_contract(preview->file, &text, &contract);
+    struct rp_plan_start start = {.contract = is_known ? &contract.stream : NULL, .grow = true};
     int code = rp_state_info(token, bytes, &info, error);
     if (code == 0)
-        code = rp_plan_resume(plan, token, bytes, false, error);
-    if (code == -RP_E_MISMATCH && rp_plan_resume(plan, token, bytes, true, NULL) == 0) {
+        code = rp_plan_start(plan, token, bytes, &start, error);
+    start.accept_weights = true;
+    bool is_other = code == -RP_E_MISMATCH && rp_plan_version(plan) == 1 &&
+                    rp_plan_start(plan, token, bytes, &start, NULL) == 0;
+    free(text);
+    if (is_other) {
         preview->has_other_weights = true;
         preview->weights = *error;
         code = 0;
@@ -24,7 +32,7 @@ static int resume(struct rp_preview *preview, struct rp_plan *plan, const struct
     if (code < 0)
         return code;
     preview->epochs = info.config.num_epochs;
-    preview->has_other_epochs = preview->epochs != config->num_epochs;
+    preview->has_other_epochs = info.stream_version == 1 && preview->epochs != config->num_epochs;
     preview->row = rp_plan_row(plan);
     rp_plan_counts(plan, &preview->counts);
     return 0;
@@ -57,6 +65,8 @@ void rp_preview_subtract(const struct rp_preview *preview, struct rp_plan_counts
         return;
     counts->documents -= before->documents;
     counts->empty -= before->empty;
+    counts->passed_over -= before->passed_over;
+    counts->left_out -= before->left_out;
     counts->tokens_read -= before->tokens_read;
     counts->truncated -= before->truncated;
     counts->dropped -= before->dropped;

@@ -10,6 +10,8 @@
 
 #include "base/bits.h"
 #include "base/record.h"
+#include "base/mem.h"
+#include "plan/ledger.h"
 #include "plan/token_records.h"
 
 #define NAME_BYTES 96
@@ -143,11 +145,75 @@ static bool add_lanes(json_t *fields, const struct rp_state_header *header,
     return reader->left == 0;
 }
 
+/* ---- version 2 ------------------------------------------------------------------------------- */
+
+static int add_sources(json_t *fields, const void *token, size_t bytes, uint32_t count,
+                       struct rp_error *error)
+{
+    struct rp_ledger_source *sources = rp_calloc((size_t)count + 1, sizeof *sources);
+    char prefix[NAME_BYTES / 2];
+    int code = sources ? rp_state_ledger(token, bytes, sources, count, error)
+                       : rp_fail(error, -ENOMEM, NULL, "no memory for the sources of a token");
+    for (uint32_t j = 0; code == 0 && j < count; j++) {
+        snprintf(prefix, sizeof prefix, "source[%04" PRIu32 "].", j);
+        add_number(fields, prefix, "epoch", sources[j].begun_epoch);
+        add_number(fields, prefix, "pass", sources[j].pass);
+        add_number(fields, prefix, "documents", sources[j].of_epoch);
+        add_number(fields, prefix, "taken", sources[j].documents);
+        add_number(fields, prefix, "tokens", sources[j].tokens);
+        add_number(fields, prefix, "withheld", sources[j].withheld);
+        add_number(fields, prefix, "weight", sources[j].weight);
+    }
+    free(sources);
+    return code;
+}
+
+/* The pieces that wait are not listed; the token's hash covers them. */
+static json_t *fields_of_version_2(const struct rp_state_info *info, const void *token,
+                                   size_t bytes, struct rp_error *error)
+{
+    char hex[RP_HASH_HEX_BYTES];
+    json_t *fields = json_object();
+    int code = fields ? 0
+                      : rp_fail(error, -ENOMEM, NULL, "no memory for the fields of a state token");
+    if (code == 0) {
+        const struct rp_plan_counts *counts = &info->counts;
+        add_number(fields, "", "next_row", info->next_row);
+        add_number(fields, "", "window_first", info->window_first);
+        add_number(fields, "", "window_end", info->window_end);
+        add_number(fields, "", "token_version", RP_TOKEN_VERSION_CALENDAR);
+        add(fields, DIGEST, "%s", rp_hash128_hex(info->digest, hex));
+        add_number(fields, "", "documents", counts->documents);
+        add_number(fields, "", "passed_over", counts->passed_over);
+        add_number(fields, "", "empty", counts->empty);
+        add_number(fields, "", "tokens_read", counts->tokens_read);
+        add_number(fields, "", "truncated", counts->truncated);
+        add_number(fields, "", "dropped", counts->dropped);
+        add_number(fields, "", "left_out", counts->left_out);
+        add_number(fields, "", "emitted", counts->emitted);
+        add_number(fields, "", "padding", counts->padding);
+        code = add_contract(fields, token, bytes, error);
+    }
+    if (code == 0)
+        code = add_sources(fields, token, bytes, info->source_count, error);
+    if (code == 0)
+        return fields;
+    json_decref(fields);
+    return NULL;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
 json_t *rp_saved_fields(const void *token, size_t bytes, struct rp_error *error)
 {
     struct rp_state_reader reader = {0};
     struct rp_state_header header;
     char hex[RP_HASH_HEX_BYTES];
+    struct rp_state_info info;
+    if (rp_state_info(token, bytes, &info, error) < 0)
+        return NULL;
+    if (info.stream_version == 2)
+        return fields_of_version_2(&info, token, bytes, error);
     json_t *fields = json_object();
     int code = fields ? rp_state_open(&reader, &header, token, bytes, error)
                       : rp_fail(error, -ENOMEM, NULL, "no memory for the fields of a state token");
