@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* selector.h — the selection of a source of a corpus (plan/v2/selection.h), whose columns
- * are those of its index. As stream.h, it stands above corpus and plan. */
+/* selector.h — the selection of a source of a corpus (plan/v2/selection.h), by
+ * columns of its index. As stream.h, it stands above corpus and plan. */
 #ifndef RP_SELECTOR_H
 #define RP_SELECTOR_H
 

@@ -122,7 +122,7 @@ def run(specs):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_counts_and_hashes_are_those_of_the_oracle(seed):
+def test_counts_and_hashes_equal_the_oracle(seed):
     rng, specs, wanted = random.Random(seed), [], []
     for _ in range(200):
         entry, group = entry_of(rng), rng.choice((1, 1, 2, 64))
