@@ -19,7 +19,7 @@
 extern "C" {
 #include "corpus/index/build.h"
 #include "corpus/index/write.h"
-#include "stream_selection.h"
+#include "selector.h"
 }
 #pragma GCC diagnostic pop
 
@@ -140,11 +140,11 @@ std::vector<uint64_t> shuffled(uint64_t count)
 void counts(benchmark::State &state, const char *expression)
 {
     rp_error error{};
-    struct rp_stream_selection *selection = nullptr;
-    check(rp_stream_selection_open(&selection, rp_corpus_source(corpus().opened, 0), expression,
-                                   nullptr, 0, 1, &error),
+    struct rp_selector *selection = nullptr;
+    check(rp_selector_open(&selection, rp_corpus_source(corpus().opened, 0), expression, nullptr, 0,
+                           1, &error),
           error);
-    const rp_selection *made = rp_stream_selection(selection);
+    const rp_selection *made = rp_selector_selection(selection);
     const uint64_t count = static_cast<uint64_t>(state.range(0));
     const std::vector<uint64_t> documents = shuffled(count);
     uint8_t found[BATCH];
@@ -157,7 +157,7 @@ void counts(benchmark::State &state, const char *expression)
         at = (at + BATCH) % count;
     }
     state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * BATCH));
-    rp_stream_selection_close(selection);
+    rp_selector_close(selection);
 }
 
 // Documents whose values are in the caches of the processor, and all.

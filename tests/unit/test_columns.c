@@ -3,7 +3,7 @@
  * segment without the column, a damaged page; the selection of a source over them. */
 #include "index_kit.h"
 
-#include "stream_selection.h"
+#include "selector.h"
 
 #define DOCUMENTS_MAX 128u
 
@@ -197,15 +197,14 @@ static void a_damaged_page_is_found_where_it_is_used(void **state)
     assert_non_null(strstr(error.message, "document 600"));
     assert_non_null(strstr(error.message, "column `a`"));
     rp_column_close(column);
-    struct rp_stream_selection *selection;
+    struct rp_selector *selection;
     uint8_t counts[2];
-    assert_int_equal(rp_stream_selection_open(&selection, rp_corpus_source(corpus, 0), "a < 3",
-                                              NULL, 0, 1, &error),
-                     0);
     assert_int_equal(
-        rp_selection_counts(rp_stream_selection(selection), &of_page, 1, counts, &error),
+        rp_selector_open(&selection, rp_corpus_source(corpus, 0), "a < 3", NULL, 0, 1, &error), 0);
+    assert_int_equal(
+        rp_selection_counts(rp_selector_selection(selection), &of_page, 1, counts, &error),
         -RP_E_CORRUPT);
-    rp_stream_selection_close(selection);
+    rp_selector_close(selection);
     rp_corpus_close(corpus);
 }
 
@@ -213,7 +212,7 @@ static void a_source_is_selected_by_its_columns(void **state)
 {
     (void)state;
     struct rp_error error = {0};
-    struct rp_stream_selection *selection;
+    struct rp_selector *selection;
     const struct rp_selection_repeat repeats[] = {{3, "shard == 1 and length > 2"}};
     uint64_t documents[17], hash, other;
     uint8_t counts[17];
@@ -225,12 +224,12 @@ static void a_source_is_selected_by_its_columns(void **state)
     add_column(1, "score", RP_INDEX_COLUMN_I16);
     struct rp_corpus *corpus = open_ranged("20-37");
     const struct rp_source *source = rp_corpus_source(corpus, 0);
-    if (rp_stream_selection_open(&selection, source, "score >= 18.5 and document != 30", repeats, 1,
-                                 1, &error) < 0)
+    if (rp_selector_open(&selection, source, "score >= 18.5 and document != 30", repeats, 1, 1,
+                         &error) < 0)
         fail_msg("%s", error.message);
     for (uint64_t d = 0; d < 17; d++)
         documents[d] = d;
-    const struct rp_selection *made = rp_stream_selection(selection);
+    const struct rp_selection *made = rp_selector_selection(selection);
     assert_int_equal(rp_selection_passes(made), 3);
     assert_int_equal(rp_selection_counts(made, documents, 17, counts, &error), 0);
     for (uint64_t d = 0; d < 17; d++) {
@@ -243,8 +242,8 @@ static void a_source_is_selected_by_its_columns(void **state)
     assert_int_equal(rp_selection_hash(made, 17, &hash, &error), 0);
     assert_int_equal(rp_selection_hash(made, 5, &other, &error), 0);
     assert_true(hash != 0 && other != 0 && hash != other);
-    rp_stream_selection_close(selection);
-    assert_int_equal(rp_stream_selection_open(&selection, source, "scor >= 1", NULL, 0, 1, &error),
+    rp_selector_close(selection);
+    assert_int_equal(rp_selector_open(&selection, source, "scor >= 1", NULL, 0, 1, &error),
                      -RP_E_CONFIG);
     assert_non_null(strstr(error.message, "source `all`: select"));
     rp_corpus_close(corpus);

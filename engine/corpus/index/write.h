@@ -45,8 +45,8 @@ void rp_index_hash_part(const struct rp_index *draft, uint64_t part);
 RP_MUST_CHECK int rp_index_write_head(struct rp_index_writer *writer, struct rp_index *draft,
                                       struct rp_error *error);
 
-/** Where a part of `bytes` bytes begins, at `offset` or after it: pages of what will be mapped are
- * those of the disk; small files have no gaps. */
+/** Where a part of `bytes` bytes begins, at `offset` or after it: parts that will be mapped
+ * begin at a page; small files have no gaps. */
 uint64_t rp_index_align(uint64_t offset, uint64_t bytes);
 
 /** Memory for the bytes begin … end - 1 of the file, which is zero: byte `at` of the file is

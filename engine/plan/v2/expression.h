@@ -27,7 +27,7 @@ union rp_value {
     double real;   /* never NaN */
 };
 
-/* Where the values of a column are, among those of a test, and their kind. */
+/* The place of a column among the values of a test, and its kind. */
 struct rp_value_column {
     uint32_t number;
     enum rp_value_kind kind;

@@ -361,10 +361,10 @@ static int run(void *parsed, const struct rp_config *config)
 }
 
 static const struct rp_option options[] = {
-    {RP_TAKE("column", "NAME=FILE[:FIELD]", struct arguments, wanted, take_column),
+    {RP_TAKE("column", "NAME=FILE", struct arguments, wanted, take_column),
      .expected = "NAME=FILE or NAME=FILE:FIELD, at most 64 times",
      .help = "a column, and the file, pattern or folder with its numbers; FIELD is its name there "
-             "(default: NAME). May be given several times"},
+             "(default: NAME), given as NAME=FILE:FIELD. May be given several times"},
     {RP_TEXT("source", "NAME", struct arguments, source),
      .help = "the source of the documents (default: the only one)"},
     {RP_FLAG("replace", struct arguments, replace), .help = "replace columns of these names"},
@@ -389,7 +389,7 @@ int rp_cmd_annotate(int argc, char **argv)
             "the index after a column was made have none; then a file has a row for each of "
             "them.\n\n"
             "All columns of a command count together: after a kill the index is as it was, and the "
-            "same command starts over. A run that uses the index need not stop; it sees the columns "
+            "same command starts over. A run that uses the index need not stop; it sees them "
             "when it is started again. `ringpack inspect` on the index lists its columns.",
         .options = options,
         .takes = RP_TAKES_CONFIG,

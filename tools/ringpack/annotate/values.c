@@ -133,11 +133,12 @@ int rp_gathered_map(struct rp_gathered *values, struct rp_error *error)
 static int fail_mixture(const struct rp_gathered *values, const char *path, uint64_t row,
                         struct rp_error *error)
 {
-    return rp_fail(error, -RP_E_FORMAT, RP_ANNOTATE_MEND,
-                   "%s: row %" PRIu64 ": column `%s`: no type holds its numbers exactly: integers "
-                   "of 2^53 and more do not mix with real numbers, nor those of 2^63 and more with "
-                   "numbers below 0",
-                   path, row, values->column);
+    return rp_fail(
+        error, -RP_E_FORMAT, RP_ANNOTATE_MEND,
+        "%s: row %" PRIu64 ": column `%s`: no type holds its numbers exactly: integers "
+        "of 2^53 and more do not mix with real numbers, nor integers of 2^63 and more with "
+        "numbers below 0",
+        path, row, values->column);
 }
 
 /* The values before become values of a wider type. */

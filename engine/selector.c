@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_selection — see stream_selection.h. */
-#include "stream_selection.h"
+/* selector — see selector.h. */
+#include "selector.h"
 
 #include <errno.h>
 
@@ -12,7 +12,7 @@ struct found {
     struct found *next;
 };
 
-struct rp_stream_selection {
+struct rp_selector {
     const struct rp_source *source;
     struct rp_selection *selection;
     struct found *columns;
@@ -21,14 +21,14 @@ struct rp_stream_selection {
 static int lengths(const void *context, const uint64_t *documents, uint32_t count,
                    union rp_value *values, struct rp_error *error)
 {
-    const struct rp_stream_selection *selection = context;
+    const struct rp_selector *selection = context;
     return rp_source_own_lengths(selection->source, documents, count, values, error);
 }
 
 static int shards(const void *context, const uint64_t *documents, uint32_t count,
                   union rp_value *values, struct rp_error *error)
 {
-    const struct rp_stream_selection *selection = context;
+    const struct rp_selector *selection = context;
     return rp_source_shard_numbers(selection->source, documents, count, values, error);
 }
 
@@ -38,8 +38,8 @@ static int find_column(const void *context, const char *name, const void **colum
     static const enum rp_value_kind kinds[] = {[RP_COLUMN_UNSIGNED] = RP_VALUE_UNSIGNED,
                                                [RP_COLUMN_SIGNED] = RP_VALUE_SIGNED,
                                                [RP_COLUMN_REAL] = RP_VALUE_REAL};
-    /* called only by rp_stream_selection_open, whose memory it is */
-    struct rp_stream_selection *selection = (struct rp_stream_selection *)(uintptr_t)context;
+    /* called only by rp_selector_open, whose memory it is */
+    struct rp_selector *selection = (struct rp_selector *)(uintptr_t)context;
     struct found *found = rp_calloc(1, sizeof *found);
     if (!found)
         return rp_fail(error, -ENOMEM, NULL, "no memory for a column");
@@ -69,12 +69,11 @@ static bool root_of(const void *context, const void *column, uint32_t i, uint64_
     return rp_column_root(column, i, first_out, root_out);
 }
 
-int rp_stream_selection_open(struct rp_stream_selection **selection_out,
-                             const struct rp_source *source, const char *select,
-                             const struct rp_selection_repeat *repeats, uint32_t repeat_count,
-                             uint32_t group, struct rp_error *error)
+int rp_selector_open(struct rp_selector **selection_out, const struct rp_source *source,
+                     const char *select, const struct rp_selection_repeat *repeats,
+                     uint32_t repeat_count, uint32_t group, struct rp_error *error)
 {
-    struct rp_stream_selection *selection = rp_calloc(1, sizeof *selection);
+    struct rp_selector *selection = rp_calloc(1, sizeof *selection);
     *selection_out = NULL;
     if (!selection)
         return rp_fail(error, -ENOMEM, NULL, "no memory for a selection");
@@ -93,13 +92,13 @@ int rp_stream_selection_open(struct rp_stream_selection **selection_out,
                                                       .root = root_of}};
     int code = rp_selection_open(&selection->selection, &spec, error);
     if (code < 0)
-        rp_stream_selection_close(selection);
+        rp_selector_close(selection);
     else
         *selection_out = selection;
     return code;
 }
 
-void rp_stream_selection_close(struct rp_stream_selection *selection)
+void rp_selector_close(struct rp_selector *selection)
 {
     if (!selection)
         return;
@@ -113,7 +112,7 @@ void rp_stream_selection_close(struct rp_stream_selection *selection)
     free(selection);
 }
 
-const struct rp_selection *rp_stream_selection(const struct rp_stream_selection *selection)
+const struct rp_selection *rp_selector_selection(const struct rp_selector *selection)
 {
     return selection->selection;
 }
