@@ -79,8 +79,10 @@ static int open_selection(struct rp_planned_source *view, const struct rp_config
     int code = rp_source_selection_open(&view->selection, view->source, given->select, repeats,
                                         count, config->group, error);
     free(repeats);
-    if (code < 0 && given->line)
-        code = rp_fail_context(error, code, "%.200s:%u", config->called, given->line);
+    struct rp_config_place place = rp_config_source_key_place(given,
+                                                              given->select ? "select" : "repeat");
+    if (code < 0 && place.line)
+        code = rp_fail_context(error, code, "%.200s:%u", config->called, place.line);
     return code;
 }
 

@@ -127,6 +127,16 @@ void rp_config_source_value_text(const struct rp_config_source *source, const ch
         print_named(rp_source_key_table, RP_SOURCE_KEY_COUNT, source, name, text, bytes);
 }
 
+struct rp_config_place rp_config_source_key_place(const struct rp_config_source *source,
+                                                  const char *key)
+{
+    size_t i = 0;
+    while (i < RP_SOURCE_KEY_COUNT && strcmp(rp_source_key_table[i].name, key) != 0)
+        i++;
+    RP_ASSERT(i < RP_SOURCE_KEY_COUNT);
+    return source->places[i];
+}
+
 bool rp_config_stage_gives(const struct rp_config_stage *stage, const char *key)
 {
     size_t i = 0;

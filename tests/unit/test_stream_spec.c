@@ -235,7 +235,8 @@ static void mistakes_are_told_with_their_place(void **state)
     (void)state;
     put_file("bad.txt", "1\nx\n", 4);
     put_file("far.txt", "6\n", 2);
-    must_fail(HEAD "sources:\n- {name: web, path: web.bin, select: length >}\n", "c.yaml:5");
+    must_fail(HEAD "sources:\n- name: web\n  path: web.bin\n  select: length >\n",
+              "c.yaml:7|select|column 9");
     must_fail(HEAD SOURCES "deal: auto\n", "deal: `auto` is not resolved");
     must_fail(HEAD SOURCES "stages:\n- {without: {web: bad.txt}}\n",
               "c.yaml:8:14: without|bad.txt:2: expected a document below 6, found `x`");
