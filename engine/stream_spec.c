@@ -29,11 +29,11 @@ struct stage_arrays {
     struct rp_source_count *documents;
 };
 
-struct rp_stream_compiled {
+struct rp_compiled {
     const struct rp_config *config;
     const struct rp_corpus *corpus;
     struct rp_stream_spec spec;
-    struct rp_stream_view *views; /* [spec.source_count] */
+    struct rp_planned_source *views; /* [spec.source_count] */
     struct rp_stream_source *sources;
     struct rp_stage_spec *stages; /* [spec.stage_count] */
     struct stage_arrays *arrays;
@@ -54,7 +54,7 @@ static struct rp_limits limits_of(const struct rp_config_limits *limits)
                               .on_exhausted = (enum rp_on_exhausted)limits->on_exhausted};
 }
 
-static int take_source(struct rp_stream_compiled *compiled, uint32_t i, struct rp_error *error)
+static int take_source(struct rp_compiled *compiled, uint32_t i, struct rp_error *error)
 {
     const struct rp_config *config = compiled->config;
     const struct rp_config_source *source = &config->sources[i];
@@ -73,9 +73,9 @@ static int take_source(struct rp_stream_compiled *compiled, uint32_t i, struct r
         .passes = 1,
         .limits = limits_of(&source->limits),
     };
-    int code = rp_stream_view_open(&compiled->views[i], config, i, opened, error);
+    int code = rp_planned_open(&compiled->views[i], config, i, opened, error);
     if (code == 0)
-        rp_stream_view_take(&compiled->views[i], made);
+        rp_planned_take(&compiled->views[i], made);
     return code;
 }
 
@@ -103,9 +103,9 @@ static int take_deal(const struct rp_config_deal *deal, struct rp_deal *made,
     return 0;
 }
 
-static int take_weights(const struct rp_stream_compiled *compiled,
-                        const struct rp_config_stage *stage, struct rp_stage_spec *made,
-                        struct stage_arrays *arrays, struct rp_error *error)
+static int take_weights(const struct rp_compiled *compiled, const struct rp_config_stage *stage,
+                        struct rp_stage_spec *made, struct stage_arrays *arrays,
+                        struct rp_error *error)
 {
     const struct rp_config *config = compiled->config;
     bool is_given = stage && stage->weights.count > 0;
@@ -152,9 +152,9 @@ static int take_documents(const struct rp_config_by_source *map, struct rp_stage
     return 0;
 }
 
-static int take_without(const struct rp_stream_compiled *compiled,
-                        const struct rp_config_by_source *map, struct rp_stage_spec *made,
-                        struct stage_arrays *arrays, struct rp_error *error)
+static int take_without(const struct rp_compiled *compiled, const struct rp_config_by_source *map,
+                        struct rp_stage_spec *made, struct stage_arrays *arrays,
+                        struct rp_error *error)
 {
     arrays->without = rp_calloc(map->count, sizeof *arrays->without);
     if (!arrays->without)
@@ -166,8 +166,8 @@ static int take_without(const struct rp_stream_compiled *compiled,
         char place[256];
         without->source = pair->source;
         made->without_count = i + 1;
-        int code = rp_stream_without_read(without, pair->path,
-                                          compiled->sources[pair->source].documents, error);
+        int code = rp_without_read(without, pair->path, compiled->sources[pair->source].documents,
+                                   error);
         rp_config_place_text(compiled->config, "stages", pair->place, place, sizeof place);
         if (code < 0)
             return rp_fail_context(error, code, "%swithout", place);
@@ -201,7 +201,7 @@ static void take_numbers(const struct rp_config_stage *stage, struct rp_stage_sp
     }
 }
 
-static int take_stage(struct rp_stream_compiled *compiled, uint32_t number,
+static int take_stage(struct rp_compiled *compiled, uint32_t number,
                       const struct rp_config_stage *stage, struct rp_error *error)
 {
     struct rp_stage_spec *made = &compiled->stages[number];
@@ -228,7 +228,7 @@ static int take_stage(struct rp_stream_compiled *compiled, uint32_t number,
 }
 
 /* Stage 0 has a value for all: those of the config, then its own. */
-static int take_first(struct rp_stream_compiled *compiled, const struct rp_config_stage *stage,
+static int take_first(struct rp_compiled *compiled, const struct rp_config_stage *stage,
                       struct rp_error *error)
 {
     const struct rp_config *config = compiled->config;
@@ -254,7 +254,7 @@ static int take_first(struct rp_stream_compiled *compiled, const struct rp_confi
     return code;
 }
 
-static int take_stages(struct rp_stream_compiled *compiled, struct rp_error *error)
+static int take_stages(struct rp_compiled *compiled, struct rp_error *error)
 {
     const struct rp_config_stages *stages = &compiled->config->stages;
     const struct rp_config_stage *given = stages->count ? stages->stages : NULL;
@@ -272,7 +272,7 @@ static int take_stages(struct rp_stream_compiled *compiled, struct rp_error *err
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static void take_fixed(struct rp_stream_compiled *compiled)
+static void take_fixed(struct rp_compiled *compiled)
 {
     const struct rp_config *config = compiled->config;
     bool is_block = config->shuffle == RP_SHUFFLE_BLOCK;
@@ -292,7 +292,7 @@ static void take_fixed(struct rp_stream_compiled *compiled)
                                                    config->skip.all.ranges[i].end};
 }
 
-static int make_arrays(struct rp_stream_compiled *compiled, struct rp_error *error)
+static int make_arrays(struct rp_compiled *compiled, struct rp_error *error)
 {
     struct rp_stream_spec *spec = &compiled->spec;
     spec->source_count = compiled->config->source_count;
@@ -309,11 +309,11 @@ static int make_arrays(struct rp_stream_compiled *compiled, struct rp_error *err
                : no_memory(error);
 }
 
-int rp_stream_compile(struct rp_stream_compiled **compiled_out, const struct rp_config *config,
-                      const struct rp_corpus *corpus, struct rp_error *error)
+int rp_compiled_open(struct rp_compiled **compiled_out, const struct rp_config *config,
+                     const struct rp_corpus *corpus, struct rp_error *error)
 {
     RP_ASSERT(config->stream_version == 2);
-    struct rp_stream_compiled *compiled = rp_calloc(1, sizeof *compiled);
+    struct rp_compiled *compiled = rp_calloc(1, sizeof *compiled);
     *compiled_out = NULL;
     if (!compiled)
         return no_memory(error);
@@ -325,7 +325,7 @@ int rp_stream_compile(struct rp_stream_compiled **compiled_out, const struct rp_
     if (code == 0)
         code = take_stages(compiled, error);
     if (code < 0) {
-        rp_stream_compiled_free(compiled);
+        rp_compiled_close(compiled);
         return code;
     }
     take_fixed(compiled);
@@ -333,23 +333,23 @@ int rp_stream_compile(struct rp_stream_compiled **compiled_out, const struct rp_
     return 0;
 }
 
-const struct rp_stream_spec *rp_stream_compiled_spec(const struct rp_stream_compiled *compiled)
+const struct rp_stream_spec *rp_compiled_spec(const struct rp_compiled *compiled)
 {
     return &compiled->spec;
 }
 
-static void free_arrays(struct rp_stream_compiled *compiled, uint32_t stage)
+static void free_arrays(struct rp_compiled *compiled, uint32_t stage)
 {
     struct stage_arrays *arrays = &compiled->arrays[stage];
     for (uint32_t i = 0; arrays->without && i < compiled->stages[stage].without_count; i++)
-        rp_stream_without_free(&arrays->without[i]);
+        rp_without_free(&arrays->without[i]);
     free(arrays->weights);
     free(arrays->limits);
     free(arrays->without);
     free(arrays->documents);
 }
 
-void rp_stream_compiled_free(struct rp_stream_compiled *compiled)
+void rp_compiled_close(struct rp_compiled *compiled)
 {
     if (!compiled)
         return;
@@ -357,7 +357,7 @@ void rp_stream_compiled_free(struct rp_stream_compiled *compiled)
          i++)
         free_arrays(compiled, i);
     for (uint32_t i = 0; compiled->views && i < compiled->spec.source_count; i++)
-        rp_stream_view_close(&compiled->views[i]);
+        rp_planned_close(&compiled->views[i]);
     free(compiled->sources);
     free(compiled->stages);
     free(compiled->skips);

@@ -11,16 +11,16 @@
 #include "plan/v2/spec.h"
 
 /* Owns all memory of its spec. */
-struct rp_stream_compiled;
+struct rp_compiled;
 
 /** Compile a finished config with `stream_version: 2`. Config and corpus must outlive the result.
  * Errors: -RP_E_CONFIG (with the line of the config), -RP_E_EMPTY, -ENOMEM, or -errno of a file of
  * `without`. */
-RP_MUST_CHECK int rp_stream_compile(struct rp_stream_compiled **compiled_out,
-                                    const struct rp_config *config, const struct rp_corpus *corpus,
-                                    struct rp_error *error);
+RP_MUST_CHECK int rp_compiled_open(struct rp_compiled **compiled_out,
+                                   const struct rp_config *config, const struct rp_corpus *corpus,
+                                   struct rp_error *error);
 /** Its spec: every array has the order of the config. */
-const struct rp_stream_spec *rp_stream_compiled_spec(const struct rp_stream_compiled *compiled);
-void rp_stream_compiled_free(struct rp_stream_compiled *compiled); /* NULL is fine */
+const struct rp_stream_spec *rp_compiled_spec(const struct rp_compiled *compiled);
+void rp_compiled_close(struct rp_compiled *compiled); /* NULL is fine */
 
 #endif

@@ -11,19 +11,19 @@
 static void lengths(const void *context, const uint64_t *documents, uint32_t count,
                     uint64_t *tokens)
 {
-    const struct rp_stream_view *view = context;
+    const struct rp_planned_source *view = context;
     rp_source_length_many(view->source, documents, count, tokens);
 }
 
 static int counts(const void *context, const uint64_t *documents, uint32_t count, uint8_t *counts,
                   struct rp_error *error)
 {
-    const struct rp_stream_view *view = context;
-    return rp_selection_counts(rp_source_selection(view->selection), documents, count, counts,
+    const struct rp_planned_source *view = context;
+    return rp_selection_counts(rp_selector_selection(view->selection), documents, count, counts,
                                error);
 }
 
-static int is_trained(const struct rp_stream_view *view, uint64_t document, uint64_t length,
+static int is_trained(const struct rp_planned_source *view, uint64_t document, uint64_t length,
                       uint64_t first, uint64_t end, struct rp_error *error)
 {
     const struct rp_part part = {document, length, first, (uint32_t)(end - first)};
@@ -36,7 +36,7 @@ static int is_trained(const struct rp_stream_view *view, uint64_t document, uint
 static int labelled(const void *context, uint64_t document, uint32_t offset, uint32_t length,
                     struct rp_error *error)
 {
-    const struct rp_stream_view *view = context;
+    const struct rp_planned_source *view = context;
     uint64_t own = rp_source_length(view->source, document);
     if (own == RP_LENGTH_BAD)
         return rp_source_explain(view->source, document, error);
@@ -54,19 +54,19 @@ static int labelled(const void *context, uint64_t document, uint32_t offset, uin
 static int prints(const void *context, uint64_t documents, struct rp_source_prints *prints,
                   struct rp_error *error)
 {
-    const struct rp_stream_view *view = context;
+    const struct rp_planned_source *view = context;
     struct rp_fingerprint fingerprint;
     int code = rp_source_fingerprint_at(view->source, documents, &fingerprint, error);
     if (code < 0)
         return code;
     *prints = (struct rp_source_prints){.sampled = fingerprint.sampled.low,
                                         .full = fingerprint.full.low};
-    return view->selection ? rp_selection_hash(rp_source_selection(view->selection), documents,
+    return view->selection ? rp_selection_hash(rp_selector_selection(view->selection), documents,
                                                &prints->selection, error)
                            : 0;
 }
 
-static int open_selection(struct rp_stream_view *view, const struct rp_config *config,
+static int open_selection(struct rp_planned_source *view, const struct rp_config *config,
                           const struct rp_config_source *given, struct rp_error *error)
 {
     uint32_t count = given->repeat.count;
@@ -76,35 +76,37 @@ static int open_selection(struct rp_stream_view *view, const struct rp_config *c
     for (uint32_t i = 0; i < count; i++)
         repeats[i] = (struct rp_selection_repeat){given->repeat.entries[i].count,
                                                   given->repeat.entries[i].expression};
-    int code = rp_source_selection_open(&view->selection, view->source, given->select, repeats,
+    int code = rp_selector_open(&view->selection, view->source, given->select, repeats,
                                         count, config->group, error);
     free(repeats);
-    if (code < 0 && given->line)
-        code = rp_fail_context(error, code, "%.200s:%u", config->called, given->line);
+    struct rp_config_place place = rp_config_source_key_place(given,
+                                                              given->select ? "select" : "repeat");
+    if (code < 0 && place.line)
+        code = rp_fail_context(error, code, "%.200s:%u", config->called, place.line);
     return code;
 }
 
-int rp_stream_view_open(struct rp_stream_view *view, const struct rp_config *config,
-                        uint32_t number, const struct rp_source *source, struct rp_error *error)
+int rp_planned_open(struct rp_planned_source *view, const struct rp_config *config, uint32_t number,
+                    const struct rp_source *source, struct rp_error *error)
 {
     const struct rp_config_source *given = &config->sources[number];
-    *view = (struct rp_stream_view){.source = source,
-                                    .has_bos = config->bos_id != RP_NO_TOKEN_ID,
-                                    .has_eos = config->eos_id != RP_NO_TOKEN_ID,
-                                    .across_cuts = config->label_across_cuts,
-                                    .has_labels = given->drop_untrained == RP_DROP_FRAGMENTS};
+    *view = (struct rp_planned_source){.source = source,
+                                       .has_bos = config->bos_id != RP_NO_TOKEN_ID,
+                                       .has_eos = config->eos_id != RP_NO_TOKEN_ID,
+                                       .across_cuts = config->label_across_cuts,
+                                       .has_labels = given->drop_untrained == RP_DROP_FRAGMENTS};
     return given->select || given->repeat.count ? open_selection(view, config, given, error) : 0;
 }
 
-void rp_stream_view_close(struct rp_stream_view *view)
+void rp_planned_close(struct rp_planned_source *view)
 {
-    rp_source_selection_close(view->selection);
+    rp_selector_close(view->selection);
     view->selection = NULL;
 }
 
-void rp_stream_view_take(const struct rp_stream_view *view, struct rp_stream_source *made)
+void rp_planned_take(const struct rp_planned_source *view, struct rp_stream_source *made)
 {
-    made->passes = view->selection ? rp_selection_passes(rp_source_selection(view->selection)) : 1;
+    made->passes = view->selection ? rp_selection_passes(rp_selector_selection(view->selection)) : 1;
     made->view = (struct rp_source_view){.context = view,
                                          .lengths = lengths,
                                          .counts = view->selection ? counts : NULL,

@@ -49,8 +49,8 @@ static int read_lines(uint64_t *numbers, uint64_t *count, char *text, const char
     return 0;
 }
 
-int rp_stream_without_read(struct rp_without *without, const char *path, uint64_t documents,
-                           struct rp_error *error)
+int rp_without_read(struct rp_without *without, const char *path, uint64_t documents,
+                    struct rp_error *error)
 {
     char *text;
     size_t bytes, lines = 1;
@@ -69,7 +69,7 @@ int rp_stream_without_read(struct rp_without *without, const char *path, uint64_
     return code;
 }
 
-void rp_stream_without_free(struct rp_without *without)
+void rp_without_free(struct rp_without *without)
 {
     free((uint64_t *)(uintptr_t)without->documents);
     without->documents = NULL;

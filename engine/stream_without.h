@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream_without.h — the files of `without`: numbers of documents that a stage takes out. Private
- * to stream_spec.c. */
+/* stream_without.h — the files of `without`: numbers of documents that a stage takes out. For
+ * stream_spec.c. */
 #ifndef RP_STREAM_WITHOUT_H
 #define RP_STREAM_WITHOUT_H
 
@@ -10,8 +10,8 @@
 /** Read a file with one document number on a line, in any order; empty lines, and those that begin
  * with #, are left out. Numbers are those after the range of the source, which has `documents`.
  * Errors: -errno, -ENOMEM, -RP_E_CONFIG with file and line. */
-RP_MUST_CHECK int rp_stream_without_read(struct rp_without *without, const char *path,
-                                         uint64_t documents, struct rp_error *error);
-void rp_stream_without_free(struct rp_without *without);
+RP_MUST_CHECK int rp_without_read(struct rp_without *without, const char *path, uint64_t documents,
+                                  struct rp_error *error);
+void rp_without_free(struct rp_without *without);
 
 #endif

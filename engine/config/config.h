@@ -240,6 +240,10 @@ void rp_config_value_text(const struct rp_config *config, const char *name, char
 void rp_config_source_value_text(const struct rp_config_source *source, const char *name,
                                  char *text, size_t bytes);
 
+/** The place of a key of a source; line 0 if it was not given. */
+struct rp_config_place rp_config_source_key_place(const struct rp_config_source *source,
+                                                  const char *key);
+
 /** Whether a stage gives a key. */
 bool rp_config_stage_gives(const struct rp_config_stage *stage, const char *key);
 

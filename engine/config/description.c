@@ -13,7 +13,6 @@
 #include "base/bits.h"
 #include "base/contract.h"
 #include "base/mem.h"
-#include "config/key.h"
 #include "object/url.h"
 
 #define TEXT_BYTES_MAX (1u << 20) /* as a file of a config has */
@@ -99,26 +98,31 @@ static void add_keys(struct walk *walk, const struct rp_config_source *source)
     add_number(&walk->files, source->drop_untrained);
 }
 
-static void add_print(struct walk *walk, const struct rp_key *key, const void *object)
-{
-    char value[RP_RECORD_VALUE_MAX + 1];
-    rp_key_print(key, object, value, sizeof value);
-    add_text(&walk->files, value);
-}
-
 /* The keys of stream version 2 that become rows: the trainer's corpus is opened to compare those.
  */
 static int add_stages(struct walk *walk, const struct rp_config *config)
 {
-    static const enum rp_key_index keys[] = {RP_KEY_num_epochs, RP_KEY_seq_len, RP_KEY_align,
-                                             RP_KEY_packing,    RP_KEY_window,  RP_KEY_fill,
-                                             RP_KEY_spread,     RP_KEY_deal};
-    for (size_t i = 0; i < RP_ARRAY_COUNT(keys); i++)
-        add_print(walk, &rp_config_key_table[keys[i]], config);
-    for (uint32_t s = 0; s < config->source_count; s++)
-        for (size_t i = 0; i < RP_SOURCE_KEY_COUNT; i++)
-            if (rp_source_key_table[i].kind != RP_KIND_SHARDS && config->sources[s].places[i].line)
-                add_print(walk, &rp_source_key_table[i], &config->sources[s]);
+    static const char *const keys[] = {"num_epochs", "seq_len", "align",  "packing",
+                                       "window",     "fill",    "spread", "deal"};
+    static const char *const of_source[] = {"name",     "weight",     "documents",  "atomic",
+                                            "too_long", "max_epochs", "max_tokens", "on_exhausted"};
+    char value[RP_RECORD_VALUE_MAX + 1];
+    for (size_t i = 0; i < RP_ARRAY_COUNT(keys); i++) {
+        rp_config_value_text(config, keys[i], value, sizeof value);
+        add_text(&walk->files, value);
+    }
+    for (uint32_t s = 0; s < config->source_count; s++) {
+        const struct rp_config_source *source = &config->sources[s];
+        for (size_t i = 0; i < RP_ARRAY_COUNT(of_source); i++) {
+            rp_config_source_value_text(source, of_source[i], value, sizeof value);
+            add_text(&walk->files, value);
+        }
+        add_text(&walk->files, source->select);
+        for (uint32_t i = 0; i < source->repeat.count; i++) {
+            add_number(&walk->files, source->repeat.entries[i].count);
+            add_text(&walk->files, source->repeat.entries[i].expression);
+        }
+    }
     size_t bytes = TEXT_BYTES_MAX;
     char *text = rp_calloc(1, bytes);
     for (uint32_t i = 0; i < config->stages.count && text; i++) {

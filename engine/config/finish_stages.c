@@ -126,7 +126,7 @@ static int check_weights(struct walk *walk)
     const struct rp_config_stage *stage = walk->stage;
     if (!sets(walk, RP_STAGE_KEY_weights))
         return stage->ramp == 0 ? 0
-                                : FAIL_STAGE(walk, ramp, "give `weights`, too",
+                                : FAIL_STAGE(walk, ramp, "add `weights` to the stage",
                                              "stage %u sets no weights to move to", walk->number);
     if (walk->number == 0 && stage->ramp > 0)
         return FAIL_STAGE(walk, ramp, "give a first stage with the weights to begin with",

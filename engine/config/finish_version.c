@@ -152,7 +152,7 @@ static int finish_source(const struct rp_config *config, struct rp_config_source
                            source->name);
     if (source->places[RP_SOURCE_KEY_too_long].line && !source->atomic && config->group == 1)
         return FAIL_SOURCE(config, source, too_long, "add `atomic: true`, or use `long_doc`", error,
-                           "it is of atomic documents, and those of `%.100s` may be cut",
+                           "documents of `%.100s` may be cut, and only atomic ones can be too long",
                            source->name);
     if (truncates && config->group > 1)
         return FAIL_SOURCE(config, source, too_long, "use `drop` or `error`", error,

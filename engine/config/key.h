@@ -33,7 +33,7 @@ enum rp_key_kind {
     RP_KIND_SHARDS,   /* list of paths and globs */
     RP_KIND_SOURCES,  /* list of sources */
     RP_KIND_DROPPED,  /* one of `words`; false and true stand for the first two */
-    /* Nested values (nested.c): as an option, the text of one is YAML, too. */
+    /* Nested values (nested.c): as an option, the text of one is YAML. */
     RP_KIND_UNTIL,   /* `200k steps`, `500g tokens`, `row 4096` */
     RP_KIND_DEAL,    /* off, auto, or a mapping */
     RP_KIND_SKIP,    /* mapping of ranges */
@@ -224,7 +224,7 @@ enum rp_key_kind {
       "the part of its documents that is used: FIRST-END, from 0 and without END, or percent "     \
       "(0-90%, and 90-100% for validation)")
 
-/* Of a stage. Keys that are in a config, too, have the meaning and the bounds of there. */
+/* Of a stage. A key that a config also has means the same there. */
 #define RP_STAGE_KEYS(X)                                                                           \
     X(until, until, UNTIL, NULL, "(the last stage ends with the stream)", 0, 0,                    \
       "its end, from the beginning of the stream: 200k steps, 500g tokens, or row N")              \
@@ -390,7 +390,8 @@ RP_MUST_CHECK int rp_config_set_nested(struct rp_config *config, const struct rp
 void rp_key_free_nested(const struct rp_key *key, void *object);
 /** The nested value as YAML on one line, cut to `bytes` (nested_print.c). */
 void rp_key_print_nested(const struct rp_key *key, const void *object, char *text, size_t bytes);
-/** One value of any kind, as the text that would set it (print.c). */
+/** A value that is not nested, as the text that would set it (print_value.c). */
+void rp_key_print_sections(uint64_t sections, char *text, size_t bytes);
 void rp_key_print(const struct rp_key *key, const void *object, char *text, size_t bytes);
 
 /** Refuse keys of version 2 in a stream of version 1, and the reverse (finish_version.c). */

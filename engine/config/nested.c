@@ -9,7 +9,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "config/reader.h"
+#include "config/yaml_reader.h"
 
 #define STAGES_MAX 10000u
 #define RANGES_MAX (1u << 20)
@@ -30,7 +30,7 @@ static void *append(void **array, uint32_t *count, size_t bytes)
 }
 #define APPEND(list, array) append((void **)&(list)->array, &(list)->count, sizeof *(list)->array)
 
-static int no_memory(const struct rp_reader *reader)
+static int no_memory(const struct rp_yaml *reader)
 {
     return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading the config");
 }
@@ -40,27 +40,27 @@ static struct rp_config_place in_text(struct rp_key_place place)
     return (struct rp_config_place){place.line, place.column};
 }
 
-static int must_be(struct rp_reader *reader, const yaml_node_t *node, yaml_node_type_t type,
+static int must_be(struct rp_yaml *reader, const yaml_node_t *node, yaml_node_type_t type,
                    const struct rp_key *key, const char *expected)
 {
-    const char *found = rp_reader_word(node);
+    const char *found = rp_yaml_word(node);
     if (node->type == type)
         return 0;
     if (node->type == YAML_SCALAR_NODE)
-        return rp_key_expected(rp_reader_place(reader, node), key, expected,
+        return rp_key_expected(rp_yaml_place(reader, node), key, expected,
                                (const char *)node->data.scalar.value, reader->error);
-    return rp_key_fail(rp_reader_place(reader, node), key->name, NULL, reader->error,
+    return rp_key_fail(rp_yaml_place(reader, node), key->name, NULL, reader->error,
                        "expected %s, found %s", expected, found);
 }
 
 /* ---- until ----------------------------------------------------------------------------------- */
 
-static int read_until(struct rp_reader *reader, const struct rp_key *key,
+static int read_until(struct rp_yaml *reader, const struct rp_key *key,
                       struct rp_config_until *until, const yaml_node_t *node)
 {
     char number[32], word[16], more;
     const char *text;
-    int code = rp_reader_text(reader, node, key->name, &text);
+    int code = rp_yaml_text(reader, node, key->name, &text);
     if (code < 0)
         return code;
     *until = (struct rp_config_until){RP_UNTIL_NONE, 0};
@@ -74,7 +74,7 @@ static int read_until(struct rp_reader *reader, const struct rp_key *key,
     }
     if (until->unit == RP_UNTIL_NONE || !rp_text_count(number, &until->number) ||
         until->number == 0 || until->number > INT64_MAX)
-        return rp_key_expected(rp_reader_place(reader, node), key,
+        return rp_key_expected(rp_yaml_place(reader, node), key,
                                "`N steps`, `N tokens` or `row N`, such as 200k steps", text,
                                reader->error);
     return 0;
@@ -111,15 +111,15 @@ static int check_deal(const struct rp_config_deal *deal, struct rp_key_place pla
     return 0;
 }
 
-static int read_deal(struct rp_reader *reader, const struct rp_key *key,
-                     struct rp_config_deal *deal, const yaml_node_t *node)
+static int read_deal(struct rp_yaml *reader, const struct rp_key *key, struct rp_config_deal *deal,
+                     const yaml_node_t *node)
 {
-    struct rp_key_place place = rp_reader_place(reader, node);
+    struct rp_key_place place = rp_yaml_place(reader, node);
     *deal = (struct rp_config_deal){.mode = RP_DEAL_OFF};
     if (node->type == YAML_MAPPING_NODE) {
         rp_key_set_standards(rp_deal_key_list.keys, rp_deal_key_list.count, deal);
         deal->mode = RP_DEAL_GIVEN;
-        int code = rp_reader_mapping(reader, node, &rp_deal_key_list, deal, NULL);
+        int code = rp_yaml_mapping(reader, node, &rp_deal_key_list, deal, NULL);
         return code < 0 ? code : check_deal(deal, place, reader->error);
     }
     const char *text = node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : "";
@@ -134,13 +134,13 @@ static int read_deal(struct rp_reader *reader, const struct rp_key *key,
 /* ---- skip ------------------------------------------------------------------------------------ */
 
 /* `7`, or `7-9` without 9, as in `documents`. */
-static int read_range(struct rp_reader *reader, const char *name, struct rp_config_ranges *ranges,
+static int read_range(struct rp_yaml *reader, const char *name, struct rp_config_ranges *ranges,
                       const yaml_node_t *node)
 {
-    struct rp_key_place place = rp_reader_place(reader, node);
+    struct rp_key_place place = rp_yaml_place(reader, node);
     const char *text;
     char first[32];
-    int code = rp_reader_text(reader, node, name, &text);
+    int code = rp_yaml_text(reader, node, name, &text);
     if (code < 0)
         return code;
     if (ranges->count == RANGES_MAX)
@@ -164,7 +164,7 @@ static int read_range(struct rp_reader *reader, const char *name, struct rp_conf
     return 0;
 }
 
-static int read_ranges(struct rp_reader *reader, const char *name, struct rp_config_ranges *ranges,
+static int read_ranges(struct rp_yaml *reader, const char *name, struct rp_config_ranges *ranges,
                        const yaml_node_t *node)
 {
     if (node->type != YAML_SEQUENCE_NODE)
@@ -172,52 +172,52 @@ static int read_ranges(struct rp_reader *reader, const char *name, struct rp_con
     int code = 0;
     for (yaml_node_item_t *item = node->data.sequence.items.start;
          code == 0 && item < node->data.sequence.items.top; item++)
-        code = read_range(reader, name, ranges, rp_reader_node(reader, *item));
+        code = read_range(reader, name, ranges, rp_yaml_at(reader, *item));
     return code;
 }
 
-static int read_skip(struct rp_reader *reader, const struct rp_key *key,
-                     struct rp_config_skip *skip, const yaml_node_t *node)
+static int read_skip(struct rp_yaml *reader, const struct rp_key *key, struct rp_config_skip *skip,
+                     const yaml_node_t *node)
 {
     static const char expected[] = "a mapping of `rows` and `steps`";
     int code = must_be(reader, node, YAML_MAPPING_NODE, key, expected);
     for (yaml_node_pair_t *pair = node->data.mapping.pairs.start;
          code == 0 && pair < node->data.mapping.pairs.top; pair++) {
-        const yaml_node_t *name_node = rp_reader_node(reader, pair->key);
+        const yaml_node_t *name_node = rp_yaml_at(reader, pair->key);
         const char *name = NULL;
-        code = rp_reader_text(reader, name_node, key->name, &name);
+        code = rp_yaml_text(reader, name_node, key->name, &name);
         bool is_rows = code == 0 && !strcmp(name, "rows");
         if (code == 0 && !is_rows && strcmp(name, "steps") != 0)
-            code = rp_key_expected(rp_reader_place(reader, name_node), key, expected, name,
+            code = rp_key_expected(rp_yaml_place(reader, name_node), key, expected, name,
                                    reader->error);
         if (code == 0)
             code = read_ranges(reader, name, is_rows ? &skip->rows : &skip->steps,
-                               rp_reader_node(reader, pair->value));
+                               rp_yaml_at(reader, pair->value));
     }
     return code;
 }
 
 /* ---- repeat ---------------------------------------------------------------------------------- */
 
-static int add_repeat(struct rp_reader *reader, const struct rp_key *key,
+static int add_repeat(struct rp_yaml *reader, const struct rp_key *key,
                       struct rp_config_repeats *repeats, const yaml_node_pair_t *pair)
 {
-    const yaml_node_t *node = rp_reader_node(reader, pair->key);
-    const yaml_node_t *value = rp_reader_node(reader, pair->value);
-    struct rp_key_place place = rp_reader_place(reader, node);
+    const yaml_node_t *node = rp_yaml_at(reader, pair->key);
+    const yaml_node_t *value = rp_yaml_at(reader, pair->value);
+    struct rp_key_place place = rp_yaml_place(reader, node);
     const char *text = NULL, *expression = NULL;
     uint64_t count = 0;
-    int code = rp_reader_text(reader, node, key->name, &text);
+    int code = rp_yaml_text(reader, node, key->name, &text);
     if (code == 0 && (!rp_text_u64(text, &count) || count < 2 || count > 255))
         code = rp_key_expected(place, key, "a count of 2 … 255 before the colon", text,
                                reader->error);
     if (code == 0)
-        code = rp_reader_text(reader, value, key->name, &expression);
+        code = rp_yaml_text(reader, value, key->name, &expression);
     if (code < 0)
         return code;
     struct rp_config_repeat added = {.count = (uint32_t)count,
                                      .expression = strdup(expression),
-                                     .place = in_text(rp_reader_place(reader, value))};
+                                     .place = in_text(rp_yaml_place(reader, value))};
     if (!added.expression || !APPEND(repeats, entries)) {
         free(added.expression);
         return no_memory(reader);
@@ -232,7 +232,7 @@ static int add_repeat(struct rp_reader *reader, const struct rp_key *key,
     return 0;
 }
 
-static int read_repeat(struct rp_reader *reader, const struct rp_key *key,
+static int read_repeat(struct rp_yaml *reader, const struct rp_key *key,
                        struct rp_config_repeats *repeats, const yaml_node_t *node)
 {
     int code = must_be(reader, node, YAML_MAPPING_NODE, key,
@@ -245,19 +245,19 @@ static int read_repeat(struct rp_reader *reader, const struct rp_key *key,
 
 /* ---- by source ------------------------------------------------------------------------------- */
 
-static int read_weight(struct rp_reader *reader, const struct rp_key *key, uint64_t *weight,
+static int read_weight(struct rp_yaml *reader, const struct rp_key *key, uint64_t *weight,
                        const yaml_node_t *node)
 {
     const char *text;
-    int code = rp_reader_text(reader, node, key->name, &text);
+    int code = rp_yaml_text(reader, node, key->name, &text);
     if (code == 0 && rp_text_decimal(text, 6, weight) != RP_DECIMAL_FINE)
-        code = rp_key_expected(rp_reader_place(reader, node), key,
+        code = rp_key_expected(rp_yaml_place(reader, node), key,
                                "a number with at most 6 decimals, such as 2, 0.25 or 0", text,
                                reader->error);
     return code;
 }
 
-static int read_limits(struct rp_reader *reader, const struct rp_key *key,
+static int read_limits(struct rp_yaml *reader, const struct rp_key *key,
                        struct rp_config_limits *limits, const yaml_node_t *node)
 {
     struct rp_config_place places[8] = {{0, 0}};
@@ -265,17 +265,17 @@ static int read_limits(struct rp_reader *reader, const struct rp_key *key,
     int code = must_be(reader, node, YAML_MAPPING_NODE, key,
                        "a mapping of max_epochs, max_tokens and on_exhausted");
     if (code == 0)
-        code = rp_reader_mapping(reader, node, &rp_limits_key_list, limits, places);
+        code = rp_yaml_mapping(reader, node, &rp_limits_key_list, limits, places);
     for (size_t i = 0; i < rp_limits_key_list.count; i++)
         limits->sets |= places[i].line ? 1u << i : 0;
     if (code == 0 && limits->sets == 0)
-        code = rp_key_fail(rp_reader_place(reader, node), key->name, "leave the source out",
+        code = rp_key_fail(rp_yaml_place(reader, node), key->name, "leave the source out",
                            reader->error, "expected a limit, found an empty mapping");
     return code;
 }
 
 /* The value of one pair, through the conversion of a key of that kind. */
-static int read_own(struct rp_reader *reader, const struct rp_key *key,
+static int read_own(struct rp_yaml *reader, const struct rp_key *key,
                     struct rp_config_of_source *pair, const yaml_node_t *node)
 {
     bool is_path = key->kind == RP_KIND_FILES;
@@ -288,9 +288,9 @@ static int read_own(struct rp_reader *reader, const struct rp_key *key,
                           : offsetof(struct rp_config_of_source, number),
         .size = sizeof pair->number,
     };
-    struct rp_key_place place = rp_reader_place(reader, node);
+    struct rp_key_place place = rp_yaml_place(reader, node);
     const char *text;
-    int code = rp_reader_text(reader, node, key->name, &text);
+    int code = rp_yaml_text(reader, node, key->name, &text);
     if (code == 0) {
         struct rp_key_place given = place;
         given.path = reader->directory ? reader->path : NULL; /* an option's: the working directory
@@ -300,22 +300,22 @@ static int read_own(struct rp_reader *reader, const struct rp_key *key,
     return code < 0 ? code : rp_key_check(&own, pair, place, reader->error);
 }
 
-static int add_pair(struct rp_reader *reader, const struct rp_key *key,
+static int add_pair(struct rp_yaml *reader, const struct rp_key *key,
                     struct rp_config_by_source *map, const yaml_node_pair_t *pair)
 {
-    const yaml_node_t *node = rp_reader_node(reader, pair->key);
-    const yaml_node_t *value = rp_reader_node(reader, pair->value);
+    const yaml_node_t *node = rp_yaml_at(reader, pair->key);
+    const yaml_node_t *value = rp_yaml_at(reader, pair->value);
     const char *name = NULL;
-    int code = rp_reader_text(reader, node, key->name, &name);
+    int code = rp_yaml_text(reader, node, key->name, &name);
     if (code < 0)
         return code;
     if (++reader->pairs > PAIRS_MAX)
-        return rp_key_fail(rp_reader_place(reader, node), key->name, NULL, reader->error,
+        return rp_key_fail(rp_yaml_place(reader, node), key->name, NULL, reader->error,
                            "the stages name sources more than %u times", PAIRS_MAX);
     struct rp_config_of_source *added = APPEND(map, pairs);
     if (!added || !(added->name = strdup(name)))
         return no_memory(reader);
-    added->place = in_text(rp_reader_place(reader, node));
+    added->place = in_text(rp_yaml_place(reader, node));
     if (key->kind == RP_KIND_WEIGHTS)
         return read_weight(reader, key, &added->number, value);
     if (key->kind == RP_KIND_LIMITS)
@@ -323,7 +323,7 @@ static int add_pair(struct rp_reader *reader, const struct rp_key *key,
     return read_own(reader, key, added, value);
 }
 
-static int read_by_source(struct rp_reader *reader, const struct rp_key *key,
+static int read_by_source(struct rp_yaml *reader, const struct rp_key *key,
                           struct rp_config_by_source *map, const yaml_node_t *node)
 {
     int code = must_be(reader, node, YAML_MAPPING_NODE, key, "a mapping by the names of sources");
@@ -335,37 +335,37 @@ static int read_by_source(struct rp_reader *reader, const struct rp_key *key,
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-static int add_stage(struct rp_reader *reader, const struct rp_key *key,
+static int add_stage(struct rp_yaml *reader, const struct rp_key *key,
                      struct rp_config_stages *stages, const yaml_node_t *node)
 {
     int code = must_be(reader, node, YAML_MAPPING_NODE, key, "a mapping: the keys of a stage");
     if (code < 0)
         return code;
     if (stages->count == STAGES_MAX)
-        return rp_key_fail(rp_reader_place(reader, node), key->name, NULL, reader->error,
+        return rp_key_fail(rp_yaml_place(reader, node), key->name, NULL, reader->error,
                            "more than %u stages", STAGES_MAX);
     struct rp_config_stage *stage = APPEND(stages, stages);
     if (!stage)
         return no_memory(reader);
-    stage->place = in_text(rp_reader_place(reader, node));
-    return rp_reader_mapping(reader, node, &rp_stage_key_list, stage, stage->places);
+    stage->place = in_text(rp_yaml_place(reader, node));
+    return rp_yaml_mapping(reader, node, &rp_stage_key_list, stage, stage->places);
 }
 
-static int read_stages(struct rp_reader *reader, const struct rp_key *key,
+static int read_stages(struct rp_yaml *reader, const struct rp_key *key,
                        struct rp_config_stages *stages, const yaml_node_t *node)
 {
     int code = must_be(reader, node, YAML_SEQUENCE_NODE, key, "a list of stages");
     if (code == 0 && node->data.sequence.items.start == node->data.sequence.items.top)
-        code = rp_key_fail(rp_reader_place(reader, node), key->name, "leave the key out",
+        code = rp_key_fail(rp_yaml_place(reader, node), key->name, "leave the key out",
                            reader->error, "expected a list of stages, found an empty one");
     for (yaml_node_item_t *item = node->data.sequence.items.start;
          code == 0 && item < node->data.sequence.items.top; item++)
-        code = add_stage(reader, key, stages, rp_reader_node(reader, *item));
+        code = add_stage(reader, key, stages, rp_yaml_at(reader, *item));
     return code;
 }
 
-int rp_reader_nested(struct rp_reader *reader, const struct rp_key *key, void *object,
-                     const yaml_node_t *node)
+int rp_yaml_nested(struct rp_yaml *reader, const struct rp_key *key, void *object,
+                   const yaml_node_t *node)
 {
     void *field = (char *)object + key->offset;
     rp_key_free_nested(key, object);

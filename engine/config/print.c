@@ -84,102 +84,6 @@ const struct rp_config_key *rp_config_stage_keys(void)
     return describe(rp_stage_key_table, RP_STAGE_KEY_COUNT, keys);
 }
 
-static void print_word(const char *words, uint64_t index, char *text, size_t bytes)
-{
-    for (; index > 0; index--)
-        words = strchrnul(words, '|') + 1;
-    snprintf(text, bytes, "%.*s", (int)(strchrnul(words, '|') - words), words);
-}
-
-static void print_sections(uint64_t sections, char *text, size_t bytes)
-{
-    char word[RP_TEXT_WORD_MAX];
-    size_t used = 0;
-    text[0] = '\0';
-    for (uint32_t i = 0; i < RP_SECTION_ROW_PLANS; i++) {
-        if (!(sections >> i & 1))
-            continue;
-        print_word(RP_SECTION_WORDS, i, word, sizeof word);
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "," : "", word);
-        RP_ASSERT(used < bytes);
-    }
-}
-
-static void print_shards(const struct rp_config_source *source, char *text, size_t bytes)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (uint32_t i = 0; i < source->shard_count && used < bytes; i++)
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? "," : "",
-                                 source->shards[i]);
-}
-
-static void print_ranks(const struct rp_config *config, char *text, size_t bytes)
-{
-    text[0] = '\0';
-    if (config->rank_count > 0)
-        snprintf(text, bytes, "%" PRIu32 "-%" PRIu32, config->rank_first,
-                 config->rank_first + config->rank_count - 1);
-}
-
-void rp_key_print(const struct rp_key *key, const void *object, char *text, size_t bytes)
-{
-    const char *string;
-    switch (key->kind) {
-    case RP_KIND_TEXT:
-    case RP_KIND_PATH:
-    case RP_KIND_WORD:
-    case RP_KIND_COMMAND:
-        string = *(char *const *)((const char *)object + key->offset);
-        snprintf(text, bytes, "%s", string ? string : "");
-        return;
-    case RP_KIND_BOOL:
-        snprintf(text, bytes, "%s", rp_key_number(key, object) ? "true" : "false");
-        return;
-    case RP_KIND_CHOICE:
-    case RP_KIND_DROPPED:
-        print_word(key->words, rp_key_number(key, object), text, bytes);
-        return;
-    case RP_KIND_SECTIONS:
-        print_sections(rp_key_number(key, object), text, bytes);
-        return;
-    case RP_KIND_SHARDS:
-        print_shards(object, text, bytes);
-        return;
-    case RP_KIND_RANKS:
-        print_ranks(object, text, bytes);
-        return;
-    case RP_KIND_WEIGHT:
-        rp_text_millionths(rp_key_number(key, object), text, bytes);
-        return;
-    case RP_KIND_SIGNED:
-        snprintf(text, bytes, "%" PRId64, (int64_t)rp_key_number(key, object));
-        return;
-    case RP_KIND_EPOCHS:
-        if (rp_key_number(key, object) == 0) {
-            snprintf(text, bytes, "endless");
-            return;
-        }
-        /* fall through */
-    case RP_KIND_COUNT:
-        if (key->words && rp_key_number(key, object) == RP_CONFIG_CHOSEN) {
-            snprintf(text, bytes, "%s", key->words);
-            return;
-        }
-        /* fall through */
-    case RP_KIND_LENGTH:
-    case RP_KIND_BYTES:
-        snprintf(text, bytes, "%" PRIu64, rp_key_number(key, object));
-        return;
-    case RP_KIND_SOURCES:
-        break; /* they have keys of their own */
-    default:
-        rp_key_print_nested(key, object, text, bytes);
-        return;
-    }
-    RP_ASSERT(false);
-}
-
 static void print_named(const struct rp_key *table, size_t count, const void *object,
                         const char *name, char *text, size_t bytes)
 {
@@ -187,7 +91,10 @@ static void print_named(const struct rp_key *table, size_t count, const void *ob
     while (i < count && strcmp(table[i].name, name) != 0)
         i++;
     RP_ASSERT(i < count);
-    rp_key_print(&table[i], object, text, bytes);
+    if (rp_key_is_nested(&table[i]))
+        rp_key_print_nested(&table[i], object, text, bytes);
+    else
+        rp_key_print(&table[i], object, text, bytes);
 }
 
 bool rp_config_sections_doubt(const struct rp_config *config, char *text, size_t bytes)
@@ -195,7 +102,7 @@ bool rp_config_sections_doubt(const struct rp_config *config, char *text, size_t
     char added[256], dtype[RP_TEXT_WORD_MAX], labels[RP_TEXT_WORD_MAX];
     if (!config->sections_unlisted)
         return false;
-    print_sections(config->sections_unlisted, added, sizeof added);
+    rp_key_print_sections(config->sections_unlisted, added, sizeof added);
     rp_config_value_text(config, "token_dtype", dtype, sizeof dtype);
     rp_config_value_text(config, "label_mode", labels, sizeof labels);
     snprintf(text, bytes,
@@ -218,6 +125,16 @@ void rp_config_source_value_text(const struct rp_config_source *source, const ch
     text[0] = '\0';
     if (is_set || strcmp(name, rp_source_key_table[RP_SOURCE_KEY_max_epochs].name) != 0)
         print_named(rp_source_key_table, RP_SOURCE_KEY_COUNT, source, name, text, bytes);
+}
+
+struct rp_config_place rp_config_source_key_place(const struct rp_config_source *source,
+                                                  const char *key)
+{
+    size_t i = 0;
+    while (i < RP_SOURCE_KEY_COUNT && strcmp(rp_source_key_table[i].name, key) != 0)
+        i++;
+    RP_ASSERT(i < RP_SOURCE_KEY_COUNT);
+    return source->places[i];
 }
 
 bool rp_config_stage_gives(const struct rp_config_stage *stage, const char *key)

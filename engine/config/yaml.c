@@ -3,8 +3,8 @@
  *
  * The text is parsed twice. The first pass reads only events; it refuses malformed YAML, several
  * documents, and documents that would take libyaml too much time or memory. The second pass loads
- * the document and visits its nodes; the depth is that of the tables of keys, by which every value
- * is set from text (nested.c has the values that are mappings themselves).
+ * the document and visits its nodes; every value is set from text by a table of keys, and a mapping
+ * by another table (nested.c).
  *
  * Errors: -RP_E_CONFIG with file:line:column. */
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "config/reader.h"
+#include "config/yaml_reader.h"
 
 #define FILE_BYTES_MAX (1u << 20)
 #define SHARDS_MAX (1u << 20) /* a small file can name more, by aliases */
@@ -25,93 +25,12 @@
 #define ANCHORS_MAX 100u
 #define LIST_BYTES 4096
 
-struct rp_key_place rp_reader_place(const struct rp_reader *reader, const yaml_node_t *node)
-{
-    return (struct rp_key_place){reader->path, (uint32_t)node->start_mark.line + 1,
-                                 (uint32_t)node->start_mark.column + 1};
-}
-
-const char *rp_reader_word(const yaml_node_t *node)
-{
-    return node->type == YAML_MAPPING_NODE    ? "a mapping"
-           : node->type == YAML_SEQUENCE_NODE ? "a list"
-                                              : "a value";
-}
-
-yaml_node_t *rp_reader_node(struct rp_reader *reader, int index)
-{
-    return yaml_document_get_node(&reader->document, index);
-}
-
-/* The text of a scalar. libyaml has checked that it is UTF-8; an escape may have made a NUL. */
-int rp_reader_text(struct rp_reader *reader, const yaml_node_t *node, const char *key,
-                   const char **text)
-{
-    struct rp_key_place place = rp_reader_place(reader, node);
-    if (node->type != YAML_SCALAR_NODE)
-        return rp_key_fail(place, key, NULL, reader->error, "expected a value, found %s",
-                           rp_reader_word(node));
-    *text = (const char *)node->data.scalar.value;
-    if (strlen(*text) != node->data.scalar.length)
-        return rp_key_fail(place, key, NULL, reader->error, "the text contains a NUL character");
-    bool plain = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-    if (plain && (!**text || !strcmp(*text, "~") || !strcmp(*text, "null")))
-        return rp_key_fail(place, key, "give it a value, or leave the key out", reader->error,
-                           "expected a value, found nothing");
-    return 0;
-}
-
-/* Look up the key of a pair, and mark it as seen. */
-static int read_key(struct rp_reader *reader, const struct rp_key_list *list,
-                    const yaml_node_pair_t *pair, bool *seen, const struct rp_key **key)
-{
-    const yaml_node_t *node = rp_reader_node(reader, pair->key);
-    struct rp_key_place place = rp_reader_place(reader, node);
-    const char *name = NULL;
-    int code = rp_reader_text(reader, node, "key", &name);
-    if (code == 0)
-        code = rp_key_find(list->keys, list->count, name, place, key, reader->error);
-    if (code < 0)
-        return code;
-    size_t number = (size_t)(*key - list->keys);
-    if (seen[number])
-        return rp_key_fail(place, name, "keep one of the two", reader->error,
-                           "the key is given twice");
-    seen[number] = true;
-    rp_key_tell_older(reader->config, *key, name);
-    return 0;
-}
-
-int rp_reader_mapping(struct rp_reader *reader, const yaml_node_t *node,
-                      const struct rp_key_list *list, void *object, struct rp_config_place *places)
-{
-    bool seen[RP_CONFIG_KEYS_MAX] = {false};
-    RP_ASSERT(list->count <= RP_CONFIG_KEYS_MAX);
-    for (yaml_node_pair_t *pair = node->data.mapping.pairs.start;
-         pair < node->data.mapping.pairs.top; pair++) {
-        const struct rp_key *key;
-        int code = read_key(reader, list, pair, seen, &key);
-        if (code < 0)
-            return code;
-        const yaml_node_t *value = rp_reader_node(reader, pair->value);
-        struct rp_key_place place = rp_reader_place(reader, value);
-        code = rp_reader_value(reader, key, object, value);
-        if (code == 0 && list->keys != rp_config_key_table)
-            code = rp_key_check(key, object, place, reader->error);
-        if (code < 0)
-            return code;
-        if (places)
-            places[key - list->keys] = (struct rp_config_place){place.line, place.column};
-    }
-    return 0;
-}
-
-static int add_shard(struct rp_reader *reader, struct rp_config_source *source,
+static int add_shard(struct rp_yaml *reader, struct rp_config_source *source,
                      const yaml_node_t *node)
 {
-    struct rp_key_place place = rp_reader_place(reader, node);
+    struct rp_key_place place = rp_yaml_place(reader, node);
     const char *path = NULL;
-    int code = rp_reader_text(reader, node, "shards", &path);
+    int code = rp_yaml_text(reader, node, "shards", &path);
     if (code < 0)
         return code;
     if (!*path)
@@ -122,10 +41,10 @@ static int add_shard(struct rp_reader *reader, struct rp_config_source *source,
     return rp_config_source_add_shard(source, reader->directory, path, reader->error);
 }
 
-static int read_shards(struct rp_reader *reader, struct rp_config_source *source,
+static int read_shards(struct rp_yaml *reader, struct rp_config_source *source,
                        const yaml_node_t *node)
 {
-    struct rp_key_place place = rp_reader_place(reader, node);
+    struct rp_key_place place = rp_yaml_place(reader, node);
     if (source->shard_count)
         return rp_key_fail(place, "shards", "keep one of the two", reader->error,
                            "shards and path mean the same, and both are given");
@@ -134,13 +53,13 @@ static int read_shards(struct rp_reader *reader, struct rp_config_source *source
     int code = 0;
     for (yaml_node_item_t *item = node->data.sequence.items.start;
          code == 0 && item < node->data.sequence.items.top; item++)
-        code = add_shard(reader, source, rp_reader_node(reader, *item));
+        code = add_shard(reader, source, rp_yaml_at(reader, *item));
     return code;
 }
 
-static int read_source(struct rp_reader *reader, const yaml_node_t *node)
+static int read_source(struct rp_yaml *reader, const yaml_node_t *node)
 {
-    struct rp_key_place place = rp_reader_place(reader, node);
+    struct rp_key_place place = rp_yaml_place(reader, node);
     if (reader->config->source_count == SOURCES_MAX)
         return rp_key_fail(place, "sources", NULL, reader->error, "more than %u sources",
                            SOURCES_MAX);
@@ -150,36 +69,36 @@ static int read_source(struct rp_reader *reader, const yaml_node_t *node)
     source->line = place.line;
     if (node->type != YAML_MAPPING_NODE)
         return add_shard(reader, source, node);
-    return rp_reader_mapping(reader, node, &rp_source_key_list, source, source->places);
+    return rp_yaml_mapping(reader, node, &rp_source_key_list, source, source->places);
 }
 
-static int read_sources(struct rp_reader *reader, const yaml_node_t *node)
+static int read_sources(struct rp_yaml *reader, const yaml_node_t *node)
 {
     if (node->type != YAML_SEQUENCE_NODE)
         return read_source(reader, node);
     int code = 0;
     for (yaml_node_item_t *item = node->data.sequence.items.start;
          code == 0 && item < node->data.sequence.items.top; item++)
-        code = read_source(reader, rp_reader_node(reader, *item));
+        code = read_source(reader, rp_yaml_at(reader, *item));
     return code;
 }
 
 /* A scalar, or the list of sections or of words of a command, joined with commas as in an option.
  */
-static int joined_text(struct rp_reader *reader, const yaml_node_t *node, const struct rp_key *key,
+static int joined_text(struct rp_yaml *reader, const yaml_node_t *node, const struct rp_key *key,
                        char *buffer, size_t bytes, const char **text)
 {
     bool is_list = key->kind == RP_KIND_SECTIONS || key->kind == RP_KIND_COMMAND;
     if (!is_list || node->type != YAML_SEQUENCE_NODE)
-        return rp_reader_text(reader, node, key->name, text);
+        return rp_yaml_text(reader, node, key->name, text);
     size_t used = 0;
     buffer[0] = '\0';
     for (yaml_node_item_t *item = node->data.sequence.items.start;
          item < node->data.sequence.items.top; item++) {
-        const yaml_node_t *element = rp_reader_node(reader, *item);
-        struct rp_key_place place = rp_reader_place(reader, element);
+        const yaml_node_t *element = rp_yaml_at(reader, *item);
+        struct rp_key_place place = rp_yaml_place(reader, element);
         const char *word;
-        int code = rp_reader_text(reader, element, key->name, &word);
+        int code = rp_yaml_text(reader, element, key->name, &word);
         if (code < 0)
             return code;
         if (key->kind == RP_KIND_COMMAND && strchr(word, ','))
@@ -194,23 +113,23 @@ static int joined_text(struct rp_reader *reader, const yaml_node_t *node, const 
     return 0;
 }
 
-int rp_reader_value(struct rp_reader *reader, const struct rp_key *key, void *object,
-                    const yaml_node_t *node)
+static int read_value(struct rp_yaml *reader, const struct rp_key *key, void *object,
+                      const yaml_node_t *node)
 {
     char list[LIST_BYTES];
     const char *text;
     if (rp_key_is_nested(key))
-        return rp_reader_nested(reader, key, object, node);
+        return rp_yaml_nested(reader, key, object, node);
     if (key->kind == RP_KIND_SOURCES)
         return read_sources(reader, node);
     if (key->kind == RP_KIND_SHARDS)
         return read_shards(reader, object, node);
     int code = joined_text(reader, node, key, list, sizeof list, &text);
     return code < 0 ? code
-                    : rp_key_set(key, object, text, rp_reader_place(reader, node), reader->error);
+                    : rp_key_set(key, object, text, rp_yaml_place(reader, node), reader->error);
 }
 
-static int read_document(struct rp_reader *reader)
+static int read_document(struct rp_yaml *reader)
 {
     static const struct rp_key_list keys = {rp_config_key_table, RP_KEY_COUNT};
     const yaml_node_t *root = yaml_document_get_root_node(&reader->document);
@@ -221,14 +140,14 @@ static int read_document(struct rp_reader *reader)
                            reader->option ? NULL : hint, reader->error, "the %s is empty",
                            reader->option ? "value" : "file");
     if (reader->option)
-        return rp_reader_nested(reader, reader->option, reader->config, root);
+        return rp_yaml_nested(reader, reader->option, reader->config, root);
     if (root->type != YAML_MAPPING_NODE) {
-        top = rp_reader_place(reader, root);
+        top = rp_yaml_place(reader, root);
         return rp_key_fail(top, "config", hint, reader->error, "expected `key: value`, found %s",
-                           rp_reader_word(root));
+                           rp_yaml_word(root));
     }
     struct rp_config_place places[RP_KEY_COUNT] = {{0, 0}};
-    int code = rp_reader_mapping(reader, root, &keys, reader->config, places);
+    int code = rp_yaml_mapping(reader, root, &keys, reader->config, places);
     for (size_t i = 0; i < RP_KEY_COUNT && code == 0; i++)
         if (places[i].line)
             reader->config->lines[i] = places[i].line;
@@ -246,8 +165,7 @@ static const char *character_at(const char *text, size_t number)
 }
 
 /* Report libyaml's message, with its place. */
-static int syntax_error(const struct rp_reader *reader, const yaml_parser_t *parser,
-                        const char *text)
+static int syntax_error(const struct rp_yaml *reader, const yaml_parser_t *parser, const char *text)
 {
     struct rp_key_place place = {reader->path, (uint32_t)parser->problem_mark.line + 1,
                                  (uint32_t)parser->problem_mark.column + 1};
@@ -271,7 +189,7 @@ struct survey {
     unsigned depth, anchors, documents;
 };
 
-static int survey_event(struct rp_reader *reader, struct survey *survey, const yaml_event_t *event)
+static int survey_event(struct rp_yaml *reader, struct survey *survey, const yaml_event_t *event)
 {
     struct rp_key_place place = {reader->path, (uint32_t)event->start_mark.line + 1,
                                  (uint32_t)event->start_mark.column + 1};
@@ -299,7 +217,7 @@ static int survey_event(struct rp_reader *reader, struct survey *survey, const y
     return 0;
 }
 
-static int survey_text(struct rp_reader *reader, yaml_parser_t *parser, const char *text)
+static int survey_text(struct rp_yaml *reader, yaml_parser_t *parser, const char *text)
 {
     struct survey survey = {0};
     for (bool end = false; !end;) {
@@ -315,7 +233,7 @@ static int survey_text(struct rp_reader *reader, yaml_parser_t *parser, const ch
     return 0;
 }
 
-static int load_text(struct rp_reader *reader, yaml_parser_t *parser, const char *text)
+static int load_text(struct rp_yaml *reader, yaml_parser_t *parser, const char *text)
 {
     if (!yaml_parser_load(parser, &reader->document))
         return syntax_error(reader, parser, text);
@@ -324,8 +242,8 @@ static int load_text(struct rp_reader *reader, yaml_parser_t *parser, const char
     return code;
 }
 
-static int with_parser(struct rp_reader *reader, const char *text, size_t bytes,
-                       int (*pass)(struct rp_reader *, yaml_parser_t *, const char *))
+static int with_parser(struct rp_yaml *reader, const char *text, size_t bytes,
+                       int (*pass)(struct rp_yaml *, yaml_parser_t *, const char *))
 {
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser))
@@ -356,7 +274,7 @@ static char *name_of(const char *path)
     return strdup(target + sizeof prefix - 1);
 }
 
-static int read_text(struct rp_reader *reader, const char *text, size_t bytes)
+static int read_text(struct rp_yaml *reader, const char *text, size_t bytes)
 {
     int code = with_parser(reader, text, bytes, survey_text);
     return code < 0 ? code : with_parser(reader, text, bytes, load_text);
@@ -371,10 +289,11 @@ int rp_config_read_text(struct rp_config *config, const char *text, size_t bytes
     config->path = strdup(path);
     config->called = name_of(path);
     config->text = strndup(text, bytes);
-    struct rp_reader reader = {.config = config,
-                               .path = config->called,
-                               .directory = rp_path_directory(path),
-                               .error = error};
+    struct rp_yaml reader = {.config = config,
+                             .path = config->called,
+                             .directory = rp_path_directory(path),
+                             .value = read_value,
+                             .error = error};
     int code = 0;
     if (!reader.directory || !config->path || !config->called || !config->text)
         code = rp_fail(error, -ENOMEM, NULL, "out of memory while reading %s", path);
@@ -392,7 +311,8 @@ int rp_config_set_nested(struct rp_config *config, const struct rp_key *key, con
     snprintf(path, sizeof path, "--%s", key->name);
     for (char *c = path; *c; c++)
         *c = *c == '_' ? '-' : *c;
-    struct rp_reader reader = {.config = config, .path = path, .option = key, .error = error};
+    struct rp_yaml reader = {
+        .config = config, .path = path, .option = key, .value = read_value, .error = error};
     return read_text(&reader, text, strlen(text));
 }
 

@@ -167,6 +167,11 @@ refuses "older.yaml:8: stages: it is a key of stream version 2|add \`stream_vers
     "$ringpack" config check -c older.yaml
 refuses "stream_version: this version of ringpack does not plan streams of version 2 yet" \
     "$ringpack" plan -c staged.yaml
+# A trainer's expectations: what a stage may set is in the hash of the files.
+"$ringpack" config stream -c staged.yaml >had
+"$ringpack" config stream -c later.yaml >has
+equals "corpus_files" "$(diff had has | sed -n 's/^> \([a-z_]*\).*/\1/p')"
+equals "2" "$(sed -n 's/^stream_version=//p' had)"
 equals "group ramp" "$("$ringpack" config keys group ramp | grep -oE '^  [a-z_]+' | xargs)"
 
 # ---- init: the written file is read back, and is never overwritten

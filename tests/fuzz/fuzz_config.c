@@ -28,6 +28,28 @@ static void confine(struct rp_config_source *source)
     }
 }
 
+/* Stages ascend by whole steps, and skips ascend with gaps between them. */
+static void check_stages(const struct rp_config *c)
+{
+    for (uint32_t i = 0; i < c->stages.count; i++) {
+        const struct rp_config_stage *stage = &c->stages.stages[i];
+        FUZZ_REQUIRE(stage->step_rows > 0);
+        FUZZ_REQUIRE((stage->from == 0) == (i == 0));
+        if (i == 0)
+            continue;
+        const struct rp_config_stage *before = stage - 1;
+        uint64_t rows = stage->from - before->from;
+        FUZZ_REQUIRE(stage->from > before->from && stage->from <= INT64_MAX);
+        FUZZ_REQUIRE(rows / before->step_rows == stage->first_step - before->first_step);
+        FUZZ_REQUIRE(rows % before->step_rows == 0);
+    }
+    for (uint32_t i = 0; i < c->skip.all.count; i++) {
+        const struct rp_config_range *range = &c->skip.all.ranges[i];
+        FUZZ_REQUIRE(range->first < range->end && range->end <= INT64_MAX);
+        FUZZ_REQUIRE(i == 0 || range->first > range[-1].end);
+    }
+}
+
 static void check_finished(const struct rp_config *c)
 {
     uint64_t micro_rows = (uint64_t)c->batch_size * c->dp_world_size;
@@ -43,12 +65,15 @@ static void check_finished(const struct rp_config *c)
     FUZZ_REQUIRE(c->sections >> RP_SECTION_COUNT == 0 && c->checkpoint_keep >= 2);
     FUZZ_REQUIRE(strlen(c->run) >= 1 && strlen(c->run) <= 64 && !strchr(c->run, '/'));
     for (uint32_t i = 0; i < c->source_count; i++) {
-        FUZZ_REQUIRE(c->sources[i].weight >= 1 && c->sources[i].weight <= UINT32_MAX);
+        FUZZ_REQUIRE(c->sources[i].weight >= 1 || c->stream_version == 2);
+        FUZZ_REQUIRE(c->sources[i].weight <= UINT32_MAX);
         FUZZ_REQUIRE(c->sources[i].shard_count > 0 && c->sources[i].name[0]);
         for (uint32_t k = 0; k < i; k++)
             FUZZ_REQUIRE(strcmp(c->sources[i].name, c->sources[k].name) != 0);
     }
     FUZZ_REQUIRE(c->source_count > 0);
+    FUZZ_REQUIRE(c->stream_version == 2 || c->stages.count + c->skip.all.count == 0);
+    check_stages(c);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The keys of a config, and their meaning. */
-#include "base/hide.h"
 #include "config_files.h"
 
 #include <sys/mman.h>
@@ -106,19 +105,8 @@ static const char *const every_key[][2] = {
     {"mount_guard_dir", "/r"},
 };
 
-static void check_every_key(void)
+static void check_keys_of_version_2(void)
 {
-    assert_string_equal(config.run, "night-7");
-    assert_true(config.seed == UINT64_MAX);
-    assert_int_equal(config.seq_len, 2048);
-    assert_int_equal(config.shuffle, 2);
-    assert_int_equal(config.block_documents, 4000);
-    assert_int_equal(config.window_blocks, 8);
-    assert_int_equal(config.packing, 2);
-    assert_int_equal(config.window, 16);
-    assert_int_equal(config.fill, 1);
-    assert_int_equal(config.long_doc, 1);
-    assert_int_equal(config.max_docs_per_row, 77);
     assert_int_equal(config.stream_version, 2);
     assert_int_equal(config.align, 8);
     assert_int_equal(config.spread, 16);
@@ -135,6 +123,22 @@ static void check_every_key(void)
     assert_int_equal(config.skip.all.ranges[2].end, 120);
     assert_false(config.grow);
     assert_int_equal(config.lanes, 1);
+}
+
+static void check_every_key(void)
+{
+    assert_string_equal(config.run, "night-7");
+    assert_true(config.seed == UINT64_MAX);
+    assert_int_equal(config.seq_len, 2048);
+    assert_int_equal(config.shuffle, 2);
+    assert_int_equal(config.block_documents, 4000);
+    assert_int_equal(config.window_blocks, 8);
+    assert_int_equal(config.packing, 2);
+    assert_int_equal(config.window, 16);
+    assert_int_equal(config.fill, 1);
+    assert_int_equal(config.long_doc, 1);
+    assert_int_equal(config.max_docs_per_row, 77);
+    check_keys_of_version_2();
     assert_int_equal(config.num_epochs, 0);
     assert_int_equal(config.vocab_size, 50000);
     assert_int_equal(config.batch_size, 3);
@@ -431,76 +435,6 @@ static void a_list_that_repeats_a_part_of_the_profile_is_told(void **state)
     assert_false(rp_config_sections_doubt(&config, text, sizeof text));
 }
 
-static void check_hidden(const char *text, const char *expected)
-{
-    char *hidden = rp_config_hide_yaml(text);
-    assert_string_equal(hidden, expected);
-    free(hidden);
-}
-
-/* In every spelling that YAML has. Texts that are not hidden are not changed. */
-static void queries_of_urls_are_hidden(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text, *shown;
-    } cases[] = {
-        {"", ""},
-        {"a: https://h/x", "a: https://h/x"},
-        {"a: https://h/x?", "a: https://h/x?"},
-        {"a: https://h/x?sig=1\nb: 2 # n\n", "a: https://h/x?*****\nb: 2 # n\n"},
-        {"[https://h/x?a=b, 'https://h?b' ]", "[https://h/x?***, 'https://h?*' ]"},
-        {"a: s3://b/x?.bin\nb: http://\nc: https://?a",
-         "a: s3://b/x?.bin\nb: http://\nc: https://?*"},
-        {"a: https://h/x?n='f g'&sig=1\nb: 1", "a: https://h/x?*************\nb: 1"},
-        {"a: &z !!str \"https://h/x?a\\\n  \\x26sig=1\"\nb: *z",
-         "a: &z !!str \"https://h/x?*******\"\nb: *z"},
-        {"a: \"https://h/x\\x3fsig=1\"", "a: \"https://h/x?*****\""},
-        {"{\"a\": \"https:\\/\\/h\\/x?sig=1\"}", "{\"a\": \"https://h/x?*****\"}"},
-        {"a: \"\\u0068ttps://h/\\xe9?s\"", "a: \"https://h/\xc3\xa9?*\""},
-        {"\xc3\xa9: 'https://h/it''s?a'", "\xc3\xa9: \"https://h/it's?*\""},
-        {"a: >- # https://h?s=1\n  https://h/x?sig\n  =1\nb: 1",
-         "a: \"https://h/x?******\"\nb: 1"}, /* lines that are joined by blanks */
-        {"a: |-\n  https://h/x?sig=1\nb: 1\n", "a: |-\n  https://h/x?*****\nb: 1\n"},
-        {"a: 1 # was https://h/x?\"s\\x3d\" \n# /x?sv=1\n",
-         "a: 1 # was https://************\n# /x?****\n"},
-        {"a: https://u:p@h/x", "a: https://***@h/x"},
-        {"- HTTPS://h?A\n- 'x, http://h?a'", "- HTTPS://h?*\n- 'x, http://h?*'"},
-        {"\xef\xbb\xbf"
-         "a: https://h?a",
-         "\xef\xbb\xbf"
-         "a: https://h?*"},
-    };
-    for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++)
-        check_hidden(cases[i].text, cases[i].shown);
-    char lines[] = "# ringpack: sources https://h/a?s,https://h/b?t\n# ringpack: seed 1\n";
-    rp_config_hide_options(lines);
-    assert_string_equal(lines,
-                        "# ringpack: sources https://h/a?***************\n# ringpack: seed 1\n");
-}
-
-/* Messages name their subject in quotes, or before a colon. */
-static void queries_in_sentences_are_hidden(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text, *shown;
-    } cases[] = {
-        {"nothing", "nothing"},
-        {"found `https://h/x?a'b c&sig=1`, and more", "found `https://h/x?***********`, and more"},
-        {"https://h/x?a b&sig=1: not found", "https://h/x?*********: not found"},
-        {"write https://HOST, or mail a@b", "write https://HOST, or mail a@b"},
-        {"http://u:p@h/x: no", "http://***@h/x: no"},
-        {"is this right?", "is this right?"},
-    };
-    for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++) {
-        char text[128];
-        snprintf(text, sizeof text, "%s", cases[i].text);
-        rp_hide_in_sentence(text);
-        assert_string_equal(text, cases[i].shown);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -519,8 +453,6 @@ int main(void)
         cmocka_unit_test(profiles_choose_sections),
         cmocka_unit_test(sections_add_to_a_profile_that_is_given),
         cmocka_unit_test(a_list_that_repeats_a_part_of_the_profile_is_told),
-        cmocka_unit_test(queries_of_urls_are_hidden),
-        cmocka_unit_test(queries_in_sentences_are_hidden),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

@@ -282,11 +282,11 @@ static const char *const mistakes[][2] = {
     {TWO "group: 3\nshuffle: block\nblock_documents: 100\n",
      "c.yaml:9: block_documents: expected a multiple of group, which is 3; found 100"},
     {"stream_version: 2\nseq_len: 8\nbatch_size: 1\nsources: [{path: one.bin, too_long: drop}]\n",
-     "c.yaml:4:37: too_long: it is of atomic documents, and those of `one` may be cut"},
+     "c.yaml:4:37: too_long: documents of `one` may be cut, and only atomic ones can be too long"},
     {"stream_version: 2\nseq_len: 8\nbatch_size: 1\neos_id: 5\n"
      "sources: [{path: one.bin, eos: 5}]\n",
-     "c.yaml:5:32: eos: documents of `one` end with token 5 already, which eos_id would insert once "
-     "more"},
+     "c.yaml:5:32: eos: documents of `one` end with token 5 already, which eos_id would insert "
+     "once more"},
     {"stream_version: 2\nseq_len: 8\nbatch_size: 1\ngroup: 2\n"
      "sources: [{path: one.bin, documents: 3-}]\n",
      "c.yaml:5:38: documents: expected a FIRST that is a multiple of group, which is 2; found "

@@ -18,7 +18,7 @@ static const struct rp_span trained[DOCUMENTS] = {{3, 5}, {0, 0}, {19, 20}, {0, 
 
 static struct rp_config config;
 static struct rp_corpus *corpus;
-static struct rp_stream_compiled *compiled;
+static struct rp_compiled *compiled;
 static const struct rp_stream_spec *spec;
 static struct rp_error error;
 
@@ -42,7 +42,7 @@ static int make_corpus(void **state)
 
 static void close_all(void)
 {
-    rp_stream_compiled_free(compiled);
+    rp_compiled_close(compiled);
     rp_corpus_close(corpus);
     rp_config_free(&config);
     compiled = NULL;
@@ -58,8 +58,8 @@ static int compile(const char *text)
     if (code == 0)
         code = rp_stream_open_corpus(&corpus, &config, false, &error);
     if (code == 0)
-        code = rp_stream_compile(&compiled, &config, corpus, &error);
-    spec = compiled ? rp_stream_compiled_spec(compiled) : NULL;
+        code = rp_compiled_open(&compiled, &config, corpus, &error);
+    spec = compiled ? rp_compiled_spec(compiled) : NULL;
     return code;
 }
 
@@ -235,7 +235,8 @@ static void mistakes_are_told_with_their_place(void **state)
     (void)state;
     put_file("bad.txt", "1\nx\n", 4);
     put_file("far.txt", "6\n", 2);
-    must_fail(HEAD "sources:\n- {name: web, path: web.bin, select: length >}\n", "c.yaml:5");
+    must_fail(HEAD "sources:\n- name: web\n  path: web.bin\n  select: length >\n",
+              "c.yaml:7|select|column 9");
     must_fail(HEAD SOURCES "deal: auto\n", "deal: `auto` is not resolved");
     must_fail(HEAD SOURCES "stages:\n- {without: {web: bad.txt}}\n",
               "c.yaml:8:14: without|bad.txt:2: expected a document below 6, found `x`");
@@ -245,9 +246,9 @@ static void mistakes_are_told_with_their_place(void **state)
 
 static int compile_again(struct rp_error *failure)
 {
-    struct rp_stream_compiled *again;
-    int code = rp_stream_compile(&again, &config, corpus, failure);
-    rp_stream_compiled_free(again);
+    struct rp_compiled *again;
+    int code = rp_compiled_open(&again, &config, corpus, failure);
+    rp_compiled_close(again);
     return code;
 }
 

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* yaml_reader — see yaml_reader.h. */
+#include "config/yaml_reader.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+
+struct rp_key_place rp_yaml_place(const struct rp_yaml *reader, const yaml_node_t *node)
+{
+    return (struct rp_key_place){reader->path, (uint32_t)node->start_mark.line + 1,
+                                 (uint32_t)node->start_mark.column + 1};
+}
+
+const char *rp_yaml_word(const yaml_node_t *node)
+{
+    return node->type == YAML_MAPPING_NODE    ? "a mapping"
+           : node->type == YAML_SEQUENCE_NODE ? "a list"
+                                              : "a value";
+}
+
+yaml_node_t *rp_yaml_at(struct rp_yaml *reader, int index)
+{
+    return yaml_document_get_node(&reader->document, index);
+}
+
+/* The text of a scalar. libyaml has checked that it is UTF-8; an escape may have made a NUL. */
+int rp_yaml_text(struct rp_yaml *reader, const yaml_node_t *node, const char *key,
+                 const char **text)
+{
+    struct rp_key_place place = rp_yaml_place(reader, node);
+    if (node->type != YAML_SCALAR_NODE)
+        return rp_key_fail(place, key, NULL, reader->error, "expected a value, found %s",
+                           rp_yaml_word(node));
+    *text = (const char *)node->data.scalar.value;
+    if (strlen(*text) != node->data.scalar.length)
+        return rp_key_fail(place, key, NULL, reader->error, "the text contains a NUL character");
+    bool plain = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (plain && (!**text || !strcmp(*text, "~") || !strcmp(*text, "null")))
+        return rp_key_fail(place, key, "give it a value, or leave the key out", reader->error,
+                           "expected a value, found nothing");
+    return 0;
+}
+
+/* Look up the key of a pair, and mark it as seen. */
+static int read_key(struct rp_yaml *reader, const struct rp_key_list *list,
+                    const yaml_node_pair_t *pair, bool *seen, const struct rp_key **key)
+{
+    const yaml_node_t *node = rp_yaml_at(reader, pair->key);
+    struct rp_key_place place = rp_yaml_place(reader, node);
+    const char *name = NULL;
+    int code = rp_yaml_text(reader, node, "key", &name);
+    if (code == 0)
+        code = rp_key_find(list->keys, list->count, name, place, key, reader->error);
+    if (code < 0)
+        return code;
+    size_t number = (size_t)(*key - list->keys);
+    if (seen[number])
+        return rp_key_fail(place, name, "keep one of the two", reader->error,
+                           "the key is given twice");
+    seen[number] = true;
+    rp_key_tell_older(reader->config, *key, name);
+    return 0;
+}
+
+int rp_yaml_mapping(struct rp_yaml *reader, const yaml_node_t *node, const struct rp_key_list *list,
+                    void *object, struct rp_config_place *places)
+{
+    bool seen[RP_CONFIG_KEYS_MAX] = {false};
+    RP_ASSERT(list->count <= RP_CONFIG_KEYS_MAX);
+    for (yaml_node_pair_t *pair = node->data.mapping.pairs.start;
+         pair < node->data.mapping.pairs.top; pair++) {
+        const struct rp_key *key;
+        int code = read_key(reader, list, pair, seen, &key);
+        if (code < 0)
+            return code;
+        const yaml_node_t *value = rp_yaml_at(reader, pair->value);
+        struct rp_key_place place = rp_yaml_place(reader, value);
+        code = reader->value(reader, key, object, value);
+        if (code == 0 && list->keys != rp_config_key_table)
+            code = rp_key_check(key, object, place, reader->error);
+        if (code < 0)
+            return code;
+        if (places)
+            places[key - list->keys] = (struct rp_config_place){place.line, place.column};
+    }
+    return 0;
+}
