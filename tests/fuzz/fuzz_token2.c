@@ -41,17 +41,17 @@ static struct variant *variant_at(unsigned number)
  * the written token has this side's. */
 static size_t forget_trusted(size_t bytes, const struct rp_stream_fixed *fixed)
 {
-    struct rp_token decoded;
+    struct rp_token2 decoded;
     struct rp_error error = {0};
-    FUZZ_REQUIRE(rp_token_decode(&decoded, token, bytes, &error) == 0);
+    FUZZ_REQUIRE(rp_token2_decode(&decoded, token, bytes, &error) == 0);
     decoded.header.tokenizer = fixed->tokenizer;
     for (uint32_t j = 0; j < decoded.header.source_count; j++) {
         decoded.sources[j].prints.full = 0;
         if (decoded.header.next_row == 0)
             decoded.sources[j].limits = (struct rp_limits){.max_epochs = 2};
     }
-    bytes = rp_token_encode(&decoded, token);
-    rp_token_free(&decoded);
+    bytes = rp_token2_encode(&decoded, token);
+    rp_token2_free(&decoded);
     return bytes;
 }
 
@@ -108,7 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(token, mode & 1 && bytes ? input.at : v->tokens[row], bytes);
     if (!(mode & 1))
         fuzz_edit(&input, token, bytes);
-    if ((mode & 2) && bytes >= sizeof(struct rp_token_header) + sizeof(struct rp_hash128))
+    if ((mode & 2) && bytes >= sizeof(struct rp_token2_header) + sizeof(struct rp_hash128))
         kit_rehash(token, bytes);
     bool same = bytes == v->bytes[row] && memcmp(token, v->tokens[row], bytes) == 0;
     const void *read = fuzz_at_edge(token, bytes);

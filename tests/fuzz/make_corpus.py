@@ -475,6 +475,13 @@ def stream2(stages, records=(), group=1, shuffle=1, flags=0, sources=2, inserted
     return head + b"".join(stages) + b"\0" + b"".join(records)
 
 
+def make_token2():
+    for kind in range(0, 72, 7):
+        put("token2", f"kind-{kind}", bytes([kind, 0, kind % 20]))
+        put("token2", f"kind-{kind}-position", bytes([kind, 2, 9]) + edit(24, 8, 1))
+        put("token2", f"kind-{kind}-source", bytes([kind, 2, 11]) + edit(320 + 40, 8, 3))
+
+
 def make_stream2():
     deal = (1, 2, 2, 2, 0, 4, 0, 0, 1)
     put("stream2", "one-stage", stream2([stream2_stage(0)]))

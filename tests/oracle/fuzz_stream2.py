@@ -118,7 +118,7 @@ def compare_resumes(engine, rng, stream, expected, plan):
         if again is None or not edited:
             continue
         token = rng.choice(after["rows"])["token"]
-        difference, _, _ = compare_resume(engine, other, token, after["contract"], again, None, True)
+        difference = compare_resume(engine, other, token, after["contract"], again, None, True)[0]
         if difference:
             row = Token(bytes.fromhex(token)).g
             return where + "then resumed at row %d: %s" % (row, difference)
@@ -126,7 +126,7 @@ def compare_resumes(engine, rng, stream, expected, plan):
 
 
 def other_weights(token, weights):
-    """None if those in force are the same: only other weights are accepted, and become a record."""
+    """None if these weights are in force: only other ones are accepted, and become a record."""
     in_force = {own.name: was["weight"] for own, was in token.sources if was["weight"] > 0}
     return None if weights is None or reduce_weights(weights) == in_force else weights
 

@@ -4,8 +4,8 @@ engine/plan/STREAM2.md, written from that page alone.
 
 A source is a dict: "name", "lengths" (tokens of each document of the index, before insertions), and
 optionally "shards" (documents of each), "columns" ({name: {"type", "values", "roots"}}), "spans",
-"documents" ([first, end], end None for no end), "is_percent" (of these bounds), "select", "repeat" ({count: expression}), "atomic",
-"too_long", "drop_untrained", "sampled", "full" (integers).
+"documents" ([first, end], end None for no end), "is_percent" (of these bounds), "select", "repeat"
+({count: expression}), "atomic", "too_long", "drop_untrained", "sampled", "full" (integers).
 """
 
 import re

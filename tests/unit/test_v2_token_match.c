@@ -149,7 +149,7 @@ static void limits_change_until_they_are_reached(void **state)
     size_t bytes = make_inside(&kit), found;
     kit.sources[0].limits.max_tokens = 1000000;
     struct kit_run run = kit_resume(&kit.spec, token, bytes);
-    found = kit_save(&run, again); /* inside the window, the limits are those of the token */
+    found = kit_save(&run, again); /* inside the window, the token's limits are in force */
     assert_int_equal(found, bytes);
     assert_memory_equal(again, token, bytes);
     struct rp_stream_row row;
@@ -293,13 +293,13 @@ static void a_source_leaves_only_once_it_waits(void **state)
     kit.sources[1].is_absent = true;
     KIT_REFUSE(&kit.spec, token, bytes, "code", "weight 2");
     bytes = make_waiting(&kit, 8);
-    struct rp_token decoded;
+    struct rp_token2 decoded;
     struct rp_error error;
     bool waits = false;
-    assert_int_equal(rp_token_decode(&decoded, token, bytes, &error), 0);
+    assert_int_equal(rp_token2_decode(&decoded, token, bytes, &error), 0);
     for (uint32_t i = 0; i < decoded.snapshot.fifo_count; i++)
         waits |= decoded.snapshot.fifo[i].source == 1;
-    rp_token_free(&decoded);
+    rp_token2_free(&decoded);
     kit.sources[1].is_absent = true;
     if (waits)
         KIT_REFUSE(&kit.spec, token, bytes, "code", "wait for rows");
@@ -321,8 +321,8 @@ static void records_of_another_checkpoint_are_refused_or_replaced(void **state)
     int code = kit_try_with(&run, &kit.spec, token, bytes, &with, &error);
     if (code == 0) { /* the token's values are in force in their place */
         assert_int_equal(kit_save(&run, again), bytes);
-        assert_memory_equal(again + offsetof(struct rp_token_header, records),
-                            token + offsetof(struct rp_token_header, records), 16);
+        assert_memory_equal(again + offsetof(struct rp_token2_header, records),
+                            token + offsetof(struct rp_token2_header, records), 16);
         kit_close(&run);
     } else {
         assert_int_equal(code, -RP_E_MISMATCH);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Documents that a state token has used: those whose first token was in a row or that a later row
- * cannot give whole any more, by a stream that is planned to the token's row. */
+/* Documents that a state token has used: a row has or had their first token, or they were passed
+ * over (STREAM2.md section 12.7). Tokens of version 2, and of version 1 with one lane. */
 #include "v2_token_kit.h"
 
 #include "plan/order.h"
@@ -9,7 +9,7 @@
 static uint8_t token[KIT_TOKEN_BYTES];
 
 /* The definition of STREAM2.md section 12.7, document by document. */
-static bool is_used(const struct rp_token *t, uint32_t j, const struct kit_source *source,
+static bool is_used(const struct rp_token2 *t, uint32_t j, const struct kit_source *source,
                     const uint64_t *order, uint64_t document)
 {
     const struct rp_source_state *state = &t->sources[j].state;
@@ -34,9 +34,9 @@ static bool is_used(const struct rp_token *t, uint32_t j, const struct kit_sourc
 }
 
 /* Items of pass 0 of the token's epoch, by position. */
-static void list_order(const struct rp_token *t, uint32_t j, uint64_t *order)
+static void list_order(const struct rp_token2 *t, uint32_t j, uint64_t *order)
 {
-    const struct rp_token_header *header = &t->header;
+    const struct rp_token2_header *header = &t->header;
     const struct rp_source_state *state = &t->sources[j].state;
     uint64_t items = state->documents / header->group;
     struct rp_order items_order;
@@ -50,8 +50,8 @@ static void list_order(const struct rp_token *t, uint32_t j, uint64_t *order)
         at += rp_order_read(&items_order, at, order + at);
 }
 
-static void check_source(const struct rp_token *t, size_t bytes, struct kit_stream *kit, uint32_t j,
-                         unsigned *used_out)
+static void check_source(const struct rp_token2 *t, size_t bytes, struct kit_stream *kit,
+                         uint32_t j, unsigned *used_out)
 {
     uint64_t order[128] = {0}, documents[64];
     bool used[64];
@@ -74,7 +74,7 @@ static void check_source(const struct rp_token *t, size_t bytes, struct kit_stre
     rp_unseen_close(unseen);
 }
 
-static void used_documents_are_those_of_the_definition(void **state)
+static void used_documents_match_the_definition(void **state)
 {
     (void)state;
     unsigned used = 0;
@@ -82,13 +82,13 @@ static void used_documents_are_those_of_the_definition(void **state)
         struct kit_stream kit;
         kit_make(&kit, variant);
         for (uint64_t row = 0; row < 36; row += 5) {
-            struct rp_token decoded;
+            struct rp_token2 decoded;
             struct rp_error error = {0};
             size_t bytes = kit_token_at(&kit.spec, row, token);
-            assert_int_equal(rp_token_decode(&decoded, token, bytes, &error), 0);
+            assert_int_equal(rp_token2_decode(&decoded, token, bytes, &error), 0);
             for (uint32_t j = 0; j < decoded.header.source_count; j++)
                 check_source(&decoded, bytes, &kit, j, &used);
-            rp_token_free(&decoded);
+            rp_token2_free(&decoded);
         }
     }
     assert_true(used > 1000);
@@ -170,7 +170,7 @@ static void documents_of_version_1(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(used_documents_are_those_of_the_definition),
+        cmocka_unit_test(used_documents_match_the_definition),
         cmocka_unit_test(other_documents_are_refused),
         cmocka_unit_test(documents_of_version_1),
     };

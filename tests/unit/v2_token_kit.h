@@ -259,7 +259,7 @@ static inline void kit_refuse_with(const struct rp_stream_spec *spec, const uint
 
 static inline void kit_rehash(uint8_t *token, size_t bytes)
 {
-    rp_store_u32(token + offsetof(struct rp_token_header, bytes), (uint32_t)bytes);
+    rp_store_u32(token + offsetof(struct rp_token2_header, bytes), (uint32_t)bytes);
     rp_hash128_store(token + bytes - sizeof(struct rp_hash128),
                      rp_hash128(token, bytes - sizeof(struct rp_hash128)));
 }

@@ -11,19 +11,19 @@
 
 size_t rp_stream_token_bytes_max(const struct rp_calendar *calendar)
 {
-    size_t bytes = sizeof(struct rp_token_header) + sizeof(struct rp_hash128);
+    size_t bytes = sizeof(struct rp_token2_header) + sizeof(struct rp_hash128);
     uint32_t count = rp_calendar_source_count(calendar);
     for (uint32_t j = 0; j < count; j++)
         bytes += rp_align_up(
-            sizeof(struct rp_token_source) + 1 + strlen(rp_calendar_source_name(calendar, j)), 8);
+            sizeof(struct rp_token2_source) + 1 + strlen(rp_calendar_source_name(calendar, j)), 8);
     /* Each source with the flag has 8 bytes more, and the history 8 less. */
     bytes += rp_max_u64(RP_HISTORY_MAX, (uint64_t)8 * count);
-    return bytes + rp_token_room_at(calendar, RP_NO_ROW - 1).bytes;
+    return bytes + rp_token2_room_at(calendar, RP_NO_ROW - 1).bytes;
 }
 
-struct rp_token_kept *rp_token_kept_of(struct rp_stream_plan *plan)
+struct rp_token2_kept *rp_token2_kept_of(struct rp_stream_plan *plan)
 {
-    struct rp_token_kept *kept = rp_stream_plan_carried(plan);
+    struct rp_token2_kept *kept = rp_stream_plan_carried(plan);
     if (kept)
         return kept;
     uint32_t count = rp_calendar_source_count(rp_stream_plan_calendar(plan));
@@ -37,17 +37,17 @@ struct rp_token_kept *rp_token_kept_of(struct rp_stream_plan *plan)
 
 /* The token that is being made, and the row before it, whose values are in force. */
 struct making {
-    struct rp_token token;
+    struct rp_token2 token;
     const struct rp_calendar *calendar;
     const struct rp_stage *stage;
     uint64_t last_row;
-    struct rp_token_kept *kept;
+    struct rp_token2_kept *kept;
 };
 
 static int fill_source(struct making *making, uint32_t j, struct rp_error *error)
 {
     struct rp_stream_token_source *source = &making->token.sources[j];
-    struct rp_token_kept_source *kept = &making->kept->sources[j];
+    struct rp_token2_kept_source *kept = &making->kept->sources[j];
     const struct rp_stream_source *of_config = rp_calendar_source(making->calendar, j);
     snprintf(source->name, sizeof source->name, "%s", rp_calendar_source_name(making->calendar, j));
     source->limits = making->last_row < making->kept->limits_end || kept->is_removed
@@ -79,7 +79,7 @@ static int fill_source(struct making *making, uint32_t j, struct rp_error *error
 /* Sources of the snapshot, and those that join at the first row of a window that is begun. */
 static int fill_sources(struct making *making, struct rp_error *error)
 {
-    struct rp_token *token = &making->token;
+    struct rp_token2 *token = &making->token;
     uint32_t count = token->snapshot.source_count;
     if (making->stage->joined > count && token->header.next_row > token->header.window_first)
         count = making->stage->joined;
@@ -101,20 +101,20 @@ static int fill_sources(struct making *making, struct rp_error *error)
 
 static int fill_history(struct making *making, struct rp_error *error)
 {
-    struct rp_token *token = &making->token;
+    struct rp_token2 *token = &making->token;
     token->history = rp_calloc(RP_HISTORY_MAX + 1, 1);
     if (!token->history)
         return rp_fail(error, -ENOMEM, NULL, "no memory for the history of a token");
-    return rp_token_history_of(making->calendar, token->header.next_row, rp_token_flags(token),
-                               &making->kept->oldest, token->history, &token->header.history_bytes,
-                               error);
+    return rp_token2_history_of(making->calendar, token->header.next_row, rp_token2_flags(token),
+                                &making->kept->oldest, token->history, &token->header.history_bytes,
+                                error);
 }
 
-static struct rp_token_deal deal_record(const struct rp_deal *deal)
+static struct rp_token2_deal deal_record(const struct rp_deal *deal)
 {
     if (deal->window == 0)
-        return (struct rp_token_deal){0};
-    return (struct rp_token_deal){
+        return (struct rp_token2_deal){0};
+    return (struct rp_token2_deal){
         .window = deal->window,
         .step = deal->step,
         .tier = deal->tier,
@@ -138,7 +138,7 @@ static int fill_header(struct making *making, const struct rp_stream_position *p
     if (code < 0)
         return code;
     bool is_concat = stage->packing == RP_PACKING_CONCAT;
-    making->token.header = (struct rp_token_header){
+    making->token.header = (struct rp_token2_header){
         .magic = RP_STREAM_TOKEN_MAGIC,
         .version = RP_TOKEN_VERSION_CALENDAR,
         .seed = fixed->seed,
@@ -186,7 +186,7 @@ int rp_stream_token_write(struct rp_stream_plan *plan, void *token, size_t *byte
     struct making making = {
         .calendar = rp_stream_plan_calendar(plan),
         .last_row = position.next_row > 0 ? position.next_row - 1 : 0,
-        .kept = rp_token_kept_of(plan),
+        .kept = rp_token2_kept_of(plan),
     };
     if (!making.kept)
         return rp_fail(error, -ENOMEM, NULL, "no memory for the sources of a token");
@@ -199,8 +199,8 @@ int rp_stream_token_write(struct rp_stream_plan *plan, void *token, size_t *byte
     if (code == 0)
         code = fill_history(&making, error);
     if (code == 0)
-        *bytes_out = rp_token_encode(&making.token, token);
-    rp_token_free(&making.token);
+        *bytes_out = rp_token2_encode(&making.token, token);
+    rp_token2_free(&making.token);
     return code;
 }
 
@@ -221,11 +221,11 @@ static uint64_t waiting_of(const struct rp_snapshot *snapshot)
 int rp_stream_token_info(const void *token, size_t bytes, struct rp_stream_token_info *info,
                          struct rp_error *error)
 {
-    struct rp_token decoded;
-    int code = rp_token_decode(&decoded, token, bytes, error);
+    struct rp_token2 decoded;
+    int code = rp_token2_decode(&decoded, token, bytes, error);
     if (code < 0)
         return code;
-    const struct rp_token_header *header = &decoded.header;
+    const struct rp_token2_header *header = &decoded.header;
     *info = (struct rp_stream_token_info){
         .position = {header->next_row, header->window_first, header->window_end},
         .bytes = header->bytes,
@@ -250,23 +250,23 @@ int rp_stream_token_info(const void *token, size_t bytes, struct rp_stream_token
         .long_doc = (enum rp_long_doc)header->long_doc,
         .block_documents = header->block_documents,
         .window_blocks = header->window_blocks,
-        .deal = rp_token_deal_of(&header->deal),
+        .deal = rp_token2_deal_of(&header->deal),
     };
-    rp_token_free(&decoded);
+    rp_token2_free(&decoded);
     return 0;
 }
 
 int rp_stream_token_source(const void *token, size_t bytes, uint32_t number,
                            struct rp_stream_token_source *source, struct rp_error *error)
 {
-    struct rp_token decoded;
-    int code = rp_token_decode(&decoded, token, bytes, error);
+    struct rp_token2 decoded;
+    int code = rp_token2_decode(&decoded, token, bytes, error);
     if (code < 0)
         return code;
     uint32_t count = decoded.header.source_count;
     if (number < count)
         *source = decoded.sources[number];
-    rp_token_free(&decoded);
+    rp_token2_free(&decoded);
     return number < count ? 0
                           : rp_fail(error, -RP_E_USAGE, "the first source has number 0",
                                     "state token: source %" PRIu32 " of %" PRIu32, number, count);

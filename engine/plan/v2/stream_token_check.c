@@ -14,7 +14,7 @@ __extension__ typedef __int128 wide_signed;
 #define CREDIT_END (INT64_C(1) << 62) /* section 13 */
 #define TURN_MAX (UINT32_C(1) << 31)
 
-static int check_position(const struct rp_token_header *header, struct rp_error *error)
+static int check_position(const struct rp_token2_header *header, struct rp_error *error)
 {
     uint64_t first = header->window_first, next = header->next_row, end = header->window_end;
     bool begins = next == first && end == first;
@@ -27,7 +27,7 @@ static int check_position(const struct rp_token_header *header, struct rp_error 
                                    next, first, end, header->deal.window);
 }
 
-static int check_rows(const struct rp_token_header *header, struct rp_error *error)
+static int check_rows(const struct rp_token2_header *header, struct rp_error *error)
 {
     uint32_t align = header->align, group = header->group, seq_len = header->seq_len;
     if (align == 0 || align > RP_ALIGN_MAX || seq_len == 0 || seq_len > 1u << 24 ||
@@ -50,7 +50,7 @@ static int check_rows(const struct rp_token_header *header, struct rp_error *err
     return 0;
 }
 
-static int check_fixed(const struct rp_token_header *header, struct rp_error *error)
+static int check_fixed(const struct rp_token2_header *header, struct rp_error *error)
 {
     bool blocks = header->shuffle == RP_SHUFFLE_BLOCK;
     if (header->shuffle > RP_SHUFFLE_BLOCK || (header->block_documents > 0) != blocks ||
@@ -73,15 +73,15 @@ static int check_fixed(const struct rp_token_header *header, struct rp_error *er
     return 0;
 }
 
-static bool deal_is_off(const struct rp_token_deal *deal)
+static bool deal_is_off(const struct rp_token2_deal *deal)
 {
-    static const struct rp_token_deal off;
+    static const struct rp_token2_deal off;
     return memcmp(deal, &off, sizeof off) == 0;
 }
 
-static int check_deal(const struct rp_token_header *header, struct rp_error *error)
+static int check_deal(const struct rp_token2_header *header, struct rp_error *error)
 {
-    const struct rp_token_deal *deal = &header->deal;
+    const struct rp_token2_deal *deal = &header->deal;
     if (deal_is_off(deal))
         return 0;
     bool nested = deal->bundle > 0 && deal->tier > 0 && deal->step > 0 &&
@@ -104,7 +104,7 @@ static int check_deal(const struct rp_token_header *header, struct rp_error *err
 
 /* ---- sources --------------------------------------------------------------------------------- */
 
-static int check_source(const struct rp_token *token, uint32_t j, struct rp_error *error)
+static int check_source(const struct rp_token2 *token, uint32_t j, struct rp_error *error)
 {
     const struct rp_stream_token_source *source = &token->sources[j];
     const struct rp_source_state *state = &source->state;
@@ -147,7 +147,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-static int check_names(const struct rp_token *token, struct rp_error *error)
+static int check_names(const struct rp_token2 *token, struct rp_error *error)
 {
     uint32_t count = token->header.source_count;
     const struct rp_stream_token_source **sorted = rp_calloc(count, sizeof *sorted);
@@ -165,7 +165,7 @@ static int check_names(const struct rp_token *token, struct rp_error *error)
     return code;
 }
 
-static int check_sources(const struct rp_token *token, struct rp_error *error)
+static int check_sources(const struct rp_token2 *token, struct rp_error *error)
 {
     wide_signed credits = 0;
     uint64_t divisor = 0;
@@ -185,10 +185,10 @@ static int check_sources(const struct rp_token *token, struct rp_error *error)
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-static int check_piece(const struct rp_token *token, const struct rp_item_piece *piece,
+static int check_piece(const struct rp_token2 *token, const struct rp_item_piece *piece,
                        const char *what, uint32_t index, struct rp_error *error)
 {
-    const struct rp_token_header *header = &token->header;
+    const struct rp_token2_header *header = &token->header;
     if (piece->source >= header->source_count || piece->zero != 0)
         return RP_STREAM_TOKEN_DAMAGED(error, ": %s %" PRIu32 " is of source %u of %" PRIu32, what,
                                        index, piece->source, header->source_count);
@@ -212,7 +212,7 @@ static int check_piece(const struct rp_token *token, const struct rp_item_piece 
     return 0;
 }
 
-static int check_pool(const struct rp_token *token, struct rp_error *error)
+static int check_pool(const struct rp_token2 *token, struct rp_error *error)
 {
     const struct rp_snapshot *snapshot = &token->snapshot;
     for (uint32_t i = 0; i < snapshot->pool_count; i++) {
@@ -232,7 +232,7 @@ static int check_pool(const struct rp_token *token, struct rp_error *error)
 }
 
 /* Rows are in order of opening, and every piece of a row was placed after the row was opened. */
-static int check_open_rows(const struct rp_token *token, struct rp_error *error)
+static int check_open_rows(const struct rp_token2 *token, struct rp_error *error)
 {
     const struct rp_snapshot *snapshot = &token->snapshot;
     uint64_t placed = snapshot->counts.placed, opened_min = 0, left = snapshot->open_piece_count;
@@ -259,7 +259,7 @@ static int check_open_rows(const struct rp_token *token, struct rp_error *error)
 /* ---- sums ------------------------------------------------------------------------------------ */
 
 /* Tokens that wait, of each source at most those that it gave and did not withhold. */
-static int check_waiting(const struct rp_token *token, wide *waiting, struct rp_error *error)
+static int check_waiting(const struct rp_token2 *token, wide *waiting, struct rp_error *error)
 {
     const struct rp_snapshot *snapshot = &token->snapshot;
     uint32_t count = token->header.source_count;
@@ -286,7 +286,7 @@ static int check_waiting(const struct rp_token *token, wide *waiting, struct rp_
     return code;
 }
 
-static int check_sums(const struct rp_token *token, struct rp_error *error)
+static int check_sums(const struct rp_token2 *token, struct rp_error *error)
 {
     const struct rp_stream_counts *counts = &token->header.counts;
     wide waiting = 0, tokens = 0, taken = 0, withheld = 0;
@@ -329,9 +329,9 @@ static int check_sums(const struct rp_token *token, struct rp_error *error)
     return 0;
 }
 
-int rp_token_check(const struct rp_token *token, struct rp_error *error)
+int rp_token2_check(const struct rp_token2 *token, struct rp_error *error)
 {
-    const struct rp_token_header *header = &token->header;
+    const struct rp_token2_header *header = &token->header;
     int code = check_rows(header, error);
     if (code == 0)
         code = check_fixed(header, error);

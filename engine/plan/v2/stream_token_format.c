@@ -12,7 +12,7 @@
 
 enum { HASH_BYTES = sizeof(struct rp_hash128) };
 
-struct rp_deal rp_token_deal_of(const struct rp_token_deal *deal)
+struct rp_deal rp_token2_deal_of(const struct rp_token2_deal *deal)
 {
     return (struct rp_deal){
         .window = deal->window,
@@ -27,7 +27,7 @@ struct rp_deal rp_token_deal_of(const struct rp_token_deal *deal)
     };
 }
 
-uint32_t rp_token_flags(const struct rp_token *token)
+uint32_t rp_token2_flags(const struct rp_token2 *token)
 {
     uint32_t flags = 0;
     for (uint32_t j = 0; j < token->header.source_count; j++)
@@ -35,7 +35,7 @@ uint32_t rp_token_flags(const struct rp_token *token)
     return flags;
 }
 
-void rp_token_free(struct rp_token *token)
+void rp_token2_free(struct rp_token2 *token)
 {
     rp_snapshot_free(&token->snapshot);
     free(token->sources);
@@ -69,7 +69,7 @@ static void put_source(struct writer *writer, const struct rp_stream_token_sourc
     const uint8_t *start = writer->at;
     const struct rp_source_state *state = &source->state;
     bool differs = source->documents_next != state->documents;
-    struct rp_token_source record = {
+    struct rp_token2_source record = {
         .sampled = source->prints.sampled,
         .full = source->prints.full,
         .selection = source->prints.selection,
@@ -103,14 +103,14 @@ static void put_open_rows(struct writer *writer, const struct rp_snapshot *snaps
     const struct rp_item_piece *pieces = snapshot->open_pieces;
     for (uint32_t i = 0; i < snapshot->open_count; i++) {
         const struct rp_open_row_state *row = &snapshot->open[i];
-        struct rp_token_open_row record = {row->opened_at, row->pieces, 0};
+        struct rp_token2_open_row record = {row->opened_at, row->pieces, 0};
         put(writer, &record, sizeof record);
         put(writer, pieces, row->pieces * sizeof *pieces);
         pieces += row->pieces;
     }
 }
 
-size_t rp_token_encode(const struct rp_token *token, void *bytes)
+size_t rp_token2_encode(const struct rp_token2 *token, void *bytes)
 {
     struct writer writer = {bytes, bytes};
     const struct rp_snapshot *snapshot = &token->snapshot;
@@ -125,7 +125,7 @@ size_t rp_token_encode(const struct rp_token *token, void *bytes)
     put_zeros(&writer, history);
 
     size_t hashed = (size_t)(writer.at - writer.start);
-    rp_store_u32(writer.start + offsetof(struct rp_token_header, bytes),
+    rp_store_u32(writer.start + offsetof(struct rp_token2_header, bytes),
                  (uint32_t)(hashed + HASH_BYTES));
     rp_hash128_store(writer.at, rp_hash128(bytes, hashed));
     return hashed + HASH_BYTES;
@@ -165,11 +165,11 @@ static int take_zeros(struct reader *reader, size_t bytes)
                : RP_STREAM_TOKEN_DAMAGED(reader->error, ": bytes of its padding are not 0");
 }
 
-static int open_bytes(struct reader *reader, struct rp_token_header *header, const void *bytes,
+static int open_bytes(struct reader *reader, struct rp_token2_header *header, const void *bytes,
                       size_t count, struct rp_error *error)
 {
     uint32_t version;
-    if (count < sizeof *header + HASH_BYTES && count < offsetof(struct rp_token_header, seed))
+    if (count < sizeof *header + HASH_BYTES && count < offsetof(struct rp_token2_header, seed))
         return RP_STREAM_TOKEN_DAMAGED(error, ": %zu bytes; even an empty one has %zu", count,
                                        sizeof *header + HASH_BYTES);
     memset(header, 0, sizeof *header);
@@ -178,7 +178,7 @@ static int open_bytes(struct reader *reader, struct rp_token_header *header, con
         return RP_STREAM_TOKEN_DAMAGED(
             error, ": these bytes are not a state token (they do not begin with %s)",
             RP_STREAM_TOKEN_MAGIC);
-    if (header->bytes != count || count < offsetof(struct rp_token_header, seed) + HASH_BYTES)
+    if (header->bytes != count || count < offsetof(struct rp_token2_header, seed) + HASH_BYTES)
         return RP_STREAM_TOKEN_DAMAGED(
             error, ": it says that it has %" PRIu32 " bytes; %zu are there", header->bytes, count);
     size_t hashed = count - HASH_BYTES;
@@ -209,7 +209,7 @@ static int open_bytes(struct reader *reader, struct rp_token_header *header, con
 static int take_source(struct reader *reader, struct rp_stream_token_source *source,
                        uint32_t number)
 {
-    struct rp_token_source record;
+    struct rp_token2_source record;
     const uint8_t *start = reader->at;
     uint8_t length = 0;
     int code = take(reader, &record, sizeof record);
@@ -259,11 +259,11 @@ static int take_source(struct reader *reader, struct rp_stream_token_source *sou
     return 0;
 }
 
-static int take_sources(struct reader *reader, struct rp_token *token)
+static int take_sources(struct reader *reader, struct rp_token2 *token)
 {
     uint32_t count = token->header.source_count;
     if (count == 0 || count > RP_SOURCES_MAX ||
-        count > reader->left / sizeof(struct rp_token_source))
+        count > reader->left / sizeof(struct rp_token2_source))
         return RP_STREAM_TOKEN_DAMAGED(
             reader->error, ": a table of %" PRIu32 " sources does not fit into it", count);
     token->sources = rp_calloc(count, sizeof *token->sources);
@@ -282,7 +282,7 @@ static bool count_open_pieces(struct reader reader, uint32_t rows, uint32_t *pie
     uint64_t sum = 0;
     reader.error = NULL;
     for (uint32_t i = 0; i < rows; i++) {
-        struct rp_token_open_row row;
+        struct rp_token2_open_row row;
         if (take(&reader, &row, sizeof row) < 0 ||
             row.pieces > reader.left / sizeof(struct rp_item_piece))
             return false;
@@ -295,9 +295,9 @@ static bool count_open_pieces(struct reader reader, uint32_t rows, uint32_t *pie
     return true;
 }
 
-static int take_waiting(struct reader *reader, struct rp_token *token)
+static int take_waiting(struct reader *reader, struct rp_token2 *token)
 {
-    const struct rp_token_header *header = &token->header;
+    const struct rp_token2_header *header = &token->header;
     struct rp_snapshot *snapshot = &token->snapshot;
     size_t fifo_bytes = header->fifo_count * sizeof *snapshot->fifo;
     size_t pool_bytes = header->pool_count * sizeof *snapshot->pool;
@@ -325,7 +325,7 @@ static int take_waiting(struct reader *reader, struct rp_token *token)
         code = take(reader, snapshot->pool, pool_bytes);
     struct rp_item_piece *pieces = snapshot->open_pieces;
     for (uint32_t i = 0; i < header->open_count && code == 0; i++) {
-        struct rp_token_open_row row;
+        struct rp_token2_open_row row;
         code = take(reader, &row, sizeof row);
         if (code == 0 && row.zero != 0)
             code = RP_STREAM_TOKEN_DAMAGED(reader->error,
@@ -340,9 +340,9 @@ static int take_waiting(struct reader *reader, struct rp_token *token)
     return code;
 }
 
-static void fill_snapshot(struct rp_token *token)
+static void fill_snapshot(struct rp_token2 *token)
 {
-    const struct rp_token_header *header = &token->header;
+    const struct rp_token2_header *header = &token->header;
     struct rp_snapshot *snapshot = &token->snapshot;
     for (uint32_t j = 0; j < header->source_count; j++)
         snapshot->sources[j] = token->sources[j].state;
@@ -355,10 +355,10 @@ static void fill_snapshot(struct rp_token *token)
 }
 
 /* The history ends the token: text of lines, then less than 8 zero bytes. */
-static int take_history(struct reader *reader, struct rp_token *token)
+static int take_history(struct reader *reader, struct rp_token2 *token)
 {
     uint32_t bytes = token->header.history_bytes;
-    uint32_t room = 8 * rp_token_flags(token);
+    uint32_t room = 8 * rp_token2_flags(token);
     room = room < RP_HISTORY_MAX ? RP_HISTORY_MAX - room : 0;
     if (bytes != reader->left || bytes % 8 != 0 || bytes > room)
         return RP_STREAM_TOKEN_DAMAGED(reader->error,
@@ -379,7 +379,8 @@ static int take_history(struct reader *reader, struct rp_token *token)
     return code;
 }
 
-int rp_token_decode(struct rp_token *token, const void *bytes, size_t count, struct rp_error *error)
+int rp_token2_decode(struct rp_token2 *token, const void *bytes, size_t count,
+                     struct rp_error *error)
 {
     struct reader reader = {0};
     memset(token, 0, sizeof *token);
@@ -393,8 +394,8 @@ int rp_token_decode(struct rp_token *token, const void *bytes, size_t count, str
         code = take_history(&reader, token);
     }
     if (code == 0)
-        code = rp_token_check(token, error);
+        code = rp_token2_check(token, error);
     if (code < 0)
-        rp_token_free(token);
+        rp_token2_free(token);
     return code;
 }

@@ -42,7 +42,7 @@ static bool next_entry(const char **at, struct entry *entry)
     return true;
 }
 
-int rp_token_history_records(const char *history, char **text_out, struct rp_error *error)
+int rp_token2_history_records(const char *history, char **text_out, struct rp_error *error)
 {
     enum { PREFIX_BYTES = sizeof "record[0000]." };
     size_t room = strlen(history) + 1;
@@ -67,7 +67,7 @@ int rp_token_history_records(const char *history, char **text_out, struct rp_err
     return 0;
 }
 
-bool rp_token_history_excludes(const char *history, uint64_t row)
+bool rp_token2_history_excludes(const char *history, uint64_t row)
 {
     struct entry entry = {.is_record = true, .from = row};
     while (next_entry(&history, &entry))
@@ -75,16 +75,16 @@ bool rp_token_history_excludes(const char *history, uint64_t row)
     return entry.from < row || !entry.is_record;
 }
 
-struct rp_token_oldest rp_token_history_oldest(const char *history, uint64_t next_row)
+struct rp_token2_oldest rp_token2_history_oldest(const char *history, uint64_t next_row)
 {
     struct entry entry = {.from = next_row};
     next_entry(&history, &entry);
-    return (struct rp_token_oldest){entry.from, entry.is_record};
+    return (struct rp_token2_oldest){entry.from, entry.is_record};
 }
 
-int rp_token_history_of(const struct rp_calendar *calendar, uint64_t next_row, uint32_t flags,
-                        const struct rp_token_oldest *oldest, char text[RP_HISTORY_MAX + 1],
-                        uint32_t *bytes_out, struct rp_error *error)
+int rp_token2_history_of(const struct rp_calendar *calendar, uint64_t next_row, uint32_t flags,
+                         const struct rp_token2_oldest *oldest, char text[RP_HISTORY_MAX + 1],
+                         uint32_t *bytes_out, struct rp_error *error)
 {
     memset(text, 0, RP_HISTORY_MAX + 1);
     int code = rp_calendar_history(calendar, next_row, flags, text, bytes_out, error);
@@ -130,7 +130,7 @@ static int compare_lines(const struct line *a, const struct line *b)
 }
 
 /* Refuse the first line that only one of both has, or with another value; 0 if there is none. */
-static int compare_stages(const struct rp_token_resume *resume, const struct entry *had,
+static int compare_stages(const struct rp_token2_resume *resume, const struct entry *had,
                           const struct entry *has)
 {
     const char *a = had->lines, *b = has->lines;
@@ -163,10 +163,10 @@ static bool find_stage(const char *history, uint64_t from, struct entry *entry)
     return false;
 }
 
-int rp_token_match_rows(const struct rp_token_resume *resume)
+int rp_token2_match_rows(const struct rp_token2_resume *resume)
 {
     const struct rp_stream_spec *spec = resume->spec;
-    const struct rp_token_header *header = &resume->token.header;
+    const struct rp_token2_header *header = &resume->token.header;
     const char *history = resume->token.history;
     uint32_t begun = 0;
     for (uint32_t i = 0; i < spec->stage_count; i++)
@@ -189,13 +189,14 @@ int rp_token_match_rows(const struct rp_token_resume *resume)
     return 0;
 }
 
-int rp_token_match_stages(const struct rp_token_resume *resume, const struct rp_calendar *calendar)
+int rp_token2_match_stages(const struct rp_token2_resume *resume,
+                           const struct rp_calendar *calendar)
 {
     char text[RP_HISTORY_MAX + 1] = "";
     const char *history = resume->token.history;
     uint32_t bytes = 0;
     int code = rp_calendar_history(calendar, resume->token.header.next_row,
-                                   rp_token_flags(&resume->token), text, &bytes, resume->error);
+                                   rp_token2_flags(&resume->token), text, &bytes, resume->error);
     text[code < 0 ? 0 : bytes] = 0;
     struct entry had, has;
     uint64_t oldest = resume->token.header.next_row;

@@ -54,7 +54,7 @@ static struct value deal_text(const struct rp_deal *deal)
 }
 
 /* 0 if both values are equal; otherwise a refusal. `of` may be empty. */
-static int compare(const struct rp_token_resume *resume, const char *field, const char *of,
+static int compare(const struct rp_token2_resume *resume, const char *field, const char *of,
                    struct value had, struct value has, const char *remedy)
 {
     char hint[256];
@@ -66,18 +66,18 @@ static int compare(const struct rp_token_resume *resume, const char *field, cons
                    of, had.text, has.text);
 }
 
-/* ---- 1 to 3: fixed parameters, sources -------------------------------------------------------- */
+/* ---- 1 to 3: fixed parameters, sources ------------------------------------------------------- */
 
 #define FIXED_REMEDY "set it back: it stays as it is for the whole stream, or begin a new stream"
 #define SOURCE_REMEDY                                                                              \
     "set it back: the parameters of a source never change; a source with others needs another name"
 #define DOCUMENTS_REMEDY "bring its documents back as they were; documents may only be appended"
 
-static int match_fixed(const struct rp_token_resume *resume)
+static int match_fixed(const struct rp_token2_resume *resume)
 {
     static const char *const no_yes[] = {"no", "yes"};
     const struct rp_stream_fixed *fixed = &resume->spec->fixed;
-    const struct rp_token_header *header = &resume->token.header;
+    const struct rp_token2_header *header = &resume->token.header;
     bool blocks = fixed->shuffle == RP_SHUFFLE_BLOCK;
     enum rp_long_doc long_doc = fixed->group > 1 ? RP_LONG_DOC_SPLIT : fixed->long_doc;
     bool knows_tokenizer = rp_hash128_is_known(header->tokenizer) &&
@@ -119,7 +119,7 @@ static const char *drop_word(enum rp_drop_untrained drop)
     return words[drop & 3];
 }
 
-static int match_prints(const struct rp_token_resume *resume,
+static int match_prints(const struct rp_token2_resume *resume,
                         const struct rp_stream_token_source *had,
                         const struct rp_stream_source *has)
 {
@@ -143,7 +143,7 @@ static int match_prints(const struct rp_token_resume *resume,
     return code;
 }
 
-static int match_source(struct rp_token_resume *resume, uint32_t j)
+static int match_source(struct rp_token2_resume *resume, uint32_t j)
 {
     const struct rp_stream_token_source *had = &resume->token.sources[j];
     const struct rp_stream_source *has = resume->sources[j];
@@ -163,7 +163,7 @@ static int match_source(struct rp_token_resume *resume, uint32_t j)
 }
 
 /* A source that left the config: nothing of it may come. */
-static int match_removed(struct rp_token_resume *resume, uint32_t j)
+static int match_removed(struct rp_token2_resume *resume, uint32_t j)
 {
     const struct rp_stream_token_source *had = &resume->token.sources[j];
     const struct rp_snapshot *snapshot = &resume->token.snapshot;
@@ -202,7 +202,7 @@ static int compare_name(const void *name, const void *source)
     return strcmp(name, (*x)->name);
 }
 
-static int find_sources(struct rp_token_resume *resume)
+static int find_sources(struct rp_token2_resume *resume)
 {
     uint32_t count = resume->token.header.source_count, of_spec = resume->spec->source_count;
     const struct rp_stream_source **sorted = rp_calloc(of_spec, sizeof *sorted);
@@ -226,7 +226,7 @@ static int find_sources(struct rp_token_resume *resume)
     return 0;
 }
 
-int rp_token_match_spec(struct rp_token_resume *resume)
+int rp_token2_match_spec(struct rp_token2_resume *resume)
 {
     int code = match_fixed(resume);
     if (code == 0)
@@ -253,9 +253,9 @@ static struct value limits_text(const struct rp_limits *limits)
     return out;
 }
 
-int rp_token_match_limits(const struct rp_token_resume *resume, const struct rp_stream_plan *plan)
+int rp_token2_match_limits(const struct rp_token2_resume *resume, const struct rp_stream_plan *plan)
 {
-    const struct rp_token_header *header = &resume->token.header;
+    const struct rp_token2_header *header = &resume->token.header;
     const struct rp_stage *stage = rp_calendar_at(rp_stream_plan_calendar(plan),
                                                   header->next_row > 0 ? header->next_row - 1 : 0);
     for (uint32_t j = 0; j < header->source_count; j++) {
@@ -278,15 +278,15 @@ int rp_token_match_limits(const struct rp_token_resume *resume, const struct rp_
     return 0;
 }
 
-/* ---- 4 and 5: what is begun of the calendar --------------------------------------------------- */
+/* ---- 4 and 5: begun stages and records ------------------------------------------------------- */
 
-static int match_parameters(const struct rp_token_resume *resume,
+static int match_parameters(const struct rp_token2_resume *resume,
                             const struct rp_calendar *calendar)
 {
-    const struct rp_token_header *header = &resume->token.header;
+    const struct rp_token2_header *header = &resume->token.header;
     const struct rp_stage *stage = rp_calendar_at(calendar,
                                                   header->next_row > 0 ? header->next_row - 1 : 0);
-    struct rp_deal deal = rp_token_deal_of(&header->deal);
+    struct rp_deal deal = rp_token2_deal_of(&header->deal);
     bool is_concat = stage->packing == RP_PACKING_CONCAT;
     char at[64];
     snprintf(at, sizeof at, "the stage from row %" PRIu64, stage->from);
@@ -324,9 +324,9 @@ static int match_parameters(const struct rp_token_resume *resume,
 }
 
 /* No share is left of a source that left the config, as it would be inside a ramp. */
-static int match_shares(const struct rp_token_resume *resume, const struct rp_calendar *calendar)
+static int match_shares(const struct rp_token2_resume *resume, const struct rp_calendar *calendar)
 {
-    const struct rp_token_header *header = &resume->token.header;
+    const struct rp_token2_header *header = &resume->token.header;
     if (resume->removed == 0)
         return 0;
     uint64_t *shares = rp_calloc(rp_calendar_source_count(calendar), sizeof *shares);
@@ -345,9 +345,9 @@ static int match_shares(const struct rp_token_resume *resume, const struct rp_ca
 }
 
 /* Rows that are begun contain no boundary but their first (section 9.5). */
-static int match_window(const struct rp_token_resume *resume, const struct rp_calendar *calendar)
+static int match_window(const struct rp_token2_resume *resume, const struct rp_calendar *calendar)
 {
-    const struct rp_token_header *header = &resume->token.header;
+    const struct rp_token2_header *header = &resume->token.header;
     if (header->next_row == 0)
         return 0;
     uint64_t next = rp_calendar_next(calendar, header->next_row - 1);
@@ -363,25 +363,25 @@ static int match_window(const struct rp_token_resume *resume, const struct rp_ca
 }
 
 /* The history is what the calendar would write. */
-static int match_history(const struct rp_token_resume *resume, const struct rp_calendar *calendar)
+static int match_history(const struct rp_token2_resume *resume, const struct rp_calendar *calendar)
 {
     char text[RP_HISTORY_MAX + 1];
     uint32_t bytes;
-    const struct rp_token *token = &resume->token;
+    const struct rp_token2 *token = &resume->token;
     uint64_t next_row = token->header.next_row;
-    struct rp_token_oldest oldest = rp_token_history_oldest(token->history, next_row);
-    int code = rp_token_history_of(calendar, next_row, rp_token_flags(token), &oldest, text, &bytes,
-                                   resume->error);
+    struct rp_token2_oldest oldest = rp_token2_history_oldest(token->history, next_row);
+    int code = rp_token2_history_of(calendar, next_row, rp_token2_flags(token), &oldest, text,
+                                    &bytes, resume->error);
     if (code == 0 && (bytes != token->header.history_bytes || strcmp(text, token->history) != 0))
         code = RP_STREAM_TOKEN_DAMAGED(resume->error,
                                        ": its history is not that of its stages and records");
     return code;
 }
 
-int rp_token_match_calendar(const struct rp_token_resume *resume,
-                            const struct rp_calendar *calendar)
+int rp_token2_match_calendar(const struct rp_token2_resume *resume,
+                             const struct rp_calendar *calendar)
 {
-    const struct rp_token_header *header = &resume->token.header;
+    const struct rp_token2_header *header = &resume->token.header;
     struct rp_calendar_chains chains;
     int code = rp_calendar_chains(calendar, header->next_row, &chains, resume->error);
     if (code == 0)
@@ -389,7 +389,7 @@ int rp_token_match_calendar(const struct rp_token_resume *resume,
                        number(chains.declared_count),
                        "set the stages back: those that are begun never change");
     if (code == 0 && !rp_hash128_equal(header->declared, chains.declared))
-        code = rp_token_match_stages(resume, calendar);
+        code = rp_token2_match_stages(resume, calendar);
     if (code == 0 && !rp_hash128_equal(header->records, chains.records))
         code = rp_fail(resume->error, -RP_E_MISMATCH,
                        "nothing was changed; continue with the state's own checkpoint",

@@ -30,9 +30,9 @@ struct held {
     uint32_t *weights;
 };
 
-static int make_held(const struct rp_token_resume *resume, struct held *held)
+static int make_held(const struct rp_token2_resume *resume, struct held *held)
 {
-    const struct rp_token_header *header = &resume->token.header;
+    const struct rp_token2_header *header = &resume->token.header;
     held->documents = rp_calloc(header->source_count, sizeof *held->documents);
     held->weights = rp_calloc(header->source_count, sizeof *held->weights);
     if (!held->documents || !held->weights)
@@ -46,13 +46,13 @@ static int make_held(const struct rp_token_resume *resume, struct held *held)
         .documents = held->documents,
         .weights = held->weights,
         .max_docs_per_row = header->max_docs_per_row,
-        .deal = rp_token_deal_of(&header->deal),
+        .deal = rp_token2_deal_of(&header->deal),
     };
     return 0;
 }
 
 /* A calendar at the token's position, with the records of a text. */
-static int open_with(const struct rp_token_resume *resume, const struct rp_stream_spec *spec,
+static int open_with(const struct rp_token2_resume *resume, const struct rp_stream_spec *spec,
                      const char *records, struct rp_calendar **calendar_out, struct rp_error *error)
 {
     struct held held = {0};
@@ -74,7 +74,7 @@ static int open_with(const struct rp_token_resume *resume, const struct rp_strea
 
 /* The records as a new stream would make them of the token's documents: those of a run without
  * growth and commands. */
-static int make_anew(const struct rp_token_resume *resume, char **text_out)
+static int make_anew(const struct rp_token2_resume *resume, char **text_out)
 {
     struct rp_record_writer writer = {0};
     struct rp_stream_spec spec = *resume->spec;
@@ -119,12 +119,12 @@ static void close_opened(struct opened *opened)
 }
 
 /* The records of a contract, of the history, or made anew: *text_out is NULL if there are none. */
-static int find_text(const struct rp_token_resume *resume, unsigned from, char **text_out)
+static int find_text(const struct rp_token2_resume *resume, unsigned from, char **text_out)
 {
     const char *given = resume->with->begun_records;
     *text_out = NULL;
     if (from == 1)
-        return rp_token_history_records(resume->token.history, text_out, resume->error);
+        return rp_token2_history_records(resume->token.history, text_out, resume->error);
     if (from == 2)
         return resume->removed == 0 ? make_anew(resume, text_out) : 0;
     if (!given)
@@ -138,7 +138,7 @@ static int find_text(const struct rp_token_resume *resume, unsigned from, char *
 
 /* The calendar with the first records that have the token's chain B. If none have, those of the
  * history: the token's values are in force then. */
-static int open_known(const struct rp_token_resume *resume, struct opened *opened)
+static int open_known(const struct rp_token2_resume *resume, struct opened *opened)
 {
     struct rp_error first = {0};
     *opened = (struct opened){NULL, NULL};
@@ -180,7 +180,7 @@ static int open_known(const struct rp_token_resume *resume, struct opened *opene
  */
 
 /* Whether the weights that the caller gives are others than those in force. */
-static bool weights_differ(const struct rp_token_resume *resume)
+static bool weights_differ(const struct rp_token2_resume *resume)
 {
     const uint32_t *weights = resume->with->weights;
     uint64_t divisor = 0, found = 0;
@@ -200,7 +200,7 @@ static bool weights_differ(const struct rp_token_resume *resume)
     return found > 0;
 }
 
-static int check_weights(const struct rp_token_resume *resume)
+static int check_weights(const struct rp_token2_resume *resume)
 {
     const struct rp_stream_spec *spec = resume->spec;
     uint64_t row = resume->token.header.window_end;
@@ -215,7 +215,7 @@ static int check_weights(const struct rp_token_resume *resume)
 }
 
 /* Documents of the record: those that the spec has there already, and those that were appended. */
-static void add_documents(const struct rp_token_resume *resume, struct extended *extended,
+static void add_documents(const struct rp_token2_resume *resume, struct extended *extended,
                           struct rp_stage_spec *record)
 {
     uint32_t count = record->documents_count;
@@ -236,7 +236,7 @@ static void add_documents(const struct rp_token_resume *resume, struct extended 
 }
 
 /* Add growth and weights to the record of the spec at row e, or a record with them. */
-static int extend(const struct rp_token_resume *resume, bool reweights, struct extended *extended)
+static int extend(const struct rp_token2_resume *resume, bool reweights, struct extended *extended)
 {
     const struct rp_stream_spec *spec = resume->spec;
     uint64_t row = resume->token.header.window_end;
@@ -268,7 +268,7 @@ static int extend(const struct rp_token_resume *resume, bool reweights, struct e
 }
 
 /* Growth and other weights become a record at row e; *calendar is replaced by one that has it. */
-static int add_record(const struct rp_token_resume *resume, const char *records,
+static int add_record(const struct rp_token2_resume *resume, const char *records,
                       struct rp_calendar **calendar)
 {
     bool grows = resume->grown > 0 && resume->with->grow, reweights = weights_differ(resume);
@@ -292,12 +292,12 @@ static int add_record(const struct rp_token_resume *resume, const char *records,
 }
 
 /* Inside a deal window that begins at the row of a record, its boundary actions are done again. */
-static int check_window(const struct rp_token_resume *resume, const struct rp_calendar *calendar)
+static int check_window(const struct rp_token2_resume *resume, const struct rp_calendar *calendar)
 {
-    const struct rp_token_header *header = &resume->token.header;
+    const struct rp_token2_header *header = &resume->token.header;
     if (header->next_row == header->window_first || header->window_first == 0 ||
         rp_calendar_knows_records(calendar) ||
-        rp_token_history_excludes(resume->token.history, header->window_first))
+        rp_token2_history_excludes(resume->token.history, header->window_first))
         return 0;
     return rp_fail(resume->error, -RP_E_MISMATCH,
                    "nothing was changed; continue with the state's own checkpoint, whose contract "
@@ -307,16 +307,16 @@ static int check_window(const struct rp_token_resume *resume, const struct rp_ca
                    header->window_first);
 }
 
-static int make_calendar(const struct rp_token_resume *resume, struct rp_calendar **calendar_out)
+static int make_calendar(const struct rp_token2_resume *resume, struct rp_calendar **calendar_out)
 {
     struct opened opened;
     int code = open_known(resume, &opened);
     if (code == 0)
-        code = rp_token_match_calendar(resume, opened.calendar);
+        code = rp_token2_match_calendar(resume, opened.calendar);
     if (code == 0)
         code = check_window(resume, opened.calendar);
     if (code == 0)
-        code = rp_token_verify(&resume->token, opened.calendar, resume->error);
+        code = rp_token2_verify(&resume->token, opened.calendar, resume->error);
     if (code == 0)
         code = add_record(resume, opened.records, &opened.calendar);
     free(opened.records);
@@ -327,16 +327,16 @@ static int make_calendar(const struct rp_token_resume *resume, struct rp_calenda
 /* ---- the plan -------------------------------------------------------------------------------- */
 
 /* The plan keeps for its next token: limits up to row e, and sources that left the config. */
-static int keep(const struct rp_token_resume *resume, struct rp_stream_plan *plan)
+static int keep(const struct rp_token2_resume *resume, struct rp_stream_plan *plan)
 {
-    struct rp_token_kept *kept = rp_token_kept_of(plan);
+    struct rp_token2_kept *kept = rp_token2_kept_of(plan);
     if (!kept)
         return rp_fail(resume->error, -ENOMEM, NULL, "no memory for the sources of a token");
     kept->limits_end = resume->token.header.window_end;
-    kept->oldest = rp_token_history_oldest(resume->token.history, resume->token.header.next_row);
+    kept->oldest = rp_token2_history_oldest(resume->token.history, resume->token.header.next_row);
     for (uint32_t j = 0; j < resume->token.header.source_count; j++) {
         const struct rp_stream_token_source *had = &resume->token.sources[j];
-        kept->sources[j] = (struct rp_token_kept_source){
+        kept->sources[j] = (struct rp_token2_kept_source){
             .limits = had->limits,
             .is_removed = !resume->sources[j],
             .prints = had->prints,
@@ -349,9 +349,9 @@ static int keep(const struct rp_token_resume *resume, struct rp_stream_plan *pla
     return 0;
 }
 
-static int restore(const struct rp_token_resume *resume, struct rp_stream_plan *plan)
+static int restore(const struct rp_token2_resume *resume, struct rp_stream_plan *plan)
 {
-    const struct rp_token_header *header = &resume->token.header;
+    const struct rp_token2_header *header = &resume->token.header;
     struct rp_limits *limits = rp_calloc(header->source_count, sizeof *limits);
     if (!limits)
         return rp_fail(resume->error, -ENOMEM, NULL, "no memory for the limits of a state token");
@@ -363,7 +363,7 @@ static int restore(const struct rp_token_resume *resume, struct rp_stream_plan *
                                       header->source_count, resume->error);
     free(limits);
     if (code == 0)
-        code = rp_token_match_limits(resume, plan);
+        code = rp_token2_match_limits(resume, plan);
     return code < 0 ? code : keep(resume, plan);
 }
 
@@ -371,16 +371,16 @@ int rp_stream_token_resume(struct rp_calendar **calendar_out, struct rp_stream_p
                            const struct rp_stream_spec *spec, const void *token, size_t bytes,
                            const struct rp_stream_resume *with, struct rp_error *error)
 {
-    struct rp_token_resume resume = {.spec = spec, .with = with, .error = error};
+    struct rp_token2_resume resume = {.spec = spec, .with = with, .error = error};
     struct rp_calendar *calendar = NULL;
     struct rp_stream_plan *plan = NULL;
     *calendar_out = NULL;
     *plan_out = NULL;
-    int code = rp_token_decode(&resume.token, token, bytes, error);
+    int code = rp_token2_decode(&resume.token, token, bytes, error);
     if (code == 0)
-        code = rp_token_match_spec(&resume);
+        code = rp_token2_match_spec(&resume);
     if (code == 0)
-        code = rp_token_match_rows(&resume);
+        code = rp_token2_match_rows(&resume);
     if (code == 0)
         code = make_calendar(&resume, &calendar);
     if (code == 0)
@@ -389,7 +389,7 @@ int rp_stream_token_resume(struct rp_calendar **calendar_out, struct rp_stream_p
         code = restore(&resume, plan);
     free(resume.sources);
     free(resume.names);
-    rp_token_free(&resume.token);
+    rp_token2_free(&resume.token);
     if (code < 0) {
         rp_stream_plan_close(plan);
         rp_calendar_close(calendar);

@@ -15,7 +15,7 @@ __extension__ typedef unsigned __int128 wide; /* sums of forged 64-bit numbers d
 enum { AGE_MAX_WINDOWS = 64 };
 
 struct check {
-    const struct rp_token *token;
+    const struct rp_token2 *token;
     const struct rp_calendar *calendar;
     const struct rp_stream_fixed *fixed;
     const struct rp_stage *was; /* has the row before window_first */
@@ -27,9 +27,9 @@ static const struct rp_stage *stage_before(const struct rp_calendar *calendar, u
     return rp_calendar_at(calendar, row > 0 ? row - 1 : 0);
 }
 
-struct rp_token_room rp_token_room_at(const struct rp_calendar *calendar, uint64_t row)
+struct rp_token2_room rp_token2_room_at(const struct rp_calendar *calendar, uint64_t row)
 {
-    struct rp_token_room room = {0};
+    struct rp_token2_room room = {0};
     uint32_t group = rp_calendar_spec(calendar)->fixed.group;
     for (uint64_t from = 0;; from = rp_calendar_next(calendar, from)) {
         if (from == RP_NO_ROW || from > row)
@@ -44,7 +44,7 @@ struct rp_token_room rp_token_room_at(const struct rp_calendar *calendar, uint64
                               window * (stage->max_docs_per_row / group - 1));
         }
         /* A boundary makes pieces of open rows queue, and may make all of them entries. */
-        uint64_t heads = rows * sizeof(struct rp_token_open_row);
+        uint64_t heads = rows * sizeof(struct rp_token2_open_row);
         uint64_t carried = room.waiting * sizeof(struct rp_pool_entry) + heads;
         uint64_t own = (window + open) * sizeof(struct rp_item_piece) +
                        spread * sizeof(struct rp_pool_entry) + heads;
@@ -65,7 +65,7 @@ static bool is_first(const struct rp_source_state *state)
 
 static int check_joined(const struct check *check)
 {
-    const struct rp_token_header *header = &check->token->header;
+    const struct rp_token2_header *header = &check->token->header;
     uint32_t joined = stage_before(check->calendar, header->next_row)->joined;
     uint32_t before = header->window_first > 0 ? check->was->joined : 0;
     if (header->source_count != joined)
@@ -84,7 +84,7 @@ static int check_joined(const struct check *check)
  * documents of the last, and at least one item. */
 static int check_visits(const struct check *check)
 {
-    const struct rp_token_header *header = &check->token->header;
+    const struct rp_token2_header *header = &check->token->header;
     wide least = 0, most = 0, visited = (wide)header->counts.documents + header->counts.passed_over;
     for (uint32_t j = 0; j < header->source_count; j++) {
         const struct rp_source_state *state = &check->token->sources[j].state;
@@ -190,8 +190,8 @@ static int check_queues(const struct check *check)
     const struct rp_snapshot *snapshot = &check->token->snapshot;
     uint64_t seq_len = check->was->seq_len, size;
     bool is_concat = check->was->packing == RP_PACKING_CONCAT;
-    struct rp_token_room room = rp_token_room_at(check->calendar,
-                                                 snapshot->row > 0 ? snapshot->row - 1 : 0);
+    struct rp_token2_room room = rp_token2_room_at(check->calendar,
+                                                   snapshot->row > 0 ? snapshot->row - 1 : 0);
     if ((uint64_t)snapshot->fifo_count + snapshot->pool_count > room.queued ||
         (is_concat && snapshot->pool_count > 0))
         return RP_STREAM_TOKEN_DAMAGED(check->error,
@@ -274,7 +274,7 @@ static int check_open_rows(const struct check *check)
 /* Every planned row has all of its places in `emitted` and `padding`. */
 static int check_places(const struct check *check)
 {
-    const struct rp_token_header *header = &check->token->header;
+    const struct rp_token2_header *header = &check->token->header;
     wide places = 0, counted = (wide)header->counts.emitted + header->counts.padding;
     uint64_t first = header->window_first, next;
     for (uint64_t from = 0; from < first; from = next) {
@@ -292,7 +292,7 @@ static int check_places(const struct check *check)
 /* Only rows that were skipped withhold tokens that were emitted. */
 static int check_skipped(const struct check *check)
 {
-    const struct rp_token_header *header = &check->token->header;
+    const struct rp_token2_header *header = &check->token->header;
     wide tokens = 0, withheld = 0;
     for (uint32_t j = 0; j < header->source_count; j++) {
         tokens += check->token->sources[j].state.tokens;
@@ -312,7 +312,7 @@ static int check_skipped(const struct check *check)
 static int check_start(const struct check *check)
 {
     static const struct rp_stream_counts none;
-    const struct rp_token_header *header = &check->token->header;
+    const struct rp_token2_header *header = &check->token->header;
     if (header->window_first > 0)
         return 0;
     if (memcmp(&header->counts, &none, sizeof none) != 0 || header->stopped ||
@@ -322,8 +322,8 @@ static int check_start(const struct check *check)
     return 0;
 }
 
-int rp_token_verify(const struct rp_token *token, const struct rp_calendar *calendar,
-                    struct rp_error *error)
+int rp_token2_verify(const struct rp_token2 *token, const struct rp_calendar *calendar,
+                     struct rp_error *error)
 {
     const struct check check = {
         .token = token,

@@ -137,10 +137,10 @@ static int add_pieces(struct opening *opening, const struct rp_snapshot *snapsho
     return code;
 }
 
-static int read_token(struct opening *opening, const struct rp_token *token)
+static int read_token(struct opening *opening, const struct rp_token2 *token)
 {
     struct rp_unseen *unseen = opening->unseen;
-    const struct rp_token_header *header = &token->header;
+    const struct rp_token2_header *header = &token->header;
     const char *name = opening->source->name;
     uint32_t j = 0;
     while (j < header->source_count && strcmp(token->sources[j].name, name) != 0)
@@ -304,11 +304,11 @@ int rp_unseen_open(struct rp_unseen **unseen_out, const void *token, size_t byte
         rp_load_u32((const uint8_t *)token + VERSION_AT) < RP_TOKEN_VERSION_CALENDAR) {
         code = read_first(&opening, token, bytes);
     } else {
-        struct rp_token decoded;
-        code = rp_token_decode(&decoded, token, bytes, error);
+        struct rp_token2 decoded;
+        code = rp_token2_decode(&decoded, token, bytes, error);
         if (code == 0) {
             code = read_token(&opening, &decoded);
-            rp_token_free(&decoded);
+            rp_token2_free(&decoded);
         }
     }
     if (code < 0) {
