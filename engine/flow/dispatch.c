@@ -228,19 +228,12 @@ static int need_ticket(struct rp_dispatch *d, struct rp_error *error)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Has the open ticket no place for another transfer, or other transfers a different alignment? */
-static bool is_full(const struct rp_ticket *ticket, uint32_t align)
-{
-    return ticket->transfer_count == RP_TICKET_TRANSFERS_MAX ||
-           (ticket->transfer_count > 0 && ticket->align != align);
-}
-
 static int add_transfer(struct rp_dispatch *d, const struct rp_row_end *row,
                         struct rp_transfer *transfer, struct rp_error *error)
 {
     for (;;) {
         int code = need_ticket(d, error);
-        if (code >= 0 && !is_full(d->ticket, row->align)) {
+        if (code >= 0 && rp_ticket_has_room(d->ticket, row->align)) {
             d->ticket->align = row->align;
             code = rp_reads_place(&d->reads, row->row, transfer, error);
         }
@@ -343,6 +336,12 @@ static int plan_row(struct rp_dispatch *d, uint64_t row, uint32_t ring, uint32_t
     return code;
 }
 
+/* Does another flow deliver this batch to the ring? */
+static bool is_left_out(const struct rp_dispatch *d, uint32_t ring)
+{
+    return d->batch < rp_a64_load_relaxed(&d->arena->pack_from[ring]);
+}
+
 static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
 {
     const struct rp_flow_options *o = d->options;
@@ -353,8 +352,7 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
     for (uint32_t rank = 0; rank < o->world; rank++) {
         uint32_t ring = rank - o->rank_first;
         bool wanted = rank >= o->rank_first && ring < o->rank_count &&
-                      d->batch >= d->start_batch[ring] &&
-                      d->batch >= rp_a64_load_relaxed(&d->arena->pack_from[ring]);
+                      d->batch >= d->start_batch[ring] && !is_left_out(d, ring);
         for (uint32_t i = 0; i < o->rows; i++, row++) {
             int code = plan_row(d, row, ring, i, wanted, error);
             if (code < 0)

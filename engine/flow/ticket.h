@@ -197,6 +197,13 @@ struct rp_ticket {
     char message[768], hint[384];
 };
 
+/** Has the ticket room for a transfer of this alignment? All of its transfers have one. */
+static inline bool rp_ticket_has_room(const struct rp_ticket *ticket, uint32_t align)
+{
+    return ticket->transfer_count < RP_TICKET_TRANSFERS_MAX &&
+           (ticket->transfer_count == 0 || ticket->align == align);
+}
+
 /** Mark a ticket as failed; the first failure is the one that is reported. By the stage that owns
  * it. */
 void rp_ticket_fail(struct rp_ticket *ticket, int code, const struct rp_error *error);
