@@ -112,7 +112,8 @@ static int want_documents(struct rp_calendar_making *making, const struct rp_cal
                            "name the documents of a source that has joined",
                            "row %" PRIu64 ": documents: source \"%s\" has not joined", walk->row,
                            calendar->sources[source].name);
-        making->wanted[number] = from->documents[i].documents;
+        /* RP_NO_ROW would say that none are wanted */
+        making->wanted[number] = rp_min_u64(from->documents[i].documents, RP_MAX_ROWS);
     }
     return 0;
 }
