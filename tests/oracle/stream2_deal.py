@@ -10,7 +10,7 @@ def cost_of_fragment(deal, l):
 
 
 def cost_of_row(deal, places):
-    """`places`: those of each fragment."""
+    """`places` of each fragment."""
     return sum(cost_of_fragment(deal, l) for l in places)
 
 

@@ -144,7 +144,7 @@ class Feed:
         return self.L - self.size_of_row(pieces)
 
     def fragments(self, piece):
-        """Those of a whole piece."""
+        """The fragments of a whole piece."""
         if self.k == 1:
             return [Fragment(piece.source, piece.item, piece.offset, piece.length)]
         source = self.source(piece)
@@ -153,7 +153,7 @@ class Feed:
         ]
 
     def labelled(self, piece, tokens=None):
-        """Whether the first tokens of the piece are (of a group: those of one of its documents)."""
+        """Whether the first tokens of the piece are (of a group: all of one document)."""
         if tokens is not None:
             piece = piece._replace(length=tokens)
         source = self.source(piece)

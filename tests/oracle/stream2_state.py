@@ -103,7 +103,7 @@ def pack_source(source, own, weight, limits, documents):
 
 
 def sources_begun(plan):
-    """Those of the state, and those that join at the first row of a window that is begun."""
+    """Sources of the state, and those that join at the first row of a window that is begun."""
     sources = list(plan.state.sources)
     if plan.next_row > plan.first:
         now = plan.calendar.in_force(plan.first)

@@ -8,6 +8,7 @@ import subprocess
 import numpy
 import pytest
 import ringpack
+from ringpack import profiles
 from stream_kit import PATIENCE
 from stream_oracle import IGNORED, INPUTS
 
@@ -156,6 +157,40 @@ def test_a_run_that_does_not_fit_the_profile_is_refused(make, folder):
             assert list(next(loader)) == list(WANTED["grain"])
     with pytest.raises(ringpack.ConfigError, match="profile"):
         make(profile="nemo").attach()
+
+
+def test_only_the_engine_makes_labels_across_cuts():
+    for name in sorted(profiles.PROFILES):
+        wanted = profiles.PROFILES[name]
+        views = {field.section for field in wanted.fields.values() if isinstance(field, tuple)}
+        sections = tuple(views | wanted.needs)
+        if name in ("megatron", "torchtitan"):
+            profiles.check_sections(name, sections, profiles.ACROSS_CUTS)
+            continue
+        with pytest.raises(ringpack.UsageError, match="label_across_cuts|shifted"):
+            profiles.check_sections(name, sections, profiles.ACROSS_CUTS)
+
+
+PLAN = [("planned", "u8"), ("align", "u4"), ("is_skipped", "u4")]
+
+
+class AlignedBatch:
+    """A row of 5 and 3 tokens in places of 4, and one without an alignment."""
+
+    batch_size, seq_len = 2, 16
+    _form = type("Form", (), {"sections": ("doc_lens", "row_plans")})
+    _views = {
+        "doc_lens": numpy.array([[5, 3, 0], [7, 0, 0]], "i4"),
+        "row_plans": numpy.array([(0, 4, 0), (1, 1, 0)], PLAN),
+    }
+
+    def view(self, name, flat, kind):
+        return self._views[name]
+
+
+def test_olmo_counts_places_of_an_aligned_row():
+    made = profiles._lengths_with_tails(AlignedBatch())
+    assert made.tolist() == [[8, 4, 4, 0], [7, 9, 0, 0]]
 
 
 def test_jax_arrays_keep_the_lease(make, expected):
