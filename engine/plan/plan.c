@@ -165,6 +165,13 @@ int rp_plan_open_stream(struct rp_plan **plan_out, const struct rp_stream_spec *
     return 0;
 }
 
+void rp_plan_own(struct rp_plan *plan, void *owned, void (*free_owned)(void *owned))
+{
+    RP_ASSERT(!plan->owned);
+    plan->owned = owned;
+    plan->free_owned = free_owned;
+}
+
 uint32_t rp_plan_version(const struct rp_plan *plan)
 {
     return plan->v2 ? 2 : 1;
@@ -175,6 +182,8 @@ void rp_plan_close(struct rp_plan *plan)
     if (!plan)
         return;
     rp_v2_close(plan->v2);
+    if (plan->owned)
+        plan->free_owned(plan->owned);
     for (uint32_t lane = 0; plan->lanes && lane < plan->config.lanes; lane++)
         rp_lane_close(&plan->lanes[lane]);
     free(plan->sources);

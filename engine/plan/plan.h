@@ -121,6 +121,8 @@ void rp_plan_close(struct rp_plan *plan); /* NULL is fine */
  * -RP_E_CONFIG (the message names stage, row, source and field), -ENOMEM. */
 RP_MUST_CHECK int rp_plan_open_stream(struct rp_plan **plan_out, const struct rp_stream_spec *spec,
                                       struct rp_error *error);
+/** The plan frees `owned`, to which its spec belongs, when it is closed. */
+void rp_plan_own(struct rp_plan *plan, void *owned, void (*free_owned)(void *owned));
 /** The version of the stream: 1 or 2. */
 uint32_t rp_plan_version(const struct rp_plan *plan);
 

@@ -7,6 +7,8 @@
 #include "plan/v2/facade.h"
 
 struct rp_plan {
+    void *owned; /* NULL: nothing */
+    void (*free_owned)(void *owned);
     struct rp_plan_v2 *v2;        /* version 2: all that follows is 0. NULL: version 1 */
     struct rp_plan_config config; /* unused parameters are 0 */
     uint32_t source_count;

@@ -271,6 +271,24 @@ static void accepted_weights_hold_at_their_row(void **state)
     rp_plan_close(probe);
 }
 
+static void forget(void *owned)
+{
+    ++*(int *)owned;
+}
+
+static void a_plan_frees_its_spec_last(void **state)
+{
+    (void)state;
+    int freed = 0;
+    struct stream stream;
+    make(&stream, RP_SHUFFLE_NONE, 20);
+    struct rp_plan *plan = open_stream(&stream);
+    rp_plan_own(plan, &freed, forget);
+    assert_int_equal(freed, 0);
+    rp_plan_close(plan);
+    assert_int_equal(freed, 1);
+}
+
 /* ---- stages of another seq_len --------------------------------------------------------------- */
 
 static void a_run_ends_where_seq_len_changes(void **state)
@@ -318,6 +336,7 @@ int main(void)
         cmocka_unit_test(the_other_version_is_refused_by_name),
         cmocka_unit_test(a_run_that_grew_goes_to_all_of_its_rows),
         cmocka_unit_test(accepted_weights_hold_at_their_row),
+        cmocka_unit_test(a_plan_frees_its_spec_last),
         cmocka_unit_test(a_run_ends_where_seq_len_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
