@@ -9,6 +9,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "stream_spec.h"
 #include "plan/v2/spec.h"
 
 /* The config module numbers these words in the order of STREAM.md; it may not include plan.h. */
@@ -160,16 +161,24 @@ static struct rp_plan_source *plan_sources_of(const struct rp_config *config,
     return sources;
 }
 
-/* Stages are compiled (stream_spec.h), and no plan takes them yet. */
-static int check_version(const struct rp_config *config, struct rp_error *error)
+static void close_compiled(void *compiled)
 {
-    int code = rp_config_check_served(config, error);
-    if (code == 0 && config->stream_version > 1)
-        code = rp_fail(error, -RP_E_CONFIG,
-                       "`ringpack config check` checks the config; use `stream_version: 1` to run",
-                       "stream_version: this version of ringpack does not plan streams of version "
-                       "%u yet",
-                       config->stream_version);
+    rp_compiled_close(compiled);
+}
+
+/* A plan of version 2, which owns its compiled config. */
+static int open_compiled_plan(struct rp_plan **plan_out, const struct rp_config *config,
+                              const struct rp_corpus *corpus, struct rp_error *error)
+{
+    struct rp_compiled *compiled = NULL;
+    *plan_out = NULL;
+    int code = rp_compiled_open(&compiled, config, corpus, error);
+    if (code == 0)
+        code = rp_plan_open_stream(plan_out, rp_compiled_spec(compiled), error);
+    if (code < 0)
+        rp_compiled_close(compiled);
+    else
+        rp_plan_own(*plan_out, compiled, close_compiled);
     return code;
 }
 
@@ -177,9 +186,11 @@ int rp_stream_open_plan_with(struct rp_plan **plan_out, const struct rp_config *
                              const struct rp_corpus *corpus, const struct rp_docs_per_row *found,
                              struct rp_error *error)
 {
-    int code = check_version(config, error);
+    int code = rp_config_check_served(config, error);
     if (code < 0)
         return code;
+    if (config->stream_version > 1)
+        return open_compiled_plan(plan_out, config, corpus, error);
     struct rp_plan_config plan_config = plan_config_of(config, corpus);
     struct rp_plan_source *sources = plan_sources_of(config, corpus, error);
     if (!sources)
@@ -239,14 +250,14 @@ int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
 int rp_stream_docs_per_row(struct rp_docs_per_row *found, const struct rp_config *config,
                            const struct rp_corpus *corpus, struct rp_error *error)
 {
-    int code = check_version(config, error);
-    if (code < 0)
-        return code;
+    *found = (struct rp_docs_per_row){0};
+    if (config->stream_version > 1) /* each stage has a default of its own, in the calendar */
+        return 0;
     struct rp_plan_config plan_config = plan_config_of(config, corpus);
     struct rp_plan_source *sources = plan_sources_of(config, corpus, error);
     if (!sources)
         return -ENOMEM;
-    code = rp_docs_per_row(found, &plan_config, sources, config->source_count, error);
+    int code = rp_docs_per_row(found, &plan_config, sources, config->source_count, error);
     free(sources);
     return code;
 }
