@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/v2/feed.h"
+#include "plan/v2/feed_pieces.h"
 
 #include <errno.h>
 #include <inttypes.h>
