@@ -63,8 +63,7 @@ struct rp_source_view {
     void (*lengths)(const void *context, const uint64_t *documents, uint32_t count,
                     uint64_t *tokens);
     /* Counts of section 4, without `without`. NULL: all are 1. Negative: a damaged entry of a
-     * column
-     * (-RP_E_CORRUPT) with its error. */
+     * column (-RP_E_CORRUPT) with its error. */
     int (*counts)(const void *context, const uint64_t *documents, uint32_t count, uint8_t *counts,
                   struct rp_error *error);
     /* Whether tokens offset … offset + length - 1 of a document are labelled (section 11), offsets
