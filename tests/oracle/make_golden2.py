@@ -65,7 +65,8 @@ def mixing_with_a_ramp():
 
 def limits():
     """Limits in tokens and epochs; a stage raises one that was reached, a later one stops."""
-    own = [source("a", 4, 20, 40, max_epochs=3), source("b", 5, 24, 30, max_epochs=0, max_tokens=90)]
+    own = [source("a", 4, 20, 40, max_epochs=3)]
+    own += [source("b", 5, 24, 30, max_epochs=0, max_tokens=90)]
     own += [source("c", 6, 30, 30, on_exhausted="stop")]
     stages = [{"from": 0, "weight": {"a": 2, "b": 1}, **PLAIN, "fill": "split"}]
     stages += [{"from": 9, "limits": {"b": {"max_tokens": 250}}}]
@@ -76,7 +77,7 @@ def limits():
 def spread():
     """Documents of many rows; a stage with longer rows, then one of concat."""
     own = [source("books", 7, 40, 200), source("notes", 8, 60, 12)]
-    stages = [{"from": 0, "weight": {"books": 1, "notes": 1}, **PLAIN, "spread": 2, "seq_len": 16}]
+    stages = [{**PLAIN, "from": 0, "weight": {"books": 1, "notes": 1}, "spread": 2, "seq_len": 16}]
     stages += [{"from": 12, "seq_len": 48, "spread": 3}]
     stages += [{"from": 18, "packing": "concat", "window": 0, "fill": "pad", "spread": 0}]
     return stream(2, own, stages, shuffle="block", block_documents=6, window_blocks=2)
