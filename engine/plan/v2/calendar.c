@@ -50,6 +50,8 @@ int rp_calendar_open(struct rp_calendar **calendar_out, const struct rp_stream_s
         rp_calendar_close(calendar);
         return code;
     }
+    calendar->spec.records = NULL; /* they are among calendar->records now */
+    calendar->spec.record_count = 0;
     *calendar_out = calendar;
     return 0;
 }

@@ -11,14 +11,6 @@
 
 /* ---- sources by number and by place ---------------------------------------------------------- */
 
-static uint32_t place_of(const struct rp_stream_spec *spec, const char *name)
-{
-    for (uint32_t s = 0; s < spec->source_count; s++)
-        if (strcmp(spec->sources[s].name, name) == 0)
-            return s;
-    return RP_NO_NUMBER;
-}
-
 /* Most fragments of a row; of rows of `seq_len` places, or of all (0). */
 static uint32_t most_fragments(const struct rp_calendar *calendar, uint32_t seq_len)
 {
@@ -68,7 +60,9 @@ static int adopt(struct rp_plan_v2 *v2, struct parts *parts, struct rp_error *er
     for (uint32_t s = 0; s < sources; s++)
         parts->numbers[s] = RP_NO_NUMBER;
     for (uint32_t j = 0; j < count; j++) {
-        uint32_t place = place_of(&v2->spec, rp_calendar_source_name(parts->calendar, j));
+        uint32_t place;
+        if (!rp_calendar_place(parts->calendar, j, &place))
+            place = RP_NO_NUMBER;
         parts->places[j] = place;
         is_renumbered |= place != j;
         if (place != RP_NO_NUMBER)
@@ -220,11 +214,7 @@ struct rp_row_form rp_v2_row_form(const struct rp_plan_v2 *v2)
 
 bool rp_v2_skips(const struct rp_plan_v2 *v2, uint64_t first, uint64_t count)
 {
-    const struct rp_stream_spec *spec = &v2->spec;
-    for (uint32_t i = 0; i < spec->skip_count; i++) /* ranges are not adjacent: one has all */
-        if (spec->skips[i].first <= first && first + count <= spec->skips[i].end)
-            return true;
-    return false;
+    return rp_calendar_skips_all(v2->calendar, first, count);
 }
 
 uint32_t rp_v2_max_docs_per_row(const struct rp_plan_v2 *v2)
