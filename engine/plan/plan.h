@@ -169,9 +169,10 @@ uint32_t rp_plan_max_docs_per_row(const struct rp_plan *plan);
 size_t rp_plan_state_bytes_max(const struct rp_plan *plan);
 
 /** Write the state token of the current position. Returns its length, at most
- * rp_plan_state_bytes_max; 0 if a plan of version 2 has no memory for it. */
+ * rp_plan_state_bytes_max; 0 if a plan of version 2 cannot make it. */
 size_t rp_plan_save(const struct rp_plan *plan, void *token);
-/** The same; the error is -ENOMEM. */
+/** The same. Errors, of version 2 only: -ENOMEM, that of a plan that failed, and those of an index
+ * that cannot be read. */
 RP_MUST_CHECK int rp_plan_try_save(const struct rp_plan *plan, void *token, size_t *bytes,
                                    struct rp_error *error);
 

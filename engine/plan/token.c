@@ -78,8 +78,9 @@ static void put_lane(struct writer *writer, const struct rp_lane *lane)
 
 size_t rp_plan_save(const struct rp_plan *plan, void *token)
 {
+    size_t bytes;
     if (plan->v2)
-        return rp_v2_save(plan->v2, token);
+        return rp_v2_save(plan->v2, token, &bytes, NULL) == 0 ? bytes : 0;
     struct writer writer = {token};
     struct rp_state_header header = rp_state_header_of(plan);
     put(&writer, &header, sizeof header);
@@ -102,8 +103,10 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token)
 
 int rp_plan_try_save(const struct rp_plan *plan, void *token, size_t *bytes, struct rp_error *error)
 {
-    *bytes = rp_plan_save(plan, token);
-    return *bytes > 0 ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
+    if (plan->v2)
+        return rp_v2_save(plan->v2, token, bytes, error);
+    *bytes = rp_plan_save(plan, token); /* of version 1: it needs no memory */
+    return 0;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

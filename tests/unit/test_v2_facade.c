@@ -328,6 +328,28 @@ static void a_run_ends_where_seq_len_changes(void **state)
     rp_plan_close(next);
 }
 
+/* Not the error of a lack of memory. */
+static void the_state_of_a_failed_plan_has_its_error(void **state)
+{
+    (void)state;
+    static uint8_t token[TOKEN_BYTES];
+    struct stream stream;
+    struct rp_error error = {0}, again = {0};
+    struct rp_row row;
+    size_t bytes;
+    make(&stream, RP_SHUFFLE_DOCUMENT, 100);
+    stream.sources[1].limits = (struct rp_limits){.max_tokens = 500,
+                                                  .on_exhausted = RP_EXHAUSTED_ERROR};
+    struct rp_plan *plan = open_stream(&stream);
+    int code;
+    while ((code = rp_plan_next(plan, &row, &error)) == 1)
+        ;
+    assert_int_equal(code, -RP_E_EMPTY);
+    assert_int_equal(rp_plan_try_save(plan, token, &bytes, &again), -RP_E_EMPTY);
+    assert_string_equal(again.message, error.message);
+    rp_plan_close(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -338,6 +360,7 @@ int main(void)
         cmocka_unit_test(accepted_weights_hold_at_their_row),
         cmocka_unit_test(a_plan_frees_its_spec_last),
         cmocka_unit_test(a_run_ends_where_seq_len_changes),
+        cmocka_unit_test(the_state_of_a_failed_plan_has_its_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

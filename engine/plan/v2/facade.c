@@ -251,10 +251,9 @@ void rp_v2_counts(struct rp_plan_v2 *v2, struct rp_plan_counts *counts)
     counts->buffered = of->tokens_read - of->truncated - of->dropped - of->left_out - of->emitted;
 }
 
-size_t rp_v2_save(const struct rp_plan_v2 *v2, void *token)
+int rp_v2_save(const struct rp_plan_v2 *v2, void *token, size_t *bytes, struct rp_error *error)
 {
-    size_t bytes = 0;
-    return rp_stream_token_write(v2->rows, token, &bytes, NULL) == 0 ? bytes : 0;
+    return rp_stream_token_write(v2->rows, token, bytes, error);
 }
 
 /* ---- other rows, other runs ------------------------------------------------------------------ */

@@ -63,7 +63,8 @@ uint32_t rp_v2_max_docs_per_row(const struct rp_plan_v2 *v2);
 const struct rp_snapshot *rp_v2_state(struct rp_plan_v2 *v2);
 void rp_v2_counts(struct rp_plan_v2 *v2, struct rp_plan_counts *counts);
 
-size_t rp_v2_save(const struct rp_plan_v2 *v2, void *token);
+RP_MUST_CHECK int rp_v2_save(const struct rp_plan_v2 *v2, void *token, size_t *bytes,
+                             struct rp_error *error);
 /** rp_plan_load and rp_plan_resume; rp_plan_start; rp_plan_follow. */
 RP_MUST_CHECK int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t bytes,
                              struct rp_error *error);

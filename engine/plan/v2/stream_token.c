@@ -18,7 +18,9 @@ size_t rp_stream_token_bytes_max(const struct rp_calendar *calendar)
             sizeof(struct rp_token2_source) + 1 + strlen(rp_calendar_source_name(calendar, j)), 8);
     /* Each source with the flag has 8 bytes more, and the history 8 less. */
     bytes += rp_max_u64(RP_HISTORY_MAX, (uint64_t)8 * count);
-    return bytes + rp_token2_room_at(calendar, RP_NO_ROW - 1).bytes;
+    bytes += rp_token2_room_at(calendar, RP_NO_ROW - 1).bytes;
+    RP_ASSERT(bytes <= RP_STREAM_TOKEN_BYTES_MAX);
+    return bytes;
 }
 
 struct rp_token2_kept *rp_token2_kept_of(struct rp_stream_plan *plan)

@@ -10,7 +10,7 @@
 #include "plan/v2/stream_plan.h"
 
 #define RP_TOKEN_VERSION_CALENDAR 4u
-/* A stream whose tokens could be longer is refused (STREAM2.md section 1.3). */
+/* STREAM2.md section 1.3. The bounds of sources and stages keep every token below 10 MiB. */
 #define RP_STREAM_TOKEN_BYTES_MAX ((size_t)14 << 20)
 
 /** Upper bound of a token of this calendar at any row, in bytes (section 12.3). */

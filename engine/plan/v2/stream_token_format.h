@@ -120,7 +120,7 @@ struct rp_token2_kept {
 /** The carried facts of a plan, made at the first call. NULL without memory. */
 struct rp_token2_kept *rp_token2_kept_of(struct rp_stream_plan *plan);
 
-/* ---- resume (stream_token_match.c) ----------------------------------------------------------- */
+/* ---- resume (stream_token_match.c, stream_token_history.c) ----------------------------------- */
 
 /* A start from a token. */
 struct rp_token2_resume {
