@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A calendar is made in one pass over its parts; each has a file of its own. */
+/* calendar.c — the steps that open a calendar, in their order; each has a file of its own
+ * (plan/v2/README.md). */
 #include "base/mem.h"
 #include "plan/v2/calendar_parts.h"
 

@@ -40,8 +40,8 @@ bool rp_calendar_step(const struct rp_calendar *calendar, struct rp_calendar_wal
     return true;
 }
 
-/* The stage or record ahead that sets the weights of a boundary; a record does where both would.
- * NULL: neither does, or a begun record, whose sources all have numbers. */
+/* The stage or record ahead that sets the weights of a boundary; the record if both do. NULL: none
+ * of them does, or a begun record, all of whose sources have numbers. */
 static const struct rp_stage_spec *weighting(const struct rp_calendar_walk *walk)
 {
     if (walk->begun && (walk->begun->sets & RP_SETS_WEIGHTS))
@@ -202,7 +202,7 @@ static int set_record(struct rp_calendar_making *making, const struct rp_calenda
     return rp_calendar_set_documents(making, record, joined);
 }
 
-/* Relations between values that different stages and records may have set. */
+/* Check values in force against each other: different stages and records may have set them. */
 static int check_now(const struct rp_calendar_making *making)
 {
     const struct rp_stage *now = &making->now;
@@ -402,7 +402,8 @@ static int hold(struct rp_calendar_making *making, const struct rp_calendar_held
     return check_now(making);
 }
 
-/* All that is begun was passed. */
+/* Called once, after the last boundary that is begun: if records are missing, the values of the
+ * token are in force from here on. */
 static int end_begun(struct rp_calendar_making *making)
 {
     struct rp_calendar *calendar = making->calendar;

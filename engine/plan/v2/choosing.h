@@ -24,7 +24,7 @@
 
 #include "base/fail.h"
 
-/* Places that are searched one by one: one set of branches for all. */
+/* Places of a block, which are searched one by one: one set of branches for all. */
 #define RP_CHOOSING_BLOCK 32u
 
 struct rp_choosing_key {

@@ -35,7 +35,7 @@ struct rp_plan_v2 {
     const struct rp_stage *stage;
     uint64_t stage_end;
     uint32_t seq_len; /* of the run; rows of another one end it */
-    bool crosses;     /* they do not */
+    bool crosses;     /* they do not end it: rp_plan_cross_stages */
 
     /* The stream record of the calendar as the run began: it has all records of the run. NULL: not
      * made yet */

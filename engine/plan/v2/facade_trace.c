@@ -17,8 +17,8 @@ static const struct rp_source_state *reached(const struct rp_plan_v2 *v2, uint32
     return number == RP_NO_NUMBER ? NULL : rp_stream_plan_reached(v2->rows, number);
 }
 
-/* Whether all boundaries in [first, end) say the same about the documents of a source that has
- * joined. */
+/* Whether a source that has joined keeps its record `documents` at all boundaries in
+ * [first, end). */
 static bool is_constant(const struct rp_plan_v2 *v2, uint32_t number, uint64_t first,
                         uint64_t *documents)
 {

@@ -162,7 +162,7 @@ static int match_source(struct rp_token2_resume *resume, uint32_t j)
     return code;
 }
 
-/* A source that left the config: it may have no item to come. `pieces`: those that wait. */
+/* Check that a source that left the config gives no further item. `pieces`: its waiting ones. */
 static int match_removed(struct rp_token2_resume *resume, uint32_t j, uint32_t pieces)
 {
     const struct rp_stream_token_source *had = &resume->token.sources[j];
@@ -332,7 +332,7 @@ static int match_parameters(const struct rp_token2_resume *resume,
     return code;
 }
 
-/* No share is left of a source that left the config, as it would be inside a ramp. */
+/* Refuse a source that left the config while a ramp gives it a share. */
 static int match_shares(const struct rp_token2_resume *resume, const struct rp_calendar *calendar)
 {
     const struct rp_token2_header *header = &resume->token.header;
@@ -371,7 +371,7 @@ static int match_window(const struct rp_token2_resume *resume, const struct rp_c
                    next, header->next_row, header->window_end);
 }
 
-/* The history is what the calendar would write. */
+/* The token's history must equal the calendar's. */
 static int match_history(const struct rp_token2_resume *resume, const struct rp_calendar *calendar)
 {
     char text[RP_HISTORY_MAX + 1];
