@@ -193,6 +193,8 @@ static int verify(void *argument, const struct rp_config *config)
     if (code >= 0)
         code = rp_stream_open_plan(&v->plan, config, v->corpus, &error);
     if (code >= 0)
+        v->reference.plan = v->plan;
+    if (code >= 0)
         code = run(v, &error);
     rp_job_close(&v->job);
     if (code >= 0 && arguments->json)
