@@ -169,6 +169,8 @@ static void print_json(struct rp_verify *v)
 static int run(struct rp_verify *v, struct rp_error *error)
 {
     v->rows = v->rows ? v->rows : ROWS_STANDARD;
+    while (rp_plan_skips(v->plan, v->rows, 1)) /* a trainer ends at a batch from this row on */
+        v->rows++;
     int code = rp_job_open(&v->job, v->binary, v->verbose, error);
     if (code >= 0)
         code = rp_verify_continuous_run(v, error);

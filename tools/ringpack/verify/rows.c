@@ -64,11 +64,12 @@ static int add_row(struct rp_reference *reference, const struct rp_journal_row *
         reference->fragments = all;
         all[reference->fragment_count++] = fragments[i];
     }
-    if (row->fragments == 0) /* skipped, or its lane or the stream has ended */
-        return 0;
     struct rp_hash128 hash = {row->hash_low, row->hash_high};
-    reference->digest = rp_hash128_sum(reference->digest, rp_row_digest(row->planned, hash));
-    reference->last_row = row->row + 1;
+    if (row->fragments > 0)
+        reference->digest = rp_hash128_sum(reference->digest, rp_row_digest(row->planned, hash));
+    /* Else it is skipped, or its lane or the stream has ended. */
+    if (row->fragments > 0 || reference->rows[row->row].is_skipped)
+        reference->last_row = row->row + 1;
     return 0;
 }
 
