@@ -64,7 +64,7 @@ int rp_index_work_open(const char *path, char **work_out, int *fd_out, struct rp
 void rp_index_work_close(char *work, int fd)
 {
     if (fd >= 0) {
-        (void)rmdir(work); /* if it is empty: nothing was done */
+        (void)rmdir(work); /* if it is empty: no work was done */
         close(fd);
     }
     free(work);

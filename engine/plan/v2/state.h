@@ -26,7 +26,7 @@ struct rp_pool_entry {
 };
 RP_STATIC_ASSERT(sizeof(struct rp_pool_entry) == 32, "STREAM2.md section 12.2");
 
-/* Of one source that has joined (section 6.3). */
+/* One source that has joined (section 6.3). */
 struct rp_source_state {
     uint64_t documents; /* n of the epoch */
     uint64_t before;    /* documents of the epoch before */

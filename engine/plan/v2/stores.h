@@ -7,7 +7,7 @@
 #ifndef RP_PLAN_V2_STORES_H
 #define RP_PLAN_V2_STORES_H
 
-#include "plan/v2/feed.h"
+#include "plan/v2/feed_pieces.h"
 #include "plan/window.h"
 
 #define RP_AGE_MAX_W 64u /* best_fit closes a row after this many times W pieces */
@@ -202,9 +202,9 @@ RP_MUST_CHECK int rp_stores_pool_row(struct rp_stores *stores, struct rp_error *
 
 /** Fill the empty draft with the next row. Without a fragment the stream has ended. Errors: as
  * rp_feed_next. */
-RP_MUST_CHECK int rp_row_by_concat(struct rp_stores *stores, struct rp_error *error);
-RP_MUST_CHECK int rp_row_by_lookahead(struct rp_stores *stores, struct rp_error *error);
-RP_MUST_CHECK int rp_row_by_best_fit(struct rp_stores *stores, struct rp_error *error);
+RP_MUST_CHECK int rp_plan_by_concat(struct rp_stores *stores, struct rp_error *error);
+RP_MUST_CHECK int rp_plan_by_lookahead(struct rp_stores *stores, struct rp_error *error);
+RP_MUST_CHECK int rp_plan_by_best_fit(struct rp_stores *stores, struct rp_error *error);
 
 /* ---- the whole state ------------------------------------------------------------------------- */
 

@@ -23,7 +23,7 @@ struct rp_stream_row {
     const struct rp_fragment *fragments;
 };
 
-/** Open a plan at row 0. The calendar is borrowed. All memory but that of deal windows is allocated
+/** Open a plan at row 0. The calendar is borrowed. All memory but deal windows is allocated
  * here. Errors: -ENOMEM, -RP_E_CONFIG. */
 RP_MUST_CHECK int rp_stream_plan_open(struct rp_stream_plan **plan_out,
                                       const struct rp_calendar *calendar, struct rp_error *error);

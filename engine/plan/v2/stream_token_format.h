@@ -117,7 +117,7 @@ struct rp_token2_kept {
     struct rp_token2_oldest oldest;
     struct rp_token2_kept_source sources[];
 };
-/** Those of a plan, made at the first call. NULL without memory. */
+/** The carried facts of a plan, made at the first call. NULL without memory. */
 struct rp_token2_kept *rp_token2_kept_of(struct rp_stream_plan *plan);
 
 /* ---- resume (stream_token_match.c) ----------------------------------------------------------- */

@@ -162,7 +162,7 @@ static int match_source(struct rp_token2_resume *resume, uint32_t j)
     return code;
 }
 
-/* A source that left the config: nothing of it may come. */
+/* A source that left the config: it may have no item to come. */
 static int match_removed(struct rp_token2_resume *resume, uint32_t j)
 {
     const struct rp_stream_token_source *had = &resume->token.sources[j];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stream_token_verify.c — check that a plan of this calendar could have written a token.
  *
- * The token was decoded, and its parameters and fingerprints are those of the calendar: a
+ * The token was decoded, and its parameters and fingerprints agree with the calendar: a
  * difference there is another config or corpus. Here a difference is damage or forgery. The state
  * is that before window_first, so its pieces obey the parameters of the row before. */
 #include <errno.h>
