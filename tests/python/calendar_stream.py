@@ -10,34 +10,33 @@ from plan_digest import hash128
 from stream2 import Plan
 from stream2_state import save_token
 
-UNIT = 12  # rows: stages begin at a multiple, so that steps of 1, 2, 3, 4 and 6 rows reach them
 FIXED = ("seed", "shuffle", "long_doc", "group", "bos_id", "eos_id")
 STAGE = ("seq_len", "packing", "window", "fill", "spread", "max_docs_per_row", "align")
 SOURCE = ("select", "repeat", "max_epochs", "max_tokens", "on_exhausted")
 INSERTED = ("bos_id", "eos_id")
 
 
-def draw_deal(draw):
+def draw_deal(draw, unit):
     return draw(
         [
             None,
-            {"window": 2 * UNIT, "step": 12, "tier": 4, "bundle": 2, "order": "middle", "K": 64},
-            {"window": UNIT, "step": 6, "tier": 2, "bundle": 1, "order": "descending", "K": 4},
+            {"window": 2 * unit, "step": 12, "tier": 4, "bundle": 2, "order": "middle", "K": 64},
+            {"window": unit, "step": 6, "tier": 2, "bundle": 1, "order": "descending", "K": 4},
         ]
     )
 
 
-def draw_stages(draw, names, packing):
+def draw_stages(draw, names, packing, unit):
     """Rows at which something changes, and what does, in the words of the oracle."""
     stages = []
     for number in range(draw([1, 2, 2])):
-        stage = {"from": UNIT * (number + 1)}
+        stage = {"from": unit * (number + 1)}
         weights = {name: draw([0, 1, 3]) for name in names}
         stage["weight"] = weights if any(weights.values()) else {names[0]: 1}
-        stage["ramp"] = draw([0, UNIT // 2])
+        stage["ramp"] = draw([0, unit // 2])
         if packing != "concat":
             stage["window"] = draw([2, 5])
-        stage["deal"] = draw_deal(draw)
+        stage["deal"] = draw_deal(draw, unit)
         if draw([True, False]):
             stage["limits"] = {names[-1]: {"max_epochs": 2}}
         stages.append(stage)
@@ -58,9 +57,10 @@ def stage_key(stage, until):
 
 
 class CalendarStream:
-    """Drawn for a corpus; `inputs` are those of a stream of version 1."""
+    """Drawn for a corpus; `inputs` are those of a stream of version 1. Stages begin at multiples of
+    `unit` rows: steps of 1, 2, 3, 4, 6 and 12 rows reach them."""
 
-    def __init__(self, corpus, inputs, draw):
+    def __init__(self, corpus, inputs, draw, unit=12):
         self.sources, self.documents = corpus.sources, corpus.documents
         stream = {name: inputs[name] for name in FIXED if name in inputs} | {"group": 1}
         stream |= {name: draw([None, 40000 + n]) for n, name in enumerate(INSERTED)}
@@ -73,9 +73,9 @@ class CalendarStream:
                 first.pop(name, None)
         names = [source["name"] for source in self.sources]
         first["weight"] = {source["name"]: source["weight"] for source in self.sources}
-        first["deal"] = draw_deal(draw)
+        first["deal"] = draw_deal(draw, unit)
         stream["sources"] = [self.draw_source(draw, n) for n in range(len(names))]
-        stream["stages"] = [first, *draw_stages(draw, names, first["packing"])]
+        stream["stages"] = [first, *draw_stages(draw, names, first["packing"], unit)]
         self.stream = stream
         self.read()
 
@@ -123,7 +123,7 @@ class CalendarStream:
         return keys
 
     def state(self, row, like):
-        """The oracle's token at `row`. The fingerprints of the sources are those of the engine's."""
+        """The oracle's token at `row`, with the fingerprints that the engine's has."""
         token = bytearray(self.states[min(row, len(self.rows))])
         at = 320
         for _ in range(struct.unpack_from("<I", token, 264)[0]):

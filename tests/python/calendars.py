@@ -20,7 +20,8 @@ def draw_source(draw, source, group, seq_len):
     if draw([False, False, True]):
         source |= {"atomic": True, "too_long": draw(["drop", "truncate"])}
     if draw([False, True]):
-        source["select"] = draw([f"length <= {2 * seq_len}", "fraction < 0.8", "not document in (1, 3)"])
+        short = f"length <= {2 * seq_len}"
+        source["select"] = draw([short, "fraction < 0.8", "not document in (1, 3)"])
     if draw([False, False, True]):
         source["repeat"] = draw([{2: "length > 40"}, {2: "document < 9", 3: "document == 2"}])
     return source
@@ -69,7 +70,8 @@ def draw_stages(generator, names, group, step):
 
 def draw_skip(draw):
     first = draw([0, 3, 10, 17])
-    return draw([{}, {"steps": [draw([0, 1, 3])]}, {"rows": [f"{first}-{first + draw([1, 5, 20])}"]}])
+    rows = {"rows": [f"{first}-{first + draw([1, 5, 20])}"]}
+    return draw([{}, {"steps": [draw([0, 1, 3])]}, rows])
 
 
 def with_calendar(generator, config):
