@@ -122,9 +122,7 @@ static void draw_calendar(struct story *story, const char *packing, uint32_t sou
     bool is_concat = strcmp(packing, "concat") == 0;
     keys_set(keys, "stream_version", "2");
     keys_set(keys, "deal", "%s", deals[story_below(story, 3)]);
-    if (is_concat)
-        keys_set(keys, "window", "0");
-    else
+    if (!is_concat)
         keys_set(keys, "spread", "%u", 1u << story_below(story, 7));
     if (story_chance(story, 700)) {
         char weights[64] = "", window[32] = "";
@@ -152,7 +150,7 @@ void stream_draw(struct story *story)
         uint32_t documents = 20 + (uint32_t)story_below(story, DOCUMENTS_MAX - 20);
         write_source(story, s, documents, length_max);
     }
-    bool concat = story_chance(story, 300);
+    bool concat = story_chance(story, 300), has_calendar = story->seed % 10 < 3;
     const char *packing = concat ? packings[1] : packings[story_chance(story, 500) ? 0 : 2];
     keys_set(keys, "sources", sources == 2 ? "/data/a.bin,/data/b.bin" : "/data/a.bin");
     keys_set(keys, "run_dir", "/run");
@@ -161,7 +159,9 @@ void stream_draw(struct story *story)
     keys_set(keys, "packing", "%s", packing);
     if (!concat)
         keys_set(keys, "fill", "%s", story_chance(story, 500) ? "pad" : "split");
-    keys_set(keys, "window", "%u", 2u << story_below(story, 4));
+    uint32_t window = 2u << story_below(story, 4);
+    if (!concat || !has_calendar)
+        keys_set(keys, "window", "%u", window);
     keys_set(keys, "shuffle", "%s", shuffles[story_below(story, 3)]);
     keys_set(keys, "block_documents", "%u", 4u << story_below(story, 3));
     keys_set(keys, "window_blocks", "%u", 1u + (unsigned)story_below(story, 3));
@@ -172,7 +172,7 @@ void stream_draw(struct story *story)
     keys_set(keys, "profile", "%s", story_chance(story, 500) ? "full" : "min");
     if (story_chance(story, 200))
         keys_set(keys, "drop_last", "true");
-    if (story_chance(story, 300))
+    if (has_calendar)
         draw_calendar(story, packing, sources);
     story->sidecars = story_chance(story, 200);
     story->checkpoints = story_chance(story, 800);
