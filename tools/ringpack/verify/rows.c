@@ -25,7 +25,11 @@ static int append_row(struct rp_reference *reference, const struct rp_reference_
         return rp_fail(error, -ENOMEM, "give --rows", "out of memory for the rows");
     reference->rows = rows;
     rows[reference->row_count] = *row;
-    rows[reference->row_count].is_skipped = rp_plan_skips(reference->plan, reference->row_count, 1);
+    bool is_skipped = rp_plan_skips(reference->plan, reference->row_count, 1);
+    rows[reference->row_count].is_skipped = is_skipped;
+    /* One without fragments that is not skipped: its lane, or the stream, has ended. */
+    if (row->fragments > 0 || (is_skipped && reference->row_count == reference->last_row))
+        reference->last_row = reference->row_count + 1;
     reference->row_count++;
     return 0;
 }
@@ -67,9 +71,6 @@ static int add_row(struct rp_reference *reference, const struct rp_journal_row *
     struct rp_hash128 hash = {row->hash_low, row->hash_high};
     if (row->fragments > 0)
         reference->digest = rp_hash128_sum(reference->digest, rp_row_digest(row->planned, hash));
-    /* Else it is skipped, or its lane or the stream has ended. */
-    if (row->fragments > 0 || reference->rows[row->row].is_skipped)
-        reference->last_row = row->row + 1;
     return 0;
 }
 

@@ -43,7 +43,8 @@ struct rp_reference {
     struct rp_reference_row *rows;
     struct rp_journal_fragment *fragments;
     uint64_t row_count, row_capacity, fragment_count, fragment_capacity;
-    /* 1 + the last row with a fragment, or that is skipped: the end of the stream, or of --rows. */
+    /* 1 + the last row with a fragment, and the skipped rows that follow it: the end of the stream,
+     * or of --rows. */
     uint64_t last_row;
     struct rp_hash128 digest;
 };
