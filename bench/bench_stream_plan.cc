@@ -2,7 +2,8 @@
 // row, in both versions of the stream. Items are documents, so 1 / items_per_second is the time of
 // a document: permutation, mixing and packing together. No token is read anywhere. version_1 and
 // version_2 have all features off; feature has one of version 2 on, with 8 sources and `lookahead`;
-// resume is the time of a start from a state token, whose bytes it shows.
+// resume is the time of a start from a state token, whose bytes it shows. spread shows the share of
+// the largest document in a step of 32 rows (mean and greatest over 500 steps) and the padding.
 //
 // Lengths are lognormal (median 400, sigma 1.2, 1 … 100 000), drawn once from a fixed generator.
 #include <benchmark/benchmark.h>
@@ -14,6 +15,7 @@
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 // A C header may give a struct and a function one name; g++ calls that shadowing.
@@ -280,6 +282,110 @@ void resume(benchmark::State &state)
     state.counters["bound_bytes"] = static_cast<double>(token.size());
 }
 
+// Shares of documents in the rows of a step.
+struct shares {
+    enum : uint32_t { STEP = 32, STEPS = 500, ROW = 8192 };
+    std::unordered_map<uint64_t, uint64_t> of_step; // document: tokens
+    double mean = 0, greatest = 0, tokens = 0;
+
+    void add(const rp_fragment *fragments, uint32_t count, uint64_t row)
+    {
+        for (uint32_t i = 0; i < count; i++) {
+            of_step[fragments[i].document] += fragments[i].length;
+            tokens += fragments[i].length;
+        }
+        if ((row + 1) % STEP)
+            return;
+        uint64_t largest = 0, all = 0;
+        for (const auto &document : of_step) {
+            largest = std::max(largest, document.second);
+            all += document.second;
+        }
+        double share = static_cast<double>(largest) / static_cast<double>(all);
+        mean += share / STEPS;
+        greatest = std::max(greatest, share);
+        of_step.clear();
+    }
+};
+
+// Books: median 90,000, sigma 0.8. Code: median 1200, sigma 1.6. At most 2 M tokens.
+const std::vector<uint32_t> &long_corpus(bool is_code)
+{
+    static std::vector<uint32_t> both[2];
+    std::vector<uint32_t> &lengths = both[is_code];
+    std::mt19937_64 bits(2);
+    std::lognormal_distribution<double> draw(std::log(is_code ? 1200.0 : 90000.0),
+                                             is_code ? 1.6 : 0.8);
+    while (lengths.size() < 200000)
+        lengths.push_back(static_cast<uint32_t>(std::min(2000000.0, std::max(1.0, draw(bits)))));
+    return lengths;
+}
+
+void spread_version_1(const std::vector<uint32_t> &lengths, shares &found)
+{
+    rp_plan_config config{};
+    config.seed = 1;
+    config.seq_len = shares::ROW;
+    config.shuffle = RP_SHUFFLE_DOCUMENT;
+    config.packing = RP_PACKING_LOOKAHEAD;
+    config.window = WINDOW;
+    config.max_docs_per_row = shares::ROW / 16;
+    config.lanes = 1;
+    rp_plan_source source{lengths.size(), 1, lengths.data(), length_of, lengths_of, nullptr};
+    rp_plan *plan = nullptr;
+    rp_error error;
+    rp_row row;
+    if (rp_plan_open(&plan, &config, &source, 1, &error) < 0)
+        stop(error);
+    for (uint32_t i = 0; i < shares::STEP * shares::STEPS; i++) {
+        if (rp_plan_next(plan, &row, &error) <= 0)
+            stop(error);
+        found.add(row.fragments, row.count, row.row);
+    }
+    rp_plan_close(plan);
+}
+
+void spread_version_2(const std::vector<uint32_t> &lengths, uint32_t entries, shares &found)
+{
+    stream inputs(RP_PACKING_LOOKAHEAD, 1);
+    inputs.sources[0].documents = lengths.size();
+    inputs.sources[0].view.context = lengths.data();
+    inputs.stage.seq_len = shares::ROW;
+    inputs.stage.max_docs_per_row = shares::ROW / 16;
+    inputs.stage.spread = entries;
+    rp_calendar *calendar = nullptr;
+    rp_stream_plan *plan = nullptr;
+    rp_error error;
+    rp_stream_row row;
+    open_plan(inputs, &calendar, &plan);
+    for (uint32_t i = 0; i < shares::STEP * shares::STEPS; i++) {
+        if (rp_stream_plan_next(plan, &row, &error) <= 0)
+            stop(error);
+        found.add(row.fragments, row.count, row.row);
+    }
+    rp_stream_plan_close(plan);
+    rp_calendar_close(calendar);
+}
+
+void spread(benchmark::State &state)
+{
+    const std::vector<uint32_t> &lengths = long_corpus(state.range(0) == 1);
+    uint32_t entries = static_cast<uint32_t>(state.range(1)); // 0: version 1
+    shares found;
+    for (auto _ : state) {
+        found = shares();
+        if (entries == 0)
+            spread_version_1(lengths, found);
+        else
+            spread_version_2(lengths, entries, found);
+    }
+    double places = double{shares::STEP} * shares::STEPS * shares::ROW;
+    state.counters["largest_percent"] = 100 * found.mean;
+    state.counters["worst_percent"] = 100 * found.greatest;
+    state.counters["padding_percent"] = 100 * (1 - found.tokens / places);
+    state.SetLabel(state.range(0) == 1 ? "code" : "books");
+}
+
 void both(benchmark::internal::Benchmark *bench)
 {
     bench->ArgNames({"packing", "sources"})
@@ -292,5 +398,6 @@ BENCHMARK(version_1)->Apply(both);
 BENCHMARK(version_2)->Apply(both);
 BENCHMARK(feature)->ArgName("feature")->DenseRange(0, FEATURES - 1);
 BENCHMARK(resume)->ArgNames({"row", "sources"})->ArgsProduct({{100, 10000, 1000000}, {1, 8, 64}});
+BENCHMARK(spread)->ArgNames({"code", "spread"})->ArgsProduct({{0, 1}, {0, 1, 16, 64}});
 
 } // namespace

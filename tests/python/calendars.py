@@ -10,7 +10,7 @@ def draw_source(draw, source, group, seq_len):
     """The keys of a source of version 2. With a limit the stream still has an end."""
     source = {key: value for key, value in source.items() if key != "weight"}
     source["weight"] = draw([0, 1, 1, 2.5, 7])
-    source["max_epochs"] = draw([1, 2, 2, 3])
+    source["max_epochs"] = draw([1, 2, 12, 60])
     if draw([False, False, True]):
         source["max_tokens"] = draw([500, 4000, 20000])
         source["on_exhausted"] = draw(["continue", "continue", "stop"])
@@ -50,7 +50,7 @@ def draw_stages(generator, names, group, step):
     draw = generator.choice
     stages, ends, steps = [{}], 0, 0
     for _ in range(draw([0, 1, 2, 3])):
-        steps += draw([1, 2, 5, 9])
+        steps += draw([1, 2, 5, 9, 40])
         stages[-1]["until"] = f"{steps} steps"
         stage = {}
         if steps * step >= ends and draw([True, True, False]):
@@ -63,7 +63,7 @@ def draw_stages(generator, names, group, step):
         if draw([True, False, False]):
             stage["deal"] = draw_deal(draw, step)
         if draw([True, False, False]):
-            stage["limits"] = {draw(names): {"max_epochs": draw([2, 3, 4])}}
+            stage["limits"] = {draw(names): {"max_epochs": draw([2, 14, 61])}}
         stages.append(stage)
     return stages
 
