@@ -7,8 +7,12 @@ The oracle (tests/oracle/stream2.py) is written only from engine/plan/STREAM2.md
 import random
 
 import pytest
-from stream2_kit import random_stream
-from stream_kit import Corpus, Engine, Ranks
+from ringpack.errors import CheckpointMismatchError
+from stream2 import Plan
+from stream2_calendar import Calendar
+from stream2_kit import Stream2, random_stream, with_prints
+from stream2_state import resume, save_token
+from stream_kit import Corpus, Engine, Ranks, write_state
 
 SEED = 4100
 STEP = 8  # global_batch_size
@@ -139,3 +143,47 @@ def test_served_rows_are_the_oracles(program, folder, corpora, number):
     machine = {"packers": 1 + number % 2, "packer_processes": number % 3 == 1}
     machine["io"] = ["auto", "mapped", "pread"][number % 3]
     run_to_end(program, folder, stream, shape, rng, checkpoint_dir=str(folder / "saved"), **machine)
+
+
+def stop_at(program, folder, stream, shape, row, **keys):
+    """Serve rows before `row`, and the state there."""
+    served = Served(stream)
+    engine = serve(program, folder, stream, shape, **keys)
+    try:
+        with Ranks(engine, shape[0]) as ranks:
+            read(ranks, served, shape, row // (shape[0] * shape[1]))
+            token = served.states(ranks)
+            assert served.row == row
+        assert engine.stop() == 0, engine.log()
+    finally:
+        engine.kill()
+    return served, token
+
+
+@pytest.mark.parametrize("number", [2, 5])
+def test_other_ranks_go_on_from_a_state(program, folder, corpora, number):
+    """A state after a step goes on with other ranks, batches and workers, into the next stages."""
+    rng, stream = stream_of(number, corpora)
+    stream.skip, stream.stream["skip"] = [], []
+    stream = Stream2(stream.corpus, stream.keys, stream.sources, stream.stages).run()
+    served, token = stop_at(program, folder, stream, (2, 2), STEP)
+    for shape in (4, 2), (1, 8), (8, 1):
+        end, is_stage = stream.end_of_run(served.row)
+        path = write_state(folder / "state", token)
+        keys = {"packers": shape[1] % 3 + 1, "packer_processes": shape[0] == 4}
+        engine = serve(program, folder, stream, shape, "--state", path, **keys)
+        try:
+            with Ranks(engine, shape[0]) as ranks:
+                assert served.states(ranks) == token
+                steps = 1 if not is_stage else None
+                read(ranks, served, shape, steps and STEP // (shape[0] * shape[1]) * steps)
+                if is_stage:
+                    served.row = end
+                token = served.states(ranks)
+                assert [loader.stage_ended for loader in ranks.loaders] == [is_stage] * shape[0]
+            assert (engine.wait() if is_stage else engine.stop()) == (4 if is_stage else 0)
+        finally:
+            engine.kill()
+        if served.row == len(stream.rows):
+            return
+    assert served.row > end or is_stage
