@@ -367,6 +367,17 @@ static int save_start_state(struct rp_stream *stream, struct rp_error *error)
     return code;
 }
 
+/* Rows of other weights or epochs hold other documents. In version 2, documents that join, stages,
+ * limits and skips ahead may differ as well, and all of them are in the identity. */
+static bool has_same_rows(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
+{
+    struct rp_contract had;
+    if (rp_plan_version(stream->plan) == 1 || RP_DEFECT(keep_grown_contents))
+        return true;
+    return contract_of(checkpoint, &had) &&
+           rp_hash128_equal(rp_record_hash(&had.stream), stream->identity);
+}
+
 static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                           struct rp_error *error)
 {
@@ -384,7 +395,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
         engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));
-        if (!reweighted) /* rows of other weights or epochs hold other documents */
+        if (!reweighted && has_same_rows(stream, checkpoint))
             code = load_contents(stream, checkpoint, error);
         rp_log_event(RP_EVENT_resumed, "resuming from %s: row %" PRIu64 "%s",
                      rp_checkpoint_path(checkpoint), stream->start_row,

@@ -75,6 +75,15 @@ class Stream2:
             self.seq_lens.append(plan.calendar.in_force(row.q).seq_len)
         raise AssertionError("the stream is too long for a test")
 
+    def resume(self, before, row, grow=True):
+        """Rows and states before `row` are those of `before`, an earlier start of the run; then it
+        goes on with this corpus and calendar."""
+        begun = before.plan.calendar.records
+        self.plan = stream2_state.resume(self.stream, before.tokens[row], begun, grow=grow)
+        for name in "rows", "tokens", "digests", "seq_lens":
+            getattr(self, name).extend(getattr(before, name)[:row])
+        return self.run()
+
     def token_of(self, number, document, own):
         source = self.plan.calendar.sources[self.plan.state_names()[number]]
         documents = self.corpus.documents[self.places[source.name]]

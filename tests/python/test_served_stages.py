@@ -8,11 +8,8 @@ import random
 
 import pytest
 from ringpack.errors import CheckpointMismatchError
-from stream2 import Plan
-from stream2_calendar import Calendar
-from stream2_kit import Stream2, random_stream, with_prints
-from stream2_state import resume, save_token
-from stream_kit import Corpus, Engine, Ranks, write_state
+from stream2_kit import Stream2, random_stream
+from stream_kit import Corpus, Engine, Ranks, Written, write_state
 
 SEED = 4100
 STEP = 8  # global_batch_size
@@ -187,3 +184,44 @@ def test_other_ranks_go_on_from_a_state(program, folder, corpora, number):
         if served.row == len(stream.rows):
             return
     assert served.row > end or is_stage
+
+
+# ---- a corpus that grows -------------------------------------------------------------------------
+
+
+def first_shards(corpus, counts):
+    """The corpus without its last shards: `counts` documents of each source are left."""
+    sources = [{**source, "shards": source["shards"][:1]} for source in corpus.sources]
+    return Written(sources, [d[:n] for d, n in zip(corpus.documents, counts)])
+
+
+@pytest.mark.parametrize("grow", [True, False])
+def test_appended_documents_join_at_the_next_start(program, folder, grow):
+    """And bounds of percent stay those of the documents that there were at first."""
+    layout = [("megatron", "u16", 1, [16, 12]), ("raw", "u16", 1, [12, 9])]
+    corpus = Corpus(folder, layout, SEED, seq_len=24)
+    keys = {"seed": 9, "shuffle": "document", "group": 1, "long_doc": "split"}
+    sources = [
+        {"name": "grows", "max_epochs": 4},
+        {"name": "parts", "max_epochs": 3, "written": "0-75%", "documents": [0, 9]},
+    ]
+    sources[1]["is_percent"] = True
+    stage = {"from": 0, "seq_len": 32, "weight": {"grows": 1, "parts": 1}, "packing": "lookahead"}
+    stage |= {"window": 4, "fill": "pad", "max_docs_per_row": 6, "global_batch_size": STEP}
+    stages = [stage]
+    before = Stream2(first_shards(corpus, [16, 12]), keys, sources, stages).run()
+    after = Stream2(corpus, keys, sources, stages).resume(before, STEP, grow)
+    assert (after.rows[STEP:] != before.rows[STEP:]) == grow
+    saved = {"checkpoint_dir": str(folder / "saved"), "grow": grow}
+    served, _ = stop_at(program, folder, before, (2, 2), STEP, **saved)
+    served.stream = after
+    engine = serve(program, folder, after, (2, 2), **saved)
+    try:
+        with Ranks(engine, 2) as ranks:
+            served.states(ranks)
+            read(ranks, served, (2, 2))
+            served.states(ranks)
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+    assert served.digest == sum(after.digests) % 2**128
