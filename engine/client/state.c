@@ -78,6 +78,11 @@ size_t rp_client_state_after(const struct rp_client *client, const struct rp_bat
     return bytes;
 }
 
+int rp_client_stage_ended(const struct rp_client *client)
+{
+    return client->stage_ended;
+}
+
 uint64_t rp_client_next_row(const struct rp_client *client)
 {
     pthread_mutex_lock(rp_client_lock(client));
