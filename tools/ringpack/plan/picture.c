@@ -78,7 +78,7 @@ static void end_step(struct rp_picture *picture)
     picture->worst_sum += sum > 0 ? most * picture->steps.ranks / sum : 1;
 }
 
-void rp_picture_add(struct rp_picture *picture, const struct rp_row *row)
+void rp_picture_add(struct rp_picture *picture, const struct rp_row *row, uint32_t seq_len)
 {
     size_t place = picture->rows / picture->rows_per_column;
     if (place == RP_PICTURE_COLUMNS) {
@@ -99,7 +99,7 @@ void rp_picture_add(struct rp_picture *picture, const struct rp_row *row)
     }
     column->rows++;
     column->tokens += row->tokens;
-    column->padding += row->count ? picture->config->seq_len - row->tokens : 0;
+    column->padding += row->count ? seq_len - row->tokens : 0;
     rank->step_tokens += row->tokens;
     rank->step_squares += squares;
     picture->rows++;

@@ -45,8 +45,8 @@ struct rp_picture {
 RP_MUST_CHECK int rp_picture_open(struct rp_picture *picture, const struct rp_config *config,
                                   const struct rp_corpus *corpus, uint64_t first_row,
                                   struct rp_error *error);
-/** Count the next row; the first is first_row. */
-void rp_picture_add(struct rp_picture *picture, const struct rp_row *row);
+/** Count the next row, which has seq_len places; the first is first_row. */
+void rp_picture_add(struct rp_picture *picture, const struct rp_row *row, uint32_t seq_len);
 void rp_picture_close(struct rp_picture *picture); /* also after a failure of rp_picture_open */
 
 /** The share of the tokens that a config gives a source. */
