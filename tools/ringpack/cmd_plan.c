@@ -412,7 +412,7 @@ static int count_and_draw(struct tally *tally, const struct arguments *arguments
     if (code < 0)
         return code;
     tally->picture = &picture;
-    code = rp_picture_open(&picture, config, tally->corpus, tally->preview.row, error);
+    code = rp_picture_open(&picture, config, tally->corpus, plan, error);
     if (code >= 0)
         code = count_rows(tally, arguments, config, plan, error);
     if (code >= 0)

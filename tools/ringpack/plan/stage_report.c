@@ -166,8 +166,11 @@ static void print_limit(const struct rp_stage_tally *tally, uint32_t s,
     const struct rp_limits *limits = limits_of(tally, s);
     char row[RP_CMD_TEXT_BYTES], tokens[RP_CMD_TEXT_BYTES], left[RP_CMD_TEXT_BYTES];
     if (source->limit) {
-        printf("    %s reached at row %s: %s\n", limit_names[source->limit],
-               rp_cmd_count_text(source->limit_row, row), outcomes[limits->on_exhausted]);
+        bool is_before = source->limit_row == RP_NO_ROW;
+        printf("    %s reached %s row %s: %s\n", limit_names[source->limit],
+               is_before ? "before" : "at",
+               rp_cmd_count_text(is_before ? tally->first_row : source->limit_row, row),
+               outcomes[limits->on_exhausted]);
         return;
     }
     if (limits->max_epochs > 0)
@@ -248,17 +251,18 @@ static json_t *source_json(const struct rp_stage_tally *tally, uint32_t s)
     const struct rp_stage_source *source = &tally->sources[s];
     const struct rp_stage_reach *end = &tally->stages[tally->current].sources[s].at_end;
     bool is_reached = source->limit != RP_LIMIT_NONE;
-    return json_pack("{so sb sI sI sI sI sI sf sf so so sI sI sI}", "source",
-                     rp_cmd_json_text(tally->config->sources[s].name), "joined", end->has_joined,
-                     "taken", (json_int_t)end->taken, "planned", (json_int_t)end->tokens,
-                     "delivered", (json_int_t)(end->tokens - end->waiting - end->withheld),
-                     "waiting", (json_int_t)end->waiting, "withheld", (json_int_t)end->withheld,
-                     "epochs", end->epochs, "epochs_before", source->before.epochs, "limit",
-                     is_reached ? json_string(limit_names[source->limit]) : json_null(),
-                     "limit_row",
-                     is_reached ? json_integer((json_int_t)source->limit_row) : json_null(),
-                     "documents", (json_int_t)source->documents, "selected",
-                     (json_int_t)source->selected, "takes", (json_int_t)source->takes);
+    return json_pack(
+        "{so sb sI sI sI sI sI sf sf so so sI sI sI}", "source",
+        rp_cmd_json_text(tally->config->sources[s].name), "joined", end->has_joined, "taken",
+        (json_int_t)end->taken, "planned", (json_int_t)end->tokens, "delivered",
+        (json_int_t)(end->tokens - end->waiting - end->withheld), "waiting",
+        (json_int_t)end->waiting, "withheld", (json_int_t)end->withheld, "epochs", end->epochs,
+        "epochs_before", source->before.epochs, "limit",
+        is_reached ? json_string(limit_names[source->limit]) : json_null(), "limit_row",
+        is_reached && source->limit_row != RP_NO_ROW ? json_integer((json_int_t)source->limit_row)
+                                                     : json_null(),
+        "documents", (json_int_t)source->documents, "selected", (json_int_t)source->selected,
+        "takes", (json_int_t)source->takes);
 }
 
 void rp_stage_tally_json(const struct rp_stage_tally *tally, json_t *report)

@@ -38,6 +38,29 @@ static struct rp_stage_reach reach(const struct rp_stage_tally *tally, uint32_t 
                                    .withheld = ledger.withheld};
 }
 
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+/* Limits that are reached after a row, or before the first one (RP_NO_ROW); a later stage may raise
+ * one. */
+static void find_limits(struct rp_stage_tally *tally, const struct rp_stage *stage, uint64_t row)
+{
+    for (uint32_t s = 0; s < tally->config->source_count; s++) {
+        const struct rp_source_state *state = rp_plan_reached(tally->plan, s);
+        struct rp_stage_source *source = &tally->sources[s];
+        if (!state)
+            continue;
+        const struct rp_limits *limits = &stage->limits[rp_plan_number(tally->plan, s)];
+        enum rp_limit_kind kind = RP_LIMIT_NONE;
+        if (limits->max_epochs > 0 && state->epoch >= limits->max_epochs)
+            kind = RP_LIMIT_EPOCHS;
+        else if (limits->max_tokens > 0 && state->tokens >= limits->max_tokens)
+            kind = RP_LIMIT_TOKENS;
+        if (kind != source->limit)
+            source->limit_row = row;
+        source->limit = kind;
+    }
+}
+
 /* ---- selections ------------------------------------------------------------------------------ */
 
 /* Count the documents that a selection takes. */
@@ -122,6 +145,7 @@ int rp_stage_tally_open(struct rp_stage_tally *tally, const struct rp_config *co
     }
     while (tally->stages[tally->current].end <= tally->first_row)
         tally->current++;
+    find_limits(tally, tally->stages[tally->current].stage, RP_NO_ROW);
     return open_sources(tally, error);
 }
 
@@ -147,26 +171,6 @@ void rp_stage_tally_begin(struct rp_stage_tally *tally)
     end_stage(tally);
     if (!RP_DEFECT(count_all_in_first_stage))
         tally->current++;
-}
-
-/* Limits that are reached after a row; a later stage may raise one. */
-static void find_limits(struct rp_stage_tally *tally, const struct rp_stage *stage, uint64_t row)
-{
-    for (uint32_t s = 0; s < tally->config->source_count; s++) {
-        const struct rp_source_state *state = rp_plan_reached(tally->plan, s);
-        struct rp_stage_source *source = &tally->sources[s];
-        if (!state)
-            continue;
-        const struct rp_limits *limits = &stage->limits[rp_plan_number(tally->plan, s)];
-        enum rp_limit_kind kind = RP_LIMIT_NONE;
-        if (limits->max_epochs > 0 && state->epoch >= limits->max_epochs)
-            kind = RP_LIMIT_EPOCHS;
-        else if (limits->max_tokens > 0 && state->tokens >= limits->max_tokens)
-            kind = RP_LIMIT_TOKENS;
-        if (kind != source->limit)
-            source->limit_row = row;
-        source->limit = kind;
-    }
 }
 
 void rp_stage_tally_add(struct rp_stage_tally *tally, const struct rp_row *row, uint32_t seq_len)

@@ -41,7 +41,7 @@ struct rp_stage_source {
     bool has_selection;                  /* `select` or `repeat`: the next two are counted */
     uint64_t documents, selected, takes; /* of an epoch: documents; those taken; times taken */
     enum rp_limit_kind limit;            /* that is reached at the end */
-    uint64_t limit_row;                  /* the row that was planned then */
+    uint64_t limit_row; /* the row that was planned then; RP_NO_ROW: before the first */
 };
 
 struct rp_stage_tally {
