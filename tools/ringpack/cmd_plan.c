@@ -383,8 +383,9 @@ static int look_at_plan(struct tally *tally, const struct rp_config *config,
 static int count_rows(struct tally *tally, const struct arguments *arguments,
                       const struct rp_config *config, struct rp_plan *plan, struct rp_error *error)
 {
-    uint32_t seq_len_max = rp_stage_seq_len_max(plan, config);
-    int code = rp_masked_tally_open(&tally->masks, tally->corpus, seq_len_max, error);
+    uint32_t least, most;
+    rp_plan_places_range(plan, &least, &most);
+    int code = rp_masked_tally_open(&tally->masks, tally->corpus, most, error);
     tally->masks.form = rp_plan_row_form(plan);
     if (code >= 0)
         code = rp_step_tally_open(&tally->steps, config, tally->corpus, error);

@@ -91,15 +91,6 @@ static int count_selected(struct rp_stage_source *source, const struct rp_stream
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-uint32_t rp_stage_seq_len_max(const struct rp_plan *plan, const struct rp_config *config)
-{
-    const struct rp_calendar *calendar = rp_plan_calendar(plan);
-    uint32_t most = config->seq_len;
-    for (uint64_t row = 0; calendar && row != RP_NO_ROW; row = rp_calendar_next(calendar, row))
-        most = (uint32_t)rp_max_u64(most, rp_calendar_at(calendar, row)->seq_len);
-    return most;
-}
-
 static uint32_t count_stages(const struct rp_calendar *calendar)
 {
     uint32_t count = 0;

@@ -60,9 +60,6 @@ RP_MUST_CHECK int rp_stage_tally_open(struct rp_stage_tally *tally, const struct
                                       const struct rp_plan *plan, struct rp_error *error);
 void rp_stage_tally_close(struct rp_stage_tally *tally);
 
-/** Places of a row of any stage, at most. */
-uint32_t rp_stage_seq_len_max(const struct rp_plan *plan, const struct rp_config *config);
-
 /** Before a row is planned; and after it, with the places that it has. */
 void rp_stage_tally_begin(struct rp_stage_tally *tally);
 void rp_stage_tally_add(struct rp_stage_tally *tally, const struct rp_row *row, uint32_t seq_len);
