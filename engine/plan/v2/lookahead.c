@@ -122,7 +122,7 @@ static int split_oldest(struct rp_stores *stores, struct rp_error *error)
     return 0;
 }
 
-int rp_planned_by_lookahead(struct rp_stores *stores, struct rp_error *error)
+int rp_plan_by_lookahead(struct rp_stores *stores, struct rp_error *error)
 {
     struct rp_window *window = &stores->window;
     uint16_t best = RP_WINDOW_NONE;

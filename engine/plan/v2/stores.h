@@ -205,9 +205,9 @@ RP_MUST_CHECK int rp_stores_pool_row(struct rp_stores *stores, struct rp_error *
 
 /** Fill the empty draft with the next row. Without a fragment the stream has ended. Errors: as
  * rp_feed_next. */
-RP_MUST_CHECK int rp_planned_by_concat(struct rp_stores *stores, struct rp_error *error);
-RP_MUST_CHECK int rp_planned_by_lookahead(struct rp_stores *stores, struct rp_error *error);
-RP_MUST_CHECK int rp_planned_by_best_fit(struct rp_stores *stores, struct rp_error *error);
+RP_MUST_CHECK int rp_plan_by_concat(struct rp_stores *stores, struct rp_error *error);
+RP_MUST_CHECK int rp_plan_by_lookahead(struct rp_stores *stores, struct rp_error *error);
+RP_MUST_CHECK int rp_plan_by_best_fit(struct rp_stores *stores, struct rp_error *error);
 
 /* ---- the whole state ------------------------------------------------------------------------- */
 

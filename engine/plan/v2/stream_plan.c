@@ -96,11 +96,11 @@ static int make_row(struct rp_stores *stores, struct rp_error *error)
     rp_draft_begin(stores);
     switch (stores->packing) {
     case RP_PACKING_CONCAT:
-        return rp_planned_by_concat(stores, error);
+        return rp_plan_by_concat(stores, error);
     case RP_PACKING_BEST_FIT:
-        return rp_planned_by_best_fit(stores, error);
+        return rp_plan_by_best_fit(stores, error);
     default:
-        return rp_planned_by_lookahead(stores, error);
+        return rp_plan_by_lookahead(stores, error);
     }
 }
 
