@@ -390,7 +390,7 @@ static int count_rows(struct tally *tally, const struct arguments *arguments,
     if (code >= 0)
         code = rp_step_tally_open(&tally->steps, config, tally->corpus, error);
     if (code >= 0)
-        code = rp_stage_tally_open(&tally->stages, config, plan, error);
+        code = rp_stage_tally_open(&tally->stages, config, tally->corpus, plan, error);
     if (code >= 0)
         code = run_plan(plan, config, arguments->rows ? arguments->rows : ROWS_STANDARD, tally,
                         error);

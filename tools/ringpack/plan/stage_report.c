@@ -194,11 +194,7 @@ static void print_source(const struct rp_stage_tally *tally, uint32_t s)
            rp_cmd_count_text(end->taken, a), rp_cmd_count_text(end->tokens, b),
            rp_cmd_count_text(end->tokens - end->waiting - end->withheld, c),
            rp_cmd_count_text(end->withheld, d), end->epochs);
-    if (source->has_selection)
-        printf("    selected %s of %s documents, taken %s times in an epoch; %s passed over\n",
-               rp_cmd_count_text(source->selected, a), rp_cmd_count_text(source->documents, b),
-               rp_cmd_count_text(source->takes, c),
-               rp_cmd_count_text(source->documents - source->selected, d));
+    rp_column_tally_print(&source->selection);
     if (tally->first_row > 0 && source->before.has_joined)
         printf("    at row %s: %.2f epochs, %s tokens\n", rp_cmd_count_text(tally->first_row, a),
                source->before.epochs, rp_cmd_count_text(source->before.tokens, b));
@@ -252,7 +248,7 @@ static json_t *source_json(const struct rp_stage_tally *tally, uint32_t s)
     const struct rp_stage_reach *end = &tally->stages[tally->current].sources[s].at_end;
     bool is_reached = source->limit != RP_LIMIT_NONE;
     return json_pack(
-        "{so sb sI sI sI sI sI sf sf so so sI sI sI}", "source",
+        "{so sb sI sI sI sI sI sf sf so so sI sI sI so}", "source",
         rp_cmd_json_text(tally->config->sources[s].name), "joined", end->has_joined, "taken",
         (json_int_t)end->taken, "planned", (json_int_t)end->tokens, "delivered",
         (json_int_t)(end->tokens - end->waiting - end->withheld), "waiting",
@@ -261,8 +257,9 @@ static json_t *source_json(const struct rp_stage_tally *tally, uint32_t s)
         is_reached ? json_string(limit_names[source->limit]) : json_null(), "limit_row",
         is_reached && source->limit_row != RP_NO_ROW ? json_integer((json_int_t)source->limit_row)
                                                      : json_null(),
-        "documents", (json_int_t)source->documents, "selected", (json_int_t)source->selected,
-        "takes", (json_int_t)source->takes);
+        "documents", (json_int_t)source->selection.documents, "selected",
+        (json_int_t)source->selection.selected, "takes", (json_int_t)source->selection.takes,
+        "columns", rp_column_tally_json(&source->selection));
 }
 
 void rp_stage_tally_json(const struct rp_stage_tally *tally, json_t *report)

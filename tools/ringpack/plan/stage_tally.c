@@ -8,8 +8,6 @@
 #include "base/defect.h"
 #include "base/mem.h"
 
-#define BATCH 64u
-
 /* ---- a source at a row ----------------------------------------------------------------------- */
 
 static double epochs_of(const struct rp_stage_tally *tally, uint32_t source,
@@ -61,34 +59,6 @@ static void find_limits(struct rp_stage_tally *tally, const struct rp_stage *sta
     }
 }
 
-/* ---- selections ------------------------------------------------------------------------------ */
-
-/* Count the documents that a selection takes. */
-static int count_selected(struct rp_stage_source *source, const struct rp_stream_source *of,
-                          struct rp_error *error)
-{
-    uint64_t documents[BATCH];
-    uint8_t counts[BATCH];
-    source->documents = source->selected = source->takes = of->documents;
-    source->has_selection = of->view.counts != NULL;
-    if (!source->has_selection)
-        return 0;
-    source->selected = source->takes = 0;
-    for (uint64_t first = 0; first < of->documents; first += BATCH) {
-        uint32_t count = (uint32_t)rp_min_u64(BATCH, of->documents - first);
-        for (uint32_t i = 0; i < count; i++)
-            documents[i] = first + i;
-        int code = of->view.counts(of->view.context, documents, count, counts, error);
-        if (code < 0)
-            return code;
-        for (uint32_t i = 0; i < count; i++) {
-            source->selected += counts[i] > 0;
-            source->takes += counts[i];
-        }
-    }
-    return 0;
-}
-
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static uint32_t count_stages(const struct rp_calendar *calendar)
@@ -99,19 +69,22 @@ static uint32_t count_stages(const struct rp_calendar *calendar)
     return count;
 }
 
-static int open_sources(struct rp_stage_tally *tally, struct rp_error *error)
+static int open_sources(struct rp_stage_tally *tally, const struct rp_corpus *corpus,
+                        struct rp_error *error)
 {
     int code = 0;
     for (uint32_t s = 0; s < tally->config->source_count && code >= 0; s++) {
         const struct rp_stream_source *of = &rp_calendar_spec(tally->calendar)->sources[s];
         tally->sources[s].before = reach(tally, s);
-        code = count_selected(&tally->sources[s], of, error);
+        code = rp_column_tally_make(&tally->sources[s].selection, &tally->config->sources[s],
+                                    rp_corpus_source(corpus, s), of, error);
     }
     return code;
 }
 
 int rp_stage_tally_open(struct rp_stage_tally *tally, const struct rp_config *config,
-                        const struct rp_plan *plan, struct rp_error *error)
+                        const struct rp_corpus *corpus, const struct rp_plan *plan,
+                        struct rp_error *error)
 {
     uint32_t sources = config->source_count;
     *tally = (struct rp_stage_tally){.config = config,
@@ -137,11 +110,13 @@ int rp_stage_tally_open(struct rp_stage_tally *tally, const struct rp_config *co
     while (tally->stages[tally->current].end <= tally->first_row)
         tally->current++;
     find_limits(tally, tally->stages[tally->current].stage, RP_NO_ROW);
-    return open_sources(tally, error);
+    return open_sources(tally, corpus, error);
 }
 
 void rp_stage_tally_close(struct rp_stage_tally *tally)
 {
+    for (uint32_t s = 0; tally->sources && s < tally->config->source_count; s++)
+        rp_column_tally_free(&tally->sources[s].selection);
     free(tally->stages);
     free(tally->parts);
     free(tally->sources);

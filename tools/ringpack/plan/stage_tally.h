@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "config/config.h"
+#include "plan/column_tally.h"
 #include "plan/stages.h"
 
 /* A source at a row. */
@@ -37,11 +38,10 @@ enum rp_limit_kind { RP_LIMIT_NONE, RP_LIMIT_EPOCHS, RP_LIMIT_TOKENS };
 
 /* A source in all planned rows. */
 struct rp_stage_source {
-    struct rp_stage_reach before;        /* at the first planned row */
-    bool has_selection;                  /* `select` or `repeat`: the next two are counted */
-    uint64_t documents, selected, takes; /* of an epoch: documents; those taken; times taken */
-    enum rp_limit_kind limit;            /* that is reached at the end */
-    uint64_t limit_row; /* the row that was planned then; RP_NO_ROW: before the first */
+    struct rp_stage_reach before; /* at the first planned row */
+    struct rp_column_tally selection;
+    enum rp_limit_kind limit; /* that is reached at the end */
+    uint64_t limit_row;       /* the row that was planned then; RP_NO_ROW: before the first */
 };
 
 struct rp_stage_tally {
@@ -57,7 +57,8 @@ struct rp_stage_tally {
 };
 
 RP_MUST_CHECK int rp_stage_tally_open(struct rp_stage_tally *tally, const struct rp_config *config,
-                                      const struct rp_plan *plan, struct rp_error *error);
+                                      const struct rp_corpus *corpus, const struct rp_plan *plan,
+                                      struct rp_error *error);
 void rp_stage_tally_close(struct rp_stage_tally *tally);
 
 /** Before a row is planned; and after it, with the places that it has. */
