@@ -18,7 +18,7 @@ def config(corpora, **more):
         "run": "staged",
         "sources": [
             {"name": "books", "path": books, "weight": 3, "max_epochs": 9},
-            {"name": "code", "path": code, "weight": 0, "max_tokens": 1200},
+            {"name": "code", "path": code, "weight": 0, "max_epochs": 0, "max_tokens": 1200},
         ],
         "seq_len": 32,
         "batch_size": 2,
@@ -172,7 +172,7 @@ def test_a_token_lists_its_ledger(program, folder, staged):
     said = run(program, folder, "audit", "at.token", "c.yaml")
     assert said.startswith("identical: all rows before row 80")
     run(program, folder, "checkpoint", "export", "at.token", "-o", "at.json")
-    fields = json.loads((folder / "at.json").read_text())["fields"]
+    fields = json.loads((folder / "at.json").read_text())["ringpack_fields"]
     assert fields["source[0001].max_tokens"] == "1200"
 
 
