@@ -65,7 +65,8 @@ static void warn_of_weights(const struct rp_config *config, const struct rp_corp
         }
     }
     double percent = tokens > 0 ? 100 * first * weights / tokens : 100;
-    if (config->num_epochs && percent < WEIGHTS_HOLD_PERCENT)
+    bool has_limits = config->stream_version == 2; /* by source and stage, which `plan` lists */
+    if (!has_limits && config->num_epochs && percent < WEIGHTS_HOLD_PERCENT)
         rp_log(RP_LOG_WARNING,
                "weights: source `%s` is used up after about %.0f %% of the stream, and the others "
                "go on without it; `ringpack plan` shows the mixture",

@@ -180,6 +180,7 @@ int rp_v2_next(struct rp_plan_v2 *v2, struct rp_row *row, struct rp_error *error
     if (code <= 0)
         return code;
     count_row(v2, stage, &planned);
+    v2->epochs = planned.epochs;
     *row = (struct rp_row){.row = planned.row,
                            .count = planned.count,
                            .tokens = planned.tokens,

@@ -46,6 +46,7 @@ struct rp_plan_v2 {
     struct rp_snapshot state; /* before row state.row, if it is known */
     bool has_state;
     uint64_t cuts, capped;
+    const uint32_t *epochs; /* of the fragments of the last row */
 };
 
 RP_MUST_CHECK int rp_v2_open(struct rp_plan_v2 **v2_out, const struct rp_stream_spec *spec,
