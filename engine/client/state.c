@@ -115,6 +115,11 @@ int rp_client_check_state(const void *state, size_t bytes, struct rp_error *erro
     return version == STREAM_2_VERSION ? 2 : 1;
 }
 
+int rp_client_stage_ended(const struct rp_client *client)
+{
+    return client->stage_ended;
+}
+
 uint64_t rp_client_next_row(const struct rp_client *client)
 {
     pthread_mutex_lock(rp_client_lock(client));

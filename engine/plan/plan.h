@@ -147,6 +147,24 @@ bool rp_plan_skips(const struct rp_plan *plan, uint64_t first, uint64_t count);
 uint32_t rp_plan_seq_len(const struct rp_plan *plan);
 bool rp_plan_is_stage_end(const struct rp_plan *plan);
 void rp_plan_cross_stages(struct rp_plan *plan);
+/** Places of the rows of this run, at whichever row the plan is. */
+uint32_t rp_plan_run_seq_len(const struct rp_plan *plan);
+
+/* The stage that follows the end of a run. */
+struct rp_plan_stage {
+    uint64_t row; /* its first */
+    uint32_t number, seq_len;
+};
+/** If rp_plan_is_stage_end, that stage. */
+bool rp_plan_next_stage(const struct rp_plan *plan, struct rp_plan_stage *stage);
+
+/** Whether the plan is at a row of this run, or at its end. */
+bool rp_plan_is_in_run(const struct rp_plan *plan);
+
+/** Refuse batches of steps of `step_rows` rows from row `base` on, if a stage or a record ahead does
+ * not begin at one of these steps (STREAM2.md section 10.2). Errors: -RP_E_CONFIG. */
+RP_MUST_CHECK int rp_plan_check_steps(const struct rp_plan *plan, uint64_t base,
+                                      uint64_t step_rows, struct rp_error *error);
 
 /** How many documents were read for the rows before that one. O(lanes). */
 uint64_t rp_plan_documents(const struct rp_plan *plan);

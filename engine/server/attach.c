@@ -145,7 +145,7 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
     if (code >= 0)
         code = check_number("batch_size", c->batch_size, request->rows, error);
     if (code >= 0)
-        code = check_number("seq_len", c->seq_len, request->seq_len, error);
+        code = check_number("seq_len", engine->delivery.geometry.seq_len, request->seq_len, error);
     return code;
 }
 

@@ -203,7 +203,7 @@ static json_t *describe_start(const struct rp_engine *engine)
         "stream", stream, "config", config, "dp_world_size", (json_int_t)c->dp_world_size,
         "rank_first", (json_int_t)c->rank_first, "rank_count", (json_int_t)c->rank_count,
         "batch_size", (json_int_t)c->batch_size, "global_batch_size",
-        (json_int_t)c->global_batch_size, "seq_len", (json_int_t)c->seq_len);
+        (json_int_t)c->global_batch_size, "seq_len", (json_int_t)engine->delivery.geometry.seq_len);
     if (entry)
         set_digest(entry, engine->stream.start_state, engine->stream.start_bytes);
     if (entry && engine->saving.started_reweighted)

@@ -29,12 +29,18 @@
 
 #define WEIGHTS_HOLD_PERCENT 90 /* warn if a source ends before this part of the stream */
 
+/* A stream of version 2 may end although its epochs are endless. */
+static bool may_drop(const struct rp_config *config)
+{
+    return config->drop_last && (config->num_epochs || config->stream_version > 1);
+}
+
 static int open_plans(struct rp_stream *stream, const struct rp_docs_per_row *docs_per_row,
                       struct rp_error *error)
 {
     const struct rp_config *config = stream->config;
     struct rp_plan **plans[] = {&stream->plan, &stream->probe, &stream->planner.plan,
-                                config->drop_last && config->num_epochs ? &stream->scout : NULL};
+                                may_drop(config) ? &stream->scout : NULL};
     int code = 0;
     stream->planner.accept_weights = stream->accepts_weights;
     for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && plans[i] && code >= 0; i++)
@@ -265,7 +271,7 @@ static int start_plan(struct rp_engine *engine, const struct rp_checkpoint *chec
     bool is_known = text && rp_contract_open(&contract, text, bytes, NULL) == 0;
     const struct rp_plan_start start = {.accept_weights = accept_weights,
                                         .contract = is_known ? &contract.stream : NULL,
-                                        .grow = true};
+                                        .grow = engine->config->grow};
     return rp_plan_start(engine->stream.plan, token, token_bytes, &start, error);
 }
 

@@ -206,6 +206,51 @@ bool rp_v2_is_stage_end(const struct rp_plan_v2 *v2)
     return rp_v2_seq_len(v2) != v2->seq_len;
 }
 
+bool rp_v2_is_in_run(const struct rp_plan_v2 *v2)
+{
+    uint64_t row = rp_stream_plan_row(v2->rows);
+    return !rp_v2_is_stage_end(v2) ||
+           (row > 0 && rp_calendar_at(v2->calendar, row - 1)->seq_len == v2->seq_len);
+}
+
+/* How many declared stages begin at `row` or before; each of them is numbered from 0. */
+static uint32_t stages_up_to(const struct rp_calendar *calendar, uint64_t row)
+{
+    uint32_t count = 0;
+    for (uint64_t at = 0; at <= row; at = rp_calendar_next(calendar, at)) {
+        count += rp_calendar_at(calendar, at)->is_declared;
+        if (at == RP_NO_ROW)
+            break;
+    }
+    return count;
+}
+
+struct rp_plan_stage rp_v2_present_stage(const struct rp_plan_v2 *v2)
+{
+    uint64_t row = rp_stream_plan_row(v2->rows);
+    uint32_t count = stages_up_to(v2->calendar, row);
+    return (struct rp_plan_stage){row, count > 0 ? count - 1 : 0, rp_v2_seq_len(v2)};
+}
+
+int rp_v2_check_steps(const struct rp_plan_v2 *v2, uint64_t base, uint64_t step_rows,
+                      struct rp_error *error)
+{
+    uint64_t row = rp_calendar_next(v2->calendar, rp_stream_plan_row(v2->rows));
+    for (; row != RP_NO_ROW; row = rp_calendar_next(v2->calendar, row)) {
+        uint64_t before = row - (row - base % step_rows) % step_rows;
+        if (row < base || before == row)
+            continue;
+        return rp_fail(error, -RP_E_CONFIG,
+                       "nothing was changed; end the stage before at one of these two rows "
+                       "(`until: row N`), or start at the first row of a step",
+                       "a stage or a record begins at row %" PRIu64
+                       ", inside of a step: steps of global_batch_size %" PRIu64
+                       " begin at rows %" PRIu64 " and %" PRIu64,
+                       row, step_rows, before, before + step_rows);
+    }
+    return 0;
+}
+
 struct rp_row_form rp_v2_row_form(const struct rp_plan_v2 *v2)
 {
     const struct rp_stream_fixed *fixed = &rp_calendar_spec(v2->calendar)->fixed;

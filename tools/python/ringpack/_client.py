@@ -345,6 +345,10 @@ class Client:
                 return buffer.raw[:found]
             size = found
 
+    def stage_ended(self) -> bool:
+        """Whether END was the end of a stage."""
+        return bool(self._c.rp_client_stage_ended(self._client))
+
     def next_row(self) -> int:
         """Global row of that state."""
         self._check_process()

@@ -117,6 +117,14 @@ class Positioned(Attached):
         return Left(*self._token_of_place()).next_row()
 
     @property
+    def stage_ended(self) -> bool:
+        """After a loop or a next() that gave no more batches: True if a stage has ended, whose
+        rows have another seq_len than those that follow. A new loader of the same config, at this
+        position or at its checkpoint, begins with the next stage. False at the end of the
+        stream."""
+        return self._ended and self._stage_ended
+
+    @property
     def plan_digest(self) -> Optional[str]:
         """Hash, in hexadecimal, of the fragments of all rows before next_row. None after a state of
         an older version. Each access costs a copy of the state."""
