@@ -114,8 +114,11 @@ def describe(
     max_epochs, max_tokens, on_exhausted: limits in force, None: none; epochs_left counts the one
               that is read; tokens_left; is_exhausted
 
-    In version 1, sources have numbers as text, and `planned` counts from the last change of
-    weights. CorruptError: damaged; VersionError: of a newer ringpack; UsageError: not a state."""
+    Sources are in the order in which they joined, and `number` is that of the contract; `source` in
+    the provenance of a batch counts in the order of the config. In version 1, sources have numbers
+    as text, and `planned` counts from the last change of weights.
+
+    CorruptError: damaged; VersionError: of a newer ringpack; UsageError: not a state."""
     given = token_of(state) if isinstance(state, Mapping) else _token_in(state, program)
     return describe_token(given)
 
