@@ -30,9 +30,12 @@ struct rp_source_spec *rp_stream_sources(const struct rp_config *config);
 RP_MUST_CHECK int rp_stream_open_corpus(struct rp_corpus **corpus_out,
                                         const struct rp_config *config, bool allow_missing,
                                         struct rp_error *error);
-/** The same, with a gate before work that may take long (corpus.h); NULL = none. */
+/** The same, with a gate before work that may take long (corpus.h); NULL = none. run: the stream
+ * record of the run that goes on, which has the documents that bounds of percent gave; NULL = it
+ * begins, or its record is not known. */
 RP_MUST_CHECK int rp_stream_open_corpus_with(struct rp_corpus **corpus_out,
                                              const struct rp_config *config, bool allow_missing,
+                                             const struct rp_record *run,
                                              const struct rp_corpus_gate *gate,
                                              struct rp_error *error);
 

@@ -161,10 +161,11 @@ bool rp_plan_next_stage(const struct rp_plan *plan, struct rp_plan_stage *stage)
 /** Whether the plan is at a row of this run, or at its end. */
 bool rp_plan_is_in_run(const struct rp_plan *plan);
 
-/** Refuse batches of steps of `step_rows` rows from row `base` on, if a stage or a record ahead does
- * not begin at one of these steps (STREAM2.md section 10.2). Errors: -RP_E_CONFIG. */
-RP_MUST_CHECK int rp_plan_check_steps(const struct rp_plan *plan, uint64_t base,
-                                      uint64_t step_rows, struct rp_error *error);
+/** Refuse batches of steps of `step_rows` rows from row `base` on, if a stage or a record ahead
+ * does not begin at one of these steps (STREAM2.md section 10.2); unless the stream ends at the
+ * plan's row. Errors: -RP_E_CONFIG; the plan may have planned a row then. */
+RP_MUST_CHECK int rp_plan_check_steps(struct rp_plan *plan, uint64_t base, uint64_t step_rows,
+                                      struct rp_error *error);
 
 /** How many documents were read for the rows before that one. O(lanes). */
 uint64_t rp_plan_documents(const struct rp_plan *plan);

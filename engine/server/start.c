@@ -88,17 +88,25 @@ static void warn_of_settings(const struct rp_config *config, const struct rp_cor
     }
 }
 
+/* The contract of a checkpoint; false: it has none. */
+static bool contract_of(const struct rp_checkpoint *checkpoint, struct rp_contract *contract)
+{
+    size_t bytes;
+    const char *text = checkpoint
+                           ? rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes)
+                           : NULL;
+    return text && rp_contract_open(contract, text, bytes, NULL) == 0;
+}
+
 /* Log the settings in which this run differs from the run that wrote the checkpoint. All of these
  * may change, but a change may be a mistake. A checkpoint of an older ringpack has no contract. */
 static void tell_changes(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
 {
     const struct rp_contract_sides sides = {RP_ON_NODES, "the checkpoint", "this run",
                                             stream->config->weight_unit};
-    size_t bytes;
-    const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes);
     struct rp_contract had;
     struct rp_error difference;
-    if (!text || rp_contract_open(&had, text, bytes, NULL) < 0)
+    if (!contract_of(checkpoint, &had))
         return;
     if (rp_contract_compare(&had, &stream->contract, &sides, &difference) < 0)
         rp_log_event(RP_EVENT_contract_changed, "changed since the checkpoint: %s",
@@ -263,12 +271,8 @@ static int start_plan(struct rp_engine *engine, const struct rp_checkpoint *chec
                       const void *token, size_t token_bytes, bool accept_weights,
                       struct rp_error *error)
 {
-    size_t bytes;
     struct rp_contract contract;
-    const char *text = checkpoint
-                           ? rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes)
-                           : NULL;
-    bool is_known = text && rp_contract_open(&contract, text, bytes, NULL) == 0;
+    bool is_known = contract_of(checkpoint, &contract);
     const struct rp_plan_start start = {.accept_weights = accept_weights,
                                         .contract = is_known ? &contract.stream : NULL,
                                         .grow = engine->config->grow};
@@ -363,6 +367,17 @@ static int save_start_state(struct rp_stream *stream, struct rp_error *error)
     return code;
 }
 
+/* Rows of other weights or epochs hold other documents. In version 2, documents that join, stages,
+ * limits and skips ahead may differ as well, and all of them are in the identity. */
+static bool has_same_rows(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
+{
+    struct rp_contract had;
+    if (rp_plan_version(stream->plan) == 1 || RP_DEFECT(keep_grown_contents))
+        return true;
+    return contract_of(checkpoint, &had) &&
+           rp_hash128_equal(rp_record_hash(&had.stream), stream->identity);
+}
+
 static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                           struct rp_error *error)
 {
@@ -380,7 +395,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
         engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));
-        if (!reweighted) /* rows of other weights or epochs hold other documents */
+        if (!reweighted && has_same_rows(stream, checkpoint))
             code = load_contents(stream, checkpoint, error);
         rp_log_event(RP_EVENT_resumed, "resuming from %s: row %" PRIu64 "%s",
                      rp_checkpoint_path(checkpoint), stream->start_row,
@@ -414,7 +429,10 @@ static int open_corpus(struct rp_engine *engine, const struct rp_checkpoint *che
     size_t bytes = 0;
     bool has_contents = checkpoint &&
                         rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
+    struct rp_contract contract;
+    bool is_known = contract_of(checkpoint, &contract);
     int code = rp_stream_open_corpus_with(&engine->stream.corpus, engine->config, has_contents,
+                                          is_known ? &contract.stream : NULL,
                                           saving->checkpoints ? &gate : NULL, error);
     /* A directory that cannot be written is reported as such, not as an error of the source. */
     int tried = code < 0 && saving->checkpoints ? finish_trial(saving->checkpoints, error) : 0;

@@ -232,13 +232,14 @@ struct rp_plan_stage rp_v2_present_stage(const struct rp_plan_v2 *v2)
     return (struct rp_plan_stage){row, count > 0 ? count - 1 : 0, rp_v2_seq_len(v2)};
 }
 
-int rp_v2_check_steps(const struct rp_plan_v2 *v2, uint64_t base, uint64_t step_rows,
+int rp_v2_check_steps(struct rp_plan_v2 *v2, uint64_t base, uint64_t step_rows,
                       struct rp_error *error)
 {
-    uint64_t row = rp_calendar_next(v2->calendar, rp_stream_plan_row(v2->rows));
-    for (; row != RP_NO_ROW; row = rp_calendar_next(v2->calendar, row)) {
+    for (uint64_t row = rp_calendar_next(v2->calendar, rp_stream_plan_row(v2->rows));
+         row != RP_NO_ROW; row = rp_calendar_next(v2->calendar, row)) {
         uint64_t before = row - (row - base % step_rows) % step_rows;
-        if (row < base || before == row)
+        struct rp_row next;
+        if (row < base || before == row || rp_v2_next(v2, &next, NULL) == 0)
             continue;
         return rp_fail(error, -RP_E_CONFIG,
                        "nothing was changed; end the stage before at one of these two rows "
