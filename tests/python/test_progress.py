@@ -70,7 +70,7 @@ def test_the_ledger_is_that_of_the_delivered_rows(make, packing):
             check(progress, delivered)
             row = progress["row"]
             assert row == loader.next_row == progress["counted_row"]
-            assert (progress["step"], progress["stage"]) == (row // STEP, int(row >= 80))
+            assert (progress["step"], progress["stage"]) == (-(-row // STEP), int(row >= 80))
             assert progress["stage_end"] == (80 if row < 80 else None)
             if batch.number in kills:
                 kills.remove(batch.number)

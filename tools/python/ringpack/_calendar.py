@@ -116,7 +116,7 @@ def progress_of(described: Mapping[str, Any], calendar: Optional[Calendar]) -> d
             sources = dict(zip(calendar.names(), sources.values())) or sources
     return {
         "row": row,
-        "step": row // calendar.step_rows if calendar else None,
+        "step": -(-row // calendar.step_rows) if calendar else None,
         "stage": stage,
         "stage_end": stage_end,
         "counted_row": described["window_first"],

@@ -133,7 +133,7 @@ class Positioned(Attached):
     def progress(self) -> dict[str, Any]:
         """The ledger at the loader's position. The same on every rank. Also after close().
 
-        row, and step (number of whole steps before it); stage (from 0) and the row stage_end at
+        row, and step (number of steps begun before it); stage (from 0) and the row stage_end at
         which the next one begins (None: the last). documents, tokens and sources are those of
         ringpack.describe(): sources has the counts of each source by its name, with the limits in
         force and how much of them is left. Limits and weights count `planned` tokens; `delivered`
