@@ -55,6 +55,7 @@
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
     X(leave_out_last_look, "a save and a stop do not look whether token files have changed")       \
     X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \
+    X(take_late_weights, "weights are taken at a step that a rank has begun")                      \
     X(lose_digest_at_resume, "the plan digest is not taken from the token of a resume")            \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
     X(map_from_stretch, "a mapped token is looked for from its stretch, not from its file")        \

@@ -57,7 +57,7 @@ static bool may_differ(const struct sample_field *field, enum rp_contract_moment
 static int compare(const struct rp_contract *had, const struct rp_contract *has,
                    enum rp_contract_moment moment, struct rp_error *error)
 {
-    struct rp_contract_sides sides = {moment, "one", "the other", 0};
+    struct rp_contract_sides sides = {moment, "one", "the other", 0, 0};
     *error = (struct rp_error){0};
     return rp_contract_compare(had, has, &sides, error);
 }
