@@ -32,6 +32,7 @@
 #include "server/journal.h"
 #include "server/probe.h"
 #include "server/rings.h"
+#include "server/save.h"
 #include "server/seats.h"
 #include "server/shutdown.h"
 #include "server/start.h"
@@ -347,12 +348,13 @@ int rp_engine_set_weights(struct rp_engine *engine, const uint8_t *body, uint64_
         *engine->life.error = *error;
         rp_engine_fail(engine, code);
     }
-    if (code >= 0)
+    if (code >= 0) {
+        rp_saving_want(&engine->saving); /* also its copies elsewhere have the record then */
         *answer = rp_asprintf("from step %" PRIu64 " on (row %" PRIu64 "): %s", weights.step,
                               weights.row, weights.text);
-    if (code >= 0)
         rp_log(RP_LOG_INFO, "weights from step %" PRIu64 " on (row %" PRIu64 "): %s", weights.step,
                weights.row, weights.text);
+    }
     free_weights(&weights);
     return code;
 }

@@ -6,12 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "client/question.h"
 #include "cmd.h"
 #include "options.h"
 
 #define WORDS_MOST 4097 /* a run, and as many sources as a stream can have */
+/* An engine that writes a checkpoint is busy. */
+#define TRIES_MAX 600
+#define TRY_NS 100000000u
 
 struct arguments {
     struct rp_cmd_line line;
@@ -69,6 +73,18 @@ static int write_request(const struct arguments *arguments, size_t first, char *
     return code;
 }
 
+static int send(const struct rp_cmd_line *line, const char *run, const char *request, char **answer,
+                struct rp_error *error)
+{
+    int code = -RP_E_BUSY;
+    for (unsigned tries = 0; tries < TRIES_MAX && code == -RP_E_BUSY; tries++) {
+        if (tries > 0)
+            rp_sleep_ns(TRY_NS);
+        code = rp_question_weights(line->run_dir, run, request, answer, error);
+    }
+    return code;
+}
+
 static int set_weights(const struct arguments *arguments)
 {
     struct rp_error error;
@@ -77,8 +93,7 @@ static int set_weights(const struct arguments *arguments)
     char *request, *answer = NULL;
     int code = write_request(arguments, has_run, &request, &error);
     if (code == 0)
-        code = rp_question_weights(line->run_dir, has_run ? line->words[0] : NULL, request, &answer,
-                                   &error);
+        code = send(line, has_run ? line->words[0] : NULL, request, &answer, &error);
     if (code == 0)
         puts(answer);
     free(answer);

@@ -317,8 +317,8 @@ static int check_weights_at(const struct rp_plan_v2 *v2, uint64_t row, struct rp
     uint64_t *shares = rp_calloc((size_t)v2->number_count + 1, sizeof *shares);
     if (!shares)
         return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " shares", v2->number_count);
-    bool is_ramp = rp_calendar_shares(v2->calendar, row, shares) != RP_NO_ROW &&
-                   rp_calendar_at(v2->calendar, row)->from != row;
+    bool is_ramp = rp_calendar_shares(v2->calendar, row - 1, shares) != RP_NO_ROW &&
+                   rp_calendar_shares(v2->calendar, row, shares) != RP_NO_ROW;
     free(shares);
     return is_ramp
                ? rp_fail(error, -RP_E_CONFIG, "name a step after the ramp",
