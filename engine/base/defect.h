@@ -55,7 +55,6 @@
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
     X(leave_out_last_look, "a save and a stop do not look whether token files have changed")       \
     X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \
-    X(take_late_weights, "weights are taken at a step that a rank has begun")                      \
     X(lose_digest_at_resume, "the plan digest is not taken from the token of a resume")            \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
     X(map_from_stretch, "a mapped token is looked for from its stretch, not from its file")        \
@@ -84,6 +83,7 @@
     X(show_own_words, "a command line keeps the rights of its URLs")                               \
     X(wait_for_any_lock, "a conversion waits without a bound for the lock of its directory")       \
     X(trust_any_output, "foreign links, directories and files of outputs are used")                \
+    X(take_late_weights, "weights are taken at a step that a rank has begun")                      \
     X(take_short_read, "a short read is taken for a complete one")                                 \
     X(trust_plan_of_one_rank, "audit compares the plan of one rank only")                          \
     X(trust_absent, "after a rollback, positions of absent seats still count as known")            \
