@@ -86,6 +86,7 @@
     X(show_own_words, "a command line keeps the rights of its URLs")                               \
     X(wait_for_any_lock, "a conversion waits without a bound for the lock of its directory")       \
     X(trust_any_output, "foreign links, directories and files of outputs are used")                \
+    X(take_late_weights, "weights are taken at a step that a rank has begun")                      \
     X(take_short_read, "a short read is taken for a complete one")                                 \
     X(trust_plan_of_one_rank, "audit compares the plan of one rank only")                          \
     X(trust_absent, "after a rollback, positions of absent seats still count as known")            \

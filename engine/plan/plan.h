@@ -228,6 +228,13 @@ RP_MUST_CHECK int rp_plan_start(struct rp_plan *plan, const void *token, size_t 
 RP_MUST_CHECK int rp_plan_follow(struct rp_plan *plan, const struct rp_plan *started,
                                  struct rp_error *error);
 
+/** Append a record that sets these weights from `row` on, by source of the config, reduced, to the
+ * calendar of a plan of version 2, at its position. Rows before `row` stay. Returns 0; 1 if the
+ * calendar has it already; -RP_E_USAGE if the row is begun; -RP_E_CONFIG if other weights are set
+ * there, by a stage or a record, or the row is inside a ramp. */
+RP_MUST_CHECK int rp_plan_append_weights(struct rp_plan *plan, uint64_t row,
+                                         const uint32_t *weights, struct rp_error *error);
+
 void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts);
 
 /** Write the stream record of the contract: all fields that decide the tokens of a row (STREAM.md

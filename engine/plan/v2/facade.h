@@ -76,6 +76,8 @@ RP_MUST_CHECK int rp_v2_load(struct rp_plan_v2 *v2, const void *token, size_t by
                              struct rp_error *error);
 RP_MUST_CHECK int rp_v2_start(struct rp_plan_v2 *v2, const void *token, size_t bytes,
                               const struct rp_plan_start *start, struct rp_error *error);
+RP_MUST_CHECK int rp_v2_append_weights(struct rp_plan_v2 *v2, uint64_t row, const uint32_t *weights,
+                                       struct rp_error *error);
 RP_MUST_CHECK int rp_v2_follow(struct rp_plan_v2 *v2, struct rp_plan_v2 *started,
                                struct rp_error *error);
 
@@ -85,6 +87,23 @@ RP_MUST_CHECK int rp_v2_make_contract(struct rp_plan_v2 *v2, struct rp_error *er
 /** The records of v2->contract that are not begun at `row`, as a spec wants them. */
 RP_MUST_CHECK int rp_v2_records_ahead(const struct rp_plan_v2 *v2, uint64_t row,
                                       struct rp_v2_records *records, struct rp_error *error);
+/** The same, and a record with these weights at `row`. */
+RP_MUST_CHECK int rp_v2_records_with(const struct rp_plan_v2 *v2, uint64_t next_row, uint64_t row,
+                                     const uint32_t *weights, struct rp_v2_records *records,
+                                     struct rp_error *error);
+/** Whether v2->contract has a record with weights at `row`, and whether they are these. */
+bool rp_v2_weights_at(const struct rp_plan_v2 *v2, uint64_t row, const uint32_t *weights,
+                      bool *is_equal);
+
+/* Weights of a record, by source of the config; NULL: it sets none. */
+struct rp_v2_weights {
+    uint64_t row;
+    const uint32_t *weights;
+};
+/** All records of another contract, in the order of their rows. The caller frees *list. */
+RP_MUST_CHECK int rp_v2_weights_of(const struct rp_plan_v2 *v2, const struct rp_record *contract,
+                                   struct rp_v2_weights **list, uint32_t *count,
+                                   struct rp_error *error);
 void rp_v2_records_free(struct rp_v2_records *records);
 
 /** Fill in the facts of a token of version 2 (plan.h). */

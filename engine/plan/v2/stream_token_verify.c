@@ -41,9 +41,11 @@ struct rp_token2_room rp_token2_room_at(const struct rp_calendar *calendar, uint
             open = rp_min_u64((RP_AGE_MAX_W + 1) * window,
                               window * (stage->max_docs_per_row / group - 1));
         }
-        /* A boundary makes pieces of open rows queue, and may make all of them entries. */
+        /* A boundary of other packing makes pieces of open rows queue, and may make all of them
+         * entries. */
         uint64_t heads = rows * sizeof(struct rp_token2_open_row);
-        uint64_t carried = room.waiting * sizeof(struct rp_pool_entry) + heads;
+        uint64_t queued = stage->rebuilds ? room.waiting : 0;
+        uint64_t carried = queued * sizeof(struct rp_pool_entry) + heads;
         uint64_t own = (window + open) * sizeof(struct rp_item_piece) +
                        spread * sizeof(struct rp_pool_entry) + heads;
         room.queued = rp_max_u64(room.waiting, window + spread);
