@@ -127,7 +127,7 @@ says seen 'lang: i64, 6 of 8 documents'
 says seen unchanged
 "$ringpack" inspect --scan m.rpi >/dev/null
 
-# A shard that comes before others makes another order: the index is written anew, and says so.
+# A shard that comes before others makes another order: the index is rewritten, and says so.
 cp m.rpi kept.rpi && cp code.bin web00.bin
 "$ringpack" index -q -c c.yaml >seen 2>&1
 says seen 'written anew'

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documents of a source: sections 1.3 (default of max_docs_per_row), 2, 3, 4 and 11 of
-engine/plan/STREAM2.md, written from that page alone.
+engine/plan/STREAM2.md, written from that page.
 
 A source is a dict: "name", "lengths" (tokens of each document of the index, before insertions), and
 optionally "shards" (documents of each), "columns" ({name: {"type", "values", "roots"}}), "spans",

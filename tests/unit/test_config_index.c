@@ -34,7 +34,7 @@ static void an_index_is_a_file_or_a_directory(void **state)
     assert_int_equal(unlink("named.idx") | rmdir("folder.rpi"), 0);
 }
 
-/* Every older name is that of a key, and sets its field. */
+/* Every older name belongs to a key, and sets its field. */
 static void older_names_are_read(void **state)
 {
     (void)state;

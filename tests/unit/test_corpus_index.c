@@ -300,7 +300,7 @@ static void test_scratch_is_of_one_declaration(void **state)
 }
 
 /* Two shards with masks, of which the names say the order: an index of both in the other order is
- * written anew, and takes what the older one says of them. */
+ * rewritten, and takes what the older one says of them. */
 static int index_masked(const char *const shards[2], struct rp_error *error)
 {
     static const char *const patterns[] = {"*.npy"};

@@ -383,7 +383,7 @@ static void make_64(struct kit_stream *kit)
     kit->stages[0].window = kit->stages[0].spread = 64;
 }
 
-/* Section 12.3. The records are too long for the history, so they are made anew. */
+/* Section 12.3. The records are too long for the history, so they are made again. */
 static void a_token_of_64_sources_fits_12_kib(void **state)
 {
     (void)state;

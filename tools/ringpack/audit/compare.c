@@ -102,7 +102,7 @@ static int follows(struct rp_audit_side *planner, struct rp_audit_side *early,
 }
 
 /* Whether the later side continues the earlier one. Weights that were changed at the row of the
- * earlier side are those of the later side's config. */
+ * earlier side are as in the later side's config. */
 static int continues(struct rp_audit_side *early, struct rp_audit_side *late,
                      struct rp_error *error)
 {

@@ -36,7 +36,7 @@ void rp_step_tally_close(struct rp_step_tally *tally)
 }
 
 /* Version 2: the pool gives rows of many documents in turn. At most two fragments of a row have
- * half of its tokens, so the table has room for those of all rows of a step. */
+ * half of its tokens, so the table has room for all rows of a step. */
 static struct rp_step_document *place_of(const struct rp_step_tally *tally,
                                          const struct rp_fragment *fragment)
 {
