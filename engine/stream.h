@@ -31,7 +31,7 @@ RP_MUST_CHECK int rp_stream_open_corpus(struct rp_corpus **corpus_out,
                                         const struct rp_config *config, bool allow_missing,
                                         struct rp_error *error);
 /** The same, with a gate before work that may take long (corpus.h); NULL = none. run: the stream
- * record of the run that goes on, which has the documents that bounds of percent gave; NULL = it
+ * record of the run that continues, which has the documents that bounds of percent gave; NULL = it
  * begins, or its record is not known. */
 RP_MUST_CHECK int rp_stream_open_corpus_with(struct rp_corpus **corpus_out,
                                              const struct rp_config *config, bool allow_missing,

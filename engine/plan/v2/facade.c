@@ -396,7 +396,7 @@ int rp_v2_append_weights(struct rp_plan_v2 *v2, uint64_t row, const uint32_t *we
 }
 
 /* Weights that the running engine took at rows ahead of the token: the calendar makes the other
- * records ahead anew. */
+ * records ahead again. */
 static int keep_weights(struct rp_plan_v2 *v2, const struct rp_record *contract,
                         struct rp_error *error)
 {
