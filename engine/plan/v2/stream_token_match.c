@@ -375,26 +375,23 @@ static int match_window(const struct rp_token2_resume *resume, const struct rp_c
 static int match_history(const struct rp_token2_resume *resume, const struct rp_calendar *calendar)
 {
     char text[RP_HISTORY_MAX + 1];
-    uint32_t bytes;
     const struct rp_token2 *token = &resume->token;
     uint64_t next_row = token->header.next_row;
     struct rp_token2_oldest oldest = rp_token2_history_oldest(token->history, next_row);
-    int code = rp_token2_history_of(calendar, next_row, rp_token2_flags(token), &oldest, text,
-                                    &bytes, resume->error);
-    if (code == 0 && (bytes != token->header.history_bytes || strcmp(text, token->history) != 0))
-        code = RP_STREAM_TOKEN_DAMAGED(resume->error,
-                                       ": its history is not that of its stages and records");
-    return code;
+    uint32_t bytes = rp_token2_history_of(calendar, next_row, rp_token2_flags(token), &oldest,
+                                          text);
+    if (bytes == token->header.history_bytes && strcmp(text, token->history) == 0)
+        return 0;
+    return RP_STREAM_TOKEN_DAMAGED(resume->error,
+                                   ": its history is not that of its stages and records");
 }
 
 int rp_token2_match_calendar(const struct rp_token2_resume *resume,
                              const struct rp_calendar *calendar)
 {
     const struct rp_token2_header *header = &resume->token.header;
-    struct rp_calendar_chains chains;
-    int code = rp_calendar_chains(calendar, header->next_row, &chains, resume->error);
-    if (code == 0)
-        code = compare(resume, "number of stages that are begun", "", number(header->stages_begun),
+    struct rp_calendar_chains chains = rp_calendar_chains(calendar, header->next_row);
+    int code = compare(resume, "number of stages that are begun", "", number(header->stages_begun),
                        number(chains.declared_count),
                        "set the stages back: those that are begun never change");
     if (code == 0 && !rp_hash128_equal(header->declared, chains.declared))
