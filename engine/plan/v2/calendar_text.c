@@ -27,16 +27,21 @@ static const char *source_field(struct rp_calendar_lines *lines, const char *fie
 #define ADD_OF(lines, field, number, ...)                                                          \
     rp_record_add((lines)->writer, '=', source_field(lines, field, number), __VA_ARGS__)
 
+struct rp_deal_text rp_calendar_deal_text(const struct rp_deal *deal)
+{
+    struct rp_deal_text out = {"off"};
+    if (deal->window > 0)
+        snprintf(out.text, sizeof out.text,
+                 "%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%s,%" PRIu32 ",%" PRIu32 ",%u,%u",
+                 deal->window, deal->step, deal->tier, deal->bundle,
+                 deal->order == RP_DEAL_MIDDLE ? "middle" : "descending", deal->k, deal->w, deal->h,
+                 deal->b);
+    return out;
+}
+
 static void add_deal(struct rp_calendar_lines *lines, const struct rp_deal *deal)
 {
-    if (deal->window == 0)
-        ADD(lines, "deal", "off");
-    else
-        ADD(lines, "deal",
-            "%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%s,%" PRIu32 ",%" PRIu32 ",%u,%u",
-            deal->window, deal->step, deal->tier, deal->bundle,
-            deal->order == RP_DEAL_MIDDLE ? "middle" : "descending", deal->k, deal->w, deal->h,
-            deal->b);
+    ADD(lines, "deal", "%s", rp_calendar_deal_text(deal).text);
 }
 
 static void add_weights(struct rp_calendar_lines *lines, const struct rp_stage_spec *stage)
