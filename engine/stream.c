@@ -62,7 +62,7 @@ static bool names_source(const struct rp_field *field, const char *name)
     return is_name && length == field->value_bytes && memcmp(escaped, field->value, length) == 0;
 }
 
-/* Bounds of percent stay as they were of the documents that the source had when the run began. */
+/* Bounds of percent keep the documents that the source had when the run began. */
 static void take_recorded_range(struct rp_source_spec *spec, const struct rp_record *run)
 {
     struct rp_field field;

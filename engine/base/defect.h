@@ -20,7 +20,7 @@
     X(count_steps_from_attach, "a state token given after an attach does not begin a step")        \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
     X(count_older_deliveries, "audit counts deliveries that trainers have taken back")             \
-    X(count_all_in_first_stage, "plan counts the rows of all stages as those of the first one")    \
+    X(count_all_in_first_stage, "plan counts the rows of all stages in the first one")             \
     X(count_rows_before_state, "plan --state also counts the rows before its state")               \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \

@@ -190,8 +190,8 @@ size_t rp_plan_state_bytes_max(const struct rp_plan *plan);
 /** Write the state token of the current position. Returns its length, at most
  * rp_plan_state_bytes_max; 0 if a plan of version 2 cannot make it. */
 size_t rp_plan_save(const struct rp_plan *plan, void *token);
-/** The same. Errors, of version 2 only: -ENOMEM, an error of a plan that failed, and errors of an index
- * that cannot be read. */
+/** The same. Errors, of version 2 only: -ENOMEM, the error of a plan that failed, and errors of an
+ * index that cannot be read. */
 RP_MUST_CHECK int rp_plan_try_save(const struct rp_plan *plan, void *token, size_t *bytes,
                                    struct rp_error *error);
 

@@ -17,13 +17,13 @@ const struct rp_calendar *rp_plan_calendar(const struct rp_plan *plan);
 uint32_t rp_plan_number(const struct rp_plan *plan, uint32_t source);
 
 /** The declared stage that has a row, counted from 0, and the places of the row; of version 1: 0,
- * and those of all rows. O(stages). */
+ * and the places of every row. O(stages). */
 uint32_t rp_plan_stage_of(const struct rp_plan *plan, uint64_t row);
 uint32_t rp_plan_places_of(const struct rp_plan *plan, uint64_t row);
 /** Places of the shortest and of the longest rows. */
 void rp_plan_places_range(const struct rp_plan *plan, uint32_t *least, uint32_t *most);
 
-/** A source of the config after all planned rows, also rows of a begun deal window. NULL: it
+/** A source of the config after all planned rows, a begun deal window included. NULL: it
  * has not joined. */
 const struct rp_source_state *rp_plan_reached(const struct rp_plan *plan, uint32_t source);
 /** Its ledger at the next row; zeros if it has not joined. O(waiting pieces). */

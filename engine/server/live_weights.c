@@ -268,7 +268,7 @@ static int append_record(struct rp_engine *engine, const struct weights *weights
                           weights->row);
 }
 
-/* The plans other than the flow's; plans of catch-up flows are reopened. */
+/* The plans other than the flow's; plans of catch-up flows are opened again. */
 static int follow(struct rp_stream *stream, struct rp_error *error)
 {
     struct rp_plan *plans[] = {stream->probe, stream->planner.plan, stream->scout};

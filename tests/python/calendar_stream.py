@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stream of version 2 as stream_kit.Stream has those of version 1: the config, and the oracle's
+"""A stream of version 2, as stream_kit.Stream is one of version 1: the config, and the oracle's
 rows, digests and state tokens of the same calendar (tests/oracle/stream2.py)."""
 
 import struct
@@ -57,7 +57,7 @@ def stage_key(stage, until):
 
 
 class CalendarStream:
-    """Drawn for a corpus; `inputs` are those of a stream of version 1. Stages begin at multiples of
+    """Drawn for a corpus; `inputs`: as of a stream of version 1. Stages begin at multiples of
     `unit` rows: steps of 1, 2, 3, 4, 6 and 12 rows reach them."""
 
     def __init__(self, corpus, inputs, draw, unit=12):

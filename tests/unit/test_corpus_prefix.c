@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fingerprint of a source at an earlier number of documents is the fingerprint of a corpus of its first
+/* The fingerprint of a source at an earlier number of documents: as of a corpus of its first
  * shards, however they were indexed. */
 #include "index_kit.h"
 

@@ -220,7 +220,7 @@ static json_t *load(const char *path)
     return golden;
 }
 
-/* The stream of the second start: its values, and from the first one the values that it lacks. */
+/* The stream of the second start: the first one, with its own values. */
 static json_t *stream_of_second(const json_t *golden)
 {
     json_t *stream = json_copy(rp_spec_get(golden, "stream"));

@@ -212,7 +212,7 @@ static void a_run_that_grew_goes_to_all_of_its_rows(void **state)
     check(rp_plan_start(grown, token, bytes, &start, &error), &error);
     assert_int_equal(rp_plan_row(grown), 30);
     free(writer.text);
-    /* before row 30, the rows are as with the small corpus */
+    /* before row 30, the rows are of the small corpus */
     check(rp_plan_follow(probe, grown, &error), &error);
     check(rp_plan_load(probe, begin, begin_bytes, false, &error), &error);
     read_rows(probe, &whole);

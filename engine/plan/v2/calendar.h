@@ -109,14 +109,19 @@ struct rp_calendar_chains {
     struct rp_hash128 declared, records;
     uint32_t declared_count;
 };
-RP_MUST_CHECK int rp_calendar_chains(const struct rp_calendar *calendar, uint64_t next_row,
-                                     struct rp_calendar_chains *chains, struct rp_error *error);
+struct rp_calendar_chains rp_calendar_chains(const struct rp_calendar *calendar, uint64_t next_row);
 /** The history of section 12.2, with its zero bytes; `flags` sources have the flag. Returns its
  * bytes, at most RP_HISTORY_MAX. */
 #define RP_HISTORY_MAX 640u
-RP_MUST_CHECK int rp_calendar_history(const struct rp_calendar *calendar, uint64_t next_row,
-                                      uint32_t flags, char *text, uint32_t *bytes_out,
-                                      struct rp_error *error);
+uint32_t rp_calendar_history(const struct rp_calendar *calendar, uint64_t next_row, uint32_t flags,
+                             char *text);
+/** The value of a `deal` line of the contract. */
+struct rp_deal_text {
+    char text[96];
+};
+struct rp_deal_text rp_calendar_deal_text(const struct rp_deal *deal);
+/** The line of bos_id or eos_id. */
+void rp_calendar_add_id(struct rp_record_writer *writer, const char *name, uint32_t id);
 /** The stream contract (section 14), sorted. Sources' fingerprints are taken through their views.
  */
 RP_MUST_CHECK int rp_calendar_contract(const struct rp_calendar *calendar,

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "plan/v2/calendar_parts.h"
 
-static void add_id(struct rp_record_writer *writer, const char *name, uint32_t id)
+void rp_calendar_add_id(struct rp_record_writer *writer, const char *name, uint32_t id)
 {
     if (id == RP_NO_TOKEN_ID)
         rp_record_add(writer, '=', name, "none");
@@ -127,8 +127,8 @@ int rp_calendar_contract(const struct rp_calendar *calendar, struct rp_record_wr
     const struct rp_stream_fixed *fixed = &calendar->spec.fixed;
     char hex[RP_HASH_HEX_BYTES];
     rp_record_add(writer, '=', "block_documents", "%" PRIu32, fixed->block_documents);
-    add_id(writer, "bos_id", fixed->bos_id);
-    add_id(writer, "eos_id", fixed->eos_id);
+    rp_calendar_add_id(writer, "bos_id", fixed->bos_id);
+    rp_calendar_add_id(writer, "eos_id", fixed->eos_id);
     rp_record_add(writer, '=', "group", "%" PRIu32, fixed->group);
     rp_record_add(writer, '=', "label_across_cuts", "%d", fixed->label_across_cuts);
     rp_record_add(writer, '=', "long_doc", "%s", rp_long_doc_name(fixed->long_doc));

@@ -27,16 +27,21 @@ static const char *source_field(struct rp_calendar_lines *lines, const char *fie
 #define ADD_OF(lines, field, number, ...)                                                          \
     rp_record_add((lines)->writer, '=', source_field(lines, field, number), __VA_ARGS__)
 
+struct rp_deal_text rp_calendar_deal_text(const struct rp_deal *deal)
+{
+    struct rp_deal_text out = {"off"};
+    if (deal->window > 0)
+        snprintf(out.text, sizeof out.text,
+                 "%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%s,%" PRIu32 ",%" PRIu32 ",%u,%u",
+                 deal->window, deal->step, deal->tier, deal->bundle,
+                 deal->order == RP_DEAL_MIDDLE ? "middle" : "descending", deal->k, deal->w, deal->h,
+                 deal->b);
+    return out;
+}
+
 static void add_deal(struct rp_calendar_lines *lines, const struct rp_deal *deal)
 {
-    if (deal->window == 0)
-        ADD(lines, "deal", "off");
-    else
-        ADD(lines, "deal",
-            "%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%s,%" PRIu32 ",%" PRIu32 ",%u,%u",
-            deal->window, deal->step, deal->tier, deal->bundle,
-            deal->order == RP_DEAL_MIDDLE ? "middle" : "descending", deal->k, deal->w, deal->h,
-            deal->b);
+    ADD(lines, "deal", "%s", rp_calendar_deal_text(deal).text);
 }
 
 static void add_weights(struct rp_calendar_lines *lines, const struct rp_stage_spec *stage)
@@ -211,19 +216,18 @@ static uint32_t begun_of(const struct rp_calendar_link *links, uint32_t count, u
     return low;
 }
 
-int rp_calendar_chains(const struct rp_calendar *calendar, uint64_t next_row,
-                       struct rp_calendar_chains *chains, struct rp_error *error)
+struct rp_calendar_chains rp_calendar_chains(const struct rp_calendar *calendar, uint64_t next_row)
 {
     uint32_t stages = begun_of(calendar->stage_links, calendar->spec.stage_count, next_row);
     uint32_t records = begun_of(calendar->record_links, calendar->record_count, next_row);
-    (void)error;
-    chains->declared_count = stages;
-    chains->declared = calendar->stage_links[stages - 1].chain; /* stage 0 is always begun */
+    struct rp_calendar_chains chains = {
+        .declared = calendar->stage_links[stages - 1].chain, /* stage 0 is always begun */
+        .records = records ? calendar->record_links[records - 1].chain : rp_hash128("", 0),
+        .declared_count = stages,
+    };
     if (calendar->lacks_records && records <= calendar->begun_count)
-        chains->records = calendar->held_chain;
-    else
-        chains->records = records ? calendar->record_links[records - 1].chain : rp_hash128("", 0);
-    return 0;
+        chains.records = calendar->held_chain;
+    return chains;
 }
 
 /* ---- history --------------------------------------------------------------------------------- */
@@ -243,14 +247,13 @@ static char *put_entry(char *begin, char *end, const char *word,
     return end;
 }
 
-int rp_calendar_history(const struct rp_calendar *calendar, uint64_t next_row, uint32_t flags,
-                        char *text, uint32_t *bytes_out, struct rp_error *error)
+uint32_t rp_calendar_history(const struct rp_calendar *calendar, uint64_t next_row, uint32_t flags,
+                             char *text)
 {
     uint32_t stages = begun_of(calendar->stage_links, calendar->spec.stage_count, next_row);
     uint32_t records = begun_of(calendar->record_links, calendar->record_count, next_row);
     uint64_t room = RP_HISTORY_MAX - rp_min_u64(RP_HISTORY_MAX, 8ull * flags);
     char entries[RP_HISTORY_MAX], *end = entries + room, *begin = end;
-    (void)error;
     while (stages + records > 0) {
         bool is_record = records > 0 && (stages == 0 || calendar->record_links[records - 1].from >=
                                                             calendar->stage_links[stages - 1].from);
@@ -267,6 +270,5 @@ int rp_calendar_history(const struct rp_calendar *calendar, uint64_t next_row, u
     uint32_t bytes = (uint32_t)(end - begin);
     memset(text, 0, rp_align_up(bytes, 8));
     memcpy(text, begin, bytes);
-    *bytes_out = (uint32_t)rp_align_up(bytes, 8);
-    return 0;
+    return (uint32_t)rp_align_up(bytes, 8);
 }

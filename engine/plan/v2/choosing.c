@@ -117,14 +117,14 @@ static void make_keys(struct rp_choosing *choosing)
     choose(choosing, 0);
 }
 
-int rp_choosing_begin(struct rp_choosing *choosing, struct rp_error *error)
+bool rp_choosing_begin(struct rp_choosing *choosing)
 {
     uint32_t count = choosing->count;
     choosing->chosen = 0;
     choosing->charged = 0;
     choosing->mean = 0;
     if (count == 0)
-        return 0;
+        return true;
     wide sum = 0;
     for (uint32_t place = 0; place < count; place++)
         sum += choosing->places[place].distance;
@@ -135,16 +135,15 @@ int rp_choosing_begin(struct rp_choosing *choosing, struct rp_error *error)
         int64_t credit = own->distance;
         wide distance = (wide)credit - choosing->mean;
         if (credit >= CREDIT_BOUND || credit <= -CREDIT_BOUND || distance >= DISTANCE_BOUND ||
-            distance <= -DISTANCE_BOUND)
-            return rp_fail(error, -RP_E_CONFIG, "give this source a weight of its tokens' scale",
-                           "source %" PRIu32 " is %" PRId64 " tokens away from its shares, which is"
-                           " more than mixing can count",
-                           own->number, credit >> TOKEN_BITS);
+            distance <= -DISTANCE_BOUND) {
+            choosing->chosen = place;
+            return false;
+        }
         own->distance = (int64_t)distance;
     }
     if (count > 1)
         make_keys(choosing);
-    return 0;
+    return true;
 }
 
 bool rp_choosing_charge(struct rp_choosing *choosing, uint32_t tokens)

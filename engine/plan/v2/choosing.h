@@ -75,9 +75,9 @@ static inline void rp_choosing_clear(struct rp_choosing *choosing)
 }
 /** Add an active source, in ascending order of the numbers. */
 void rp_choosing_add(struct rp_choosing *choosing, const struct rp_choosing_source *source);
-/** Choose for the first time after the sources were added. -RP_E_CONFIG: a credit is out of the
- * bound of section 13. */
-RP_MUST_CHECK int rp_choosing_begin(struct rp_choosing *choosing, struct rp_error *error);
+/** Choose for the first time after the sources were added. False: the credit of the chosen place,
+ * which is its distance, is out of the bound of section 13. */
+RP_MUST_CHECK bool rp_choosing_begin(struct rp_choosing *choosing);
 
 /** The number of the chosen source; count must be > 0. */
 static inline uint32_t rp_choosing_first(const struct rp_choosing *choosing)

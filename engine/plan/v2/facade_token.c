@@ -56,14 +56,6 @@ int rp_v2_state_info(const void *token, size_t bytes, struct rp_state_info *info
 
 /* ---- the part of the contract that a token has ----------------------------------------------- */
 
-static void add_id(struct rp_record_writer *writer, const char *name, uint32_t id)
-{
-    if (id == RP_NO_TOKEN_ID)
-        rp_record_add(writer, '=', name, "none");
-    else
-        rp_record_add(writer, '=', name, "%" PRIu32, id);
-}
-
 static void add_source(struct rp_record_writer *writer, uint32_t j,
                        const struct rp_stream_token_source *source)
 {
@@ -93,8 +85,8 @@ int rp_v2_state_contract(const void *token, size_t bytes, struct rp_record_write
     if (code < 0)
         return code;
     rp_record_add(writer, '=', "block_documents", "%" PRIu32, info.block_documents);
-    add_id(writer, "bos_id", info.bos_id);
-    add_id(writer, "eos_id", info.eos_id);
+    rp_calendar_add_id(writer, "bos_id", info.bos_id);
+    rp_calendar_add_id(writer, "eos_id", info.eos_id);
     rp_record_add(writer, '=', "group", "%" PRIu32, info.group);
     rp_record_add(writer, '=', "long_doc", "%s", rp_long_doc_name(info.long_doc));
     rp_record_add(writer, '=', "seed", "%" PRIu64, info.seed);

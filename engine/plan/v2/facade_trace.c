@@ -9,7 +9,7 @@
 #include "plan/order.h"
 #include "plan/v2/facade_trace.h"
 
-/* The state of a source after all rows that are planned, also in a begun deal window;
+/* The state of a source after all rows that are planned, with all rows of a begun deal window;
  * NULL: it has not joined. */
 static const struct rp_source_state *reached(const struct rp_plan_v2 *v2, uint32_t source)
 {

@@ -183,7 +183,13 @@ static int mix(struct rp_feed *feed, struct rp_error *error)
             rp_choosing_add(&feed->choosing,
                             &(struct rp_choosing_source){number, feed->shares[number],
                                                          feed->sources[number].state.credit});
-    return rp_choosing_begin(&feed->choosing, error);
+    if (rp_choosing_begin(&feed->choosing))
+        return 0;
+    const struct rp_choosing_place *far = &feed->choosing.places[feed->choosing.chosen];
+    return rp_fail(error, -RP_E_CONFIG, "give this source a weight of its tokens' scale",
+                   "source %s is %" PRId64 " tokens away from its shares, which is more than "
+                   "mixing can count",
+                   name_of(feed, far->number), far->distance / (INT64_C(1) << 32));
 }
 
 /* ---- visiting -------------------------------------------------------------------------------- */

@@ -57,7 +57,7 @@ RP_MUST_CHECK int rp_stream_plan_restore(struct rp_stream_plan *plan,
                                          struct rp_error *error);
 
 const struct rp_calendar *rp_stream_plan_calendar(const struct rp_stream_plan *plan);
-/** A source after all planned rows, also rows of a begun deal window. NULL: it has not joined
+/** A source after all planned rows, a begun deal window included. NULL: it has not joined
  * by then. */
 const struct rp_source_state *rp_stream_plan_reached(const struct rp_stream_plan *plan,
                                                      uint32_t number);

@@ -107,9 +107,10 @@ static int fill_history(struct making *making, struct rp_error *error)
     token->history = rp_calloc(RP_HISTORY_MAX + 1, 1);
     if (!token->history)
         return rp_fail(error, -ENOMEM, NULL, "no memory for the history of a token");
-    return rp_token2_history_of(making->calendar, token->header.next_row, rp_token2_flags(token),
-                                &making->kept->oldest, token->history, &token->header.history_bytes,
-                                error);
+    token->header.history_bytes = rp_token2_history_of(making->calendar, token->header.next_row,
+                                                       rp_token2_flags(token),
+                                                       &making->kept->oldest, token->history);
+    return 0;
 }
 
 static struct rp_token2_deal deal_record(const struct rp_deal *deal)
@@ -129,16 +130,12 @@ static struct rp_token2_deal deal_record(const struct rp_deal *deal)
     };
 }
 
-static int fill_header(struct making *making, const struct rp_stream_position *position,
-                       struct rp_error *error)
+static void fill_header(struct making *making, const struct rp_stream_position *position)
 {
     const struct rp_stream_fixed *fixed = &rp_calendar_spec(making->calendar)->fixed;
     const struct rp_snapshot *snapshot = &making->token.snapshot;
     const struct rp_stage *stage = making->stage;
-    struct rp_calendar_chains chains;
-    int code = rp_calendar_chains(making->calendar, position->next_row, &chains, error);
-    if (code < 0)
-        return code;
+    struct rp_calendar_chains chains = rp_calendar_chains(making->calendar, position->next_row);
     bool is_concat = stage->packing == RP_PACKING_CONCAT;
     making->token.header = (struct rp_token2_header){
         .magic = RP_STREAM_TOKEN_MAGIC,
@@ -178,7 +175,6 @@ static int fill_header(struct making *making, const struct rp_stream_position *p
         .stopped = snapshot->stopped,
         .label_across_cuts = fixed->label_across_cuts,
     };
-    return 0;
 }
 
 int rp_stream_token_write(struct rp_stream_plan *plan, void *token, size_t *bytes_out,
@@ -194,10 +190,10 @@ int rp_stream_token_write(struct rp_stream_plan *plan, void *token, size_t *byte
         return rp_fail(error, -ENOMEM, NULL, "no memory for the sources of a token");
     making.stage = rp_calendar_at(making.calendar, making.last_row);
     int code = rp_stream_plan_snapshot(plan, &making.token.snapshot, error);
-    if (code == 0)
-        code = fill_header(&making, &position, error);
-    if (code == 0)
+    if (code == 0) {
+        fill_header(&making, &position);
         code = fill_sources(&making, error);
+    }
     if (code == 0)
         code = fill_history(&making, error);
     if (code == 0)

@@ -96,10 +96,8 @@ struct rp_token2_oldest {
 struct rp_token2_oldest rp_token2_history_oldest(const char *history, uint64_t next_row);
 /** The history of a calendar, as rp_calendar_history. If the calendar lacks records, it begins with
  * `oldest`, because entries before it may be missing. */
-RP_MUST_CHECK int rp_token2_history_of(const struct rp_calendar *calendar, uint64_t next_row,
-                                       uint32_t flags, const struct rp_token2_oldest *oldest,
-                                       char text[RP_HISTORY_MAX + 1], uint32_t *bytes_out,
-                                       struct rp_error *error);
+uint32_t rp_token2_history_of(const struct rp_calendar *calendar, uint64_t next_row, uint32_t flags,
+                              const struct rp_token2_oldest *oldest, char text[RP_HISTORY_MAX + 1]);
 
 /* What a plan carries for its next token, for each source of its calendar. */
 struct rp_token2_kept_source {

@@ -82,14 +82,13 @@ struct rp_token2_oldest rp_token2_history_oldest(const char *history, uint64_t n
     return (struct rp_token2_oldest){entry.from, entry.is_record};
 }
 
-int rp_token2_history_of(const struct rp_calendar *calendar, uint64_t next_row, uint32_t flags,
-                         const struct rp_token2_oldest *oldest, char text[RP_HISTORY_MAX + 1],
-                         uint32_t *bytes_out, struct rp_error *error)
+uint32_t rp_token2_history_of(const struct rp_calendar *calendar, uint64_t next_row, uint32_t flags,
+                              const struct rp_token2_oldest *oldest, char text[RP_HISTORY_MAX + 1])
 {
     memset(text, 0, RP_HISTORY_MAX + 1);
-    int code = rp_calendar_history(calendar, next_row, flags, text, bytes_out, error);
-    if (code < 0 || rp_calendar_knows_records(calendar))
-        return code;
+    uint32_t whole = rp_calendar_history(calendar, next_row, flags, text);
+    if (rp_calendar_knows_records(calendar))
+        return whole;
     const char *at = text, *kept = text;
     for (struct entry entry; next_entry(&at, &entry);) {
         bool is_older = entry.from < oldest->from ||
@@ -101,8 +100,7 @@ int rp_token2_history_of(const struct rp_calendar *calendar, uint64_t next_row, 
     size_t bytes = strlen(kept);
     memmove(text, kept, bytes);
     memset(text + bytes, 0, RP_HISTORY_MAX - bytes);
-    *bytes_out = (uint32_t)rp_align_up(bytes, 8);
-    return 0;
+    return (uint32_t)rp_align_up(bytes, 8);
 }
 
 /* ---- the stage that differs ------------------------------------------------------------------ */
@@ -194,10 +192,10 @@ int rp_token2_match_stages(const struct rp_token2_resume *resume,
 {
     char text[RP_HISTORY_MAX + 1] = "";
     const char *history = resume->token.history;
-    uint32_t bytes = 0;
-    int code = rp_calendar_history(calendar, resume->token.header.next_row,
-                                   rp_token2_flags(&resume->token), text, &bytes, resume->error);
-    text[code < 0 ? 0 : bytes] = 0;
+    uint32_t bytes = rp_calendar_history(calendar, resume->token.header.next_row,
+                                         rp_token2_flags(&resume->token), text);
+    text[bytes] = 0;
+    int code = 0;
     struct entry had, has;
     uint64_t oldest = resume->token.header.next_row;
     while (code == 0 && next_entry(&history, &had)) {

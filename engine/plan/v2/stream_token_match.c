@@ -9,7 +9,7 @@
 #include "plan/v2/stream_token_format.h"
 
 struct value {
-    char text[64];
+    char text[96];
 };
 
 static struct value number(uint64_t value)
@@ -39,17 +39,6 @@ static struct value hex128(struct rp_hash128 hash)
     struct value out;
     char text[RP_HASH_HEX_BYTES];
     snprintf(out.text, sizeof out.text, "%s", rp_hash128_hex(hash, text));
-    return out;
-}
-static struct value deal_text(const struct rp_deal *deal)
-{
-    struct value out = {"off"};
-    if (deal->window > 0)
-        snprintf(out.text, sizeof out.text,
-                 "%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%s,%" PRIu32 ",%" PRIu32 ",%u,%u",
-                 deal->window, deal->step, deal->tier, deal->bundle,
-                 deal->order == RP_DEAL_MIDDLE ? "middle" : "descending", deal->k, deal->w, deal->h,
-                 deal->b);
     return out;
 }
 
@@ -312,7 +301,8 @@ static int match_parameters(const struct rp_token2_resume *resume,
          word(rp_plan_fill_name(is_concat ? RP_FILL_PAD : stage->fill))},
         {"spread", number(header->spread), number(is_concat ? 0 : stage->spread)},
         {"max_docs_per_row", number(header->max_docs_per_row), number(stage->max_docs_per_row)},
-        {"deal", deal_text(&deal), deal_text(&stage->deal)},
+        {"deal", word(rp_calendar_deal_text(&deal).text),
+         word(rp_calendar_deal_text(&stage->deal).text)},
     };
     int code = 0;
     for (size_t i = 0; i < RP_ARRAY_COUNT(fields) && code == 0; i++)
@@ -375,26 +365,23 @@ static int match_window(const struct rp_token2_resume *resume, const struct rp_c
 static int match_history(const struct rp_token2_resume *resume, const struct rp_calendar *calendar)
 {
     char text[RP_HISTORY_MAX + 1];
-    uint32_t bytes;
     const struct rp_token2 *token = &resume->token;
     uint64_t next_row = token->header.next_row;
     struct rp_token2_oldest oldest = rp_token2_history_oldest(token->history, next_row);
-    int code = rp_token2_history_of(calendar, next_row, rp_token2_flags(token), &oldest, text,
-                                    &bytes, resume->error);
-    if (code == 0 && (bytes != token->header.history_bytes || strcmp(text, token->history) != 0))
-        code = RP_STREAM_TOKEN_DAMAGED(resume->error,
-                                       ": its history is not that of its stages and records");
-    return code;
+    uint32_t bytes = rp_token2_history_of(calendar, next_row, rp_token2_flags(token), &oldest,
+                                          text);
+    if (bytes == token->header.history_bytes && strcmp(text, token->history) == 0)
+        return 0;
+    return RP_STREAM_TOKEN_DAMAGED(resume->error,
+                                   ": its history is not that of its stages and records");
 }
 
 int rp_token2_match_calendar(const struct rp_token2_resume *resume,
                              const struct rp_calendar *calendar)
 {
     const struct rp_token2_header *header = &resume->token.header;
-    struct rp_calendar_chains chains;
-    int code = rp_calendar_chains(calendar, header->next_row, &chains, resume->error);
-    if (code == 0)
-        code = compare(resume, "number of stages that are begun", "", number(header->stages_begun),
+    struct rp_calendar_chains chains = rp_calendar_chains(calendar, header->next_row);
+    int code = compare(resume, "number of stages that are begun", "", number(header->stages_begun),
                        number(chains.declared_count),
                        "set the stages back: those that are begun never change");
     if (code == 0 && !rp_hash128_equal(header->declared, chains.declared))

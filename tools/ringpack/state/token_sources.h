@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* token_sources.h — stage, deal window and ledger of a state token of stream version 2, read from
- * the token. */
+ * the token by itself. */
 #ifndef RP_TOOLS_TOKEN_SOURCES_H
 #define RP_TOOLS_TOKEN_SOURCES_H
 
