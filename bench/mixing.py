@@ -7,17 +7,17 @@
 
 A mixture has 2 to 16 sources with random weights; the lengths of a source's documents are lognormal
 with a scale of their own. In a ramp the weights move over the middle half, in 8 levels, to other
-random ones. After each document, the distance of a source is the difference of the
-tokens that were taken from it and the tokens that its weights asked for until then; it is divided by
-the longest document of the mixture. The methods:
+random ones. After each document, the distance of a source is the
+difference of the tokens that were taken from it and the tokens that its weights asked for until
+then; it is divided by the longest document of the mixture. The methods:
 
-    due       STREAM2.md section 6.2: of the sources that are behind the mean, the one that will first
-              be one longest document behind
-    credit    the source with the greatest credit in tokens
-    greedy    the source whose share of the items exceeds its taken items most, as BlendedDataset of
-              Megatron Core does it; counts begin again at a change of weights
+    due         STREAM2.md section 6.2: of the sources that are behind the mean, the one that will
+                first be one longest document behind
+    credit      the source with the greatest credit in tokens
+    greedy      the source whose share of the items exceeds its taken items most, as BlendedDataset
+                of Megatron Core does it; counts begin again at a change of weights
     interleave  item k by the counts of a fixed interleaving of sources, as MixedMapDataset of Grain
-              does it; k begins again at a change of weights
+                does it; k begins again at a change of weights
 
 The last two count items, and were made for items of one length, which the second part of the table
 has. Grain rounds weights to whole numbers of which the least is 100.

@@ -33,6 +33,28 @@ done
 status 0 'verify: identical' "$ringpack" verify -c config.yaml --kills 6 --num-epochs endless \
     --shuffle block --block-documents 8 --window-blocks 4 --rows 500 --token-dtype i64
 status 0 'verify: identical' "$ringpack" verify -c config.yaml --kills 6 --lanes 3 --fill split
+
+# --- a stream of version 2: stages, steps that are skipped, rows that are dealt, another seq_len
+cat >stages.yaml <<'YAML'
+stream_version: 2
+sources:
+  - {name: one, path: one, weight: 1, max_epochs: 9, select: length < 4000}
+  - {name: two, path: two, weight: 2.5, repeat: {2: length < 900}}
+seq_len: 512
+batch_size: 4
+global_batch_size: 8
+seed: 11
+eos_id: 300
+deal: {window: 32, step: 8, tier: 4, order: middle, cost: 64}
+stages:
+  - until: 10 steps
+  - {until: 40 steps, weights: {one: 3, two: 1}, ramp: 100, window: 8}
+  - seq_len: 1024
+skip: {steps: [2-4], rows: [101]}
+checkpoint_dir: mine
+YAML
+status 0 'verify: identical|a stage with another seq_len begins at row 320' \
+    "$ringpack" verify -c stages.yaml --kills 15
 nothing_left verify
 [ ! -e mine ] || fail 'the checkpoints of verify went among those of the user'
 

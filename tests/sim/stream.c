@@ -109,32 +109,19 @@ static void write_source(struct story *story, uint32_t source, uint32_t document
     sim_file_put(names[source][1], tokens, at);
 }
 
-/* Steps of all lives end at a multiple of this many rows. */
-#define STAGE_ROWS 72u
-
-/* The stream is of version 2: other weights from a row on, and rows that are dealt. */
-static void draw_calendar(struct story *story, const char *packing, uint32_t sources)
+/* The stream is of version 2: rows are dealt, and long documents are spread. It has one stage,
+ * because the lives of a story begin inside steps of one another, which is refused while a stage is
+ * ahead. */
+static void draw_calendar(struct story *story, const char *packing)
 {
     static const char *const deals[] = {
         "off", "{window: 24, step: 12, tier: 6, bundle: 2, order: middle, cost: 16}",
         "{window: 6, step: 3, tier: 3, bundle: 1, order: descending, cost: 2}"};
     struct keys *keys = &story->stream;
-    bool is_concat = strcmp(packing, "concat") == 0;
     keys_set(keys, "stream_version", "2");
     keys_set(keys, "deal", "%s", deals[story_below(story, 3)]);
-    if (!is_concat)
+    if (strcmp(packing, "concat") != 0)
         keys_set(keys, "spread", "%u", 1u << story_below(story, 7));
-    if (story_chance(story, 700)) {
-        char weights[64] = "", window[32] = "";
-        if (sources == 2)
-            snprintf(weights, sizeof weights, ", weights: {a: %u, b: %u}, ramp: %u",
-                     1u + (unsigned)story_below(story, 4), (unsigned)story_below(story, 3),
-                     (unsigned)story_below(story, 30));
-        if (!is_concat)
-            snprintf(window, sizeof window, ", window: %u", 1u + (unsigned)story_below(story, 9));
-        keys_set(keys, "stages", "[{until: row %u}, {deal: %s%s%s}]", STAGE_ROWS,
-                 deals[story_below(story, 3)], weights, window);
-    }
 }
 
 void stream_draw(struct story *story)
@@ -173,7 +160,7 @@ void stream_draw(struct story *story)
     if (story_chance(story, 200))
         keys_set(keys, "drop_last", "true");
     if (has_calendar)
-        draw_calendar(story, packing, sources);
+        draw_calendar(story, packing);
     story->sidecars = story_chance(story, 200);
     story->checkpoints = story_chance(story, 800);
 }

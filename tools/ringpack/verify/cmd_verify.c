@@ -166,12 +166,38 @@ static void print_json(struct rp_verify *v)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
+/* Where seq_len changes at a stage, a run ends, and a trainer that has reached the next stage
+ * cannot return to its engine. So the last step before it is not compared. */
+static int leave_stage_end(struct rp_verify *v, struct rp_error *error)
+{
+    if (rp_plan_version(v->plan) == 1)
+        return 0;
+    struct rp_plan *plan = NULL;
+    struct rp_row row;
+    int code = rp_stream_open_plan(&plan, v->config, v->corpus, error), more = code >= 0;
+    while (more > 0 && rp_plan_row(plan) < v->rows)
+        more = rp_plan_next(plan, &row, error);
+    code = code < 0 ? code : more;
+    if (code == 0 && rp_plan_is_stage_end(plan)) {
+        uint64_t end = rp_plan_row(plan);
+        v->rows = end - rp_min_u64(end - 1, v->config->global_batch_size);
+        fprintf(stderr,
+                "verify: a stage with another seq_len begins at row %" PRIu64
+                ", where a run ends: rows 0 to %" PRIu64 " are compared\n",
+                end, v->rows - 1);
+    }
+    rp_plan_close(plan);
+    return code;
+}
+
 static int run(struct rp_verify *v, struct rp_error *error)
 {
     v->rows = v->rows ? v->rows : ROWS_STANDARD;
+    int code = leave_stage_end(v, error);
     while (rp_plan_skips(v->plan, v->rows, 1)) /* a trainer ends at a batch from this row on */
         v->rows++;
-    int code = rp_job_open(&v->job, v->binary, v->verbose, error);
+    if (code >= 0)
+        code = rp_job_open(&v->job, v->binary, v->verbose, error);
     if (code >= 0)
         code = rp_verify_continuous_run(v, error);
     if (code < 0)

@@ -137,12 +137,18 @@ void rp_verify_draw_topology(struct rp_campaign *c)
 {
     uint64_t step = c->v->config->global_batch_size;
     uint32_t count = 0, worlds[TOPOLOGIES_MAX], rows[TOPOLOGIES_MAX];
+    /* A start inside a step is refused if a stage is ahead: its row would not end a step. */
+    bool is_whole = c->v->config->stages.count > 1;
     for (uint32_t world = 1; world <= RP_VERIFY_RANKS_MAX; world++)
         for (uint32_t m = 1; m <= 64 && count < TOPOLOGIES_MAX; m++)
-            if (step % ((uint64_t)world * m) == 0) {
+            if (is_whole ? step == (uint64_t)world * m : step % ((uint64_t)world * m) == 0) {
                 worlds[count] = world;
                 rows[count++] = m;
             }
+    if (count == 0) { /* steps of more rows than that */
+        worlds[0] = 1;
+        rows[count++] = (uint32_t)step;
+    }
     uint64_t chosen = rp_verify_draw(c, count);
     c->life.world = worlds[chosen];
     c->life.rows = rows[chosen];
