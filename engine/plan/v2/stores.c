@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* stores.c — memory of the stores, the queue, open rows and the pool (stores.h). */
 #include "plan/v2/stores.h"
 
 #include <errno.h>
@@ -97,9 +98,11 @@ int rp_stores_reserve_fragments(struct rp_stores *stores, uint32_t fragments,
     if (fragments <= stores->fragments_capacity)
         return 0;
     free(stores->draft.fragments);
+    free(stores->draft.epochs);
     stores->fragments_capacity = 0;
     stores->draft.fragments = rp_calloc(fragments, sizeof *stores->draft.fragments);
-    if (!stores->draft.fragments)
+    stores->draft.epochs = rp_calloc(fragments, sizeof *stores->draft.epochs);
+    if (!stores->draft.fragments || !stores->draft.epochs)
         return rp_fail(error, -ENOMEM, "a smaller max_docs_per_row needs less memory",
                        "no memory for a row of %" PRIu32 " documents", fragments);
     stores->fragments_capacity = fragments;
@@ -158,6 +161,7 @@ void rp_stores_close(struct rp_stores *stores)
     free(stores->rows);
     free(stores->nodes);
     free(stores->draft.fragments);
+    free(stores->draft.epochs);
     rp_window_close(&stores->window);
     rp_window_close(&stores->open);
     *stores = (struct rp_stores){0};
@@ -242,9 +246,11 @@ int rp_draft_take_group(struct rp_stores *stores, const struct rp_item_piece *pi
     int failed = rp_feed_lengths(&stores->feed, piece->source, piece->item, lengths, error);
     if (failed < 0)
         return failed;
-    for (uint32_t i = 0; i < group; i++)
+    for (uint32_t i = 0; i < group; i++) {
+        draft->epochs[draft->count] = piece->epoch;
         draft->fragments[draft->count++] = (struct rp_fragment){
             piece->item * group + i, 0, piece->source, (uint32_t)lengths[i]};
+    }
     draft->pieces++;
     draft->tokens += piece->length;
     draft->gap -= size;

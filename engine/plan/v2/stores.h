@@ -27,6 +27,7 @@ struct rp_piece_node {
 /* The row that is being made. */
 struct rp_row_draft {
     struct rp_fragment *fragments;
+    uint32_t *epochs;       /* of the fragments, for tools */
     uint32_t pieces, count; /* count: fragments */
     uint32_t gap, tokens;
 };
@@ -163,6 +164,7 @@ static inline void rp_draft_cut(struct rp_stores *stores, struct rp_item_piece *
                                 uint32_t tokens)
 {
     struct rp_row_draft *draft = &stores->draft;
+    draft->epochs[draft->count] = piece->epoch;
     draft->fragments[draft->count++] = (struct rp_fragment){piece->item, piece->offset,
                                                             piece->source, tokens};
     draft->pieces++;
@@ -180,6 +182,7 @@ static inline int rp_draft_take(struct rp_stores *stores, const struct rp_item_p
     if (stores->feed.group > 1)
         return rp_draft_take_group(stores, piece, size, error);
     struct rp_row_draft *draft = &stores->draft;
+    draft->epochs[draft->count] = piece->epoch;
     draft->fragments[draft->count++] = (struct rp_fragment){piece->item, piece->offset,
                                                             piece->source, piece->length};
     draft->pieces++;
