@@ -33,11 +33,12 @@ def sources(tmp_path_factory):
 
 @pytest.fixture
 def make(program, folder, sources):
-    def made(**more):
+    def made(chosen=None, **more):
         keys = {"stream_version": 2, "seq_len": 64, "batch_size": 2, "global_batch_size": STEP}
         keys |= {"profile": "full", "run_dir": folder, "start_timeout": 60}
         keys |= {"stages": [{"until": "20 steps"}, {"weights": {"web": 1, "books": 1}}]}
-        return ringpack.Loader(corpus=sources, **{**keys, **more})
+        web = {**sources[0], **(chosen or {})}
+        return ringpack.Loader(corpus=[web, *sources[1:]], **{**keys, **more})
 
     return made
 
@@ -82,6 +83,32 @@ def test_the_ledger_is_that_of_the_delivered_rows(make, packing):
     assert (web["epoch"], web["epochs_left"], web["is_exhausted"]) == (4, 0, True)
     assert web["planned"] == 4 * lengths(1, 60, 90).sum()
     assert books["planned"] >= books["max_tokens"] == 2000 and books["tokens_left"] == 0
+
+
+def test_passes_and_visits_are_those_of_the_documents(make):
+    """In the order of the files: the documents taken say which one was visited last."""
+    sizes = lengths(1, 60, 90)
+    taken = []  # epoch, pass, and documents visited after each one that is taken
+    for epoch in range(4):
+        for repetition, least in enumerate((30, 60)):
+            taken += [(epoch, repetition, n + 1) for n, size in enumerate(sizes) if size >= least]
+    after = {
+        (epoch, repetition, visited): (epoch + repetition, 1 - repetition, 0)
+        if visited == len(sizes)
+        else (epoch, repetition, visited)
+        for epoch, repetition, visited in taken
+    }
+    keys = {"stages": None, "shuffle": "none", "window": 1, "packing": "lookahead"}
+    chosen = {"select": "length >= 30", "repeat": {2: "length >= 60"}}
+    seen = set()
+    with make(chosen=chosen, **keys) as loader:
+        for _ in loader:
+            web = loader.progress()["sources"]["web"]
+            if not web["is_exhausted"]:
+                found = web["epoch"], web["pass"], web["visited"]
+                assert found == after[taken[web["documents"] - 1]]
+                seen.add(found[:2])
+    assert len(seen) > 4 and web["documents"] == len(taken)
 
 
 def test_a_dealt_stream_is_counted_to_its_window(make):

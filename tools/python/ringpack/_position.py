@@ -140,8 +140,8 @@ class Positioned(Attached):
         is the sum of `length` in the provenance of all rows before counted_row, which is row, or
         with `deal` the row at which its deal window begins.
 
-        Each call costs a copy of the state. In version 1, sources have only weight, planned, waiting and
-        epochs, and `planned` counts from the last change of weights."""
+        Each call costs a copy of the state. In version 1, sources have only weight, planned,
+        waiting and epochs, and `planned` counts from the last change of weights."""
         place = self._place()
         return progress_of(describe_token(self._token_of_place()[0]), place.calendar())
 
