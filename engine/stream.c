@@ -45,9 +45,44 @@ struct rp_source_spec *rp_stream_sources(const struct rp_config *config)
     return specs;
 }
 
+/* Whether the line is `source[NNNN].name` of this source, which STREAM2.md section 14 escapes. */
+static bool names_source(const struct rp_field *field, const char *name)
+{
+    char escaped[3 * RP_SOURCE_NAME_MAX + 4];
+    size_t length = 0;
+    bool is_name = field->name_bytes == strlen("source[0000].name") &&
+                   memcmp(field->name, "source[", strlen("source[")) == 0 &&
+                   memcmp(field->name + strlen("source[0000]"), ".name", strlen(".name")) == 0;
+    for (; is_name && *name && length + 4 < sizeof escaped; name++) {
+        unsigned char byte = (unsigned char)*name;
+        bool is_plain = byte >= ' ' && byte <= '~' && byte != '\\';
+        length += (size_t)snprintf(escaped + length, sizeof escaped - length,
+                                   is_plain ? "%c" : "\\%02x", byte);
+    }
+    return is_name && length == field->value_bytes && memcmp(escaped, field->value, length) == 0;
+}
+
+/* Bounds of percent stay those of the documents that the source had when the run began. */
+static void take_recorded_range(struct rp_source_spec *spec, const struct rp_record *run)
+{
+    struct rp_field field;
+    char wanted[sizeof "].range[0000]"] = {0};
+    size_t at = 0, text = spec->documents ? strlen(spec->documents) : 0;
+    if (text == 0 || spec->documents[text - 1] != '%')
+        return;
+    while (!wanted[0] && rp_record_next(run, &at, &field))
+        if (names_source(&field, spec->name))
+            snprintf(wanted, sizeof wanted, "].range[%.4s]", field.name + strlen("source["));
+    size_t head = strlen("record[0000"), bytes = strlen(wanted);
+    for (at = 0; wanted[0] && rp_record_next(run, &at, &field);)
+        if (field.name_bytes == head + bytes && memcmp(field.name + head, wanted, bytes) == 0)
+            snprintf(spec->recorded, sizeof spec->recorded, "%.*s", (int)field.value_bytes,
+                     field.value);
+}
+
 int rp_stream_open_corpus_with(struct rp_corpus **corpus_out, const struct rp_config *config,
-                               bool allow_missing, const struct rp_corpus_gate *gate,
-                               struct rp_error *error)
+                               bool allow_missing, const struct rp_record *run,
+                               const struct rp_corpus_gate *gate, struct rp_error *error)
 {
     struct rp_source_spec *specs = rp_stream_sources(config);
     if (!specs)
@@ -59,6 +94,8 @@ int rp_stream_open_corpus_with(struct rp_corpus **corpus_out, const struct rp_co
                                   .cache_dir = config->cache_dir,
                                   .allow_missing_data = allow_missing,
                                   .gate = gate};
+    for (uint32_t i = 0; run && config->stream_version > 1 && i < config->source_count; i++)
+        take_recorded_range(&specs[i], run);
     int code = rp_corpus_open(corpus_out, &spec, error);
     free(specs);
     return code;
@@ -67,7 +104,7 @@ int rp_stream_open_corpus_with(struct rp_corpus **corpus_out, const struct rp_co
 int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config *config,
                           bool allow_missing, struct rp_error *error)
 {
-    return rp_stream_open_corpus_with(corpus_out, config, allow_missing, NULL, error);
+    return rp_stream_open_corpus_with(corpus_out, config, allow_missing, NULL, NULL, error);
 }
 
 uint64_t rp_stream_object_bytes(const struct rp_corpus *corpus)

@@ -18,7 +18,7 @@
 
 #define RP_STREAM_WHY_BYTES 352u
 
-/* A limit of documents a row that costs more of the tokens than this is warned of. */
+/* A max_docs_per_row that costs more than this share of the tokens gets a warning. */
 #define RP_DOCS_PER_ROW_COST_MAX 0.01
 
 /** The sources of a finished config as the corpus module wants them. The caller frees the array;
@@ -30,9 +30,12 @@ struct rp_source_spec *rp_stream_sources(const struct rp_config *config);
 RP_MUST_CHECK int rp_stream_open_corpus(struct rp_corpus **corpus_out,
                                         const struct rp_config *config, bool allow_missing,
                                         struct rp_error *error);
-/** The same, with a gate before work that may take long (corpus.h); NULL = none. */
+/** The same, with a gate before work that may take long (corpus.h); NULL = none. run: the stream
+ * record of the run that goes on, which has the documents that bounds of percent gave; NULL = it
+ * begins, or its record is not known. */
 RP_MUST_CHECK int rp_stream_open_corpus_with(struct rp_corpus **corpus_out,
                                              const struct rp_config *config, bool allow_missing,
+                                             const struct rp_record *run,
                                              const struct rp_corpus_gate *gate,
                                              struct rp_error *error);
 

@@ -24,6 +24,7 @@
     X(count_rows_before_state, "plan --state also counts the rows before its state")               \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
+    X(end_stages_as_streams, "trainers are told the end of a stage as the end of the stream")      \
     X(fetch_during_fill, "a reader fetches a range that is being fetched into the cache")          \
     X(forget_detach, "the end of a connection does not change the state of its seat")              \
     X(forget_raised_alerts, "a watcher that is started again raises alerts again")                 \
@@ -56,6 +57,7 @@
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
     X(leave_out_last_look, "a save and a stop do not look whether token files have changed")       \
     X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \
+    X(keep_grown_contents, "tokens in a checkpoint are used for rows that hold other documents")   \
     X(lose_digest_at_resume, "the plan digest is not taken from the token of a resume")            \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
     X(map_from_stretch, "a mapped token is looked for from its stretch, not from its file")        \
@@ -84,6 +86,7 @@
     X(show_own_words, "a command line keeps the rights of its URLs")                               \
     X(wait_for_any_lock, "a conversion waits without a bound for the lock of its directory")       \
     X(trust_any_output, "foreign links, directories and files of outputs are used")                \
+    X(take_late_weights, "weights are taken at a step that a rank has begun")                      \
     X(take_short_read, "a short read is taken for a complete one")                                 \
     X(trust_plan_of_one_rank, "audit compares the plan of one rank only")                          \
     X(trust_absent, "after a rollback, positions of absent seats still count as known")            \

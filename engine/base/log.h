@@ -46,6 +46,7 @@ enum rp_log_format {
       "it died repeatedly or could not start: no alerts before the next engine")                   \
     X(packer_replaced, WARNING, "a packer process died; its work is repeated")                     \
     X(failed, ERROR, "the engine stops for this reason; batches before it are delivered")          \
+    X(stage_ended, INFO, "every rank has had all batches of a stage; the engine ends")             \
     X(stream_ended, INFO, "every rank has had all batches; the engine ends")                       \
     X(stopping, INFO, "a signal, or the end of the parent, ends the engine after a checkpoint")
 

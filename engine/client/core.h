@@ -77,6 +77,7 @@ struct rp_client {
     uint64_t lost_ns;    /* when the engine was found dead; 0: a batch was taken since */
     struct rp_client_counts counts;
     struct rp_digest_log digest;
+    bool stage_ended;   /* the last RP_NEXT_END was the end of a stage */
     bool has_refused;   /* the monitor has refused a batch, and refuses it again at each call */
     uint64_t waited_ns; /* in calls that waited since the last batch */
 

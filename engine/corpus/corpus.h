@@ -74,6 +74,9 @@ uint32_t rp_token_bits(enum rp_token_type type);  /* of an id: without the sign 
 /* The name of a column, with its NUL. */
 #define RP_COLUMN_BYTES 32u
 
+/* Two numbers, a dash and a NUL. */
+#define RP_RECORDED_RANGE_BYTES 48u
+
 /* The declaration of one source. Paths are files, URLs (object/url.h), Megatron prefixes, or
  * directories/globs that the config module has already expanded, in the canonical order (sorted
  * bytewise within one pattern). */
@@ -91,6 +94,8 @@ struct rp_source_spec {
     bool keeps_untrained;  /* with drop_untrained: they keep their lengths, and only their fragments
                               are left out. The fingerprint is the same */
     const char *documents; /* the range of documents that is used (range.h); NULL = all */
+    /* FIRST-END that bounds of percent gave when the run began, in place of them; empty: none */
+    char recorded[RP_RECORDED_RANGE_BYTES];
 };
 
 /* Callback of the opening thread, called possibly several times, before each step that may take

@@ -298,7 +298,10 @@ static int take_ranges(struct rp_corpus *corpus, const struct rp_corpus_spec *sp
     rp_fingerprint_begin(&list);
     for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
         struct rp_source *source = &corpus->sources[s];
-        code = rp_source_take_range(source, spec->sources[s].documents, rp_source_length, error);
+        const char *recorded = spec->sources[s].recorded, *documents = spec->sources[s].documents;
+        code = rp_source_take_range(source, recorded[0] ? recorded : documents, rp_source_length,
+                                    error);
+        source->is_percent |= recorded[0] != '\0';
         if (code < 0)
             code = rp_fail_context(error, code, "source `%s`", source->name);
         rp_fingerprint_add(&list, &source->fingerprint);

@@ -260,7 +260,7 @@ static bool retire_rows(struct rp_deliver *d)
 
 /* All tokens were copied: the stream has ended, unless a token file has changed since the last
  * check. Until the answer comes the engine has no work; dispatch then wakes it. */
-static int end_stream(struct rp_deliver *d, uint64_t batch, struct rp_error *error)
+static int end_stream(struct rp_deliver *d, const struct rp_ticket *ticket, struct rp_error *error)
 {
     if (d->phase == RP_STREAM_RUNS) {
         rp_revalidation_request(d->revalidation);
@@ -272,7 +272,7 @@ static int end_stream(struct rp_deliver *d, uint64_t batch, struct rp_error *err
         return code < 0 ? code : RP_FLOW_IDLE;
     for (uint32_t r = 0; r < d->options->rank_count; r++)
         if (!d->is_catching_up[r])
-            rp_ring_set_status(&d->rings[r], RP_RING_END, batch, NULL);
+            rp_ring_set_status(&d->rings[r], RP_RING_END, ticket->batch, ticket->message);
     d->phase = RP_STREAM_ENDED;
     retire(d);
     return RP_FLOW_WORKED;
@@ -292,7 +292,7 @@ static int retire_special(struct rp_deliver *d, struct rp_error *error)
         return rp_fail(error, ticket->error, ticket->hint, "%s", ticket->message);
     if (ticket->bad_transfer)
         return report_bad_token(d, ticket, error);
-    return end_stream(d, ticket->batch, error);
+    return end_stream(d, ticket, error);
 }
 
 int rp_deliver_step(struct rp_deliver *d, struct rp_error *error)

@@ -183,7 +183,8 @@ struct rp_ticket {
     uint64_t batch;
     uint32_t transfer_count, read_count, row_count, mask_count;
     uint32_t batch_ends;  /* 1: the last ticket of its micro-batch */
-    uint32_t stream_ends; /* 1: no micro-batch follows; the ticket has no transfers */
+    uint32_t stream_ends; /* 1: no micro-batch follows; the ticket has no transfers, and `message` is
+                           empty or the next stage's (enum rp_ring_status) */
     uint32_t
         is_block_read; /* 1: reads a block of documents for later tickets; no transfers either */
     int32_t error;     /* negative code: the reads or the plan failed; message says why */

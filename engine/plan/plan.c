@@ -289,6 +289,30 @@ bool rp_plan_is_stage_end(const struct rp_plan *plan)
     return plan->v2 && rp_v2_is_stage_end(plan->v2);
 }
 
+uint32_t rp_plan_run_seq_len(const struct rp_plan *plan)
+{
+    return plan->v2 ? plan->v2->seq_len : plan->config.seq_len;
+}
+
+bool rp_plan_next_stage(const struct rp_plan *plan, struct rp_plan_stage *stage)
+{
+    bool is_end = rp_plan_is_stage_end(plan);
+    if (is_end)
+        *stage = rp_v2_present_stage(plan->v2);
+    return is_end;
+}
+
+bool rp_plan_is_in_run(const struct rp_plan *plan)
+{
+    return !plan->v2 || rp_v2_is_in_run(plan->v2);
+}
+
+int rp_plan_check_steps(struct rp_plan *plan, uint64_t base, uint64_t step_rows,
+                        struct rp_error *error)
+{
+    return plan->v2 ? rp_v2_check_steps(plan->v2, base, step_rows, error) : 0;
+}
+
 void rp_plan_cross_stages(struct rp_plan *plan)
 {
     if (plan->v2)

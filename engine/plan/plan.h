@@ -147,6 +147,25 @@ bool rp_plan_skips(const struct rp_plan *plan, uint64_t first, uint64_t count);
 uint32_t rp_plan_seq_len(const struct rp_plan *plan);
 bool rp_plan_is_stage_end(const struct rp_plan *plan);
 void rp_plan_cross_stages(struct rp_plan *plan);
+/** Places of the rows of this run, at whichever row the plan is. */
+uint32_t rp_plan_run_seq_len(const struct rp_plan *plan);
+
+/* The stage that follows the end of a run. */
+struct rp_plan_stage {
+    uint64_t row; /* its first */
+    uint32_t number, seq_len;
+};
+/** If rp_plan_is_stage_end, that stage. */
+bool rp_plan_next_stage(const struct rp_plan *plan, struct rp_plan_stage *stage);
+
+/** Whether the plan is at a row of this run, or at its end. */
+bool rp_plan_is_in_run(const struct rp_plan *plan);
+
+/** Refuse batches of steps of `step_rows` rows from row `base` on, if a stage or a record ahead
+ * does not begin at one of these steps (STREAM2.md section 10.2); unless the stream ends at the
+ * plan's row. Errors: -RP_E_CONFIG; the plan may have planned a row then. */
+RP_MUST_CHECK int rp_plan_check_steps(struct rp_plan *plan, uint64_t base, uint64_t step_rows,
+                                      struct rp_error *error);
 
 /** How many documents were read for the rows before that one. O(lanes). */
 uint64_t rp_plan_documents(const struct rp_plan *plan);
@@ -169,9 +188,10 @@ uint32_t rp_plan_max_docs_per_row(const struct rp_plan *plan);
 size_t rp_plan_state_bytes_max(const struct rp_plan *plan);
 
 /** Write the state token of the current position. Returns its length, at most
- * rp_plan_state_bytes_max; 0 if a plan of version 2 has no memory for it. */
+ * rp_plan_state_bytes_max; 0 if a plan of version 2 cannot make it. */
 size_t rp_plan_save(const struct rp_plan *plan, void *token);
-/** The same; the error is -ENOMEM. */
+/** The same. Errors, of version 2 only: -ENOMEM, that of a plan that failed, and those of an index
+ * that cannot be read. */
 RP_MUST_CHECK int rp_plan_try_save(const struct rp_plan *plan, void *token, size_t *bytes,
                                    struct rp_error *error);
 
@@ -207,6 +227,13 @@ RP_MUST_CHECK int rp_plan_start(struct rp_plan *plan, const void *token, size_t 
  * called on: with its records and its seq_len. Nothing to do in version 1. */
 RP_MUST_CHECK int rp_plan_follow(struct rp_plan *plan, const struct rp_plan *started,
                                  struct rp_error *error);
+
+/** Append a record that sets these weights from `row` on, by source of the config, reduced, to the
+ * calendar of a plan of version 2, at its position. Rows before `row` stay. Returns 0; 1 if the
+ * calendar has it already; -RP_E_USAGE if the row is begun; -RP_E_CONFIG if other weights are set
+ * there, by a stage or a record, or the row is inside a ramp. */
+RP_MUST_CHECK int rp_plan_append_weights(struct rp_plan *plan, uint64_t row,
+                                         const uint32_t *weights, struct rp_error *error);
 
 void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts);
 

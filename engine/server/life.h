@@ -66,6 +66,7 @@ struct rp_engine_life {
     enum rp_life_state life_state; /* written only by rp_life_transition */
     enum rp_shutdown shutdown;
     int code;                /* that rp_engine_run returns */
+    bool stage_ended;        /* then it returns RP_ENGINE_STAGE_ENDED in place of 0 */
     struct rp_error *error;  /* of that code */
     uint64_t failed_ns;      /* CLOCK_MONOTONIC: delivery ended */
     uint64_t absent_wait_ns; /* since then only seats without a consumer are awaited, or 0 */

@@ -45,7 +45,7 @@ static uint32_t label_mode_of(const struct rp_config *config, const struct rp_pl
 struct rp_geometry rp_engine_geometry(const struct rp_config *config, const struct rp_plan *plan)
 {
     return (struct rp_geometry){.rows = config->batch_size,
-                                .seq_len = config->seq_len,
+                                .seq_len = rp_plan_run_seq_len(plan),
                                 .max_docs_per_row = rp_plan_max_docs_per_row(plan),
                                 .world = config->dp_world_size,
                                 .slots = config->prefetch_factor,
@@ -72,7 +72,7 @@ struct rp_flow_options rp_engine_flow_options(const struct rp_config *config,
                                     .global_batch_rows = config->global_batch_size,
                                     .drop_last = config->drop_last,
                                     .prefetch_bytes = config->prefetch_bytes,
-                                    .seq_len = config->seq_len,
+                                    .seq_len = rp_plan_run_seq_len(plan),
                                     .state_bytes = rp_plan_state_bytes_max(plan),
                                     .batch_slots = config->prefetch_factor,
                                     .other_descriptors = rp_engine_descriptors(config),

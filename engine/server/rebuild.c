@@ -103,7 +103,7 @@ static void finish_build(struct rp_delivery *delivery, struct rp_ring *old, stru
         rp_ring_place_seat(fresh, r, r == replica ? batch : old->seats[r].release);
     RP_ASSERT(fresh->tail == old->tail && fresh->release >= old->release);
     if (old->status == RP_RING_END)
-        rp_ring_set_status(fresh, RP_RING_END, old->tail, NULL);
+        rp_ring_set_status(fresh, RP_RING_END, old->tail, rp_ring_message(old));
 }
 
 static int build_ring(struct rp_engine *engine, const struct rp_ring *old, struct build *build,

@@ -63,6 +63,16 @@ static int look_at_token(struct rp_engine *engine, struct asked *asked,
     int code = rp_engine_probe_row(engine, facts->row, asked->token, bytes, error);
     if (code < 0)
         return code;
+    /* The end of the run is no place to begin: its trainers have had all rows. */
+    bool is_end = rp_plan_is_stage_end(engine->stream.probe) && !engine->delivery.had_consumer;
+    if (is_end || !rp_plan_is_in_run(engine->stream.probe))
+        return rp_fail(error, -RP_E_MISMATCH,
+                       "nothing was changed; stop this engine, and start it with `--state FILE` of "
+                       "this trainer's state",
+                       "row %" PRIu64 " has seq_len %" PRIu32
+                       ", and this engine serves rows of seq_len %" PRIu32,
+                       facts->row, rp_plan_seq_len(engine->stream.probe),
+                       engine->delivery.geometry.seq_len);
     int follows = rp_plan_next(engine->stream.probe, &next, NULL);
     facts->follows = follows < 0 ? RP_FOLLOWS_DAMAGE : kinds[follows];
     facts->stream = asked->stream = rp_engine_stream_of(engine, asked->token, bytes);
@@ -197,6 +207,9 @@ static int move_all(struct rp_engine *engine, const struct asked *asked,
     RP_ASSERT(!rp_delivery_has_consumer(&engine->delivery, NULL));
     int code = rp_engine_probe_row(engine, placement->row, asked->token,
                                    asked->request->state_bytes, error);
+    if (code >= 0)
+        code = rp_plan_check_steps(engine->stream.probe, placement->base_row,
+                                   engine->config->global_batch_size, error);
     if (code < 0)
         return code;
     rp_engine_stop_flow(engine);

@@ -115,15 +115,19 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
     const struct rp_config *c = engine->config;
     struct rp_delivery *delivery = &engine->delivery;
     number_batches(delivery, engine->stream.start_row);
+    int code = rp_plan_check_steps(engine->stream.plan, delivery->base_row, c->global_batch_size,
+                                   error);
+    if (code < 0)
+        return code;
     delivery->geometry = rp_engine_geometry(c, engine->stream.plan);
     delivery->geometry.micro_batches = (uint32_t)delivery->micro_batches;
     uint32_t sections = rp_engine_sections(c, engine->stream.plan);
     if (rp_geometry_layout(&delivery->geometry, sections, c->token_dtype) == 0)
         return rp_fail(error, -RP_E_CONFIG, "lower batch_size, seq_len or prefetch_factor",
                        "a batch ring of %u slots of %u x %u tokens is too large to address",
-                       c->prefetch_factor, c->batch_size, c->seq_len);
+                       c->prefetch_factor, c->batch_size, delivery->geometry.seq_len);
     uint64_t batch = (engine->stream.start_row - delivery->base_row) / delivery->batch_rows;
-    int code = open_seats(engine, error);
+    code = open_seats(engine, error);
     for (uint32_t r = 0; r < delivery->ring_count && code >= 0; r++) {
         code = rp_stop_check(error); /* a node may have thousands of ranks */
         if (code >= 0)
@@ -383,7 +387,7 @@ static void say_ready(const struct rp_engine *engine)
     rp_log_event(RP_EVENT_serving,
                  "serving run %s: ranks %u to %u of %u, rows of %u tokens, from row %" PRIu64,
                  c->run, c->rank_first, c->rank_first + c->rank_count - 1, c->dp_world_size,
-                 c->seq_len, engine->stream.start_row);
+                 engine->delivery.geometry.seq_len, engine->stream.start_row);
     if (engine->options->ready_fd >= 0) {
         ssize_t written = write(engine->options->ready_fd, "ready\n", 6);
         (void)written; /* the process that waits for it may be dead */
@@ -429,5 +433,6 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
     if (engine.loop.is_signalled)
         rp_loop_let_signals_end_us(&engine.loop);
     rp_engine_close(&engine);
-    return engine.life.code;
+    bool is_stage_end = engine.life.code == 0 && engine.life.stage_ended;
+    return is_stage_end ? RP_ENGINE_STAGE_ENDED : engine.life.code;
 }

@@ -41,9 +41,13 @@ struct rp_engine_options {
     const struct rp_engine_observer *observer; /* NULL = none */
 };
 
-/** Serve until SIGTERM, SIGINT or SIGHUP (checkpoint, 0), the end of the stream (0), end of the
- * lifeline (0), or an error (negative, after a checkpoint of the consumed rows). A second signal
- * exits at once. Blocks those signals; ignored ones stay ignored. */
+/* The result of an engine whose next start begins a stage of another seq_len. */
+#define RP_ENGINE_STAGE_ENDED 1
+
+/** Serve until SIGTERM, SIGINT or SIGHUP (checkpoint, 0), the end of the stream (0) or of a stage
+ * (RP_ENGINE_STAGE_ENDED), end of the lifeline (0), or an error (negative, after a checkpoint of
+ * the consumed rows). A second signal exits at once. Blocks those signals; ignored ones stay
+ * ignored. */
 RP_MUST_CHECK int rp_engine_run(const struct rp_engine_options *options, struct rp_error *error);
 
 /* Resident memory of an engine, in bytes, without the pages of mapped files and without the

@@ -93,6 +93,24 @@ static bool has_waited_long(struct rp_engine_life *life, const struct rp_seat *m
     return rp_now_ns() - life->absent_wait_ns >= ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
 }
 
+/* The flow has ended, so the plan stays where it is. */
+static bool tell_stage_end(struct rp_engine *engine)
+{
+    struct rp_plan_stage next;
+    if (!rp_plan_next_stage(engine->stream.plan, &next))
+        return false;
+    engine->life.stage_ended = true;
+    rp_log_event(
+        RP_EVENT_stage_ended,
+        "every rank has had all rows of seq_len %" PRIu32 ": stage %" PRIu32
+        " begins at row %" PRIu64 " with rows of seq_len %" PRIu32 "; %s",
+        rp_plan_run_seq_len(engine->stream.plan), next.number, next.row, next.seq_len,
+        engine->saving.checkpoints
+            ? "a checkpoint of that row is saved, and the same command goes on from it"
+            : "the same command goes on from there with a trainer's state, as --state FILE");
+    return true;
+}
+
 static void stop_when_delivered(struct rp_engine *engine)
 {
     const struct rp_seat *missing;
@@ -101,7 +119,9 @@ static void stop_when_delivered(struct rp_engine *engine)
         engine->life.absent_wait_ns = 0;
     if (delivery == IN_USE || (missing && !has_waited_long(&engine->life, missing)))
         return;
-    rp_log_event(RP_EVENT_stream_ended, "the stream has ended and every rank has had all of it");
+    if (!tell_stage_end(engine))
+        rp_log_event(RP_EVENT_stream_ended,
+                     "the stream has ended and every rank has had all of it");
     rp_engine_begin_stop(engine, RP_SHUTDOWN_STREAM);
 }
 

@@ -18,10 +18,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "config/description.h"
 #include "corpus/eos.h"
 #include "plan/trace.h"
 #include "server/journal.h"
+#include "server/live_weights.h"
 #include "server/recorder.h"
 #include "server/save.h"
 #include "server/start.h"
@@ -29,12 +29,18 @@
 
 #define WEIGHTS_HOLD_PERCENT 90 /* warn if a source ends before this part of the stream */
 
+/* A stream of version 2 may end although its epochs are endless. */
+static bool may_drop(const struct rp_config *config)
+{
+    return config->drop_last && (config->num_epochs || config->stream_version > 1);
+}
+
 static int open_plans(struct rp_stream *stream, const struct rp_docs_per_row *docs_per_row,
                       struct rp_error *error)
 {
     const struct rp_config *config = stream->config;
     struct rp_plan **plans[] = {&stream->plan, &stream->probe, &stream->planner.plan,
-                                config->drop_last && config->num_epochs ? &stream->scout : NULL};
+                                may_drop(config) ? &stream->scout : NULL};
     int code = 0;
     stream->planner.accept_weights = stream->accepts_weights;
     for (size_t i = 0; i < RP_ARRAY_COUNT(plans) && plans[i] && code >= 0; i++)
@@ -83,17 +89,25 @@ static void warn_of_settings(const struct rp_config *config, const struct rp_cor
     }
 }
 
+/* The contract of a checkpoint; false: it has none. */
+static bool contract_of(const struct rp_checkpoint *checkpoint, struct rp_contract *contract)
+{
+    size_t bytes;
+    const char *text = checkpoint
+                           ? rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes)
+                           : NULL;
+    return text && rp_contract_open(contract, text, bytes, NULL) == 0;
+}
+
 /* Log the settings in which this run differs from the run that wrote the checkpoint. All of these
  * may change, but a change may be a mistake. A checkpoint of an older ringpack has no contract. */
 static void tell_changes(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
 {
     const struct rp_contract_sides sides = {RP_ON_NODES, "the checkpoint", "this run",
-                                            stream->config->weight_unit};
-    size_t bytes;
-    const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes);
+                                            stream->config->weight_unit, 0};
     struct rp_contract had;
     struct rp_error difference;
-    if (!text || rp_contract_open(&had, text, bytes, NULL) < 0)
+    if (!contract_of(checkpoint, &had))
         return;
     if (rp_contract_compare(&had, &stream->contract, &sides, &difference) < 0)
         rp_log_event(RP_EVENT_contract_changed, "changed since the checkpoint: %s",
@@ -258,15 +272,11 @@ static int start_plan(struct rp_engine *engine, const struct rp_checkpoint *chec
                       const void *token, size_t token_bytes, bool accept_weights,
                       struct rp_error *error)
 {
-    size_t bytes;
     struct rp_contract contract;
-    const char *text = checkpoint
-                           ? rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes)
-                           : NULL;
-    bool is_known = text && rp_contract_open(&contract, text, bytes, NULL) == 0;
+    bool is_known = contract_of(checkpoint, &contract);
     const struct rp_plan_start start = {.accept_weights = accept_weights,
                                         .contract = is_known ? &contract.stream : NULL,
-                                        .grow = true};
+                                        .grow = engine->config->grow};
     return rp_plan_start(engine->stream.plan, token, token_bytes, &start, error);
 }
 
@@ -315,19 +325,6 @@ static int follow_start(struct rp_stream *stream, struct rp_error *error)
     return code;
 }
 
-/* The contract of version 2 has the records that the start made. */
-static int describe(struct rp_engine *engine, struct rp_error *error)
-{
-    struct rp_stream *stream = &engine->stream;
-    int code = rp_stream_make_contract(&stream->contract_text, &stream->contract, engine->config,
-                                       stream->corpus, stream->plan, error);
-    if (code >= 0)
-        code = rp_config_describe_files(stream->corpus_files, engine->config, error);
-    if (code >= 0)
-        stream->identity = rp_record_hash(&stream->contract.stream);
-    return code;
-}
-
 /* The state of the plan, which is at row 0. */
 static int save_zero_state(struct rp_stream *stream, struct rp_error *error)
 {
@@ -358,24 +355,38 @@ static int save_start_state(struct rp_stream *stream, struct rp_error *error)
     return code;
 }
 
+/* Rows of other weights or epochs hold other documents. In version 2, documents that join, stages,
+ * limits and skips ahead may differ as well, and all of them are in the identity. */
+static bool has_same_rows(const struct rp_stream *stream, const struct rp_checkpoint *checkpoint)
+{
+    struct rp_contract had;
+    if (rp_plan_version(stream->plan) == 1 || RP_DEFECT(keep_grown_contents))
+        return true;
+    return contract_of(checkpoint, &had) &&
+           rp_hash128_equal(rp_record_hash(&had.stream), stream->identity);
+}
+
 static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                           struct rp_error *error)
 {
     struct rp_stream *stream = &engine->stream;
-    bool reweighted = false;
+    bool reweighted = false, appended = false;
     int code = save_zero_state(stream, error);
     if (code >= 0)
         code = take_start_state(engine, checkpoint, &reweighted, error);
     if (code >= 0)
+        code = rp_engine_take_weights(engine, &appended, error);
+    if (code >= 0)
         code = follow_start(stream, error);
     if (code >= 0)
-        code = describe(engine, error);
+        code = rp_engine_describe(engine, error);
     if (code >= 0)
         code = save_start_state(stream, error);
     engine->saving.started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
         engine->saving.started_from = strdup(rp_checkpoint_path(checkpoint));
-        if (!reweighted) /* rows of other weights or epochs hold other documents */
+        /* rows of other weights, epochs or stages have other documents */
+        if (!reweighted && !appended && has_same_rows(stream, checkpoint))
             code = load_contents(stream, checkpoint, error);
         rp_log_event(RP_EVENT_resumed, "resuming from %s: row %" PRIu64 "%s",
                      rp_checkpoint_path(checkpoint), stream->start_row,
@@ -409,7 +420,10 @@ static int open_corpus(struct rp_engine *engine, const struct rp_checkpoint *che
     size_t bytes = 0;
     bool has_contents = checkpoint &&
                         rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
+    struct rp_contract contract;
+    bool is_known = contract_of(checkpoint, &contract);
     int code = rp_stream_open_corpus_with(&engine->stream.corpus, engine->config, has_contents,
+                                          is_known ? &contract.stream : NULL,
                                           saving->checkpoints ? &gate : NULL, error);
     /* A directory that cannot be written is reported as such, not as an error of the source. */
     int tried = code < 0 && saving->checkpoints ? finish_trial(saving->checkpoints, error) : 0;

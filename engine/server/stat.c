@@ -90,15 +90,15 @@ static json_t *run_object(const struct rp_engine *engine)
                      "world", (json_int_t)config->dp_world_size, "replicas",
                      (json_int_t)config->replicas, "batch_size", (json_int_t)config->batch_size,
                      "global_batch_size", (json_int_t)config->global_batch_size, "seq_len",
-                     (json_int_t)config->seq_len, "base_row", (json_int_t)engine->delivery.base_row,
-                     "drop_last", config->drop_last);
+                     (json_int_t)engine->delivery.geometry.seq_len, "base_row",
+                     (json_int_t)engine->delivery.base_row, "drop_last", config->drop_last);
 }
 
 /* The counts of delivered batches. */
 static void add_counts(json_t *object, const struct rp_engine *engine,
                        const struct rp_flow_counts *counts)
 {
-    uint64_t capacity = counts->rows * engine->config->seq_len;
+    uint64_t capacity = counts->rows * engine->delivery.geometry.seq_len;
     rp_stat_set_count(object, "batches", counts->batches);
     rp_stat_set_count(object, "rows", counts->rows);
     rp_stat_set_count(object, "tokens", counts->tokens);

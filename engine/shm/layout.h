@@ -59,7 +59,9 @@ struct rp_ring_header {
 
 enum rp_ring_status {
     RP_RING_RUNNING, /* more batches will come */
-    RP_RING_END, /* batches end before number `end`; all of them have been or will be published */
+    /* Batches end before number `end`; all of them have been or will be published. `message` is
+     * empty at the end of the stream; otherwise it names the stage that the next engine begins at */
+    RP_RING_END,
     RP_RING_STOPPED, /* the engine is stopping: no more batches in this generation */
     RP_RING_FAILED,  /* the engine met an error: text in `message`, its negative code in `end` */
     RP_RING_QUARANTINED, /* this trainer broke the protocol. Never in `status`: see `quarantined` */
@@ -148,6 +150,7 @@ enum rp_request_kind {
     RP_REQUEST_CHECKPOINT, /* reply TEXT (path) once it is durable, or REFUSED */
     RP_REQUEST_STOP,       /* checkpoint, then exit 0; reply TEXT, or REFUSED */
     RP_REQUEST_LOCATE,     /* reply TEXT: file and row of documents, or REFUSED */
+    RP_REQUEST_WEIGHTS,    /* reply TEXT once they are durable, or REFUSED */
 };
 
 /* First bytes of a connection, trainer to engine; state_bytes bytes of a state token follow, then
@@ -172,7 +175,8 @@ struct rp_request {
      * RP_NEXT_ROW_ANY = no step counted yet. */
     uint64_t step_row;
     /* ATTACH: length of the state token at next_row, 0 = no token. LOCATE: length of the structs
-     * rp_provenance, one for each document, that follow in place of the token. */
+     * rp_provenance, one for each document, that follow in place of the token. WEIGHTS: of a JSON
+     * object there, with the number "step" and the object "weights" of texts. */
     uint32_t state_bytes;
     uint32_t contract_bytes; /* ATTACH: of a contract, 0 = none */
     int32_t pid;             /* for listings only */

@@ -176,6 +176,11 @@ void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64
     rp_futex_wake_all(rp_a64_low(&words->tail));
 }
 
+const char *rp_ring_message(const struct rp_ring *ring)
+{
+    return engine_words(ring)->message;
+}
+
 /* The seat keeps the last valid value of the trainer's word, as if the trainer had stopped there:
  * the ring's other trainers get batches as long as there is room above that value. */
 __attribute__((noinline)) static int quarantine(struct rp_ring *ring, struct rp_ring_seat *seat)

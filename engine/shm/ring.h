@@ -113,10 +113,13 @@ void rp_ring_publish(struct rp_ring *ring, uint64_t tail);
  */
 uint64_t rp_ring_publish_silently(struct rp_ring *ring, uint64_t tail);
 void rp_ring_announce(struct rp_ring *ring);
-/** end: of END the number of batches, of FAILED the negative code. message: of FAILED, else NULL.
+/** end: of END the number of batches, of FAILED the negative code. message: of FAILED and of END
+ * (enum rp_ring_status); NULL: it stays.
  * Wakes the trainers. FAILED is final; END and RUNNING may replace each other. */
 void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end,
                         const char *message);
+/** The message of its status. */
+const char *rp_ring_message(const struct rp_ring *ring);
 /** Has the ring no room for another batch, as of the last poll? */
 static inline bool rp_ring_is_full(const struct rp_ring *ring)
 {
@@ -164,7 +167,7 @@ RP_MUST_CHECK int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **s
                                     struct rp_slot_header *header, struct rp_error *error);
 /** Undo the last take, if no lease was made for it: the next take returns the same batch. */
 void rp_ring_view_put_back(struct rp_ring_view *view);
-/** The message of the view's status FAILED or QUARANTINED; always terminated. */
+/** The message of the view's status END, FAILED or QUARANTINED; always terminated. */
 void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t capacity);
 /** After EMPTY: spin, then sleep until tail moves, the status changes, or timeout_ns has passed (at
  * most; it may return early, and a change of status may be seen only then, so callers bound it to

@@ -117,7 +117,7 @@ struct rp_batch {
 enum rp_next {
     RP_NEXT_BATCH = 1, /* *batch is a new lease */
     RP_NEXT_EMPTY = 2, /* no batch became ready within the timeout */
-    RP_NEXT_END = 3,   /* the stream has ended (num_epochs), and every batch was delivered */
+    RP_NEXT_END = 3,   /* the stream, or a stage of it, has ended, and every batch was delivered */
 };
 
 /** Attach to an engine. Returns 0 with *client_out. The options are copied.
@@ -142,6 +142,11 @@ RP_API const struct rp_geometry *rp_client_geometry(const struct rp_client *clie
  * -RP_E_CORRUPT), with its message. */
 RP_API RP_MUST_CHECK int rp_client_next(struct rp_client *client, int64_t timeout_ns,
                                         struct rp_batch *batch, struct rp_error *error);
+
+/** 1 if the last RP_NEXT_END is the end of a stage, not of the stream: rows of the next stage have
+ * another seq_len (`stages` in the config), so another engine serves them. Its engine is started by
+ * the command of the one before, and a trainer attaches at the state of rp_client_state. */
+RP_API int rp_client_stage_ended(const struct rp_client *client);
 
 /** Take the next batch if it is ready. Like rp_client_next with a timeout of 0, but it counts no
  * wait and never attaches to a successor: it returns RP_NEXT_EMPTY, and rp_client_next attaches. */
@@ -179,6 +184,12 @@ RP_API size_t rp_client_state_before(const struct rp_client *client, void *buffe
  * tokens of its last 32 batches; for an older one the result is 0. */
 RP_API size_t rp_client_state_after(const struct rp_client *client, const struct rp_batch *batch,
                                     void *buffer, size_t capacity);
+
+/** Check the bytes of a state token: magic, version, length and hash. Needs no client. Returns the
+ * version of its stream, 1 or 2; -RP_E_CORRUPT for other or damaged bytes, -RP_E_VERSION for a
+ * token of a newer library. */
+RP_API RP_MUST_CHECK int rp_client_check_state(const void *state, size_t bytes,
+                                               struct rp_error *error);
 
 /** Next global row of the state of rp_client_state. */
 RP_API uint64_t rp_client_next_row(const struct rp_client *client);

@@ -266,6 +266,15 @@ size_t rp_client_state_before(const struct rp_client *client, void *buffer, size
     return TOKEN_BYTES;
 }
 
+/* Its tokens have no form. */
+int rp_client_check_state(const void *state, size_t bytes, struct rp_error *error)
+{
+    (void)state;
+    (void)bytes;
+    memset(error, 0, sizeof *error);
+    return -RP_E_CORRUPT;
+}
+
 size_t rp_client_state_after(const struct rp_client *client, const struct rp_batch *batch,
                              void *buffer, size_t capacity)
 {
@@ -300,6 +309,12 @@ int rp_contract_agree(const char *name, const char *text, size_t bytes, const ch
 {
     (void)name, (void)other_name, (void)error;
     return bytes == other_bytes && memcmp(text, other_text, bytes) == 0 ? 0 : -RP_E_MISMATCH;
+}
+
+int rp_client_stage_ended(const struct rp_client *client)
+{
+    (void)client;
+    return 0;
 }
 
 uint64_t rp_client_next_row(const struct rp_client *client)

@@ -21,6 +21,7 @@ enum {
     RP_EXIT_DIFFERS = 1,  /* checked, and it differs */
     RP_EXIT_TROUBLE = 2,  /* could not be done: the message has the reason and the next command */
     RP_EXIT_UNPROVEN = 3, /* compared, but the evidence at hand does not prove an answer */
+    RP_EXIT_STAGE = 4,    /* served to the end of a stage: the same command serves the next one */
 };
 
 int rp_cmd_demo(int argc, char **argv);
@@ -36,6 +37,7 @@ int rp_cmd_journal(int argc, char **argv);
 int rp_cmd_serve(int argc, char **argv);
 int rp_cmd_read(int argc, char **argv);
 int rp_cmd_stat(int argc, char **argv);
+int rp_cmd_weights(int argc, char **argv);
 int rp_cmd_metrics(int argc, char **argv);
 int rp_cmd_ps(int argc, char **argv);
 int rp_cmd_top(int argc, char **argv);

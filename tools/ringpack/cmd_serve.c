@@ -108,6 +108,8 @@ static int serve(void *argument, const struct rp_config *config)
     }
     rp_alert_keeper_close(keeper);
     free(state);
+    if (code == RP_ENGINE_STAGE_ENDED)
+        return RP_EXIT_STAGE;
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 

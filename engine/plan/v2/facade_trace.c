@@ -9,16 +9,16 @@
 #include "plan/order.h"
 #include "plan/v2/facade_trace.h"
 
-/* The state of a source after all rows that are planned, or before the present deal
- * window; NULL: it has not joined. */
+/* The state of a source after all rows that are planned, those of a begun deal window included;
+ * NULL: it has not joined. */
 static const struct rp_source_state *reached(const struct rp_plan_v2 *v2, uint32_t source)
 {
     uint32_t number = v2->numbers[source];
     return number == RP_NO_NUMBER ? NULL : rp_stream_plan_reached(v2->rows, number);
 }
 
-/* Whether all boundaries in [first, end) say the same about the documents of a source that has
- * joined. */
+/* Whether a source that has joined keeps its record `documents` at all boundaries in
+ * [first, end). */
 static bool is_constant(const struct rp_plan_v2 *v2, uint32_t number, uint64_t first,
                         uint64_t *documents)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* feed.c — see feed.h. */
 #include "plan/v2/feed_pieces.h"
 
 #include <errno.h>
@@ -339,7 +340,7 @@ static int measure_group(struct rp_feed *feed, uint32_t number, uint32_t i, uint
     return 0;
 }
 
-/* The same of a document. */
+/* As measure_group, for an item of one document. */
 static inline int measure(struct rp_feed *feed, uint32_t number, uint32_t i, uint64_t *tokens,
                           uint64_t *size, struct rp_error *error)
 {

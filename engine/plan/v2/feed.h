@@ -55,9 +55,9 @@ struct rp_feed {
     uint64_t limits_end;
 
     struct rp_choosing choosing;
-    bool is_stale; /* the active sources, or their shares, may have changed */
-    bool is_dry;   /* rp_feed_next gave none in this row */
-    uint64_t calls;
+    bool is_stale;  /* the active sources, or their shares, may have changed */
+    bool is_dry;    /* rp_feed_next gave none in this row */
+    uint64_t calls; /* of rp_feed_next */
 };
 
 RP_MUST_CHECK int rp_feed_open(struct rp_feed *feed, const struct rp_calendar *calendar,

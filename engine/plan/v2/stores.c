@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* stores.c — memory of the stores, the queue, open rows and the pool (stores.h). */
 #include "plan/v2/stores.h"
 
 #include <errno.h>

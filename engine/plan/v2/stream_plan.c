@@ -76,8 +76,8 @@ static int go_back(struct rp_stream_plan *plan, const struct rp_stores_saved *sa
     return rp_stores_restore(&plan->stores, &saved->snapshot, error);
 }
 
-/* Two hashes, of the fragments where they are and of a record of fixed size, are cheaper than one
- * whose parts would have to be joined. */
+/* The fragments are hashed in place, then a record of fixed size with their hash: one hash over all
+ * would need a copy of the fragments. */
 static void add_to_digest(struct rp_stream_plan *plan, const struct rp_row_draft *draft)
 {
     struct {

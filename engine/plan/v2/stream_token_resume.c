@@ -102,7 +102,7 @@ static int make_anew(const struct rp_token2_resume *resume, char **text_out)
     free(sources);
     if (code == -ENOMEM)
         return rp_fail(resume->error, code, NULL, "no memory for the records of a state token");
-    return 0; /* any other failure: this is only a try */
+    return 0; /* after other failures the caller tries other records */
 }
 
 /* A calendar, and the text of the records that it was opened with, on the heap. */

@@ -19,14 +19,21 @@ from threading import get_ident
 from typing import Any, Optional
 
 from ._client import Client, Left
-from ._engine import Engine
+from ._engine import STAGE_ENDED, Engine
 from ._form import form_of
 from ._log import logger
 from ._pin import pin_ring
 from ._placement import Placed
 from ._ranks import ask_frameworks
 from .batch import Batch
-from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackError, UsageError
+from .errors import (
+    PASSING,
+    CheckpointMismatchError,
+    EngineStoppedError,
+    EngineTimeoutError,
+    RingpackError,
+    UsageError,
+)
 
 TRY_S = 0.5  # a wait for an engine is cut into these; it grows where the engine takes longer
 SILENCE_S = 30.0  # without a batch, before a loop that waits for ever says so
@@ -58,6 +65,7 @@ class Attached(Placed):
         self._trail: deque[bytes] = deque()  # look_ahead: tokens, from the position to the newest
         self._trailed: Any = None  # lease and number of the batch after which its last one is
         self._ended, self._moving, self._restarts, self._died_at = False, False, 0, None
+        self._stage_ended = False  # if it has ended: only a stage has
 
     # ---- one call at a time ---------------------------------------------------------------------
 
@@ -158,6 +166,14 @@ class Attached(Placed):
             left = max(0.0, deadline - time.monotonic())
             try:
                 return self._try_engine(begin, min(left, attempt))
+            except CheckpointMismatchError as failure:
+                is_other = "this engine serves rows of seq_len" in str(failure)  # server/rejoin.c
+                if not is_other or self._token is None or time.monotonic() >= deadline:
+                    raise
+                if self._engine is None:  # another process starts it at its own state
+                    time.sleep(0.05)
+                else:
+                    self._start_at(self._token)
             except PASSING as failure:
                 if time.monotonic() >= deadline:
                     raise
@@ -179,12 +195,24 @@ class Attached(Placed):
         if self._engine is not engine:  # closed meanwhile
             engine.stop()
 
+    def _start_at(self, token: bytes) -> None:
+        """Start our engine again, at a state in another stage than the one that it serves."""
+        import tempfile
+
+        engine = self._engine
+        engine.stop()
+        with tempfile.NamedTemporaryFile(prefix="ringpack-state-") as file:
+            file.write(token)
+            file.flush()
+            engine.once = ["--state", file.name]
+            self._start_engine()
+
     def _revive(self) -> None:
         """Start our engine again if it died; the client finds it and continues at its row."""
         engine = self._engine
         if engine is None or engine.runs():
             return
-        if engine.process.returncode == 0:
+        if engine.process.returncode in (0, STAGE_ENDED):
             raise EngineStoppedError(f"the engine (pid {engine.process.pid}) was stopped")
         row = self._client.next_row()
         if row != self._died_at:
@@ -227,7 +255,7 @@ class Attached(Placed):
         if client is not None and client.is_ours():
             token = self._position_of(client)
             self._token = token  # the next attach continues here
-            self._left = Left(token, client.state_bytes, client.counts())
+            self._left = Left(token, client.state_bytes, client.counts(), client.calendar())
             self._client = None
             client.detach()
         self._client = None

@@ -28,6 +28,7 @@ from .errors import EngineGoneError, EngineTimeoutError, RingpackError, UsageErr
 if TYPE_CHECKING:
     import subprocess
 
+STAGE_ENDED = 4  # exit status: the same command serves the next stage
 _LOGGER = "ringpack.engine"
 _CHECKPOINT = b"RPCHECK\0"  # how a checkpoint begins
 _TEXT_LIMIT = 1 << 30  # characters of a fragment, which are all of them

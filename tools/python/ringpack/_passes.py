@@ -17,7 +17,7 @@ from ._client import Client
 from ._engine import ask_program, count_steps
 from ._log import logger
 from ._position import Positioned
-from ._state import epochs_of
+from ._token import epochs_of
 from .batch import Batch
 from .errors import UsageError
 
@@ -109,7 +109,12 @@ class Passing(Positioned):
             return Pass(self, fetcher)  # type: ignore[arg-type]
         if self._trail:  # the loop before had taken batches that it never used
             self._move_back()
-        if self._ended:
+        if self.stage_ended:
+            logger().warning(
+                "a stage has ended: a loop over this loader gives nothing; the next rows have "
+                "another seq_len, and a new loader of the same config begins there"
+            )
+        elif self._ended:
             logger().warning(
                 "the stream has ended: a loop over it gives nothing (see num_epochs; restart=True "
                 "begins each loop at the first row)"
@@ -117,7 +122,7 @@ class Passing(Positioned):
         return self
 
     def _restarts_loops(self) -> bool:
-        return self._restart is not False and self._says_finite()
+        return self._restart is not False and not self.stage_ended and self._says_finite()
 
     def _says_finite(self) -> bool:
         """Whether the stream has an end, as far as that is known without an engine."""
@@ -153,6 +158,8 @@ class Passing(Positioned):
 
     def _after_end(self) -> Optional[Batch]:
         """If the state of the end was loaded, a loop begins the next pass."""
+        if self.stage_ended:
+            return None
         if not self._took and not self._rewound and self._token is not None:
             self.reset()
             self._rewound = True

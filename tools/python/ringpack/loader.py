@@ -328,7 +328,7 @@ class Loader(Passing):
             if not self._ended and not client.counts()["batches"]:
                 row = client.next_row()
                 logger().warning("the stream ends at row %d: nothing to read (see num_epochs)", row)
-            self._ended = True
+            self._ended, self._stage_ended = True, client.stage_ended()
             return self._use_one()
         return lease
 

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random streams of version 2 of real files: their config, and the oracle's answer.
+
+The oracle (tests/oracle/stream2.py) is written only from engine/plan/STREAM2.md."""
+
+import struct
+
+import stream2_state
+from stream2 import Plan
+from stream2_calendar import compile_rows
+from stream2_source import ORDERS, TOO_LONG
+from stream2_state import save_token
+from state import hash128
+
+SOURCES_AT = 320  # in a token of version 4
+PRINTS_BYTES = 24  # sampled, full, selection: first in the record of a source
+
+
+def records_of(token):
+    """Where the record of each source begins in a token, by its name."""
+    count, at, found = struct.unpack_from("<I", token, 264)[0], SOURCES_AT, {}
+    for _ in range(count):
+        flags = token[at + 103]
+        begin = at + 104 + (8 if flags & 4 else 0)
+        name = token[begin + 1 : begin + 1 + token[begin]].decode()
+        found[name] = at
+        end = begin + 1 + token[begin]
+        at += -(-(end - at) // 8) * 8
+    return found
+
+
+def with_prints(token, like):
+    """The token with the fingerprints of `like`, which only the engine can compute from files."""
+    ours, body = records_of(like), bytearray(token[:-16])
+    for name, at in records_of(token).items():
+        if name in ours:
+            from_ = ours[name]
+            body[at : at + PRINTS_BYTES] = like[from_ : from_ + PRINTS_BYTES]
+    return bytes(body) + struct.pack("<QQ", *hash128(bytes(body)))
+
+
+class Stream2:
+    """`keys`: those of the whole stream; `sources`: of each source, like the config's, with a name;
+    `stages`: as the oracle has them, with "until" and "global_batch_size" in the first."""
+
+    def __init__(self, corpus, keys, sources, stages, skip=(), grown=None):
+        self.corpus, self.keys, self.sources = corpus, keys, sources
+        self.stages, self.skip = stages, sorted(skip)
+        self.places = {source["name"]: n for n, source in enumerate(sources)}
+        compiled = [
+            {k: v for k, v in stage.items() if k not in ("until", "global_batch_size")}
+            for stage in compile_rows(stages)
+        ]
+        entries = [
+            {**source, "lengths": [len(d) for d in documents]}
+            for source, documents in zip(sources, corpus.documents)
+        ]
+        self.stream = {**keys, "sources": entries, "stages": compiled, "skip": self.skip}
+        self.plan = Plan(self.stream)
+        self.rows, self.tokens, self.digests, self.seq_lens = [], [], [], []
+
+    def run(self, most=2000):
+        """Plan all rows."""
+        ORDERS.clear()
+        stream2_state.rule_token = self.token_of
+        plan = self.plan
+        while len(self.rows) < most:
+            self.tokens.append(save_token(plan))
+            row = plan.row()
+            if row is None:
+                self.seq_lens.append(plan.calendar.in_force(len(self.rows)).seq_len)
+                return self
+            self.rows.append(row)
+            self.digests.append(stream2_state.row_digest(plan, row))
+            self.seq_lens.append(plan.calendar.in_force(row.q).seq_len)
+        raise AssertionError("the stream is too long for a test")
+
+    def resume(self, before, row, grow=True):
+        """Rows and states before `row` are those of `before`, an earlier start of the run; then it
+        goes on with this corpus and calendar."""
+        begun = before.plan.calendar.records
+        self.plan = stream2_state.resume(self.stream, before.tokens[row], begun, grow=grow)
+        for name in "rows", "tokens", "digests", "seq_lens":
+            getattr(self, name).extend(getattr(before, name)[:row])
+        return self.run()
+
+    def token_of(self, number, document, own):
+        source = self.plan.calendar.sources[self.plan.state_names()[number]]
+        documents = self.corpus.documents[self.places[source.name]]
+        return int(documents[source.first + document][own])
+
+    def row(self, g):
+        """Fragments with places in the config, and tokens by place in the row (None: padding)."""
+        row = self.rows[g] if g < len(self.rows) else None
+        if row is None or row.skipped:
+            return [], []
+        align = self.plan.calendar.in_force(row.q).align
+        fragments, tokens = [], []
+        names = self.plan.state_names()
+        for f in row.fragments:
+            own = stream2_state.tokens_of(self.plan, f)
+            fragments.append((f.document, f.offset, self.places[names[f.source]], f.length))
+            tokens += own + [None] * (-len(own) % align)
+        return fragments, tokens
+
+    def labels(self, g):
+        """At the place of each token of row g: its label, -100 for none."""
+        row = self.rows[g] if g < len(self.rows) else None
+        if row is None or row.skipped:
+            return []
+        align, names = self.plan.calendar.in_force(row.q).align, self.plan.state_names()
+        found = []
+        for f in row.fragments:
+            source = self.plan.calendar.sources[names[f.source]]
+            own, end = source.labels(f.document, f.offset, f.length)
+            tokens = stream2_state.tokens_of(self.plan, f)
+            after = f._replace(offset=f.offset + f.length, length=1)
+            labels = [token if has else -100 for token, has in zip(tokens, own)]
+            labels = labels[1:] + (stream2_state.tokens_of(self.plan, after) if end else [-100])
+            found += labels + [-100] * (-len(tokens) % align)
+        return found
+
+    def state(self, row, like):
+        return with_prints(self.tokens[min(row, len(self.rows))], like)
+
+    def end_of_run(self, row):
+        """The first row at or after `row` of another seq_len, and whether it is a stage's end."""
+        for g in range(row, len(self.rows) + 1):
+            if self.seq_lens[g] != self.seq_lens[row]:
+                return g, True
+        return len(self.rows), False
+
+    # ---- the config ---------------------------------------------------------------------------
+
+    def config(self):
+        keys = {**self.keys, "stream_version": 2}
+        if keys["shuffle"] != "block":
+            keys = {k: v for k, v in keys.items() if k not in ("block_documents", "window_blocks")}
+        keys = {k: v for k, v in keys.items() if v is not None}
+        if "label_across_cuts" in keys:
+            keys["label_across_cuts"] = bool(keys["label_across_cuts"])
+        if keys.get("group", 1) > 1:
+            del keys["long_doc"]
+        first = self.stages[0]
+        for name in STAGE_KEYS:
+            if name in first and first.get(name) is not None:
+                keys[name] = first[name]
+        if keys.get("packing") == "concat":
+            for name in ("window", "fill", "spread"):
+                keys.pop(name, None)
+        if first.get("deal"):
+            keys["deal"] = deal_keys(first["deal"])
+        keys["global_batch_size"] = first["global_batch_size"]
+        keys["sources"] = [
+            self.source_config(source, made)
+            for source, made in zip(self.sources, self.corpus.sources)
+        ]
+        keys["stages"] = [self.stage_config(n, stage) for n, stage in enumerate(self.stages)]
+        if self.skip:
+            keys["skip"] = {"rows": [f"{first}-{end}" for first, end in ranges(self.skip)]}
+        return keys
+
+    def source_config(self, source, made):
+        own = {**made, "weight": self.stages[0]["weight"].get(source["name"], 0)}
+        own["name"] = source["name"]
+        for name in ("select", "repeat", "too_long", "max_epochs", "max_tokens", "on_exhausted"):
+            if name in source:
+                own[name] = source[name]
+        if source.get("atomic"):
+            own["atomic"] = True
+        if "documents" in source:
+            first, end = source["documents"]
+            own["documents"] = source.get("written", f"{first}-{'' if end is None else end}")
+        if own.get("max_tokens") == 0:
+            del own["max_tokens"]
+        return own
+
+    def stage_config(self, number, stage):
+        own = {}
+        if "until" in stage:
+            what, n = stage["until"]
+            own["until"] = f"row {n}" if what == "row" else f"{n} {what}"
+        if number == 0:
+            return own
+        for name in STAGE_KEYS:
+            if name in stage:
+                own[name] = stage[name]
+        if "deal" in stage:
+            own["deal"] = "off" if stage["deal"] is None else deal_keys(stage["deal"])
+        if "weight" in stage:
+            own["weights"] = stage["weight"]
+        if "ramp" in stage:
+            own["ramp"] = stage["ramp"]
+        if "limits" in stage:
+            own["limits"] = stage["limits"]
+        return own
+
+
+STAGE_KEYS = "seq_len align packing window fill spread max_docs_per_row".split()
+
+
+def deal_keys(deal):
+    names = {"K": "cost", "w": "attention_window", "h": "window_layers", "b": "layers"}
+    return {names.get(key, key): value for key, value in deal.items()}
+
+
+def ranges(rows):
+    found = []
+    for row in rows:
+        if found and found[-1][1] == row:
+            found[-1][1] = row + 1
+        else:
+            found.append([row, row + 1])
+    return found
+
+
+# ---- random ones ---------------------------------------------------------------------------------
+
+
+def random_sources(rng, names, seq_len, group, counts, align=1, inserted=0):
+    found = []
+    for name, count in zip(names, counts):
+        source = {"name": name}
+        if group > 1:
+            source["too_long"] = "drop"
+        elif rng.random() < 0.3:
+            source |= {"atomic": 1, "too_long": rng.choice(["drop", "truncate"])}
+        if rng.random() < 0.35:
+            source["select"] = rng.choice(
+                ["length >= 3", "fraction < 0.8", "document != 4 and not length < 2"]
+            )
+        if rng.random() < 0.25:
+            source["repeat"] = {2: f"length > {seq_len // 2}"}
+        first = group * rng.choice([0, 0, 1])
+        if rng.random() < 0.4:
+            source["documents"] = [first, rng.choice([None, count - group])]
+        source["max_epochs"] = rng.choice([1, 2, 3])
+        if rng.random() < 0.3:
+            source["max_tokens"] = rng.choice([300, 900])
+        source["on_exhausted"] = rng.choice(["continue", "continue", "stop"])
+        found.append(source)
+    return found
+
+
+def random_parameters(rng, align, group):
+    packing = rng.choice(["lookahead", "lookahead", "best_fit", "concat"])
+    own = {"packing": packing, "max_docs_per_row": group * rng.choice([3, 8])}
+    if packing != "concat":
+        own |= {"window": rng.choice([1, 4, 9]), "fill": rng.choice(["pad", "split"])}
+        own["spread"] = rng.choice([1, 3, 8])
+    return own
+
+
+def random_deal(rng, step):
+    deal = {"window": step * rng.choice([1, 2, 4]), "step": step, "tier": step // 2}
+    deal |= {"bundle": rng.choice([1, step // 4]), "order": rng.choice(["descending", "middle"])}
+    return {**deal, "K": rng.choice([4, 60])}
+
+
+def random_stream(rng, corpus, counts, step=8):
+    group = rng.choice([1, 1, 1, 2])
+    align, seq_len = rng.choice([(1, 32), (1, 48), (4, 40), (2, 32)])
+    names = [f"s{n}" for n in range(len(counts))]
+    keys = {"seed": rng.getrandbits(64), "shuffle": rng.choice(["document", "block", "none"])}
+    keys |= {"block_documents": 4, "window_blocks": 2, "group": group}
+    keys |= {"long_doc": "split" if group > 1 else rng.choice(["split", "split", "truncate", "drop"])}
+    keys |= {"bos_id": rng.choice([None, 40001]), "eos_id": rng.choice([None, 40002])}
+    keys["label_across_cuts"] = rng.choice([0, 1])
+    sources = random_sources(rng, names, seq_len, group, counts)
+    weight = {name: rng.choice([1, 2, 0.5]) for name in names}
+    if len(names) > 2:
+        weight[names[-1]] = 0
+    first = {"from": 0, "seq_len": seq_len, "align": align, "weight": weight, "spread": 64}
+    first |= {"global_batch_size": step, "until": ("steps", rng.choice([2, 3]))}
+    first |= random_parameters(rng, align, group)
+    if rng.random() < 0.5:
+        first["deal"] = random_deal(rng, step)
+    second = {"weight": {name: rng.choice([1, 3]) for name in names}, "ramp": rng.choice([0, 10])}
+    if rng.random() < 0.6:
+        second |= random_parameters(rng, align, group)
+    if rng.random() < 0.5:
+        second["deal"] = rng.choice([None, random_deal(rng, step)])
+    if rng.random() < 0.4:
+        second["limits"] = {names[0]: {"max_epochs": 4, "on_exhausted": "continue"}}
+    second["until"] = ("steps", first["until"][1] + rng.choice([2, 3]))
+    third = {"seq_len": 2 * seq_len}
+    if second.get("packing", first["packing"]) == "concat" and rng.random() < 0.5:
+        third |= {"packing": "lookahead", "window": 5, "fill": "split"}
+    skip = set()
+    if rng.random() < 0.7:
+        skip |= {*range(step, 2 * step), *range(3 * step + 2, 3 * step + 5)}
+    return Stream2(corpus, keys, sources, [first, second, third], skip)

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams of version 2, served: every batch, state token and digest of all ranks is the oracle's,
+through kills, stages of another seq_len, and other numbers of ranks.
+
+The oracle (tests/oracle/stream2.py) is written only from engine/plan/STREAM2.md."""
+
+import random
+
+import pytest
+from ringpack.errors import CheckpointMismatchError
+from stream2_kit import Stream2, random_stream
+from stream_kit import Corpus, Engine, Ranks, Written, write_state
+
+SEED = 4100
+STEP = 8  # global_batch_size
+WORLDS = [(1, 4), (2, 2), (2, 1), (4, 2)]  # ranks, batch_size
+LAYOUTS = [
+    [("megatron", "u16", 1, [20, 12]), ("raw", "u16", 1, [24])],
+    [("npy", "u32", 1, [22]), ("megatron", "i32", 1, [16]), ("raw", "u16", 1, [18, 8])],
+]
+CASES = 8
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    return [
+        Corpus(tmp_path_factory.mktemp("layout"), layout, SEED + n, seq_len=24)
+        for n, layout in enumerate(LAYOUTS)
+    ]
+
+
+class Served:
+    """What the ranks of a run have had so far, compared with the oracle."""
+
+    def __init__(self, stream):
+        self.stream, self.digest, self.row = stream, 0, 0
+        self.digests = {0: 0}  # by row
+
+    def take(self, batches, world, rows):
+        """One micro-batch of all ranks, from row `begin` on."""
+        stream, begin = self.stream, batches[0].first_row
+        for row in range(self.row, min(begin, len(stream.rows))):  # passed over
+            assert stream.rows[row].skipped, f"row {row} is missing"
+        assert begin >= self.row
+        for rank, batch in enumerate(batches):
+            assert batch.first_row == begin + rank * rows
+            self.compare(batch)
+            self.digest = (self.digest + batch.digest()) % 2**128
+        self.row = min(begin + world * rows, len(stream.rows))
+        self.digests[self.row] = self.digest
+
+    def rewind(self, row):
+        """Batches after a checkpoint come again."""
+        assert all(self.stream.rows[g].skipped for g in range(self.row, row)), row
+        self.row, self.digest = row, self.digests[max(at for at in self.digests if at <= row)]
+
+    def compare(self, batch):
+        plans, infos = batch["row_plans"].tolist(), batch["rows"].tolist()
+        for i, (g, count, real) in enumerate(infos):
+            fragments, tokens = self.stream.row(g)
+            assert g == batch.first_row + i
+            own = [token for token in tokens if token is not None]
+            assert (count, real) == (len(fragments), len(own)), f"row {g}"
+            assert batch["provenance"][i].tolist()[:count] == fragments, f"row {g}"
+            ids, labels = batch["input_ids"][i].tolist(), batch["labels"][i].tolist()
+            assert ids == [t or 0 for t in tokens] + [0] * (len(ids) - len(tokens)), f"row {g}"
+            wanted = self.stream.labels(g)
+            assert labels == wanted + [-100] * (len(ids) - len(wanted)), f"labels of row {g}"
+            if g < len(self.stream.rows):
+                row = self.stream.rows[g]
+                assert plans[i][0] == row.q and bool(plans[i][2]) == row.skipped, f"row {g}"
+
+    def states(self, ranks):
+        tokens = ranks.tokens()
+        assert tokens == [self.stream.state(self.row, tokens[0])] * len(tokens), (
+            f"state of row {self.row}"
+        )
+        return tokens[0]
+
+
+def serve(program, folder, stream, shape, *arguments, **keys):
+    world, rows = shape
+    config = {**stream.config(), "batch_size": rows, "dp_world_size": world, "profile": "full"}
+    return Engine(program, folder, {**config, **keys}, *arguments)
+
+
+def read(ranks, served, shape, turns=None):
+    """Up to `turns` micro-batches. True at the end of the run."""
+    world, rows = shape
+    for batches in ranks.turns(turns):
+        served.take(batches, world, rows)
+        if served.row % STEP == 0 or served.row == len(served.stream.rows):
+            served.states(ranks)
+    return turns is None
+
+
+def stream_of(number, corpora):
+    rng = random.Random(SEED + number)
+    corpus = corpora[number % len(corpora)]
+    counts = [sum(layout[3]) for layout in LAYOUTS[number % len(corpora)]]
+    return rng, random_stream(rng, corpus, counts, STEP).run()
+
+
+def run_to_end(program, folder, stream, shape, rng, **keys):
+    """All runs of a stream, one for each seq_len; each is killed once after a checkpoint."""
+    served, runs = Served(stream), 0
+    while True:
+        end, is_stage = stream.end_of_run(served.row)
+        engine = serve(program, folder, stream, shape, **keys)
+        try:
+            with Ranks(engine, shape[0]) as ranks:
+                turns = rng.randint(1, 3)
+                steps = max(0, end - served.row) // STEP
+                read(ranks, served, shape, turns if steps > 1 else 0)
+                engine.checkpoint()
+            engine.kill()
+            engine = serve(program, folder, stream, shape, **keys)
+            with Ranks(engine, shape[0]) as ranks:
+                served.rewind(ranks.loaders[0].next_row)
+                assert served.states(ranks)
+                read(ranks, served, shape)
+                served.row = max(served.row, end) if is_stage else len(stream.rows)
+                served.states(ranks)
+                ended = [loader.stage_ended for loader in ranks.loaders]
+                assert ended == [is_stage] * shape[0], f"{ended} at row {served.row}"
+            assert engine.wait() == (4 if is_stage else 0), engine.log()
+        finally:
+            engine.kill()
+        runs += 1
+        if not is_stage:
+            assert served.digest == sum(stream.digests) % 2**128
+            return runs
+        assert f"begins at row {end} with rows of seq_len" in engine.log()
+
+
+@pytest.mark.parametrize("number", range(CASES))
+def test_served_rows_are_the_oracles(program, folder, corpora, number):
+    rng, stream = stream_of(number, corpora)
+    shape = WORLDS[number % len(WORLDS)]
+    machine = {"packers": 1 + number % 2, "packer_processes": number % 3 == 1}
+    machine["io"] = ["auto", "mapped", "pread"][number % 3]
+    run_to_end(program, folder, stream, shape, rng, checkpoint_dir=str(folder / "saved"), **machine)
+
+
+def stop_at(program, folder, stream, shape, row, **keys):
+    """Serve rows before `row`, and the state there."""
+    served = Served(stream)
+    engine = serve(program, folder, stream, shape, **keys)
+    try:
+        with Ranks(engine, shape[0]) as ranks:
+            read(ranks, served, shape, row // (shape[0] * shape[1]))
+            token = served.states(ranks)
+            assert served.row == row
+        assert engine.stop() == 0, engine.log()
+    finally:
+        engine.kill()
+    return served, token
+
+
+@pytest.mark.parametrize("number", [2, 5])
+def test_other_ranks_go_on_from_a_state(program, folder, corpora, number):
+    """A state after a step goes on with other ranks, batches and workers, into the next stages."""
+    rng, stream = stream_of(number, corpora)
+    stream.skip, stream.stream["skip"] = [], []
+    stream = Stream2(stream.corpus, stream.keys, stream.sources, stream.stages).run()
+    served, token = stop_at(program, folder, stream, (2, 2), STEP)
+    for shape in (4, 2), (1, 8), (8, 1):
+        end, is_stage = stream.end_of_run(served.row)
+        path = write_state(folder / "state", token)
+        keys = {"packers": shape[1] % 3 + 1, "packer_processes": shape[0] == 4}
+        engine = serve(program, folder, stream, shape, "--state", path, **keys)
+        try:
+            with Ranks(engine, shape[0]) as ranks:
+                assert served.states(ranks) == token
+                steps = 1 if not is_stage else None
+                read(ranks, served, shape, steps and STEP // (shape[0] * shape[1]) * steps)
+                if is_stage:
+                    served.row = end
+                token = served.states(ranks)
+                assert [loader.stage_ended for loader in ranks.loaders] == [is_stage] * shape[0]
+            assert (engine.wait() if is_stage else engine.stop()) == (4 if is_stage else 0)
+        finally:
+            engine.kill()
+        if served.row == len(stream.rows):
+            return
+    assert served.row > end or is_stage
+
+
+# ---- a corpus that grows -------------------------------------------------------------------------
+
+
+def first_shards(corpus, counts):
+    """The corpus without its last shards: `counts` documents of each source are left."""
+    sources = [{**source, "shards": source["shards"][:1]} for source in corpus.sources]
+    return Written(sources, [d[:n] for d, n in zip(corpus.documents, counts)])
+
+
+@pytest.mark.parametrize("grow", [True, False])
+def test_appended_documents_join_at_the_next_start(program, folder, grow):
+    """And bounds of percent stay those of the documents that there were at first."""
+    layout = [("megatron", "u16", 1, [16, 12]), ("raw", "u16", 1, [12, 9])]
+    corpus = Corpus(folder, layout, SEED, seq_len=24)
+    keys = {"seed": 9, "shuffle": "document", "group": 1, "long_doc": "split"}
+    sources = [
+        {"name": "grows", "max_epochs": 4},
+        {"name": "parts", "max_epochs": 3, "written": "0-75%", "documents": [0, 9]},
+    ]
+    sources[1]["is_percent"] = True
+    stage = {"from": 0, "seq_len": 32, "weight": {"grows": 1, "parts": 1}, "packing": "lookahead"}
+    stage |= {"window": 4, "fill": "pad", "max_docs_per_row": 6, "global_batch_size": STEP}
+    stages = [stage]
+    before = Stream2(first_shards(corpus, [16, 12]), keys, sources, stages).run()
+    after = Stream2(corpus, keys, sources, stages).resume(before, STEP, grow)
+    assert (after.rows[STEP:] != before.rows[STEP:]) == grow
+    saved = {"checkpoint_dir": str(folder / "saved"), "grow": grow}
+    served, _ = stop_at(program, folder, before, (2, 2), STEP, **saved)
+    served.stream = after
+    engine = serve(program, folder, after, (2, 2), **saved)
+    try:
+        with Ranks(engine, 2) as ranks:
+            served.states(ranks)
+            read(ranks, served, (2, 2))
+            served.states(ranks)
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+    assert served.digest == sum(after.digests) % 2**128
