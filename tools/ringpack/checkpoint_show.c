@@ -157,7 +157,7 @@ static void print_token(const void *state, const struct rp_state_info *token)
     print_count("buffered", token->counts.buffered);
     print_count("dropped", token->counts.dropped + token->counts.truncated);
     if (token->stream_version == 2)
-        rp_token_sources_print(state, token->bytes);
+        rp_holdings_print(state, token->bytes);
 }
 
 /* A record that was opened has only printable characters. */
@@ -310,7 +310,7 @@ static json_t *json_token(const void *state, const struct rp_state_info *token)
         json_u64(counts->dropped), "truncated", json_u64(counts->truncated), "plan_digest",
         has_digest ? json_hash(token->digest) : json_null());
     if (token->stream_version == 2)
-        rp_token_sources_json(state, token->bytes, value);
+        rp_holdings_json(state, token->bytes, value);
     return value;
 }
 

@@ -302,7 +302,7 @@ static void print_report(const struct rp_config *config, const struct tally *tal
         print_mixture(config, tally);
     if (tally->masks.is_masked)
         rp_masked_tally_print(&tally->masks, tally->corpus, tally->source_tokens);
-    rp_memory_lines_print(config, &tally->memory);
+    rp_footprint_print(config, &tally->memory);
 }
 
 static void print_json(const struct rp_config *config, const struct tally *tally)
@@ -337,7 +337,7 @@ static void print_json(const struct rp_config *config, const struct tally *tally
         "documents_per_row_max", (json_int_t)tally->fragments_max, "max_docs_per_row",
         (json_int_t)tally->max_docs_per_row, "ns_per_document", summary.ns_per_document,
         "documents_per_row_histogram", histogram, "mixture", mixture, "memory",
-        rp_memory_lines_json(&tally->memory));
+        rp_footprint_json(&tally->memory));
     json_object_set_new(report, "passed_over", json_integer((json_int_t)counts->passed_over));
     json_object_set_new(report, "left_out", json_integer((json_int_t)counts->left_out));
     rp_stage_tally_json(&tally->stages, report);

@@ -58,7 +58,7 @@ static int open_columns(struct rp_column_tally *tally, const struct rp_config_so
     return code;
 }
 
-void rp_column_tally_free(struct rp_column_tally *tally)
+void rp_selected_free(struct rp_column_tally *tally)
 {
     for (uint32_t i = 0; i < tally->count; i++)
         rp_column_close(tally->columns[i].column);
@@ -112,9 +112,9 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-int rp_column_tally_make(struct rp_column_tally *tally, const struct rp_config_source *config,
-                         const struct rp_source *source, const struct rp_stream_source *stream,
-                         struct rp_error *error)
+int rp_selected_make(struct rp_column_tally *tally, const struct rp_config_source *config,
+                     const struct rp_source *source, const struct rp_stream_source *stream,
+                     struct rp_error *error)
 {
     uint64_t documents[BATCH];
     uint8_t takes[BATCH];
@@ -148,7 +148,7 @@ static void print_value(const struct rp_column_counts *counts, const struct rp_c
            rp_cmd_count_text(value->documents, b), rp_cmd_count_text(value->takes, c));
 }
 
-void rp_column_tally_print(const struct rp_column_tally *tally)
+void rp_selected_print(const struct rp_column_tally *tally)
 {
     char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES], c[RP_CMD_TEXT_BYTES], d[RP_CMD_TEXT_BYTES];
     if (!tally->has_selection)
@@ -163,7 +163,7 @@ void rp_column_tally_print(const struct rp_column_tally *tally)
             print_value(&tally->columns[i], &tally->columns[i].values[k]);
 }
 
-json_t *rp_column_tally_json(const struct rp_column_tally *tally)
+json_t *rp_selected_json(const struct rp_column_tally *tally)
 {
     json_t *columns = json_object();
     for (uint32_t i = 0; i < tally->count; i++) {

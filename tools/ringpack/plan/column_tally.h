@@ -36,15 +36,14 @@ struct rp_column_tally {
     struct rp_column_counts *columns; /* [RP_COLUMNS_COUNTED_MAX] */
 };
 
-RP_MUST_CHECK int rp_column_tally_make(struct rp_column_tally *tally,
-                                       const struct rp_config_source *config,
-                                       const struct rp_source *source,
-                                       const struct rp_stream_source *stream,
-                                       struct rp_error *error);
-void rp_column_tally_free(struct rp_column_tally *tally);
+RP_MUST_CHECK int rp_selected_make(struct rp_column_tally *tally,
+                                   const struct rp_config_source *config,
+                                   const struct rp_source *source,
+                                   const struct rp_stream_source *stream, struct rp_error *error);
+void rp_selected_free(struct rp_column_tally *tally);
 
-void rp_column_tally_print(const struct rp_column_tally *tally);
+void rp_selected_print(const struct rp_column_tally *tally);
 /** The counts by value. A new reference. */
-json_t *rp_column_tally_json(const struct rp_column_tally *tally);
+json_t *rp_selected_json(const struct rp_column_tally *tally);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "cmd.h"
 
-void rp_memory_lines_print(const struct rp_config *config, const struct rp_engine_memory *memory)
+void rp_footprint_print(const struct rp_config *config, const struct rp_engine_memory *memory)
 {
     char text[RP_CMD_TEXT_BYTES];
     uint64_t always = memory->batch_rings + memory->process;
@@ -21,7 +21,7 @@ void rp_memory_lines_print(const struct rp_config *config, const struct rp_engin
                rp_cmd_bytes_text(memory->catch_up, text));
 }
 
-json_t *rp_memory_lines_json(const struct rp_engine_memory *memory)
+json_t *rp_footprint_json(const struct rp_engine_memory *memory)
 {
     uint64_t always = memory->batch_rings + memory->process;
     return json_pack("{s:I, s:I, s:I, s:I}", "batch_rings_bytes", (json_int_t)memory->batch_rings,

@@ -8,8 +8,8 @@
 #include "config/config.h"
 #include "server/server.h"
 
-void rp_memory_lines_print(const struct rp_config *config, const struct rp_engine_memory *memory);
+void rp_footprint_print(const struct rp_config *config, const struct rp_engine_memory *memory);
 /** The same as an object. A new reference. */
-json_t *rp_memory_lines_json(const struct rp_engine_memory *memory);
+json_t *rp_footprint_json(const struct rp_engine_memory *memory);
 
 #endif

@@ -194,7 +194,7 @@ static void print_source(const struct rp_stage_tally *tally, uint32_t s)
            rp_cmd_count_text(end->taken, a), rp_cmd_count_text(end->tokens, b),
            rp_cmd_count_text(end->tokens - end->waiting - end->withheld, c),
            rp_cmd_count_text(end->withheld, d), end->epochs);
-    rp_column_tally_print(&source->selection);
+    rp_selected_print(&source->selection);
     if (tally->first_row > 0 && source->before.has_joined)
         printf("    at row %s: %.2f epochs, %s tokens\n", rp_cmd_count_text(tally->first_row, a),
                source->before.epochs, rp_cmd_count_text(source->before.tokens, b));
@@ -259,7 +259,7 @@ static json_t *source_json(const struct rp_stage_tally *tally, uint32_t s)
                                                      : json_null(),
         "documents", (json_int_t)source->selection.documents, "selected",
         (json_int_t)source->selection.selected, "takes", (json_int_t)source->selection.takes,
-        "columns", rp_column_tally_json(&source->selection));
+        "columns", rp_selected_json(&source->selection));
 }
 
 void rp_stage_tally_json(const struct rp_stage_tally *tally, json_t *report)

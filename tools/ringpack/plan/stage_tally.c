@@ -76,8 +76,8 @@ static int open_sources(struct rp_stage_tally *tally, const struct rp_corpus *co
     for (uint32_t s = 0; s < tally->config->source_count && code >= 0; s++) {
         const struct rp_stream_source *of = &rp_calendar_spec(tally->calendar)->sources[s];
         tally->sources[s].before = reach(tally, s);
-        code = rp_column_tally_make(&tally->sources[s].selection, &tally->config->sources[s],
-                                    rp_corpus_source(corpus, s), of, error);
+        code = rp_selected_make(&tally->sources[s].selection, &tally->config->sources[s],
+                                rp_corpus_source(corpus, s), of, error);
     }
     return code;
 }
@@ -116,7 +116,7 @@ int rp_stage_tally_open(struct rp_stage_tally *tally, const struct rp_config *co
 void rp_stage_tally_close(struct rp_stage_tally *tally)
 {
     for (uint32_t s = 0; tally->sources && s < tally->config->source_count; s++)
-        rp_column_tally_free(&tally->sources[s].selection);
+        rp_selected_free(&tally->sources[s].selection);
     free(tally->stages);
     free(tally->parts);
     free(tally->sources);

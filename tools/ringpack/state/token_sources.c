@@ -49,7 +49,7 @@ static void print_source(uint32_t number, const struct rp_stream_token_source *s
                rp_cmd_count_text(source->documents_next, a));
 }
 
-void rp_token_sources_print(const void *token, size_t bytes)
+void rp_holdings_print(const void *token, size_t bytes)
 {
     struct rp_stream_token_info info;
     struct rp_stream_token_source source;
@@ -81,7 +81,7 @@ static json_t *source_json(const struct rp_stream_token_source *source)
         outcomes[source->limits.on_exhausted]);
 }
 
-void rp_token_sources_json(const void *token, size_t bytes, json_t *value)
+void rp_holdings_json(const void *token, size_t bytes, json_t *value)
 {
     struct rp_stream_token_info info;
     struct rp_stream_token_source source;
