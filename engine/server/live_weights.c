@@ -268,7 +268,7 @@ static int append_record(struct rp_engine *engine, const struct weights *weights
                           weights->row);
 }
 
-/* The plans other than the flow's; those of catch-up flows are opened anew. */
+/* The plans other than the flow's. The next catch-up flow of a ring opens its plans again. */
 static int follow(struct rp_stream *stream, struct rp_error *error)
 {
     struct rp_plan *plans[] = {stream->probe, stream->planner.plan, stream->scout};
